@@ -19,6 +19,7 @@ import example_packages
 import gtest_programs as gtest_support
 import postgres_databases
 from gonogo.numerics.jit import load_for_all
+from gonogo.spec.kernels import registry
 from gonogo_storage.db import ids
 from gonogo_storage.db.engine import make_engine
 from gonogo_storage.ops import schema
@@ -111,6 +112,13 @@ def _ids_of_now() -> Iterator[None]:
     """Forget the last id: after a test that moved the clock ahead, it lies in the future."""
     yield
     ids._last = 0
+
+
+@pytest.fixture(autouse=True)
+def _kernels_of_ours() -> Iterator[None]:
+    """Look for no installed kernels after a command of this process has allowed it."""
+    yield
+    registry.allow_installed(False)
 
 
 @pytest.fixture(scope="session")

@@ -33,6 +33,8 @@ def consistent_diagnosis(
     with a Wormhole's budget, and may take the fault of another kernel for a different one.
     """
     diagnosis = dict(content)
+    if diagnosis.get("faults"):  # it is one already, of several tests
+        return diagnosis
     shown = faults(outputs or {})
     if shown and explanation in (Explanation.unexplained, Explanation.suspect):
         words = [f"{output}: {fault}" for output, fault in shown.items()]

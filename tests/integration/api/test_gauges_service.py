@@ -151,11 +151,9 @@ def test_a_gauge_has_the_newest_build_of_every_line_graded_anew_whichever_ran_la
     gauge = measured(api, MISSED)["id"]
     with api.context.reading() as session:
         messages = session.scalars(
-            select(OutboxRow.payload)
-            .where(OutboxRow.dedupe.contains(f":gauge:{gauge}"))
-            .order_by(OutboxRow.id)
+            select(OutboxRow.payload).where(OutboxRow.dedupe.contains(f":gauge:{gauge}"))
         )
-        assert [message["job"] for message in messages] == [jobs[0], jobs[2]]
+        assert {message["job"] for message in messages} == {jobs[0], jobs[2]}
 
 
 def test_the_pages_show_a_gauge_and_their_twins_say_the_same(api: Api) -> None:

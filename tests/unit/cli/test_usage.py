@@ -85,7 +85,7 @@ def test_a_long_list_of_names_is_cut_in_the_sentence_alone() -> None:
     names = "one of " + ", ".join(f"n{number}" for number in range(40))
     problem = FieldError("build", "x", "unknown build", limit=names)
     assert problem.limit == names
-    assert "n0, n1, n2, n3, n4, n5, n6, n7, ... (40 in all)" in str(problem)
+    assert "n9, n10, n11, ... (40 in all)" in str(problem)
 
 
 def test_every_kernel_is_listed_and_every_build_has_a_sentence(

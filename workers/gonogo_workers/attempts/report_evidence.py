@@ -160,6 +160,11 @@ def joined(diagnoses: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, Any]
         "terms": terms,
         "words": "; ".join(words),
         "can_tell": all(content.get("can_tell", True) for _, content in diagnoses),
+        "faults": {
+            f"{name}/{output}": words
+            for name, content in diagnoses
+            for output, words in content.get("faults", {}).items()
+        },
         "residuals": {
             f"{name}/{output}": residual
             for name, content in diagnoses
