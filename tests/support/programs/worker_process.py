@@ -147,7 +147,7 @@ class Workplace:
         self,
         attempt: str,
         until: Callable[[Answer], bool] = Answer.has_finished,
-        seconds: float = 60,
+        seconds: float = 90,
     ) -> Answer:
         """Read results until the condition holds; AssertionError after `seconds`, with the worker's
         log."""
@@ -175,7 +175,7 @@ class Workplace:
         return answer
 
     def heard(
-        self, matches: Callable[[dict[str, Any]], bool], seconds: float = 60
+        self, matches: Callable[[dict[str, Any]], bool], seconds: float = 90
     ) -> dict[str, Any]:
         """The first word on a device's health that is matches, heard before or to come."""
         deadline = time.monotonic() + seconds
@@ -193,7 +193,7 @@ class Workplace:
         self,
         matches: Callable[[dict[str, Any]], bool],
         task: str = queue.HEARTBEAT,
-        seconds: float = 60,
+        seconds: float = 90,
     ) -> dict[str, Any]:
         """The next message of this kind on the heartbeat queue that is matches."""
         deadline = time.monotonic() + seconds
@@ -220,7 +220,7 @@ class Workplace:
                 worker.send_signal(signal.SIGTERM)
         try:
             for worker in self.workers:
-                worker.wait(15)
+                worker.wait(30)
             psutil.wait_procs(left, timeout=3)
             assert not [process for process in left if process.is_running()], (
                 "a worker left processes behind"
