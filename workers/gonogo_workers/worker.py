@@ -33,6 +33,7 @@ from gonogo_workers.devices.orders import Orders
 from gonogo_workers.devices.telemetry import Telemetry
 from gonogo_workers.executors import builds_file, registry
 from gonogo_workers.executors.builds_file import BuildsFile, interpreters
+from gonogo_workers.executors.child_user import child_user, keep_capabilities_here
 from gonogo_workers.executors.kernel_host import sweep
 from gonogo_workers.executors.pool import HostPool
 from gonogo_workers.executors.registry import ExecutorSpec
@@ -76,6 +77,8 @@ def create_worker(
     if settings.broker_url is None or settings.worker_key is None:
         raise InfrastructureError("a worker needs GONOGO_BROKER_URL and GONOGO_WORKER_KEY")
     kernels.load(settings.kernels)
+    child_user()  # a wrong setting is said now, not at the first chunk
+    keep_capabilities_here()
     key = settings.worker_key.get_secret_value()
     app = queue.make_app(settings.broker_url)
     app.conf.worker_disable_prefetch = True
