@@ -158,6 +158,11 @@ COMMANDS: dict[str, Entry] = {
         NOUNS,
         "Make bearer tokens, list and revoke them.",
     ),
+    "audit": Entry(
+        "gonogo_cli.server.audit:app",
+        ADMIN,
+        "See who did what; export the audit, and verify its chain.",
+    ),
     "doctor": Entry(
         "gonogo_cli.operate.doctor:doctor",
         ADMIN,

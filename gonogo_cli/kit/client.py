@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -244,6 +244,14 @@ def parse_events(lines: Iterator[str]) -> Iterator[tuple[str | None, str, dict[s
             if data:
                 yield number, kind, json.loads(data)
             kind, data = "message", ""
+
+
+def lines(parts: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the lines of a stream; text in JSON may hold other characters that end lines."""
+    rest = b""
+    for part in parts:
+        *lines, rest = (rest + part).split(b"\n")
+        yield from lines
 
 
 def problem_of(answer: httpx.Response) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ForeignKey, Integer
+from sqlalchemy import BigInteger, ForeignKey, Integer
 from sqlalchemy.orm import Mapped, mapped_column
 
 from gonogo_storage.db.base import Base
@@ -55,12 +55,15 @@ class IdempotencyRow(Base):
 
 
 class AuditRow(Base):
-    """An entry of the audit log: who did what to what."""
+    """An entry of the audit log: who did what to what. Its hashes make the log a chain."""
 
     __tablename__ = "audit"
     id: Mapped[str] = mapped_column(IdType, primary_key=True)
+    number: Mapped[int] = mapped_column(BigInteger, unique=True)
     at: Mapped[datetime]
     actor: Mapped[str]
     action: Mapped[str]
     subject: Mapped[str]
     detail: Mapped[dict[str, Any] | None]
+    previous: Mapped[str]
+    hash: Mapped[str]

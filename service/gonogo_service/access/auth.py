@@ -167,10 +167,11 @@ def login(context: Context, text: str) -> str | None:
     return cookie
 
 
-def logout(context: Context, cookie: str) -> None:
+def logout(context: Context, principal: Principal, cookie: str) -> None:
     """End the session of a cookie."""
     with context.session() as session:
         sessions.remove(session, context.keys.digest("session", cookie))
+        audit.record(session, actor=principal.actor, action="session.ended", subject=principal.id)
 
 
 def _touch(context: Context, token: tokens.Token) -> None:

@@ -68,7 +68,7 @@ def logout(
     if principal is None or principal.kind != "session":
         raise Problem(409, "There is no login to end.", slug="no-session")
     check_csrf(principal, csrf_token)
-    auth.logout(context, visit.cookie())
+    auth.logout(context, principal, visit.cookie())
     response = RedirectResponse("/login", status_code=303)
     response.delete_cookie(
         visit.cookie_name, path="/", secure=visit.secure, httponly=True, samesite="strict"

@@ -145,6 +145,7 @@ def test_a_scope_contains_those_before_it_and_no_others(api: Api) -> None:
         "/tokens": {"GET", "POST"},
         "/tokens/{token_id}": {"GET", "DELETE"},
         "/audit": {"GET"},
+        "/audit/export": {"GET"},
         "/devices/{device_id}": {"PATCH"},
         "/hosts/{host}:drain": {"POST"},
         "/hosts/{host}:undrain": {"POST"},

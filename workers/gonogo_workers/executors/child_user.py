@@ -47,8 +47,10 @@ for name in os.listdir(folder) if folder else ():
     if os.path.isdir(path) and not os.path.islink(path):
         shutil.rmtree(path, ignore_errors=True)
 """
-"""The work that only the second user may do: look into the environments of its processes, and delete in
-folders that its processes made."""
+"""The work that only the second user may do.
+
+It looks into the environments of its processes, and deletes in folders that they made.
+"""
 
 
 @dataclass(frozen=True)

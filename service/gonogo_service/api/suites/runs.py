@@ -57,7 +57,7 @@ def submit(
     commit = None if body.commit is None else body.commit.model_dump()
 
     def make(session: Session) -> idempotency_keys.Answer:
-        order = suites.Order(body.builds, body.labels, commit)
+        order = suites.Order(body.builds, body.labels, commit, actor=who.actor)
         if not isinstance(body.suite, str):
             return accepted(
                 suites.submit(
