@@ -156,7 +156,7 @@ COMMANDS: dict[str, Entry] = {
     "tokens": Entry(
         "gonogo_cli.server.nouns.tokens:app",
         NOUNS,
-        "Make bearer tokens, list and revoke them.",
+        "Make bearer tokens, list, rotate and revoke them.",
     ),
     "audit": Entry(
         "gonogo_cli.server.audit:app",

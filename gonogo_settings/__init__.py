@@ -97,6 +97,12 @@ class Settings(BaseSettings):
             "set by `gonogo up` for its children: SQLite, private Redis, no login on loopback"
         ),
     )
+    loopback_login: bool = Field(
+        False,
+        description=(
+            "set by `gonogo up --token-file`: the embedded service asks for a login on loopback"
+        ),
+    )
     database_url: str | None = Field(
         None,
         description="SQLAlchemy URL of the database: `postgresql+psycopg://...` or `sqlite:///...`",
@@ -275,6 +281,14 @@ class Settings(BaseSettings):
         90,
         le=3650,
         description="a waiver lasts this many days from now at the most; it can be renewed",
+    )
+    token_days: PositiveInt = Field(
+        90, le=36500, description="a token ends after this many days unless an admin says otherwise"
+    )
+    max_token_days: PositiveInt | None = Field(
+        None,
+        le=36500,
+        description="the longest life of a token; default: any, also a token that never ends",
     )
     max_body_bytes: PositiveInt = Field(2**20, description="largest body of a request, in bytes")
     max_import_bytes: PositiveInt = Field(

@@ -64,6 +64,9 @@ class Context(Protocol):
     def csrf(self, request: Request) -> str:
         """Return the CSRF token of the reader's session; "" where none is needed."""
 
+    def token_ends(self, request: Request) -> str:
+        """Return the day on which the reader's token ends, where that is soon; else ""."""
+
     def may(self, request: Request, scope: str) -> bool:
         """Return whether the reader has a scope beyond `read`, which every page needs."""
 
@@ -129,7 +132,9 @@ def _data(value: Any) -> Markup:
 
 def render(template: str, status: int = 200, **values: Any) -> HTMLResponse:
     """Return a page; `csrf` is "" unless given."""
-    text = environment().get_template(template).render({"csrf": "", "status": status, **values})
+    text = environment().get_template(template).render(
+        {"csrf": "", "token_ends": "", "status": status, **values}
+    )
     return HTMLResponse(text, status_code=status, headers={"Cache-Control": "no-store"})
 
 
@@ -158,7 +163,8 @@ def make_router(
     router = APIRouter(include_in_schema=False)
 
     def page(request: Request, template: str, view: Any) -> Response:
-        return render(template, view=view, csrf=context.csrf(request))
+        ends = context.token_ends(request)
+        return render(template, view=view, csrf=context.csrf(request), token_ends=ends)
 
     def as_json(_request: Request, view: Any) -> Response:
         return Response(

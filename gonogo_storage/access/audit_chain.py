@@ -1,7 +1,7 @@
 """The audit's hash chain: every entry holds the hash of the one before it, and of its own content.
 
 So a changed, deleted or inserted entry is found by anybody who has the entries, also offline in an
-export. A cut tail is found by whoever known_head the head, which is the number and the hash of the last
+export. A cut tail is found by whoever kept the head, which is the number and the hash of the last
 entry. The hash is SHA-256 of canonical JSON: keys sorted, compact, times in UTC with microseconds.
 """
 

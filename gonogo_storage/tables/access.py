@@ -23,7 +23,10 @@ class TokenRow(Base):
     scopes: Mapped[list[Any]]
     builds: Mapped[list[Any]]
     branches: Mapped[list[Any]]
+    repositories: Mapped[list[Any]]
+    suites: Mapped[list[Any]]
     created_at: Mapped[datetime]
+    expires_at: Mapped[datetime | None]
     last_used_at: Mapped[datetime | None]
     revoked_at: Mapped[datetime | None]
 
@@ -67,3 +70,16 @@ class AuditRow(Base):
     detail: Mapped[dict[str, Any] | None]
     previous: Mapped[str]
     hash: Mapped[str]
+
+
+class AccessFailureRow(Base):
+    """Refused tokens and failed logins of an hour, from one address and for one token."""
+
+    __tablename__ = "access_failures"
+    hour: Mapped[datetime] = mapped_column(primary_key=True)
+    kind: Mapped[str] = mapped_column(primary_key=True)
+    client: Mapped[str] = mapped_column(primary_key=True)
+    prefix: Mapped[str] = mapped_column(primary_key=True)
+    count: Mapped[int] = mapped_column(BigInteger)
+    minute: Mapped[datetime]
+    minute_count: Mapped[int] = mapped_column(BigInteger)

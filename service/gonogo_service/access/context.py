@@ -13,12 +13,14 @@ from fastapi import Depends, Request
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
+from gonogo_service.access.live_principals import LivePrincipals
 from gonogo_service.access.principals import Keys, Principal, demand
 from gonogo_service.kit.live_events import Hub
 from gonogo_service.kit.metrics import Metrics
 from gonogo_service.kit.notifier import DispatchNotifier
 from gonogo_settings import Settings
 from gonogo_storage.db import engine as engines
+from gonogo_storage.db.encoding import utcnow
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,8 @@ class Context:
     bisections: Hub
     """Live events of bisections, by their versions."""
     metrics: Metrics
+    live: LivePrincipals
+    """Streams end with the token or the login that opened them."""
 
     def session(self) -> AbstractContextManager[Session]:
         """Open a write transaction; it commits at the end, or rolls back on an exception."""
@@ -49,6 +53,12 @@ class Context:
         """
         principal = principal_of(request)
         return "" if principal is None else principal.csrf
+
+    def token_ends(self, request: Request) -> str:
+        """Return the day on which the request's token ends, where that is soon; else ""."""
+        principal = principal_of(request)
+        end = None if principal is None else principal.soon_over(utcnow())
+        return "" if end is None else f"{end:%Y-%m-%d}"
 
     def may(self, request: Request, scope: str) -> bool:
         """Return whether the request's principal has a scope, or one that contains it."""

@@ -53,6 +53,7 @@ ACTIONS = {
     "POST /workers/{name:path}:undrain": "device.undrained",
     "POST /tokens": "token.created",
     "DELETE /tokens/{token_id}": "token.revoked",
+    "POST /tokens/{token_id}:rotate": "token.rotated",
     "POST /webhooks": "webhook.created",
     "PATCH /webhooks/{webhook_id}": "webhook.changed",
     "DELETE /webhooks/{webhook_id}": "webhook.deleted",

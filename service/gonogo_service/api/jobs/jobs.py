@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from gonogo.flakiness import sequential
 from gonogo.flakiness.policy import POLICY
 from gonogo.spec.verdicts import Verdict
+from gonogo_service.access import bounds
 from gonogo_service.access.context import Ctx, Reader, Submitter
 from gonogo_service.access.principals import Principal
 from gonogo_service.api import idempotency_keys
@@ -64,6 +65,7 @@ def submit(
     context: Ctx, who: Submitter, request: Request, body: JobIn, key: idempotency_keys.Key = None
 ) -> Response:
     """Check the job and store it with its chunks; workers start on it at once."""
+    bounds.demand_within(who, repository=body.commit and body.commit.repository)
     checked = submission.check(body, context.settings)
 
     def make(session: Session) -> idempotency_keys.Answer:
