@@ -36,7 +36,7 @@ from gonogo_settings import secrets
 from gonogo_settings.secrets import SettingsError as SettingsError
 
 PREFIX = "GONOGO_"
-SECRET = {"secret": True}
+SECRET: dict[str, Any] = {"secret": True}
 """Marks a setting that may hold a password although it is no SecretStr."""
 _PASSED_ON = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\*?", re.ASCII)
 

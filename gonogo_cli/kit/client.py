@@ -50,13 +50,36 @@ def server_url() -> str:
     config = gonogo_settings.load()
     if config.url:
         return config.url.rstrip("/")
-    try:
-        record = json.loads((Path(config.var_dir) / "up.json").read_text())
-    except (FileNotFoundError, ValueError):
+    record = _running_here()
+    if record is None:
         raise InfrastructureError(
             "no server: start one here with `gonogo up`, or name one in GONOGO_URL"
-        ) from None
+        )
     return str(record["url"])
+
+
+def _running_here() -> dict[str, Any] | None:
+    """Return the record of the `gonogo up` that runs in this folder."""
+    try:
+        text = (Path(gonogo_settings.load().var_dir) / "up.json").read_text()
+        record: dict[str, Any] = json.loads(text)
+    except (OSError, ValueError):
+        return None
+    return record
+
+
+def _token_of(url: str) -> str | None:
+    """Return the token for a server: GONOGO_TOKEN, else that of the `gonogo up` in this folder.
+
+    Raises JobError where its file can't be read.
+    """
+    config = gonogo_settings.load()
+    if config.token is not None:
+        return config.token.get_secret_value()
+    record = _running_here() or {}
+    if record.get("url") != url or not record.get("token_file"):
+        return None
+    return gonogo_settings.secrets.read_file(str(record["token_file"]), "gonogo up --token-file")
 
 
 class Client:
@@ -67,10 +90,9 @@ class Client:
     """
 
     def __init__(self, url: str | None = None, token: str | None = None) -> None:
-        configured = gonogo_settings.load().token
         self.url = url or server_url()
         self._has_warned = False
-        secret = token or (configured.get_secret_value() if configured else None)
+        secret = token or _token_of(self.url)
         headers = {"Authorization": f"Bearer {secret}"} if secret else {}
         self._http = httpx.Client(
             base_url=self.url,

@@ -31,7 +31,7 @@ import gonogo_settings
 from gonogo.errors import InfrastructureError
 from gonogo_cli.kit.extras import require_service
 from gonogo_cli.kit.private_process import without
-from gonogo_cli.operate import redis_server
+from gonogo_cli.operate import redis_server, token_file
 from gonogo_cli.operate.supervisor import Child, GaveUp, Supervisor
 
 READY_S = 60.0
@@ -70,7 +70,7 @@ def locked(folder: Path) -> Iterator[None]:
 
     The kernel frees the lock however the process ends.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    private(folder)
     handle = os.open(folder / "up.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:
@@ -82,6 +82,17 @@ def locked(folder: Path) -> Iterator[None]:
         (folder / "up.json").unlink(missing_ok=True)
     finally:
         os.close(handle)
+
+
+def private(folder: Path) -> None:
+    """Make the folder, and close it to other users if it is a folder of `gonogo up`.
+
+    Another folder that was there before keeps its mode: it may have other uses.
+    """
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    is_ours = (folder / "up.lock").exists() or not any(folder.iterdir())
+    if is_ours and folder.stat().st_uid == os.geteuid():
+        folder.chmod(0o700)
 
 
 def read_record(folder: Path) -> dict[str, Any] | None:
@@ -230,7 +241,15 @@ def answers(url: str) -> bool:
 
 
 def run(
-    folder: Path, host: str, port: int, *, any_port: bool, executor: str, say: Any, ready: Any
+    folder: Path,
+    host: str,
+    port: int,
+    *,
+    any_port: bool,
+    executor: str,
+    say: Any,
+    ready: Any,
+    token: Path | None = None,
 ) -> None:
     """Run the service until SIGINT or SIGTERM; call `ready(record)` once it answers.
 
@@ -242,6 +261,8 @@ def run(
         tempfile.TemporaryDirectory(prefix="gonogo-", ignore_cleanup_errors=True) as scratch,
     ):
         plan = make_plan(folder, host, listener, Path(scratch))
+        if token is not None:
+            plan.environment["GONOGO_LOOPBACK_LOGIN"] = "true"
         supervisor = Supervisor(children(plan, executor), ORDER[::-1])
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, supervisor.request_stop)
@@ -251,10 +272,15 @@ def run(
             "broker_url": plan.secrets["GONOGO_BROKER_URL"],
             "database_url": plan.secrets["GONOGO_DATABASE_URL"],
             "started_at": time.time(),
+            "token_file": None if token is None else str(token),
         }
         try:
             supervisor.start("redis")
             migrate(folder, plan.environment, plan.secrets["GONOGO_DATABASE_URL"])
+            if token is not None:
+                token_file.ensure(
+                    token, plan.secrets["GONOGO_DATABASE_URL"], plan.secrets["GONOGO_SECRET_KEY"]
+                )
             for name in ORDER[1:]:
                 supervisor.start(name)
             deadline = time.monotonic() + READY_S
@@ -295,6 +321,12 @@ def up(
         help="Executors of the one worker, comma-separated; all: the emulator, and those of "
         "GONOGO_EXECUTORS and GONOGO_BUILDS.",
     ),
+    token: Path | None = typer.Option(
+        None,
+        token_file.OPTION,
+        help="Ask for a token on this machine, too, and keep one in this file, which only you can "
+        "read. Without it every user and program of this machine may do everything.",
+    ),
     as_json: bool = typer.Option(
         False, "--json", help="Print one JSON line when ready, and problems as JSON."
     ),
@@ -314,6 +346,7 @@ def up(
             "unset it, or run `serve`, `background` and `worker`"
         )
     folder = (var or Path(config.var_dir)).absolute()
+    os.umask(0o077)  # what the service writes is its owner's alone
 
     def say(message: str) -> None:
         print(
@@ -337,6 +370,7 @@ def up(
             executor=executor,
             say=say,
             ready=ready,
+            token=None if token is None else token.absolute(),
         )
     except InUse as problem:
         give_up(problem, problem.record, as_json)
@@ -353,6 +387,11 @@ def show(record: dict[str, Any], folder: Path) -> None:
         f"[bold green]GoNoGo[/] is up at [bold link={record['url']}]{record['url']}[/]"
         f"  (pid {record['pid']}; Ctrl-C stops it)"
     )
+    if record["token_file"] is None:
+        words = "open to every user and program of this machine, without a login; --token-file FILE"
+        console.print(f"[dim]{words} asks for a token[/]", soft_wrap=True)
+    else:
+        console.print(f"[dim]the token to log in is in {record['token_file']}[/]", soft_wrap=True)
     console.print(f"[dim]database, keys and logs in {folder}[/]", soft_wrap=True)
 
 

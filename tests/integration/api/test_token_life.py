@@ -144,11 +144,11 @@ def test_a_limited_token_reaches_what_belongs_to_its_limits_and_nothing_else(api
         answer = api.client.post(f"/api/v1{path}", json=body, headers=headers)
         return answer.status_code, answer.json().get("id", "")
 
-    mine = post("/jobs", by_repository, **JOB, commit=COMMIT)[1]
+    job = post("/jobs", by_repository, **JOB, commit=COMMIT)[1]
     run = post("/runs", by_suite, suite=suite)[1]
     foreign = post("/jobs", submit, **JOB)[1]
     foreign_run = post("/runs", submit, suite={**suite, "name": "weekly"})[1]
-    assert all((mine, run, foreign, foreign_run))
+    assert all((job, run, foreign, foreign_run))
     refused = [
         post("/jobs", by_repository, **JOB),
         post("/jobs", by_repository, **JOB, commit={**COMMIT, "repository": "other/kernels"}),
@@ -162,8 +162,8 @@ def test_a_limited_token_reaches_what_belongs_to_its_limits_and_nothing_else(api
     assert [status for status, _ in refused] == [403] * len(refused)
     (member,) = api.client.get(f"/api/v1/runs/{run}", headers=submit).json()["tests"][:1]
     reads = {
-        (f"/jobs/{mine}", "repository"): 200,
-        (f"/jobs/{mine}/results", "repository"): 200,
+        (f"/jobs/{job}", "repository"): 200,
+        (f"/jobs/{job}/results", "repository"): 200,
         (f"/jobs/{foreign}", "repository"): 403,
         (f"/jobs/{foreign}/results", "suite"): 403,
         (f"/jobs/{member['id']}", "suite"): 200,

@@ -1,14 +1,20 @@
-"""`gonogo up` leaves nothing in the temporary folder, however it ends."""
+"""`gonogo up` leaves nothing in the temporary folder, and its own folder is closed to others."""
 
 from __future__ import annotations
 
+import json
 import socket
+import stat
+import time
 from pathlib import Path
 
 import pytest
+import time_machine
 
-from gonogo.errors import InfrastructureError
-from gonogo_cli.operate import redis_server, up
+import gonogo_settings
+from gonogo.errors import InfrastructureError, JobError
+from gonogo_cli.kit import client as clients
+from gonogo_cli.operate import redis_server, token_file, up
 
 
 def start(folder: Path, port: int) -> None:
@@ -42,3 +48,47 @@ def test_a_machine_without_redis_leaves_no_folder_and_no_open_port(
     with pytest.raises(InfrastructureError, match="no redis-server"):
         start(tmp_path / "var", 0)
     assert list(scratch.iterdir()) == []
+
+
+def test_the_folder_is_its_owner_s_alone_and_a_foreign_one_is_left_as_it_is(tmp_path: Path) -> None:
+    def mode(folder: Path) -> int:
+        return stat.S_IMODE(folder.stat().st_mode)
+
+    fresh, earlier, foreign = tmp_path / "made", tmp_path / "earlier", tmp_path / "foreign"
+    for folder, file in ((earlier, "up.lock"), (foreign, "photo.jpg")):
+        folder.mkdir(0o755)
+        (folder / file).touch()
+    for folder in (fresh, earlier, foreign):
+        with up.locked(folder):
+            pass
+    assert [mode(folder) for folder in (fresh, earlier, foreign)] == [0o700, 0o700, 0o755]
+
+
+def test_a_token_file_is_made_once_and_renewed_before_its_token_ends(
+    tmp_path: Path, migrated_sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, key = tmp_path / "token", "k" * 40
+
+    def ensured() -> str:
+        token_file.ensure(path, migrated_sqlite_url, key)
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        return path.read_text().strip()
+
+    first = ensured()
+    assert ensured() == first
+    with time_machine.travel(time.time() + 80 * 86400, tick=True):
+        assert ensured() != first
+    (tmp_path / "up.json").write_text(json.dumps({"url": "http://x", "token_file": str(path)}))
+    monkeypatch.setenv("GONOGO_VAR_DIR", str(tmp_path))
+    gonogo_settings.load.cache_clear()
+    token = path.read_text().strip()
+    with clients.Client() as client:
+        assert client._http.headers["Authorization"] == f"Bearer {token}"
+    with clients.Client("http://another") as client:
+        assert "Authorization" not in client._http.headers
+    for text, mode, words in (("my notes", 0o600, "something else"), (token, 0o644, "every user")):
+        path.write_text(text)
+        path.chmod(mode)
+        with pytest.raises(JobError, match=words):
+            ensured()
+    assert path.read_text() == token

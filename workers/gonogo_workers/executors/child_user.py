@@ -66,7 +66,9 @@ class ChildUser:
     @property
     def start_options(self) -> dict[str, Any]:
         """The options of subprocess.Popen that start a program as this user."""
-        return {"user": self.uid, "group": self.gid, "extra_groups": list(self.groups)}
+        groups = list(self.groups)
+        # the worker reads what its kernels write
+        return {"user": self.uid, "group": self.gid, "extra_groups": groups, "umask": 0o022}
 
     @property
     def variables(self) -> dict[str, str]:

@@ -65,7 +65,7 @@ def submit(
     context: Ctx, who: Submitter, request: Request, body: JobIn, key: idempotency_keys.Key = None
 ) -> Response:
     """Check the job and store it with its chunks; workers start on it at once."""
-    bounds.demand_within(who, repository=body.commit and body.commit.repository)
+    bounds.demand_within(who, repository=None if body.commit is None else body.commit.repository)
     checked = submission.check(body, context.settings)
 
     def make(session: Session) -> idempotency_keys.Answer:

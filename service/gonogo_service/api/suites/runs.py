@@ -57,7 +57,7 @@ def submit(
     """
     bounds.demand_within(
         who,
-        repository=body.commit and body.commit.repository,
+        repository=None if body.commit is None else body.commit.repository,
         suite=body.suite if isinstance(body.suite, str) else body.suite.name,
     )
     commit = None if body.commit is None else body.commit.model_dump()
