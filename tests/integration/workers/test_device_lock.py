@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
 import threading
@@ -11,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from gonogo_workers.devices import locks
+from gonogo_workers.executors.reaping import start_time
 from running_service import clean_environment, gonogo
 
 
@@ -70,6 +73,28 @@ def test_a_killed_lock_leaves_its_program_to_the_next_user(tmp_path: Path) -> No
     )
     assert device_lock.left_over
     device_lock.close()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may start programs as another user")
+def test_a_lock_file_ends_no_process_of_another_user(tmp_path: Path) -> None:
+    other = subprocess.Popen(["/bin/sleep", "600"], user="nobody", start_new_session=True)
+    try:
+        worker = subprocess.Popen(["/bin/true"])
+        worker.wait()
+        claim = {
+            "worker": worker.pid,
+            "worker_start": 1,
+            "group": other.pid,
+            "group_start": start_time(other.pid),
+        }
+        locks.lock_path(tmp_path, "emulator:0").write_text(json.dumps(claim) + "\n")
+        device_lock = locks.acquire(tmp_path, "emulator:0", lambda: False, threading.Event())
+        assert device_lock.left_over
+        device_lock.close()
+        assert other.poll() is None
+    finally:
+        other.kill()
+        other.wait()
 
 
 def test_a_device_that_there_is_not_is_named(tmp_path: Path) -> None:

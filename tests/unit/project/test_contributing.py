@@ -72,3 +72,14 @@ def test_the_index_lists_every_decision_in_order() -> None:
     records = sorted(path.name for path in ADR.glob("[0-9]*.md"))
     assert [name[:4] for name in records] == [f"{n:04d}" for n in range(1, len(records) + 1)]
     assert re.findall(r"\]\((\d{4}-[\w-]+\.md)\)", (ADR / "README.md").read_text()) == records
+
+
+def test_the_tests_behind_the_claims_of_the_threat_model_exist() -> None:
+    claims = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", (ROOT / "SECURITY.md").read_text())
+    assert len(claims) > 30
+    missing = [
+        f"{path}::{name}"
+        for path, name in claims
+        if not re.search(rf"^def {name}\(", (ROOT / path).read_text(), re.MULTILINE)
+    ]
+    assert missing == []

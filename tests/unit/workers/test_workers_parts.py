@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import math
 import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from gonogo.errors import FieldError
+from gonogo.errors import FieldError, JobError
 from gonogo.spec.test_spec import TestSpec
 from gonogo_workers import queue
 from gonogo_workers.executors import registry
@@ -19,6 +20,8 @@ from gonogo_workers.executors.log import ChildLog
 from gonogo_workers.messages import rows
 from gonogo_workers.messages.batches import Batches
 from gonogo_workers.messages.chunk import Chunk
+from gonogo_workers.reports import dumps
+from gonogo_workers.reports.exchange import read_reports
 
 BODY: dict[str, Any] = {
     "attempt": "a1",
@@ -35,6 +38,23 @@ BODY: dict[str, Any] = {
 def parse(**changes: Any) -> Chunk:
     """Return a chunk from BODY with changes."""
     return Chunk.parse({**BODY, **changes}, max_elements=2**20, seed_deadline_s=600.0)
+
+
+def test_a_kernel_s_link_is_not_followed(tmp_path: Path) -> None:
+    private = tmp_path / "secret.json"
+    private.write_text('[{"name": "secret", "outcome": "passed"}]')
+    np.save(tmp_path / "private.npy", np.zeros(3, np.float32))
+    link, fifo = tmp_path / "reports.json", tmp_path / "fifo"
+    link.symlink_to(private)
+    os.mkfifo(fifo)
+    for place in (link, fifo, tmp_path):
+        with pytest.raises(JobError, match="can't be read"):
+            read_reports(place)
+    assert private.exists()
+    link.unlink()
+    link.symlink_to(tmp_path / "private.npy")
+    with pytest.raises(OSError, match=r"symbolic links|regular file"):
+        dumps.load(str(link), most=10)
 
 
 def test_plug_ins_are_read_from_their_variable() -> None:
