@@ -46,6 +46,7 @@ def _append(session: Session) -> None:
     pending = session.info.pop(_PENDING, None)
     if not pending:
         return
+    session.flush()  # first: nothing may wait for a row's lock while it holds the chain's
     dialect.lock(session, _ROOM, "audit")
     last = head(session)
     rows = []
