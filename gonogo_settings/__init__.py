@@ -391,7 +391,9 @@ class Settings(BaseSettings):
     @field_validator("database_url")
     @classmethod
     def _database(cls, value: str | None) -> str | None:
-        if value is not None and _scheme(value).partition("+")[0] not in {"postgresql", "sqlite"}:
+        # not taken apart: SQLAlchemy takes passwords with a slash in them
+        scheme = "" if value is None else value.partition("://")[0].partition("+")[0]
+        if value is not None and scheme not in {"postgres", "postgresql", "sqlite"}:
             raise ValueError("must be a postgresql+psycopg:// or sqlite:/// URL")
         return value
 
@@ -492,8 +494,7 @@ def _scheme(url: str) -> str:
         fits = parts.port is None or parts.port > 0
     except ValueError:
         return ""
-    needs_host = parts.scheme not in {"unix", "sqlite"} and not parts.scheme.startswith("postgres")
-    return parts.scheme if fits and (parts.hostname or not needs_host) else ""
+    return parts.scheme if fits and (parts.hostname or parts.scheme == "unix") else ""
 
 
 def _in_words(problem: ValidationError) -> str:

@@ -8,8 +8,10 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError
 from sqlalchemy.orm import Session
 
+from gonogo.errors import JobError
 from gonogo_storage.db.encoding import decode, encode
 
 BUSY_TIMEOUT_S = 30
@@ -19,14 +21,21 @@ _READ = "gonogo_read"
 def normalize(url: str) -> URL:
     """Return the URL with the driver that this project uses: psycopg 3 for PostgreSQL.
 
-    Raises ValueError for another database.
+    Raises JobError for another database, or text that is no URL, which it doesn't show.
     """
-    parsed = make_url(url)
+    try:
+        parsed = make_url(url)
+    except (ValueError, ArgumentError):  # whose message may quote a part, such as a password
+        limit = "postgresql+psycopg://user:password@host:port/name or sqlite:///path"
+        raise JobError(f"GONOGO_DATABASE_URL: can't be read (allowed: {limit})") from None
     if parsed.drivername in {"postgres", "postgresql", "postgresql+psycopg"}:
         return parsed.set(drivername="postgresql+psycopg")
     if parsed.drivername in {"sqlite", "sqlite+pysqlite"}:
         return parsed.set(drivername="sqlite")
-    raise ValueError(f"database URL: {parsed.drivername!r} is neither sqlite nor postgresql")
+    raise JobError(
+        f"GONOGO_DATABASE_URL: {parsed.drivername!r} is no database of ours (allowed: postgresql, "
+        "sqlite)"
+    )
 
 
 def make_engine(url: str, *, pool_size: int = 10) -> Engine:

@@ -29,6 +29,13 @@ def _job(session: Session, who: Principal, match: re.Match[str], _query: dict[st
     return _covered(who, belonging.of_job(session, match["name"]))
 
 
+def _job_again(
+    session: Session, who: Principal, match: re.Match[str], query: dict[str, str]
+) -> bool:
+    # the new job belongs to no suite
+    return not who.suites and _job(session, who, match, query)
+
+
 def _run(session: Session, who: Principal, match: re.Match[str], _query: dict[str, str]) -> bool:
     return _covered(who, belonging.of_run(session, match["name"]))
 
@@ -55,7 +62,8 @@ def _checked_by_the_endpoint(*_: object) -> bool:
 _NAME: Final = r"(?P<name>[^/:]+)"
 RULES: Final[tuple[tuple[str, str, Check], ...]] = (
     ("GET", rf"/jobs/{_NAME}(/(results|events|diagnosis|artifacts(/[^/]+)?))?", _job),
-    ("POST", rf"/jobs/{_NAME}:(cancel|resubmit)", _job),
+    ("POST", rf"/jobs/{_NAME}:cancel", _job),
+    ("POST", rf"/jobs/{_NAME}:resubmit", _job_again),
     ("GET", rf"/runs/{_NAME}(/results)?", _run),
     ("POST", rf"/runs/{_NAME}:cancel", _run),
     ("GET", rf"/suites/{_NAME}", _suite),

@@ -161,6 +161,8 @@ def test_a_limited_token_reaches_what_belongs_to_its_limits_and_nothing_else(api
     ]
     assert [status for status, _ in refused] == [403] * len(refused)
     (member,) = api.client.get(f"/api/v1/runs/{run}", headers=submit).json()["tests"][:1]
+    assert post(f"/jobs/{job}:resubmit", by_repository)[0] == 202
+    assert post(f"/jobs/{member['id']}:resubmit", by_suite)[0] == 403
     reads = {
         (f"/jobs/{job}", "repository"): 200,
         (f"/jobs/{job}/results", "repository"): 200,

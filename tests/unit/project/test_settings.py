@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 import gonogo_settings
+from gonogo.errors import JobError
 from gonogo_cli.kit import private_process
+from gonogo_storage.db.engine import normalize
 
 
 def test_without_any_variable_the_defaults_serve_loopback_only() -> None:
@@ -70,6 +72,17 @@ def test_a_wrong_value_is_refused_at_the_start_and_not_shown(
     message = "".join(traceback.format_exception(problem.value))
     assert name.removeprefix("GONOGO_").lower() in str(problem.value).lower()
     assert not any(shown in message for shown in (value, "pass/", "password", "pydantic.dev"))
+
+
+@pytest.mark.parametrize(
+    "url", ["postgresql://gonogo:password@host:hush/db", "hush://password", "password"]
+)
+def test_a_database_s_address_that_can_t_be_read_is_not_shown(url: str) -> None:
+    with pytest.raises(JobError, match="GONOGO_DATABASE_URL") as problem:
+        normalize(url)
+    assert "password" not in "".join(traceback.format_exception(problem.value)).replace(
+        "user:password@host", ""
+    )
 
 
 def test_a_secret_comes_from_a_file_of_its_owner_s_alone(
