@@ -165,6 +165,19 @@ def builds(canary: bool = False) -> Iterator[Finding]:
         yield Finding(f"build {trial.build}", trial.ok, f"{trial.executor}: {trial.words}")
 
 
+def isolation() -> Finding:
+    """The user that kernels run as, and whether this process may start programs as that user."""
+    if importlib.util.find_spec("gonogo_workers") is None:
+        return Finding("isolation", None, "no worker here")
+    from gonogo_workers.executors.child_user import child_user
+
+    user = child_user()
+    if user is None:
+        words = "kernels run as the worker's user; GONOGO_CHILD_USER names another"
+        return Finding("isolation", None, f"{words} (docs/devices.md)")
+    return Finding("isolation", True, f"kernels run as {user.name}")
+
+
 def chips() -> Finding:
     """The chips of this host, as tt-umd and tt-smi tell them."""
     from gonogo_workers.devices.chips import look
@@ -195,6 +208,7 @@ CHECKS: Mapping[str, Callable[[], Finding | Iterator[Finding]]] = {
     "temporary": temporary,
     "server": server,
     "chips": chips,
+    "isolation": isolation,
     "kernels": kernels,
     "builds": builds,
 }
