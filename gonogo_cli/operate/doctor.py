@@ -166,7 +166,7 @@ def builds(canary: bool = False) -> Iterator[Finding]:
 
 
 def chips() -> Finding:
-    """The chips of this host, as tt-umd and tt-smi tell them."""
+    """The chips of this host, as the kernel driver lists them, else tt-umd and tt-smi."""
     from gonogo_workers.devices.chips import look
     from gonogo_workers.executors import builds_file, registry
 
@@ -182,7 +182,9 @@ def chips() -> Finding:
         for chip in seen
     )
     ok = True if seen else None
-    return Finding("chips", ok, summary or "none: neither tt-smi nor tt-umd lists one")
+    return Finding(
+        "chips", ok, summary or "none: neither the driver nor tt-smi nor tt-umd lists one"
+    )
 
 
 CHECKS: Mapping[str, Callable[[], Finding | Iterator[Finding]]] = {

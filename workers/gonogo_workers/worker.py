@@ -120,7 +120,7 @@ def create_worker(
             sender=sender,
             vitals=vitals,
             monitor=monitors[claimed.name],
-            telemetry=Telemetry(settings.tt_smi, claimed.chip).latest,
+            telemetry=Telemetry(settings.tt_smi, claimed.chip, lock_folder),
             chunk_deadline_s=settings.chunk_deadline_s,
             tt_triage=settings.tt_triage,
         )

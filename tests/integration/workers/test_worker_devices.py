@@ -368,14 +368,9 @@ def test_a_worker_on_a_chip_announces_it_and_stores_its_telemetry(lab: Lab, tmp_
         "TT-KMD 2.0.0",
     )
     assert beat["queues"] == ["troublesome.wormhole.n300"]
-    deadline = time.monotonic() + 60
-    while True:  # telemetry comes beside the work: a later attempt has it
-        answer = place.run("environment", 1, board="n300")
-        assert answer.finished is not None
-        assert time.monotonic() < deadline
-        assert "TT_VISIBLE_DEVICES" in answer.finished["log_tail"]
-        if answer.finished["telemetry"]:
-            break
+    answer = place.run("environment", 1, board="n300")
+    assert answer.finished is not None
+    assert "TT_VISIBLE_DEVICES" in answer.finished["log_tail"]
     reading = answer.finished["telemetry"]
     assert (
         reading["temperature_c"],

@@ -9,7 +9,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -27,6 +27,7 @@ from gonogo_workers.devices import hang, locks
 from gonogo_workers.devices.discovery import Device
 from gonogo_workers.devices.health import DeviceSick
 from gonogo_workers.devices.health_monitor import DeviceHealthMonitor
+from gonogo_workers.devices.telemetry import Telemetry
 from gonogo_workers.executors.base import (
     ExecutorFailure,
     HostUnavailable,
@@ -89,7 +90,7 @@ class DeviceContext:
     sender: ResultSender
     vitals: Vitals
     monitor: DeviceHealthMonitor
-    telemetry: Callable[[], Mapping[str, Any]]
+    telemetry: Telemetry
     """Returns the chip's latest temperature, clock, power and firmware, and starts a refresh."""
     chunk_deadline_s: float
     tt_triage: str | None
@@ -152,7 +153,6 @@ class Attempt:
         """Run the chunk to its end; send `finished` in every case."""
         outcome, error = Outcome.done, None
         self._device_context.vitals.begin(self.chunk.attempt)
-        self._device_context.telemetry()
         too_long = f"the attempt took longer than {self._device_context.chunk_deadline_s:g} s"
         alarm = threading.Timer(
             self._device_context.chunk_deadline_s, self.stop, (Outcome.error, 0.0, too_long)
@@ -190,7 +190,7 @@ class Attempt:
                 "batches": self._batches.count,
                 "log_tail": self._log_tail,
                 "error": error,
-                "telemetry": dict(self._device_context.telemetry()),
+                "telemetry": dict(self._device_context.telemetry.latest()),
             },
         )
         if self._dismissed is not None:
@@ -218,6 +218,7 @@ class Attempt:
             )
             if why:
                 self._check(locked, why)
+            self._device_context.telemetry.between_chunks()
             self._device_context.monitor.ran()
             if self._references is not None:
                 self._run_references(self._references, locked)

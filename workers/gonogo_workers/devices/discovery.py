@@ -15,7 +15,7 @@ from typing import Any
 from gonogo.errors import FieldError, InfrastructureError
 from gonogo.spec.executors import ON_CHIPS
 from gonogo_workers import queue
-from gonogo_workers.devices.chips import Chip
+from gonogo_workers.devices.chip import Chip
 from gonogo_workers.devices.locks import try_claim
 
 MAX_VIRTUAL = 64
