@@ -302,11 +302,11 @@ def test_tt_smi_runs_between_chunks_only_and_while_no_chip_of_the_host_is_in_use
     telemetry.between_chunks()
     assert (calls(), telemetry.latest()) == (0, {})
     neighbor.close()
-    own = locks.acquire(tmp_path, "wormhole:0", lambda: False, waits)
+    own_lock = locks.acquire(tmp_path, "wormhole:0", lambda: False, waits)
     telemetry.between_chunks()
     telemetry.between_chunks()  # at most once a minute
     assert (calls(), telemetry.latest()["temperature_c"]) == (1, 42.4)
-    own.close()
+    own_lock.close()
     emulator.close()
     locks.acquire(tmp_path, "wormhole:1", lambda: False, waits).close()
 

@@ -31,7 +31,7 @@ class Chip:
     firmware: Mapping[str, str] = field(default_factory=dict)
     driver: str | None = None
     source: str = "tt-smi"
-    """What reported the chip: the driver, tt-umd, tt-smi, or several of them."""
+    """The tools that reported the chip: the driver, tt-umd, tt-smi."""
 
     @property
     def name(self) -> str:

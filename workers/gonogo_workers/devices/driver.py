@@ -56,7 +56,7 @@ class Driver:
     def chips(self) -> tuple[Chip, ...]:
         """Return the chips that the driver has, by index; () without a driver."""
         driver = _text(self.root / "sys/module/tenstorrent/version")
-        found = []
+        listed = []
         for folder in sorted((self.root / "sys/class/tenstorrent").glob("tenstorrent!*")):
             number = folder.name.partition("!")[2]
             board = (_text(folder / "tt_card_type") or "").lower() or None
@@ -68,7 +68,7 @@ class Driver:
                 for name, file in FIRMWARES.items()
                 if (version := _text(folder / file)) is not None
             }
-            found.append(
+            listed.append(
                 Chip(
                     int(number),
                     arch,
@@ -80,7 +80,7 @@ class Driver:
                     source="driver",
                 )
             )
-        return tuple(sorted(found, key=lambda chip: chip.index))
+        return tuple(sorted(listed, key=lambda chip: chip.index))
 
     def telemetry(self, index: int) -> dict[str, float | str]:
         """Return the telemetry of a chip; values that the driver does not tell are left out.

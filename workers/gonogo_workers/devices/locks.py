@@ -151,16 +151,16 @@ def try_claim(path: Path) -> int | None:
 @contextlib.contextmanager
 def others(folder: Path, chip: Chip) -> Iterator[bool]:
     """Lock every other chip of this host, without waiting; False if a worker uses one of them."""
-    own = lock_path(folder, chip.name)
-    with contextlib.ExitStack() as held:
+    own_path = lock_path(folder, chip.name)
+    with contextlib.ExitStack() as claims:
         for path in sorted(folder.glob("*.lock")):
-            if path == own or not path.stem.startswith(_CHIPS):
+            if path == own_path or not path.stem.startswith(_CHIPS):
                 continue
             fd = try_claim(path)
             if fd is None:
                 yield False
                 return
-            held.callback(os.close, fd)
+            claims.callback(os.close, fd)
         yield True
 
 
