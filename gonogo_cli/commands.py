@@ -168,7 +168,7 @@ COMMANDS: dict[str, Entry] = {
         ADMIN,
         "List this host's chips; run a program while no worker uses one.",
     ),
-    "db": Entry("gonogo_cli.operate.db:app", ADMIN, "Migrate the database."),
+    "db": Entry("gonogo_cli.operate.db:app", ADMIN, "Migrate, back up and restore the database."),
     "secrets": Entry(
         "gonogo_cli.operate.secrets:secrets",
         ADMIN,

@@ -1,23 +1,27 @@
-"""`gonogo db upgrade`: bring the database to this version's schema.
+"""`gonogo db`: bring the database to this version's schema, back it up, restore a backup.
 
-In production this is one step before the new processes start.
+In production, upgrading is one step before the new processes start.
 """
 
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
+from gonogo.errors import JobError
 from gonogo_cli.kit.groups import group
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
-app = group("Migrate the database.")
+    from gonogo_storage.ops.backups import Contents
+
+app = group("Migrate, back up and restore the database.")
 
 
 def copy_sqlite(engine: Engine) -> Path | None:
@@ -64,3 +68,60 @@ def upgrade(as_json: bool = typer.Option(False, "--json", help="Print JSON.")) -
             f"schema: was {before.value}, is {after.value}"
             + (f"; the file before the upgrade: {copy}" if copy else "")
         )
+
+
+@app.command()
+def backup(
+    file: Path = typer.Argument(..., metavar="FILE", help="The new file."),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+) -> None:
+    """Write all rows, as of one moment, to a new SQLite file while the service runs.
+
+    The same command works for SQLite and PostgreSQL, and the file can be restored into either.
+    """
+    from gonogo_cli.operate.database import engine
+    from gonogo_storage.ops import backups
+
+    with engine() as database:
+        try:
+            contents = backups.backup(database, file)
+        except OSError as problem:
+            raise JobError(f"can't write the backup: {problem}") from problem
+    _tell("backed up", contents, file, as_json)
+
+
+@app.command()
+def restore(
+    file: Path = typer.Argument(..., metavar="FILE", help="A file that `gonogo db backup` wrote."),
+    send_due: bool = typer.Option(
+        False,
+        "--send-due",
+        help="Send the messages to webhooks and to GitHub that were waiting when the backup was "
+        "made; else they count as canceled, because they may have been sent since.",
+    ),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+) -> None:
+    """Fill an empty database from a backup and compare every row.
+
+    Start the service afterwards, with the GONOGO_SECRET_KEY of the one that was backed up.
+    """
+    from gonogo_cli.operate.database import engine
+    from gonogo_storage.ops import backups
+
+    with engine() as database:
+        try:
+            contents = backups.restore(file, database, send_due=send_due)
+        except backups.BadBackup as problem:
+            raise JobError(str(problem)) from problem
+    _tell("restored", contents, file, as_json)
+
+
+def _tell(done: str, contents: Mapping[str, Contents], file: Path, as_json: bool) -> None:
+    from gonogo_cli.kit import show
+
+    if as_json:
+        show.print_json({"file": str(file), "tables": contents})
+        return
+    rows = sum(table.rows for table in contents.values())
+    seeds, jobs = contents["seed_results"].rows, contents["jobs"].rows
+    print(f"{done}: {rows} rows, with {jobs} jobs and {seeds} seeds; {file}")
