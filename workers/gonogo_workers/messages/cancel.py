@@ -58,7 +58,8 @@ class CancelWatcher:
             if watched is not None and self._is_cancelled(watched[0]):
                 with self._changed:
                     still = self._watched is watched
-                    self._watched = None
+                    if still:  # else the next attempt is watched by now
+                        self._watched = None
                 if still:
                     watched[1]()
                 continue
