@@ -17,12 +17,12 @@ class SlowBroker:
     """A broker whose answer about the first attempt waits until the test lets it go."""
 
     def __init__(self) -> None:
-        self.asked, self.answer = threading.Event(), threading.Event()
+        self.request, self.answer = threading.Event(), threading.Event()
 
     def exists(self, key: str) -> int:
         """Return 1: every attempt is canceled."""
         if key == queue.cancel_key("first"):
-            self.asked.set()
+            self.request.set()
             assert self.answer.wait(PATIENCE_S)
         return 1
 
@@ -46,7 +46,7 @@ def test_a_late_cancel_does_not_reach_the_next_attempt_which_is_still_watched(
     stopped: list[str] = []
     second = threading.Event()
     watcher.watch("first", lambda: stopped.append("first"))
-    assert broker.asked.wait(PATIENCE_S)
+    assert broker.request.wait(PATIENCE_S)
     watcher.forget()
     watcher.watch("second", second.set)
     broker.answer.set()

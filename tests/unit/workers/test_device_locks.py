@@ -23,7 +23,7 @@ DEAD = {"worker": 2**22 + 1, "worker_start": 1}
 
 @pytest.fixture
 def child(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A kernel's process that keeps the device, as a child does for a moment when its worker dies."""
+    """A kernel's process that keeps the device for a moment after its worker died."""
     path = locks.lock_path(tmp_path, DEVICE)
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
