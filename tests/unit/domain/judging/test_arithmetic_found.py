@@ -258,6 +258,21 @@ def test_a_running_mean_over_a_ramp_is_explained_as_one() -> None:
     assert (result.verdict, result.arithmetic) == (Verdict.pass_, "fp32-inside, running means")
 
 
+def test_welford_s_updates_in_a_single_lane_share_their_running_mean_with_y() -> None:
+    ramp = np.broadcast_to(np.linspace(1, 1.01, 196), (8, 196))
+    given = inputs("fp32", (8, 196), x=ramp.astype(np.float32))
+    x = given["x"]
+    mean, squares = np.zeros((8, 1), np.float32), np.zeros((8, 1), np.float32)
+    for index, column in enumerate(x.T[:, :, None], 1):
+        off = column - mean
+        mean += off / np.float32(index)
+        squares += off * (column - mean)
+    y = (x - mean) / np.sqrt(squares / np.float32(196) + EPSILON) * given["gamma"] + given["beta"]
+    result = judged("layernorm_fw", "fp32", given, {"y": np.asarray(y, np.float32)})
+    name = "fp32-inside, variance by Welford's updates, running means"
+    assert (result.verdict, result.arithmetic) == (Verdict.pass_, name)
+
+
 def test_a_truncated_output_is_an_arithmetic_of_its_own_and_three_half_steps_are_none() -> None:
     given = inputs("bf16")
     test = spec("layernorm_fw", (32, 1024), "bf16")
