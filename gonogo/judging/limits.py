@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from bisect import bisect_left as bisect
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import singledispatch
 
 import numpy as np
 
+from gonogo.judging import epsilon
+from gonogo.judging.narrowed import narrowed
 from gonogo.kernels.layernorm.replay import ColumnGradient, InputGradient
 from gonogo.kernels.normalization.forward import NormalizedRows
 from gonogo.numerics.expectation import Array
@@ -82,6 +84,8 @@ def detection_limits(graph: Graph, program: Program, form: str) -> DetectionLimi
             idle.append(term)
         elif not is_seen(replay.values + (changed - exact)):
             terms.append(term)
+    if epsilon.is_unseen(graph, program, form):
+        terms.append(epsilon.EPSILON)
     # larger factors are easier to see
     seen_from = bisect(FACTORS, True, key=lambda factor: is_seen(replay.values * (1.0 + factor)))
     return DetectionLimits(tuple(terms), tuple(idle), FACTORS[seen_from - 1] if seen_from else 0.0)
@@ -90,36 +94,6 @@ def detection_limits(graph: Graph, program: Program, form: str) -> DetectionLimi
 def is_idle(changed: Array, exact: Array) -> bool:
     """Return whether an output without a term is the same, but for float64's own rounding."""
     return np.allclose(changed, exact, rtol=2.0**-40, atol=0.0)
-
-
-def narrowed(graph: ColumnGradient, most: int) -> tuple[ColumnGradient, slice]:
-    """Return the graph of some of its columns, with the statistics of whole rows; which ones.
-
-    most: the largest number of terms, of all columns together.
-    """
-    rows = graph.rows
-    count, features = rows.x.shape
-    column_count = max(1, most // count)
-    if column_count >= features:
-        return graph, slice(None)
-    mean, rstd = rows.mean, rows.rstd
-    if rstd is None and rows.centered:
-        mean = rows.x.mean(axis=1, keepdims=True, dtype=np.float64)
-        variance = rows.x.var(axis=1, keepdims=True, dtype=np.float64)
-        rstd = 1.0 / np.sqrt(variance + rows.epsilon)
-    elif rstd is None:
-        mean_square = np.square(rows.x, dtype=np.float64).mean(axis=1, keepdims=True)
-        rstd = 1.0 / np.sqrt(mean_square + rows.epsilon)
-    columns = slice(None, None, -(-features // column_count))
-    narrow = replace(
-        rows,
-        x=np.asarray(rows.x[:, columns], np.float64),
-        dy=np.asarray(rows.dy[:, columns], np.float64),
-        gamma=rows.gamma[:, columns],
-        mean=mean,
-        rstd=rstd,
-    )
-    return replace(graph, rows=narrow), columns
 
 
 @singledispatch

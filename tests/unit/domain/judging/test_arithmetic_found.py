@@ -310,3 +310,45 @@ def test_what_could_not_have_shown_is_listed_and_acquits_of_nothing() -> None:
     assert "beta" in within.outputs["y"].statistics["detection_limits"]
     red = judged("layernorm_fw", "bf16", small, {"y": y}, tolerance={"rtol": 0.0, "atol": 1e-9})
     assert red.verdict is Verdict.inconclusive
+
+
+@pytest.mark.parametrize(
+    ("form", "std", "is_listed"),
+    [("fp32", 1.0, False), ("fp32", 20.0, True), ("bf16", 1.0, False), ("bf16", 200.0, False)],
+)
+def test_an_epsilon_that_hides_is_a_limit_and_one_that_changes_nothing_is_none(
+    form: str, std: float, is_listed: bool
+) -> None:
+    drawn = std * np.random.default_rng(3).standard_normal((32, 1024))
+    given = inputs(form, x=np.asarray(drawn, np.float32))
+    tight = {"rtol": 0.0, "atol": 1e-9}
+    result = judged("layernorm_fw", form, given, {"y": layer_norm(given)}, tolerance=tight)
+    statistics = result.outputs["y"].statistics
+    assert ("epsilon" in statistics["detection_limits"]) is is_listed
+    assert ("epsilon" in statistics["unseen_terms"]) is is_listed
+    red = Verdict.inconclusive if is_listed else Verdict.fail_by_tolerance
+    assert result.verdict is red
+
+
+@pytest.mark.parametrize("form", ["fp32", "fp16"])
+def test_gradients_with_statistics_of_their_own_have_the_limit_too(form: str) -> None:
+    drawn = 20.0 * np.random.default_rng(3).standard_normal((40, 300))
+    given = inputs(form, (40, 300), x=np.asarray(drawn, np.float32))
+    result = judged("rmsnorm_bw", form, given, rms_gradients(given))
+    assert result.verdict is Verdict.pass_
+    for output in result.outputs.values():
+        assert ("epsilon" in output.statistics["unseen_terms"]) is (form == "fp32")
+
+
+def test_a_missing_epsilon_is_no_false_alarm_on_rows_of_any_size() -> None:
+    # rows that differ by powers of two: the rounding of the largest once hid the smallest's epsilon
+    ramp = np.linspace(-1, 2, 8448) * np.array([[1.0], [2.0], [4.0], [8.0]])
+    given = inputs("fp32", (4, 8448), x=ramp.astype(np.float32))
+    x = given["x"]
+    centered = x - x.mean(axis=1, keepdims=True)
+    variance = np.square(centered).mean(axis=1, keepdims=True)
+    y = centered / np.sqrt(variance) * given["gamma"] + given["beta"]
+    result = judged(
+        "layernorm_fw", "fp32", given, {"y": y}, tolerance={"rtol": 1.3e-6, "atol": 1e-6}
+    )
+    assert result.verdict not in (Verdict.fail_by_tolerance, Verdict.pass_)
