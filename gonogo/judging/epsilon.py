@@ -8,6 +8,7 @@ may give, too.
 from __future__ import annotations
 
 from dataclasses import replace
+from enum import Enum
 from functools import singledispatch
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy as np
 from gonogo.judging.narrowed import narrowed
 from gonogo.kernels.layernorm.replay import ColumnGradient, InputGradient
 from gonogo.kernels.normalization.forward import NormalizedRows, RowStatistic
-from gonogo.numerics.formats import round_to
+from gonogo.numerics.formats import half_ulp, round_to
 from gonogo.numerics.replay.cells import cells
 from gonogo.numerics.replay.common import MAX_ELEMENTS, common_factor
 from gonogo.numerics.replay.graph import Graph
@@ -27,10 +28,23 @@ EPSILON = "epsilon"
 MIN_CHANGED = 3
 """The least elements of the whole output that epsilon must change: inputs that show it in fewer
 don't use it."""
+MIN_CAUSE = 1 / 4
+"""The least change, relative to the output's rounding, that may be why an output is red. A kernel
+with less of an error is as red as the right one."""
 
 
-def is_unseen(graph: Graph, program: Program, form: str) -> bool:
-    """Return whether a missing epsilon would change the output, and be explained, too.
+class Sight(Enum):
+    """The statement of an output about epsilon."""
+
+    unused = "it isn't used"
+    """The kernel adds none, or these inputs don't use it."""
+    seen = "its absence would not be explained"
+    faint = "its absence would be explained, and is smaller than the rounding"
+    unseen = "its absence would be explained"
+
+
+def sight(graph: Graph, program: Program, form: str) -> Sight:
+    """Return what an output, explained by a program, says about epsilon.
 
     It is tried on more rows than other terms, since it shows in what all rows share: a part of
     MAX_ELEMENTS elements. The missing epsilon goes through the program, whose stored values may
@@ -43,20 +57,27 @@ def is_unseen(graph: Graph, program: Program, form: str) -> bool:
     """
     without = without_epsilon(graph)
     if without is None:
-        return False
+        return Sight.unused
     part, share = _part(graph)
     wrong, _ = _part(without)
     mode = program.output_rounding
     with np.errstate(all="ignore"):  # rows without any variance
         replay = part.replay(program)
-        changed = round_to(wrong.replay(program, quick=True).values, form, mode)
-        count = np.count_nonzero(changed != round_to(replay.values, form, mode))
-        if count < MIN_CHANGED * share or not np.isfinite(changed).all():
-            return False
+        right = round_to(replay.values, form, mode)
+        values = wrong.replay(program, quick=True).values
+        changed = round_to(values, form, mode)
+        if np.count_nonzero(changed != right) < MIN_CHANGED * share:
+            return Sight.unused
+        if not np.isfinite(changed).all():
+            return Sight.seen
         measured = cells(changed, replay, form, mode)
         if not max(measured.largest, measured.largest_row) <= LIMIT:
-            return False
-        return common_factor(part, program, changed, form, measured.shared) <= MAX_COMMON
+            return Sight.seen
+        if common_factor(part, program, changed, form, measured.shared) > MAX_COMMON:
+            return Sight.seen
+        rounding = half_ulp(right, form) + np.sqrt(replay.variance)
+    is_faint = np.abs(values - replay.values).max() < MIN_CAUSE * rounding.max()
+    return Sight.faint if is_faint else Sight.unseen
 
 
 def _part(graph: Graph) -> tuple[Graph, float]:

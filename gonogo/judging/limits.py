@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from bisect import bisect_left as bisect
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import singledispatch
 
 import numpy as np
 
-from gonogo.judging import epsilon
+from gonogo.judging.epsilon import EPSILON, Sight
 from gonogo.judging.narrowed import narrowed
 from gonogo.kernels.layernorm.replay import ColumnGradient, InputGradient
 from gonogo.kernels.normalization.forward import NormalizedRows
@@ -40,15 +40,25 @@ class DetectionLimits:
         terms: the terms whose removal changes the output and would not be seen.
         idle: the terms that these inputs don't use: removing them changes nothing.
         factor: the largest tried f for which a factor 1 + f would not be seen; 0 if none.
+        faint: the terms whose removal would not be seen, and is smaller than the rounding: they
+            are never why an output is red.
     """
 
     terms: tuple[str, ...]
     idle: tuple[str, ...]
     factor: float
+    faint: tuple[str, ...] = ()
+
+    def with_epsilon(self, sight: Sight) -> DetectionLimits:
+        """Return the limits with what the output says about epsilon."""
+        if sight is Sight.unseen:
+            return replace(self, terms=(*self.terms, EPSILON))
+        return replace(self, faint=(EPSILON,)) if sight is Sight.faint else self
 
     def phrases(self) -> list[str]:
         """Return the limits in words."""
-        phrases = [*self.terms, *(f"{term} (these inputs don't use it)" for term in self.idle)]
+        phrases = [*self.terms, *self.faint]
+        phrases += (f"{term} (these inputs don't use it)" for term in self.idle)
         if self.factor:
             phrases.append(f"a common factor below {percent(self.factor)}")
         return phrases
@@ -84,8 +94,6 @@ def detection_limits(graph: Graph, program: Program, form: str) -> DetectionLimi
             idle.append(term)
         elif not is_seen(replay.values + (changed - exact)):
             terms.append(term)
-    if epsilon.is_unseen(graph, program, form):
-        terms.append(epsilon.EPSILON)
     # larger factors are easier to see
     seen_from = bisect(FACTORS, True, key=lambda factor: is_seen(replay.values * (1.0 + factor)))
     return DetectionLimits(tuple(terms), tuple(idle), FACTORS[seen_from - 1] if seen_from else 0.0)
