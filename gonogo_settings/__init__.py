@@ -239,6 +239,20 @@ class Settings(BaseSettings):
     max_gauge_runs: PositiveInt = Field(
         2000, description="largest number of (seed, part) pairs of a gauge"
     )
+    quota_open_jobs: NonNegativeInt = Field(
+        1000, description="open jobs, gauges and bisections of a token; 0: no limit"
+    )
+    quota_device_s: NonNegativeFloat = Field(
+        1e6,
+        description="estimated device seconds of a token that no worker has started; 0: no limit",
+    )
+    quota_artifact_bytes: NonNegativeInt = Field(
+        10 * 2**30,
+        description="bytes of artifacts of the jobs that a token made within a day; 0: no limit",
+    )
+    quota_requests: NonNegativeInt = Field(
+        6000, description="requests of a token in a minute, for each process; 0: no limit"
+    )
     waiver_days: PositiveInt = Field(
         90,
         le=3650,

@@ -26,6 +26,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from gonogo import urls
 from gonogo_service.access import auth, principals
 from gonogo_service.access.context import Context
+from gonogo_service.access.quotas import RequestQuota
 from gonogo_service.kit import refusals
 from gonogo_service.kit.body_limits import BodyLimits
 from gonogo_service.kit.problems import Problem
@@ -157,6 +158,7 @@ class Edge:
         self.app = app
         self.context = context
         self.limits = limits
+        self.requests = RequestQuota(context.settings)
         self.bodies = bodies
         url = urlsplit(context.settings.url or "")
         self.hosts = {bare_host(host) for host in context.settings.hosts} | (
@@ -226,6 +228,7 @@ class Edge:
             raise principals.unauthorized(
                 "This needs a token (Authorization: Bearer gng_...) or a login."
             )
+        self.requests.hit(principal.id, principal.name)
         if (
             principal.kind == "session"
             and visit.method not in SAFE_METHODS
