@@ -259,6 +259,26 @@ class Settings(BaseSettings):
         description="a waiver lasts this many days from now at the most; it can be renewed",
     )
     max_body_bytes: PositiveInt = Field(2**20, description="largest body of a request, in bytes")
+    max_delivery_bytes: PositiveInt = Field(
+        5 * 2**20, description="largest incoming delivery of a CI system, in bytes"
+    )
+    body_deadline_s: PositiveFloat = Field(
+        30.0,
+        description=(
+            "a body must arrive within this time; a delivery within 10 s, an uploaded file within "
+            "four times as long"
+        ),
+    )
+    header_deadline_s: PositiveFloat = Field(
+        10.0, description="the headers of a request must arrive within this time"
+    )
+    max_connections: PositiveInt = Field(
+        500,
+        description=(
+            "open connections of each HTTP process; an address has a quarter of them, unless it "
+            "is one of GONOGO_PROXIES or this machine"
+        ),
+    )
     max_import_bytes: PositiveInt = Field(
         32 * 2**20, description="largest file of `POST /imports`, in bytes"
     )

@@ -505,5 +505,5 @@ def test_a_gauge_yields_to_the_jobs_that_come_after_it(api: Api) -> None:
         assert next_jobs() == [gauge]  # of equal rank, and older
         waiting = jobs.get(session, late)
         assert waiting is not None
-        assert f"{len(parts)} chunks of gauge {gauge} (" in str(waiting.waiting_reason)
+        assert f"{parts.chunks} chunks of gauge {gauge} (" in str(waiting.waiting_reason)
         session.rollback()
