@@ -119,16 +119,16 @@ def _by_reading(session: Session, tests: Sequence[RerunCandidate]) -> dict[Place
 
     Newer jobs come first. Imported ones can't run from here.
     """
-    wanted: dict[str, list[RerunCandidate]] = {}
+    tests_by_job: dict[str, list[RerunCandidate]] = {}
     for test in tests:
         for job_id in test.ran.jobs[:_MAX_JOBS] if test.ran else ():
-            wanted.setdefault(job_id, []).append(test)
+            tests_by_job.setdefault(job_id, []).append(test)
     lines_by_place: dict[Place, str] = {}
     columns = (JobRow.id, JobRow.build, JobRow.executor, JobRow.context)
-    for ids in batched(sorted(wanted, reverse=True), _AT_ONCE):
+    for ids in batched(sorted(tests_by_job, reverse=True), _AT_ONCE):
         query = select(*columns).where(JobRow.id.in_(ids), JobRow.executor != IMPORT_EXECUTOR)
         for job in session.execute(query.order_by(JobRow.id.desc())).all():
-            missing = [test for test in wanted[job.id] if test.place not in lines_by_place]
+            missing = [test for test in tests_by_job[job.id] if test.place not in lines_by_place]
             for test, seed, output in _shown(session, job.id, missing):
                 lines_by_place[test.place] = check_line(
                     test.canonical,

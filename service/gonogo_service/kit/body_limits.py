@@ -39,9 +39,9 @@ class BodyLimit:
     setting: str
     deadline_s: float = 30.0
     at_once: int = 128
-    """Of all senders; so the memory of bodies is bounded."""
+    """The bodies of all senders; so the memory of bodies is bounded."""
     of_sender: int = 16
-    """Of one token, or of one address without a token: others still get through."""
+    """The bodies of one token, or of one address without a token: others still get through."""
 
 
 @dataclass(frozen=True)

@@ -221,7 +221,7 @@ def test_a_hostile_body_has_few_errors(model: Any, body: dict[str, Any]) -> None
 
 
 def test_every_list_in_a_body_stops_at_its_first_errors() -> None:
-    """Of each schema that FastAPI validates: no list collects the errors of all its items."""
+    """No list in a schema that FastAPI validates collects the errors of all its items."""
     unbounded: list[str] = []
 
     def walk(schema: Any, path: str) -> None:

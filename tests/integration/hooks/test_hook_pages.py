@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from api import ELSEWHERE, Api
+from gonogo_storage.db.states import HookSource
+from gonogo_storage.messages import incoming
 from hook_payloads import HEAD, REPOSITORY, deliver, pull_request, push
 from hook_service import came, commit_checks, copied, emptied, store_rule, work
 

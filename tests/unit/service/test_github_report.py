@@ -69,7 +69,7 @@ def a_test(
     place = Place("v1-x", "wormhole", "n150", "isolated", within)
     ran = RunSummary("head", ("job-1",), {verdict: 4})
     return Compared(
-        place, name, "s", "layernorm_bw", {}, Classification((finding,)), None, ran, check
+        place, name, "s", "layernorm_bw", {}, Classification((finding,)), None, ran, check=check
     )
 
 
