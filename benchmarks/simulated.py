@@ -35,7 +35,7 @@ def new_job(seeds: int | Sequence[int] = 4, **changes: Any) -> NewJob:
         "executor": "emulator",
         "arch": "wormhole",
         "board": "n150",
-        "seeds": tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds),
+        "seeds": tuple(range(seeds)) if isinstance(seeds, int) else seeds,
     }
     return NewJob(**(fields | changes))
 

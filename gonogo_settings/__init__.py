@@ -239,12 +239,46 @@ class Settings(BaseSettings):
     max_gauge_runs: PositiveInt = Field(
         2000, description="largest number of (seed, part) pairs of a gauge"
     )
+    quota_open_jobs: NonNegativeInt = Field(
+        1000, description="open jobs, gauges and bisections of a token; 0: no limit"
+    )
+    quota_device_s: NonNegativeFloat = Field(
+        1e6,
+        description="estimated device seconds of a token that no worker has started; 0: no limit",
+    )
+    quota_artifact_bytes: NonNegativeInt = Field(
+        10 * 2**30,
+        description="bytes of artifacts of the jobs that a token made within a day; 0: no limit",
+    )
+    quota_requests: NonNegativeInt = Field(
+        6000, description="requests of a token in a minute, for each process; 0: no limit"
+    )
     waiver_days: PositiveInt = Field(
         90,
         le=3650,
         description="a waiver lasts this many days from now at the most; it can be renewed",
     )
     max_body_bytes: PositiveInt = Field(2**20, description="largest body of a request, in bytes")
+    max_delivery_bytes: PositiveInt = Field(
+        5 * 2**20, description="largest incoming delivery of a CI system, in bytes"
+    )
+    body_deadline_s: PositiveFloat = Field(
+        30.0,
+        description=(
+            "a body must arrive within this time; a delivery within 10 s, an uploaded file within "
+            "four times as long"
+        ),
+    )
+    header_deadline_s: PositiveFloat = Field(
+        10.0, description="the headers of a request must arrive within this time"
+    )
+    max_connections: PositiveInt = Field(
+        500,
+        description=(
+            "open connections of each HTTP process; an address has a quarter of them, unless it "
+            "is one of GONOGO_PROXIES or this machine"
+        ),
+    )
     max_import_bytes: PositiveInt = Field(
         32 * 2**20, description="largest file of `POST /imports`, in bytes"
     )

@@ -64,6 +64,9 @@ class Context(Protocol):
     def csrf(self, request: Request) -> str:
         """Return the CSRF token of the reader's session; "" where none is needed."""
 
+    def quotas(self, session: Session, request: Request) -> list[str]:
+        """Return how much of its quotas the reader has used, in words."""
+
     def may(self, request: Request, scope: str) -> bool:
         """Return whether the reader has a scope beyond `read`, which every page needs."""
 
@@ -190,7 +193,7 @@ def make_router(
 
     site.add(urls.OVERVIEW, "overview/overview.html", front, json_path=urls.overview(as_json=True))
     site.add_list(urls.JOBS, "jobs/jobs.html", job_page.jobs)
-    job_form.add(site)  # before single jobs: "new" is no job's id
+    job_form.add(site, context.quotas)  # before single jobs: "new" is no job's id
     site.add(urls.JOBS + "/{job_id}", "jobs/job.html", job, noun="job")
     site.add(urls.DEVICES, "devices/devices.html", all_devices)
     site.add(urls.DEVICES + "/{device_id}", "devices/device.html", device, noun="device")

@@ -58,7 +58,7 @@ def serve(
         import uvicorn
 
         from gonogo_service.app import create_app
-        from gonogo_service.kit import logs
+        from gonogo_service.kit import connections, logs
 
         logs.configure()
         app = create_app(config)
@@ -70,6 +70,7 @@ def serve(
             log_level=config.log_level,
             access_log=config.log_level == "debug",
             server_header=False,
+            http=connections.protocol(config),
             timeout_graceful_shutdown=GRACE_S,
             proxy_headers=bool(config.proxies),
             forwarded_allow_ips=list(config.proxies) or None,

@@ -33,7 +33,6 @@ from gonogo_storage.ops import final_job_counts
 from gonogo_storage.ops.final_job_counts import Memory
 from gonogo_storage.tables import (
     AttemptRow,
-    ChunkRow,
     DeliveryRow,
     DeviceRow,
     FlagRow,
@@ -106,12 +105,10 @@ def numbers(
     """
     now = now or utcnow()
     jobs, seeds = final_job_counts.count(session, memory or Memory(), now=now)
-    open_states = (ChunkState.waiting, ChunkState.sent, ChunkState.running, ChunkState.stopping)
-    open_chunks = select(ChunkRow.queue, ChunkRow.state, func.count()).where(
-        ChunkRow.state.in_(open_states)
-    )
-    grouped = session.execute(open_chunks.group_by(ChunkRow.queue, ChunkRow.state))
-    chunks = {(queue, state): number for queue, state, number in grouped}
+    chunks = {
+        (queue, state.value): number
+        for (queue, state), number in queue_estimate.open_chunks(session).items()
+    }
     served = workers.live(session, now=now, timeout_s=heartbeat_timeout_s)
     queues = sorted({queue for queue, _ in chunks} | set(served))
 

@@ -48,6 +48,7 @@ from gonogo_storage.tables.webhooks import DeliveryRow, DeliveryTryRow, WebhookR
 from gonogo_storage.tables.work import (
     AttemptRow,
     BuildRow,
+    ChunkRangeRow,
     ChunkRow,
     JobLabelRow,
     JobRow,
@@ -64,6 +65,7 @@ __all__ = [
     "BisectionRow",
     "BuildRow",
     "CanaryRow",
+    "ChunkRangeRow",
     "ChunkRow",
     "CiRuleRow",
     "CommentRow",

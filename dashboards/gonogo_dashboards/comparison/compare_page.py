@@ -173,7 +173,10 @@ def view(session: Session, base: str, head: str, limit: int, now: datetime) -> C
         code=gate.code,
         words=comparison.words,
         counts=tuple(_count(Class(kind), number) for kind, number in comparison.counts.items()),
-        tests=tuple(_line(test, comparison) for test in comparison.tests[:limit]),
+        tests=tuple(
+            _line(test, comparison)
+            for test in comparing.with_checks(session, comparison, comparison.tests[:limit])
+        ),
         more=more,
         more_url=urls.compare(base, head, limit=str(urls.MAX_LENGTH))
         if more and limit < urls.MAX_LENGTH

@@ -11,6 +11,7 @@ branch_labels = None
 depends_on = None
 
 TIME = sa.DateTime(timezone=True)
+UNMADE = sa.text("chunks_cut < until")
 DUE = sa.text("due_at IS NOT NULL")
 TABLES = (
     "audit",
@@ -48,6 +49,7 @@ TABLES = (
     "webhook_deliveries",
     "artifacts",
     "bisection_probes",
+    "chunk_ranges",
     "chunks",
     "events",
     "flag_changes",
@@ -592,7 +594,6 @@ def upgrade() -> None:
         sa.Column("reference", sa.Text(), nullable=True),
         sa.Column("sequential", sa.JSON(), nullable=True),
         sa.Column("stop", sa.JSON(), nullable=True),
-        sa.Column("reach", sa.Integer(), nullable=True),
         sa.Column("suspects", sa.JSON(), nullable=True),
         sa.Column("total", sa.Integer(), nullable=False),
         sa.Column("done", sa.Integer(), nullable=False),
@@ -787,6 +788,32 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["job_id"], ["jobs.id"], name=op.f("fk_bisection_probes_job_id")),
         sa.PrimaryKeyConstraint("bisection_id", "number", name=op.f("pk_bisection_probes")),
         sa.UniqueConstraint("job_id", name=op.f("uq_bisection_probes_job_id")),
+    )
+    op.create_table(
+        "chunk_ranges",
+        sa.Column("job_id", sa.Uuid(), nullable=False),
+        sa.Column("first", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("queue", sa.Text(), nullable=False),
+        sa.Column("seeds", sa.JSON(), nullable=False),
+        sa.Column("members", sa.JSON(), nullable=False),
+        sa.Column("pairs", sa.Integer(), nullable=False),
+        sa.Column("pair_s", sa.Double(), nullable=False),
+        sa.Column("growth", sa.Integer(), nullable=True),
+        sa.Column("chunks", sa.Integer(), nullable=False),
+        sa.Column("until", sa.Integer(), nullable=False),
+        sa.Column("chunks_cut", sa.Integer(), nullable=False),
+        sa.Column("position", sa.Integer(), nullable=False),
+        sa.Column("released", sa.Integer(), nullable=False),
+        sa.Column("released_pairs", sa.Integer(), nullable=False),
+        sa.ForeignKeyConstraint(["job_id"], ["jobs.id"], name=op.f("fk_chunk_ranges_job_id")),
+        sa.PrimaryKeyConstraint("job_id", "first", name=op.f("pk_chunk_ranges")),
+    )
+    op.create_index(
+        "ix_chunk_ranges_open",
+        "chunk_ranges",
+        ["queue", "job_id"],
+        sqlite_where=UNMADE,
+        postgresql_where=UNMADE,
     )
     op.create_table(
         "chunks",

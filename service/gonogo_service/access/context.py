@@ -13,12 +13,14 @@ from fastapi import Depends, Request
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
+from gonogo_service.access import quotas
 from gonogo_service.access.principals import Keys, Principal, demand
 from gonogo_service.kit.live_events import Hub
 from gonogo_service.kit.metrics import Metrics
 from gonogo_service.kit.notifier import DispatchNotifier
 from gonogo_settings import Settings
 from gonogo_storage.db import engine as engines
+from gonogo_storage.db.encoding import utcnow
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,12 @@ class Context:
         """
         principal = principal_of(request)
         return "" if principal is None else principal.csrf
+
+    def quotas(self, session: Session, request: Request) -> list[str]:
+        """Return how much of its quotas the request's principal has used, in words."""
+        principal = principal_of(request)
+        owner = "" if principal is None else principal.name
+        return [str(quota) for quota in quotas.of(session, self.settings, owner, utcnow())]
 
     def may(self, request: Request, scope: str) -> bool:
         """Return whether the request's principal has a scope, or one that contains it."""

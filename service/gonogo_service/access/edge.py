@@ -26,8 +26,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from gonogo import urls
 from gonogo_service.access import auth, principals
 from gonogo_service.access.context import Context
+from gonogo_service.access.quotas import RequestQuota
 from gonogo_service.kit import refusals
-from gonogo_service.kit.body_limits import BodyLimits
+from gonogo_service.kit.body_limits import COMPLETE, BodyLimits, has_body
 from gonogo_service.kit.problems import Problem
 
 CSP = (
@@ -157,6 +158,7 @@ class Edge:
         self.app = app
         self.context = context
         self.limits = limits
+        self.requests = RequestQuota(context.settings)
         self.bodies = bodies
         url = urlsplit(context.settings.url or "")
         self.hosts = {bare_host(host) for host in context.settings.hosts} | (
@@ -169,12 +171,17 @@ class Edge:
             await self.app(scope, receive, send)
             return
         visit, started, status = Visit.of(scope), time.perf_counter(), 0
+        scope.setdefault("state", {})
 
         async def send_with_headers(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                _decorate(MutableHeaders(raw=message.setdefault("headers", [])), visit)
+                headers = MutableHeaders(raw=message.setdefault("headers", []))
+                _decorate(headers, visit)
+                if status >= 400 and has_body(scope) and not scope["state"].get(COMPLETE):
+                    # else the server would read a body that nobody wants to its end
+                    headers["Connection"] = "close"
             await send(message)
 
         try:
@@ -226,6 +233,7 @@ class Edge:
             raise principals.unauthorized(
                 "This needs a token (Authorization: Bearer gng_...) or a login."
             )
+        self.requests.hit(principal.id, principal.name)
         if (
             principal.kind == "session"
             and visit.method not in SAFE_METHODS

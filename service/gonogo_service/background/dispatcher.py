@@ -124,9 +124,9 @@ def chunk_message(context: BackgroundContext, item: Sendable) -> dict[str, objec
     }
 
 
-def choose(session: Session, waiting: Iterable[str], live: Mapping[str, int]) -> list[str]:
+def choose(session: Session, waiting: Iterable[str], live: Mapping[str, int]) -> list[chunks.Place]:
     """Return the chunks to dispatch: on each queue as many as its live workers have room for."""
-    chosen: list[str] = []
+    chosen: list[chunks.Place] = []
     unstarted = chunks.unstarted(session) if live else {}
     for queue in waiting:
         workers_here, sent = live.get(queue, 0), unstarted.get(queue, 0)
@@ -139,7 +139,7 @@ def choose(session: Session, waiting: Iterable[str], live: Mapping[str, int]) ->
 
 def _choose(
     session: Session, context: BackgroundContext, broker_generation: str, now: datetime
-) -> tuple[list[str], list[Sendable], Mapping[str, int]]:
+) -> tuple[list[chunks.Place], list[Sendable], Mapping[str, int]]:
     """Return (chunks to dispatch, attempts to publish, live workers per queue).
 
     The workers are counted only when chunks wait.
@@ -154,7 +154,7 @@ def _choose(
 
 def _write(
     session: Session,
-    chosen: Sequence[str],
+    chosen: Sequence[chunks.Place],
     message_ids: Sequence[str],
     broker_generation: str,
     now: datetime,
