@@ -45,9 +45,9 @@ CI_DELIVERIES = f"{API}/hooks/ci"
 """The endpoint for other CI systems' webhooks, signed as in Standard Webhooks."""
 
 
-def overview(*, as_json: bool = False) -> str:
+def overview(chosen: Mapping[str, str | None] | None = None, *, as_json: bool = False) -> str:
     """Return the overview's URL; with `as_json`, that of its JSON version."""
-    return "/overview.json" if as_json else OVERVIEW
+    return ("/overview.json" if as_json else OVERVIEW) + _query(chosen or {})
 
 
 def jobs(

@@ -38,7 +38,7 @@ from gonogo_dashboards.jobs import (
     seed_grid,
     term_charts,
 )
-from gonogo_dashboards.kit import assets, bidi, manual, routes, words
+from gonogo_dashboards.kit import assets, bidi, build_strips, manual, routes, words
 from gonogo_dashboards.matrix import cells
 from gonogo_dashboards.matrix import routes as matrix_pages
 from gonogo_dashboards.overview import overview
@@ -48,7 +48,6 @@ from gonogo_dashboards.tests import routes as test_pages
 from gonogo_dashboards.webhooks import routes as webhook_pages
 from gonogo_settings import Settings
 from gonogo_storage.db.encoding import encode, utcnow
-from gonogo_storage.rollups import day_totals
 
 
 class Context(Protocol):
@@ -92,6 +91,7 @@ def environment() -> Environment:
     templates.globals.update(urls=urls, words=words, asset=_asset, zip=zip)
     templates.globals.update(
         active_waivers=active_waivers,
+        build_strips=build_strips,
         charts=charts,
         device_charts=device_charts,
         error_curve=error_curve,
@@ -166,11 +166,11 @@ def make_router(
         )
 
     site = routes.Site(router, page, as_json, _refuse, context.reading, context.may, now)
-    days = day_totals.Memory()
+    memory = overview.Memory()
     patience = context.settings.heartbeat_timeout_s
 
-    def front(session: Session, _: Request, at: datetime) -> overview.OverviewView:
-        return overview.overview(session, days, at, patience)
+    def front(session: Session, request: Request, at: datetime) -> overview.OverviewView:
+        return overview.overview(session, memory, at, patience, request.query_params)
 
     def job(session: Session, request: Request, at: datetime) -> job_page.JobView | None:
         query = request.query_params
