@@ -203,9 +203,11 @@ def devices(*, as_json: bool = False) -> str:
     return f"{DEVICES}.json" if as_json else DEVICES
 
 
-def device(device_id: str, *, as_json: bool = False) -> str:
+def device(
+    device_id: str, chosen: Mapping[str, str | None] | None = None, *, as_json: bool = False
+) -> str:
     """Return a device's page, with its history."""
-    return f"{DEVICES}/{_part(device_id)}{'.json' if as_json else ''}"
+    return f"{DEVICES}/{_part(device_id)}{'.json' if as_json else ''}" + _query(chosen or {})
 
 
 def runs(

@@ -88,7 +88,7 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    templates.globals.update(urls=urls, words=words, asset=_asset, zip=zip)
+    templates.globals.update(urls=urls, words=words, asset=_asset, zip=zip, dict=dict)
     templates.globals.update(
         active_waivers=active_waivers,
         build_strips=build_strips,
@@ -186,7 +186,9 @@ def make_router(
         return device_page.devices(session, at, patience)
 
     def device(session: Session, request: Request, at: datetime) -> device_page.DeviceView | None:
-        return device_page.device(session, request.path_params["device_id"], at, patience)
+        return device_page.device(
+            session, request.path_params["device_id"], at, patience, request.query_params
+        )
 
     site.add(urls.OVERVIEW, "overview/overview.html", front, json_path=urls.overview(as_json=True))
     site.add_list(urls.JOBS, "jobs/jobs.html", job_page.jobs)

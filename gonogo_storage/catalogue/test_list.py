@@ -45,7 +45,7 @@ STANDINGS = (
     Sharpness.blunt.value,
     FLAGGED,
 )
-"""The filters by the state of tests: a value of their newest assessment, or FLAGGED, an open flag."""
+"""Filters by the state of tests: a value of their newest assessment, or FLAGGED, an open flag."""
 ATTENTION, NEWEST = "attention", "newest"
 SORTS = (ATTENTION, NEWEST)
 """The orders of the list: hollow, broken, flaky and marginal tests first; by first submission."""

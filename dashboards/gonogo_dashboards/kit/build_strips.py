@@ -27,30 +27,31 @@ class Strips:
         self._used: dict[str, tuple[str, bool]] = {}
 
     def strip(self, recent: RecentBuilds) -> Markup:
-        """Return a test's last builds, the newest at the right end."""
+        """Return a test's last builds, the newest at the right end.
+
+        The caller says `recent.words` to readers who don't see it.
+        """
         free = max(0, self._columns - len(recent.cells))
         cells = "".join(
             self._cell(cell, (free + place) * STEP) for place, cell in enumerate(recent.cells)
         )
         return Markup(  # every given value is escaped
-            f'<svg class="builds" viewBox="0 0 {self._columns * STEP} {HEIGHT}" role="img"'
-            f' aria-label="{escape(recent.words)}">{cells}</svg>'
+            f'<svg class="builds" viewBox="0 0 {self._columns * STEP} {HEIGHT}"'
+            f' aria-hidden="true">{cells}</svg>'
         )
 
     def _cell(self, cell: BuildCell, x: int) -> str:
         name = f"b-{cell.verdict}" + ("-hollow" if cell.hollow and cell.verdict != HOLLOW else "")
         self._used.setdefault(name, (cell.verdict, cell.hollow))
         title = escape(str(bidi.contained(cell.words)))
-        return (
-            f'<use href="#{escape(name)}" class="v-{escape(cell.verdict)}" x="{x}">'
-            f"<title>{title}</title></use>"
-        )
+        return f'<use href="#{escape(name)}" x="{x}"><title>{title}</title></use>'
 
     def shapes(self) -> Markup:
         """Return the shapes that the strips of this page used so far."""
         drawn = "".join(
             f'<symbol id="{escape(name)}" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}"'
-            f' height="{HEIGHT}">{_shape(verdict, hollow)}</symbol>'
+            f' height="{HEIGHT}"><g class="v-{escape(verdict)} toned">{_shape(verdict, hollow)}'
+            "</g></symbol>"
             for name, (verdict, hollow) in self._used.items()
         )
         return Markup(f'<svg class="shapes" width="0" height="0" aria-hidden="true">{drawn}</svg>')
@@ -60,9 +61,9 @@ def _shape(verdict: str, hollow: bool) -> str:
     mark = f'<path transform="translate(2 5) scale(.5)" d="{words.mark(verdict).path}"'
     if hollow:
         return (
-            f'{_BOX} class="hollow-ground"/><path d="{_HATCH}" class="hatches"/>'
-            f'<circle cx="6" cy="9" r="5" class="back"/>{mark} fill="currentColor"/>'
+            f'{_BOX} class="b-ground"/><path d="{_HATCH}" class="b-hatches"/>'
+            f'<circle cx="6" cy="9" r="5" class="b-back"/>{mark} fill="currentColor"/>'
         )
     if verdict == Verdict.fail:
-        return f'{_BOX}/>{mark} class="back"/>'
+        return f'{_BOX}/>{mark} class="b-back"/>'
     return f'{_BOX} fill-opacity=".2"/>{mark} fill="currentColor"/>'

@@ -12,6 +12,7 @@ import './print.css';
 import { listen } from './actions.js';
 import { keepPlace } from './place.js';
 import { fill } from './form.js';
+import { fold } from './fold.js';
 import { drawGrids } from './grid.js';
 import { follow } from './live.js';
 import { walk } from './matrix.js';
@@ -45,6 +46,7 @@ async function draw() {
     for (const figure of figures) if (!figure.dataset.marks) unavailable(figure, 'its script did not load', () => location.reload());
   }
 }
+fold(draw);
 document.addEventListener('gonogo:refreshed', draw);
 document.addEventListener('toggle', draw, true);
 draw();
