@@ -155,8 +155,8 @@ def _query(shape: type[AnyJob]) -> Select[JobRow, dict[str, Any], str]:
 
 def diagnosis_words(session: Session, job_ids: Sequence[str]) -> str:
     """Return the diagnosis of the newest of some jobs that has one, in words; "" for none."""
-    said = JobRow.diagnosis["words"].as_string()
-    query = select(said).where(JobRow.id.in_(list(job_ids)), said.is_not(None))
+    text = JobRow.diagnosis["words"].as_string()
+    query = select(text).where(JobRow.id.in_(list(job_ids)), text.is_not(None))
     return session.scalar(query.order_by(JobRow.id.desc()).limit(1)) or ""
 
 

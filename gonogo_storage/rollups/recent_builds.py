@@ -21,7 +21,7 @@ from gonogo_storage.rollups.tallies import WHOLE
 from gonogo_storage.rollups.variants import COUNTED, Variant
 from gonogo_storage.tables import DayRollupRow, JobRow
 
-_NEWEST_JOBS = 32
+_NEWEST_JOBS = 48
 """The newest jobs of a variant that are read: its last builds, some of which ran twice."""
 _MAX_VARIANTS = 50
 WEEK, MONTH = 7, 30

@@ -26,8 +26,8 @@ class Strips:
         self._columns = columns
         self._used: dict[str, tuple[str, bool]] = {}
 
-    def strip(self, recent: RecentBuilds) -> Markup:
-        """Return a test's last builds, the newest at the right end.
+    def strip(self, recent: RecentBuilds, marked: str | None = None) -> Markup:
+        """Return a test's last builds, the newest at the right end, with a frame around one.
 
         The caller says `recent.words` to readers who don't see it.
         """
@@ -35,6 +35,12 @@ class Strips:
         cells = "".join(
             self._cell(cell, (free + place) * STEP) for place, cell in enumerate(recent.cells)
         )
+        for place, cell in enumerate(recent.cells):
+            if cell.build == marked:
+                left = (free + place) * STEP - 1
+                cells += (
+                    f'<rect class="b-marked" x="{left}" y="0" width="{STEP}" height="{HEIGHT}"/>'
+                )
         return Markup(  # every given value is escaped
             f'<svg class="builds" viewBox="0 0 {self._columns * STEP} {HEIGHT}"'
             f' aria-hidden="true">{cells}</svg>'
