@@ -38,6 +38,7 @@ ANSWERS = "/answers"
 HOOKS = "/hooks"
 RULES = "/rules"
 BISECTIONS = "/bisections"
+SEARCH = "/search"
 IMPORTS = f"{API}/imports"
 GITHUB_DELIVERIES = f"{API}/hooks/github"
 """The endpoint for GitHub's webhooks."""
@@ -341,6 +342,11 @@ def replay_hook(incoming_id: str) -> str:
 def rules(*, cursor: str | None = None, as_json: bool = False) -> str:
     """Return the list of rules."""
     return (f"{RULES}.json" if as_json else RULES) + _query({"cursor": cursor})
+
+
+def search(text: str | None = None, *, as_json: bool = False) -> str:
+    """Return the search for a text."""
+    return (f"{SEARCH}.json" if as_json else SEARCH) + _query({"q": text})
 
 
 def events(job_id: str) -> str:

@@ -38,16 +38,29 @@ from gonogo_dashboards.jobs import (
     seed_grid,
     term_charts,
 )
-from gonogo_dashboards.kit import assets, bidi, build_strips, manual, routes, words
+from gonogo_dashboards.kit import (
+    assets,
+    bidi,
+    build_strips,
+    manual,
+    navigation,
+    routes,
+    words,
+)
 from gonogo_dashboards.matrix import cells
 from gonogo_dashboards.matrix import routes as matrix_pages
 from gonogo_dashboards.overview import overview
 from gonogo_dashboards.runs import routes as run_pages
+from gonogo_dashboards.search import routes as search_pages
 from gonogo_dashboards.tests import active_waivers, error_curve, strip_charts, tail
 from gonogo_dashboards.tests import routes as test_pages
 from gonogo_dashboards.webhooks import routes as webhook_pages
 from gonogo_settings import Settings
 from gonogo_storage.db.encoding import encode, utcnow
+
+THEME = "gonogo-theme"
+"""The cookie of the reader's theme, which the switch of web/src/theme.js sets."""
+THEMES = ("light", "dark")
 
 
 class Context(Protocol):
@@ -89,6 +102,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     templates.globals.update(urls=urls, words=words, asset=_asset, zip=zip, dict=dict)
+    templates.globals.update(navigation=navigation.GROUPS)
     templates.globals.update(
         active_waivers=active_waivers,
         build_strips=build_strips,
@@ -129,7 +143,8 @@ def _data(value: Any) -> Markup:
 
 def render(template: str, status: int = 200, **values: Any) -> HTMLResponse:
     """Return a page; `csrf` is "" unless given."""
-    text = environment().get_template(template).render({"csrf": "", "status": status, **values})
+    always = {"csrf": "", "status": status, "frame": routes.Frame(), "theme": ""}
+    text = environment().get_template(template).render({**always, **values})
     return HTMLResponse(text, status_code=status, headers={"Cache-Control": "no-store"})
 
 
@@ -157,8 +172,15 @@ def make_router(
     """
     router = APIRouter(include_in_schema=False)
 
-    def page(request: Request, template: str, view: Any) -> Response:
-        return render(template, view=view, csrf=context.csrf(request))
+    def page(request: Request, template: str, view: Any, frame: routes.Frame) -> Response:
+        theme = request.cookies.get(THEME, "")
+        return render(
+            template,
+            view=view,
+            csrf=context.csrf(request),
+            frame=frame,
+            theme=theme if theme in THEMES else "",
+        )
 
     def as_json(_request: Request, view: Any) -> Response:
         return Response(
@@ -206,6 +228,7 @@ def make_router(
         flag_pages,
         webhook_pages,
         hook_pages,
+        search_pages,
     ):
         more.add(site)
 

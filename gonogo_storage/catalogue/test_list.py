@@ -163,6 +163,14 @@ def list_(
     return Page.cut(records, limit, lambda item: item.key)
 
 
+def heads(session: Session, filters: TestFilter, limit: int) -> list[TestHead]:
+    """Return the newest tests that match, without their results."""
+    table = TestSpecRow
+    query = select(table.key, table.kernel, table.canonical).where(*_conditions(filters))
+    rows = session.execute(query.order_by(table.created_at.desc(), table.key.desc()).limit(limit))
+    return [TestHead(*row) for row in rows]
+
+
 def worst(session: Session, branch: str, limit: int) -> list[TestHead]:
     """Return the tests of a branch that need attention most, by their newest assessments there."""
     rows = session.execute(_worst(), {"branch": branch, "limit": limit})

@@ -43,7 +43,7 @@ class Strips:
                 )
         return Markup(  # every given value is escaped
             f'<svg class="builds" viewBox="0 0 {self._columns * STEP} {HEIGHT}"'
-            f' aria-hidden="true">{cells}</svg>'
+            f' preserveAspectRatio="xMaxYMid" aria-hidden="true">{cells}</svg>'
         )
 
     def _cell(self, cell: BuildCell, x: int) -> str:

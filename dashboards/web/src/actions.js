@@ -136,6 +136,14 @@ export function listen() {
     event.preventDefault();
     patch(form, event.submitter);
   });
+  const link = document.getElementById('copy-link');
+  if (link) {
+    link.hidden = false;
+    link.addEventListener('click', async () => {
+      const done = await navigator.clipboard?.writeText(location.href).then(() => true, () => false);
+      link.textContent = done ? 'Link copied' : location.href;
+    });
+  }
   document.addEventListener('click', (event) => {
     const button = event.target instanceof Element ? event.target.closest('button') : null;
     if (button?.dataset.post) post(button);

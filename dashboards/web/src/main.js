@@ -20,6 +20,8 @@ import { paced } from './refresh.js';
 import { triage } from './triage.js';
 import { talk } from './timeline.js';
 import { reachable } from './scrolled.js';
+import { palette } from './palette.js';
+import { switchTheme } from './theme.js';
 import { unavailable } from './unavailable.js';
 
 const QUIET_MS = 2500;
@@ -33,6 +35,8 @@ triage();
 talk();
 reachable();
 keepPlace();
+palette();
+switchTheme();
 document.addEventListener('gonogo:ask', () => ask(true));
 
 async function draw() {

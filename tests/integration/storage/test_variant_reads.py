@@ -9,6 +9,7 @@ from sqlalchemy import Engine, update
 import nightly_history
 import stored_jobs
 from gonogo_storage import tables
+from gonogo_storage.catalogue import search as search_reads
 from gonogo_storage.catalogue import test_list
 from gonogo_storage.catalogue.test_list import TestFilter
 from gonogo_storage.db import engine as engines
@@ -136,6 +137,11 @@ def test_tests_are_found_by_their_words_and_the_worst_come_first(engine: Engine)
         assert search(search="100%") == search(search="v1-nobody") == []
         assert search(since=utcnow() - timedelta(hours=1)) == ["small", "tight", "hollow"]
         assert search(since=utcnow() + timedelta(hours=1)) == []
+        hits = search_reads.find(session, "32x64", limit=5)
+        assert ([names[test.key] for test in hits.tests], hits.builds) == (["small"], ())
+        assert [build.name for build in search_reads.find(session, "B1", limit=5).builds] == ["b1"]
+        assert search_reads.find(session, job.id[:20], limit=5).ids == (("job", job.id),)
+        assert search_reads.find(session, " ", limit=5).tests == ()
         [key] = [key for key, name in names.items() if name == "tight"]
         assert search(search=key[:12]) == ["tight"]
         assert [names[test.key] for test in test_list.worst(session, "main", 1)] == ["hollow"]
