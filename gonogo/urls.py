@@ -39,6 +39,7 @@ HOOKS = "/hooks"
 RULES = "/rules"
 BISECTIONS = "/bisections"
 SEARCH = "/search"
+WORSE = "/worse"
 IMPORTS = f"{API}/imports"
 GITHUB_DELIVERIES = f"{API}/hooks/github"
 """The endpoint for GitHub's webhooks."""
@@ -342,6 +343,11 @@ def replay_hook(incoming_id: str) -> str:
 def rules(*, cursor: str | None = None, as_json: bool = False) -> str:
     """Return the list of rules."""
     return (f"{RULES}.json" if as_json else RULES) + _query({"cursor": cursor})
+
+
+def worse(chosen: Mapping[str, str | None] | None = None, *, as_json: bool = False) -> str:
+    """Return the page of what got worse: of a branch, since a day, until a day (2026-11-01)."""
+    return (f"{WORSE}.json" if as_json else WORSE) + _query(chosen or {})
 
 
 def search(text: str | None = None, *, as_json: bool = False) -> str:

@@ -11,10 +11,21 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any
 
-from sqlalchemy import CompoundSelect, bindparam, case, func, literal_column, select, union_all
+from sqlalchemy import (
+    CompoundSelect,
+    Integer,
+    bindparam,
+    case,
+    func,
+    literal_column,
+    select,
+    union_all,
+)
 from sqlalchemy.orm import Session
 
 from gonogo.flakiness.outcomes import Outcome
+from gonogo_storage.db.columns import IdType
+from gonogo_storage.db.ids import floor
 from gonogo_storage.db.paging import batched
 from gonogo_storage.db.states import JobState
 from gonogo_storage.rollups.tallies import WHOLE
@@ -24,6 +35,7 @@ from gonogo_storage.tables import DayRollupRow, JobRow
 _NEWEST_JOBS = 48
 """The newest jobs of a variant that are read: its last builds, some of which ran twice."""
 _MAX_VARIANTS = 50
+_NO_END = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 WEEK, MONTH = 7, 30
 """Days of the two rates."""
 
@@ -46,9 +58,16 @@ class FailureRate:
 
 
 def results(
-    session: Session, variants: Collection[Variant], builds: int
+    session: Session,
+    variants: Collection[Variant],
+    builds: int,
+    *,
+    before: datetime | None = None,
 ) -> dict[Variant, tuple[BuildResult, ...]]:
-    """Return the last `builds` builds of each variant in their order, the newest last."""
+    """Return the last `builds` builds of each variant in their order, the newest last.
+
+    before: only jobs that were submitted before this moment count.
+    """
     by_variant: dict[Variant, tuple[BuildResult, ...]] = {}
     for batch in batched(sorted(variants), _MAX_VARIANTS):
         values = {
@@ -56,6 +75,8 @@ def results(
             for number, variant in enumerate(batch)
             for name, value in asdict(variant).items()
         }
+        values["before"] = _NO_END if before is None else floor(before)
+        values["jobs"] = min(_NEWEST_JOBS, 2 * builds + 8)
         merged: dict[int, dict[tuple[int, str], tuple[dict[str, int], datetime]]] = {}
         for number, build, sequence, counts, at in session.execute(_query(len(batch)), values):
             of_variant = merged.setdefault(number, {})
@@ -85,9 +106,10 @@ def _query(members: int) -> CompoundSelect[Any]:
                 COUNTED,
                 table.state.in_((JobState.finished, JobState.cancelled)),
                 table.done > 0,
+                table.id < bindparam("before", type_=IdType),
             )
             .order_by(table.id.desc())
-            .limit(_NEWEST_JOBS)
+            .limit(bindparam("jobs", type_=Integer))
         )
         parts.append(select(jobs.subquery()))
     return union_all(*parts)

@@ -51,17 +51,18 @@ def verdict_of(seeds_by_verdict: Mapping[str, int]) -> str:
 
 def recent(results: Sequence[BuildResult]) -> RecentBuilds:
     """Return a test's results on its last builds as cells."""
-    cells = tuple(_cell(result) for result in results)
-    hollow, red = sum(cell.hollow for cell in cells), sum(cell.verdict in RED for cell in cells)
+    cells = tuple(cell(result) for result in results)
+    hollow, red = sum(each.hollow for each in cells), sum(each.verdict in RED for each in cells)
     parts = [f"{hollow:,} hollow"] if hollow else []
     parts += [f"{red:,} red"] if red else []
-    lost = sum(cell.verdict in LOST for cell in cells)
+    lost = sum(each.verdict in LOST for each in cells)
     parts += [f"{lost:,} without a result"] if lost else []
     findings = ", ".join(parts) or "none hollow, none red"
     return RecentBuilds(cells, f"The last {words.count(len(cells), 'build')}: {findings}")
 
 
-def _cell(result: BuildResult) -> BuildCell:
+def cell(result: BuildResult) -> BuildCell:
+    """Return a test's result on a build as a cell."""
     verdict = verdict_of(result.counts)
     seeds = ", ".join(
         f"{result.counts[name]:,} {words.inline(words.mark(name).label)}"

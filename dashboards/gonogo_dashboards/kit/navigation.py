@@ -43,6 +43,7 @@ GROUPS = (
         "Analysis",
         (
             Entry("compare", "Compare", urls.COMPARE),
+            Entry("worse", "What got worse", urls.WORSE),
             Entry("gauges", "Gauges", urls.GAUGES, ("gauge",)),
             Entry("bisections", "Bisections", urls.BISECTIONS),
         ),
