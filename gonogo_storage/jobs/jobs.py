@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session, defer
 
 from gonogo_storage.catalogue import test_specs
 from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.db.ids import is_id, new_id
+from gonogo_storage.db.ids import floor, is_id, new_id
 from gonogo_storage.db.paging import Page, newest_first
 from gonogo_storage.db.records import as_columns, from_object
 from gonogo_storage.db.states import LISTED_KINDS, JobKind, JobState
@@ -36,6 +36,8 @@ class JobFilter:
     owner: str | None = None
     verdict: str | None = None
     kind: str | None = None
+    since: datetime | None = None
+    """Only jobs submitted since then."""
 
 
 def create(session: Session, new: NewJob, *, now: datetime | None = None) -> Job:
@@ -146,6 +148,13 @@ def _query(shape: type[AnyJob]) -> Select[JobRow, dict[str, Any], str]:
     return query.where(JobRow.kind.in_(LISTED_KINDS))
 
 
+def diagnosis_words(session: Session, job_ids: Sequence[str]) -> str:
+    """Return the diagnosis of the newest of some jobs that has one, in words; "" for none."""
+    text = JobRow.diagnosis["words"].as_string()
+    query = select(text).where(JobRow.id.in_(list(job_ids)), text.is_not(None))
+    return session.scalar(query.order_by(JobRow.id.desc()).limit(1)) or ""
+
+
 def list_(
     session: Session,
     filters: JobFilter | None = None,
@@ -165,6 +174,8 @@ def list_(
         JobRow.kind: filters.kind,
     }
     query = _query(JobSummary)
+    if filters.since is not None:
+        query = query.where(JobRow.id >= floor(filters.since))
     if filters.label is not None:
         name, equals, value = filters.label.partition("=")
         labeled = select(JobLabelRow.job_id).where(JobLabelRow.name == name)

@@ -131,6 +131,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("key", "shadow", name=op.f("pk_day_rollups")),
     )
     op.create_index("ix_day_rollups_day", "day_rollups", ["day", "output"])
+    op.create_index("ix_day_rollups_lately", "day_rollups", ["test_key", "output", "day"])
     op.create_index("ix_day_rollups_test", "day_rollups", ["test_key", "build"])
     op.create_table(
         "device_periods",
