@@ -179,7 +179,7 @@ def dispatch(session: Session, chunk_ids: Sequence[str], *, now: datetime) -> li
             state=AttemptState.sent,
             queue=chunk.queue,
             work=missing,
-            batches=[],
+            batches={},
             created_at=now,
         )
         session.add(attempt)

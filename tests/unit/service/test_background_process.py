@@ -42,7 +42,7 @@ def test_the_settings_choose_the_roles(settings: dict[str, Any], more: list[str]
         Settings(
             database_url="sqlite:///nowhere/gonogo.sqlite",
             broker_url="redis://127.0.0.1:1/0",
-            worker_key=SecretStr("w" * 40),
+            secret_key=SecretStr("w" * 40),
             **settings,
         ),
         threading.Event(),
