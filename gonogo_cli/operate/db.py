@@ -41,13 +41,12 @@ def copy_sqlite(engine: Engine) -> Path | None:
     return copy
 
 
-def enroll_host(engine: Engine, name: str) -> None:
+def enroll_host(engine: Engine, name: str, folder: Path, secret: str) -> None:
     """Enroll this machine, unless the database knows the key in its state folder.
 
-    Raises JobError for a bad name or without the service's key, InfrastructureError where the
+    `secret` is GONOGO_SECRET_KEY. Raises JobError for a bad name, InfrastructureError where the
     folder can't be written.
     """
-    import gonogo_settings
     from gonogo_service.access.invitations import enroll_here
     from gonogo_service.kit.problems import Problem
     from gonogo_service.kit.signing import service_key
@@ -55,11 +54,7 @@ def enroll_host(engine: Engine, name: str) -> None:
     from gonogo_storage.db.engine import session
     from gonogo_workers.messages import identity
 
-    config = gonogo_settings.load()
-    if config.secret_key is None:
-        raise JobError("GONOGO_SECRET_KEY must be set: a host has to know the service's key")
-    service = service_key(config.secret_key.get_secret_value()).public
-    folder = Path(config.var_dir).absolute()
+    service = service_key(secret).public
     with session(engine) as transaction:
         try:
             me = identity.load(folder)
@@ -92,7 +87,7 @@ def upgrade(
     Safe to run several times, and from several places at once.
     """
     from gonogo_cli.kit import show
-    from gonogo_cli.operate.database import engine
+    from gonogo_cli.operate.database import configure, engine
     from gonogo_storage.ops import schema
 
     with engine() as database:
@@ -101,7 +96,13 @@ def upgrade(
         schema.upgrade(database)
         after = schema.state(database)
         if enroll is not None:
-            enroll_host(database, enroll)
+            config = configure()
+            if config.secret_key is None:
+                raise JobError(
+                    "GONOGO_SECRET_KEY must be set: a host has to know the service's key"
+                )
+            folder = Path(config.var_dir).absolute()
+            enroll_host(database, enroll, folder, config.secret_key.get_secret_value())
     if as_json:
         show.print_json(
             {"before": before.value, "after": after.value, "copy": str(copy) if copy else None}

@@ -19,7 +19,14 @@ KEPT = timedelta(days=8)
 
 
 class OldNumber(Exception):
-    """A message whose number is not above the last one, and which is not the last one again."""
+    """A message whose number is not above the last one, and which is not the last one again.
+
+    `behind_s` is by how much it is older.
+    """
+
+    def __init__(self, words: str, behind_s: float) -> None:
+        super().__init__(words)
+        self.behind_s = behind_s
 
 
 def advance(
@@ -40,7 +47,8 @@ def advance(
     if (row.number, row.digest) == (number, digest):
         return False
     if number <= row.number:
-        raise OldNumber(f"{subject} has sent a later message of this kind")
+        behind_s = (row.number - number) / 1e6
+        raise OldNumber(f"{subject} has sent one that is {behind_s:.1f} s later", behind_s)
     row.number, row.digest, row.at = number, digest, now
     return True
 

@@ -170,7 +170,7 @@ def create_worker(
             client, identity_of(state_folder), wait_s=math.inf, waiting=_tell_waiting
         )
         exchange.check_clock(answer)
-        sealer.clock.synchronize(answer.service_time)
+        sealer.clock.synchronize(answer.skew_s)
         log.info("this host's clock differs from the service's by %.3f s", answer.skew_s)
 
     def begin() -> None:

@@ -40,10 +40,10 @@ from gonogo_workers.queue import (
 Body = dict[str, Any]
 MAX_DEVICES = 64
 """The devices that one worker serves."""
+TOGETHER_S = 10.0
 REASONS: dict[type[Exception], str] = {
     ForeignSender: "sender",
     ConflictingContent: "conflict",
-    OldNumber: "number",
 }
 
 
@@ -111,6 +111,10 @@ def _task(
             # an old heartbeat is no news: its host or its queue was slow
             if problem.reason != "age" or name != HEARTBEAT:
                 refusals.add(problem.sender, problem.reason, f"{name}: {problem}")
+        except OldNumber as problem:
+            # two that came together were stored in the other order: the later one says it all
+            if problem.behind_s > TOGETHER_S:
+                refusals.add(sender, "number", f"{name}: {problem}")
         except (MessageRefused, *REASONS) as problem:
             reason = getattr(problem, "reason", None) or REASONS[type(problem)]
             refusals.add(sender, reason, f"{name}: {problem}")

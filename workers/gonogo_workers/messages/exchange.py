@@ -39,6 +39,8 @@ log = logging.getLogger(__name__)
 WAIT_S = 30.0
 POLL_S = 1
 WARN_AFTER_S = 5.0
+PRECISE_S = 0.25
+MAX_REPEATS = 4
 
 
 class NoAnswer(InfrastructureError):
@@ -50,8 +52,6 @@ class Answer:
     """An answer of the service, and when it came by this host's clock."""
 
     body: Mapping[str, Any]
-    service_time: float
-    """The service's time when this object was made."""
     skew_s: float
     """The seconds by which this host's clock is ahead of the service's."""
     uncertainty_s: float
@@ -112,8 +112,7 @@ def _checked(
         log.warning("an answer was refused: it is for another question")
         return None
     half = passed / 2
-    service_time = float(found.body["time"])
-    return Answer(found.body, service_time + half, asked_at + half - service_time, half)
+    return Answer(found.body, asked_at + half - float(found.body["time"]), half)
 
 
 def hello(
@@ -123,8 +122,18 @@ def hello(
     wait_s: float = WAIT_S,
     waiting: Callable[[], None] = lambda: None,
 ) -> Answer:
-    """Ask the service for the time. Raises as `ask` does."""
-    return ask(client, me.key, me.service, HELLO, {}, wait_s=wait_s, waiting=waiting)
+    """Ask the service for the time. Raises as `ask` does.
+
+    The first answer may have waited for a service that was just starting, so a slow exchange is
+    repeated.
+    """
+    best = ask(client, me.key, me.service, HELLO, {}, wait_s=wait_s, waiting=waiting)
+    for _ in range(MAX_REPEATS):
+        if best.uncertainty_s <= PRECISE_S:
+            break
+        again = ask(client, me.key, me.service, HELLO, {}, wait_s=wait_s, waiting=waiting)
+        best = min(best, again, key=lambda answer: answer.uncertainty_s)
+    return best
 
 
 def check_clock(answer: Answer) -> None:

@@ -28,9 +28,9 @@ class ServiceClock:
         """Return the service's time, in seconds since 1970."""
         return _since_start() + self._offset
 
-    def synchronize(self, service_time: float) -> None:
-        """Make `service_time` the time of now."""
-        self._offset = service_time - _since_start()
+    def synchronize(self, skew_s: float) -> None:
+        """Set the clock, on a host whose own clock is ahead of the service's by this."""
+        self._offset = time.time() - skew_s - _since_start()
 
     @property
     def skew_s(self) -> float:

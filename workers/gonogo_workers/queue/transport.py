@@ -82,7 +82,7 @@ class QoS(kombu_redis.QoS):  # type: ignore[misc]
 
     def append(self, message: Any, delivery_tag: str) -> None:
         """Note a delivered message."""
-        kept = f"{message.delivery_info['routing_key']} {message.body}"
+        kept = f"{message.delivery_info['routing_key']} {bytes_to_str(message.body)}"
         with self.pipe_or_acquire() as pipe:
             pipe.zadd(self.unacked_index_key, {delivery_tag: kombu_redis.time()})
             pipe.hset(self.unacked_key, delivery_tag, kept)
