@@ -22,13 +22,13 @@ RULES: Final[Mapping[str, str]] = {
         # connect
         " +auth +hello +ping +select +client|setinfo +client|setname"
         # take chunks of its queues; put one back when it stops
-        " +brpop +rpush %RW~*.*.*"
+        " (+brpop +rpush ~*.*.*)"
         # send, without reading what others sent
-        " +lpush %W~background %W~heartbeat"
+        " (+lpush %W~background %W~heartbeat)"
         # read what the service wrote for its attempts and devices
-        " +getrange %R~gonogo:cancel:* %R~gonogo:device:*"
+        " (+getrange %R~gonogo:cancel:* %R~gonogo:device:*)"
         # fetch answers
-        " +blpop %RW~gonogo:reply:*"
+        " (+blpop ~gonogo:reply:*)"
     ),
 }
 
