@@ -91,7 +91,7 @@ def ingest(engine: Engine, bodies: list[str]) -> tuple[str, float, float]:
                 state="sent",
                 queue=job.queue,
                 work=chunk.work,
-                batches=[],
+                batches={},
                 created_at=utcnow(),
             )
             current.add(attempt)

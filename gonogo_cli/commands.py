@@ -138,6 +138,11 @@ COMMANDS: dict[str, Entry] = {
         NOUNS,
         "Look at the devices of all hosts; take one out of service.",
     ),
+    "hosts": Entry(
+        "gonogo_cli.server.nouns.hosts:app",
+        NOUNS,
+        "Invite, enroll and revoke the machines that have devices.",
+    ),
     "webhooks": Entry(
         "gonogo_cli.server.nouns.webhooks:app",
         NOUNS,

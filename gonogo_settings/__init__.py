@@ -95,13 +95,8 @@ class Settings(BaseSettings):
     secret_key: SecretStr | None = Field(
         None,
         description=(
-            "key of sessions, CSRF tokens and the keyed hashes of tokens; at least 32 characters"
-        ),
-    )
-    worker_key: SecretStr | None = Field(
-        None,
-        description=(
-            "key that signs the messages between service and workers; at least 32 characters"
+            "key of sessions, CSRF tokens, the keyed hashes of tokens, and the signatures of "
+            "messages to hosts; at least 32 characters"
         ),
     )
     url: str | None = Field(
@@ -135,7 +130,11 @@ class Settings(BaseSettings):
         ),
     )
     var_dir: str = Field(
-        "var", description="folder of the embedded service: database, keys, logs, `up.json`"
+        "var",
+        description=(
+            "folder of the embedded service: database, keys, logs, `up.json`; of a device host: "
+            "its private key `host.json`, and what its workers remember"
+        ),
     )
     spool_dir: str | None = Field(
         None,
@@ -416,7 +415,7 @@ class Settings(BaseSettings):
                 raise ValueError("each secret must be whsec_ and base64 of 24 to 64 bytes")
         return value
 
-    @field_validator("secret_key", "worker_key")
+    @field_validator("secret_key")
     @classmethod
     def _long_enough(cls, value: SecretStr | None) -> SecretStr | None:
         if value is not None and len(value.get_secret_value()) < 32:

@@ -87,7 +87,7 @@ def serve(
 def background() -> None:
     """Run dispatcher, ingest of results, reaper and delivery; several copies are safe."""
     config = gonogo_settings.load()
-    need(config, "database_url", "broker_url", "worker_key")
+    need(config, "database_url", "broker_url", "secret_key")
     stop = threading.Event()
     with loading():
         from gonogo_service.background.process import create_background
@@ -108,7 +108,7 @@ def worker(
 ) -> None:
     """Run a device worker: take chunks, run kernels on its device, send every seed's numbers."""
     config = gonogo_settings.load()
-    need(config, "broker_url", "worker_key")
+    need(config, "broker_url")
     from gonogo_workers.worker import main
 
     raise typer.Exit(main(executor=executor, device=device))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import secrets
 import signal
 import socket
@@ -128,13 +129,18 @@ def own_command(*words: str) -> list[str]:
     return [sys.executable, "-P", "-m", "gonogo_cli", *words]
 
 
+def host_name() -> str:
+    """Return this machine's name as the name of a host: other characters become hyphens."""
+    return re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname()).strip(".-_") or "localhost"
+
+
 def migrate(folder: Path, environment: dict[str, str]) -> None:
-    """Bring the SQLite file to the newest schema (`db upgrade` copies it first).
+    """Bring the SQLite file to the newest schema (`db upgrade` copies it first); enroll this host.
 
     Raises InfrastructureError.
     """
     done = subprocess.run(
-        own_command("db", "upgrade"),
+        own_command("db", "upgrade", "--enroll", host_name()),
         env=environment,
         capture_output=True,
         text=True,
@@ -160,7 +166,6 @@ def make_plan(folder: Path, host: str, listener: socket.socket, redis_folder: Pa
         "GONOGO_DATABASE_URL": f"sqlite:///{folder / 'gonogo.sqlite'}",
         "GONOGO_BROKER_URL": redis_server.url(redis_folder),
         "GONOGO_SECRET_KEY": key(folder / "secret_key"),
-        "GONOGO_WORKER_KEY": key(folder / "worker_key"),
         "GONOGO_HOST": host,
         "GONOGO_PORT": str(bound),
         "GONOGO_URL": os.environ.get("GONOGO_URL") or f"http://{shown}:{bound}",

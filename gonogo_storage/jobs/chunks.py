@@ -211,7 +211,7 @@ def dispatch(session: Session, places: Sequence[Place], *, now: datetime) -> lis
             state=AttemptState.sent,
             queue=chunk.queue,
             work=missing,
-            batches=[],
+            batches={},
             created_at=now,
         )
         session.add(attempt)

@@ -14,6 +14,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from gonogo.spec.verdicts import Verdict
+from gonogo_storage.access import refused_messages
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.states import (
     AttemptState,
@@ -79,6 +80,7 @@ class Numbers:
     queue_workers: dict[str, int]
     workers: dict[str, int]  # by state
     devices: tuple[DeviceNumbers, ...]
+    refused: dict[tuple[str, str], int]  # messages, by (sender or "unknown", reason)
     flags: dict[str, int]  # unresolved ones, by kind
     outbox: int
     outbox_age_s: float
@@ -152,6 +154,10 @@ def numbers(
         queue_workers={queue: served[queue] for queue in queues},
         workers=_filled(WorkerState, states),
         devices=_devices(session, now - timedelta(seconds=heartbeat_timeout_s)),
+        refused={
+            (sender or "unknown", reason): count
+            for (sender, reason), count in refused_messages.counts(session).items()
+        },
         flags=_filled(FlagKind, dict(flags.all())),
         outbox=pending,
         outbox_age_s=_age(first, now),

@@ -135,6 +135,41 @@ def present(session: Session, job_id: str, work: Sequence[Sequence[int]]) -> set
     return pairs & {(int(seed), int(repeat)) for seed, repeat in work}
 
 
+def contradicted(session: Session, job_id: str, batch: Batch) -> list[str]:
+    """Return, in words, the rows of a batch that differ from those stored for the same seed.
+
+    They differ if the verdict or the digest of an output does.
+    """
+    outputs: dict[int, Mapping[str, Mapping[str, Any]]] = dict(batch.objects)
+    for part in batch.columns:
+        outputs |= dict(zip(part.rows, part.objects(), strict=True))
+    claims = {
+        (int(row["seed"]), int(row["repeat"])): (str(row["verdict"]), outputs[place], row)
+        for place, row in enumerate(batch.rows)
+        if place in outputs
+    }
+    if not claims:
+        return []
+    seeds = [seed for seed, _ in claims]
+    table = SeedResultRow
+    known = stored.query(table.job_id == job_id, table.seed.between(min(seeds), max(seeds)))
+    words = []
+    for seed in stored.read(session, known, "digest"):
+        claim = claims.get((seed.seed, seed.repeat))
+        if claim is None:
+            continue
+        verdict, claimed, row = claim
+        if verdict != seed.verdict or any(
+            output.get("digest") != claimed.get(name, {}).get("digest")
+            for name, output in seed.outputs.items()
+        ):
+            words.append(
+                f"seed {seed.seed} of job {job_id} is stored as {seed.verdict} by {seed.device};"
+                f" {row.get('device')} sent {verdict} or other bits"
+            )
+    return words
+
+
 def add(session: Session, job: JobRow, attempt_id: str, batch: Batch, *, arrival: int) -> None:
     """Insert new seeds.
 

@@ -26,6 +26,13 @@ from gonogo_storage.tables.findings import (
 from gonogo_storage.tables.gauges import GaugeResultRow, GaugeRow
 from gonogo_storage.tables.grids import SeedGridRow
 from gonogo_storage.tables.hooks import CiRuleRow, CommitCheckRow, IncomingDeliveryRow
+from gonogo_storage.tables.hosts import (
+    HostKeyRow,
+    HostRow,
+    InvitationRow,
+    MessageNumberRow,
+    RefusedMessageRow,
+)
 from gonogo_storage.tables.numbers import (
     ArtifactRow,
     DayRollupRow,
@@ -83,14 +90,19 @@ __all__ = [
     "GaugeResultRow",
     "GaugeRow",
     "GoldenRow",
+    "HostKeyRow",
+    "HostRow",
     "IdempotencyRow",
     "IncomingDeliveryRow",
+    "InvitationRow",
     "JobLabelRow",
     "JobRow",
     "JobTallyRow",
     "LeaseRow",
+    "MessageNumberRow",
     "OutboxRow",
     "ProbeRow",
+    "RefusedMessageRow",
     "RejudgementRow",
     "RolledRow",
     "RunJobRow",

@@ -192,6 +192,8 @@ class AttemptRow(Base):
     queue: Mapped[str]
     work: Mapped[list[Any]]
     epoch: Mapped[str | None]
+    # Whose messages about it count: set by the first one.
+    host_id: Mapped[str | None] = mapped_column(IdType)
     worker: Mapped[str | None]
     device: Mapped[str | None]
     host: Mapped[str | None]
@@ -201,7 +203,7 @@ class AttemptRow(Base):
     error: Mapped[str | None]
     log_tail: Mapped[str | None]
     telemetry: Mapped[dict[str, Any] | None]  # of its device: temperature, clock, power, firmware
-    batches: Mapped[list[Any]]  # numbers of the batches stored so far
+    batches: Mapped[dict[str, Any]]  # numbers of the batches stored so far, with their digests
     # From its "finished" message: {"sent": [[seed, repeat], ...], "batches": n or null, "outcome"}.
     expected: Mapped[dict[str, Any] | None]
     created_at: Mapped[datetime]

@@ -15,6 +15,8 @@ from gonogo_dashboards.devices.activity import DeviceDays
 from gonogo_dashboards.devices.health_timeline import Timeline
 from gonogo_dashboards.kit import ranges, words
 from gonogo_dashboards.kit.list_rows import JobLine, job_line
+from gonogo_storage.access import hosts
+from gonogo_storage.access.hosts import Host
 from gonogo_storage.catalogue import entry_names
 from gonogo_storage.db.encoding import encode, timestamp
 from gonogo_storage.db.states import DeviceState
@@ -194,6 +196,7 @@ def device(
         )
     facts += [("queues", ", ".join(record.queues)), ("worker", record.worker or "none")]
     facts += [("first heartbeat", _at(record.first_heard_at))]
+    facts += host_facts(hosts.get(session, line.host), now)
     history = tuple(_history(entry, now) for entry in record.history)
     period = ranges.of(
         query or {},
@@ -226,6 +229,26 @@ def device(
         range=period,
         at=timestamp(now),
     )
+
+
+def host_facts(host: Host | None, now: datetime) -> list[tuple[str, str]]:
+    """Return what a device's page says of its host: key, clock, refused messages."""
+    if host is None:
+        return []
+    facts = []
+    if host.revoked_at is not None:
+        facts.append(("host's key", f"revoked {_age(host.revoked_at, now)}"))
+    if host.clock_skew_s is not None:
+        direction = "ahead of" if host.clock_skew_s > 0 else "behind"
+        facts.append(
+            ("host's clock", f"{abs(host.clock_skew_s):.1f} s {direction} the service's")
+        )
+    if host.refused:
+        counts = ", ".join(f"{reason} {count}" for reason, count in host.refused.items())
+        facts.append(("refused messages of the host", counts))
+    if host.flagged_at is not None:
+        facts.append(("host flagged", f"{_age(host.flagged_at, now)}: {host.flag_reason}"))
+    return facts
 
 
 def _ran(ran_job: device_history.RanJob, now: datetime, entries: Mapping[str, str]) -> RanLine:

@@ -22,11 +22,15 @@ TABLES = (
     "devices",
     "github_comments",
     "goldens",
+    "host_invitations",
+    "hosts",
     "idempotency_keys",
     "incoming_deliveries",
     "job_tallies",
     "leases",
+    "message_numbers",
     "outbox",
+    "refused_messages",
     "rolled",
     "runs",
     "suites",
@@ -40,6 +44,7 @@ TABLES = (
     "commit_checks",
     "device_health",
     "flags",
+    "host_keys",
     "jobs",
     "rejudgements",
     "schedules",
@@ -203,6 +208,34 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("executor", "build", "arch", name=op.f("pk_goldens")),
     )
     op.create_table(
+        "host_invitations",
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("public_key", sa.Text(), nullable=False),
+        sa.Column("created_by", sa.Text(), nullable=False),
+        sa.Column("created_at", TIME, nullable=False),
+        sa.Column("expires_at", TIME, nullable=False),
+        sa.Column("used_at", TIME, nullable=True),
+        sa.Column("key_id", sa.Text(), nullable=True),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_host_invitations")),
+    )
+    op.create_index(op.f("ix_host_invitations_expires_at"), "host_invitations", ["expires_at"])
+    op.create_table(
+        "hosts",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("created_at", TIME, nullable=False),
+        sa.Column("enrolled_at", TIME, nullable=False),
+        sa.Column("revoked_at", TIME, nullable=True),
+        sa.Column("heard_at", TIME, nullable=True),
+        sa.Column("clock_skew_s", sa.Double(), nullable=True),
+        sa.Column("clock_at", TIME, nullable=True),
+        sa.Column("flagged_at", TIME, nullable=True),
+        sa.Column("flag_reason", sa.Text(), nullable=True),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_hosts")),
+        sa.UniqueConstraint("name", name=op.f("uq_hosts_name")),
+    )
+    op.create_table(
         "idempotency_keys",
         sa.Column("scope", sa.Text(), nullable=False),
         sa.Column("body", sa.Text(), nullable=False),
@@ -267,6 +300,16 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("name", name=op.f("pk_leases")),
     )
     op.create_table(
+        "message_numbers",
+        sa.Column("subject", sa.Text(), nullable=False),
+        sa.Column("task", sa.Text(), nullable=False),
+        sa.Column("number", sa.BigInteger(), nullable=False),
+        sa.Column("digest", sa.Text(), nullable=False),
+        sa.Column("at", TIME, nullable=False),
+        sa.PrimaryKeyConstraint("subject", "task", name=op.f("pk_message_numbers")),
+    )
+    op.create_index(op.f("ix_message_numbers_at"), "message_numbers", ["at"])
+    op.create_table(
         "outbox",
         sa.Column("id", sa.Uuid(), nullable=False),
         sa.Column("topic", sa.Text(), nullable=False),
@@ -282,6 +325,17 @@ def upgrade() -> None:
     )
     op.create_index(op.f("ix_outbox_done_at"), "outbox", ["done_at"])
     op.create_index("ix_outbox_due", "outbox", ["due_at"], sqlite_where=DUE, postgresql_where=DUE)
+    op.create_table(
+        "refused_messages",
+        sa.Column("sender", sa.Text(), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=False),
+        sa.Column("count", sa.BigInteger(), nullable=False),
+        sa.Column("detail", sa.Text(), nullable=False),
+        sa.Column("first_at", TIME, nullable=False),
+        sa.Column("last_at", TIME, nullable=False),
+        sa.Column("audited_at", TIME, nullable=False),
+        sa.PrimaryKeyConstraint("sender", "reason", name=op.f("pk_refused_messages")),
+    )
     op.create_table(
         "rolled",
         sa.Column("job_id", sa.Uuid(), nullable=False),
@@ -566,6 +620,17 @@ def upgrade() -> None:
     op.create_index("ix_flags_build", "flags", ["build", "state", "kind", "id"])
     op.create_index("ix_flags_owner", "flags", ["owner", "state", "kind", "id"])
     op.create_index("ix_flags_state", "flags", ["state", "kind", "id"])
+    op.create_table(
+        "host_keys",
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("host_id", sa.Uuid(), nullable=False),
+        sa.Column("public_key", sa.Text(), nullable=False),
+        sa.Column("created_at", TIME, nullable=False),
+        sa.Column("retired_at", TIME, nullable=True),
+        sa.ForeignKeyConstraint(["host_id"], ["hosts.id"], name=op.f("fk_host_keys_host_id")),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_host_keys")),
+    )
+    op.create_index(op.f("ix_host_keys_host_id"), "host_keys", ["host_id"])
     op.create_table(
         "jobs",
         sa.Column("id", sa.Uuid(), nullable=False),
@@ -1019,6 +1084,7 @@ def upgrade() -> None:
         sa.Column("queue", sa.Text(), nullable=False),
         sa.Column("work", sa.JSON(), nullable=False),
         sa.Column("epoch", sa.Text(), nullable=True),
+        sa.Column("host_id", sa.Uuid(), nullable=True),
         sa.Column("worker", sa.Text(), nullable=True),
         sa.Column("device", sa.Text(), nullable=True),
         sa.Column("host", sa.Text(), nullable=True),

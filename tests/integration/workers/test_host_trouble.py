@@ -292,7 +292,6 @@ def test_secrets_stay_with_the_worker(
     start: Callable[[str], KernelHost], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in (
-        "GONOGO_WORKER_KEY",
         "GONOGO_BROKER_URL",
         "GONOGO_SECRET_KEY",
         "GONOGO_DATABASE_URL",
@@ -305,9 +304,7 @@ def test_secrets_stay_with_the_worker(
     names, path = host.log.tail().splitlines()[-2:]
     assert "HARMLESS" in names
     assert "PYTHONPATH" in names
-    assert not any(
-        secret in names for secret in ("WORKER_KEY", "BROKER_URL", "SECRET_KEY", "DATABASE_URL")
-    )
+    assert not any(secret in names for secret in ("BROKER_URL", "SECRET_KEY", "DATABASE_URL"))
     # Neither the private folder nor our checkout shadows the build's own modules
     assert str(host.folder) not in path
     assert repr(str(PLUGINS)) in path

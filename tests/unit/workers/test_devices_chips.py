@@ -318,7 +318,9 @@ CHIPS = tt_smi.parse_snapshot(SNAPSHOT)
     "requested", ["1", "ttnn:1", "wormhole:1", "0100018611902010", "0000:02:00.0"]
 )
 def test_a_chip_may_be_named_in_every_way(tmp_path: Path, requested: str) -> None:
-    device = discovery.claim("ttnn", requested, tmp_path, arch="x", board="y", chips=CHIPS)
+    device = discovery.claim(
+        "ttnn", requested, tmp_path, host="lab-1", arch="x", board="y", chips=CHIPS
+    )
     try:
         assert (device.name, device.queue, device.environment) == (
             "wormhole:1",
@@ -331,26 +333,26 @@ def test_a_chip_may_be_named_in_every_way(tmp_path: Path, requested: str) -> Non
 
 
 def test_executors_share_a_chip_but_two_workers_of_one_do_not(tmp_path: Path) -> None:
-    first = discovery.claim("ttnn", "0", tmp_path, arch="x", board="y", chips=CHIPS)
-    other = discovery.claim("gtest", "0", tmp_path, arch="x", board="y", chips=CHIPS)
+    first = discovery.claim("ttnn", "0", tmp_path, host="lab-1", arch="x", board="y", chips=CHIPS)
+    other = discovery.claim("gtest", "0", tmp_path, host="lab-1", arch="x", board="y", chips=CHIPS)
     try:
         assert first.identity == other.identity
         with pytest.raises(InfrastructureError, match="another worker"):
-            discovery.claim("ttnn", "0", tmp_path, arch="x", board="y", chips=CHIPS)
+            discovery.claim("ttnn", "0", tmp_path, host="lab-1", arch="x", board="y", chips=CHIPS)
         with pytest.raises(FieldError, match=r"0 \(wormhole:0, 010001451170801d, 0000:01:00.0\)"):
-            discovery.claim("ttnn", "7", tmp_path, arch="x", board="y", chips=CHIPS)
+            discovery.claim("ttnn", "7", tmp_path, host="lab-1", arch="x", board="y", chips=CHIPS)
     finally:
         os.close(first.claim)
         os.close(other.claim)
 
 
 def test_without_chips_and_for_other_executors_a_device_is_virtual(tmp_path: Path) -> None:
-    simulated = discovery.claim("ttnn", "0", tmp_path, arch="wormhole", board="n150")
+    simulated = discovery.claim("ttnn", "0", tmp_path, host="lab-1", arch="wormhole", board="n150")
     emulated = discovery.claim(
-        "emulator", "1", tmp_path, arch="wormhole", board="n150", chips=CHIPS
+        "emulator", "1", tmp_path, host="lab-1", arch="wormhole", board="n150", chips=CHIPS
     )
     plugin = discovery.claim(
-        "mine", "wormhole:1", tmp_path, arch="wormhole", board="n150", chips=CHIPS
+        "mine", "wormhole:1", tmp_path, host="lab-1", arch="wormhole", board="n150", chips=CHIPS
     )
     try:
         assert [device.name for device in (simulated, emulated, plugin)] == [

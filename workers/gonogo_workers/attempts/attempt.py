@@ -114,7 +114,13 @@ class Attempt:
         self._host: KernelHost | None = None
         self._dismissed: KernelHost | None = None
         """The last child, which is exiting; `run` waits for it at its end."""
-        self._batches = Batches(device_context.sender, chunk.attempt)
+        self._place = {
+            "attempt": chunk.attempt,
+            "worker": device_context.worker,
+            "device": device_context.device.identity,
+        }
+        """What every message about the attempt says: the service checks it."""
+        self._batches = Batches(device_context.sender, self._place)
         self._evidence, self._pipeline = parts_for(
             chunk,
             resolved,
@@ -152,7 +158,7 @@ class Attempt:
     def run(self) -> Outcome:
         """Run the chunk to its end; send `finished` in every case."""
         outcome, error = Outcome.done, None
-        self._device_context.vitals.begin(self.chunk.attempt)
+        self._device_context.vitals.begin(self.chunk.attempt, self._device_context.device.identity)
         too_long = f"the attempt took longer than {self._device_context.chunk_deadline_s:g} s"
         alarm = threading.Timer(
             self._device_context.chunk_deadline_s, self.stop, (Outcome.error, 0.0, too_long)
@@ -184,7 +190,7 @@ class Attempt:
             queue.BACKGROUND_QUEUE,
             queue.FINISHED,
             {
-                "attempt": self.chunk.attempt,
+                **self._place,
                 "outcome": outcome.value,
                 "sent": [list(work) for work in self._batches.sent],
                 "batches": self._batches.count,
@@ -420,9 +426,7 @@ class Attempt:
     def _send_started(self) -> None:
         device = self._device_context.device
         body: dict[str, Any] = {
-            "attempt": self.chunk.attempt,
-            "worker": self._device_context.worker,
-            "device": device.identity,
+            **self._place,
             "host": device.host,
             "host_run": None,
             "at": time.time(),

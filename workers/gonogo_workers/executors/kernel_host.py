@@ -47,7 +47,6 @@ HOST_RUN_VARIABLE = "GONOGO_HOST_RUN"
 FOLDER_PREFIX = "gonogo-host-"
 SECRETS = frozenset(
     {
-        "GONOGO_WORKER_KEY",
         "GONOGO_BROKER_URL",
         "GONOGO_SECRET_KEY",
         "GONOGO_DATABASE_URL",
