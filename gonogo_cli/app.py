@@ -15,7 +15,7 @@ import typer
 from typer.core import TyperCommand
 
 from gonogo_cli.commands import COMMANDS as COMMANDS
-from gonogo_cli.kit import extras
+from gonogo_cli.kit import extras, private_process
 from gonogo_cli.kit import problem as problems
 from gonogo_cli.kit.groups import Group, UsageError, in_one_line, is_help
 
@@ -135,23 +135,9 @@ def run() -> NoReturn:
     raise SystemExit(code if isinstance(code, int) else 0)
 
 
-def _settings_in_words(problem: Any) -> str:
-    """Return what is wrong with each setting: variable, reason, value; secrets are not shown."""
-    from gonogo_settings import PREFIX, Settings
-
-    words = []
-    for error in problem.errors(include_url=False):
-        name = str(error["loc"][0]) if error["loc"] else ""
-        field = Settings.model_fields.get(name)
-        is_secret = field is not None and "Secret" in str(field.annotation)
-        reason = str(error["msg"]).removeprefix("Value error, ")
-        value = "" if is_secret or not name else f"; got {error['input']!r}"
-        words.append(f"{PREFIX}{name.upper()}: {reason}{value}" if name else reason)
-    return "; ".join(words)
-
-
 def main() -> None:
     """The console script: our own errors become one line and an exit code, never a traceback."""
+    private_process.protect()
     folder = os.environ.get("GONOGO_NUMBA_CACHE_DIR")
     if (
         folder
@@ -173,9 +159,6 @@ def main() -> None:
             fail(problem, 2)
         if isinstance(problem, InfrastructureError):
             fail(problem, INFRASTRUCTURE)
-        if (
-            type(problem).__name__ == "ValidationError"
-            and getattr(problem, "title", "") == "Settings"
-        ):
-            fail(JobError(_settings_in_words(problem)), 2)
+        if type(problem).__name__ == "SettingsError":
+            fail(problem, 2)
         raise

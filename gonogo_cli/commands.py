@@ -161,7 +161,12 @@ COMMANDS: dict[str, Entry] = {
     "tokens": Entry(
         "gonogo_cli.server.nouns.tokens:app",
         NOUNS,
-        "Make bearer tokens, list and revoke them.",
+        "Make bearer tokens, list, rotate and revoke them.",
+    ),
+    "audit": Entry(
+        "gonogo_cli.server.audit:app",
+        ADMIN,
+        "See who did what; export the audit, and verify its chain.",
     ),
     "doctor": Entry(
         "gonogo_cli.operate.doctor:doctor",

@@ -1,17 +1,22 @@
 """Every setting of the project in one typed place, read from GONOGO_* variables.
 
+Secrets may come from files instead (`secrets`). An error never shows a value: what stands in a
+setting by mistake may be a secret.
+
 Imported by storage, workers, service, dashboards and cli; imports nothing of ours. docs/settings.md
 holds the same table, and a test compares the two: a setting without a documented meaning fails it.
 """
 
 from __future__ import annotations
 
+import os
+import re
 from base64 import b64decode
 from collections.abc import Mapping
 from difflib import get_close_matches
 from functools import lru_cache
 from ipaddress import ip_network
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -21,12 +26,19 @@ from pydantic import (
     PositiveFloat,
     PositiveInt,
     SecretStr,
+    ValidationError,
     field_validator,
     model_validator,
 )
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from gonogo_settings import secrets
+from gonogo_settings.secrets import SettingsError as SettingsError
+
 PREFIX = "GONOGO_"
+SECRET = {"secret": True}
+"""Marks a setting that may hold a password although it is no SecretStr."""
+_PASSED_ON = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\*?", re.ASCII)
 
 # Read by tests and by kernels' processes only, never by a running service; documented beside the
 # settings.
@@ -39,6 +51,9 @@ OUTSIDE_VARIABLES = {
         "set by a worker for gtest and pytest suites: the folder into which tests hand arrays over"
     ),
     "GONOGO_ITERATION": "set by a worker for the tests of a suite: the number of the iteration",
+    "GONOGO_SECRETS_FD": (
+        "set by a GoNoGo process for one that it starts, or for itself: the pipe with its secrets"
+    ),
     "GONOGO_SEED": "set by a worker for the tests of a suite: the seed, where it is controlled",
     "GONOGO_TEST_DATABASE_URL": (
         "tests: a PostgreSQL server to use instead of a private one; its role may create databases"
@@ -82,15 +97,23 @@ class Settings(BaseSettings):
             "set by `gonogo up` for its children: SQLite, private Redis, no login on loopback"
         ),
     )
+    loopback_login: bool = Field(
+        False,
+        description=(
+            "set by `gonogo up --token-file`: the embedded service asks for a login on loopback"
+        ),
+    )
     database_url: str | None = Field(
         None,
         description="SQLAlchemy URL of the database: `postgresql+psycopg://...` or `sqlite:///...`",
+        json_schema_extra=SECRET,
     )
     broker_url: str | None = Field(
         None,
         description=(
             "Redis URL of the queues: `redis://...`, `rediss://...` or `unix:///path/to/socket`"
         ),
+        json_schema_extra=SECRET,
     )
     secret_key: SecretStr | None = Field(
         None,
@@ -229,6 +252,21 @@ class Settings(BaseSettings):
             "no limit"
         ),
     )
+    child_variables: Annotated[tuple[str, ...], NoDecode] = Field(
+        (),
+        description=(
+            "worker and local commands: comma-separated further variables that kernels' processes "
+            "get, such as `KERNELS_STORE,MYLIB_*` (docs/executors.md)"
+        ),
+    )
+    child_user: str | None = Field(
+        None,
+        description=(
+            "worker: the user that kernels run as, by name or number, and further groups, such as "
+            "`gonogo-kernel:tenstorrent`, so that kernels can't read the worker's files "
+            "(docs/devices.md); default: the worker's own user"
+        ),
+    )
     max_elements: PositiveInt = Field(
         64 * 2**20, description="largest number of elements of a test's shape"
     )
@@ -256,6 +294,14 @@ class Settings(BaseSettings):
         90,
         le=3650,
         description="a waiver lasts this many days from now at the most; it can be renewed",
+    )
+    token_days: PositiveInt = Field(
+        90, le=36500, description="a token ends after this many days unless an admin says otherwise"
+    )
+    max_token_days: PositiveInt | None = Field(
+        None,
+        le=36500,
+        description="the longest life of a token; default: any, also a token that never ends",
     )
     max_body_bytes: PositiveInt = Field(2**20, description="largest body of a request, in bytes")
     max_delivery_bytes: PositiveInt = Field(
@@ -344,7 +390,16 @@ class Settings(BaseSettings):
         "info", description="least level that is logged"
     )
 
-    @field_validator("hosts", "proxies", "webhook_private", "kernels", mode="before")
+    def __init__(self, **values: Any) -> None:
+        """Check the values. Raises SettingsError, which names each wrong setting, not its value."""
+        try:
+            super().__init__(**values)
+        except ValidationError as problem:
+            raise SettingsError(_in_words(problem)) from None
+
+    @field_validator(
+        "hosts", "proxies", "webhook_private", "kernels", "child_variables", mode="before"
+    )
     @classmethod
     def _split(cls, value: object) -> object:
         return (
@@ -362,22 +417,50 @@ class Settings(BaseSettings):
             value = "unix://" + value.removeprefix("redis+socket://").replace(
                 "virtual_host=", "db="
             )
-        if urlsplit(value).scheme not in {"redis", "rediss", "unix"}:
+        if _scheme(value) not in {"redis", "rediss", "unix"}:
             raise ValueError("must be a redis://, rediss:// or unix:// URL")
+        return value
+
+    @field_validator("database_url")
+    @classmethod
+    def _database(cls, value: str | None) -> str | None:
+        if value is not None and _scheme(value).partition("+")[0] not in {"postgresql", "sqlite"}:
+            raise ValueError("must be a postgresql+psycopg:// or sqlite:/// URL")
+        return value
+
+    @field_validator("url")
+    @classmethod
+    def _address(cls, value: str | None) -> str | None:
+        if value is not None and _scheme(value) not in {"http", "https"}:
+            raise ValueError("must be an http:// or https:// URL with a host")
         return value
 
     @field_validator("webhook_private")
     @classmethod
     def _networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for text in value:
-            ip_network(text)  # raises ValueError, which names the text
+        for number, text in enumerate(value, 1):
+            try:
+                ip_network(text)
+            except ValueError:
+                raise ValueError(f"number {number} is no network such as 10.1.0.0/16") from None
+        return value
+
+    @field_validator("child_variables")
+    @classmethod
+    def _named(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for number, text in enumerate(value, 1):
+            if not _PASSED_ON.fullmatch(text) or text.startswith(PREFIX):
+                raise ValueError(
+                    f"number {number} must be a variable's name, or its beginning and *; "
+                    "GONOGO_ variables are never passed on"
+                )
         return value
 
     @field_validator("smtp_url")
     @classmethod
     def _mail(cls, value: SecretStr | None) -> SecretStr | None:
-        parts = urlsplit("smtp://x" if value is None else value.get_secret_value())
-        if parts.scheme not in {"smtp", "smtp+starttls", "smtps"} or not parts.hostname:
+        scheme = "smtp" if value is None else _scheme(value.get_secret_value())
+        if scheme not in {"smtp", "smtp+starttls", "smtps"}:
             raise ValueError("must be an smtp://, smtp+starttls:// or smtps:// URL with a host")
         return value
 
@@ -432,9 +515,48 @@ class Settings(BaseSettings):
         return self
 
 
+def _scheme(url: str) -> str:
+    """Return the scheme of a URL that can be taken apart, else ""; urlsplit's errors quote parts.
+
+    Such a part may be a password: one with a slash in it ends the host and becomes the port.
+    """
+    try:
+        parts = urlsplit(url)
+        fits = parts.port is None or parts.port > 0
+    except ValueError:
+        return ""
+    needs_host = parts.scheme not in {"unix", "sqlite"} and not parts.scheme.startswith("postgres")
+    return parts.scheme if fits and (parts.hostname or not needs_host) else ""
+
+
+def _in_words(problem: ValidationError) -> str:
+    """Return what is wrong with each setting: its variable and what is allowed, not its value."""
+    words = []
+    for error in problem.errors(include_url=False, include_input=False, include_context=False):
+        name = str(error["loc"][0]) if error["loc"] else ""
+        reason = str(error["msg"]).removeprefix("Value error, ")
+        words.append(f"{secrets.variable(name)}: {reason}" if name else reason)
+    return "; ".join(words) + " (docs/settings.md)"
+
+
+def secret_names() -> tuple[str, ...]:
+    """Return the settings that hold secrets."""
+    return tuple(
+        name
+        for name, field in Settings.model_fields.items()
+        if field.json_schema_extra == SECRET or "SecretStr" in str(field.annotation)
+    )
+
+
+def known_variables() -> set[str]:
+    """Return every variable with our prefix that somebody reads."""
+    files = {secrets.variable(name) + secrets.FILE_SUFFIX for name in secret_names()}
+    return {secrets.variable(name) for name in Settings.model_fields} | files | {*OUTSIDE_VARIABLES}
+
+
 def unread(environment: Mapping[str, str]) -> dict[str, list[str]]:
     """Return the variables with our prefix that nobody reads, with the names that are meant."""
-    known = {f"{PREFIX}{name.upper()}" for name in Settings.model_fields} | set(OUTSIDE_VARIABLES)
+    known = known_variables()
     strange = sorted(name for name in environment if name.startswith(PREFIX) and name not in known)
     return {name: get_close_matches(name, known, n=1) for name in strange}
 
@@ -443,6 +565,7 @@ def unread(environment: Mapping[str, str]) -> dict[str, list[str]]:
 def load() -> Settings:
     """Return this process's settings (cached; tests call `load.cache_clear()`).
 
-    Raises pydantic.ValidationError for a wrong value.
+    Raises SettingsError for a wrong value.
     """
-    return Settings()  # pyright: ignore[reportCallIssue]
+    secrets.receive(os.environ)
+    return Settings(**secrets.read(os.environ, secret_names()))

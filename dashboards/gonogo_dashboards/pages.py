@@ -78,6 +78,8 @@ class Context(Protocol):
 
     def quotas(self, session: Session, request: Request) -> list[str]:
         """Return how much of its quotas the reader has used, in words."""
+    def token_ends(self, request: Request) -> str:
+        """Return the day on which the reader's token ends, where that is soon; else ""."""
 
     def may(self, request: Request, scope: str) -> bool:
         """Return whether the reader has a scope beyond `read`, which every page needs."""
@@ -146,7 +148,7 @@ def _data(value: Any) -> Markup:
 
 def render(template: str, status: int = 200, **values: Any) -> HTMLResponse:
     """Return a page; `csrf` is "" unless given."""
-    always = {"csrf": "", "status": status, "frame": routes.Frame(), "theme": ""}
+    always = {"csrf": "", "token_ends": "", "status": status, "frame": routes.Frame(), "theme": ""}
     text = environment().get_template(template).render({**always, **values})
     return HTMLResponse(text, status_code=status, headers={"Cache-Control": "no-store"})
 
@@ -181,6 +183,7 @@ def make_router(
             template,
             view=view,
             csrf=context.csrf(request),
+            token_ends=context.token_ends(request),
             frame=frame,
             theme=theme if theme in THEMES else "",
         )

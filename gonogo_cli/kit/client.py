@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,6 +19,8 @@ from gonogo_cli.kit.waiting import PATIENCE_S, POLL_S, Patience
 
 PAGE = 500
 """Items that the API puts on a page at most."""
+EXPIRES_HEADER = "GoNoGo-Token-Expires"
+"""In answers to a token that ends within two weeks: when it does."""
 ENDED = {"finished", "cancelled", "failed"}
 SEND_S = 300.0
 """A large file is stored in one transaction before it is answered."""
@@ -66,6 +69,7 @@ class Client:
     def __init__(self, url: str | None = None, token: str | None = None) -> None:
         configured = gonogo_settings.load().token
         self.url = url or server_url()
+        self._has_warned = False
         secret = token or (configured.get_secret_value() if configured else None)
         headers = {"Authorization": f"Bearer {secret}"} if secret else {}
         self._http = httpx.Client(
@@ -120,6 +124,7 @@ class Client:
         return self._checked(answer).json()
 
     def _checked(self, answer: httpx.Response) -> httpx.Response:
+        self._warn(answer)
         if answer.is_success:
             return answer
         answer.read()
@@ -130,6 +135,13 @@ class Client:
         if answer.status_code == 401:
             detail += " Set GONOGO_TOKEN."
         raise Refused(detail, document)
+
+    def _warn(self, answer: httpx.Response) -> None:
+        """Say once that the token ends soon, on standard error."""
+        end = answer.headers.get(EXPIRES_HEADER)
+        if end is not None and not self._has_warned:
+            self._has_warned = True
+            print(f"gonogo: this token ends {end}: gonogo tokens rotate", file=sys.stderr)
 
     def parts(self, path: str, **parameters: Any) -> Iterator[bytes]:
         """A streamed answer as it comes (results as a file)."""
@@ -255,6 +267,14 @@ def parse_events(lines: Iterator[str]) -> Iterator[tuple[str | None, str, dict[s
             if data:
                 yield number, kind, json.loads(data)
             kind, data = "message", ""
+
+
+def lines(parts: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the lines of a stream; text in JSON may hold other characters that end lines."""
+    rest = b""
+    for part in parts:
+        *lines, rest = (rest + part).split(b"\n")
+        yield from lines
 
 
 def problem_of(answer: httpx.Response) -> dict[str, Any]:

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from gonogo_cli.kit.private_process import DESCRIPTOR, hand_over
+
 RESTARTS: Final = 5
 """This many ends of one child within WINDOW_S are no bad luck any more: the supervisor gives up."""
 WINDOW_S: Final = 60.0
@@ -51,6 +53,8 @@ class Child:
     log: Path
     stop_s: float
     pass_fds: tuple[int, ...] = ()
+    secrets: Mapping[str, str] = field(default_factory=dict)
+    """Settings that it gets through a pipe: an environment can be read in /proc."""
     process: subprocess.Popen[bytes] | None = None
     ends: deque[float] = field(default_factory=lambda: deque(maxlen=RESTARTS))
     due: float = 0.0
@@ -62,17 +66,21 @@ class Child:
         """
         if not self.ends and self.log.exists() and self.log.stat().st_size > MAX_LOG_BYTES:
             self.log.replace(self.log.with_suffix(".log.1"))
-        with self.log.open("ab") as out:
-            self.process = subprocess.Popen(
-                self.command,
-                env=dict(self.environment),
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=out,
-                start_new_session=True,
-                pass_fds=self.pass_fds,
-                preexec_fn=_ask_for_sigterm if sys.platform == "linux" else None,
-            )
+        pipe = hand_over(self.secrets)
+        try:
+            with self.log.open("ab") as out:
+                self.process = subprocess.Popen(
+                    self.command,
+                    env=dict(self.environment) | ({DESCRIPTOR: str(pipe)} if self.secrets else {}),
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=out,
+                    start_new_session=True,
+                    pass_fds=(*self.pass_fds, *([pipe] if self.secrets else [])),
+                    preexec_fn=_ask_for_sigterm if sys.platform == "linux" else None,
+                )
+        finally:
+            os.close(pipe)
 
     def running(self) -> bool:
         """Whether its process lives."""

@@ -19,22 +19,27 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
 import typer
+from pydantic import SecretStr
 
+import gonogo_settings
 from gonogo.errors import InfrastructureError
 from gonogo_cli.kit.extras import require_service
+from gonogo_cli.kit.private_process import without
 from gonogo_cli.operate import redis_server
 from gonogo_cli.operate.supervisor import Child, GaveUp, Supervisor
 
 READY_S = 60.0
 """The API must answer within this; the first start of a fresh installation compiles its byte
 code."""
+WORKER_SECRETS = ("GONOGO_BROKER_URL",)
+"""Its worker gets neither the database nor the sessions' key, as on a device host."""
 ORDER = ("redis", "background", "worker", "api")
 STOP_S = {"api": 4.0, "worker": 3.0, "background": 3.0, "redis": 1.0}
 
@@ -50,13 +55,14 @@ class InUse(Exception):
 
 @dataclass(frozen=True)
 class Plan:
-    """The service to start: folder, address, and environment of the children."""
+    """The service to start: folder, address, and settings of the children."""
 
     folder: Path
     url: str
     listener: socket.socket
     redis_folder: Path
     environment: dict[str, str]
+    secrets: dict[str, str]
 
 
 @contextmanager
@@ -134,14 +140,18 @@ def host_name() -> str:
     return re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname()).strip(".-_") or "localhost"
 
 
-def migrate(folder: Path, environment: dict[str, str]) -> None:
+def migrate(folder: Path, environment: dict[str, str], database_url: str) -> None:
     """Bring the SQLite file to the newest schema (`db upgrade` copies it first); enroll this host.
 
     Raises InfrastructureError.
     """
     done = subprocess.run(
         own_command("db", "upgrade", "--enroll", host_name()),
-        env=environment,
+        env=environment
+        | {
+            "GONOGO_DATABASE_URL": database_url,
+            "GONOGO_SECRET_KEY_FILE": str(folder / "secret_key"),
+        },
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,
@@ -154,47 +164,63 @@ def migrate(folder: Path, environment: dict[str, str]) -> None:
 
 
 def make_plan(folder: Path, host: str, listener: socket.socket, redis_folder: Path) -> Plan:
-    """Make the keys, and write the children's environment."""
+    """Make the keys; write the children's environment, and the settings that are secret."""
     bound = listener.getsockname()[1]
     shown = "localhost" if host in {"", "0.0.0.0", "::"} else f"[{host}]" if ":" in host else host
-    environment = {
-        name: value for name, value in os.environ.items() if name not in {"GONOGO_TOKEN"}
-    }
-    environment |= {
+    environment = without(os.environ) | {
         "GONOGO_EMBEDDED": "true",
         "GONOGO_VAR_DIR": str(folder),
-        "GONOGO_DATABASE_URL": f"sqlite:///{folder / 'gonogo.sqlite'}",
-        "GONOGO_BROKER_URL": redis_server.url(redis_folder),
-        "GONOGO_SECRET_KEY": key(folder / "secret_key"),
         "GONOGO_HOST": host,
         "GONOGO_PORT": str(bound),
         "GONOGO_URL": os.environ.get("GONOGO_URL") or f"http://{shown}:{bound}",
     }
-    return Plan(folder, f"http://{shown}:{bound}", listener, redis_folder, environment)
+    private = configured_secrets() | {
+        "GONOGO_DATABASE_URL": f"sqlite:///{folder / 'gonogo.sqlite'}",
+        "GONOGO_BROKER_URL": redis_server.url(redis_folder),
+        "GONOGO_SECRET_KEY": key(folder / "secret_key"),
+    }
+    url = f"http://{shown}:{bound}"
+    return Plan(folder, url, listener, redis_folder, environment, private)
+
+
+def configured_secrets() -> dict[str, str]:
+    """Return this process's secret settings by variable, from wherever they came.
+
+    A command's own (its token, and the secret of `webhooks verify`) is not for the service.
+    """
+    config = gonogo_settings.load()
+    values = {name: getattr(config, name) for name in gonogo_settings.secret_names()}
+    return {
+        gonogo_settings.secrets.variable(name): (
+            value.get_secret_value() if isinstance(value, SecretStr) else value
+        )
+        for name, value in values.items()
+        if value is not None and name not in {"token", "webhook_secret"}
+    }
 
 
 def children(plan: Plan, executor: str) -> list[Child]:
-    """Return the processes to start.
-
-    The worker gets neither the database nor the sessions' key, as on a device host.
-    """
+    """Return the processes to start, in the order of ORDER."""
     logs = plan.folder / "logs"
     logs.mkdir(exist_ok=True)
-    host_only = {
-        name: value
-        for name, value in plan.environment.items()
-        if name not in {"GONOGO_DATABASE_URL", "GONOGO_SECRET_KEY"}
-    }
     descriptor = plan.listener.fileno()
-    commands: dict[str, tuple[list[str], dict[str, str], tuple[int, ...]]] = {
-        "redis": (redis_server.command(plan.redis_folder), dict(os.environ), ()),
-        "background": (own_command("background"), plan.environment, ()),
-        "worker": (own_command("worker", "--executor", executor), host_only, ()),
-        "api": (own_command("serve", "--fd", str(descriptor)), plan.environment, (descriptor,)),
+    commands: dict[str, tuple[list[str], Collection[str], tuple[int, ...]]] = {
+        "redis": (redis_server.command(plan.redis_folder), (), ()),
+        "background": (own_command("background"), plan.secrets, ()),
+        "worker": (own_command("worker", "--executor", executor), WORKER_SECRETS, ()),
+        "api": (own_command("serve", "--fd", str(descriptor)), plan.secrets, (descriptor,)),
     }
     return [
-        Child(name, *commands[name][:2], logs / f"{name}.log", STOP_S[name], commands[name][2])
-        for name in ORDER
+        Child(
+            name,
+            command,
+            plan.environment,
+            logs / f"{name}.log",
+            STOP_S[name],
+            descriptors,
+            {variable: plan.secrets[variable] for variable in variables},
+        )
+        for name, (command, variables, descriptors) in commands.items()
     ]
 
 
@@ -231,13 +257,13 @@ def run(
         record = {
             "url": plan.url,
             "pid": os.getpid(),
-            "broker_url": plan.environment["GONOGO_BROKER_URL"],
-            "database_url": plan.environment["GONOGO_DATABASE_URL"],
+            "broker_url": plan.secrets["GONOGO_BROKER_URL"],
+            "database_url": plan.secrets["GONOGO_DATABASE_URL"],
             "started_at": time.time(),
         }
         try:
             supervisor.start("redis")
-            migrate(folder, plan.environment)
+            migrate(folder, plan.environment, plan.secrets["GONOGO_DATABASE_URL"])
             for name in ORDER[1:]:
                 supervisor.start(name)
             deadline = time.monotonic() + READY_S
@@ -287,7 +313,6 @@ def up(
     That is SQLite, a private Redis, the API, background and one emulator worker.
     """
     require_service()
-    import gonogo_settings
     from gonogo.spec.kernels import registry
 
     config = gonogo_settings.load()

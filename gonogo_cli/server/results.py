@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from itertools import chain
 from pathlib import Path
@@ -13,7 +12,7 @@ import typer
 from gonogo.errors import FieldError
 from gonogo.reports.table import OF_JOB
 from gonogo_cli.kit import show
-from gonogo_cli.kit.client import Client
+from gonogo_cli.kit.client import Client, lines
 from gonogo_cli.kit.destination import destination
 from gonogo_cli.server import parquet
 from gonogo_cli.server.jobs import JSON
@@ -81,14 +80,6 @@ def _export(client: Client, identity: str, form: Format, *, run: bool, output: P
     parts = chain([next(parts, b"")], parts)  # a server that refuses leaves no empty file
     with destination(output, complete=as_parquet) as file:
         if as_parquet:
-            parquet.write(file, (job_fields | json.loads(line) for line in _lines(parts)))
+            parquet.write(file, (job_fields | json.loads(line) for line in lines(parts)))
         else:
             file.writelines(parts)
-
-
-def _lines(parts: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the lines of a stream; text in JSON may hold other characters that end lines."""
-    rest = b""
-    for part in parts:
-        *lines, rest = (rest + part).split(b"\n")
-        yield from lines

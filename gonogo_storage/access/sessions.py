@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -36,19 +37,30 @@ def create(
 
 
 def by_hash(session: Session, digest: str) -> Login | None:
-    """Return the session with that keyed hash; None if it has expired or its token is revoked."""
+    """Return the session with that keyed hash; None if it has expired, or its token has ended."""
+    now = utcnow()
     query = (
         select(SessionRow, TokenRow)
         .join(TokenRow, TokenRow.id == SessionRow.token_id)
-        .where(
-            SessionRow.id == digest, SessionRow.expires_at > utcnow(), TokenRow.revoked_at.is_(None)
-        )
+        .where(SessionRow.id == digest, SessionRow.expires_at > now)
     )
     match = session.execute(query).first()
     if match is None:
         return None
-    row, token = match
-    return Login(row.id, of_row(token), row.csrf, row.expires_at)
+    row, token = match[0], of_row(match[1])
+    return Login(row.id, token, row.csrf, row.expires_at) if token.valid(now) else None
+
+
+def living(session: Session, digests: Collection[str], now: datetime) -> set[str]:
+    """Return those of the sessions that are valid now."""
+    unexpired = TokenRow.expires_at.is_(None) | (TokenRow.expires_at > now)
+    query = (
+        select(SessionRow.id)
+        .join(TokenRow, TokenRow.id == SessionRow.token_id)
+        .where(SessionRow.id.in_(digests), SessionRow.expires_at > now)
+        .where(TokenRow.revoked_at.is_(None), unexpired)
+    )
+    return set(session.scalars(query))
 
 
 def remove(session: Session, digest: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -31,9 +31,19 @@ class Token:
     """Patterns of the names of builds that it may register with the scope submit"""
     branches: tuple[str, ...]
     """Patterns of their branches; empty: any"""
+    repositories: tuple[str, ...]
+    """Patterns of the repositories whose commits it is limited to; empty: no limit"""
+    suites: tuple[str, ...]
+    """Patterns of the names of suites that it is limited to; empty: no limit"""
     created_at: datetime
+    expires_at: datetime | None
+    """It ends then; null: never"""
     last_used_at: datetime | None
     revoked_at: datetime | None
+
+    def valid(self, now: datetime) -> bool:
+        """Return whether it gives access at that time."""
+        return self.revoked_at is None and (self.expires_at is None or self.expires_at > now)
 
 
 def create(
@@ -43,8 +53,11 @@ def create(
     prefix: str,
     digest: str,
     scopes: tuple[str, ...],
+    expires_at: datetime | None,
     builds: Sequence[str] = (),
     branches: Sequence[str] = (),
+    repositories: Sequence[str] = (),
+    suites: Sequence[str] = (),
 ) -> Token:
     """Store a new token by the keyed hash of its text."""
     row = TokenRow(
@@ -55,7 +68,10 @@ def create(
         scopes=list(scopes),
         builds=list(builds),
         branches=list(branches),
+        repositories=list(repositories),
+        suites=list(suites),
         created_at=utcnow(),
+        expires_at=expires_at,
         last_used_at=None,
         revoked_at=None,
     )
@@ -65,11 +81,26 @@ def create(
 
 
 def by_hash(session: Session, digest: str) -> Token | None:
-    """Return the token with that keyed hash; None if it is revoked or doesn't exist."""
-    row = session.scalar(
-        select(TokenRow).where(TokenRow.hash == digest, TokenRow.revoked_at.is_(None))
-    )
+    """Return the token with that keyed hash, also one that has ended; None: there is none."""
+    row = session.scalar(select(TokenRow).where(TokenRow.hash == digest))
     return None if row is None else of_row(row)
+
+
+def shorten(session: Session, token_id: str, expires_at: datetime) -> Token | None:
+    """Let a token end at that time unless it ends before; None if it doesn't exist or has ended."""
+    row = session.get(TokenRow, token_id, with_for_update=True) if is_id(token_id) else None
+    if row is None or not of_row(row).valid(utcnow()):
+        return None
+    row.expires_at = min(expires_at, row.expires_at or expires_at)
+    session.flush()
+    return of_row(row)
+
+
+def living(session: Session, ids: Collection[str], now: datetime) -> set[str]:
+    """Return those of the tokens that are valid now."""
+    unexpired = TokenRow.expires_at.is_(None) | (TokenRow.expires_at > now)
+    query = select(TokenRow.id).where(TokenRow.id.in_(ids), TokenRow.revoked_at.is_(None))
+    return set(session.scalars(query.where(unexpired)))
 
 
 def get(session: Session, token_id: str) -> Token | None:
@@ -115,5 +146,6 @@ def touch(session: Session, token_id: str, now: datetime) -> None:
 
 def of_row(row: TokenRow) -> Token:
     """Return the value of a row (for modules of storage)."""
-    lists = {name: tuple(getattr(row, name)) for name in ("scopes", "builds", "branches")}
+    names = ("scopes", "builds", "branches", "repositories", "suites")
+    lists = {name: tuple(getattr(row, name)) for name in names}
     return from_object(Token, row, **lists)

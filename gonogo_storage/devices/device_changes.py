@@ -124,6 +124,13 @@ def patch(
             change(session, row, after, actor=actor, reason=reason, now=now)
     if fields.get("test"):
         row.test_requests += 1
+        audit.record(
+            session,
+            actor=actor,
+            action="device.test_requested",
+            subject=row.id,
+            detail={"device": row.identity, "reason": reason},
+        )
     if fields.get("drained") is not None:
         drain(session, row, bool(fields["drained"]), actor=actor, reason=reason, now=now)
     session.flush()

@@ -4,7 +4,13 @@ The migrations make the same schema; a test compares the two on both databases.
 """
 
 from gonogo_storage.db.base import Base
-from gonogo_storage.tables.access import AuditRow, IdempotencyRow, SessionRow, TokenRow
+from gonogo_storage.tables.access import (
+    AccessFailureRow,
+    AuditRow,
+    IdempotencyRow,
+    SessionRow,
+    TokenRow,
+)
 from gonogo_storage.tables.answers import AnswerRow, CommentRow
 from gonogo_storage.tables.bisections import BisectionRow, ProbeRow
 from gonogo_storage.tables.devices import (
@@ -63,6 +69,7 @@ from gonogo_storage.tables.work import (
 )
 
 __all__ = [
+    "AccessFailureRow",
     "AnswerRow",
     "ArtifactRow",
     "AssessmentRow",

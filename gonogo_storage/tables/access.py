@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ForeignKey, Integer
+from sqlalchemy import BigInteger, ForeignKey, Integer
 from sqlalchemy.orm import Mapped, mapped_column
 
 from gonogo_storage.db.base import Base
@@ -23,7 +23,10 @@ class TokenRow(Base):
     scopes: Mapped[list[Any]]
     builds: Mapped[list[Any]]
     branches: Mapped[list[Any]]
+    repositories: Mapped[list[Any]]
+    suites: Mapped[list[Any]]
     created_at: Mapped[datetime]
+    expires_at: Mapped[datetime | None]
     last_used_at: Mapped[datetime | None]
     revoked_at: Mapped[datetime | None]
 
@@ -55,12 +58,28 @@ class IdempotencyRow(Base):
 
 
 class AuditRow(Base):
-    """An entry of the audit log: who did what to what."""
+    """An entry of the audit log: who did what to what. Its hashes make the log a chain."""
 
     __tablename__ = "audit"
     id: Mapped[str] = mapped_column(IdType, primary_key=True)
+    number: Mapped[int] = mapped_column(BigInteger, unique=True)
     at: Mapped[datetime]
     actor: Mapped[str]
     action: Mapped[str]
     subject: Mapped[str]
     detail: Mapped[dict[str, Any] | None]
+    previous: Mapped[str]
+    hash: Mapped[str]
+
+
+class AccessFailureRow(Base):
+    """Refused tokens and failed logins of an hour, from one address and for one token."""
+
+    __tablename__ = "access_failures"
+    hour: Mapped[datetime] = mapped_column(primary_key=True)
+    kind: Mapped[str] = mapped_column(primary_key=True)
+    client: Mapped[str] = mapped_column(primary_key=True)
+    prefix: Mapped[str] = mapped_column(primary_key=True)
+    count: Mapped[int] = mapped_column(BigInteger)
+    minute: Mapped[datetime]
+    minute_count: Mapped[int] = mapped_column(BigInteger)

@@ -16,7 +16,9 @@ from gonogo.urls import API
 from gonogo_dashboards import pages
 from gonogo_service.access import login
 from gonogo_service.access.context import Context
-from gonogo_service.access.edge import Edge, FailureLimits
+from gonogo_service.access.edge import Edge
+from gonogo_service.access.failures import FailureLimits
+from gonogo_service.access.live_principals import LivePrincipals
 from gonogo_service.access.principals import Keys
 from gonogo_service.api.admin import health
 from gonogo_service.api.flags import triage_form
@@ -28,8 +30,10 @@ from gonogo_service.kit.metrics import Metrics
 from gonogo_service.kit.notifier import DispatchNotifier
 from gonogo_settings import Settings
 from gonogo_settings.release import release
+from gonogo_storage.access import sessions, tokens
 from gonogo_storage.automation import bisections
 from gonogo_storage.db import engine as engines
+from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.messages import event_positions
 from gonogo_storage.messages import events as stored_events
 from gonogo_storage.ops import metric_reads
@@ -93,7 +97,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     # the middleware that is added last is the outermost
     app.add_middleware(GZipMiddleware, minimum_size=GZIP_FROM, compresslevel=GZIP_LEVEL)
     app.add_middleware(LimitBodies, limits=limits)
-    app.add_middleware(Edge, context=context, limits=FailureLimits(), bodies=limits)
+    app.add_middleware(Edge, context=context, limits=FailureLimits(context), bodies=limits)
     return app
 
 
@@ -136,6 +140,11 @@ def make_context(settings: Settings) -> Context:
                 session, heartbeat_timeout_s=settings.heartbeat_timeout_s, memory=final_counts
             )
 
+    def living(token_ids: Collection[str], logins: Collection[str]) -> set[str]:
+        with engines.reading(engine) as session:
+            now = utcnow()
+            return tokens.living(session, token_ids, now) | sessions.living(session, logins, now)
+
     hub, bisection_hub = Hub(positions, read), Hub(bisection_positions, bisection_events)
     return Context(
         settings=settings,
@@ -144,5 +153,6 @@ def make_context(settings: Settings) -> Context:
         notifier=DispatchNotifier(settings.broker_url),
         hub=hub,
         bisections=bisection_hub,
+        live=LivePrincipals(living),
         metrics=Metrics(read_numbers, lambda: hub.streams + bisection_hub.streams),
     )

@@ -36,6 +36,7 @@ def service(tmp_path: Path, sqlite_url: str, private_redis: Any) -> Iterator[Ser
     new_service.worker_environment |= {
         "GONOGO_EXECUTORS": "kernels=kernels_executor:KernelsExecutor",
         "KERNELS_STORE": str(tmp_path / "store"),
+        "GONOGO_CHILD_VARIABLES": "KERNELS_STORE",
         "PYTHONPATH": f"{new_service.worker_environment['PYTHONPATH']}{os.pathsep}{EXAMPLE}",
     }
     try:

@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 
 import compared_builds
 import nightly_history
-from gonogo_service.access.auth import issue_token
+from gonogo_service.access.issuing import issue_token
 from gonogo_storage.db.states import FlagKind
 from gonogo_storage.flags import flag_changes, flags
 

@@ -10,7 +10,7 @@ import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
-from gonogo_service.access.auth import issue_token
+from gonogo_service.access.issuing import issue_token
 from gonogo_storage.catalogue import builds
 from gonogo_storage.jobs import jobs
 

@@ -8,7 +8,7 @@ import re
 from playwright.sync_api import Page, expect
 
 import stored_jobs
-from gonogo_service.access.auth import issue_token
+from gonogo_service.access.issuing import issue_token
 
 
 def test_a_beginner_is_told_how_to_start(server, page: Page) -> None:

@@ -9,7 +9,7 @@ import httpx
 from playwright.sync_api import Page, expect
 
 import nightly_history
-from gonogo_service.access.auth import issue_token
+from gonogo_service.access.issuing import issue_token
 
 PHONE = {"width": 390, "height": 844}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from playwright.sync_api import Page, expect
 
-from gonogo_service.access.auth import issue_token
+from gonogo_service.access.issuing import issue_token
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.states import DeliveryState
 from gonogo_storage.messages import deliveries, webhooks

@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -237,3 +238,68 @@ class Troublesome:
         print("names:", " ".join(sorted(os.environ)))
         print("path:", sys.path)
         return outputs
+
+    def snoop(self, outputs: dict, inputs: dict) -> dict:
+        """Look for marked secrets wherever a program of this user may look.
+
+        The findings go to the file that TROUBLE_FOUND names. TROUBLE_SPARED is the test's own
+        process: it and what is above it are no part of the service.
+        """
+        mark, findings = b"hu" + b"sh-", []
+        spared = ancestors(int(os.environ["TROUBLE_SPARED"]))
+        if any(mark.decode() in value for value in os.environ.values()):
+            findings.append("own environ")
+        for pid in [int(name) for name in os.listdir("/proc") if name.isdigit()]:
+            for place, content in process_parts(pid):
+                inherited = pid == os.getpid() and place.startswith("mem")
+                if mark in content and pid not in spared and not inherited:
+                    findings.append(f"{pid} {place}")
+        above = ancestors(os.getpid())
+        findings.append(f"ancestors {sum(os.path.isdir(f'/proc/{pid}') for pid in above)}")
+        pathlib.Path(os.environ["TROUBLE_FOUND"]).write_text("\n".join(findings))
+        return outputs
+
+    def peek(self, outputs: dict, inputs: dict) -> dict:
+        """Say who runs this, and fail unless the file that TROUBLE_PEEK names can't be read."""
+        print("user:", os.getuid(), os.getgid(), pathlib.Path.home(), flush=True)
+        try:
+            pathlib.Path(os.environ["TROUBLE_PEEK"]).read_bytes()
+        except PermissionError:
+            subprocess.Popen(["/bin/sleep", "600"], start_new_session=True)
+            pathlib.Path(sys.argv[0]).parent.joinpath("mine").mkdir(mode=0o700)
+            return outputs
+        raise AssertionError("the worker's file is readable")
+
+
+def ancestors(pid: int) -> list[int]:
+    """Return a process and everything above it."""
+    above = []
+    while pid:
+        above.append(pid)
+        stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
+        pid = int(stat[stat.rindex(")") + 2 :].split()[1])
+    return above
+
+
+def process_parts(pid: int) -> Iterator[tuple[str, bytes]]:
+    """Yield what /proc shows of a process: what can't be read is left out."""
+    for name in ("environ", "cmdline"):
+        with contextlib.suppress(OSError):
+            yield name, pathlib.Path(f"/proc/{pid}/{name}").read_bytes()
+    with contextlib.suppress(OSError):
+        for number in os.listdir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(OSError):
+                path = pathlib.Path(f"/proc/{pid}/fd/{number}")
+                yield f"fd {number}", os.readlink(path).encode()
+                if path.is_file() and path.stat().st_size < 1 << 20:
+                    yield f"fd {number}", path.read_bytes()
+    with contextlib.suppress(OSError, ValueError):
+        maps = pathlib.Path(f"/proc/{pid}/maps").read_text().splitlines()
+        with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
+            for line in maps:
+                area, rights, *_ = line.split()
+                begin, end = (int(part, 16) for part in area.split("-"))
+                if rights.startswith("rw") and end - begin < 64 << 20:
+                    with contextlib.suppress(OSError, OverflowError):
+                        memory.seek(begin)
+                        yield "mem", memory.read(end - begin)

@@ -16,8 +16,8 @@ from pydantic import SecretStr
 from sqlalchemy import func, select
 
 import documented
-from gonogo_service.access.auth import issue_token
 from gonogo_service.access.context import Context
+from gonogo_service.access.issuing import issue_token
 from gonogo_service.app import create_app
 from gonogo_service.kit import connections
 from gonogo_settings import Settings

@@ -48,7 +48,12 @@ def clean_environment(**extra: str) -> dict[str, str]:
         name: value for name, value in os.environ.items() if not name.startswith("GONOGO_")
     }
     return (
-        inherited | {"PYTHONPATH": f"{PYTHONPATH}{os.pathsep}{ROOT / 'tests' / 'plugins'}"} | extra
+        inherited
+        | {
+            "PYTHONPATH": f"{PYTHONPATH}{os.pathsep}{ROOT / 'tests' / 'plugins'}",
+            "GONOGO_CHILD_VARIABLES": "TROUBLE_*,REPORT_*",
+        }
+        | extra
     )
 
 

@@ -34,6 +34,7 @@ from gonogo_workers.devices.orders import Orders
 from gonogo_workers.devices.telemetry import Telemetry
 from gonogo_workers.executors import builds_file, registry
 from gonogo_workers.executors.builds_file import BuildsFile, interpreters
+from gonogo_workers.executors.child_user import child_user, keep_capabilities_here
 from gonogo_workers.executors.kernel_host import sweep
 from gonogo_workers.executors.pool import HostPool
 from gonogo_workers.executors.registry import ExecutorSpec
@@ -84,6 +85,8 @@ def create_worker(
     state_folder = Path(settings.var_dir).absolute()
     sealer = Sealer(state_folder)
     client = queue.redis_client(settings.broker_url)
+    child_user()  # a wrong setting is said now, not at the first chunk
+    keep_capabilities_here()
     app = queue.make_app(settings.broker_url)
     app.conf.worker_disable_prefetch = True
     app.steps["consumer"].add(QueueConsumer)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Any
 
@@ -23,14 +25,20 @@ TOKENS = Noun(
         "scopes": "scopes",
         "builds": "builds",
         "branches": "branches",
+        "repositories": "repositories",
+        "suites": "suites",
         "created": "created_at",
+        "expires": "expires_at",
         "last used": "last_used_at",
         "revoked": "revoked_at",
     },
     "a token",
 )
 
-app = group("Make bearer tokens, list and revoke them.")
+app = group("Make bearer tokens, list, rotate and revoke them.")
+DAYS = typer.Option(
+    None, "--days", min=0, help="Days until it ends, 0 for never; default: GONOGO_TOKEN_DAYS."
+)
 
 
 class Scope(StrEnum):
@@ -69,24 +77,62 @@ def create(
         "--branch",
         help="Pattern of branches that it may register builds of; repeatable; default: any.",
     ),
+    repository: list[str] = typer.Option(
+        [],
+        "--repository",
+        help="Limit it to jobs and runs of commits of such repositories, such as 'org/*'; "
+        "repeatable; default: no limit.",
+    ),
+    suite: list[str] = typer.Option(
+        [],
+        "--suite",
+        help="Limit it to runs of suites of such names; repeatable; default: no limit.",
+    ),
+    days: int | None = DAYS,
     as_json: bool = JSON,
 ) -> None:
     """Make a token and print it: it is shown this once, only its keyed hash is stored.
 
     With GONOGO_TOKEN the server makes it (scope admin); without, it is made beside the database.
     """
-    scopes = [one.value for one in scope]
+    body: dict[str, Any] = {
+        "name": name,
+        "scopes": [one.value for one in scope],
+        "builds": build,
+        "branches": branch,
+        "repositories": repository,
+        "suites": suite,
+    } | _life(days)
     if gonogo_settings.load().token is not None:
-        body: dict[str, Any] = {"name": name, "scopes": scopes, "builds": build, "branches": branch}
         with Client() as client:
-            text = client.call("POST", TOKENS.address, body=body)["token"]
+            issued = client.call("POST", TOKENS.address, body=body)
     else:
-        text = _beside_the_database(name, scopes, build, branch)
-    if as_json:
-        token = {"token": text, "name": name, "scopes": scopes, "builds": build, "branches": branch}
-        show.print_json(token)
+        issued = _beside_the_database(lambda session, module: module.issue_token(session, **body))
+    _print(issued, as_json)
+
+
+@app.command()
+def rotate(
+    token: str = typer.Argument(help="The ID of the token to replace."),
+    overlap_hours: float = typer.Option(
+        24.0, "--overlap-hours", min=0, help="The old token stays valid this long; 0: it ends now."
+    ),
+    days: int | None = DAYS,
+    as_json: bool = JSON,
+) -> None:
+    """Make a token with the same rights and print it; the old one ends after the overlap.
+
+    With GONOGO_TOKEN the server makes it (scope admin); without, it is made beside the database.
+    """
+    body = {"overlap_hours": overlap_hours} | _life(days)
+    if gonogo_settings.load().token is not None:
+        with Client() as client:
+            issued = client.call("POST", f"{TOKENS.address}/{token}:rotate", body=body)
     else:
-        print(text)
+        issued = _beside_the_database(
+            lambda session, module: module.rotate_token(session, token, **body)
+        )
+    _print(issued, as_json)
 
 
 nouns.add_remove(
@@ -94,16 +140,34 @@ nouns.add_remove(
 )
 
 
-def _beside_the_database(
-    name: str, scopes: list[str], builds: list[str], branches: list[str]
-) -> str:
+def _life(days: int | None) -> dict[str, Any]:
+    return {} if days is None else {"days": days or None}
+
+
+def _print(issued: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        show.print_json(issued)
+        return
+    end = issued["expires_at"]
+    print(f"ends {end or 'never'}" + (": gonogo tokens rotate" if end else ""), file=sys.stderr)
+    print(issued["token"])
+
+
+def _beside_the_database(make: Callable[[Any, Any], str | None]) -> dict[str, Any]:
     from gonogo_cli.operate.database import engine
-    from gonogo_service.access.auth import issue_token
+    from gonogo_service.access import auth, issuing
     from gonogo_service.kit.problems import Problem
+    from gonogo_storage.access import tokens
+    from gonogo_storage.db.encoding import decode, encode
     from gonogo_storage.db.engine import session
 
     with engine() as database, session(database) as transaction:
         try:
-            return issue_token(transaction, name, scopes, builds=builds, branches=branches)
+            text = make(transaction, issuing)
+            if text is None:
+                raise JobError("there is no such token; `gonogo tokens list` has their IDs")
+            stored = tokens.by_hash(transaction, auth.own_keys().digest("token", text))
+            record: dict[str, Any] = decode(encode(stored))
+            return record | {"token": text}
         except (Problem, ValueError) as problem:
             raise JobError(str(problem)) from problem

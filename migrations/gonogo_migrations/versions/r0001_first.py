@@ -14,6 +14,7 @@ TIME = sa.DateTime(timezone=True)
 UNMADE = sa.text("chunks_cut < until")
 DUE = sa.text("due_at IS NOT NULL")
 TABLES = (
+    "access_failures",
     "audit",
     "builds",
     "ci_rules",
@@ -77,14 +78,31 @@ TABLES = (
 def upgrade() -> None:
     """Create every table; on PostgreSQL also the partition for results outside every month."""
     op.create_table(
+        "access_failures",
+        sa.Column("hour", TIME, nullable=False),
+        sa.Column("kind", sa.Text(), nullable=False),
+        sa.Column("client", sa.Text(), nullable=False),
+        sa.Column("prefix", sa.Text(), nullable=False),
+        sa.Column("count", sa.BigInteger(), nullable=False),
+        sa.Column("minute", TIME, nullable=False),
+        sa.Column("minute_count", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint(
+            "hour", "kind", "client", "prefix", name=op.f("pk_access_failures")
+        ),
+    )
+    op.create_table(
         "audit",
         sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("number", sa.BigInteger(), nullable=False),
         sa.Column("at", TIME, nullable=False),
         sa.Column("actor", sa.Text(), nullable=False),
         sa.Column("action", sa.Text(), nullable=False),
         sa.Column("subject", sa.Text(), nullable=False),
         sa.Column("detail", sa.JSON(), nullable=True),
+        sa.Column("previous", sa.Text(), nullable=False),
+        sa.Column("hash", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_audit")),
+        sa.UniqueConstraint("number", name=op.f("uq_audit_number")),
     )
     op.create_table(
         "builds",
@@ -408,7 +426,10 @@ def upgrade() -> None:
         sa.Column("scopes", sa.JSON(), nullable=False),
         sa.Column("builds", sa.JSON(), nullable=False),
         sa.Column("branches", sa.JSON(), nullable=False),
+        sa.Column("repositories", sa.JSON(), nullable=False),
+        sa.Column("suites", sa.JSON(), nullable=False),
         sa.Column("created_at", TIME, nullable=False),
+        sa.Column("expires_at", TIME, nullable=True),
         sa.Column("last_used_at", TIME, nullable=True),
         sa.Column("revoked_at", TIME, nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_tokens")),

@@ -12,26 +12,22 @@ import hmac
 import secrets
 import string
 import zlib
-from collections.abc import Iterable, Sequence
-from datetime import timedelta
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from sqlalchemy.exc import SQLAlchemyError
 
 import gonogo_settings as configuration
-from gonogo_service.access.principals import SCOPES, Keys, Principal
-from gonogo_service.kit.problems import BadField
+from gonogo_service.access.principals import Keys, Principal
 from gonogo_storage.access import audit, sessions, tokens
 from gonogo_storage.db.encoding import utcnow
 
 if TYPE_CHECKING:
-    from sqlalchemy.orm import Session
-
     from gonogo_service.access.context import Context
 
 PREFIX: Final = "gng_"
 SESSION_LIFE: Final = timedelta(hours=12)
-MAX_NAME: Final = 100
 _DIGITS: Final = string.digits + string.ascii_letters
 _ID_LENGTH, _SECRET_LENGTH, _CHECK_LENGTH = 8, 32, 6
 
@@ -52,63 +48,9 @@ def well_formed(text: str) -> bool:
     return ok and hmac.compare_digest(_checksum(text[:-_CHECK_LENGTH]), text[-_CHECK_LENGTH:])
 
 
-def issue_token(
-    session: Session,
-    name: str,
-    scopes: Iterable[str],
-    *,
-    builds: Sequence[str] = (),
-    branches: Sequence[str] = (),
-    actor: str = "command line",
-    keys: Keys | None = None,
-) -> str:
-    """Create a token in the caller's transaction; return its text, which is shown only once.
-
-    `builds` and `branches` are patterns of the builds that it may register with the scope submit.
-    `keys` defaults to those of GONOGO_SECRET_KEY. Raises BadField for a bad name or scope, and
-    ValueError without a secret key.
-    """
-    name, granted = name.strip(), tuple(scope for scope in SCOPES if scope in set(scopes))
-    unknown = [scope for scope in scopes if scope not in SCOPES]
-    if unknown or not granted:
-        raise BadField(
-            "scopes",
-            unknown or [],
-            "unknown scope" if unknown else "at least one is required",
-            limit="one of " + ", ".join(SCOPES),
-        )
-    if not name or len(name) > MAX_NAME or not name.isprintable():
-        raise BadField("name", name, "must be printable text", limit=f"1 to {MAX_NAME} characters")
-    for field, patterns in (("builds", builds), ("branches", branches)):
-        if patterns and all(pattern.startswith("!") for pattern in patterns):
-            raise BadField(field, list(patterns), "only excludes", limit="a pattern without !")
-    if branches and not builds:
-        raise BadField("branches", list(branches), "limits no builds", limit="with builds")
-    text = make_token()
-    prefix = text[: len(PREFIX) + _ID_LENGTH]
-    token = tokens.create(
-        session,
-        name=name,
-        prefix=prefix,
-        digest=(keys or own_keys()).digest("token", text),
-        scopes=granted,
-        builds=builds,
-        branches=branches,
-    )
-    audit.record(
-        session,
-        actor=actor,
-        action="token.created",
-        subject=token.id,
-        detail={
-            "name": name,
-            "scopes": list(granted),
-            "prefix": prefix,
-            "builds": list(builds),
-            "branches": list(branches),
-        },
-    )
-    return text
+def shown_prefix(text: str) -> str:
+    """Return the part of a token that people may see and compare."""
+    return text[: len(PREFIX) + _ID_LENGTH]
 
 
 def own_keys() -> Keys:
@@ -121,16 +63,35 @@ def own_keys() -> Keys:
     return Keys(secret.get_secret_value())
 
 
-def by_token(context: Context, text: str) -> Principal | None:
-    """Return the principal of a token; None if the token is mistyped, unknown or revoked."""
+@dataclass(frozen=True)
+class Refusal:
+    """The reason why a text is no valid token."""
+
+    reason: str
+    """mistyped, unknown, revoked or expired"""
+    prefix: str = ""
+    """The prefix of a token that gave access once; "" for any other text."""
+
+    @property
+    def words(self) -> str:
+        """Return the sentence for who sent it."""
+        if self.reason == "expired":
+            return "This token has expired. An admin makes another: gonogo tokens rotate, or create"
+        return "This token is not valid: mistyped, unknown or revoked."
+
+
+def by_token(context: Context, text: str) -> Principal | Refusal:
+    """Return the principal of a token, or why it has none."""
     if not well_formed(text):
-        return None
+        return Refusal("mistyped")
     with context.reading() as session:
         token = tokens.by_hash(session, context.keys.digest("token", text))
     if token is None:
-        return None
+        return Refusal("unknown")
+    if not token.valid(utcnow()):
+        return Refusal("revoked" if token.revoked_at is not None else "expired", token.prefix)
     _touch(context, token)
-    return _principal("token", token)
+    return _principal("token", token, token.id)
 
 
 def by_cookie(context: Context, cookie: str) -> Principal | None:
@@ -140,19 +101,34 @@ def by_cookie(context: Context, cookie: str) -> Principal | None:
     if login is None:
         return None
     _touch(context, login.token)
-    return _principal("session", login.token, login.csrf)
+    return _principal("session", login.token, login.id, login.csrf)
 
 
-def _principal(kind: str, token: tokens.Token, csrf: str = "") -> Principal:
-    scopes = frozenset(token.scopes)
-    return Principal(kind, token.id, token.name, scopes, csrf, token.builds, token.branches)
+def _principal(kind: str, token: tokens.Token, credential: str, csrf: str = "") -> Principal:
+    return Principal(
+        kind,
+        token.id,
+        token.name,
+        frozenset(token.scopes),
+        csrf,
+        token.builds,
+        token.branches,
+        token.repositories,
+        token.suites,
+        token.expires_at,
+        credential,
+    )
 
 
-def login(context: Context, text: str) -> str | None:
-    """Create a session for a token; return the cookie's value, or None for an invalid token."""
+def login(context: Context, text: str) -> tuple[str, datetime] | Refusal:
+    """Create a session for a token; return the cookie's value and its end, or why there is none.
+
+    A session ends with its token at the latest.
+    """
     principal = by_token(context, text.strip())
-    if principal is None:
-        return None
+    if isinstance(principal, Refusal):
+        return principal
+    ends = min(utcnow() + SESSION_LIFE, principal.expires_at or datetime.max.replace(tzinfo=UTC))
     cookie = secrets.token_urlsafe(32)
     with context.session() as session:
         digest = context.keys.digest("session", cookie)
@@ -161,16 +137,17 @@ def login(context: Context, text: str) -> str | None:
             digest=digest,
             token_id=principal.id,
             csrf=secrets.token_urlsafe(24),
-            expires_at=utcnow() + SESSION_LIFE,
+            expires_at=ends,
         )
         audit.record(session, actor=principal.actor, action="session.created", subject=principal.id)
-    return cookie
+    return cookie, ends
 
 
-def logout(context: Context, cookie: str) -> None:
+def logout(context: Context, principal: Principal, cookie: str) -> None:
     """End the session of a cookie."""
     with context.session() as session:
         sessions.remove(session, context.keys.digest("session", cookie))
+        audit.record(session, actor=principal.actor, action="session.ended", subject=principal.id)
 
 
 def _touch(context: Context, token: tokens.Token) -> None:

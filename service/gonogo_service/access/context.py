@@ -14,6 +14,7 @@ from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
 from gonogo_service.access import quotas
+from gonogo_service.access.live_principals import LivePrincipals
 from gonogo_service.access.principals import Keys, Principal, demand
 from gonogo_service.kit.live_events import Hub
 from gonogo_service.kit.metrics import Metrics
@@ -35,6 +36,8 @@ class Context:
     bisections: Hub
     """Live events of bisections, by their versions."""
     metrics: Metrics
+    live: LivePrincipals
+    """Streams end with the token or the login that opened them."""
 
     def session(self) -> AbstractContextManager[Session]:
         """Open a write transaction; it commits at the end, or rolls back on an exception."""
@@ -57,6 +60,11 @@ class Context:
         principal = principal_of(request)
         owner = "" if principal is None else principal.name
         return [str(quota) for quota in quotas.of(session, self.settings, owner, utcnow())]
+    def token_ends(self, request: Request) -> str:
+        """Return the day on which the request's token ends, where that is soon; else ""."""
+        principal = principal_of(request)
+        end = None if principal is None else principal.soon_over(utcnow())
+        return "" if end is None else f"{end:%Y-%m-%d}"
 
     def may(self, request: Request, scope: str) -> bool:
         """Return whether the request's principal has a scope, or one that contains it."""

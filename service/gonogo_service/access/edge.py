@@ -15,21 +15,20 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from anyio import to_thread
-from limits import RateLimitItemPerMinute
-from limits.storage import MemoryStorage
-from limits.strategies import FixedWindowRateLimiter
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import cookie_parser
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gonogo import urls
-from gonogo_service.access import auth, principals
+from gonogo_service.access import auth, bounds, principals
 from gonogo_service.access.context import Context
 from gonogo_service.access.quotas import RequestQuota
+from gonogo_service.access.failures import FailureLimits
 from gonogo_service.kit import refusals
 from gonogo_service.kit.body_limits import COMPLETE, BodyLimits, has_body
 from gonogo_service.kit.problems import Problem
+from gonogo_storage.db.encoding import timestamp, utcnow
 
 CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -57,8 +56,15 @@ They read the CSRF token from the field `csrf_token`, and check it themselves.
 """
 COOKIE, SECURE_COOKIE = "gonogo_session", "__Host-gonogo_session"
 CSRF_HEADER = "X-CSRF-Token"
-TOKEN_FAILURES = RateLimitItemPerMinute(30)
-LOGIN_ATTEMPTS = RateLimitItemPerMinute(10)
+FORWARDED = frozenset(
+    {
+        *("forwarded", "via", "x-real-ip", "x-client-ip", "x-cluster-client-ip", "true-client-ip"),
+        *("cf-connecting-ip", "fastly-client-ip", "fly-client-ip", "x-original-forwarded-for"),
+    }
+)
+"""Headers by which proxies say for whom they ask; with them, all that begin with X-Forwarded-."""
+EXPIRES_HEADER = "GoNoGo-Token-Expires"
+"""In answers to a token that ends within two weeks: when it does."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +101,9 @@ class Visit:
     @property
     def on_loopback(self) -> bool:
         """Return whether the caller is a process of this machine, and not a proxy."""
-        forwarded = "forwarded" in self.headers or "x-forwarded-for" in self.headers
+        forwarded = any(
+            name in FORWARDED or name.startswith("x-forwarded") for name in self.headers
+        )
         return not forwarded and is_loopback(self.client)
 
     def cookie(self) -> str:
@@ -116,37 +124,6 @@ class Visit:
     def cookie_name(self) -> str:
         """Return the name of the session cookie."""
         return SECURE_COOKIE if self.secure else COOKIE
-
-
-class FailureLimits:
-    """Counts failed tokens and login attempts per address, in this process's memory."""
-
-    def __init__(self) -> None:
-        self._limiter = FixedWindowRateLimiter(MemoryStorage())
-
-    def failed_token(self, client: str) -> None:
-        """Count a rejected token; raise Problem 429 when there are too many.
-
-        Failures never block valid tokens.
-        """
-        if not self._limiter.hit(TOKEN_FAILURES, "token", client):
-            raise self._too_many(TOKEN_FAILURES, "token", client)
-
-    def login_attempt(self, client: str) -> None:
-        """Count a login attempt; raise Problem 429 when there are too many."""
-        if not self._limiter.hit(LOGIN_ATTEMPTS, "login", client):
-            raise self._too_many(LOGIN_ATTEMPTS, "login", client)
-
-    def _too_many(self, item: RateLimitItemPerMinute, what: str, client: str) -> Problem:
-        wait = max(
-            1, round(self._limiter.get_window_stats(item, what, client).reset_time - time.time())
-        )
-        return Problem(
-            429,
-            f"Too many failures from this address (allowed: {item.amount} a minute).",
-            slug="too-many-failures",
-            headers={"Retry-After": str(wait)},
-        )
 
 
 class Edge:
@@ -178,7 +155,7 @@ class Edge:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 headers = MutableHeaders(raw=message.setdefault("headers", []))
-                _decorate(headers, visit)
+                _decorate(headers, visit, scope.get("state", {}).get("principal"))
                 if status >= 400 and has_body(scope) and not scope["state"].get(COMPLETE):
                     # else the server would read a body that nobody wants to its end
                     headers["Connection"] = "close"
@@ -240,27 +217,31 @@ class Edge:
             and visit.path not in FORMS
         ):
             check_csrf(principal, visit.headers.get(CSRF_HEADER, ""))
+        if principal.bounded and visit.path != "/logout":
+            query = scope.get("query_string", b"").decode("latin-1")
+            place = (visit.method, visit.path, query)
+            await to_thread.run_sync(bounds.check_address, self.context, principal, *place)
         return None
 
     async def _identify(self, visit: Visit, bearer: str | None) -> principals.Principal | None:
         if bearer is not None:
             scheme, _, text = bearer.partition(" ")
-            principal = (
+            answer = (
                 await to_thread.run_sync(auth.by_token, self.context, text.strip())
                 if scheme.lower() == "bearer"
-                else None
+                else auth.Refusal("mistyped")
             )
-            if principal is None:
-                self.limits.failed_token(visit.client)
-                raise principals.unauthorized(
-                    "This token is not valid: mistyped, unknown or revoked."
-                )
-            return principal
+            if isinstance(answer, auth.Refusal):
+                await to_thread.run_sync(self.limits.refused_token, visit.client, answer)
+                raise principals.unauthorized(answer.words)
+            return answer
         if cookie := visit.cookie():
             principal = await to_thread.run_sync(auth.by_cookie, self.context, cookie)
             if principal is not None:
                 return principal
-        return principals.LOCAL if self.context.settings.embedded and visit.on_loopback else None
+        settings = self.context.settings
+        is_open = settings.embedded and not settings.loopback_login
+        return principals.LOCAL if is_open and visit.on_loopback else None
 
     def _check_origin(self, visit: Visit) -> None:
         """Raise Problem 403 for an unsafe request from another site.
@@ -313,7 +294,11 @@ def is_loopback(address: str) -> bool:
         return False
 
 
-def _decorate(headers: MutableHeaders, visit: Visit) -> None:
+def _decorate(
+    headers: MutableHeaders, visit: Visit, principal: principals.Principal | None
+) -> None:
+    if principal is not None and (end := principal.soon_over(utcnow())) is not None:
+        headers[EXPIRES_HEADER] = timestamp(end)
     for name, value in SECURITY_HEADERS.items():
         headers[name] = value
     headers.setdefault("Cache-Control", "no-store")

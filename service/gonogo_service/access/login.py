@@ -10,8 +10,10 @@ from fastapi.responses import RedirectResponse
 from gonogo_dashboards.pages import login_page
 from gonogo_service.access import auth
 from gonogo_service.access.context import Ctx, principal_of
-from gonogo_service.access.edge import FailureLimits, Visit, check_csrf
+from gonogo_service.access.edge import Visit, check_csrf
+from gonogo_service.access.failures import FailureLimits
 from gonogo_service.kit.problems import Problem
+from gonogo_storage.db.encoding import utcnow
 
 router = APIRouter(include_in_schema=False)
 MAX_TOKEN = 200
@@ -36,16 +38,13 @@ def login(
     An invalid token shows the form again, with status 401.
     """
     visit, limits = _visit(request)
-    limits.login_attempt(visit.client)
-    cookie = auth.login(context, token)
-    if cookie is None:
-        return login_page(
-            next_url=_local_path(next),
-            error="This token is not valid: mistyped, unknown or revoked.",
-            status=401,
-        )
+    login = auth.login(context, token)
+    if isinstance(login, auth.Refusal):
+        limits.failed_login(visit.client, login)
+        return login_page(next_url=_local_path(next), error=login.words, status=401)
+    cookie, ends = login
     response = RedirectResponse(_local_path(next), status_code=303)
-    life = int(auth.SESSION_LIFE.total_seconds())
+    life = max(1, int((ends - utcnow()).total_seconds()))
     response.set_cookie(
         visit.cookie_name,
         cookie,
@@ -68,7 +67,7 @@ def logout(
     if principal is None or principal.kind != "session":
         raise Problem(409, "There is no login to end.", slug="no-session")
     check_csrf(principal, csrf_token)
-    auth.logout(context, visit.cookie())
+    auth.logout(context, principal, visit.cookie())
     response = RedirectResponse("/login", status_code=303)
     response.delete_cookie(
         visit.cookie_name, path="/", secure=visit.secure, httponly=True, samesite="strict"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Final
 
 from gonogo.ci.patterns import fits
@@ -13,6 +14,7 @@ from gonogo_service.kit.signing import derived
 
 SCOPES: Final = ("read", "submit", "admin")
 """In order: each scope contains the ones before it."""
+WARNED_BEFORE: Final = timedelta(days=14)
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,29 @@ class Principal:
     """Patterns of the names of builds that it may register without being an admin."""
     branches: tuple[str, ...] = ()
     """Patterns of their branches; empty: any."""
+    repositories: tuple[str, ...] = ()
+    """Patterns of the repositories that it is limited to; empty: no limit."""
+    suites: tuple[str, ...] = ()
+    """Patterns of the suites that it is limited to; empty: no limit."""
+    expires_at: datetime | None = None
+    credential: str = ""
+    """Its token's or session's id: streams end with it."""
+
+    @property
+    def bounded(self) -> bool:
+        """Return whether it is limited to repositories or suites."""
+        return bool(self.repositories or self.suites)
+
+    def covers(self, repository: str | None, suite: str | None) -> bool:
+        """Return whether a job of that repository and suite is within its limits."""
+        in_repository = repository is not None and fits(self.repositories, repository)
+        in_suite = suite is not None and fits(self.suites, suite)
+        return (not self.repositories or in_repository) and (not self.suites or in_suite)
+
+    def soon_over(self, now: datetime) -> datetime | None:
+        """Return when its token ends, if that is within two weeks."""
+        soon = self.expires_at is not None and self.expires_at - now < WARNED_BEFORE
+        return self.expires_at if soon else None
 
     def may(self, scope: str) -> bool:
         """Return whether one of the scopes is `scope` or contains it."""

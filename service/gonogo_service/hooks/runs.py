@@ -146,7 +146,11 @@ class _Side:
             if self.name == "head":
                 commit["pull_request"] = event.pull_request
             order = Order(
-                [self.build], {**self._rule.labels, RULE_LABEL: self._rule.name}, commit, version
+                [self.build],
+                {**self._rule.labels, RULE_LABEL: self._rule.name},
+                commit,
+                version,
+                actor=f"rule:{self._rule.name}",
             )
             self.run = suites.submit(
                 self._session, content, order, self._settings, self._cause.owner
@@ -213,6 +217,9 @@ def _gauges(
         try:
             body = GaugeIn.model_validate(gauge)
             started.append(gauges.submit(session, body, settings, cause.owner).id)
+            audit.record(
+                session, actor=f"rule:{rule.name}", action="gauge.created", subject=started[-1]
+            )
         except ValidationError as problem:
             errors.append(f"gauges.{number}: {field_errors(problem.errors(), GaugeIn)[0]}")
         except (JobError, problems.Problem) as problem:

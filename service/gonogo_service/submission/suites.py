@@ -22,6 +22,7 @@ from gonogo_service.submission import jobs as submission
 from gonogo_service.submission.bodies import JobIn
 from gonogo_service.submission.jobs import Submission
 from gonogo_settings import Settings
+from gonogo_storage.access import audit
 from gonogo_storage.automation import runs
 from gonogo_storage.automation import suites as stored
 from gonogo_storage.automation.schedules import Schedule
@@ -43,6 +44,8 @@ class Order:
     suite_version: int | None = None
     schedule_id: str | None = None
     due_at: datetime | None = None
+    actor: str | None = None
+    """Who it is in the audit; default: the owner."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +143,7 @@ def submit(
                 else:
                     field = template.where(error.field)
                 raise FieldError(field, error.value, error.reason, limit=error.limit) from None
-    return runs.create(
+    run = runs.create(
         session,
         runs.NewRun(
             name=str(content["name"]),
@@ -154,6 +157,14 @@ def submit(
             due_at=order.due_at,
         ),
     )
+    audit.record(
+        session,
+        actor=order.actor or f"owner:{owner}",
+        action="run.submitted",
+        subject=run.id,
+        detail={"suite": str(content["name"]), "builds": builds, "jobs": len(new_jobs)},
+    )
+    return run
 
 
 def submit_stored(
@@ -179,7 +190,10 @@ def usable(session: Session, name: str) -> stored.Suite:
 
 def order_of(schedule: Schedule, due_at: datetime | None = None) -> Order:
     """Return the values that a schedule's run adds to its suite."""
-    return Order(schedule.builds, schedule.labels, schedule_id=schedule.id, due_at=due_at)
+    actor = f"schedule:{schedule.id}"
+    return Order(
+        schedule.builds, schedule.labels, schedule_id=schedule.id, due_at=due_at, actor=actor
+    )
 
 
 def described(content: Mapping[str, Any], settings: Settings) -> list[TestOfSuite]:

@@ -12,7 +12,7 @@ from api import JOB, Api, in_process
 from gonogo.kernels.layernorm.emulation.defects import DEFECTS
 from gonogo.spec.builds import emulator_builds, own_builds
 from gonogo.spec.kernels import layernorm
-from gonogo_service.access.auth import issue_token
+from gonogo_service.access.issuing import issue_token
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.devices import workers
 

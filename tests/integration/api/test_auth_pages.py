@@ -202,10 +202,25 @@ def test_embedded_is_closed_to_other_machines(embedded: Api, address: tuple[str,
 
 
 @pytest.mark.parametrize(
-    "header", [{"X-Forwarded-For": "192.0.2.7"}, {"Forwarded": "for=192.0.2.7"}]
+    "header",
+    [
+        {"X-Forwarded-For": "192.0.2.7"},
+        {"X-Forwarded-Proto": "https"},
+        {"X-Forwarded-Host": "gonogo.example.org"},
+        {"Forwarded": "for=192.0.2.7"},
+        {"Via": "1.1 proxy"},
+        {"X-Real-IP": "192.0.2.7"},
+        {"CF-Connecting-IP": "192.0.2.7"},
+    ],
 )
 def test_embedded_is_closed_to_those_behind_a_proxy(embedded: Api, header: dict[str, str]) -> None:
     assert embedded.client.get("/api/v1/jobs", headers=header).status_code == 401
+
+
+def test_embedded_may_ask_for_a_login_on_loopback(migrated_sqlite_url: str) -> None:
+    with in_process(migrated_sqlite_url, loopback_login=True) as closed:
+        assert closed.client.get("/api/v1/jobs").status_code == 401
+        assert closed.client.get("/api/v1/jobs", headers=closed.token("read")).status_code == 200
 
 
 @pytest.mark.parametrize(

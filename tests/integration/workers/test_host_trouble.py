@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pwd
 import select
 import signal
 import socket
@@ -19,7 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gonogo.errors import InfrastructureError
+from gonogo.errors import FieldError, InfrastructureError
 from gonogo.judging.inputs import generate, quantise
 from gonogo.spec.test_spec import TestSpec
 from gonogo_workers.executors.base import (
@@ -291,23 +292,68 @@ def test_a_host_that_cannot_start_says_why(spec: ExecutorSpec) -> None:
 def test_secrets_stay_with_the_worker(
     start: Callable[[str], KernelHost], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in (
-        "GONOGO_BROKER_URL",
-        "GONOGO_SECRET_KEY",
-        "GONOGO_DATABASE_URL",
-        "HARMLESS",
-    ):
-        monkeypatch.setenv(name, "x")
+    secrets = {
+        "GONOGO_BROKER_URL": "redis://:x@host",
+        "GONOGO_GITHUB_TOKEN": "x",
+        "CREDENTIALS_DIRECTORY": "/x",
+        "AWS_SECRET_ACCESS_KEY": "x",
+        "PIP_INDEX_URL": "x",
+        "TT_CLOUD_TOKEN": "x",
+        "MINE_TOKEN": "x",
+    }
+    harmless = ("TT_METAL_HOME", "OMP_NUM_THREADS", "LC_ALL", "MINE_FOLDER", "OTHER_TOKEN")
+    for name, value in {**secrets, **dict.fromkeys(harmless, "1")}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("GONOGO_CHILD_VARIABLES", "MINE_*,OTHER_TOKEN")
     host = start("environment")
     run(host)
     host.kill()
     names, path = host.log.tail().splitlines()[-2:]
-    assert "HARMLESS" in names
-    assert "PYTHONPATH" in names
-    assert not any(secret in names for secret in ("BROKER_URL", "SECRET_KEY", "DATABASE_URL"))
+    assert {*harmless, "PYTHONPATH"} <= set(names.split())
+    assert not {*secrets}.intersection(names.split())
     # Neither the private folder nor our checkout shadows the build's own modules
     assert str(host.folder) not in path
     assert repr(str(PLUGINS)) in path
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may start programs as another user")
+def test_kernels_of_a_second_user_reach_only_their_folder(
+    start: Callable[[str], KernelHost], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    try:
+        command = [sys.executable, "-c", "import numpy, troublesome"]
+        subprocess.run(command, user="nobody", extra_groups=[], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("nobody can't read this checkout, or its interpreter")
+    secret = tmp_path / "secret_key"
+    secret.touch(0o600)
+    monkeypatch.setenv("GONOGO_CHILD_USER", "nobody")
+    monkeypatch.setenv("GONOGO_CHILD_VARIABLES", "TROUBLE_*")
+    monkeypatch.setenv("TROUBLE_PEEK", str(secret))
+    host = start("peek")
+    assert run(host)  # the outputs come through files that both users may use
+    host.kill()
+    nobody = pwd.getpwnam("nobody")
+    line = f"user: {nobody.pw_uid} {nobody.pw_gid} {nobody.pw_dir}"
+    assert line in host.log.tail().splitlines()
+    # `start` then finds neither its process in another session nor its folder
+
+
+@pytest.mark.parametrize(
+    ("user", "words"),
+    [
+        ("no-such-user", "no such user"),
+        ("0", "is root"),
+        ("1", "lacks CAP_KILL, CAP_SETGID, CAP_SETUID"),
+    ],
+)
+def test_a_second_user_that_can_t_be_is_refused(
+    user: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GONOGO_CHILD_USER", user)
+    monkeypatch.setattr("gonogo_workers.executors.child_user._effective", lambda _bit: False)
+    with pytest.raises(FieldError, match=f"GONOGO_CHILD_USER: .*{words}"):
+        KernelHost(SPEC)
 
 
 def test_the_child_dies_with_a_worker_that_is_killed(tmp_path: Path) -> None:

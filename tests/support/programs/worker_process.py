@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -88,20 +88,31 @@ class Workplace:
     ) -> subprocess.Popen[bytes]:
         """A worker process whose heartbeats somebody else takes from the queue."""
         arguments = [executors, *([] if device is None else [device])]
+        return self.start_program(["-c", PROGRAM, *arguments], **environment)
+
+    def start_program(
+        self,
+        arguments: Sequence[str],
+        before: Callable[[], object] | None = None,
+        **environment: str,
+    ) -> subprocess.Popen[bytes]:
+        """A worker by this command line of Python; `before` runs in the new process."""
         env = {
             name: value for name, value in os.environ.items() if not name.startswith("GONOGO_")
         } | {
             "GONOGO_BROKER_URL": self.url,
             "GONOGO_VAR_DIR": str(self.folder),
             "GONOGO_EXECUTORS": "troublesome=troublesome:Troublesome",
+            "GONOGO_CHILD_VARIABLES": "TROUBLE_*,REPORT_*",
             "GONOGO_HEARTBEAT_S": "1",
             "PYTHONPATH": f"{PYTHONPATH}{os.pathsep}{ROOT / 'tests' / 'plugins'}",
             **environment,
         }
         with (self.folder / "worker.log").open("ab") as log:
             worker = subprocess.Popen(
-                [sys.executable, "-c", PROGRAM, *arguments],
+                [sys.executable, *arguments],
                 env=env,
+                preexec_fn=before,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,

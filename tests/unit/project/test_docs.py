@@ -111,15 +111,13 @@ DOCUMENTS = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in DOCS.g
         "docker-compose.yml",
         "docker-compose.wormhole.yml",
         "Dockerfile",
+        "examples/systemd/gonogo-worker@.service",
         ".ci/run",
         "Makefile",
     ],
 )
 def test_no_document_names_a_variable_that_nobody_reads(path: str) -> None:
-    known = {
-        f"{gonogo_settings.PREFIX}{name.upper()}" for name in gonogo_settings.Settings.model_fields
-    } | set(gonogo_settings.OUTSIDE_VARIABLES)
-    assert variables((ROOT / path).read_text()) <= known
+    assert variables((ROOT / path).read_text()) <= gonogo_settings.known_variables()
 
 
 def compose(name: str) -> dict[str, Any]:
@@ -184,6 +182,21 @@ def test_a_host_with_boards_needs_no_secret_of_the_server() -> None:
     text = (ROOT / "docker-compose.wormhole.yml").read_text()
     for variable in ("POSTGRES_PASSWORD", "GONOGO_SECRET_KEY"):
         assert variable not in text
+
+
+def test_compose_runs_kernels_as_a_second_user() -> None:
+    accounts = re.findall(
+        r"useradd --uid (\d+)\b.*? (\S+)(?: \\)?$", (ROOT / "Dockerfile").read_text(), re.M
+    )
+    users = {name: uid for uid, name in accounts}
+    for file in COMPOSE:
+        worker = compose(file)["services"]["worker"]
+        kernel = worker["environment"]["GONOGO_CHILD_USER"].partition(":")[0]
+        assert kernel in users
+        assert users[kernel] in worker["group_add"]
+        assert worker["cap_drop"] == ["ALL"]
+        assert {"KILL", "SETGID", "SETUID"} <= {*worker["cap_add"]}
+        assert worker["user"] == "0:0"
 
 
 def test_the_pins_name_every_service_of_an_image() -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import traceback
+from pathlib import Path
+
 import pytest
-from pydantic import ValidationError
 
 import gonogo_settings
+from gonogo_cli.kit import private_process
 
 
 def test_without_any_variable_the_defaults_serve_loopback_only() -> None:
@@ -42,19 +45,68 @@ def test_an_empty_variable_counts_as_not_set(monkeypatch: pytest.MonkeyPatch) ->
         ("GONOGO_PORT", "70000"),
         ("GONOGO_SECRET_KEY", "x" * 31),
         ("GONOGO_BROKER_URL", "amqp://host"),
-        ("GONOGO_MAX_ELEMENTS", "0"),
+        ("GONOGO_MAX_ELEMENTS", "-98765"),
         ("GONOGO_POLL_S", "-1"),
-        ("GONOGO_HEARTBEAT_TIMEOUT_S", "6"),
+        ("GONOGO_HEARTBEAT_TIMEOUT_S", "6.54321"),
         ("GONOGO_LOG_LEVEL", "loud"),
+        ("GONOGO_CI_WEBHOOK_SECRET", "whsec_c2hvcnQ="),
+        ("GONOGO_GITHUB_WEBHOOK_SECRET", "tooshort"),
+        ("GONOGO_BROKER_URL", "redis://:pass/word@host:6379/0"),
+        ("GONOGO_DATABASE_URL", "mysql://gonogo:password@host/gonogo"),
+        ("GONOGO_SMTP_URL", "smtp://gonogo:pass/word@host"),
+        ("GONOGO_URL", "https://user:pass/word@host"),
+        ("GONOGO_WEBHOOK_PRIVATE", "10.0.0.0/8,password"),
+        ("GONOGO_CHILD_VARIABLES", "MINE, *"),
+        ("GONOGO_CHILD_VARIABLES", "GONOGO_SECRET_KEY"),
     ],
 )
-def test_a_wrong_value_is_refused_at_the_start(
+def test_a_wrong_value_is_refused_at_the_start_and_not_shown(
     monkeypatch: pytest.MonkeyPatch, name: str, value: str
 ) -> None:
     monkeypatch.setenv(name, value)
-    with pytest.raises(ValidationError) as problem:
+    with pytest.raises(gonogo_settings.SettingsError) as problem:
         gonogo_settings.load()
-    assert name.removeprefix("GONOGO_").lower() in str(problem.value)
+    message = "".join(traceback.format_exception(problem.value))
+    assert name.removeprefix("GONOGO_").lower() in str(problem.value).lower()
+    assert not any(shown in message for shown in (value, "pass/", "password", "pydantic.dev"))
+
+
+def test_a_secret_comes_from_a_file_of_its_owner_s_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "gonogo_secret_key"
+    file.write_text("k" * 40 + "\n")
+    file.chmod(0o400)
+    for variable, value in (
+        ("GONOGO_SECRET_KEY_FILE", str(file)),
+        ("CREDENTIALS_DIRECTORY", str(tmp_path)),
+    ):
+        monkeypatch.setenv(variable, value)
+        gonogo_settings.load.cache_clear()
+        key = gonogo_settings.load().secret_key
+        assert key is not None
+        assert key.get_secret_value() == "k" * 40
+        monkeypatch.delenv(variable)
+    monkeypatch.setenv("GONOGO_SECRET_KEY_FILE", str(file))
+    for mode, words in ((0o644, "every user"), (0o620, "its group"), (0o602, "every user")):
+        file.chmod(mode)
+        gonogo_settings.load.cache_clear()
+        with pytest.raises(gonogo_settings.SettingsError, match=f"{words}.*chmod 600"):
+            gonogo_settings.load()
+    file.chmod(0o600)
+    monkeypatch.setenv("GONOGO_SECRET_KEY", "k" * 40)
+    with pytest.raises(gonogo_settings.SettingsError, match="both set"):
+        gonogo_settings.load()
+    monkeypatch.delenv("GONOGO_SECRET_KEY")
+    for path, words in ((tmp_path / "none", "can't be read"), (tmp_path, "can't be read")):
+        monkeypatch.setenv("GONOGO_SECRET_KEY_FILE", str(path))
+        with pytest.raises(gonogo_settings.SettingsError, match=words):
+            gonogo_settings.load()
+
+
+def test_a_command_hides_every_secret_setting() -> None:
+    variables = {f"GONOGO_{name.upper()}" for name in gonogo_settings.secret_names()}
+    assert variables == private_process.SECRETS
 
 
 def test_both_spellings_of_a_unix_socket_are_one(monkeypatch: pytest.MonkeyPatch) -> None:

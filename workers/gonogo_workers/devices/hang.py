@@ -21,10 +21,11 @@ from gonogo.spec.selections import Selection
 from gonogo_workers.devices import programs, watch
 from gonogo_workers.executors.base import ExecutorFailure, KernelHang, output_shapes, shaped_inputs
 from gonogo_workers.executors.builds_file import ResolvedBuild
+from gonogo_workers.executors.child_user import child_user
 from gonogo_workers.executors.kernel_host import KernelHost
 from gonogo_workers.executors.slots import Slot
 from gonogo_workers.messages.chunk import Chunk, Work
-from gonogo_workers.reports.exchange import read_reports, request
+from gonogo_workers.reports.exchange import read_reports, regular_file, request
 
 log = logging.getLogger(__name__)
 
@@ -112,10 +113,14 @@ def again(
     if not variables:
         return Examination()
     with tempfile.TemporaryDirectory(prefix="gonogo-watch-", ignore_cleanup_errors=True) as folder:
+        if (user := child_user()) is not None:
+            user.share(Path(folder))
         filled = {name: value.replace("{folder}", folder) for name, value in variables.items()}
         watched = replace(resolved, environment={**resolved.environment, **filled})
         outcome, tail = _run(chunk, work, watched, lock_fd, started)
         logs, prints = _files(Path(folder))
+        if user is not None:
+            user.clean_up(Path(folder))
     stuck = watch.read(logs)
     content = {"outcome": outcome, **stuck.to_json(), "log": logs, "prints": prints, "text": tail}
     artifact = {
@@ -190,8 +195,8 @@ def _files(folder: Path) -> tuple[str, str]:
     for path in _regular(folder):
         if path.suffix not in (".log", ".txt"):
             continue
-        with contextlib.suppress(OSError), path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - KEPT_CHARS))
+        with contextlib.suppress(OSError), open(path, "rb", opener=regular_file) as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - KEPT_CHARS))
             text = file.read(KEPT_CHARS).decode("utf-8", "replace").replace("\x00", "")
             (logs if path.match(WATCHER_LOGS) else prints).append(text)
     return "\n".join(logs)[-KEPT_CHARS:], "\n".join(prints)[-KEPT_CHARS:]

@@ -22,6 +22,7 @@ from typing import Any
 
 from gonogo.errors import InfrastructureError
 from gonogo_workers.devices.chip import ARCHES, Chip
+from gonogo_workers.executors.child_user import child_user
 from gonogo_workers.executors.kernel_host import HOST_RUN_VARIABLE, TERM_GRACE_S
 from gonogo_workers.executors.reaping import kill_left_over, start_time, strays
 
@@ -195,16 +196,29 @@ def _end(user: dict[str, Any]) -> None:
     """End the child of a dead worker.
 
     Its group is killed if that is still the same process; so is every process that bears its mark.
+    The child can write this file, too: nothing but a kernel's processes may be ended on its word.
     """
+    kernels = child_user()
+    uid = os.getuid() if kernels is None else kernels.uid
     group = user.get("group")
     if (
         isinstance(group, int)
         and group > 1
         and user.get("group_start") is not None
         and start_time(group) == user["group_start"]
+        and _owner(group) == uid
     ):
         kill_left_over(group, TERM_GRACE_S)
     if isinstance(user.get("host_run"), str):
+        if kernels is not None:
+            kernels.clean_up(None, HOST_RUN_VARIABLE, user["host_run"])
         for pid in strays(HOST_RUN_VARIABLE, user["host_run"]):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
+
+
+def _owner(pid: int) -> int | None:
+    try:
+        return os.stat(f"/proc/{pid}").st_uid
+    except OSError:
+        return None

@@ -15,7 +15,9 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from gonogo_workers.executors.kernel_host import HOST_RUN_VARIABLE, SECRETS, TERM_GRACE_S
+from gonogo_workers.executors.child_user import child_user
+from gonogo_workers.executors.environment import child_environment, command_environment
+from gonogo_workers.executors.kernel_host import HOST_RUN_VARIABLE, TERM_GRACE_S
 from gonogo_workers.executors.reaping import kill_group, strays
 
 KEPT_BYTES = 64 * 1024
@@ -47,15 +49,20 @@ def run(
     environment: Mapping[str, str] | None = None,
     whole: bool = False,
     folder: str | None = None,
+    trusted: bool = False,
 ) -> Done:
     """Run a program and wait for its end; also kill everything that it started.
 
     Never raises: `trouble` says why it could not start or did not end. `whole` keeps all of its
-    output instead of the last 64 KiB. Processes in sessions of their own are killed, too.
+    output instead of the last 64 KiB. Processes in sessions of their own are killed, too. A
+    program runs as kernels do, because it may be a build's own (its interpreter, its tt-triage).
+    `trusted`: it is a command of this host's settings, and runs as the worker's user.
     """
     mark = uuid.uuid4().hex
-    inherited = {name: value for name, value in os.environ.items() if name not in SECRETS}
-    env = {**inherited, **(environment or {}), HOST_RUN_VARIABLE: mark}
+    user = None if trusted else child_user()
+    inherited = command_environment() if trusted else child_environment()
+    identity = {} if user is None else user.variables
+    env = {**inherited, **identity, **(environment or {}), HOST_RUN_VARIABLE: mark}
     with tempfile.TemporaryFile() as out:
         try:
             process = subprocess.Popen(
@@ -66,6 +73,7 @@ def run(
                 start_new_session=True,
                 env=env,
                 cwd=folder,
+                **({} if user is None else user.start_options),
             )
         except (OSError, ValueError) as problem:
             return Done(
@@ -90,6 +98,8 @@ def run(
             process.wait()
         finally:
             os.close(pidfd)
+        if user is not None:
+            user.clean_up(None, HOST_RUN_VARIABLE, mark)
         for pid in strays(HOST_RUN_VARIABLE, mark):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
@@ -109,7 +119,7 @@ def words_of(command: str, facts: Mapping[str, object]) -> tuple[str, ...]:
         return tuple(word.format_map(values) for word in shlex.split(command))
     except (KeyError, IndexError, AttributeError) as problem:
         known = ", ".join("{" + name + "}" for name in facts)
-        raise ValueError(f"{command!r}: unknown name {problem}; allowed: {known}") from problem
+        raise ValueError(f"unknown name {problem}; allowed: {known}") from problem
 
 
 def _limit_output(pid: int) -> None:

@@ -32,7 +32,8 @@ from gonogo_workers.executors.base import (
     KernelHang,
     Stopped,
 )
-from gonogo_workers.executors.builds_file import VARIABLE as BUILD_VARIABLE
+from gonogo_workers.executors.child_user import child_user, delete_folder
+from gonogo_workers.executors.environment import child_environment
 from gonogo_workers.executors.log import ChildLog
 from gonogo_workers.executors.reaping import kill_group, start_time, strays
 from gonogo_workers.executors.registry import ExecutorSpec
@@ -45,15 +46,6 @@ MAX_MESSAGE_BYTES = 1 << 20
 HOST_RUN_VARIABLE = "GONOGO_HOST_RUN"
 """The child's variable by which we find descendants that left its process group."""
 FOLDER_PREFIX = "gonogo-host-"
-SECRETS = frozenset(
-    {
-        "GONOGO_BROKER_URL",
-        "GONOGO_SECRET_KEY",
-        "GONOGO_DATABASE_URL",
-        "GONOGO_TOKEN",
-    }
-)
-"""Variables that no child may see: kernels are other people's code."""
 
 
 class KernelHost:
@@ -75,17 +67,19 @@ class KernelHost:
         self._ended = False
         self._lock = threading.Lock()
         self._buffer = bytearray()
+        self._user = child_user()
         self.folder = Path(
             tempfile.mkdtemp(prefix=f"{FOLDER_PREFIX}{os.getpid()}-{start_time(os.getpid())}-")
         )
+        if self._user is not None:
+            self._user.share(self.folder)
         self._socket, child_socket = _blocking_pair()
         self._lifeline, child_lifeline = _blocking_pair()
         self.log = ChildLog()
         script = shutil.copyfile(Path(__file__).with_name("host.py"), self.folder / "host.py")
-        hidden = {*SECRETS, BUILD_VARIABLE}
-        env = {name: value for name, value in os.environ.items() if name not in hidden} | dict(
-            environment or {}
-        )
+        os.chmod(script, 0o444)
+        identity = {} if self._user is None else self._user.variables
+        env = child_environment(identity | dict(environment or {}))
         env[HOST_RUN_VARIABLE] = self.host_run
         env[kernels.SETTING] = ",".join(kernels.loaded())
         try:
@@ -102,6 +96,7 @@ class KernelHost:
                 pass_fds=(child_socket.fileno(), child_lifeline.fileno()),
                 start_new_session=True,
                 env=env,
+                **({} if self._user is None else self._user.start_options),
             )
         except OSError as problem:
             self._ended = True
@@ -245,6 +240,8 @@ class KernelHost:
                 return
             kill_group(self._process.pid, self._pidfd, TERM_GRACE_S)
             self._process.wait()
+            if self._user is not None:
+                self._user.clean_up(None, HOST_RUN_VARIABLE, self.host_run)
             for pid in strays(HOST_RUN_VARIABLE, self.host_run):
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
@@ -256,7 +253,7 @@ class KernelHost:
     def _release(self) -> None:
         self._socket.close()
         self._lifeline.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        delete_folder(self.folder, self._user)
 
     def _send(self, message: Mapping[str, Any], fd: int | None = None) -> None:
         body = json.dumps(message).encode()
@@ -340,7 +337,7 @@ def sweep() -> int:
 
     A folder's name has its worker's process id and start time.
     """
-    deleted = 0
+    deleted, user = 0, child_user()
     for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}*-*-*"):
         pid, started = folder.name.removeprefix(FOLDER_PREFIX).split("-")[:2]
         with contextlib.suppress(OSError):
@@ -349,7 +346,7 @@ def sweep() -> int:
                 and str(start_time(int(pid))) != started
                 and folder.stat().st_uid == os.getuid()
             ):
-                shutil.rmtree(folder, ignore_errors=True)
+                delete_folder(folder, user)
                 deleted += 1
     return deleted
 

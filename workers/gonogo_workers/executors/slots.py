@@ -18,6 +18,7 @@ import numpy as np
 
 from gonogo.errors import InfrastructureError
 from gonogo_workers.executors.base import Arrays, FloatArray, KernelError
+from gonogo_workers.executors.child_user import SHARED_FILE
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -64,6 +65,7 @@ class TensorFile:
         try:
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             file = Descriptor(fd)
+            os.fchmod(fd, SHARED_FILE)  # the folder decides who gets here
             os.posix_fallocate(fd, 0, size)
             os.pwrite(fd, header, 0)
         except OSError as problem:

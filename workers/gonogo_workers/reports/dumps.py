@@ -8,7 +8,6 @@ test says.
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -24,6 +23,7 @@ from gonogo.judging.stored_tensors import Tensors, given_inputs, shaped
 from gonogo.spec import fields as reading
 from gonogo.spec.arithmetic_names import canonical
 from gonogo.spec.test_spec import TestSpec
+from gonogo_workers.reports.exchange import regular_file
 from gonogo_workers.reports.rows import Judged
 
 MAX_BYTES = 2**32
@@ -154,11 +154,8 @@ def load(place: str, *, most: int) -> NDArray[Any]:
 
     Raises OSError or ValueError for any other file.
     """
-    # O_NONBLOCK: a pipe of that name must not block us
-    with os.fdopen(os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+    with open(place, "rb", opener=regular_file) as file:
         status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise ValueError(f"{Path(place).name} is not a regular file")
         try:
             shape, dtype = _header(file)
         except ValueError:  # NumPy's message quotes the file, which may be any file of this host

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import stat
 from pathlib import Path
 from typing import Any
@@ -32,11 +34,25 @@ def request(selection: Selection, iteration: int, file: Path, deadline_s: float)
 def read_reports(file: Path) -> list[Report]:
     """Return the reports that the child wrote and delete the file. Raises JobError."""
     try:
-        status = file.lstat()
-        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_REPORT_BYTES:
+        with open(file, "rb", opener=regular_file) as reports:
+            text = reports.read(MAX_REPORT_BYTES + 1)
+        if len(text) > MAX_REPORT_BYTES:
             raise JobError(f"the reports must be a file of at most {MAX_REPORT_BYTES} bytes")
-        data = json.loads(file.read_bytes())
+        data = json.loads(text)
         file.unlink()
     except (OSError, ValueError, RecursionError) as problem:
         raise JobError(f"the executor's reports can't be read: {problem}") from problem
     return reports_of(data)
+
+
+def regular_file(path: str, flags: int) -> int:
+    """Open a file that a kernel made: never a link, which may lead to any file that we may read.
+
+    It is looked at after it is open, so that nobody can change it in between. Raises OSError for
+    anything but a regular file. An opener for `open`.
+    """
+    handle = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(errno.EINVAL, "not a regular file")
+    return handle

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from gonogo_service.access.context import Admin, Ctx
+from collections.abc import Iterator
+
+from fastapi import Response
+from fastapi.responses import StreamingResponse
+
+from gonogo_service.access.context import Admin, Context, Ctx
 from gonogo_service.kit.answers import Cursor, Filter, Limit, make_router
 from gonogo_storage.access import audit as stored
 from gonogo_storage.access.audit import AuditEntry
+from gonogo_storage.db.encoding import encode
 from gonogo_storage.db.paging import Page
 
 router = make_router("audit")
@@ -25,3 +31,29 @@ def audit(
     filters = stored.AuditFilter(action=action, actor=actor, subject=subject)
     with context.reading() as session:
         return stored.list_(session, filters, limit=limit, cursor=cursor)
+
+
+@router.get(
+    "/audit/export",
+    response_class=Response,
+    responses={200: {"content": {"application/x-ndjson": {}}, "description": "The entries"}},
+    summary="Export the audit",
+)
+def export(context: Ctx, _who: Admin) -> Response:
+    """Stream every entry as a line of JSON, in the order of the chain.
+
+    `hash` is the SHA-256 of the other fields as JSON with sorted keys and no spaces; `previous` is
+    the hash of the entry before. `gonogo audit verify` checks both.
+    """
+    return StreamingResponse(_lines(context), media_type="application/x-ndjson")
+
+
+def _lines(context: Context) -> Iterator[str]:
+    last = 0
+    while True:
+        with context.reading() as session:  # not one for all: a slow reader would hold it open
+            entries = stored.export(session, after=last)
+        if not entries:
+            return
+        yield "".join(f"{encode(entry)}\n" for entry in entries)
+        last = entries[-1]["number"]

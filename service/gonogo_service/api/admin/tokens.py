@@ -6,9 +6,16 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pydantic import Field
+from sqlalchemy.orm import Session
 
-from gonogo_service.access.auth import MAX_NAME, issue_token
-from gonogo_service.access.context import Admin, Ctx
+from gonogo_service.access.context import Admin, Context, Ctx
+from gonogo_service.access.issuing import (
+    DEFAULT,
+    MAX_NAME,
+    OVERLAP_HOURS,
+    issue_token,
+    rotate_token,
+)
 from gonogo_service.kit.answers import Cursor, Limit, make_router, missing
 from gonogo_service.kit.strict import Strict
 from gonogo_storage.access import audit
@@ -34,6 +41,24 @@ class TokenIn(Strict):
         [], description="Names of builds that it may register with the scope submit; patterns"
     )
     branches: Patterns = Field([], description="Their branches; patterns; empty: any")
+    repositories: Patterns = Field(
+        [], description="Limits it to jobs and runs of commits of these repositories; patterns"
+    )
+    suites: Patterns = Field([], description="Limits it to runs of suites of these names; patterns")
+    days: int | None = Field(
+        None, description="Its life; null: it never ends; default: GONOGO_TOKEN_DAYS"
+    )
+
+
+class RotationIn(Strict):
+    """How a token is replaced by one with the same rights."""
+
+    overlap_hours: float = Field(
+        OVERLAP_HOURS, description="The old token stays valid for this long; 0: it ends now"
+    )
+    days: int | None = Field(
+        None, description="Life of the new token; null: it never ends; default: GONOGO_TOKEN_DAYS"
+    )
 
 
 @dataclass(frozen=True)
@@ -60,12 +85,14 @@ def issue(context: Ctx, who: Admin, body: TokenIn) -> TokenIssued:
             body.scopes,
             builds=body.builds,
             branches=body.branches,
+            repositories=body.repositories,
+            suites=body.suites,
+            days=_days(body),
             actor=who.actor,
             keys=context.keys,
+            settings=context.settings,
         )
-        token = stored.by_hash(session, context.keys.digest("token", text))
-    assert token is not None
-    return from_object(TokenIssued, token, token=text)
+        return _issued(context, session, text)
 
 
 @router.get("/tokens/{token_id}", summary="Show a token")
@@ -76,6 +103,27 @@ def look(context: Ctx, _who: Admin, token_id: str) -> Token:
     if token is None:
         raise missing("token", token_id)
     return token
+
+
+@router.post("/tokens/{token_id}:rotate", status_code=201, summary="Rotate a token")
+def rotate(context: Ctx, who: Admin, token_id: str, body: RotationIn) -> TokenIssued:
+    """Issue a token with the same rights; the old one stays valid for the overlap.
+
+    The answer has the new text, which can't be shown again.
+    """
+    with context.session() as session:
+        text = rotate_token(
+            session,
+            token_id,
+            overlap_hours=body.overlap_hours,
+            days=_days(body),
+            actor=who.actor,
+            keys=context.keys,
+            settings=context.settings,
+        )
+        if text is None:
+            raise missing("token", token_id)
+        return _issued(context, session, text)
 
 
 @router.delete("/tokens/{token_id}", summary="Revoke a token")
@@ -95,3 +143,13 @@ def revoke(context: Ctx, who: Admin, token_id: str) -> Token:
                 detail={"name": token.name, "prefix": token.prefix},
             )
     return token
+
+
+def _days(body: TokenIn | RotationIn) -> int | None:
+    return body.days if "days" in body.model_fields_set else DEFAULT
+
+
+def _issued(context: Context, session: Session, text: str) -> TokenIssued:
+    token = stored.by_hash(session, context.keys.digest("token", text))
+    assert token is not None
+    return from_object(TokenIssued, token, token=text)

@@ -230,6 +230,7 @@ def test(context: Ctx, who: Admin, webhook_id: str) -> Delivery:
             )
         deliveries.add(session, [webhook_id], f"{messages.TEST}:{number}", messages.TEST, message)
         (sent,) = deliveries.list_(session, webhook_id, limit=1).items
+        audit.record(session, actor=who.actor, action="webhook.tested", subject=webhook_id)
     return sent
 
 

@@ -61,14 +61,17 @@ def start(
 
 
 async def follow(
-    context: Ctx, job_id: str, after: Annotated[int, Depends(start)]
+    context: Ctx, who: Reader, job_id: str, after: Annotated[int, Depends(start)]
 ) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
     """Yield the job's events as they are stored, until the answer is over.
 
     A client may leave while an event is on its way. Without this, the stream would be counted, and
     the job polled, until the garbage collector finds the answer.
     """
-    async with aclosing(context.hub.follow(job_id, after)) as stored:
+    async with (
+        aclosing(context.hub.follow(job_id, after)) as events,
+        aclosing(context.live.while_valid(who, events)) as stored,
+    ):
         yield stored
 
 

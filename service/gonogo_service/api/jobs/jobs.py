@@ -10,7 +10,9 @@ from sqlalchemy.orm import Session
 from gonogo.flakiness import sequential
 from gonogo.flakiness.policy import POLICY
 from gonogo.spec.verdicts import Verdict
+from gonogo_service.access import bounds
 from gonogo_service.access.context import Ctx, Reader, Submitter
+from gonogo_service.access.principals import Principal
 from gonogo_service.api import idempotency_keys
 from gonogo_service.api.jobs.schemas import (
     Estimate,
@@ -63,10 +65,13 @@ def submit(
     context: Ctx, who: Submitter, request: Request, body: JobIn, key: idempotency_keys.Key = None
 ) -> Response:
     """Check the job and store it with its chunks; workers start on it at once."""
+    bounds.demand_within(who, repository=body.commit and body.commit.repository)
     checked = submission.check(body, context.settings)
 
     def make(session: Session) -> idempotency_keys.Answer:
-        return _answer(submission.submit(session, checked, context.settings, who.name))
+        job = submission.submit(session, checked, context.settings, who.name)
+        _audit_submission(session, who, job)
+        return _answer(job)
 
     response, new = idempotency_keys.once(
         context, request, who, key, body.model_dump(mode="json"), make
@@ -204,12 +209,23 @@ def resubmit(
         )
         if job is None:
             raise missing("job", job_id)
+        _audit_submission(session, who, job, resubmit_of=job_id)
         return _answer(job)
 
     response, new = idempotency_keys.once(context, request, who, key, None, make)
     if new:
         context.notifier.notify()
     return response
+
+
+def _audit_submission(session: Session, who: Principal, job: Job, **detail: str) -> None:
+    audit.record(
+        session,
+        actor=who.actor,
+        action="job.submitted",
+        subject=job.id,
+        detail={"test": job.test_key, "build": job.build, **detail},
+    )
 
 
 def _accepted(job: Job) -> JobAccepted:

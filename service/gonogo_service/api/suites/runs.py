@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import Request, Response
 from sqlalchemy.orm import Session
 
+from gonogo_service.access import bounds
 from gonogo_service.access.context import Ctx, Reader, Submitter
 from gonogo_service.api import idempotency_keys
 from gonogo_service.api.jobs.schemas import links as job_links
@@ -54,10 +55,15 @@ def submit(
 
     All jobs and the run are stored in one transaction.
     """
+    bounds.demand_within(
+        who,
+        repository=body.commit and body.commit.repository,
+        suite=body.suite if isinstance(body.suite, str) else body.suite.name,
+    )
     commit = None if body.commit is None else body.commit.model_dump()
 
     def make(session: Session) -> idempotency_keys.Answer:
-        order = suites.Order(body.builds, body.labels, commit)
+        order = suites.Order(body.builds, body.labels, commit, actor=who.actor)
         if not isinstance(body.suite, str):
             return accepted(
                 suites.submit(

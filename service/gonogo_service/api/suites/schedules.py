@@ -200,7 +200,7 @@ def run_now(
 
     def make(session: Session) -> idempotency_keys.Answer:
         schedule = _require(stored.lock(session, schedule_id), schedule_id)
-        order = suites.order_of(schedule)
+        order = replace(suites.order_of(schedule), actor=who.actor)
         return runs.accepted(
             suites.submit_stored(session, schedule.suite, order, context.settings, who.name)
         )

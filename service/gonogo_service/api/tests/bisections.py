@@ -339,10 +339,13 @@ def start(
 
 
 async def follow(
-    context: Ctx, bisection_id: str, after: Annotated[int, Depends(start)]
+    context: Ctx, who: Reader, bisection_id: str, after: Annotated[int, Depends(start)]
 ) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
     """Yield the bisection's events as they are stored, until the answer is over."""
-    async with aclosing(context.bisections.follow(bisection_id, after)) as following:
+    async with (
+        aclosing(context.bisections.follow(bisection_id, after)) as events,
+        aclosing(context.live.while_valid(who, events)) as following,
+    ):
         yield following
 
 

@@ -12,10 +12,12 @@ import os
 import select
 import signal
 import subprocess
+import tempfile
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 MARK = "GONOGO_PROGRAM_RUN"
 TAIL_BYTES = 8 << 10
@@ -72,6 +74,16 @@ class Lines:
         if self._rest:
             self._on_line(bytes(self._rest).decode("utf-8", "replace"))
             self._rest.clear()
+
+
+def worker_folder(prefix: str, parent: str | os.PathLike[str] | None) -> Path:
+    """Return a new folder whose files the worker reads, also where it is another user.
+
+    The group of the parent, which both belong to, may look into it.
+    """
+    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+    folder.chmod(0o2750)
+    return folder
 
 
 def run(

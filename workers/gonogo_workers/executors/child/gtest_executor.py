@@ -12,14 +12,13 @@ import json
 import os
 import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from child_program import Ended, run
+from child_program import Ended, run, worker_folder
 from gtest_lines import ObservedTest, OutputParser, failures, reason_of_skip
 
 Report = dict[str, Any]
@@ -104,7 +103,7 @@ class GtestExecutor:
             name: _suite(name, fields, self.options)
             for name, fields in (table.get("suites") or {}).items()
         }
-        self.folder = Path(tempfile.mkdtemp(prefix="gonogo-gtest-", dir=_host_folder()))
+        self.folder = worker_folder("gonogo-gtest-", _host_folder())
         self._folders: list[Path] = []
         self._listed: dict[str, list[str]] = {}
 
@@ -217,7 +216,7 @@ class _Iteration:
         deadline: float,
     ) -> None:
         self.executor, self.deadline = executor, deadline
-        self.folder = Path(tempfile.mkdtemp(prefix=f"{iteration}-", dir=executor.folder))
+        self.folder = worker_folder(f"{iteration}-", executor.folder)
         self.environment = executor.environment()
         self.environment["GONOGO_ITERATION"] = str(iteration)
         self.environment.pop("GONOGO_SEED", None)

@@ -13,12 +13,12 @@ import json
 import os
 import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from child_program import worker_folder
 from pytest_lines import Report, reports
 from pytest_process import run
 from pytest_suites import Stage, Suite, suites
@@ -81,7 +81,7 @@ class PytestExecutor:
         self.suites = suites(build, self.options, table.get("suites", {}))
         if importlib.util.find_spec("pytest") is None:
             raise RuntimeError(f"{sys.executable} has no pytest")
-        self.folder = Path(tempfile.mkdtemp(prefix="gonogo-pytest-", dir=_host_folder()))
+        self.folder = worker_folder("gonogo-pytest-", _host_folder())
         self._folders: list[Path] = []
         for file in PLUGIN_FILES:
             copy = self.folder / "copy" / file
@@ -146,7 +146,7 @@ class _Run:
     ) -> None:
         self.executor, self.suite, self.order = executor, suite, order
         self.deadline = time.monotonic() + SHARE * _deadline()
-        self.folder = Path(tempfile.mkdtemp(prefix=f"{iteration}-", dir=executor.folder))
+        self.folder = worker_folder(f"{iteration}-", executor.folder)
         self.environment = {
             name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"
         }

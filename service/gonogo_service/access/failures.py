@@ -1,0 +1,101 @@
+"""Limits and traces of refused tokens and failed logins.
+
+Failures are counted in the database, for all processes and by the address that a trusted proxy
+names. What comes faster is refused from this process's memory, so that nobody can make us write.
+Failures never block a valid token: 190 random bits are guessed by nobody.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import time
+from typing import TYPE_CHECKING, Final
+
+import structlog
+from limits import RateLimitItemPerMinute
+from limits.storage import MemoryStorage
+from limits.strategies import FixedWindowRateLimiter
+from sqlalchemy.exc import SQLAlchemyError
+
+from gonogo_service.kit.problems import Problem
+from gonogo_storage.access import failures
+from gonogo_storage.db.encoding import utcnow
+
+if TYPE_CHECKING:
+    from gonogo_service.access.auth import Refusal
+    from gonogo_service.access.context import Context
+
+TOKEN_FAILURES: Final = RateLimitItemPerMinute(30)
+LOGIN_FAILURES: Final = RateLimitItemPerMinute(10)
+IPV6_NETWORK: Final = 64
+"""A host has this much of an IPv6 address to itself, so it counts as one."""
+_log = structlog.get_logger("gonogo.service")
+
+
+class FailureLimits:
+    """Counts failures: in the database for all processes, and in memory before that."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._limiter = FixedWindowRateLimiter(MemoryStorage())
+
+    def refused_token(self, client: str, refusal: Refusal) -> None:
+        """Count a refused bearer token; raise Problem 429 when there are too many."""
+        self._count("token", TOKEN_FAILURES, client, refusal)
+
+    def failed_login(self, client: str, refusal: Refusal) -> None:
+        """Count a failed login; raise Problem 429 when there are too many."""
+        self._count("login", LOGIN_FAILURES, client, refusal)
+
+    def failed_token(self, client: str) -> None:
+        """Count a rejected signature in memory; raise Problem 429 when there are too many."""
+        if not self._limiter.hit(TOKEN_FAILURES, "signature", network_of(client)):
+            raise self._too_many(TOKEN_FAILURES, "signature", network_of(client))
+
+    def _count(
+        self, kind: str, limit: RateLimitItemPerMinute, client: str, refusal: Refusal
+    ) -> None:
+        network = network_of(client)
+        if not self._limiter.hit(limit, kind, network, refusal.prefix):
+            raise self._too_many(limit, kind, network, refusal.prefix)
+        now = utcnow()
+        try:
+            with self._context.session() as session:
+                count = failures.record(
+                    session,
+                    kind=kind,
+                    client=network,
+                    prefix=refusal.prefix,
+                    reason=refusal.reason,
+                    now=now,
+                )
+        except SQLAlchemyError as problem:  # a full disk must not become a 500 for a stranger
+            _log.warning("a failure can't be stored", error=str(problem).splitlines()[0])
+            return
+        if count > limit.amount:
+            raise too_many(limit.amount, 60 - now.second)
+
+    def _too_many(self, item: RateLimitItemPerMinute, *what: str) -> Problem:
+        window = self._limiter.get_window_stats(item, *what)
+        return too_many(item.amount, round(window.reset_time - time.time()))
+
+
+def too_many(amount: int, wait_s: int) -> Problem:
+    """Return the 429."""
+    return Problem(
+        429,
+        f"Too many failures from this address (allowed: {amount} a minute).",
+        slug="too-many-failures",
+        headers={"Retry-After": str(max(1, wait_s))},
+    )
+
+
+def network_of(client: str) -> str:
+    """Return the address by which failures are counted: of IPv6 the network."""
+    try:
+        address = ipaddress.ip_address(client)
+    except ValueError:
+        return "unknown"
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is None:
+        return str(ipaddress.ip_network((address, IPV6_NETWORK), strict=False))
+    return str(address)

@@ -1,0 +1,150 @@
+"""The audit over HTTP: every submission and change is in it, and anybody can verify its export."""
+
+from __future__ import annotations
+
+import ast
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import delete
+
+import gonogo_service
+import gonogo_storage
+from api import JOB, Api, in_process, on_port
+from gonogo_cli.app import main
+from gonogo_service.access.edge import SAFE_METHODS
+from gonogo_storage.tables import AuditRow
+from suite_runs import SUITE
+
+NO_CHANGE = {"POST /jobs:validate"}
+DELIVERIES = {"POST /hooks/github", "POST /hooks/ci"}
+"""Stored as they came, in a list of their own; what they start is audited."""
+ACTIONS = {
+    "POST /jobs": "job.submitted",
+    "POST /jobs/{job_id}:cancel": "job.cancelled",
+    "POST /jobs/{job_id}:resubmit": "job.submitted",
+    "POST /imports": "import.created",
+    "POST /gauges": "gauge.created",
+    "POST /gauges/{gauge_id}:cancel": "gauge.cancelled",
+    "POST /bisections": "bisection.created",
+    "POST /bisections/{bisection_id}:cancel": "bisection.cancelled",
+    "PATCH /flags/{flag_id}": "flag.changed",
+    "POST /flags:change": "flag.changed",
+    "POST /waivers": "waiver.created",
+    "PATCH /waivers/{waiver_id}": "waiver.changed",
+    "DELETE /waivers/{waiver_id}": "waiver.ended",
+    "POST /suites": "suite.stored",
+    "DELETE /suites/{name}": "suite.archived",
+    "POST /runs": "run.submitted",
+    "POST /runs/{run_id}:cancel": "run.cancelled",
+    "POST /schedules": "schedule.created",
+    "PATCH /schedules/{schedule_id}": "schedule.changed",
+    "DELETE /schedules/{schedule_id}": "schedule.archived",
+    "POST /schedules/{schedule_id}:run-now": "run.submitted",
+    "POST /rejudgements": "rejudgement.stored",
+    "POST /builds": "build.registered",
+    "PATCH /devices/{device_id}": "device.health_changed",
+    "POST /hosts/{host}:drain": "device.drained",
+    "POST /hosts/{host}:undrain": "device.undrained",
+    "POST /workers/{name:path}:drain": "device.drained",
+    "POST /workers/{name:path}:undrain": "device.undrained",
+    "POST /tokens": "token.created",
+    "DELETE /tokens/{token_id}": "token.revoked",
+    "POST /tokens/{token_id}:rotate": "token.rotated",
+    "POST /webhooks": "webhook.created",
+    "PATCH /webhooks/{webhook_id}": "webhook.changed",
+    "DELETE /webhooks/{webhook_id}": "webhook.deleted",
+    "POST /webhooks/{webhook_id}:rotate": "webhook.rotated",
+    "POST /webhooks/{webhook_id}:test": "webhook.tested",
+    "POST /webhooks/{webhook_id}/deliveries/{delivery_id}:replay": "delivery.replayed",
+    "POST /hooks/deliveries/{incoming_id}:replay": "hook.replayed",
+    "POST /rules": "rule.stored",
+    "PUT /rules": "rule.stored",
+    "DELETE /rules/{name}": "rule.archived",
+    "POST /github/answers/{commit_check}:again": "answer.again",
+    "POST /login": "session.created",
+    "POST /logout": "session.ended",
+    "POST /flags": "flag.changed",
+}
+
+
+@pytest.fixture
+def api(migrated_sqlite_url: str) -> Iterator[Api]:
+    with in_process(migrated_sqlite_url) as service:
+        yield service
+
+
+def test_every_address_that_changes_something_has_its_entry(api: Api) -> None:
+    changing = {
+        f"{method} {route.path.removeprefix('/api/v1')}"  # type: ignore[attr-defined]
+        for route in api.client.app.router.routes  # type: ignore[attr-defined]
+        for method in (getattr(route, "methods", None) or set()) - SAFE_METHODS
+    }
+    assert changing - NO_CHANGE - DELIVERIES == set(ACTIONS)
+    recorded: set[str] = set()
+    for package in (gonogo_service, gonogo_storage):
+        for path in Path(str(package.__file__)).parent.rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.keyword) and node.arg == "action":
+                    recorded |= {
+                        part.value
+                        for part in ast.walk(node.value)
+                        if isinstance(part, ast.Constant) and isinstance(part.value, str)
+                    }
+    assert set(ACTIONS.values()) <= recorded
+
+
+def test_submissions_are_in_the_audit_once(api: Api) -> None:
+    job = api.submit()
+    for _ in range(2):  # the second is a stored answer
+        answer = api.client.post(
+            f"/api/v1/jobs/{job}:resubmit", headers={"Idempotency-Key": "again"}
+        )
+        assert answer.status_code == 202
+    run = api.client.post("/api/v1/runs", json={"suite": SUITE}).json()["id"]
+    refused = api.client.post("/api/v1/jobs", json={**JOB, "build": "no-such-build"})
+    assert refused.status_code == 422
+    entries = api.get("/audit")["items"]
+    assert [(entry["action"], entry["subject"]) for entry in entries] == [
+        ("run.submitted", run),
+        ("job.submitted", answer.json()["id"]),
+        ("job.submitted", job),
+    ]
+    assert entries[1]["detail"]["resubmit_of"] == job
+
+
+def test_an_export_is_verified_here_and_offline(
+    migrated_sqlite_url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def gonogo(*words: str) -> tuple[int, str]:
+        monkeypatch.setattr(sys, "argv", ["gonogo", "audit", *words])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return int(ended.value.code or 0), capsys.readouterr().out
+
+    export = tmp_path / "audit.ndjson"
+    with on_port(migrated_sqlite_url) as (client, context):
+        monkeypatch.setenv("GONOGO_URL", str(client.base_url))
+        for _ in range(3):
+            assert client.post("/api/v1/jobs", json=JOB).status_code == 202
+        code, out = gonogo("verify")
+        head = out.splitlines()[-1]
+        assert (code, out.splitlines()[0].split(",")[0]) == (0, "3 entries")
+        assert gonogo("export", "--output", str(export))[0] == 0
+        with context.session() as session:
+            session.execute(delete(AuditRow).where(AuditRow.number == 3))
+        assert gonogo("verify")[0] == 0
+        assert gonogo("verify", "--head", head)[0] == 1
+    assert gonogo("verify", str(export), "--head", head)[0] == 0
+    lines = [json.loads(line) for line in export.read_text().splitlines()]
+    lines[1]["actor"] = "token:somebody-else"
+    export.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    code, out = gonogo("verify", str(export), "--json")
+    assert (code, json.loads(out)["problem"]) == (1, "entry 2 was changed after it was written")
+    assert gonogo("verify", str(export), "--head", "x")[0] == 2

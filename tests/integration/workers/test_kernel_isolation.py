@@ -1,0 +1,114 @@
+"""A hostile kernel looks for secrets in its environment, in its ancestors, and in all of /proc."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from worker_process import Workplace
+
+PR_CAPBSET_DROP, CAPABILITIES = 24, 41
+
+
+def as_a_user() -> None:
+    """Drop the capabilities by which root reads every process: then its programs are protected
+    from each other as those of any user are."""
+    for capability in range(CAPABILITIES):
+        ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, capability)
+
+
+def secret(name: str) -> str:
+    """Return a secret that the kernel recognizes (its prefix stands in no source as a whole)."""
+    return "-".join(("hu" + "sh", name, "x" * 40))
+
+
+@pytest.fixture
+def decoy() -> Iterator[subprocess.Popen[bytes]]:
+    """A program of the same user with a secret in its environment: the search must find it."""
+    process = subprocess.Popen(
+        ["/bin/sleep", "600"], env={"DECOY": secret("decoy")}, preexec_fn=as_a_user
+    )
+    yield process
+    process.kill()
+    process.wait()
+
+
+@pytest.mark.parametrize("source", ["environment", "file"])
+def test_a_kernel_finds_no_secret(
+    source: str,
+    redis_url: str,
+    tmp_path: Path,
+    decoy: subprocess.Popen[bytes],
+) -> None:
+    key = secret("worker")
+    place = Workplace(redis_url, tmp_path)
+    given = {"GONOGO_CI_WEBHOOK_SECRET": key}
+    if source == "file":
+        file = tmp_path / "ci_webhook_secret"
+        file.touch(0o600)
+        file.write_text(key + "\n")
+        given = {"GONOGO_CI_WEBHOOK_SECRET_FILE": str(file)}
+    try:
+        worker = place.start_program(
+            ["-P", "-m", "gonogo_cli", "worker", "--executor", "troublesome"],
+            as_a_user,
+            **given,
+            GONOGO_GITHUB_TOKEN=secret("github"),
+            GONOGO_SMTP_URL=f"smtp://gonogo:{secret('mail')}@mail.example.org",
+            GONOGO_TOKEN=secret("token"),
+            AWS_SECRET_ACCESS_KEY=secret("cloud"),
+            TROUBLE_FOUND=str(tmp_path / "found"),
+            TROUBLE_SPARED=str(os.getpid()),
+        )
+        answer = place.run("snoop", 1)
+        assert answer.verdicts == {0: "pass"}, answer.finished
+        with contextlib.suppress(PermissionError):  # of a user's own process, too: not dumpable
+            assert b"GONOGO_TOKEN" not in Path(f"/proc/{worker.pid}/environ").read_bytes()
+    finally:
+        place.close()
+    *findings, above = (tmp_path / "found").read_text().splitlines()
+    assert sorted(set(findings)) == [f"{decoy.pid} environ", f"{decoy.pid} mem"]
+    assert int(above.removeprefix("ancestors ")) >= 3  # itself, its worker, this test
+
+
+def test_a_local_command_s_kernel_finds_no_secret(
+    tmp_path: Path, decoy: subprocess.Popen[bytes]
+) -> None:
+    words = [
+        "check",
+        "--kernel",
+        "layernorm_bw",
+        "--shape",
+        "1,1,32,64",
+        "--seeds",
+        "1",
+        "--build",
+        "snoop",
+    ]
+    subprocess.run(
+        [sys.executable, "-P", "-m", "gonogo_cli", *words, "--executor", "troublesome"],
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(
+                (os.environ["PYTHONPATH"], str(Path(__file__).parents[2] / "plugins"))
+            ),
+            "GONOGO_EXECUTORS": "troublesome=troublesome:Troublesome",
+            "GONOGO_CHILD_VARIABLES": "TROUBLE_*",
+            "GONOGO_TOKEN": secret("token"),
+            "NPM_TOKEN": secret("npm"),
+            "TROUBLE_FOUND": str(tmp_path / "found"),
+            "TROUBLE_SPARED": str(os.getpid()),
+        },
+        preexec_fn=as_a_user,
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+    *findings, _ = (tmp_path / "found").read_text().splitlines()
+    assert sorted(set(findings)) == [f"{decoy.pid} environ", f"{decoy.pid} mem"]
