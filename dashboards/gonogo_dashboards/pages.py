@@ -78,6 +78,7 @@ class Context(Protocol):
 
     def quotas(self, session: Session, request: Request) -> list[str]:
         """Return how much of its quotas the reader has used, in words."""
+
     def token_ends(self, request: Request) -> str:
         """Return the day on which the reader's token ends, where that is soon; else ""."""
 

@@ -60,6 +60,7 @@ class Context:
         principal = principal_of(request)
         owner = "" if principal is None else principal.name
         return [str(quota) for quota in quotas.of(session, self.settings, owner, utcnow())]
+
     def token_ends(self, request: Request) -> str:
         """Return the day on which the request's token ends, where that is soon; else ""."""
         principal = principal_of(request)

@@ -23,8 +23,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from gonogo import urls
 from gonogo_service.access import auth, bounds, principals
 from gonogo_service.access.context import Context
-from gonogo_service.access.quotas import RequestQuota
 from gonogo_service.access.failures import FailureLimits
+from gonogo_service.access.quotas import RequestQuota
 from gonogo_service.kit import refusals
 from gonogo_service.kit.body_limits import COMPLETE, BodyLimits, has_body
 from gonogo_service.kit.problems import Problem
