@@ -10,6 +10,9 @@ BIN := $(VENV)/bin
 RUNS := $(VENV)/.gonogo-run
 STAMP := $(VENV)/.gonogo-setup
 BUNDLE := $(VENV)/.gonogo-bundle
+# where a release is written
+DIST ?= dist
+LOCKS ?= $(wildcard requirements/run-py3*.txt)
 # more than there are processors: services and kills are mostly waited for
 PYTEST_WORKERS ?= 4
 # a file's tests share one service, so one process runs them all; in the files' order: those that take long come first
@@ -20,7 +23,7 @@ TORCH_VENV ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gonogo/torch-$(TORCH_VERSIO
 # what the pages' scripts and styles are made of
 FRONT := $(shell find dashboards/web dashboards/gonogo_dashboards/build.py -name node_modules -prune -o -type f -print 2>/dev/null)
 
-.PHONY: help setup demo up compiled test docs docs-test test-sim wormhole-sim torch libraries lint bench pictures lock pin clean
+.PHONY: help setup demo up compiled test docs docs-test test-sim wormhole-sim torch libraries lint bench pictures lock audit release sbom pin clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1	/' | expand -t 14
@@ -128,6 +131,23 @@ lock: ## make the locks anew; needs three interpreters (PYTHON311, PYTHON312, PY
 	lock $(or $(PYTHON312),python3.12) pip-tools; \
 	lock $(or $(PYTHON313),python3.13) pip-tools; \
 	lock $(or $(PYTHON313),python3.13) uv --for 3.14
+
+audit: setup ## known vulnerabilities of all that the locks install (needs the network: a package that can't be looked up is an error)
+	@for lock in requirements/run-py3*.txt requirements/dev-py3*.txt; do echo "$$lock"; \
+	  $(BIN)/pip-audit --strict --disable-pip --require-hashes --progress-spinner off -r "$$lock" || exit 1; done
+
+release: setup ## wheel, sdist, SBOMs and their checksums in dist/
+	@rm -rf $(DIST)
+	@$(BIN)/python -m hatchling build -d $(DIST)
+	@$(MAKE) --no-print-directory sbom
+	@cd $(DIST) && sha256sum -- * >SHA256SUMS && cat SHA256SUMS
+
+# by the locks, so that an SBOM has the versions and hashes that were tested
+sbom: ## the software bill of materials (CycloneDX) of each run lock, in dist/
+	@mkdir -p $(DIST)
+	@for lock in $(LOCKS); do \
+	  $(BIN)/python -W ignore -m cyclonedx_py requirements "$$lock" --pyproject pyproject.toml --output-reproducible \
+	    -o "$(DIST)/gonogo-$$(basename "$$lock" .txt | sed s/run-//).cdx.json"; done
 
 pin: ## docker-compose.digests.yml, which pins the images by digest (needs Docker and the network)
 	@docker compose --profile monitoring pull --quiet --ignore-buildable

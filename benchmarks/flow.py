@@ -110,7 +110,7 @@ def measure(database_url: str, broker_url: str) -> None:
     """Print one line of figures per quantity."""
     engine = make_engine(database_url)
     schema.upgrade(engine)
-    settings = Settings(database_url=database_url, broker_url=broker_url, worker_key=SecretStr(KEY))
+    settings = Settings(database_url=database_url, broker_url=broker_url, secret_key=SecretStr(KEY))
     app = queue.make_app(broker_url)
     worker = SimulatedWorker(app)
     with running(settings), worker.alive():

@@ -39,6 +39,7 @@ from gonogo_storage.tables import (
     SeedResultRow,
     SeedSourceRow,
 )
+from gonogo_storage.work import ranges
 
 LINE, DEVICE = "main", "lab-1/wormhole:0"
 DX = {
@@ -176,7 +177,7 @@ def stored(session: Session, kind: Kind, place: Place, count: int) -> str:
     assert job is not None
     job.state, job.started_at = JobState.running, place.at
     closing.record(session, job, new_id(), Batch.of(list(rows(kind, count))), now=place.at)
-    for chunk in list(session.scalars(select(ChunkRow).where(ChunkRow.job_id == job.id))):
+    while (chunk := ranges.cut(session, job.id)) is not None:
         closing.end_chunk(session, job, chunk, ChunkState.done, now=place.at)
     session.flush()
     return job.id

@@ -29,7 +29,8 @@ from gonogo_storage.db.engine import is_postgres, make_engine, reading, session
 from gonogo_storage.db.ids import new_id
 from gonogo_storage.jobs import attempts, jobs
 from gonogo_storage.ops import schema
-from gonogo_storage.tables import AttemptRow, ChunkRow, JobRow, SeedResultRow
+from gonogo_storage.tables import AttemptRow, JobRow, SeedResultRow
+from gonogo_storage.work import ranges
 from gonogo_workers.executors.emulator_executor import EmulatorExecutor
 
 SEEDS, BATCH, ROUNDS = 20_000, 1_000, 3
@@ -81,7 +82,7 @@ def ingest(engine: Engine, bodies: list[str]) -> tuple[str, float, float]:
     with session(engine) as current:
         job = jobs.create(current, new_job(SEEDS, chunk_seconds=1e9))
         attempt_ids = []
-        for chunk in list(current.scalars(select(ChunkRow).where(ChunkRow.job_id == job.id))):
+        while (chunk := ranges.cut(current, job.id)) is not None:
             attempt = AttemptRow(
                 id=new_id(),
                 chunk_id=chunk.id,
@@ -90,7 +91,7 @@ def ingest(engine: Engine, bodies: list[str]) -> tuple[str, float, float]:
                 state="sent",
                 queue=job.queue,
                 work=chunk.work,
-                batches=[],
+                batches={},
                 created_at=utcnow(),
             )
             current.add(attempt)

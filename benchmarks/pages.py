@@ -131,7 +131,7 @@ def assess(url: str) -> int:
     """Assess every test as the background does; return how many."""
     core = open_background_context(
         Settings(
-            database_url=url, broker_url="redis://127.0.0.1:1/0", worker_key=SecretStr("k" * 40)
+            database_url=url, broker_url="redis://127.0.0.1:1/0", secret_key=SecretStr("k" * 40)
         ),
         threading.Event(),
     )

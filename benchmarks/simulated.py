@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from celery import Celery
+from sqlalchemy import Engine
 
+from gonogo_service.kit.signing import service_key
+from gonogo_storage.access import hosts
+from gonogo_storage.db.engine import session
 from gonogo_storage.jobs.job import NewJob
 from gonogo_workers import queue
+from gonogo_workers.queue import Numbers, PrivateKey
 
 KEY = "k" * 32
+"""GONOGO_SECRET_KEY of the service."""
+HOST = "host-1"
+HOST_KEY = PrivateKey.of(b"h" * 32)
+DEVICE = f"{HOST}/emulator:0"
 QUEUE = "emulator.wormhole.n150"
 CANONICAL: dict[str, Any] = {
     "kernel": "layernorm_bw",
@@ -35,7 +44,7 @@ def new_job(seeds: int | Sequence[int] = 4, **changes: Any) -> NewJob:
         "executor": "emulator",
         "arch": "wormhole",
         "board": "n150",
-        "seeds": tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds),
+        "seeds": tuple(range(seeds)) if isinstance(seeds, int) else seeds,
     }
     return NewJob(**(fields | changes))
 
@@ -69,7 +78,7 @@ def row(
         "repeat": repeat,
         "verdict": verdict,
         "explanation": explanation,
-        "device": "emulator:0",
+        "device": DEVICE,
         "host_run": "run-1",
         "position": seed % 100,
         "duration_ms": 2.5,
@@ -85,28 +94,56 @@ def empty_row(seed: int, verdict: str, message: str, repeat: int = 0) -> dict[st
     return row(seed, repeat, verdict, "not_judged", outputs={}, message=message)
 
 
+def enroll(engine: Engine, name: str = HOST, key: PrivateKey = HOST_KEY) -> str:
+    """Enroll a host with this key; return its id."""
+    public = key.public
+    with session(engine) as current:
+        return hosts.enroll(
+            current, name, key_id=public.id, public_key=public.text, actor="simulated"
+        )
+
+
 class SimulatedWorker:
     """A device worker's side of the queue: real messages over the real broker, invented numbers.
 
-    Each step is a call, so that a test decides what happens when, and what never does.
+    Each step is a call, so that a test decides what happens when, and what never does. Its host is
+    enrolled by `enroll`.
     """
 
     def __init__(
-        self, app: Celery, name: str = "worker-1", queues: Sequence[str] = (QUEUE,)
+        self,
+        broker_url: str,
+        queues: Sequence[str] = (QUEUE,),
+        host: str = HOST,
+        key: PrivateKey = HOST_KEY,
     ) -> None:
-        self.app, self.name, self.queues = app, name, list(queues)
+        self.client = queue.redis_client(broker_url)
+        self.name, self.device, self.queues = f"{host}/worker-1", f"{host}/emulator:0", list(queues)
+        self.host, self.key, self.numbers = host, key, Numbers()
+        self._service = service_key(KEY).public
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.client.close()
+
+    def say(self, to: str, task: str, body: Mapping[str, Any]) -> str:
+        """Send a message; return its text."""
+        text = queue.seal(self.key, task, body, self.numbers.next())
+        queue.publish(self.client, to, text)
+        return text
 
     def beat(self, attempt: str | None = None) -> None:
         """A heartbeat, idle or busy."""
         body = {
             "worker": self.name,
             "queues": self.queues,
-            "device": "emulator:0",
+            "device": self.device,
             "attempt": attempt,
+            "attempt_device": self.device,
             "seed": None,
             "stage": None,
         }
-        queue.send(self.app, KEY, queue.HEARTBEAT_QUEUE, queue.HEARTBEAT, body)
+        self.say(queue.HEARTBEAT_QUEUE, queue.HEARTBEAT, body)
 
     @contextmanager
     def alive(self, attempt: str | None = None, every_s: float = 0.2) -> Iterator[None]:
@@ -127,26 +164,36 @@ class SimulatedWorker:
             thread.join()
 
     def take(self, timeout_s: float = 20.0) -> dict[str, Any]:
-        """The next chunk message of the first queue. Raises queue.Empty after the timeout."""
-        with (
-            self.app.connection_for_read() as connection,
-            connection.SimpleQueue(self.queues[0]) as chunks,
-        ):
-            message = chunks.get(timeout=timeout_s)
-            message.ack()
-            (sealed, signature), _, _ = message.payload
-            return queue.unseal(KEY, queue.RUN_CHUNK, sealed, signature, max_age_s=queue.MAX_AGE_S)
+        """The next chunk message of the first queue. Raises TimeoutError."""
+        return self.opened(self.take_text(timeout_s))
+
+    def take_text(self, timeout_s: float = 20.0) -> str:
+        """The same, sealed."""
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            item: Any = self.client.brpop([self.queues[0]], timeout=1)
+            if item is not None:
+                return str(item[1].decode())
+        raise TimeoutError(f"no chunk on {self.queues[0]} within {timeout_s} s")
+
+    def opened(self, text: str, task: str = queue.RUN_CHUNK) -> dict[str, Any]:
+        """The body of a message of the service."""
+        return queue.unseal(
+            text, task, lambda key_id: self._service if key_id == self._service.id else None
+        ).body
 
     def start(self, chunk: dict[str, Any]) -> None:
         """Say that the attempt began."""
         body = {
-            "attempt": chunk["attempt"],
-            "worker": self.name,
-            "device": "emulator:0",
-            "host": "host-1",
+            **self.place(chunk),
+            "host": self.host,
             "host_run": "run-1",
         }
-        queue.send(self.app, KEY, queue.HEARTBEAT_QUEUE, queue.STARTED, body)
+        self.say(queue.HEARTBEAT_QUEUE, queue.STARTED, body)
+
+    def place(self, chunk: Mapping[str, Any]) -> dict[str, Any]:
+        """What every message about an attempt says."""
+        return {"attempt": chunk["attempt"], "worker": self.name, "device": self.device}
 
     def send(
         self,
@@ -157,12 +204,12 @@ class SimulatedWorker:
     ) -> None:
         """Send one batch of results."""
         body = {
-            "attempt": chunk["attempt"],
+            **self.place(chunk),
             "batch": batch,
             "rows": list(rows),
             "artifacts": list(artifacts),
         }
-        queue.send(self.app, KEY, queue.BACKGROUND_QUEUE, queue.RESULTS, body)
+        self.say(queue.BACKGROUND_QUEUE, queue.RESULTS, body)
 
     def finish(
         self,
@@ -174,14 +221,14 @@ class SimulatedWorker:
         """Say the last word; `sent` defaults to all of the work."""
         pairs = [list(pair) for pair in (chunk["work"] if sent is None else sent)]
         body = {
-            "attempt": chunk["attempt"],
+            **self.place(chunk),
             "outcome": outcome,
             "sent": pairs,
             "log_tail": "",
             "error": None,
             **more,
         }
-        queue.send(self.app, KEY, queue.BACKGROUND_QUEUE, queue.FINISHED, body)
+        self.say(queue.BACKGROUND_QUEUE, queue.FINISHED, body)
 
     def run(self, chunk: dict[str, Any], **changes: Any) -> None:
         """The whole of an attempt without trouble."""

@@ -38,6 +38,8 @@ ANSWERS = "/answers"
 HOOKS = "/hooks"
 RULES = "/rules"
 BISECTIONS = "/bisections"
+SEARCH = "/search"
+WORSE = "/worse"
 IMPORTS = f"{API}/imports"
 GITHUB_DELIVERIES = f"{API}/hooks/github"
 """The endpoint for GitHub's webhooks."""
@@ -45,9 +47,9 @@ CI_DELIVERIES = f"{API}/hooks/ci"
 """The endpoint for other CI systems' webhooks, signed as in Standard Webhooks."""
 
 
-def overview(*, as_json: bool = False) -> str:
+def overview(chosen: Mapping[str, str | None] | None = None, *, as_json: bool = False) -> str:
     """Return the overview's URL; with `as_json`, that of its JSON version."""
-    return "/overview.json" if as_json else OVERVIEW
+    return ("/overview.json" if as_json else OVERVIEW) + _query(chosen or {})
 
 
 def jobs(
@@ -203,9 +205,11 @@ def devices(*, as_json: bool = False) -> str:
     return f"{DEVICES}.json" if as_json else DEVICES
 
 
-def device(device_id: str, *, as_json: bool = False) -> str:
+def device(
+    device_id: str, chosen: Mapping[str, str | None] | None = None, *, as_json: bool = False
+) -> str:
     """Return a device's page, with its history."""
-    return f"{DEVICES}/{_part(device_id)}{'.json' if as_json else ''}"
+    return f"{DEVICES}/{_part(device_id)}{'.json' if as_json else ''}" + _query(chosen or {})
 
 
 def runs(
@@ -339,6 +343,16 @@ def replay_hook(incoming_id: str) -> str:
 def rules(*, cursor: str | None = None, as_json: bool = False) -> str:
     """Return the list of rules."""
     return (f"{RULES}.json" if as_json else RULES) + _query({"cursor": cursor})
+
+
+def worse(chosen: Mapping[str, str | None] | None = None, *, as_json: bool = False) -> str:
+    """Return the page of what got worse: of a branch, since a day, until a day (2026-11-01)."""
+    return (f"{WORSE}.json" if as_json else WORSE) + _query(chosen or {})
+
+
+def search(text: str | None = None, *, as_json: bool = False) -> str:
+    """Return the search for a text."""
+    return (f"{SEARCH}.json" if as_json else SEARCH) + _query({"q": text})
 
 
 def events(job_id: str) -> str:

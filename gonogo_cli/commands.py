@@ -138,6 +138,11 @@ COMMANDS: dict[str, Entry] = {
         NOUNS,
         "Look at the devices of all hosts; take one out of service.",
     ),
+    "hosts": Entry(
+        "gonogo_cli.server.nouns.hosts:app",
+        NOUNS,
+        "Invite, enroll and revoke the machines that have devices.",
+    ),
     "webhooks": Entry(
         "gonogo_cli.server.nouns.webhooks:app",
         NOUNS,
@@ -173,7 +178,7 @@ COMMANDS: dict[str, Entry] = {
         ADMIN,
         "List this host's chips; run a program while no worker uses one.",
     ),
-    "db": Entry("gonogo_cli.operate.db:app", ADMIN, "Migrate the database."),
+    "db": Entry("gonogo_cli.operate.db:app", ADMIN, "Migrate, back up and restore the database."),
     "secrets": Entry(
         "gonogo_cli.operate.secrets:secrets",
         ADMIN,

@@ -118,13 +118,8 @@ class Settings(BaseSettings):
     secret_key: SecretStr | None = Field(
         None,
         description=(
-            "key of sessions, CSRF tokens and the keyed hashes of tokens; at least 32 characters"
-        ),
-    )
-    worker_key: SecretStr | None = Field(
-        None,
-        description=(
-            "key that signs the messages between service and workers; at least 32 characters"
+            "key of sessions, CSRF tokens, the keyed hashes of tokens, and the signatures of "
+            "messages to hosts; at least 32 characters"
         ),
     )
     url: str | None = Field(
@@ -158,7 +153,11 @@ class Settings(BaseSettings):
         ),
     )
     var_dir: str = Field(
-        "var", description="folder of the embedded service: database, keys, logs, `up.json`"
+        "var",
+        description=(
+            "folder of the embedded service: database, keys, logs, `up.json`; of a device host: "
+            "its private key `host.json`, and what its workers remember"
+        ),
     )
     spool_dir: str | None = Field(
         None,
@@ -277,6 +276,20 @@ class Settings(BaseSettings):
     max_gauge_runs: PositiveInt = Field(
         2000, description="largest number of (seed, part) pairs of a gauge"
     )
+    quota_open_jobs: NonNegativeInt = Field(
+        1000, description="open jobs, gauges and bisections of a token; 0: no limit"
+    )
+    quota_device_s: NonNegativeFloat = Field(
+        1e6,
+        description="estimated device seconds of a token that no worker has started; 0: no limit",
+    )
+    quota_artifact_bytes: NonNegativeInt = Field(
+        10 * 2**30,
+        description="bytes of artifacts of the jobs that a token made within a day; 0: no limit",
+    )
+    quota_requests: NonNegativeInt = Field(
+        6000, description="requests of a token in a minute, for each process; 0: no limit"
+    )
     waiver_days: PositiveInt = Field(
         90,
         le=3650,
@@ -291,6 +304,26 @@ class Settings(BaseSettings):
         description="the longest life of a token; default: any, also a token that never ends",
     )
     max_body_bytes: PositiveInt = Field(2**20, description="largest body of a request, in bytes")
+    max_delivery_bytes: PositiveInt = Field(
+        5 * 2**20, description="largest incoming delivery of a CI system, in bytes"
+    )
+    body_deadline_s: PositiveFloat = Field(
+        30.0,
+        description=(
+            "a body must arrive within this time; a delivery within 10 s, an uploaded file within "
+            "four times as long"
+        ),
+    )
+    header_deadline_s: PositiveFloat = Field(
+        10.0, description="the headers of a request must arrive within this time"
+    )
+    max_connections: PositiveInt = Field(
+        500,
+        description=(
+            "open connections of each HTTP process; an address has a quarter of them, unless it "
+            "is one of GONOGO_PROXIES or this machine"
+        ),
+    )
     max_import_bytes: PositiveInt = Field(
         32 * 2**20, description="largest file of `POST /imports`, in bytes"
     )
@@ -467,7 +500,7 @@ class Settings(BaseSettings):
                 raise ValueError("each secret must be whsec_ and base64 of 24 to 64 bytes")
         return value
 
-    @field_validator("secret_key", "worker_key")
+    @field_validator("secret_key")
     @classmethod
     def _long_enough(cls, value: SecretStr | None) -> SecretStr | None:
         if value is not None and len(value.get_secret_value()) < 32:

@@ -38,17 +38,29 @@ from gonogo_dashboards.jobs import (
     seed_grid,
     term_charts,
 )
-from gonogo_dashboards.kit import assets, bidi, manual, routes, words
+from gonogo_dashboards.kit import (
+    assets,
+    bidi,
+    build_strips,
+    manual,
+    navigation,
+    routes,
+    words,
+)
 from gonogo_dashboards.matrix import cells
 from gonogo_dashboards.matrix import routes as matrix_pages
 from gonogo_dashboards.overview import overview
 from gonogo_dashboards.runs import routes as run_pages
+from gonogo_dashboards.search import routes as search_pages
 from gonogo_dashboards.tests import active_waivers, error_curve, strip_charts, tail
 from gonogo_dashboards.tests import routes as test_pages
 from gonogo_dashboards.webhooks import routes as webhook_pages
 from gonogo_settings import Settings
 from gonogo_storage.db.encoding import encode, utcnow
-from gonogo_storage.rollups import day_totals
+
+THEME = "gonogo-theme"
+"""The cookie of the reader's theme, which the switch of web/src/theme.js sets."""
+THEMES = ("light", "dark")
 
 
 class Context(Protocol):
@@ -63,6 +75,9 @@ class Context(Protocol):
 
     def csrf(self, request: Request) -> str:
         """Return the CSRF token of the reader's session; "" where none is needed."""
+
+    def quotas(self, session: Session, request: Request) -> list[str]:
+        """Return how much of its quotas the reader has used, in words."""
 
     def token_ends(self, request: Request) -> str:
         """Return the day on which the reader's token ends, where that is soon; else ""."""
@@ -92,9 +107,11 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    templates.globals.update(urls=urls, words=words, asset=_asset, zip=zip)
+    templates.globals.update(urls=urls, words=words, asset=_asset, zip=zip, dict=dict)
+    templates.globals.update(navigation=navigation.GROUPS)
     templates.globals.update(
         active_waivers=active_waivers,
+        build_strips=build_strips,
         charts=charts,
         device_charts=device_charts,
         error_curve=error_curve,
@@ -132,9 +149,8 @@ def _data(value: Any) -> Markup:
 
 def render(template: str, status: int = 200, **values: Any) -> HTMLResponse:
     """Return a page; `csrf` is "" unless given."""
-    text = environment().get_template(template).render(
-        {"csrf": "", "token_ends": "", "status": status, **values}
-    )
+    always = {"csrf": "", "token_ends": "", "status": status, "frame": routes.Frame(), "theme": ""}
+    text = environment().get_template(template).render({**always, **values})
     return HTMLResponse(text, status_code=status, headers={"Cache-Control": "no-store"})
 
 
@@ -162,9 +178,16 @@ def make_router(
     """
     router = APIRouter(include_in_schema=False)
 
-    def page(request: Request, template: str, view: Any) -> Response:
-        ends = context.token_ends(request)
-        return render(template, view=view, csrf=context.csrf(request), token_ends=ends)
+    def page(request: Request, template: str, view: Any, frame: routes.Frame) -> Response:
+        theme = request.cookies.get(THEME, "")
+        return render(
+            template,
+            view=view,
+            csrf=context.csrf(request),
+            token_ends=context.token_ends(request),
+            frame=frame,
+            theme=theme if theme in THEMES else "",
+        )
 
     def as_json(_request: Request, view: Any) -> Response:
         return Response(
@@ -172,11 +195,11 @@ def make_router(
         )
 
     site = routes.Site(router, page, as_json, _refuse, context.reading, context.may, now)
-    days = day_totals.Memory()
+    memory = overview.Memory()
     patience = context.settings.heartbeat_timeout_s
 
-    def front(session: Session, _: Request, at: datetime) -> overview.OverviewView:
-        return overview.overview(session, days, at, patience)
+    def front(session: Session, request: Request, at: datetime) -> overview.OverviewView:
+        return overview.overview(session, memory, at, patience, request.query_params)
 
     def job(session: Session, request: Request, at: datetime) -> job_page.JobView | None:
         query = request.query_params
@@ -192,11 +215,13 @@ def make_router(
         return device_page.devices(session, at, patience)
 
     def device(session: Session, request: Request, at: datetime) -> device_page.DeviceView | None:
-        return device_page.device(session, request.path_params["device_id"], at, patience)
+        return device_page.device(
+            session, request.path_params["device_id"], at, patience, request.query_params
+        )
 
     site.add(urls.OVERVIEW, "overview/overview.html", front, json_path=urls.overview(as_json=True))
     site.add_list(urls.JOBS, "jobs/jobs.html", job_page.jobs)
-    job_form.add(site)  # before single jobs: "new" is no job's id
+    job_form.add(site, context.quotas)  # before single jobs: "new" is no job's id
     site.add(urls.JOBS + "/{job_id}", "jobs/job.html", job, noun="job")
     site.add(urls.DEVICES, "devices/devices.html", all_devices)
     site.add(urls.DEVICES + "/{device_id}", "devices/device.html", device, noun="device")
@@ -210,6 +235,7 @@ def make_router(
         flag_pages,
         webhook_pages,
         hook_pages,
+        search_pages,
     ):
         more.add(site)
 

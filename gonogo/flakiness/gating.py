@@ -64,13 +64,16 @@ def gate(classifications: Iterable[Classification], fail_on: FailOn | str = Fail
     level = FailOn(fail_on)
     codes: dict[int, dict[str, int]] = {1: {}, 3: {}}
     ran = False
+    groups: dict[int, list[Classification]] = {}  # tests of a selection share theirs
     for classification in classifications:
-        findings = classification.findings
+        groups.setdefault(id(classification), []).append(classification)
+    for group in groups.values():
+        findings = group[0].findings
         ran = ran or any(finding.kind is not Class.not_run for finding in findings)
         for code in (1, 3):
             closing = {finding.kind for finding in findings if _closes(finding, level) == code}
             for kind in closing:
-                codes[code][kind.value] = codes[code].get(kind.value, 0) + 1
+                codes[code][kind.value] = codes[code].get(kind.value, 0) + len(group)
     code = next((code for code in (1, 3) if codes[code]), 0)
     reasons = {kind.value: codes[code][kind.value] for kind in Class if kind in codes.get(code, ())}
     if not code and not ran:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gonogo.judging.epsilon import Sight, sight
 from gonogo.judging.limits import DetectionLimits, detection_limits
 from gonogo.judging.named import programs
 from gonogo.judging.other_programs import other_programs
@@ -123,7 +124,7 @@ def rulings(
             return graphs  # rounding changed nothing; the sums of these inputs are known by now
         return numerics.graphs(test, raw)
 
-    ruled = {}
+    ruled, sights = {}, {}
     for name, output in outputs.items():
         if name not in graphs or not np.isfinite(output).all():
             continue
@@ -143,6 +144,14 @@ def rulings(
                 missed=_missed(graphs[name], matrix, form, finding, permitted, narrow),
                 others=_others(test, graphs[name], matrix, form, finding, narrow),
             )
+            if finding.explained:
+                sights[name] = sight(graphs[name], finding.program, form)
+    # a kernel computes rstd once: the output that shows its epsilon shows that of all outputs
+    if Sight.seen not in sights.values():
+        for name, of_epsilon in sights.items():
+            limits = ruled[name].limits
+            if limits is not None:
+                ruled[name] = replace(ruled[name], limits=limits.with_epsilon(of_epsilon))
     return ruled
 
 

@@ -13,6 +13,8 @@ from functools import singledispatch
 
 import numpy as np
 
+from gonogo.judging.epsilon import EPSILON, Sight
+from gonogo.judging.narrowed import narrowed
 from gonogo.kernels.layernorm.replay import ColumnGradient, InputGradient
 from gonogo.kernels.normalization.forward import NormalizedRows
 from gonogo.numerics.expectation import Array
@@ -38,15 +40,25 @@ class DetectionLimits:
         terms: the terms whose removal changes the output and would not be seen.
         idle: the terms that these inputs don't use: removing them changes nothing.
         factor: the largest tried f for which a factor 1 + f would not be seen; 0 if none.
+        faint: the terms whose removal would not be seen, and is smaller than the rounding: they
+            are never why an output is red.
     """
 
     terms: tuple[str, ...]
     idle: tuple[str, ...]
     factor: float
+    faint: tuple[str, ...] = ()
+
+    def with_epsilon(self, sight: Sight) -> DetectionLimits:
+        """Return the limits with what the output says about epsilon."""
+        if sight is Sight.unseen:
+            return replace(self, terms=(*self.terms, EPSILON))
+        return replace(self, faint=(EPSILON,)) if sight is Sight.faint else self
 
     def phrases(self) -> list[str]:
         """Return the limits in words."""
-        phrases = [*self.terms, *(f"{term} (these inputs don't use it)" for term in self.idle)]
+        phrases = [*self.terms, *self.faint]
+        phrases += (f"{term} (these inputs don't use it)" for term in self.idle)
         if self.factor:
             phrases.append(f"a common factor below {percent(self.factor)}")
         return phrases
@@ -90,36 +102,6 @@ def detection_limits(graph: Graph, program: Program, form: str) -> DetectionLimi
 def is_idle(changed: Array, exact: Array) -> bool:
     """Return whether an output without a term is the same, but for float64's own rounding."""
     return np.allclose(changed, exact, rtol=2.0**-40, atol=0.0)
-
-
-def narrowed(graph: ColumnGradient, most: int) -> tuple[ColumnGradient, slice]:
-    """Return the graph of some of its columns, with the statistics of whole rows; which ones.
-
-    most: the largest number of terms, of all columns together.
-    """
-    rows = graph.rows
-    count, features = rows.x.shape
-    column_count = max(1, most // count)
-    if column_count >= features:
-        return graph, slice(None)
-    mean, rstd = rows.mean, rows.rstd
-    if rstd is None and rows.centered:
-        mean = rows.x.mean(axis=1, keepdims=True, dtype=np.float64)
-        variance = rows.x.var(axis=1, keepdims=True, dtype=np.float64)
-        rstd = 1.0 / np.sqrt(variance + rows.epsilon)
-    elif rstd is None:
-        mean_square = np.square(rows.x, dtype=np.float64).mean(axis=1, keepdims=True)
-        rstd = 1.0 / np.sqrt(mean_square + rows.epsilon)
-    columns = slice(None, None, -(-features // column_count))
-    narrow = replace(
-        rows,
-        x=np.asarray(rows.x[:, columns], np.float64),
-        dy=np.asarray(rows.dy[:, columns], np.float64),
-        gamma=rows.gamma[:, columns],
-        mean=mean,
-        rstd=rstd,
-    )
-    return replace(graph, rows=narrow), columns
 
 
 @singledispatch

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from gonogo.errors import FieldError
 from gonogo.reports.texts import clean
+from gonogo.spec import json_text
 
 MAX_LISTS = 1_000_000
 MAX_OBJECTS = 1_000_000
@@ -29,7 +29,7 @@ def load(data: bytes) -> Any:
         if (number := data.count(mark)) > limit:
             raise FieldError("file", number, f"has too many {what}", limit=str(limit))
     try:
-        return json.loads(data.decode("utf-8-sig"))
+        return json_text.loads(data.removeprefix(json_text.BOM))
     except (ValueError, RecursionError) as problem:  # invalid UTF-8 is a ValueError, too
         raise FieldError("file", data[:_SHOWN], f"isn't JSON: {clean(problem, 200)}") from None
 

@@ -23,7 +23,7 @@ from gonogo.reports.cases import (
 )
 from gonogo.reports.outcomes import Outcome
 from gonogo.reports.texts import MAX_MESSAGE_CHARS, MAX_NAME_CHARS, clean
-from gonogo.spec import fields
+from gonogo.spec import fields, json_text
 from gonogo.spec.arithmetic_names import canonical
 from gonogo.spec.kernels.registry import KERNELS
 from gonogo.spec.test_spec import MAX_ELEMENTS, TestSpec
@@ -94,11 +94,8 @@ def parse(data: bytes, *, max_elements: int = MAX_ELEMENTS) -> TestReport:
 
 
 def _decoded(line: bytes, number: int) -> Any:
-    def refuse(word: str) -> None:
-        raise ValueError(f"{word} isn't JSON")
-
     try:
-        return json.loads(line, parse_constant=refuse)
+        return json_text.loads(line)
     except (ValueError, RecursionError) as problem:  # a decoding error is a ValueError, too
         raise FieldError(
             f"lines.{number}", line[:_SHOWN], f"isn't JSON: {clean(problem, 200)}"

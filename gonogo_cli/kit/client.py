@@ -176,18 +176,29 @@ class Client:
     def pages(
         self, path: str, *, most: int | None = None, **parameters: Any
     ) -> Iterator[dict[str, Any]]:
-        """Every item of a list, page by page, at most `most`."""
+        """Every item of a list, page by page, at most `most`.
+
+        A result with more outputs than a page has is put together again.
+        """
         cursor: str | None = None
         given = 0
+        item: dict[str, Any] | None = None
         while True:
             page = self.call("GET", path, cursor=cursor, **parameters)
-            for item in page["items"]:
-                if most is not None and given >= most:
-                    return
-                yield item
-                given += 1
+            for later in page["items"]:
+                if item is not None and later.get("outputs_from"):
+                    item["outputs"].update(later["outputs"])
+                    continue
+                if item is not None:
+                    yield item
+                    given += 1
+                    if most is not None and given >= most:
+                        return
+                item = later
             cursor = page.get("next")
             if cursor is None:
+                if item is not None:
+                    yield item
                 return
 
     def some(

@@ -8,12 +8,11 @@ from gonogo.errors import JobError
 
 PACKAGES = {
     "parquet": ("pyarrow",),
-    "worker": ("celery", "kombu", "redis"),
+    "worker": ("celery", "cryptography", "kombu", "redis"),
     "service": (
         "alembic",
         "cachetools",
         "cronsim",
-        "cryptography",
         "fastapi",
         "jinja2",
         "jwt",

@@ -31,7 +31,6 @@ SECRETS: Final = frozenset(
         "GONOGO_SMTP_URL",
         "GONOGO_TOKEN",
         "GONOGO_WEBHOOK_SECRET",
-        "GONOGO_WORKER_KEY",
     }
 )
 """The variables of secret settings. A list here, because loading the settings takes long; a test

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from gonogo.errors import FieldError, JobError
+from gonogo.spec import json_text
 from gonogo_cli.local import options
 
 if TYPE_CHECKING:
@@ -102,8 +102,8 @@ def judge(
 
 def _document(path: Path) -> Any:
     try:
-        return json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as problem:
+        return json_text.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as problem:
         raise JobError(f"{path} can't be read as JSON: {problem}") from problem
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +13,7 @@ from rich.text import Text
 
 from gonogo.errors import FieldError
 from gonogo.reports import red_hollow
-from gonogo.spec import missed_rows
+from gonogo.spec import json_text, missed_rows
 from gonogo.spec.diagnoses import consistent_diagnosis
 from gonogo.spec.kernels.registry import KERNELS
 from gonogo.spec.verdicts import Explanation, Verdict, worst
@@ -44,8 +43,8 @@ def json_flag(text: str | None, field: str) -> Any:
     if text is None:
         return None
     try:
-        return json.loads(text)
-    except ValueError as problem:
+        return json_text.loads(text)
+    except (ValueError, RecursionError) as problem:
         raise FieldError(field, text, f"isn't JSON: {problem}") from None
 
 

@@ -25,7 +25,7 @@ app = group("Look at this host's chips; use one without a worker in the way.")
 
 @app.command("list")
 def list_(as_json: bool = typer.Option(False, "--json", help="Print JSON.")) -> None:
-    """List the chips of this host, as tt-umd and tt-smi tell them."""
+    """List the chips of this host, as the kernel driver lists them, else tt-umd and tt-smi."""
     from gonogo_workers.devices import chips
     from gonogo_workers.executors import builds_file, registry
 
@@ -46,7 +46,7 @@ def list_(as_json: bool = typer.Option(False, "--json", help="Print JSON.")) -> 
             highlight=False,
         )
     if not host_chips:
-        show.console().print("no chips: tt-smi or tt-umd tells of none")
+        show.console().print("no chips: neither the driver nor tt-smi nor tt-umd lists one")
 
 
 @app.command(context_settings={"ignore_unknown_options": True})

@@ -31,9 +31,8 @@ def configure() -> gonogo_settings.Settings:
             "(`gonogo up` makes one)"
         )
     os.environ["GONOGO_DATABASE_URL"] = f"sqlite:///{folder / 'gonogo.sqlite'}"
-    for name in ("secret_key", "worker_key"):
-        if getattr(config, name) is None and (folder / name).exists():
-            os.environ[f"GONOGO_{name.upper()}"] = (folder / name).read_text().strip()
+    if config.secret_key is None and (folder / "secret_key").exists():
+        os.environ["GONOGO_SECRET_KEY"] = (folder / "secret_key").read_text().strip()
     gonogo_settings.load.cache_clear()
     return gonogo_settings.load()
 

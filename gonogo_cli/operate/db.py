@@ -1,23 +1,27 @@
-"""`gonogo db upgrade`: bring the database to this version's schema.
+"""`gonogo db`: bring the database to this version's schema, back it up, restore a backup.
 
-In production this is one step before the new processes start.
+In production, upgrading is one step before the new processes start.
 """
 
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
+from gonogo.errors import InfrastructureError, JobError
 from gonogo_cli.kit.groups import group
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
-app = group("Migrate the database.")
+    from gonogo_storage.ops.backups import Contents
+
+app = group("Migrate, back up and restore the database.")
 
 
 def copy_sqlite(engine: Engine) -> Path | None:
@@ -40,14 +44,53 @@ def copy_sqlite(engine: Engine) -> Path | None:
     return copy
 
 
+def enroll_host(engine: Engine, name: str, folder: Path, secret: str) -> None:
+    """Enroll this machine, unless the database knows the key in its state folder.
+
+    `secret` is GONOGO_SECRET_KEY. Raises JobError for a bad name, InfrastructureError where the
+    folder can't be written.
+    """
+    from gonogo_service.access.invitations import enroll_here
+    from gonogo_service.kit.problems import Problem
+    from gonogo_service.kit.signing import service_key
+    from gonogo_storage.access import hosts
+    from gonogo_storage.db.engine import session
+    from gonogo_workers.messages import identity
+
+    service = service_key(secret).public
+    with session(engine) as transaction:
+        try:
+            me = identity.load(folder)
+            known = hosts.find_key(transaction, me.key.id)
+            if known is not None and me.service == service:
+                return
+        except InfrastructureError:
+            pass  # it has none yet, or one that can't be read
+        try:
+            host, key = enroll_here(transaction, name, actor="command line")
+            identity.Identity(host, name, key, service).save(folder)
+        except Problem as problem:
+            raise JobError(str(problem)) from problem
+        except OSError as problem:
+            raise InfrastructureError(f"can't write {folder}: {problem.strerror}") from problem
+
+
 @app.command()
-def upgrade(as_json: bool = typer.Option(False, "--json", help="Print JSON.")) -> None:
+def upgrade(
+    enroll: str | None = typer.Option(
+        None,
+        metavar="NAME",
+        help="Also enroll this machine as the host NAME, with its key in GONOGO_VAR_DIR: for a "
+        "server that has devices of its own.",
+    ),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+) -> None:
     """Migrate to this version's schema; an SQLite file is copied first.
 
     Safe to run several times, and from several places at once.
     """
     from gonogo_cli.kit import show
-    from gonogo_cli.operate.database import engine
+    from gonogo_cli.operate.database import configure, engine
     from gonogo_storage.ops import schema
 
     with engine() as database:
@@ -55,6 +98,14 @@ def upgrade(as_json: bool = typer.Option(False, "--json", help="Print JSON.")) -
         copy = copy_sqlite(database) if before is schema.SchemaState.behind else None
         schema.upgrade(database)
         after = schema.state(database)
+        if enroll is not None:
+            config = configure()
+            if config.secret_key is None:
+                raise JobError(
+                    "GONOGO_SECRET_KEY must be set: a host has to know the service's key"
+                )
+            folder = Path(config.var_dir).absolute()
+            enroll_host(database, enroll, folder, config.secret_key.get_secret_value())
     if as_json:
         show.print_json(
             {"before": before.value, "after": after.value, "copy": str(copy) if copy else None}
@@ -64,3 +115,60 @@ def upgrade(as_json: bool = typer.Option(False, "--json", help="Print JSON.")) -
             f"schema: was {before.value}, is {after.value}"
             + (f"; the file before the upgrade: {copy}" if copy else "")
         )
+
+
+@app.command()
+def backup(
+    file: Path = typer.Argument(..., metavar="FILE", help="The new file."),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+) -> None:
+    """Write all rows, as of one moment, to a new SQLite file while the service runs.
+
+    The same command works for SQLite and PostgreSQL, and the file can be restored into either.
+    """
+    from gonogo_cli.operate.database import engine
+    from gonogo_storage.ops import backups
+
+    with engine() as database:
+        try:
+            contents = backups.backup(database, file)
+        except OSError as problem:
+            raise JobError(f"can't write the backup: {problem}") from problem
+    _tell("backed up", contents, file, as_json)
+
+
+@app.command()
+def restore(
+    file: Path = typer.Argument(..., metavar="FILE", help="A file that `gonogo db backup` wrote."),
+    send_due: bool = typer.Option(
+        False,
+        "--send-due",
+        help="Send the messages to webhooks and to GitHub that were waiting when the backup was "
+        "made; else they count as canceled, because they may have been sent since.",
+    ),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+) -> None:
+    """Fill an empty database from a backup and compare every row.
+
+    Start the service afterwards, with the GONOGO_SECRET_KEY of the one that was backed up.
+    """
+    from gonogo_cli.operate.database import engine
+    from gonogo_storage.ops import backups
+
+    with engine() as database:
+        try:
+            contents = backups.restore(file, database, send_due=send_due)
+        except backups.BadBackup as problem:
+            raise JobError(str(problem)) from problem
+    _tell("restored", contents, file, as_json)
+
+
+def _tell(done: str, contents: Mapping[str, Contents], file: Path, as_json: bool) -> None:
+    from gonogo_cli.kit import show
+
+    if as_json:
+        show.print_json({"file": str(file), "tables": contents})
+        return
+    rows = sum(table.rows for table in contents.values())
+    seeds, jobs = contents["seed_results"].rows, contents["jobs"].rows
+    print(f"{done}: {rows} rows, with {jobs} jobs and {seeds} seeds; {file}")

@@ -19,6 +19,8 @@ from gonogo.errors import GonogoError
 from gonogo_cli.kit import show
 
 LEAST_FREE_BYTES = 2**30
+HELLO_S = 5.0
+"""The service gets this long to tell the time."""
 
 
 @dataclass(frozen=True)
@@ -74,17 +76,44 @@ def broker() -> Finding:
         from gonogo_cli.operate.redis_server import program
 
         return Finding("redis", True, f"embedded: {program()}")
+    from redis.exceptions import NoPermissionError
+
     from gonogo_workers.queue import redis_client
 
     with redis_client(url) as client:
-        version = client.info("server")["redis_version"]
-        policy = client.info("memory").get("maxmemory_policy")
+        try:
+            version = client.info("server")["redis_version"]
+            policy = client.info("memory").get("maxmemory_policy")
+        except NoPermissionError:
+            client.ping()
+            return Finding("redis", True, "answers; this account may not see more")
     fits = policy == "noeviction"
     return Finding(
         "redis",
         fits,
         f"{version}, {policy}"
         + ("" if fits else ": set maxmemory-policy noeviction, or messages are dropped"),
+    )
+
+
+def host() -> Finding:
+    """Whether this machine is enrolled as a host, and its clock."""
+    from gonogo_workers.messages import exchange, identity
+
+    config = gonogo_settings.load()
+    folder = Path(config.var_dir).absolute()
+    if not (folder / identity.FILE).exists():
+        return Finding("host", None, "not enrolled: only a machine with a worker needs it")
+    me = identity.load(folder)
+    if config.broker_url is None:
+        return Finding("host", None, f"enrolled as {me.name}; GONOGO_BROKER_URL is not set")
+    from gonogo_workers.queue import redis_client
+
+    with redis_client(config.broker_url) as client:
+        answer = exchange.hello(client, me, wait_s=HELLO_S)
+    exchange.check_clock(answer)
+    return Finding(
+        "host", True, f"enrolled as {me.name}; its clock is {answer.skew_s:+.1f} s ahead"
     )
 
 
@@ -179,7 +208,7 @@ def isolation() -> Finding:
 
 
 def chips() -> Finding:
-    """The chips of this host, as tt-umd and tt-smi tell them."""
+    """The chips of this host, as the kernel driver lists them, else tt-umd and tt-smi."""
     from gonogo_workers.devices.chips import look
     from gonogo_workers.executors import builds_file, registry
 
@@ -195,7 +224,9 @@ def chips() -> Finding:
         for chip in seen
     )
     ok = True if seen else None
-    return Finding("chips", ok, summary or "none: neither tt-smi nor tt-umd lists one")
+    return Finding(
+        "chips", ok, summary or "none: neither the driver nor tt-smi nor tt-umd lists one"
+    )
 
 
 CHECKS: Mapping[str, Callable[[], Finding | Iterator[Finding]]] = {
@@ -203,6 +234,7 @@ CHECKS: Mapping[str, Callable[[], Finding | Iterator[Finding]]] = {
     "settings": unknown_variables,
     "numba": compiled_code,
     "redis": broker,
+    "host": host,
     "database": database,
     "disk": disk,
     "temporary": temporary,

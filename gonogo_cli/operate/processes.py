@@ -58,7 +58,7 @@ def serve(
         import uvicorn
 
         from gonogo_service.app import create_app
-        from gonogo_service.kit import logs
+        from gonogo_service.kit import connections, logs
 
         logs.configure()
         app = create_app(config)
@@ -70,6 +70,7 @@ def serve(
             log_level=config.log_level,
             access_log=config.log_level == "debug",
             server_header=False,
+            http=connections.protocol(config),
             timeout_graceful_shutdown=GRACE_S,
             proxy_headers=bool(config.proxies),
             forwarded_allow_ips=list(config.proxies) or None,
@@ -86,7 +87,7 @@ def serve(
 def background() -> None:
     """Run dispatcher, ingest of results, reaper and delivery; several copies are safe."""
     config = gonogo_settings.load()
-    need(config, "database_url", "broker_url", "worker_key")
+    need(config, "database_url", "broker_url", "secret_key")
     stop = threading.Event()
     with loading():
         from gonogo_service.background.process import create_background
@@ -107,7 +108,7 @@ def worker(
 ) -> None:
     """Run a device worker: take chunks, run kernels on its device, send every seed's numbers."""
     config = gonogo_settings.load()
-    need(config, "broker_url", "worker_key")
+    need(config, "broker_url")
     from gonogo_workers.worker import main
 
     raise typer.Exit(main(executor=executor, device=device))

@@ -46,6 +46,8 @@ def command(folder: Path) -> list[str]:
         "save": "",
         "appendonly": "no",
         "maxmemory-policy": "noeviction",
+        # no message is larger (gonogo_workers/queue/envelope.py)
+        "proto-max-bulk-len": str(16 * 2**20),
     }
     return [program(), *(part for name, value in options.items() for part in (f"--{name}", value))]
 

@@ -7,10 +7,12 @@ import os
 import secrets as random
 from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import typer
 
 from gonogo.errors import JobError
+from gonogo_cli.operate import broker_accounts
 
 SERVER, WORKER = ".env", "worker.env"
 """Settings of the services that reach the database, and of device workers."""
@@ -25,22 +27,31 @@ def secrets(
 ) -> None:
     """Make the secrets of docker-compose.yml: .env for the server, worker.env for device workers.
 
-    Values that a file has already stay as they are, so that running it again is harmless.
+    users.acl has the accounts of both in Redis. Values that a file has already stay as they are, so
+    that running it again is harmless.
     """
     if not folder.is_dir():
         raise JobError(f"{folder} is not a folder")
-    worker_key = existing(folder / SERVER).get("GONOGO_WORKER_KEY") or _key()
     needed = {
         SERVER: {
             "POSTGRES_PASSWORD": random.token_hex(24),
             "GONOGO_SECRET_KEY": _key(),
-            "GONOGO_WORKER_KEY": worker_key,
+            "GONOGO_BROKER_URL": _broker_url(broker_accounts.SERVICE),
         },
-        WORKER: {"GONOGO_WORKER_KEY": worker_key},
+        WORKER: {"GONOGO_BROKER_URL": _broker_url(broker_accounts.WORKER)},
     }
     for name, values in needed.items():
         added = add(folder / name, values, HEADS[name])
         typer.echo(f"{folder / name}: " + (f"added {', '.join(added)}" if added else "complete"))
+    passwords = {
+        account: urlsplit(existing(folder / name)["GONOGO_BROKER_URL"]).password or ""
+        for account, name in ((broker_accounts.SERVICE, SERVER), (broker_accounts.WORKER, WORKER))
+    }
+    accounts = folder / broker_accounts.FILE
+    # the server of Redis runs as another user; the file holds hashes of random passwords only
+    accounts.write_text(broker_accounts.acl(passwords))
+    accounts.chmod(0o644)
+    typer.echo(f"{accounts}: written from these passwords")
 
 
 def existing(path: Path) -> dict[str, str]:
@@ -63,6 +74,10 @@ def add(path: Path, values: Mapping[str, str], head: str) -> list[str]:
             file.write(f"{head}\n")
         file.writelines(f"{name}={values[name]}\n" for name in missing)
     return missing
+
+
+def _broker_url(account: str) -> str:
+    return f"redis://{account}:{random.token_hex(24)}@redis:6379/0"
 
 
 def _key() -> str:

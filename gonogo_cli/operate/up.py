@@ -11,6 +11,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import secrets
 import signal
 import socket
@@ -37,7 +38,7 @@ from gonogo_cli.operate.supervisor import Child, GaveUp, Supervisor
 READY_S = 60.0
 """The API must answer within this; the first start of a fresh installation compiles its byte
 code."""
-WORKER_SECRETS = ("GONOGO_BROKER_URL", "GONOGO_WORKER_KEY")
+WORKER_SECRETS = ("GONOGO_BROKER_URL",)
 """Its worker gets neither the database nor the sessions' key, as on a device host."""
 ORDER = ("redis", "background", "worker", "api")
 STOP_S = {"api": 4.0, "worker": 3.0, "background": 3.0, "redis": 1.0}
@@ -145,14 +146,23 @@ def own_command(*words: str) -> list[str]:
     return [sys.executable, "-P", "-m", "gonogo_cli", *words]
 
 
+def host_name() -> str:
+    """Return this machine's name as the name of a host: other characters become hyphens."""
+    return re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname()).strip(".-_") or "localhost"
+
+
 def migrate(folder: Path, environment: dict[str, str], database_url: str) -> None:
-    """Bring the SQLite file to the newest schema (`db upgrade` copies it first).
+    """Bring the SQLite file to the newest schema (`db upgrade` copies it first); enroll this host.
 
     Raises InfrastructureError.
     """
     done = subprocess.run(
-        own_command("db", "upgrade"),
-        env=environment | {"GONOGO_DATABASE_URL": database_url},
+        own_command("db", "upgrade", "--enroll", host_name()),
+        env=environment
+        | {
+            "GONOGO_DATABASE_URL": database_url,
+            "GONOGO_SECRET_KEY_FILE": str(folder / "secret_key"),
+        },
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,
@@ -179,7 +189,6 @@ def make_plan(folder: Path, host: str, listener: socket.socket, redis_folder: Pa
         "GONOGO_DATABASE_URL": f"sqlite:///{folder / 'gonogo.sqlite'}",
         "GONOGO_BROKER_URL": redis_server.url(redis_folder),
         "GONOGO_SECRET_KEY": key(folder / "secret_key"),
-        "GONOGO_WORKER_KEY": key(folder / "worker_key"),
     }
     url = f"http://{shown}:{bound}"
     return Plan(folder, url, listener, redis_folder, environment, private)

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from gonogo.errors import JobError
 from gonogo.reports import red_hollow
+from gonogo.spec import json_text
 from gonogo.spec.verdicts import Verdict
 from gonogo_cli.kit import show, waiting
 from gonogo_cli.kit.client import Client, Refused
@@ -41,7 +42,7 @@ def read(path: Path) -> Any:
         if path.suffix in {".yaml", ".yml"}:
             content = yaml.safe_load(text)
         else:
-            content = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
+            content = tomllib.loads(text) if path.suffix == ".toml" else json_text.loads(text)
         json.dumps(content, allow_nan=False)
     except (OSError, ValueError, TypeError, RecursionError, yaml.YAMLError) as problem:
         raise JobError(f"{path} can't be read: {problem}") from problem

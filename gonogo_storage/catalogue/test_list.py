@@ -1,23 +1,84 @@
-"""The list of submitted tests, newest first, with their variants, grades and last results.
+"""The list of submitted tests with their variants, grades and last results; it can be searched.
 
 This module only reads.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from typing import Any
 
-from sqlalchemy import and_, func, or_, select
+from sqlalchemy import (
+    ColumnElement,
+    Integer,
+    Select,
+    Text,
+    bindparam,
+    case,
+    cast,
+    func,
+    or_,
+    select,
+    tuple_,
+)
 from sqlalchemy.orm import Session, aliased
 
+from gonogo.flakiness.grades import Sharpness, Stability
+from gonogo_storage.db.ids import floor
 from gonogo_storage.db.paging import BadCursor, Page
 from gonogo_storage.db.states import LISTED_KINDS, JobState
 from gonogo_storage.flags.triage import STATES
 from gonogo_storage.rollups.variants import Variant, variants_of_all
 from gonogo_storage.tables import AssessmentRow, FlagRow, JobRow, TestSpecRow
+
+HOLLOW = "hollow"
+FLAGGED = "flagged"
+STANDINGS = (
+    HOLLOW,
+    Stability.broken.value,
+    Stability.flaky.value,
+    Stability.marginal.value,
+    Sharpness.blunt.value,
+    FLAGGED,
+)
+"""Filters by the state of tests: a value of their newest assessment, or FLAGGED, an open flag."""
+ATTENTION, NEWEST = "attention", "newest"
+SORTS = (ATTENTION, NEWEST)
+"""The orders of the list: hollow, broken, flaky and marginal tests first; by first submission."""
+_WORST_FIRST = (Stability.broken, Stability.flaky, Stability.marginal)
+MAX_TERMS = 8
+"""The number of words of a search that are used."""
+
+
+@dataclass(frozen=True)
+class TestFilter:
+    """The filter of the list; None allows everything.
+
+    search: words that must all occur in a test's kernel, shape, tolerance, numerics or key.
+    standing: one of STANDINGS. since: only tests that were submitted again since then.
+    """
+
+    __test__ = False  # pytest: not a test case
+
+    kernel: str | None = None
+    search: str | None = None
+    standing: str | None = None
+    since: datetime | None = None
+
+
+@dataclass(frozen=True)
+class TestHead:
+    """A test without its results."""
+
+    __test__ = False  # pytest: not a test case
+
+    key: str
+    kernel: str
+    canonical: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -61,19 +122,22 @@ def specs(session: Session, keys: Collection[str]) -> dict[str, dict[str, Any]]:
 
 
 def list_(
-    session: Session, *, kernel: str | None = None, limit: int = 50, cursor: str | None = None
+    session: Session,
+    filters: TestFilter | None = None,
+    *,
+    sort: str = NEWEST,
+    limit: int = 50,
+    cursor: str | None = None,
 ) -> Page[TestRecord]:
-    """Return tests, the newest first; the cursor is a key. Raises BadCursor."""
-    table = TestSpecRow
-    query = select(table).order_by(table.created_at.desc(), table.key.desc()).limit(limit + 1)
-    if kernel is not None:
-        query = query.where(table.kernel == kernel)
+    """Return tests in one of the SORTS; the cursor is a key. Raises BadCursor."""
+    table, order = TestSpecRow, _ORDERS[sort]
+    query = select(table).order_by(*(column.desc() for column in order)).limit(limit + 1)
+    query = query.where(*_conditions(filters or TestFilter()))
     if cursor is not None:
-        after = session.get(table, cursor)
+        after = session.execute(select(*order).where(table.key == cursor)).one_or_none()
         if after is None:
             raise BadCursor(cursor)
-        older = and_(table.created_at == after.created_at, table.key < after.key)
-        query = query.where(or_(table.created_at < after.created_at, older))
+        query = query.where(tuple_(*order) < tuple_(*after))
     rows = list(session.scalars(query))
     keys = [row.key for row in rows]
     flagged, graded = _open_flags(session, keys), _grades(session, keys)
@@ -97,6 +161,88 @@ def list_(
             )
         )
     return Page.cut(records, limit, lambda item: item.key)
+
+
+def heads(session: Session, filters: TestFilter, limit: int) -> list[TestHead]:
+    """Return the newest tests that match, without their results."""
+    table = TestSpecRow
+    query = select(table.key, table.kernel, table.canonical).where(*_conditions(filters))
+    rows = session.execute(query.order_by(table.created_at.desc(), table.key.desc()).limit(limit))
+    return [TestHead(*row) for row in rows]
+
+
+def worst(session: Session, branch: str, limit: int) -> list[TestHead]:
+    """Return the tests of a branch that need attention most, by their newest assessments there."""
+    rows = session.execute(_worst(), {"branch": branch, "limit": limit})
+    return [TestHead(*row) for row in rows]
+
+
+@cache  # building the statement takes longer than running it
+def _worst() -> Select[Any]:
+    table, graded, branch = TestSpecRow, AssessmentRow, bindparam("branch")
+    ran = select(JobRow.id).where(JobRow.test_key == table.key, JobRow.branch == branch).exists()
+    order = _attention(graded.branch == branch), table.created_at, table.key
+    query = select(table.key, table.kernel, table.canonical).where(ran)
+    return query.order_by(*(column.desc() for column in order)).limit(
+        bindparam("limit", type_=Integer)
+    )
+
+
+def _conditions(filters: TestFilter) -> list[ColumnElement[bool]]:
+    table, conditions = TestSpecRow, list[ColumnElement[bool]]()
+    if filters.kernel is not None:
+        conditions.append(table.kernel == filters.kernel)
+    for term in (filters.search or "").lower().split()[:MAX_TERMS]:
+        # a shape is written 3x273 or 3×273, and stored as [3,273]
+        text = re.sub(r"(?<=\d)[x×](?=\d)", ",", term).replace("=", '":')
+        conditions.append(
+            or_(
+                table.key.startswith(term, autoescape=True),
+                func.lower(cast(table.canonical, Text)).contains(text, autoescape=True),
+            )
+        )
+    if filters.standing == FLAGGED:
+        conditions.append(
+            select(FlagRow.id)
+            .where(FlagRow.test_key == table.key, FlagRow.state.in_(STATES["open"]))
+            .exists()
+        )
+    elif filters.standing is not None:
+        graded = AssessmentRow
+        has = (
+            graded.hollow
+            if filters.standing == HOLLOW
+            else or_(graded.stability == filters.standing, graded.sharpness == filters.standing)
+        )
+        conditions.append(select(graded.build).where(graded.test_key == table.key, has).exists())
+    if filters.since is not None:
+        conditions.append(
+            select(JobRow.id)
+            .where(JobRow.test_key == table.key, JobRow.id >= floor(filters.since))
+            .exists()
+        )
+    return conditions
+
+
+def _attention(*of: ColumnElement[bool]) -> Any:
+    """Return the column that is largest for the tests that need attention first.
+
+    of: conditions on the assessments that count.
+    """
+    table = AssessmentRow
+    worst = [
+        (table.stability == grade, len(_WORST_FIRST) - place)
+        for place, grade in enumerate(_WORST_FIRST)
+    ]
+    rank = case((table.hollow, len(_WORST_FIRST) + 1), *worst, else_=0)
+    newest = select(func.max(rank)).where(table.test_key == TestSpecRow.key, *of)
+    return func.coalesce(newest.correlate(TestSpecRow).scalar_subquery(), 0)
+
+
+_ORDERS: Mapping[str, Sequence[Any]] = {
+    ATTENTION: (_attention(), TestSpecRow.created_at, TestSpecRow.key),
+    NEWEST: (TestSpecRow.created_at, TestSpecRow.key),
+}
 
 
 def _open_flags(session: Session, keys: Collection[str]) -> dict[str, int]:

@@ -5,7 +5,7 @@ For each test they run the worst seed of its newest job. Reads only.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ from gonogo_storage.db.states import IMPORT_EXECUTOR
 from gonogo_storage.flags.evidence import check_line
 from gonogo_storage.rollups.variants import JobFacts
 from gonogo_storage.seed_rows import stored
-from gonogo_storage.seed_rows.stored import StoredSeed
+from gonogo_storage.seed_rows.stored import SeedOutcomes, StoredSeed
 from gonogo_storage.tables import JobRow, SeedResultRow
 
 _MAX_JOBS = 500
@@ -45,7 +45,7 @@ def lines(session: Session, head: SideResults, tests: Iterable[RerunCandidate]) 
     imported runs, which can't run from here.
 
     For kernels, the counters of jobs say which job has such a seed, and one statement for each
-    verdict finds the seeds. For selections each test is looked up singly.
+    verdict finds the seeds. Of selections each job is read once.
     """
     lines_by_place: dict[Place, str] = {}
     by_verdict: dict[Verdict, list[tuple[RerunCandidate, JobFacts]]] = {}
@@ -73,9 +73,7 @@ def lines(session: Session, head: SideResults, tests: Iterable[RerunCandidate]) 
                     output=output,
                     context=job.requested_context,
                 )
-    return lines_by_place | {
-        test.place: line for test in singly if (line := _line(session, test)) is not None
-    }
+    return lines_by_place | _by_reading(session, singly)
 
 
 def _newest(facts: Sequence[JobFacts], test: RerunCandidate) -> JobFacts | None:
@@ -116,39 +114,65 @@ def _first_output(result: StoredSeed, verdict: Verdict) -> str | None:
     return next((n for n, row in result.outputs.items() if row["verdict"] == verdict), None)
 
 
-def _line(session: Session, test: RerunCandidate) -> str | None:
-    ran, classification, place = test.ran, test.classification, test.place
-    assert ran is not None
-    table = SeedResultRow
+def _by_reading(session: Session, tests: Sequence[RerunCandidate]) -> dict[Place, str]:
+    """Return the lines of tests whose seeds have to be looked for, each job read once.
+
+    Newer jobs come first. Imported ones can't run from here.
+    """
+    tests_by_job: dict[str, list[RerunCandidate]] = {}
+    for test in tests:
+        for job_id in test.ran.jobs[:_MAX_JOBS] if test.ran else ():
+            tests_by_job.setdefault(job_id, []).append(test)
+    lines_by_place: dict[Place, str] = {}
     columns = (JobRow.id, JobRow.build, JobRow.executor, JobRow.context)
-    rows = select(*columns).where(JobRow.id.in_(ran.jobs[:_MAX_JOBS])).order_by(JobRow.id.desc())
-    for job in session.execute(rows).all():
-        query = stored.query(table.job_id == job.id).order_by(table.seed, table.repeat)
-        if not place.within:
-            query = query.where(table.verdict == classification.verdict)
-        for result in stored.read(session, query, "outcome"):
-            output = _shown_output(result, place.within, classification.verdict)
-            if output is not None:
-                if job.executor == IMPORT_EXECUTOR:
-                    return None
-                return check_line(
+    for ids in batched(sorted(tests_by_job, reverse=True), _AT_ONCE):
+        query = select(*columns).where(JobRow.id.in_(ids), JobRow.executor != IMPORT_EXECUTOR)
+        for job in session.execute(query.order_by(JobRow.id.desc())).all():
+            missing = [test for test in tests_by_job[job.id] if test.place not in lines_by_place]
+            for test, seed, output in _shown(session, job.id, missing):
+                lines_by_place[test.place] = check_line(
                     test.canonical,
                     build=job.build,
                     executor=job.executor,
-                    seed=result.seed,
+                    seed=seed,
                     output=output,
                     context=job.context,
                 )
-    return None
+    return lines_by_place
 
 
-def _shown_output(result: StoredSeed, within: str | None, verdict: Verdict) -> str | None:
+def _shown(
+    session: Session, job_id: str, tests: Sequence[RerunCandidate]
+) -> Iterator[tuple[RerunCandidate, int, str]]:
+    """Yield the tests whose verdict a job shows, each with its first seed and output."""
+    table = SeedResultRow
+    conditions = [table.job_id == job_id]
+    if tests and not any(test.place.within for test in tests):
+        verdicts = {str(test.classification.verdict) for test in tests}
+        conditions.append(table.verdict.in_(verdicts))
+    left = list(tests)
+    for seed in stored.read_outcomes(session, conditions) if left else ():
+        rest = []
+        for test in left:
+            output = _shown_output(seed, test.place.within, test.classification.verdict)
+            if output is None:
+                rest.append(test)
+            else:
+                yield test, seed.seed, output
+        left = rest
+        if not left:
+            return
+
+
+def _shown_output(seed: SeedOutcomes, within: str, verdict: Verdict) -> str | None:
     """Return the output that shows the verdict; None if the seed doesn't."""
     if not within:
-        return _first_output(result, verdict)
-    output = result.outputs.get(within)
-    if output is None or output["verdict"] != verdict:
-        return None
-    if verdict is Verdict.not_judged and output.get("outcome") != "failed":
+        if seed.verdict != verdict:
+            return None
+        if not seed.outputs:
+            return ""
+        return next((n for n, (_, judged) in seed.outputs.items() if judged == verdict), None)
+    outcome, judged = seed.outputs.get(within, (None, None))
+    if judged != verdict or (verdict is Verdict.not_judged and outcome != "failed"):
         return None
     return within

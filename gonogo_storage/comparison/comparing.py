@@ -6,10 +6,10 @@ Reads only.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -62,9 +62,8 @@ _FLAG = (
 )
 
 
-@dataclass(frozen=True)
-class Compared:
-    """One test of a comparison."""
+class Compared(NamedTuple):
+    """One test of a comparison, of which there may be 20,000."""
 
     place: Place
     name: str
@@ -75,10 +74,10 @@ class Compared:
     classification: Classification
     base: RunSummary | None
     head: RunSummary | None
-    check: str | None
-    """The `gonogo check` line that runs it again on head's build, for tests that aren't good."""
     pair: BuildPair | None = None
     """Head's build against base's on equal seeds, if a job compared them."""
+    check: str | None = None
+    """The `gonogo check` line that runs it again on head's build; `with_checks` reads it."""
 
 
 @dataclass(frozen=True)
@@ -144,32 +143,37 @@ def compare(
             limit="a build that has jobs, or a run's id",
         )
     ran_before = {place for place, ran in sides[0].tests.items() if ran.counts}
-    places = sorted(ran_before | sides[1].tests.keys())
+    places = ran_before | sides[1].tests.keys()
+    keys = {place.test_key for place in places}
     now = now or utcnow()
-    flags = _flags(session, {place.test_key for place in places}, *sides, now)
+    flags = _flags(session, keys, *sides, now)
     active_waivers = waivers.in_force(session, sides[1].ids, now=now)
-    specs = _specs(session, {place.test_key for place in places})
+    specs = _specs(session, keys)
     names = _names(session, sides)
     short_names = {place: _name(place, *specs[place.test_key][1:], names) for place in places}
     name_counts = Counter((name, place.arch, place.board) for place, name in short_names.items())
-    on_base, on_head = arithmetics.with_programs(session, sides, _recorded(session, sides, places))
+    on_base, on_head = arithmetics.with_programs(session, sides, _recorded(session, sides))
     pairs = build_pairs.read(session, *(_builds(side) for side in sides))
     compared = []
+    classifiers: dict[Any, _Classifier] = {}
     for place in places:
         before, after = on_base.get(place), on_head.get(place)
-        branches = {side.branches[place] for side in sides if place in side.branches}
-        flags_known = [
-            flag
-            for branch in sorted(branches)
-            for flag in flags.get((place.test_key, branch, place.arch, place.board), ())
-        ]
-        classification = classify(before, after, flags_known, policy)
+        branches = frozenset(side.branches[place] for side in sides if place in side.branches)
+        variant = (place.test_key, branches, place.arch, place.board)
+        if (classified := classifiers.get(variant)) is None:
+            flags_known = [
+                flag
+                for branch in sorted(branches)
+                for flag in flags.get((place.test_key, branch, place.arch, place.board), ())
+            ]
+            classified = classifiers[variant] = _classifier(flags_known, policy)
+        classification = classified(before, after)
         workload, kernel, canonical = specs[place.test_key]
         name = short_names[place]
         # the tolerance distinguishes most tests of the same shape
         if name_counts[name, place.arch, place.board] > 1:
             name = " ".join(filter(None, (name, _tolerance(canonical.get("tolerance", {})))))
-        if after is not None and waivable(classification):
+        if active_waivers.waivers and after is not None and waivable(classification):
             classification = waived(
                 classification,
                 active_waivers.of(
@@ -186,21 +190,27 @@ def compare(
                 classification,
                 before,
                 after,
-                None,
                 pairs.get(place),
             )
         )
-    candidates = (
-        RerunCandidate(test.place, test.canonical, test.head, test.classification)
-        for test in compared
-    )
-    checks = check_lines.lines(session, sides[1], candidates)
-    compared = [
-        replace(test, check=checks[test.place]) if test.place in checks else test
-        for test in compared
-    ]
     compared.sort(key=lambda test: (test.classification.kind.rank, test.name, test.place))
     return Comparison(*sides, tuple(compared), policy.version)
+
+
+def with_checks(
+    session: Session, comparison: Comparison, tests: Sequence[Compared]
+) -> list[Compared]:
+    """Return tests of a comparison with the commands that run the bad ones again.
+
+    The seeds of such a test are read, so ask only for the tests that are shown.
+    """
+    candidates = (
+        RerunCandidate(test.place, test.canonical, test.head, test.classification) for test in tests
+    )
+    checks = check_lines.lines(session, comparison.head, candidates)
+    return [
+        test._replace(check=checks[test.place]) if test.place in checks else test for test in tests
+    ]
 
 
 def _builds(results: SideResults) -> list[str]:
@@ -209,19 +219,27 @@ def _builds(results: SideResults) -> list[str]:
     return sorted({*requested, *results.builds})
 
 
+_Classifier = Callable[[RunSummary | None, RunSummary | None], Classification]
+
+
+def _classifier(flags: Sequence[OpenFlag], policy: FlakinessPolicy) -> _Classifier:
+    """Return a function that classifies each pair of results once: tests share their results."""
+    return comparison_side.shared(lambda before, after: classify(before, after, flags, policy))
+
+
 def _recorded(
-    session: Session, sides: tuple[SideResults, SideResults], places: Iterable[Place]
+    session: Session, sides: tuple[SideResults, SideResults]
 ) -> list[dict[Place, RunSummary]]:
     """Return the results of base and head, with records where errors have to be compared.
 
-    That is where some seed is unexplained. A record has the seeds and terms of a test.
+    That is where some seed of a kernel is unexplained. A record has the seeds and terms of a test.
     """
     base, head = (side.tests for side in sides)
-    compared = [
+    compared = sorted(
         place
-        for place in places
-        if place in base and place in head and _comparable(base[place], head[place])
-    ]
+        for place in sides[0].facts.keys() & sides[1].facts.keys()
+        if _comparable(base[place], head[place])
+    )
     seeds = min(build_series.SEEDS_PER_BUILD, max(MIN_SEEDS, MAX_SEEDS // max(1, len(compared))))
     recorded_sides = []
     for side in sides:

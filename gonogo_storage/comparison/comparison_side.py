@@ -6,9 +6,10 @@ It reads what each test did there. Bounded, indexed reads.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from itertools import groupby
+from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
@@ -27,6 +28,9 @@ from gonogo_storage.rollups.variants import JobFacts, Variant, context_name
 from gonogo_storage.seed_rows import stored
 from gonogo_storage.tables import BuildRow, JobRow, RunJobRow, RunRow, SeedResultRow, SeedSourceRow
 
+Iterations = frozenset[tuple[tuple[str | None, str], int]]
+"""((outcome, verdict), number of iterations) of a test of a selection."""
+A, B, C = TypeVar("A"), TypeVar("B"), TypeVar("C")
 MAX_JOBS = 2000
 """Newest jobs of a side that are read: four nights of the largest suite."""
 NAMED = 20
@@ -172,12 +176,14 @@ def read(session: Session, side: Side) -> SideResults:
     tests: dict[Place, RunSummary] = {}
     facts: dict[Place, list[JobFacts]] = {}
     branches: dict[Place, str] = {}
+    joined = shared(_joined)
     for row in rows:
         whole = Place(row.test_key, row.arch, row.board, context_name(row.context), "")
         for place, ran in _ran(
             row, whole, counts[row.id], sick.get(row.id, {}), within.get(row.id, {})
         ):
-            tests[place] = _joined(tests[place], ran) if place in tests else ran
+            newer = tests.get(place)
+            tests[place] = ran if newer is None else joined(newer, ran)
             branches.setdefault(place, row.branch)
         if row.kernel != KERNEL and row.done:
             facts.setdefault(whole, []).append(_facts(row))
@@ -211,7 +217,7 @@ def _ran(
     whole: Place,
     counts: Mapping[str, int],
     sick: Mapping[str, int],
-    within: Mapping[str, Mapping[tuple[str, str], int]],
+    within: Mapping[str, Iterations],
 ) -> Iterator[tuple[Place, RunSummary]]:
     """Yield the results of one job: one for a kernel; for a selection one for each of its tests.
 
@@ -223,21 +229,42 @@ def _ran(
     if row.kernel != KERNEL:
         yield whole, whole_job
         return
+    # most tests of a selection have equal results: these share one object
+    summaries: dict[Iterations, RunSummary] = {}
     for name, iterations in within.items():
-        counts_by_verdict: Counter[str] = Counter()
-        not_judged_red = 0
-        for (outcome, verdict), number in iterations.items():
-            counts_by_verdict[verdict] += number
-            not_judged_red += number if verdict == Verdict.not_judged and outcome in _RED else 0
-        yield (
-            whole._replace(within=name),
-            RunSummary(row.build, (row.id,), counts_by_verdict, not_judged_red),
-        )
+        if (ran := summaries.get(iterations)) is None:
+            ran = summaries[iterations] = _of_test(row, iterations)
+        yield Place(*whole[:-1], name), ran
     lost_counts = {
         verdict: number for verdict, number in counts.items() if verdict in (*LOST, Verdict.not_run)
     }
     if waiting or ended_empty or sick or (lost_counts and not within):
         yield whole, replace(whole_job, counts={} if within else lost_counts)
+
+
+def _of_test(row: Any, iterations: Iterations) -> RunSummary:
+    counts: Counter[str] = Counter()
+    not_judged_red = 0
+    for (outcome, verdict), number in iterations:
+        counts[verdict] += number
+        not_judged_red += number if verdict == Verdict.not_judged and outcome in _RED else 0
+    return RunSummary(row.build, (row.id,), counts, not_judged_red)
+
+
+def shared(function: Callable[[A, B], C]) -> Callable[[A, B], C]:
+    """Return the function with one result for each pair of objects.
+
+    Thousands of tests of a selection share their objects.
+    """
+    results: dict[tuple[int, int], tuple[A, B, C]] = {}
+
+    def result_of(first: A, second: B) -> C:
+        key = id(first), id(second)
+        if key not in results:
+            results[key] = first, second, function(first, second)  # keeps the ids in use
+        return results[key][2]
+
+    return result_of
 
 
 def _joined(first: RunSummary, second: RunSummary) -> RunSummary:
@@ -314,23 +341,36 @@ def _device_counts(session: Session, job_id: str, device: str) -> dict[str, int]
 
 def _within(
     session: Session, job_ids: Sequence[str], sick: Mapping[str, Mapping[str, int]]
-) -> dict[str, dict[str, Counter[tuple[str, str]]]]:
-    """Return {job: {test: {(outcome, verdict): iterations}}} of selections.
+) -> dict[str, dict[str, Iterations]]:
+    """Return the iterations of the tests of selections, by job and test.
 
     Runs on sick devices are left out.
     """
-    table = SeedResultRow
-    iterations: dict[str, dict[str, Counter[tuple[str, str]]]] = {}
+    within: dict[str, dict[str, Iterations]] = {}
+    once: dict[tuple[str | None, str], Iterations] = {}
     for ids in batched(job_ids, _AT_ONCE):
-        query = stored.query(table.job_id.in_(ids))
-        for seed in stored.read(session, query, "outcome"):
-            if seed.device in sick.get(seed.job, {}):
-                continue
-            for name, output in seed.outputs.items():
-                if output.get("outcome") is not None:
-                    of_test = iterations.setdefault(seed.job, {}).setdefault(name, Counter())
-                    of_test[output["outcome"], output["verdict"]] += 1
-    return iterations
+        seeds = stored.read_outcomes(session, (SeedResultRow.job_id.in_(ids),))
+        for job, members in groupby(seeds, key=lambda seed: seed.job):
+            rows = [seed.outputs for seed in members if seed.device not in sick.get(job, {})]
+            if len(rows) == 1:
+                for pair in set(rows[0].values()) - once.keys():
+                    once[pair] = frozenset({(pair, 1)})
+                within[job] = {
+                    name: once[pair] for name, pair in rows[0].items() if pair[0] is not None
+                }
+            else:
+                within[job] = _counted(rows)
+    return within
+
+
+def _counted(rows: Iterable[Mapping[str, tuple[str | None, str]]]) -> dict[str, Iterations]:
+    """Count the iterations of each test, by outcome and verdict."""
+    pairs: dict[str, list[tuple[str | None, str]]] = {}
+    for row in rows:
+        for name, pair in row.items():
+            if pair[0] is not None:
+                pairs.setdefault(name, []).append(pair)
+    return {name: frozenset(Counter(of_test).items()) for name, of_test in pairs.items()}
 
 
 def _facts(row: Any) -> JobFacts:

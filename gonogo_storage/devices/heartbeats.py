@@ -116,12 +116,12 @@ def report(session: Session, body: Mapping[str, Any], *, now: datetime) -> bool:
 
 
 def canary_time(body: Mapping[str, Any], now: datetime) -> datetime:
-    """Return when a report's canary passed, by the clock of the worker's host.
+    """Return when a report's canary passed, as its host knows the service's time.
 
-    It is `now` if the report has no valid time.
+    It is `now` if the report has no valid time, or one in the future.
     """
     try:
-        return datetime.fromtimestamp(float(body["at"]), UTC)
+        return min(now, datetime.fromtimestamp(float(body["at"]), UTC))
     except (KeyError, TypeError, ValueError, OverflowError, OSError):
         return now
 

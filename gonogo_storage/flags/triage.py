@@ -91,6 +91,12 @@ def open_by_kind(session: Session) -> dict[FlagKind, int]:
     return {kind: counts[kind] for kind in ORDER if counts.get(kind)}
 
 
+def open_total(session: Session) -> int:
+    """Return the number of open flags."""
+    query = select(func.count()).select_from(FlagRow).where(FlagRow.state.in_(STATES["open"]))
+    return session.scalar(query) or 0
+
+
 def _newest(
     session: Session, filters: FlagFilter, kind: str, after: str | None, limit: int
 ) -> Sequence[str]:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from gonogo.gauge.plan import work_of
 from gonogo.spec.builds import EMULATOR
-from gonogo_storage.db.ids import new_id
-from gonogo_storage.db.states import ChunkState
-from gonogo_storage.tables import BuildRow, ChunkRow, GaugeRow, JobRow
+from gonogo_storage.tables import BuildRow, GaugeRow, JobRow
+from gonogo_storage.work import chunking, ranges
+from gonogo_storage.work.chunking import Work
 
-MAX_WORK = 2000
 RUN_FACTOR = 2.0
 """Time of a run relative to the kernel's: drawing the seed and judging take about as long again."""
 
@@ -28,7 +24,7 @@ def add(
     first: int,
     seeds: Sequence[int],
 ) -> None:
-    """Store and count the chunks of parts (numbered from `first`) on seeds.
+    """Store and count the work of parts (numbered from `first`) on seeds.
 
     The emulator's parts share chunks, seed by seed. Any other build has separate chunks, in the
     queue of its executor.
@@ -38,27 +34,13 @@ def add(
         separate = "" if part["executor"] == EMULATOR else part["build"]
         groups.setdefault((part["executor"], separate), []).append(number)
     run_s = float(job.request["run_s"])
-    size = min(MAX_WORK, max(1, int(float(job.request["chunk_seconds"]) / run_s)))
     for (executor, _), numbers in groups.items():
-        work = work_of(numbers, seeds)
-        count = math.ceil(len(work) / size)
-        edges = [len(work) * k // count for k in range(count + 1)]
-        for low, high in pairwise(edges):
-            session.add(
-                ChunkRow(
-                    id=new_id(),
-                    job_id=job.id,
-                    number=job.chunk_count,
-                    state=ChunkState.waiting,
-                    queue=f"{executor}.{job.arch}.{job.board}",
-                    work=work[low:high],
-                    estimate_s=run_s * (high - low),
-                )
-            )
-            job.chunk_count += 1
-            job.open_chunks += 1
-            job.total += high - low
-    session.flush()
+        work = Work(seeds, numbers)  # the parts of a seed together: its arrays are drawn once
+        cut = chunking.equal(work, run_s, float(job.request["chunk_seconds"]))
+        job.total += len(work)
+        ranges.add(
+            session, job, work, cut, queue=f"{executor}.{job.arch}.{job.board}", pair_s=run_s
+        )
 
 
 def message_fields(

@@ -15,6 +15,7 @@ from sqlalchemy import or_, select, update
 from sqlalchemy.orm import Session, aliased, defer
 
 from gonogo.spec.executors import EMULATOR
+from gonogo_storage.access import refused_messages
 from gonogo_storage.db.encoding import storable
 from gonogo_storage.db.ids import is_id
 from gonogo_storage.db.states import OPEN_ATTEMPT, AttemptState, ChunkState, JobKind, JobState
@@ -22,11 +23,14 @@ from gonogo_storage.devices import periods
 from gonogo_storage.gauges import gauge_work
 from gonogo_storage.jobs import artifacts, closing
 from gonogo_storage.jobs.hang_limits import expected_seed_s
+from gonogo_storage.jobs.senders import ConflictingContent, ForeignSender, Sender, bind
 from gonogo_storage.messages import events
 from gonogo_storage.seed_rows.batch import Batch
 from gonogo_storage.seeds import results
 from gonogo_storage.tables import AttemptRow, BuildRow, ChunkRow, GaugeRow, JobRow, TestSpecRow
 
+MAX_BATCHES = 100_000
+"""A worker sends two a second at the most, for two hours."""
 _OUTCOMES = {
     "done": AttemptState.done,
     "cancelled": AttemptState.cancelled,
@@ -172,17 +176,27 @@ def published(
 
 
 def started(
-    session: Session, attempt_id: str, body: Mapping[str, Any], *, now: datetime
+    session: Session,
+    attempt_id: str,
+    body: Mapping[str, Any],
+    *,
+    now: datetime,
+    sender: Sender | None = None,
 ) -> str | None:
     """Record that a worker began the attempt: it, its chunk and its job run.
 
-    Returns the job's id, or None when the attempt is over already.
+    Returns the job's id, or None when the attempt is over already. Raises ForeignSender for the
+    attempt of another host (as `store` and `finished` do); without a sender nothing is checked.
     """
     locked = _locked(session, attempt_id)
     if locked is None:
         return None
     job, chunk, attempt = locked
-    if attempt.state not in OPEN_ATTEMPT or attempt.worker is not None:
+    if attempt.state not in OPEN_ATTEMPT or (sender is None and attempt.worker is not None):
+        return None
+    was_bound = attempt.host_id is not None
+    bind(attempt, body, sender)
+    if was_bound:
         return None
     _begin(session, job, chunk, attempt, now=now)
     for name in ("worker", "device", "host", "host_run"):
@@ -192,17 +206,36 @@ def started(
 
 
 def heartbeat(
-    session: Session, attempt_id: str, *, seed: int | None, stage: str | None, now: datetime
+    session: Session,
+    attempt_id: str,
+    *,
+    seed: int | None,
+    stage: str | None,
+    now: datetime,
+    worker: str | None = None,
 ) -> None:
     """Record that the attempt's worker is alive, and where it is.
 
     Takes no lock of the job: only the time of the heartbeat, the seed and the stage are written.
+    With `worker`, only an attempt of this worker is alive.
     """
     if is_id(attempt_id):
         running = update(AttemptRow).where(
             AttemptRow.id == attempt_id, AttemptRow.state.in_(OPEN_ATTEMPT)
         )
+        if worker is not None:
+            running = running.where(AttemptRow.worker == worker)
         session.execute(running.values(heard_at=now, seed=seed, stage=stage))
+
+
+def is_unbound(session: Session, attempt_id: str) -> bool:
+    """Return whether an attempt waits for the first message of a worker."""
+    query = select(AttemptRow.id).where(
+        AttemptRow.id == attempt_id,
+        AttemptRow.host_id.is_(None),
+        AttemptRow.state == AttemptState.sent,
+    )
+    return is_id(attempt_id) and session.scalar(query) is not None
 
 
 def device_of(session: Session, attempt_id: str | None) -> str | None:
@@ -215,11 +248,18 @@ def device_of(session: Session, attempt_id: str | None) -> str | None:
 
 
 def store(
-    session: Session, attempt_id: str, body: Mapping[str, Any], *, now: datetime
+    session: Session,
+    attempt_id: str,
+    body: Mapping[str, Any],
+    *,
+    now: datetime,
+    sender: Sender | None = None,
+    digest: str = "",
 ) -> str | None:
     """Store one batch of results: each (seed, repeat) without a row yet, and the artifacts.
 
-    Returns the job's id when something changed.
+    Returns the job's id when something changed. `digest` is the message's: a batch that comes twice
+    changes nothing, and one of the same number with another content raises ConflictingContent.
 
     Rows without numbers (hang, crash, error) count only from the chunk's current attempt while it
     is open. Rows with numbers count from a lost attempt too. Results that the attempt was not asked
@@ -229,18 +269,26 @@ def store(
     if locked is None:
         return None
     job, chunk, attempt = locked
+    bind(attempt, body, sender)
+    number = _batch_number(body)
+    if digest and number is not None and number in attempt.batches:
+        if attempt.batches[number] == digest:
+            return None
+        raise ConflictingContent(f"batch {number} of attempt {attempt.id} came with other content")
     if JobState(job.state).final or (job.sequential is not None and chunk.state == ChunkState.lost):
         return None
     current = chunk.attempt_id == attempt.id and attempt.state in OPEN_ATTEMPT
     _begin(session, job, chunk, attempt, now=now)
-    batch = _fresh(session, job, attempt, Batch.parse(body), current=current)
+    whole = Batch.parse(body)
+    if sender is not None:
+        _check_devices(attempt, whole)
+    batch = _fresh(session, job, attempt, whole, current=current, sender=sender, now=now)
     closing.record(session, job, attempt.id, batch, now=now)
     artifacts.add(session, job.id, attempt.id, body.get("artifacts") or (), now=now)
     if attempt.state in OPEN_ATTEMPT:
         attempt.heard_at = now
-    number = body.get("batch")
-    if isinstance(number, int) and number not in attempt.batches:
-        attempt.batches = [*attempt.batches, number]
+    if number is not None:
+        attempt.batches = {**attempt.batches, number: digest}
     session.flush()
     closing.advance_sequential(session, job, now=now)
     if attempt.state == AttemptState.reported:
@@ -258,6 +306,12 @@ def store(
     return job.id
 
 
+def _batch_number(body: Mapping[str, Any]) -> str | None:
+    number = body.get("batch")
+    is_number = isinstance(number, int) and not isinstance(number, bool)
+    return str(number) if is_number and 0 <= number < MAX_BATCHES else None
+
+
 def _unrequested(
     pairs: Collection[results.Pair], work: Sequence[list[int]]
 ) -> Collection[results.Pair]:
@@ -271,10 +325,29 @@ def _unrequested(
     return set(others) - set(map(tuple, work)) if others else ()
 
 
+def _check_devices(attempt: AttemptRow, batch: Batch) -> None:
+    """Raise ForeignSender unless every row ran on the attempt's device."""
+    others = {str(row.get("device")) for row in batch.rows} - {str(attempt.device)}
+    if others:
+        raise ForeignSender(
+            f"rows of {sorted(others)[0][:200]!r} came for an attempt of {attempt.device}"
+        )
+
+
 def _fresh(
-    session: Session, job: JobRow, attempt: AttemptRow, batch: Batch, *, current: bool
+    session: Session,
+    job: JobRow,
+    attempt: AttemptRow,
+    batch: Batch,
+    *,
+    current: bool,
+    sender: Sender | None,
+    now: datetime,
 ) -> Batch:
-    """Return the rows that count and aren't stored yet."""
+    """Return the rows that count and aren't stored yet.
+
+    Others than those that are stored for the same seed are held against their sender.
+    """
     with_outputs = set() if current else batch.with_outputs()
     places: dict[results.Pair, int] = {}
     for place, row in enumerate(batch.rows):
@@ -282,13 +355,22 @@ def _fresh(
             places.setdefault((int(row["seed"]), int(row["repeat"])), place)
     unrequested = _unrequested(places, attempt.work)
     stored = results.present(session, job.id, list(places))
+    if sender is not None and stored:
+        again = batch.take(sorted(places[pair] for pair in stored))
+        for words in results.contradicted(session, job.id, again)[:1]:
+            refused_messages.record(session, sender.name, "conflict", words, now=now)
     return batch.take(
         [place for pair, place in places.items() if pair not in stored and pair not in unrequested]
     )
 
 
 def finished(
-    session: Session, attempt_id: str, body: Mapping[str, Any], *, now: datetime
+    session: Session,
+    attempt_id: str,
+    body: Mapping[str, Any],
+    *,
+    now: datetime,
+    sender: Sender | None = None,
 ) -> str | None:
     """Store the worker's final message on an attempt.
 
@@ -301,6 +383,7 @@ def finished(
     if locked is None:
         return None
     job, chunk, attempt = locked
+    bind(attempt, body, sender)
     if attempt.state not in (AttemptState.sent, AttemptState.running):
         return None
     _begin(session, job, chunk, attempt, now=now)

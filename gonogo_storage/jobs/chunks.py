@@ -1,34 +1,36 @@
 """Chunks: a job cut into pieces of about 20 s.
 
-They wait here until the dispatcher chooses them by fair share, priority and age.
+They wait here until the dispatcher chooses them by fair share, priority and age. A chunk that was
+never sent is no row yet (gonogo_storage/work/ranges.py).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, func, or_, select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from gonogo.spec.executors import EXECUTORS
 from gonogo_storage.db.ids import new_id
 from gonogo_storage.db.states import AttemptState, ChunkState, JobState
 from gonogo_storage.jobs import closing
-from gonogo_storage.jobs.chunking import MAX_WORK as MAX_WORK
-from gonogo_storage.jobs.chunking import add as add
-from gonogo_storage.jobs.chunking import cut as cut
-from gonogo_storage.jobs.chunking import grow as grow
 from gonogo_storage.jobs.hang_limits import measured_seed_s
-from gonogo_storage.jobs.job import BACKGROUND_PRIORITY
+from gonogo_storage.jobs.job import BACKGROUND_PRIORITY, NewJob
 from gonogo_storage.seeds import results
-from gonogo_storage.tables import AttemptRow, ChunkRow, JobRow
+from gonogo_storage.tables import AttemptRow, ChunkRangeRow, ChunkRow, JobRow
+from gonogo_storage.work import chunking, ranges
+from gonogo_storage.work.chunking import MAX_WORK, Cut, Work
 
 REFERENCE_BYTES = 2**29  # a reference build's outputs that one attempt keeps in a worker's memory
 # per element of the shape: y or dx in fp32, and the same again for a downstream output
 OUTPUT_BYTES = 8
 ACTIVE = (JobState.queued, JobState.running)
+Place = tuple[str, int]
+"""A chunk's job and number: most chunks that wait are no rows."""
 
 UNKNOWN_SEED_S = (
     0.01,
@@ -59,23 +61,24 @@ def max_seeds(elements: int, reference: str | None) -> int:
     return MAX_WORK if reference is None else max(1, REFERENCE_BYTES // (OUTPUT_BYTES * elements))
 
 
-def free() -> ColumnElement[bool]:
-    """Select the chunks that may be dispatched.
-
-    Of sequential seeds these are only the ones that the next decision can need.
-    """
-    return or_(JobRow.reach.is_(None), ChunkRow.number <= JobRow.reach)
+def cut(new: NewJob, seed_s: float) -> tuple[Work, Cut]:
+    """Return a new job's work, and how it is cut into chunks."""
+    work = Work(new.seeds, range(new.repeats))
+    if new.stop_on_finding is not None:
+        return work, chunking.growing(work, seed_s, new.chunk_seconds)
+    most = max_seeds(new.elements, new.reference)
+    return work, chunking.equal(work, seed_s, new.chunk_seconds, most=most)
 
 
 def waiting(session: Session) -> Counter[str]:
-    """Count the chunks of live jobs that wait for each queue."""
+    """Count the chunks of live jobs that wait for each queue and may be sent."""
     query = (
         select(ChunkRow.queue, func.count())
         .join(JobRow, ChunkRow.job_id == JobRow.id)
-        .where(ChunkRow.state == ChunkState.waiting, JobRow.state.in_(ACTIVE), free())
+        .where(ChunkRow.state == ChunkState.waiting, JobRow.state.in_(ACTIVE))
         .group_by(ChunkRow.queue)
     )
-    return Counter(dict(session.execute(query).all()))
+    return Counter(dict(session.execute(query).all())) + Counter(ranges.ready(session))
 
 
 def unstarted(session: Session) -> Counter[str]:
@@ -88,7 +91,15 @@ def unstarted(session: Session) -> Counter[str]:
     return Counter(dict(session.execute(query).all()))
 
 
-def choose(session: Session, queue: str, count: int, background: int | None = None) -> list[str]:
+@dataclass(frozen=True)
+class _Candidate:
+    job_id: str
+    number: int
+    owner: str
+    priority: int
+
+
+def choose(session: Session, queue: str, count: int, background: int | None = None) -> list[Place]:
     """Choose the next chunks of a queue by fair share.
 
     Each owner's chunks are ordered by priority, then age. The owner with the fewest attempts in
@@ -96,28 +107,6 @@ def choose(session: Session, queue: str, count: int, background: int | None = No
     everyone's others, and at most `background` of them are chosen: what a worker has been sent
     can't be overtaken.
     """
-    best = func.row_number().over(
-        partition_by=JobRow.owner,
-        order_by=(JobRow.priority.desc(), ChunkRow.job_id, ChunkRow.number),
-    )
-    ranked = (
-        select(
-            ChunkRow.id,
-            ChunkRow.job_id,
-            ChunkRow.number,
-            JobRow.owner,
-            JobRow.priority,
-            best.label("rank"),
-        )
-        .join(JobRow, ChunkRow.job_id == JobRow.id)
-        .where(
-            ChunkRow.state == ChunkState.waiting,
-            ChunkRow.queue == queue,
-            JobRow.state.in_(ACTIVE),
-            free(),
-        )
-        .subquery()
-    )
     in_flight_query = (
         select(JobRow.owner, func.count())
         .select_from(AttemptRow)
@@ -129,37 +118,80 @@ def choose(session: Session, queue: str, count: int, background: int | None = No
         .group_by(JobRow.owner)
     )
     in_flight = dict(session.execute(in_flight_query).all())
-    rows = list(session.execute(select(ranked).where(ranked.c.rank <= count)))
-    rows.sort(
-        key=lambda row: (
-            row.priority <= BACKGROUND_PRIORITY,
-            in_flight.get(row.owner, 0) + row.rank,
-            -row.priority,
-            row.job_id,
-            row.number,
-        )
+    candidates = sorted(
+        (*_stored(session, queue, count), *_unmade(session, queue, count)),
+        key=lambda chunk: (-chunk.priority, chunk.job_id, chunk.number),
     )
-    foreground = sum(row.priority > BACKGROUND_PRIORITY for row in rows)
+    ranks: Counter[str] = Counter(in_flight)
+    ranked: list[tuple[int, _Candidate]] = []
+    for chunk in candidates:
+        ranks[chunk.owner] += 1
+        ranked.append((ranks[chunk.owner], chunk))
+    ranked.sort(  # stable: among equal ranks by priority, then age
+        key=lambda item: (item[1].priority <= BACKGROUND_PRIORITY, item[0])
+    )
+    foreground = sum(chunk.priority > BACKGROUND_PRIORITY for chunk in candidates)
     most = count if background is None else min(count, foreground + background)
-    return [row.id for row in rows[:most]]
+    return [(chunk.job_id, chunk.number) for _, chunk in ranked[:most]]
 
 
-def dispatch(session: Session, chunk_ids: Sequence[str], *, now: datetime) -> list[str]:
+def _stored(session: Session, queue: str, count: int) -> Iterator[_Candidate]:
+    """Yield each owner's first chunks that are rows and wait: their attempts were lost."""
+    best = func.row_number().over(
+        partition_by=JobRow.owner,
+        order_by=(JobRow.priority.desc(), ChunkRow.job_id, ChunkRow.number),
+    )
+    ranked = (
+        select(ChunkRow.job_id, ChunkRow.number, JobRow.owner, JobRow.priority, best.label("rank"))
+        .join(JobRow, ChunkRow.job_id == JobRow.id)
+        .where(
+            ChunkRow.state == ChunkState.waiting,
+            ChunkRow.queue == queue,
+            JobRow.state.in_(ACTIVE),
+        )
+        .subquery()
+    )
+    for row in session.execute(select(ranked).where(ranked.c.rank <= count)):
+        yield _Candidate(row.job_id, row.number, row.owner, row.priority)
+
+
+def _unmade(session: Session, queue: str, count: int) -> Iterator[_Candidate]:
+    """Yield each owner's first chunks that are no rows yet; each range has at least one."""
+    table = ChunkRangeRow
+    best = func.row_number().over(
+        partition_by=JobRow.owner, order_by=(JobRow.priority.desc(), table.job_id, table.first)
+    )
+    ranked = (
+        select(
+            table.job_id,
+            (table.first + table.chunks_cut).label("next"),
+            ranges.READY.label("ready"),
+            JobRow.owner,
+            JobRow.priority,
+            best.label("rank"),
+        )
+        .join(JobRow, table.job_id == JobRow.id)
+        .where(ranges.OPEN, ranges.READY > 0, table.queue == queue, JobRow.state.in_(ACTIVE))
+        .subquery()
+    )
+    for row in session.execute(select(ranked).where(ranked.c.rank <= count)):
+        for number in range(row.next, row.next + min(row.ready, count)):
+            yield _Candidate(row.job_id, number, row.owner, row.priority)
+
+
+def dispatch(session: Session, places: Sequence[Place], *, now: datetime) -> list[str]:
     """Give each chosen chunk an attempt for its missing results; return the attempts' ids.
 
     `attempts.unpublished` then returns these attempts. A chunk that is no longer waiting, or whose
     job was canceled meanwhile, is skipped. One whose results have all arrived late is closed.
     """
     attempt_ids: list[str] = []
-    chunk_jobs = (
-        select(ChunkRow.id, ChunkRow.job_id)
-        .where(ChunkRow.id.in_(chunk_ids))
-        .order_by(ChunkRow.job_id, ChunkRow.number)
-    )
-    for chunk_id, job_id in session.execute(chunk_jobs).all():
+    for job_id, number in sorted(places):
         job = closing.lock(session, job_id)
-        chunk = session.get_one(ChunkRow, chunk_id, populate_existing=True)
-        if job is None or job.state not in ACTIVE or chunk.state != ChunkState.waiting:
+        if job is None or job.state not in ACTIVE:
+            continue
+        chunk = _chunk(session, job_id, number)
+        if chunk is None or chunk.state != ChunkState.waiting:
             continue
         stored = (
             results.present(session, job_id, chunk.work)
@@ -179,7 +211,7 @@ def dispatch(session: Session, chunk_ids: Sequence[str], *, now: datetime) -> li
             state=AttemptState.sent,
             queue=chunk.queue,
             work=missing,
-            batches=[],
+            batches={},
             created_at=now,
         )
         session.add(attempt)
@@ -187,3 +219,10 @@ def dispatch(session: Session, chunk_ids: Sequence[str], *, now: datetime) -> li
         session.flush()
         attempt_ids.append(attempt.id)
     return attempt_ids
+
+
+def _chunk(session: Session, job_id: str, number: int) -> ChunkRow | None:
+    """Return a chunk of a job, made now if it is the next one; None if it can't be sent."""
+    query = select(ChunkRow).where(ChunkRow.job_id == job_id, ChunkRow.number == number)
+    stored = session.scalar(query.execution_options(populate_existing=True))
+    return stored or ranges.cut(session, job_id, number)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from datetime import datetime
 
-from sqlalchemy import select, update
+from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from gonogo.reports import red_hollow
@@ -21,18 +21,15 @@ from gonogo_storage.db.states import CLOSED_CHUNK, AttemptState, ChunkState, Job
 from gonogo_storage.flags import evidence, flags, suspects
 from gonogo_storage.gauges import gauge_ends, gauge_rows
 from gonogo_storage.history.assessment_requests import ASSESS, request_assessment
-from gonogo_storage.jobs import chunking, seed_grids, sequential
+from gonogo_storage.jobs import seed_grids, sequential
 from gonogo_storage.messages import events, outbox
 from gonogo_storage.rollups import rollups
 from gonogo_storage.rollups.variants import variants_of
 from gonogo_storage.seed_rows.batch import Batch
 from gonogo_storage.seeds import results
-from gonogo_storage.tables import (
-    AttemptRow,
-    ChunkRow,
-    JobRow,
-    TestSpecRow,
-)
+from gonogo_storage.tables import AttemptRow, ChunkRangeRow, ChunkRow, JobRow, TestSpecRow
+from gonogo_storage.work import chunking, ranges
+from gonogo_storage.work.chunking import Work
 
 MAX_ATTEMPTS = 3
 # hand-backs don't count as attempts, but endless hand-backs must not keep a job alive
@@ -212,6 +209,7 @@ def cancel_open_chunks(
         ChunkRow.job_id == job.id, ChunkRow.state.not_in(CLOSED_CHUNK)
     )
     job.cancel_at = now
+    ranges.close(session, job, after_seed=after_seed)
     unstarted_chunks: list[str] = []
     for chunk in list(session.scalars(open_chunks.execution_options(populate_existing=True))):
         if chunk.work[0][0] <= after_seed or (
@@ -333,21 +331,16 @@ def _add_seeds(session: Session, job: JobRow, seeds: list[int], *, now: datetime
 
     The new chunks are no longer than its longest so far.
     """
-    chunks = list(session.scalars(select(ChunkRow).where(ChunkRow.job_id == job.id)))
-    longest = max(chunks, key=lambda chunk: len(chunk.work))
-    repeats = int(job.request.get("repeats", 1))
-    parts = chunking.cut(seeds, repeats, 1.0, float(len(longest.work)))
-    chunking.add(
-        session,
-        job.id,
-        job.queue,
-        parts,
-        longest.estimate_s / len(longest.work),
-        first=job.chunk_count,
+    longest_s = session.scalar(
+        select(func.max(ChunkRow.estimate_s)).where(ChunkRow.job_id == job.id)
     )
-    job.chunk_count += len(parts)
-    job.open_chunks += len(parts)
-    job.total += len(seeds) * repeats
+    pair_s = session.scalars(
+        select(ChunkRangeRow.pair_s).where(ChunkRangeRow.job_id == job.id).limit(1)
+    ).one()
+    work = Work(seeds, range(int(job.request.get("repeats", 1))))
+    cut = chunking.equal(work, 1.0, max(1.0, round((longest_s or 0.0) / pair_s)))
+    ranges.add(session, job, work, cut, queue=job.queue, pair_s=pair_s)
+    job.total += len(work)
     job.version += 1
     suspects_state = {**(job.suspects or {}), "added": seeds}
     events.add(

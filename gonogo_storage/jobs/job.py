@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeVar
@@ -33,7 +33,8 @@ class NewJob:
     executor: str
     arch: str
     board: str
-    seeds: tuple[int, ...]
+    seeds: Sequence[int]
+    """A range where they follow each other: a million seeds then cost nothing."""
     repeats: int = 1
     context: str | Mapping[str, Any] = "isolated"
     priority: int = USUAL_PRIORITY

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -13,14 +13,15 @@ from sqlalchemy.orm import Session, defer
 
 from gonogo_storage.catalogue import test_specs
 from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.db.ids import is_id, new_id
+from gonogo_storage.db.ids import floor, is_id, new_id
 from gonogo_storage.db.paging import Page, newest_first
 from gonogo_storage.db.records import as_columns, from_object
 from gonogo_storage.db.states import LISTED_KINDS, JobKind, JobState
 from gonogo_storage.jobs import chunks, closing, queues, sequential
 from gonogo_storage.jobs.job import AnyJob, Job, JobSummary, NewJob, job_of
 from gonogo_storage.messages import events, outbox
-from gonogo_storage.tables import ChunkRow, JobLabelRow, JobRow, TestSpecRow
+from gonogo_storage.tables import ChunkRangeRow, JobLabelRow, JobRow, TestSpecRow
+from gonogo_storage.work import ranges
 
 
 @dataclass(frozen=True)
@@ -35,15 +36,18 @@ class JobFilter:
     owner: str | None = None
     verdict: str | None = None
     kind: str | None = None
+    since: datetime | None = None
+    """Only jobs submitted since then."""
 
 
 def create(session: Session, new: NewJob, *, now: datetime | None = None) -> Job:
-    """Store the job, its chunks and its outbox row in the caller's transaction.
+    """Store the job, its work and its outbox row in the caller's transaction.
 
     Notify the dispatcher after the commit. Raises ValueError when there is no work, or a seed
     twice: the API checks both before.
     """
-    if not new.seeds or new.repeats < 1 or len(set(new.seeds)) != len(new.seeds):
+    distinct = isinstance(new.seeds, range) or len(set(new.seeds)) == len(new.seeds)
+    if not new.seeds or new.repeats < 1 or not distinct:
         raise ValueError("a job needs at least one seed and one repeat, and no seed twice")
     now = now or utcnow()
     test_specs.ensure(
@@ -55,25 +59,19 @@ def create(session: Session, new: NewJob, *, now: datetime | None = None) -> Job
         now=now,
     )
     seed_s = chunks.estimate_seed_s(session, new.workload_key, new.executor, new.elements)
-    plan = None
-    if new.stop_on_finding is None:
-        parts = chunks.cut(
-            new.seeds,
-            new.repeats,
-            seed_s,
-            new.chunk_seconds,
-            most=chunks.max_seeds(new.elements, new.reference),
-        )
-    else:
-        parts = chunks.grow(new.seeds, new.repeats, seed_s, new.chunk_seconds)
-        plan = sequential.begin(new.seeds[0], len(new.seeds), stop_on_finding=new.stop_on_finding)
+    work, cut = chunks.cut(new, seed_s)
+    plan = (
+        None
+        if new.stop_on_finding is None
+        else sequential.begin(new.seeds[0], len(new.seeds), stop_on_finding=new.stop_on_finding)
+    )
     job_id = new_id()
     columns = {
         **as_columns(JobRow, new),
         "context": new.context if isinstance(new.context, str) else dict(new.context),
         "request": {
             **new.request,
-            "seeds": new.request.get("seeds", list(new.seeds)),
+            "seeds": new.request.get("seeds", ranges.compact(new.seeds)),
             "repeats": new.repeats,
             "elements": new.elements,
         },
@@ -87,9 +85,9 @@ def create(session: Session, new: NewJob, *, now: datetime | None = None) -> Job
             state=JobState.queued,
             queue=new.queue,
             sequential=plan,
-            total=len(new.seeds) * new.repeats,
-            chunk_count=len(parts),
-            open_chunks=len(parts),
+            total=len(work),
+            chunk_count=0,
+            open_chunks=0,
             counts={},
             created_at=now,
             deadline_at=now + timedelta(seconds=new.queue_deadline_s),
@@ -100,7 +98,8 @@ def create(session: Session, new: NewJob, *, now: datetime | None = None) -> Job
         JobLabelRow(job_id=job_id, name=name, value=str(value))
         for name, value in new.labels.items()
     )
-    chunks.add(session, job_id, new.queue, parts, seed_s)
+    job = session.get_one(JobRow, job_id)
+    ranges.add(session, job, work, cut, queue=new.queue, pair_s=seed_s, sequential=plan is not None)
     outbox.add(
         session,
         "job.created",
@@ -108,9 +107,7 @@ def create(session: Session, new: NewJob, *, now: datetime | None = None) -> Job
         {"job": job_id, "queue": new.queue},
         now=now,
     )
-    job = session.get_one(JobRow, job_id)
     if plan is not None:
-        session.flush()
         sequential.reach(session, job)
     events.add(session, job, "state", {"state": JobState.queued.value, "verdict": None}, now=now)
     session.flush()
@@ -151,6 +148,13 @@ def _query(shape: type[AnyJob]) -> Select[JobRow, dict[str, Any], str]:
     return query.where(JobRow.kind.in_(LISTED_KINDS))
 
 
+def diagnosis_words(session: Session, job_ids: Sequence[str]) -> str:
+    """Return the diagnosis of the newest of some jobs that has one, in words; "" for none."""
+    text = JobRow.diagnosis["words"].as_string()
+    query = select(text).where(JobRow.id.in_(list(job_ids)), text.is_not(None))
+    return session.scalar(query.order_by(JobRow.id.desc()).limit(1)) or ""
+
+
 def list_(
     session: Session,
     filters: JobFilter | None = None,
@@ -170,6 +174,8 @@ def list_(
         JobRow.kind: filters.kind,
     }
     query = _query(JobSummary)
+    if filters.since is not None:
+        query = query.where(JobRow.id >= floor(filters.since))
     if filters.label is not None:
         name, equals, value = filters.label.partition("=")
         labeled = select(JobLabelRow.job_id).where(JobLabelRow.name == name)
@@ -234,17 +240,7 @@ def resubmit(
     old = session.get(JobRow, job_id) if is_id(job_id) else None
     if old is None or old.kind != JobKind.seeds:
         return None
-    parts = session.scalars(
-        select(ChunkRow.work).where(ChunkRow.job_id == job_id).order_by(ChunkRow.number)
-    )
-    work = [pair for part in parts for pair in part]
-    repeats = 1 + max(int(repeat) for _, repeat in work)
-    added = set((old.suspects or {}).get("added", ()))
-    seeds = tuple(dict.fromkeys(int(seed) for seed, _ in work if seed not in added))
-    if old.sequential is not None:  # added seeds may be ones that the decision had saved
-        seeds = tuple(
-            range(old.sequential["start"], old.sequential["start"] + old.sequential["max"])
-        )
+    work = session.get_one(ChunkRangeRow, (job_id, 0))
     return create(
         session,
         from_object(
@@ -252,8 +248,8 @@ def resubmit(
             old,
             canonical=session.get_one(TestSpecRow, old.test_key).canonical,
             elements=int(old.request["elements"]),
-            seeds=seeds,
-            repeats=repeats,
+            seeds=ranges.expand(work.seeds),  # without those that suspect seeds added
+            repeats=len(work.members),
             queue_deadline_s=(old.deadline_at - old.created_at).total_seconds(),
             owner=owner,
             chunk_seconds=chunk_seconds,

@@ -11,8 +11,10 @@ from sqlalchemy.orm import Session
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.states import ChunkState
 from gonogo_storage.devices import workers
-from gonogo_storage.jobs import chunks
-from gonogo_storage.tables import BuildRow, ChunkRow, JobRow, WorkerRow
+from gonogo_storage.tables import BuildRow, ChunkRangeRow, ChunkRow, JobRow, WorkerRow
+from gonogo_storage.work import ranges
+
+OPEN_CHUNK = (ChunkState.waiting, ChunkState.sent, ChunkState.running, ChunkState.stopping)
 
 
 @dataclass(frozen=True)
@@ -36,16 +38,17 @@ def read_work(
     session: Session, queue: str, *, timeout_s: float, now: datetime | None = None
 ) -> QueueWork:
     """Read the open work of a queue; of sequential seeds only what the next decision needs."""
-    opened = (ChunkState.waiting, ChunkState.sent, ChunkState.running, ChunkState.stopping)
-    query = select(func.count(), func.coalesce(func.sum(ChunkRow.estimate_s), 0.0)).join(
-        JobRow, ChunkRow.job_id == JobRow.id
+    stored = select(func.count(), func.coalesce(func.sum(ChunkRow.estimate_s), 0.0)).where(
+        ChunkRow.queue == queue, ChunkRow.state.in_(OPEN_CHUNK)
     )
-    number, work = session.execute(
-        query.where(ChunkRow.queue == queue, ChunkRow.state.in_(opened), chunks.free())
-    ).one()
-    return QueueWork(
-        number, float(work), workers.live(session, now=now or utcnow(), timeout_s=timeout_s)[queue]
+    unmade = select(
+        func.coalesce(func.sum(ranges.READY), 0), func.coalesce(func.sum(ranges.READY_S), 0.0)
+    ).where(ChunkRangeRow.queue == queue, ranges.OPEN)
+    (chunks, work_s), (others, other_s) = (
+        session.execute(query).one() for query in (stored, unmade)
     )
+    served = workers.live(session, now=now or utcnow(), timeout_s=timeout_s)[queue]
+    return QueueWork(int(chunks + others), float(work_s + other_s), served)
 
 
 @dataclass(frozen=True)
@@ -66,44 +69,57 @@ class QueueStatus:
 
 def statuses(session: Session, *, timeout_s: float, now: datetime) -> list[QueueStatus]:
     """Return every queue that has open chunks or live workers, by name."""
-    states = {
-        ChunkState.waiting: 0,
-        ChunkState.sent: 0,
-        ChunkState.running: 1,
-        ChunkState.stopping: 1,
-    }
-    counted = select(ChunkRow.queue, ChunkRow.state, func.count()).where(
-        ChunkRow.state.in_(list(states))
-    )
+    running = (ChunkState.running, ChunkState.stopping)
     served = workers.live(session, now=now, timeout_s=timeout_s)
     counts: dict[str, list[int]] = {queue: [0, 0] for queue in served}
     waits = set()
-    for queue, state, number in session.execute(counted.group_by(ChunkRow.queue, ChunkRow.state)):
-        counts.setdefault(queue, [0, 0])[states[ChunkState(state)]] += number
+    for (queue, state), number in open_chunks(session).items():
+        counts.setdefault(queue, [0, 0])[state in running] += number
         if state == ChunkState.waiting:
             waits.add(queue)
     return [
         QueueStatus(
             queue,
             waiting,
-            running,
+            runs,
             served[queue],
             oldest(session, queue) if queue in waits else None,
         )
-        for queue, (waiting, running) in sorted(counts.items())
+        for queue, (waiting, runs) in sorted(counts.items())
     ]
+
+
+def open_chunks(session: Session) -> dict[tuple[str, ChunkState], int]:
+    """Count the open chunks by queue and state; those that aren't rows yet wait."""
+    stored = select(ChunkRow.queue, ChunkRow.state, func.count()).where(
+        ChunkRow.state.in_(OPEN_CHUNK)
+    )
+    counts = {
+        (queue, ChunkState(state)): count
+        for queue, state, count in session.execute(stored.group_by(ChunkRow.queue, ChunkRow.state))
+    }
+    unmade = select(ChunkRangeRow.queue, func.sum(ranges.UNMADE)).where(ranges.OPEN)
+    for queue, count in session.execute(unmade.group_by(ChunkRangeRow.queue)):
+        key = (queue, ChunkState.waiting)
+        counts[key] = counts.get(key, 0) + int(count)
+    return counts
 
 
 def oldest(session: Session, queue: str) -> datetime | None:
     """Return the creation time of the oldest job with a waiting chunk in the queue.
 
-    Ids are in the order of time, so the index has it first.
+    Ids are in the order of time, so the indexes have it first.
     """
-    waiting = (ChunkRow.state == ChunkState.waiting, ChunkRow.queue == queue)
-    first = (
-        select(ChunkRow.job_id).where(*waiting).order_by(ChunkRow.job_id).limit(1).scalar_subquery()
+    stored = select(ChunkRow.job_id).where(
+        ChunkRow.state == ChunkState.waiting, ChunkRow.queue == queue
     )
-    return session.scalar(select(JobRow.created_at).where(JobRow.id == first))
+    unmade = select(ChunkRangeRow.job_id).where(ranges.OPEN, ChunkRangeRow.queue == queue)
+    first = (
+        session.scalar(stored.order_by(ChunkRow.job_id).limit(1)),
+        session.scalar(unmade.order_by(ChunkRangeRow.job_id).limit(1)),
+    )
+    job_id = min((job_id for job_id in first if job_id is not None), default=None)
+    return session.scalar(select(JobRow.created_at).where(JobRow.id == job_id))
 
 
 def executors(session: Session) -> tuple[set[str], set[str]]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, exists, func, select
+from sqlalchemy import ColumnElement, cast, exists, func, literal, null, select
 from sqlalchemy.orm import Session
 
 from gonogo_storage.db.states import CLOSED_CHUNK, AttemptState, ChunkState, JobKind, JobState
 from gonogo_storage.jobs import closing
 from gonogo_storage.messages import events
-from gonogo_storage.tables import AttemptRow, ChunkRow, JobRow
+from gonogo_storage.tables import AttemptRow, ChunkRangeRow, ChunkRow, JobRow
+from gonogo_storage.work import ranges
 
 _LIVE = (JobState.queued, JobState.running)
 _STARTED = (ChunkState.running, ChunkState.stopping)
@@ -21,7 +22,7 @@ NAMED = 3
 
 def unexplained(session: Session, served: Collection[str]) -> list[str]:
     """Return the jobs whose `waiting_reason` is missing or no longer true."""
-    waits = exists().where(*_unserved(served), ChunkRow.job_id == JobRow.id)
+    waits = _waits(served)
     unexplained_wait = waits & JobRow.waiting_reason.is_(None)
     resolved_wait = JobRow.waiting_reason.is_not(None) & ~waits
     return list(
@@ -33,12 +34,21 @@ def unexplained(session: Session, served: Collection[str]) -> list[str]:
     )
 
 
-def _unserved(served: Collection[str]) -> tuple[ColumnElement[bool], ...]:
-    """Return the conditions of a chunk whose queue no worker serves.
+def _waits(served: Collection[str]) -> ColumnElement[bool]:
+    """Return the condition of a job with a chunk whose queue no worker serves.
 
     A chunk's queue is its job's, except for builds that were passed to a gauge.
     """
+    stored = exists().where(*_unserved(served), ChunkRow.job_id == JobRow.id)
+    return stored | exists().where(*_unmade(served), ChunkRangeRow.job_id == JobRow.id)
+
+
+def _unserved(served: Collection[str]) -> tuple[ColumnElement[bool], ...]:
     return ChunkRow.state.in_((ChunkState.waiting, ChunkState.sent)), ChunkRow.queue.not_in(served)
+
+
+def _unmade(served: Collection[str]) -> tuple[ColumnElement[bool], ...]:
+    return ranges.OPEN, ChunkRangeRow.queue.not_in(served)
 
 
 def explain(session: Session, served: Collection[str], *, now: datetime) -> list[str]:
@@ -51,13 +61,11 @@ def explain(session: Session, served: Collection[str], *, now: datetime) -> list
         job = closing.lock(session, job_id)
         if job is None or job.state not in _LIVE:
             continue
-        first = (
-            select(ChunkRow.queue)
-            .where(*_unserved(served), ChunkRow.job_id == job_id)
-            .order_by(ChunkRow.number)
-            .limit(1)
+        stored = select(ChunkRow.queue).where(*_unserved(served), ChunkRow.job_id == job_id)
+        unmade = select(ChunkRangeRow.queue).where(*_unmade(served), ChunkRangeRow.job_id == job_id)
+        queue = session.scalar(stored.order_by(ChunkRow.number).limit(1)) or session.scalar(
+            unmade.order_by(ChunkRangeRow.first).limit(1)
         )
-        queue = session.scalar(first)
         job.waiting_reason = None if queue is None else f"no live worker serves the queue {queue}"
         data = {"state": job.state, "verdict": None, "waiting_reason": job.waiting_reason}
         events.add(session, job, "state", data, now=now)
@@ -73,26 +81,35 @@ def behind(session: Session, job: JobRow) -> str | None:
     if job.state != JobState.queued:
         return None
     of_chunk = AttemptRow.id == ChunkRow.attempt_id
+    begun = AttemptRow.started_at
+    table = ChunkRangeRow
+    stored = (
+        select(ChunkRow.job_id, literal(1).label("chunks"), begun)
+        .outerjoin(AttemptRow, of_chunk & ChunkRow.state.in_(_STARTED))
+        .where(
+            ChunkRow.queue == job.queue,
+            ChunkRow.state.not_in(CLOSED_CHUNK),
+            ChunkRow.job_id != job.id,
+            (ChunkRow.job_id < job.id) | ChunkRow.state.in_((*_STARTED, ChunkState.sent)),
+        )
+    )
+    unmade = select(table.job_id, ranges.UNMADE, cast(null(), begun.type)).where(
+        ranges.OPEN, table.queue == job.queue, table.job_id < job.id
+    )
+    ahead = stored.union_all(unmade).subquery()
     query = (
         select(
             JobRow.id,
             JobRow.kind,
             JobRow.kernel,
             JobRow.build,
-            func.count(),
-            func.count(AttemptRow.started_at),
-            func.min(AttemptRow.started_at),
+            func.sum(ahead.c.chunks),
+            func.count(ahead.c.started_at),
+            func.min(ahead.c.started_at),
         )
-        .join(ChunkRow, ChunkRow.job_id == JobRow.id)
-        .outerjoin(AttemptRow, of_chunk & ChunkRow.state.in_(_STARTED))
-        .where(
-            ChunkRow.queue == job.queue,
-            ChunkRow.state.not_in(CLOSED_CHUNK),
-            JobRow.id != job.id,
-            (JobRow.id < job.id) | ChunkRow.state.in_((*_STARTED, ChunkState.sent)),
-        )
+        .join(ahead, ahead.c.job_id == JobRow.id)
         .group_by(JobRow.id, JobRow.kind, JobRow.kernel, JobRow.build)
-        .order_by(func.count(AttemptRow.started_at).desc(), JobRow.id)
+        .order_by(func.count(ahead.c.started_at).desc(), JobRow.id)
     )
     parts = []
     rows = session.execute(query.limit(NAMED + 1)).all()
@@ -116,8 +133,7 @@ def expired(session: Session, served: Collection[str], *, now: datetime) -> list
         AttemptRow.job_id == JobRow.id,
         AttemptRow.state.in_((AttemptState.running, AttemptState.reported)),
     )
-    waits = exists().where(*_unserved(served), ChunkRow.job_id == JobRow.id)
-    stranded = (JobRow.state == JobState.running) & waits & ~runs
+    stranded = (JobRow.state == JobState.running) & _waits(served) & ~runs
     query = select(JobRow.id).where(
         JobRow.state.in_(_LIVE),
         JobRow.deadline_at < now,

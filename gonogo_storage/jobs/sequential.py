@@ -19,7 +19,8 @@ from gonogo.flakiness.sequential import Decision, Progress, Stopping
 from gonogo.spec.verdicts import Explanation, Verdict
 from gonogo_storage.seed_rows import stored
 from gonogo_storage.seed_rows.stored import StoredSeed
-from gonogo_storage.tables import ChunkRow, JobRow, SeedResultRow
+from gonogo_storage.tables import JobRow, SeedResultRow
+from gonogo_storage.work import ranges
 
 HOLLOW = "hollow"
 """The decision on a wrong kernel whose seed is green; the other names are those of `Stopping`."""
@@ -84,12 +85,9 @@ class _Seed:
 
 
 def begin(start: int, max_seeds: int, *, stop_on_finding: bool) -> dict[str, Any]:
-    """Return the plan that a new job stores: the request, and that nothing is read yet.
-
-    covered: seeds of the chunks up to `reach`.
-    """
+    """Return the plan that a new job stores: the request, and that nothing is read yet."""
     request = {"start": start, "max": max_seeds, "stop_on_finding": stop_on_finding}
-    return {**request, **Progress().to_json(), "needed": None, "covered": 0, "beyond": None}
+    return {**request, **Progress().to_json(), "needed": None, "beyond": None}
 
 
 def advance(session: Session, job: JobRow) -> Step | None:
@@ -147,26 +145,14 @@ def reach(session: Session, job: JobRow) -> None:
         progress.seen
         + progress.decide(int(plan["max"]), to_the_end=not plan["stop_on_finding"]).needed
     )
-    covered, number = int(plan["covered"]), -1 if job.reach is None else job.reach
-    repeats = int(job.request.get("repeats", 1))
-    query = select(ChunkRow.number, ChunkRow.work).where(
-        ChunkRow.job_id == job.id, ChunkRow.number > number
-    )
-    if covered < needed_seeds:
-        for number, work in session.execute(
-            query.order_by(ChunkRow.number).limit(needed_seeds - covered)
-        ):
-            job.reach, covered = number, covered + len(work) // repeats
-            if covered >= needed_seeds:
-                break
-    job.sequential = {**plan, "covered": covered}
+    ranges.release(session, job.id, needed_seeds)
 
 
 def finalize(session: Session, job: JobRow) -> None:
     """Set the job's total to what ran, and the savings to what didn't; all chunks are closed."""
     if job.stop is None or job.stop["seeds_run"] is not None or job.sequential is None:
         return
-    job.total, job.reach = job.done, None
+    job.total = job.done
     job.stop = {**job.stop, **_saved(session, job, job.stop, final=True)}
 
 

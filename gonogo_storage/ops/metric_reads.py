@@ -14,6 +14,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from gonogo.spec.verdicts import Verdict
+from gonogo_storage.access import refused_messages
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.states import (
     AttemptState,
@@ -33,7 +34,6 @@ from gonogo_storage.ops import final_job_counts
 from gonogo_storage.ops.final_job_counts import Memory
 from gonogo_storage.tables import (
     AttemptRow,
-    ChunkRow,
     DeliveryRow,
     DeviceRow,
     FlagRow,
@@ -80,6 +80,7 @@ class Numbers:
     queue_workers: dict[str, int]
     workers: dict[str, int]  # by state
     devices: tuple[DeviceNumbers, ...]
+    refused: dict[tuple[str, str], int]  # messages, by (sender or "unknown", reason)
     flags: dict[str, int]  # unresolved ones, by kind
     outbox: int
     outbox_age_s: float
@@ -106,12 +107,10 @@ def numbers(
     """
     now = now or utcnow()
     jobs, seeds = final_job_counts.count(session, memory or Memory(), now=now)
-    open_states = (ChunkState.waiting, ChunkState.sent, ChunkState.running, ChunkState.stopping)
-    open_chunks = select(ChunkRow.queue, ChunkRow.state, func.count()).where(
-        ChunkRow.state.in_(open_states)
-    )
-    grouped = session.execute(open_chunks.group_by(ChunkRow.queue, ChunkRow.state))
-    chunks = {(queue, state): number for queue, state, number in grouped}
+    chunks = {
+        (queue, state.value): number
+        for (queue, state), number in queue_estimate.open_chunks(session).items()
+    }
     served = workers.live(session, now=now, timeout_s=heartbeat_timeout_s)
     queues = sorted({queue for queue, _ in chunks} | set(served))
 
@@ -155,6 +154,10 @@ def numbers(
         queue_workers={queue: served[queue] for queue in queues},
         workers=_filled(WorkerState, states),
         devices=_devices(session, now - timedelta(seconds=heartbeat_timeout_s)),
+        refused={
+            (sender or "unknown", reason): count
+            for (sender, reason), count in refused_messages.counts(session).items()
+        },
         flags=_filled(FlagKind, dict(flags.all())),
         outbox=pending,
         outbox_age_s=_age(first, now),

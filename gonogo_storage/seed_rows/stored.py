@@ -78,6 +78,32 @@ def read(
             yield StoredSeed._make((*columns, outputs))
 
 
+class SeedOutcomes(NamedTuple):
+    """One (seed, repeat) of a job, with the (outcome, verdict) of each output."""
+
+    job: str
+    seed: int
+    repeat: int
+    verdict: str
+    device: str | None
+    outputs: Mapping[str, tuple[str | None, str]]
+
+
+def read_outcomes(
+    session: Session, conditions: Sequence[ColumnElement[bool]]
+) -> Iterator[SeedOutcomes]:
+    """Yield the outcomes of the seeds that meet the conditions, in the order of jobs and seeds."""
+    table = SeedResultRow
+    head = (table.job_id, table.seed, table.repeat, table.verdict, SeedSourceRow.device)
+    columns = (*head, table.layout, table.numbers, table.rest)
+    query = select(*columns).join(SeedSourceRow, OF_SOURCE).where(*conditions).order_by(*BY_SEED)
+    for part in session.execute(query).partitions(100):
+        unpacking.load(session, {row.layout for row in part})
+        for *values, layout, numbers, rest in part:
+            outcomes = unpacking.unpack_outcomes(layout, numbers, rest)
+            yield SeedOutcomes._make((*values, outcomes))
+
+
 def read_outputs(
     session: Session, conditions: Sequence[ColumnElement[bool]], *statistics: str
 ) -> Iterator[tuple[int, int, unpacking.Outputs]]:

@@ -39,6 +39,7 @@ Names = frozenset[str] | None
 Values = tuple[Any, ...]
 Readers = Sequence[tuple[str, Callable[[Values, Any], Any]]]
 """For each statistic the function from (numbers, rest) to its value."""
+_OUTCOME = frozenset({"outcome"})
 _layouts: dict[int, Layout] = {}
 _older_layouts: dict[int, Layout] = {}
 """The layouts before the last MAX_LAYOUTS: another thread may be about to unpack one of them."""
@@ -80,6 +81,20 @@ def unpack(
         name: _output(values, others, place, of_output)
         for place, (name, of_output) in enumerate(readers)
     }
+
+
+def unpack_outcomes(
+    layout: int | None, numbers: bytes | None, rest: str | None
+) -> dict[str, tuple[str | None, str]]:
+    """Return the (outcome, verdict) of each output of a seed by name, in any order.
+
+    A selection may have 20,000 tests, of which a comparison needs no more.
+    """
+    if layout is None:
+        outputs = {} if rest is None else decode(rest)
+        return {name: (sent.get("outcome"), sent["verdict"]) for name, sent in outputs.items()}
+    outputs = unpack(layout, numbers, rest, _OUTCOME)
+    return {name: (output.get("outcome"), output["verdict"]) for name, output in outputs.items()}
 
 
 def unpack_output(

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from gonogo_storage.db.dialect import insert_once, load_once
 from gonogo_storage.db.encoding import storable
 from gonogo_storage.db.ids import is_id
-from gonogo_storage.db.paging import Page, numbers
+from gonogo_storage.db.paging import BadCursor, Page, numbers
 from gonogo_storage.seed_rows import slots, stored
 from gonogo_storage.seed_rows.batch import Batch
 from gonogo_storage.seed_rows.stored import StoredSeed
@@ -38,26 +38,65 @@ def page(
     limit: int = 100,
     cursor: str | None = None,
     order: Literal["arrival", "seed"] = "arrival",
+    most_outputs: int | None = None,
 ) -> Page[dict[str, Any]]:
     """Return a page of results, one per (seed, repeat), in the HTTP API's form.
 
     By arrival the cursor is the number of results read so far, so that a reader of a running job
     misses none. By seed it is "seed.repeat". Raises BadCursor.
+
+    most_outputs: outputs of the whole page. An iteration of a selection may have 20,000 tests: it
+    then comes on several pages, each with the next ones by name.
     """
     if not is_id(job_id):
         return Page((), None)
     table = SeedResultRow
     of_job = stored.query(table.job_id == job_id)
+    place, skip = _place(cursor, 1 if order == "arrival" else 2)
     if order == "arrival":
-        (last,) = numbers(cursor, 1) or (0,)
+        (last,) = place or (0,)
         query = of_job.where(table.arrival > last, table.arrival <= last + limit + 1)
-        seeds = map(_result, stored.read(session, query.order_by(table.arrival)))
-        return Page.cut(list(seeds), limit, lambda item: str(item["arrival"]))
-    after = numbers(cursor, 2) or (-1, -1)
-    query = of_job.where(tuple_(table.seed, table.repeat) > tuple_(*after))
-    query = query.order_by(*stored.BY_SEED).limit(limit + 1)
-    seeds = map(_result, stored.read(session, query))
-    return Page.cut(list(seeds), limit, lambda item: f"{item['seed']}.{item['repeat']}")
+        query = query.order_by(table.arrival)
+    else:
+        key, after = tuple_(table.seed, table.repeat), tuple_(*(place or (-1, -1)))
+        query = of_job.where(key >= after if skip else key > after)
+        query = query.order_by(*stored.BY_SEED).limit(limit + 1)
+    items: list[dict[str, Any]] = []
+    left = most_outputs
+    for seed in stored.read(session, query):
+        if len(items) == limit or (left is not None and left <= 0):
+            return Page(tuple(items), _cursor(items[-1], order))
+        if skip and skip >= len(seed.outputs):
+            raise BadCursor(cursor)
+        item = _result(seed)
+        if left is not None:
+            names = sorted(seed.outputs)[skip:] if skip or len(seed.outputs) > left else None
+            if names is not None:
+                item["outputs"] = {name: seed.outputs[name] for name in names[:left]}
+                item["outputs_from"] = skip
+            left -= len(item["outputs"])
+            if names is not None and left <= 0 and len(names) > len(item["outputs"]):
+                read = skip + len(item["outputs"])
+                return Page((*items, item), _cursor(item, order, read))
+        skip = 0
+        items.append(item)
+    return Page(tuple(items), None)
+
+
+def _place(cursor: str | None, parts: int) -> tuple[tuple[int, ...] | None, int]:
+    """Return the place in a cursor, and the number of outputs of its result that were read."""
+    if cursor is not None and cursor.count(".") == parts:
+        *place, skip = numbers(cursor, parts + 1) or ()
+        return tuple(place), skip
+    return numbers(cursor, parts), 0
+
+
+def _cursor(item: Mapping[str, Any], order: str, read: int = 0) -> str:
+    """Return the cursor after an item, or after `read` of its outputs."""
+    tail = f".{read}" if read else ""
+    if order == "arrival":
+        return f"{item['arrival'] - bool(read)}{tail}"
+    return f"{item['seed']}.{item['repeat']}{tail}"
 
 
 def stream(session: Session, job_id: str, *, size: int = 500) -> Iterator[dict[str, Any]]:
@@ -94,6 +133,41 @@ def present(session: Session, job_id: str, work: Sequence[Sequence[int]]) -> set
     )
     pairs = {(seed, repeat) for seed, repeat in session.execute(query.union(other))}
     return pairs & {(int(seed), int(repeat)) for seed, repeat in work}
+
+
+def contradicted(session: Session, job_id: str, batch: Batch) -> list[str]:
+    """Return, in words, the rows of a batch that differ from those stored for the same seed.
+
+    They differ if the verdict or the digest of an output does.
+    """
+    outputs: dict[int, Mapping[str, Mapping[str, Any]]] = dict(batch.objects)
+    for part in batch.columns:
+        outputs |= dict(zip(part.rows, part.objects(), strict=True))
+    claims = {
+        (int(row["seed"]), int(row["repeat"])): (str(row["verdict"]), outputs[place], row)
+        for place, row in enumerate(batch.rows)
+        if place in outputs
+    }
+    if not claims:
+        return []
+    seeds = [seed for seed, _ in claims]
+    table = SeedResultRow
+    known = stored.query(table.job_id == job_id, table.seed.between(min(seeds), max(seeds)))
+    words = []
+    for seed in stored.read(session, known, "digest"):
+        claim = claims.get((seed.seed, seed.repeat))
+        if claim is None:
+            continue
+        verdict, claimed, row = claim
+        if verdict != seed.verdict or any(
+            output.get("digest") != claimed.get(name, {}).get("digest")
+            for name, output in seed.outputs.items()
+        ):
+            words.append(
+                f"seed {seed.seed} of job {job_id} is stored as {seed.verdict} by {seed.device};"
+                f" {row.get('device')} sent {verdict} or other bits"
+            )
+    return words
 
 
 def add(session: Session, job: JobRow, attempt_id: str, batch: Batch, *, arrival: int) -> None:
@@ -171,4 +245,6 @@ def _result(seed: StoredSeed) -> dict[str, Any]:
         "attempt": seed.attempt,
         "arrival": seed.arrival,
         "outputs": seed.outputs,
+        "outputs_from": 0,
+        "outputs_total": len(seed.outputs),
     }

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gonogo_storage.work import ranges
+
 
 @dataclass(frozen=True)
 class SeedOrder:
@@ -32,14 +34,9 @@ class SeedOrder:
 
         The requested seeds are a range, a maximum number, or a list.
         """
-        seeds: Sequence[int]
-        if isinstance(requested, Mapping):
-            start = int(requested.get("start", 0))
-            seeds = range(start, start + int(requested.get("count", requested.get("max", 1))))
-        else:
-            seeds = sorted(requested)
+        seeds = ranges.expand(requested)
         return cls(
-            seeds,
+            seeds if isinstance(seeds, range) else sorted(seeds),
             repeats,
             tuple(int(seed) for seed in (suspects or {}).get("added", ())),
         )

@@ -32,6 +32,13 @@ from gonogo_storage.tables.findings import (
 from gonogo_storage.tables.gauges import GaugeResultRow, GaugeRow
 from gonogo_storage.tables.grids import SeedGridRow
 from gonogo_storage.tables.hooks import CiRuleRow, CommitCheckRow, IncomingDeliveryRow
+from gonogo_storage.tables.hosts import (
+    HostKeyRow,
+    HostRow,
+    InvitationRow,
+    MessageNumberRow,
+    RefusedMessageRow,
+)
 from gonogo_storage.tables.numbers import (
     ArtifactRow,
     DayRollupRow,
@@ -54,6 +61,7 @@ from gonogo_storage.tables.webhooks import DeliveryRow, DeliveryTryRow, WebhookR
 from gonogo_storage.tables.work import (
     AttemptRow,
     BuildRow,
+    ChunkRangeRow,
     ChunkRow,
     JobLabelRow,
     JobRow,
@@ -71,6 +79,7 @@ __all__ = [
     "BisectionRow",
     "BuildRow",
     "CanaryRow",
+    "ChunkRangeRow",
     "ChunkRow",
     "CiRuleRow",
     "CommentRow",
@@ -88,14 +97,19 @@ __all__ = [
     "GaugeResultRow",
     "GaugeRow",
     "GoldenRow",
+    "HostKeyRow",
+    "HostRow",
     "IdempotencyRow",
     "IncomingDeliveryRow",
+    "InvitationRow",
     "JobLabelRow",
     "JobRow",
     "JobTallyRow",
     "LeaseRow",
+    "MessageNumberRow",
     "OutboxRow",
     "ProbeRow",
+    "RefusedMessageRow",
     "RejudgementRow",
     "RolledRow",
     "RunJobRow",

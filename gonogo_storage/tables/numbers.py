@@ -122,6 +122,7 @@ class DayRollupRow(Base):
     __table_args__ = (
         Index("ix_day_rollups_test", "test_key", "build"),
         Index("ix_day_rollups_day", "day", "output"),
+        Index("ix_day_rollups_lately", "test_key", "output", "day"),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, ForeignKey, Index, UniqueConstraint
+from sqlalchemy import BigInteger, ForeignKey, Index, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from gonogo_storage.db.base import Base
@@ -75,7 +75,6 @@ class JobRow(Base):
     # ...} and how far the decision has read.
     sequential: Mapped[dict[str, Any] | None]
     stop: Mapped[dict[str, Any] | None]  # the decision
-    reach: Mapped[int | None]  # last chunk that the next decision can need; null: all may be sent
     suspects: Mapped[dict[str, Any] | None]  # the added seeds, and the conclusion from all
     # Counters, changed under the job's lock.
     total: Mapped[int]
@@ -116,8 +115,46 @@ class JobLabelRow(Base):
     __table_args__ = (Index("ix_job_labels_value", "name", "value", "job_id"),)
 
 
+_UNMADE = text("chunks_cut < until")
+
+
+class ChunkRangeRow(Base):
+    """The chunks of a job that aren't rows yet: a range of its work, and a cursor.
+
+    The chunk at the cursor becomes a row when it is sent (gonogo_storage/work/ranges.py).
+    """
+
+    __tablename__ = "chunk_ranges"
+    job_id: Mapped[str] = mapped_column(IdType, ForeignKey("jobs.id"), primary_key=True)
+    # the number of its first chunk
+    first: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    queue: Mapped[str]
+    seeds: Mapped[Any] = mapped_column(JsonType)  # a list, or {"start", "count"}
+    members: Mapped[list[Any]]  # the repeats of each seed; of a gauge its parts
+    pairs: Mapped[int]
+    pair_s: Mapped[float]
+    growth: Mapped[int | None]  # most seeds of a chunk of sequential seeds
+    chunks: Mapped[int]
+    until: Mapped[int]  # as many chunks are made at the most: fewer than `chunks` once canceled
+    # The cursor: the number of chunks made, and the place after their last pair.
+    chunks_cut: Mapped[int]
+    position: Mapped[int]
+    # The chunks that may be sent: of sequential seeds those that the next decision can need.
+    released: Mapped[int]
+    released_pairs: Mapped[int]
+    __table_args__ = (
+        Index(
+            "ix_chunk_ranges_open",
+            "queue",
+            "job_id",
+            sqlite_where=_UNMADE,
+            postgresql_where=_UNMADE,
+        ),
+    )
+
+
 class ChunkRow(Base):
-    """About 20 s of a job's work, run by one attempt at a time.
+    """About 20 s of a job's work, run by one attempt at a time; it is a row once it was sent.
 
     `attempts` is the number of attempts that count against its limit.
     """
@@ -155,6 +192,8 @@ class AttemptRow(Base):
     queue: Mapped[str]
     work: Mapped[list[Any]]
     epoch: Mapped[str | None]
+    # Whose messages about it count: set by the first one.
+    host_id: Mapped[str | None] = mapped_column(IdType)
     worker: Mapped[str | None]
     device: Mapped[str | None]
     host: Mapped[str | None]
@@ -164,7 +203,7 @@ class AttemptRow(Base):
     error: Mapped[str | None]
     log_tail: Mapped[str | None]
     telemetry: Mapped[dict[str, Any] | None]  # of its device: temperature, clock, power, firmware
-    batches: Mapped[list[Any]]  # numbers of the batches stored so far
+    batches: Mapped[dict[str, Any]]  # numbers of the batches stored so far, with their digests
     # From its "finished" message: {"sent": [[seed, repeat], ...], "batches": n or null, "outcome"}.
     expected: Mapped[dict[str, Any] | None]
     created_at: Mapped[datetime]

@@ -149,7 +149,7 @@ def test_a_second_one_says_where_the_first_is_and_exits_with_3(shared: Up) -> No
 
 
 def test_keys_and_socket_are_its_owner_s_alone(shared: Up) -> None:
-    for name in ("secret_key", "worker_key"):
+    for name in ("secret_key", "host.json"):
         path = shared.folder / "var" / name
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         assert len(path.read_text()) >= 32
@@ -157,7 +157,7 @@ def test_keys_and_socket_are_its_owner_s_alone(shared: Up) -> None:
     assert stat.S_IMODE(socket.parent.stat().st_mode) == 0o700
     assert len(str(socket)) < 108
     for process in family(shared.process.pid):
-        assert {"GONOGO_SECRET_KEY", "GONOGO_WORKER_KEY"}.isdisjoint(process.environ())
+        assert {"GONOGO_SECRET_KEY", "GONOGO_BROKER_URL"}.isdisjoint(process.environ())
 
 
 def test_a_taken_port_is_a_clear_error(

@@ -42,6 +42,14 @@ def test_filters_are_in_the_address_and_the_list_goes_on(server, page: Page) -> 
     page.goto(f"{server.url}/jobs?limit=3")
     page.get_by_role("link", name="older jobs").click()
     expect(page.locator("tbody tr")).to_have_count(1)
+    page.locator("#theme").select_option("dark")
+    page.keyboard.press("Control+k")
+    page.keyboard.type("tt-train")
+    expect(page.locator("#palette li a").first).to_contain_text("tt-train-2025")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(f"{server.url}/jobs?build=tt-train-2025")
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
 
 
 def test_the_overview_follows_running_jobs(server, page: Page) -> None:
@@ -57,7 +65,7 @@ def test_the_overview_follows_running_jobs(server, page: Page) -> None:
             diagnosed=True,
         )
         stored_jobs.finish(session, job.id)
-    expect(page.locator(".flag")).to_contain_text(
+    expect(page.locator(".flag-rows")).to_contain_text(
         "s1 is subtracted twice in all 265 tiles", timeout=15_000
     )
     expect(page.locator("#overview")).to_contain_text("Nothing is queued or running.")

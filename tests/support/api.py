@@ -19,6 +19,7 @@ import documented
 from gonogo_service.access.context import Context
 from gonogo_service.access.issuing import issue_token
 from gonogo_service.app import create_app
+from gonogo_service.kit import connections
 from gonogo_settings import Settings
 from gonogo_storage.ops import schema
 from gonogo_storage.tables import Base
@@ -127,7 +128,12 @@ def on_port(
     schema.upgrade(context.engine)
     server = uvicorn.Server(
         uvicorn.Config(
-            app, host="127.0.0.1", port=port, log_level="warning", timeout_graceful_shutdown=5
+            app,
+            host="127.0.0.1",
+            port=port,
+            log_level="warning",
+            timeout_graceful_shutdown=5,
+            http=connections.protocol(context.settings),
         )
     )
     thread = threading.Thread(target=server.run)

@@ -31,7 +31,7 @@ def short(database_url: str, broker_url: str) -> Settings:
     return Settings(
         database_url=database_url,
         broker_url=broker_url,
-        worker_key=SecretStr(KEY),
+        secret_key=SecretStr(KEY),
         poll_s=0.1,
         heartbeat_s=0.2,
         heartbeat_timeout_s=TIMEOUT_S,

@@ -35,7 +35,7 @@ DEVICE = "lab-1/emulator:0"
 def core_of(context: Context) -> BackgroundContext:
     """Return the background's context on an app's database; nothing asks the broker."""
     settings = context.settings.model_copy(
-        update={"broker_url": "redis://127.0.0.1:1/0", "worker_key": SecretStr("k" * 40)}
+        update={"broker_url": "redis://127.0.0.1:1/0", "secret_key": SecretStr("k" * 40)}
     )
     return replace(open_background_context(settings, threading.Event()), engine=context.engine)
 

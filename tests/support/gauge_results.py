@@ -6,17 +6,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from gonogo.gauge import kernels
 from gonogo.gauge.comparators import STORED_RTOLS
 from gonogo.spec.test_spec import TestSpec
 from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.db.states import ChunkState
 from gonogo_storage.jobs import attempts, chunks
 from gonogo_storage.jobs.attempts import Sendable
-from gonogo_storage.tables import ChunkRow
 
 TEST: dict[str, Any] = {
     "kernel": "layernorm_bw",
@@ -86,10 +83,7 @@ def row(
 
 def dispatched(session: Session) -> list[Sendable]:
     """Every waiting chunk gets an attempt that a worker started."""
-    queues = session.scalars(
-        select(ChunkRow.queue).where(ChunkRow.state == ChunkState.waiting).distinct()
-    )
-    for queue in list(queues):
+    for queue in chunks.waiting(session):
         chunks.dispatch(session, chunks.choose(session, queue, 1000), now=utcnow())
     sendable = attempts.unpublished(session, "epoch")
     attempts.published(session, [item.attempt for item in sendable], "epoch", now=utcnow())

@@ -3,6 +3,30 @@ the benchmark."""
 
 from __future__ import annotations
 
-from benchmarks.simulated import KEY, QUEUE, SimulatedWorker, empty_row, new_job, output, row
+from benchmarks.simulated import (
+    DEVICE,
+    HOST,
+    HOST_KEY,
+    KEY,
+    QUEUE,
+    SimulatedWorker,
+    empty_row,
+    enroll,
+    new_job,
+    output,
+    row,
+)
 
-__all__ = ["KEY", "QUEUE", "SimulatedWorker", "empty_row", "new_job", "output", "row"]
+__all__ = [
+    "DEVICE",
+    "HOST",
+    "HOST_KEY",
+    "KEY",
+    "QUEUE",
+    "SimulatedWorker",
+    "empty_row",
+    "enroll",
+    "new_job",
+    "output",
+    "row",
+]

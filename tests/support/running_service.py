@@ -20,6 +20,7 @@ import psutil
 
 from checkout import PYTHONPATH, ROOT
 from gonogo_cli.kit.client import Client
+from gonogo_cli.operate.db import enroll_host
 from gonogo_storage.db.engine import make_engine
 from gonogo_storage.ops import schema
 
@@ -29,6 +30,7 @@ TINY: dict[str, Any] = {
     "tolerance": {"rtol": 1e-3, "atol": 0.5},
 }
 WAIT_S = 60.0
+HOST = "lab-1"
 
 QUICK = {"GONOGO_HEARTBEAT_S": "0.5", "GONOGO_HEARTBEAT_TIMEOUT_S": "2", "GONOGO_POLL_S": "0.2"}
 """Settings under which bad luck is noticed within seconds."""
@@ -150,7 +152,6 @@ class Service:
         self.folder, self.url = folder, f"http://127.0.0.1:{port}"
         worker = clean_environment(**QUICK, **extra) | {
             "GONOGO_BROKER_URL": broker_url,
-            "GONOGO_WORKER_KEY": secrets.token_urlsafe(32),
             "GONOGO_VAR_DIR": str(folder / "var"),
         }
         # embedded: no login on loopback, which other tests are about
@@ -165,6 +166,7 @@ class Service:
             Process(["worker", "--executor", "emulator"], worker, folder / "worker.log")
         ]
         self.worker_environment = worker
+        self._is_upgraded = False
 
     @property
     def worker(self) -> Process:
@@ -178,6 +180,7 @@ class Service:
 
     def add_worker(self, executor: str, **environment: str) -> Process:
         """One more worker, started."""
+        self.upgrade()
         variables = {**self.worker_environment, **environment}
         process = Process(
             ["worker", "--executor", executor],
@@ -189,14 +192,24 @@ class Service:
         return process
 
     def upgrade(self) -> None:
-        """Make the tables, as `gonogo db upgrade` does (whose process starts twenty times as slowly
-        as it works)."""
+        """Make the tables and enroll the host, as `gonogo db upgrade --enroll` does (whose process
+        starts twenty times as slowly as it works)."""
+        if self._is_upgraded:
+            return
+        self._is_upgraded = True
         engine = make_engine(self.environment["GONOGO_DATABASE_URL"])
         schema.upgrade(engine)
+        enroll_host(
+            engine,
+            HOST,
+            Path(self.environment["GONOGO_VAR_DIR"]),
+            self.environment["GONOGO_SECRET_KEY"],
+        )
         engine.dispose()
 
     def start(self) -> None:
         """Make the tables, start all, wait until the API is ready."""
+        self.upgrade()
         for worker in self.workers:
             worker.start()
         self.start_all_but_workers()

@@ -120,7 +120,7 @@ def world(database_url: str) -> Iterator[World]:
     settings = Settings(
         database_url=database_url,
         broker_url="redis://127.0.0.1:1/0",
-        worker_key=SecretStr("k" * 40),
+        secret_key=SecretStr("k" * 40),
     )
     core = open_background_context(settings, threading.Event())
     schema.upgrade(core.engine)

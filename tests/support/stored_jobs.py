@@ -22,6 +22,7 @@ from gonogo_storage.jobs import artifacts, attempts, chunks, closing, jobs
 from gonogo_storage.jobs.job import Job, NewJob
 from gonogo_storage.seed_rows.batch import Batch
 from gonogo_storage.tables import ChunkRow
+from gonogo_storage.work import ranges
 
 NIGHTLY: dict[str, Any] = {
     "kernel": "layernorm_bw",
@@ -185,6 +186,8 @@ def finish(session: Session, job_id: str) -> None:
     now = utcnow()
     job = closing.lock(session, job_id)
     assert job is not None
+    while ranges.cut(session, job_id) is not None:
+        pass
     for chunk in list(session.scalars(select(ChunkRow).where(ChunkRow.job_id == job_id))):
         closing.end_chunk(session, job, chunk, ChunkState.done, now=now)
     session.flush()

@@ -24,6 +24,8 @@ from gonogo_workers.executors import builds_file
 from gonogo_workers.executors.registry import ExecutorSpec
 from gonogo_workers.messages.cancel import CancelWatcher
 from gonogo_workers.messages.chunk import Chunk
+from gonogo_workers.messages.chunk_record import ChunkRecord
+from gonogo_workers.messages.sealing import Sealer
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +38,8 @@ class WorkerContext:
     """
 
     settings: Settings
-    key: str
+    sealer: Sealer
+    record: ChunkRecord
     executors: Mapping[str, ExecutorSpec]
     device_contexts: Mapping[str, DeviceContext]
     builds: builds_file.BuildsFile
@@ -78,15 +81,15 @@ class Runner:
                 "its device is needed for something else" if patiently else None,
             )
 
-    def run_chunk(self, message: str, signature: str) -> None:
+    def run_chunk(self, text: str) -> None:
         """Check a message and run its chunk.
 
-        A message that is too old or not signed by our service is dropped with a log line.
+        A message that is too old, not signed by our service, for another device, or that came
+        before is dropped with a log line.
         """
         try:
-            body = queue.unseal(
-                self._context.key, queue.RUN_CHUNK, message, signature, max_age_s=queue.MAX_AGE_S
-            )
+            body = self._context.sealer.unseal(queue.RUN_CHUNK, text).body
+            self._check_target(body)
         except queue.MessageRefused as problem:
             log.warning("a chunk was refused: %s", problem)
             return
@@ -110,6 +113,24 @@ class Runner:
         log.info(
             "attempt %s of chunk %s: %s", attempt.chunk.attempt, attempt.chunk.chunk, outcome.value
         )
+
+    def _check_target(self, body: Mapping[str, Any]) -> None:
+        """Raise MessageRefused for a chunk of another kind of device, or one that ran here before.
+
+        The service sent neither: somebody else has put it on this worker's queue.
+        """
+        target = body.get("target")
+        name = target.get("executor") if isinstance(target, dict) else None
+        context = self._context.device_contexts.get(name) if isinstance(name, str) else None
+        if isinstance(target, dict) and context is not None:
+            wanted = target.get("arch"), target.get("board")
+            if wanted != (context.device.arch, context.device.board):
+                raise queue.MessageRefused(
+                    "target", f"it is for {wanted}, and {context.device.identity} is another"
+                )
+        attempt = body.get("attempt")
+        if isinstance(attempt, str) and not self._context.record.add(attempt):
+            raise queue.MessageRefused("replay", f"attempt {attempt} ran on this host before")
 
     def _attempt_of(self, body: Mapping[str, Any]) -> Attempt | None:
         """Return the attempt that the message asks for.
@@ -158,15 +179,16 @@ class Runner:
             log.warning("chunk %s can't be run here: %s", body.get("chunk"), problem)
             if isinstance(body.get("attempt"), str):
                 nothing = {"sent": [], "batches": 0, "log_tail": ""}
+                context = next(iter(self._context.device_contexts.values()))
                 finished = {
                     "attempt": body["attempt"],
+                    "worker": context.worker,
+                    "device": context.device.identity,
                     "outcome": Outcome.error.value,
                     "error": str(problem),
                     **nothing,
                 }
-                next(iter(self._context.device_contexts.values())).sender.post(
-                    queue.BACKGROUND_QUEUE, queue.FINISHED, finished
-                )
+                context.sender.post(queue.BACKGROUND_QUEUE, queue.FINISHED, finished)
             return None
         return Attempt(chunk, resolved, device_context, reference)
 
@@ -194,9 +216,9 @@ def register(app: Celery, runner: Runner, done: Callable[[], None]) -> None:
     kill the next one. The database knows what is missing.
     """
 
-    def run_chunk(message: str, signature: str) -> None:
+    def run_chunk(text: str) -> None:
         try:
-            runner.run_chunk(message, signature)
+            runner.run_chunk(text)
         finally:
             done()
 

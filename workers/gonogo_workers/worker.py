@@ -1,12 +1,13 @@
 """`gonogo worker`, and create_worker(): the composition root of the device side.
 
-A worker is one process that serves its devices' queues. It needs GONOGO_BROKER_URL and
-GONOGO_WORKER_KEY only. It never touches the database and never runs a kernel itself.
+A worker is one process that serves its devices' queues. It needs GONOGO_BROKER_URL and its host's
+identity only. It never touches the database and never runs a kernel itself.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import os
 import sys
 import warnings
@@ -38,10 +39,14 @@ from gonogo_workers.executors.kernel_host import sweep
 from gonogo_workers.executors.pool import HostPool
 from gonogo_workers.executors.registry import ExecutorSpec
 from gonogo_workers.executors.threads import Threads
+from gonogo_workers.messages import exchange
 from gonogo_workers.messages.cancel import CancelWatcher
+from gonogo_workers.messages.chunk_record import ChunkRecord
 from gonogo_workers.messages.consumed_queues import QueueConsumer
-from gonogo_workers.messages.heartbeat import EXPIRES_S, Pulse, Vitals
+from gonogo_workers.messages.heartbeat import Pulse, Vitals
+from gonogo_workers.messages.identity import load as identity_of
 from gonogo_workers.messages.result_sender import ResultSender
+from gonogo_workers.messages.sealing import Sealer
 from gonogo_workers.tasks import Runner, WorkerContext, register
 
 log = logging.getLogger(__name__)
@@ -74,12 +79,14 @@ def create_worker(
     the chip of executors that run on one, else the virtual device of the first executor (default:
     the first free one). Raises InfrastructureError or FieldError when something is missing.
     """
-    if settings.broker_url is None or settings.worker_key is None:
-        raise InfrastructureError("a worker needs GONOGO_BROKER_URL and GONOGO_WORKER_KEY")
+    if settings.broker_url is None:
+        raise InfrastructureError("a worker needs GONOGO_BROKER_URL")
     kernels.load(settings.kernels)
+    state_folder = Path(settings.var_dir).absolute()
+    sealer = Sealer(state_folder)
+    client = queue.redis_client(settings.broker_url)
     child_user()  # a wrong setting is said now, not at the first chunk
     keep_capabilities_here()
-    key = settings.worker_key.get_secret_value()
     app = queue.make_app(settings.broker_url)
     app.conf.worker_disable_prefetch = True
     app.steps["consumer"].add(QueueConsumer)
@@ -87,16 +94,19 @@ def create_worker(
     names = _executors(executor, known, builds)
     known = {**known, **{name: registry.find(name, settings.executors) for name in names}}
     lock_folder = Path(settings.lock_dir or Path(settings.var_dir) / "locks").absolute()
-    devices = _claimed(names, device, settings, lock_folder, interpreters(known, builds))
+    devices = _claimed(
+        names, device, settings, lock_folder, sealer.host, interpreters(known, builds)
+    )
     first = devices[names[0]]
     worker = f"{first.identity}/{os.getpid()}"
     spool = Path(settings.spool_dir or Path(settings.var_dir) / "spool").absolute()
-    sender = ResultSender(app, key, spool / first.name.replace(":", "-"))
+    sender = ResultSender(client, sealer, spool / first.name.replace(":", "-"))
     pool, vitals, threads = HostPool(), Vitals(), Threads(max(2, min(4, os.cpu_count() or 2)))
-    watcher = CancelWatcher(settings.broker_url)
+    watcher = CancelWatcher(settings.broker_url, sealer)
 
     def report(body: Mapping[str, Any]) -> None:
-        sender.post(queue.BACKGROUND_QUEUE, queue.HEALTH, {"worker": worker, **body})
+        at = sealer.clock.now()
+        sender.post(queue.BACKGROUND_QUEUE, queue.HEALTH, {"worker": worker, "at": at, **body})
 
     def on_change() -> None:
         QueueConsumer.update()
@@ -123,17 +133,20 @@ def create_worker(
             sender=sender,
             vitals=vitals,
             monitor=monitors[claimed.name],
-            telemetry=Telemetry(settings.tt_smi, claimed.chip).latest,
+            telemetry=Telemetry(settings.tt_smi, claimed.chip, lock_folder),
             chunk_deadline_s=settings.chunk_deadline_s,
             tt_triage=settings.tt_triage,
         )
         for name, claimed in devices.items()
     }
-    runner = Runner(WorkerContext(settings, key, known, device_contexts, builds, watcher))
+    record = ChunkRecord(state_folder, sealer.clock.now)
+    runner = Runner(
+        WorkerContext(settings, sealer, record, known, device_contexts, builds, watcher)
+    )
     register(app, runner, QueueConsumer.wake)
 
     def publish_beat(body: Mapping[str, Any]) -> None:
-        queue.send(app, key, queue.HEARTBEAT_QUEUE, queue.HEARTBEAT, body, expires_s=EXPIRES_S)
+        queue.publish(client, queue.HEARTBEAT_QUEUE, sealer.seal(queue.HEARTBEAT, body))
 
     def wanted_queues() -> dict[str, bool]:
         return {claimed.queue: monitors[claimed.name].takes_work for claimed in devices.values()}
@@ -145,6 +158,7 @@ def create_worker(
             "device": first.identity,
             "host": first.host,
             "executors": names,
+            "clock_skew_s": round(sealer.clock.skew_s, 3),
             "devices": [
                 {**monitors[claimed.name].facts, "queue": claimed.queue}
                 for claimed in devices.values()
@@ -153,7 +167,17 @@ def create_worker(
 
     pulse = Pulse(identity, vitals, publish_beat, settings.heartbeat_s)
 
+    def synchronize() -> None:
+        """Take the service's time. Raises InfrastructureError where this host's is wrong."""
+        answer = exchange.hello(
+            client, identity_of(state_folder), wait_s=math.inf, waiting=_tell_waiting
+        )
+        exchange.check_clock(answer)
+        sealer.clock.synchronize(answer.skew_s)
+        log.info("this host's clock differs from the service's by %.3f s", answer.skew_s)
+
     def begin() -> None:
+        synchronize()
         if count := sweep():
             log.warning("deleted %d folders left by killed workers", count)
         pool.prepare(known[names[0]])
@@ -163,7 +187,7 @@ def create_worker(
         for monitor in monitors.values():
             monitor.begin()
 
-    orders = Orders(settings.broker_url, list(monitors.values()))
+    orders = Orders(settings.broker_url, sealer, list(monitors.values()))
     return Worker(
         app=app,
         hostname=f"{first.name}-{os.getpid()}@{first.host}",
@@ -181,6 +205,13 @@ def create_worker(
             lambda: sender.close(CLOSE_S),
             threads.close,
         ],
+    )
+
+
+def _tell_waiting() -> None:
+    log.warning(
+        "waiting for the service to tell the time: does `gonogo background` run, and is this host"
+        " enrolled (`gonogo hosts list` on the server)?"
     )
 
 
@@ -244,6 +275,7 @@ def _claimed(
     device: str | None,
     settings: Settings,
     lock_folder: Path,
+    host: str,
     pythons: Sequence[str],
 ) -> dict[str, Device]:
     """Claim a device for each executor. Raises FieldError or InfrastructureError."""
@@ -255,6 +287,7 @@ def _claimed(
             name,
             device if index == 0 or name in ON_CHIPS else None,
             lock_folder,
+            host=host,
             arch=settings.arch,
             board=settings.board,
             chips=host_chips,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,8 +14,9 @@ from sqlalchemy.orm import Session
 from gonogo import urls
 from gonogo.flakiness.classes import Class, Finding, RunSummary
 from gonogo.flakiness.gating import Gate
-from gonogo_dashboards.kit import words
-from gonogo_dashboards.kit.list_rows import tolerance_of
+from gonogo_dashboards.kit import build_cells, words
+from gonogo_dashboards.kit.list_rows import Count, counts, tolerance_of
+from gonogo_storage.catalogue import build_choices
 from gonogo_storage.comparison import comparing, matrices
 from gonogo_storage.comparison.comparing import Compared, Comparison
 from gonogo_storage.comparison.comparison_side import SideResults
@@ -23,6 +25,7 @@ from gonogo_storage.db.encoding import timestamp
 
 MAX_JOBS = 8
 MAX_CHOICES = 100
+MAX_PICKS = 40
 MAX_LINES = 6
 GATES = {0: "Clear", 1: "Blocked", 3: "Undecided"}
 GATE_VERDICTS = {0: "pass", 1: "fail", 3: "inconclusive"}
@@ -104,6 +107,43 @@ class PairLine:
 
 
 @dataclass(frozen=True)
+class BuildPick:
+    """A build to pick: its branch, its commit, who ran it last, and when."""
+
+    name: str
+    branch: str
+    at: str | None
+    age: str
+    commit: str | None
+    owner: str | None
+
+
+@dataclass(frozen=True)
+class Delta:
+    """A number of tests on base and on head."""
+
+    label: str
+    verdict: str
+    base: int
+    head: int
+
+    @property
+    def change(self) -> int:
+        """Return the difference."""
+        return self.head - self.base
+
+
+@dataclass(frozen=True)
+class SideBar:
+    """The tests of a side by their worst verdict, as parts of a bar."""
+
+    name: str
+    counts: tuple[Count, ...]
+    tests: int
+    words: str
+
+
+@dataclass(frozen=True)
 class ComparisonView:
     """The page; without a request `requested` is False, and the rest is empty."""
 
@@ -124,6 +164,10 @@ class ComparisonView:
     api: str
     choices: tuple[str, ...]
     """Builds to choose from, the one that ran last first."""
+    picks: tuple[BuildPick, ...]
+    """Without a request: the same with what people recognize them by, fewer of them."""
+    deltas: tuple[Delta, ...]
+    bars: tuple[SideBar, ...]
     pairs: tuple[PairLine, ...]
     """Without a request: the newest builds of each branch, each against the build before it."""
     at: str | None
@@ -156,6 +200,9 @@ def view(session: Session, base: str, head: str, limit: int, now: datetime) -> C
             swap_url=None,
             api=urls.COMPARE_API,
             choices=choices,
+            picks=_picks(session, newest[:MAX_PICKS], now),
+            deltas=(),
+            bars=(),
             pairs=_pairs(builds),
             at=timestamp(now),
         )
@@ -173,7 +220,10 @@ def view(session: Session, base: str, head: str, limit: int, now: datetime) -> C
         code=gate.code,
         words=comparison.words,
         counts=tuple(_count(Class(kind), number) for kind, number in comparison.counts.items()),
-        tests=tuple(_line(test, comparison) for test in comparison.tests[:limit]),
+        tests=tuple(
+            _line(test, comparison)
+            for test in comparing.with_checks(session, comparison, comparison.tests[:limit])
+        ),
         more=more,
         more_url=urls.compare(base, head, limit=str(urls.MAX_LENGTH))
         if more and limit < urls.MAX_LENGTH
@@ -181,9 +231,64 @@ def view(session: Session, base: str, head: str, limit: int, now: datetime) -> C
         swap_url=urls.compare(head, base),
         api=urls.COMPARE_API,
         choices=choices,
+        picks=(),
+        deltas=_deltas(comparison),
+        bars=_bars(comparison),
         pairs=(),
         at=timestamp(now),
     )
+
+
+def _picks(session: Session, newest: Sequence[BuildRecord], now: datetime) -> tuple[BuildPick, ...]:
+    return tuple(
+        BuildPick(
+            build.name,
+            build.branch,
+            timestamp(build.at),
+            words.since(build.at, now),
+            build.commit,
+            build.owner,
+        )
+        for build in build_choices.read(session, newest)
+    )
+
+
+def _verdicts(ran: Sequence[RunSummary | None]) -> list[tuple[str, bool]]:
+    """Return (the worst verdict, whether some run is hollow) of each test that ran."""
+    return [
+        (build_cells.verdict_of(summary.counts), bool(summary.counts.get(build_cells.HOLLOW)))
+        for summary in ran
+        if summary is not None and any(summary.counts.values())
+    ]
+
+
+def _deltas(comparison: Comparison) -> tuple[Delta, ...]:
+    sides = [
+        _verdicts([test.base for test in comparison.tests]),
+        _verdicts([test.head for test in comparison.tests]),
+    ]
+    hollow = [sum(is_hollow for _, is_hollow in side) for side in sides]
+    red = [sum(verdict in build_cells.RED for verdict, _ in side) for side in sides]
+    lost = [sum(verdict in build_cells.LOST for verdict, _ in side) for side in sides]
+    return (
+        Delta("Hollow", "pass_by_tolerance", *hollow),
+        Delta("Red", "fail", *red),
+        Delta("Without a result", "error", *lost),
+        Delta("Tests that ran", "not_judged", *(len(side) for side in sides)),
+    )
+
+
+def _bars(comparison: Comparison) -> tuple[SideBar, ...]:
+    bars = []
+    for name, ran in (
+        ("Base", [test.base for test in comparison.tests]),
+        ("Head", [test.head for test in comparison.tests]),
+    ):
+        tests = Counter(verdict for verdict, _ in _verdicts(ran))
+        shown = counts(tests, max(tests.total(), 1))
+        text = ", ".join(f"{count.count:,} {count.label}" for count in shown) or "nothing ran"
+        bars.append(SideBar(name, shown, tests.total(), text))
+    return tuple(bars)
 
 
 def _unread_side(text: str) -> SideLine | None:

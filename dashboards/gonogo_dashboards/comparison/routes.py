@@ -1,4 +1,4 @@
-"""The route of the page of a commit against its base, and its JSON version."""
+"""The routes of the pages of a commit against its base, and of what got worse; each with JSON."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from fastapi import Request
 from sqlalchemy.orm import Session
 
 from gonogo import urls
-from gonogo_dashboards.comparison import compare_page
+from gonogo_dashboards.comparison import compare_page, worse_page
 from gonogo_dashboards.kit.routes import Site
 
 
 def add(site: Site) -> None:
-    """Add the page."""
+    """Add the pages."""
 
     def view(session: Session, request: Request, now: datetime) -> compare_page.ComparisonView:
         query = request.query_params
@@ -28,3 +28,8 @@ def add(site: Site) -> None:
         noun="comparison",
         wrong="This can't be compared",
     )
+
+    def worse(session: Session, request: Request, now: datetime) -> worse_page.WorseView:
+        return worse_page.view(session, request.query_params, now)
+
+    site.add(urls.WORSE, "comparison/worse.html", worse, noun="comparison")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -13,8 +13,10 @@ from gonogo import urls
 from gonogo_dashboards.devices import activity, health_timeline
 from gonogo_dashboards.devices.activity import DeviceDays
 from gonogo_dashboards.devices.health_timeline import Timeline
-from gonogo_dashboards.kit import words
+from gonogo_dashboards.kit import ranges, words
 from gonogo_dashboards.kit.list_rows import JobLine, job_line
+from gonogo_storage.access import hosts
+from gonogo_storage.access.hosts import Host
 from gonogo_storage.catalogue import entry_names
 from gonogo_storage.db.encoding import encode, timestamp
 from gonogo_storage.db.states import DeviceState
@@ -30,7 +32,8 @@ _TELEMETRY = ("temperature_c", "clock_mhz", "power_w", "voltage_v", "current_a")
 _FACTS = (("serial", "serial"), ("pci", "PCI address"), ("driver", "driver"), ("source", "source"))
 BUNDLE = "fw_bundle_version"
 """tt-smi's name for the firmware as a whole."""
-BACK = timedelta(days=30)
+RANGES = ("7d", "30d", "90d")
+DEFAULT_RANGE = "30d"
 """The period that a device's page covers."""
 RECENT_JOBS = 12
 MAX_DIGITS = 12
@@ -151,6 +154,7 @@ class DeviceView:
     history: tuple[HistoryLine, ...]
     whole: bool
     """True where the history goes back to the device's first day."""
+    range: ranges.Range
     at: str | None
 
 
@@ -169,8 +173,14 @@ def lines(
     return tuple(_line(record, jobs, pulse, now) for record in records)
 
 
-def device(session: Session, device_id: str, now: datetime, timeout_s: float) -> DeviceView | None:
-    """Return one device; None where there is no such device."""
+def device(
+    session: Session,
+    device_id: str,
+    now: datetime,
+    timeout_s: float,
+    query: Mapping[str, str] | None = None,
+) -> DeviceView | None:
+    """Return one device; None where there is no such device. The query may name a time range."""
     record = stored.look(session, device_id, now=now, timeout_s=timeout_s)
     if record is None:
         return None
@@ -186,8 +196,16 @@ def device(session: Session, device_id: str, now: datetime, timeout_s: float) ->
         )
     facts += [("queues", ", ".join(record.queues)), ("worker", record.worker or "none")]
     facts += [("first heartbeat", _at(record.first_heard_at))]
+    facts += host_facts(hosts.get(session, line.host), now)
     history = tuple(_history(entry, now) for entry in record.history)
-    since = (now - BACK).replace(
+    period = ranges.of(
+        query or {},
+        now,
+        lambda value: urls.device(device_id, {ranges.PARAMETER: value}),
+        default=DEFAULT_RANGE,
+        allowed=RANGES,
+    )
+    since = (period.since or now).replace(
         minute=0, second=0, microsecond=0
     )  # the same for an hour, so that charts and the places of keys don't move
     changes, all_of_them = device_history.changes(session, device_id, since=since)
@@ -208,8 +226,27 @@ def device(session: Session, device_id: str, now: datetime, timeout_s: float) ->
         climbs=tuple(_climb(entry) for entry in history if entry.steps),
         history=history,
         whole=len(history) < stored.HISTORY,
+        range=period,
         at=timestamp(now),
     )
+
+
+def host_facts(host: Host | None, now: datetime) -> list[tuple[str, str]]:
+    """Return what a device's page says of its host: key, clock, refused messages."""
+    if host is None:
+        return []
+    facts = []
+    if host.revoked_at is not None:
+        facts.append(("host's key", f"revoked {_age(host.revoked_at, now)}"))
+    if host.clock_skew_s is not None:
+        direction = "ahead of" if host.clock_skew_s > 0 else "behind"
+        facts.append(("host's clock", f"{abs(host.clock_skew_s):.1f} s {direction} the service's"))
+    if host.refused:
+        counts = ", ".join(f"{reason} {count}" for reason, count in host.refused.items())
+        facts.append(("refused messages of the host", counts))
+    if host.flagged_at is not None:
+        facts.append(("host flagged", f"{_age(host.flagged_at, now)}: {host.flag_reason}"))
+    return facts
 
 
 def _ran(ran_job: device_history.RanJob, now: datetime, entries: Mapping[str, str]) -> RanLine:

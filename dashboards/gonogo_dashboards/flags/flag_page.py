@@ -10,16 +10,21 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from gonogo import urls
-from gonogo_dashboards.kit import evidence_view, words
+from gonogo_dashboards.kit import build_cells, evidence_view, words
+from gonogo_dashboards.kit.build_cells import RecentBuilds
 from gonogo_dashboards.kit.evidence_view import EvidenceView
 from gonogo_dashboards.kit.list_rows import details_of, shape_of, source_url, tolerance_of
 from gonogo_storage.catalogue import entry_names, test_list
 from gonogo_storage.db.encoding import timestamp
+from gonogo_storage.db.states import FlagState
 from gonogo_storage.flags import flags
 from gonogo_storage.flags.flag_history import FlagEntry
 from gonogo_storage.flags.flags import Flag
+from gonogo_storage.rollups import recent_builds
 from gonogo_storage.rollups.variants import Variant, newest_builds
 
+BUILDS = 40
+"""The last builds that the page shows."""
 _SHOWN_ELSEWHERE = ("reason", "check")
 
 
@@ -76,6 +81,9 @@ class FlagView:
     """The page of one flag."""
 
     flag: FindingLine
+    meaning: tuple[str, ...]
+    """Three sentences: what it is, where it was found, what to do."""
+    recent: RecentBuilds
     facts: tuple[tuple[str, str], ...]
     evidence_view: EvidenceView
     evidence: Mapping[str, Any]
@@ -83,6 +91,8 @@ class FlagView:
     version: int
     change_url: str
     expires_day: str
+    before: Mapping[str, str | None]
+    """The fields that an undo restores."""
     at: str | None
 
 
@@ -109,6 +119,10 @@ def one(session: Session, flag_id: str, now: datetime) -> FlagView | None:
     facts += [("expires", _at(flag.expires_at) if flag.expires_at else "never")]
     return FlagView(
         flag=shown,
+        meaning=_meaning(flag, shown, now),
+        recent=build_cells.recent(
+            recent_builds.results(session, [variant], BUILDS).get(variant, ())
+        ),
         facts=tuple(facts),
         evidence_view=evidence_view.read(flag.evidence),
         evidence=flag.evidence,
@@ -116,8 +130,23 @@ def one(session: Session, flag_id: str, now: datetime) -> FlagView | None:
         version=flag.version,
         change_url=urls.change_flag(flag_id),
         expires_day=(timestamp(flag.expires_at) or "")[:10],
+        before={
+            "state": "open" if flag.state == FlagState.reopened else flag.state,
+            "owner": flag.owner,
+            "reason": flag.reason,
+            "expires": timestamp(flag.expires_at),
+        },
         at=timestamp(now),
     )
+
+
+def _meaning(flag: Flag, line: FindingLine, now: datetime) -> tuple[str, ...]:
+    kind = words.FLAG_SENTENCES.get(flag.kind, line.sentence)
+    place = f"Found on {words.brief(flag.build)}, in {words.count(flag.jobs, 'job')}"
+    since = f"{place}, first {words.since(flag.opened_at, now)}"
+    still = f"; {words.inline(line.still)}" if line.still else ""
+    advice = words.FLAG_ADVICE.get(flag.kind, "")
+    return tuple(text for text in (kind, f"{since}{still}.", advice) if text)
 
 
 def variant_of(flag: Flag) -> Variant:

@@ -5,8 +5,8 @@ The API checks what people type, so there is one set of rules.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from fastapi import Request
@@ -82,6 +82,8 @@ class FormView:
     """Suites of earlier selections."""
     validate_url: str
     submit_url: str
+    quotas: tuple[str, ...] = ()
+    """How much of each quota the reader's token has used."""
 
 
 def new_job(session: Session, query: Mapping[str, str]) -> FormView:
@@ -135,10 +137,11 @@ def _nothing(noun: str, name: str) -> tuple[Mapping[str, str], str, None]:
     return {}, f"There is no {noun} {name}. The form has its default values.", None
 
 
-def add(site: Site) -> None:
-    """Add the page, which only reads."""
+def add(site: Site, quotas: Callable[[Session, Request], Sequence[str]]) -> None:
+    """Add the page, which only reads. quotas: says how much of theirs the reader has used."""
 
     def read(session: Session, request: Request, _: datetime) -> FormView:
-        return new_job(session, request.query_params)
+        view = new_job(session, request.query_params)
+        return replace(view, quotas=tuple(quotas(session, request)))
 
     site.add(urls.NEW_JOB, "jobs/new_job.html", read)

@@ -35,7 +35,7 @@ from gonogo_dashboards.jobs.seed_details import SeedDetails
 from gonogo_dashboards.jobs.seed_grid import GridView
 from gonogo_dashboards.jobs.selection_tests import TestsView
 from gonogo_dashboards.jobs.worst_seeds import SeedLine
-from gonogo_dashboards.kit import arithmetic_view, commands, imported, words
+from gonogo_dashboards.kit import arithmetic_view, commands, imported, ranges, words
 from gonogo_dashboards.kit.arithmetic_view import ArithmeticLine
 from gonogo_dashboards.kit.cache import LRUCache
 from gonogo_dashboards.kit.imported import ImportedView
@@ -62,7 +62,7 @@ _worst: LRUCache[list[SeedRecord]] = LRUCache(_CACHED)
 _flips: LRUCache[tuple[FlipLine, ...]] = LRUCache(_CACHED)
 _arithmetic: LRUCache[tuple[ArithmeticLine, ...]] = LRUCache(_CACHED)
 _plots: LRUCache[SeedPlot] = LRUCache(_CACHED)
-FILTERS = ("state", "verdict", "build", "test", "label")
+FILTERS = ("state", "verdict", "build", "test", "label", "owner")
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,7 @@ class JobsView:
 
     items: tuple[JobLine, ...]
     filters: Mapping[str, str]
+    range: ranges.Range
     next: str | None
     next_url: str | None
     start: str
@@ -145,13 +146,19 @@ def jobs(
     Raises gonogo_storage.db.paging.BadCursor.
     """
     given = {name: value for name in FILTERS if (value := filters.get(name, "").strip())}
-    page = stored_jobs.list_(session, JobFilter(**given), limit=limit, cursor=cursor or None)
+    period = ranges.of(filters, now, lambda value: urls.jobs({**given, ranges.PARAMETER: value}))
+    page = stored_jobs.list_(
+        session, JobFilter(**given, since=period.since), limit=limit, cursor=cursor or None
+    )
+    if period.value != "all":
+        given[ranges.PARAMETER] = period.value
     entries = entry_names.latest(session, {job.test_key for job in page.items})
     return JobsView(
         items=tuple(job_line(job, now, entries.get(job.test_key)) for job in page.items),
         filters=given,
         next=page.next,
         next_url=urls.jobs(given, cursor=page.next) if page.next else None,
+        range=period,
         start=commands.START,
         at=timestamp(now),
     )

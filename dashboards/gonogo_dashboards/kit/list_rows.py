@@ -102,6 +102,9 @@ class FlagLine:
     build: str
     still: str
     """Whether the newest build still has it."""
+    gone: bool
+    """Whether it was not found on the newest build."""
+    url: str
     jobs: int
     job_url: str
     updated_at: str | None
@@ -213,6 +216,8 @@ def flag_line(flag: FlagRecord, now: datetime, entry: str | None = None) -> Flag
         details=details_of(flag.test, entry),
         build=flag.build,
         still=words.still_there(flag.kind, flag.build, flag.newest_build),
+        gone=words.is_gone(flag.kind, flag.build, flag.newest_build),
+        url=urls.flag(flag.id),
         jobs=flag.jobs,
         job_url=source_url(flag.kind, flag.last_job),
         updated_at=timestamp(flag.updated_at),

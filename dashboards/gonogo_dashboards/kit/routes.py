@@ -16,7 +16,9 @@ from sqlalchemy.orm import Session
 
 from gonogo import urls
 from gonogo.errors import FieldError
+from gonogo_dashboards.kit import csv_export
 from gonogo_storage.db.paging import BadCursor
+from gonogo_storage.flags import triage
 
 Read = Callable[[Session, Request, datetime], Any]
 """Reads a view from a session, the request and the time; None: there is no such thing."""
@@ -34,11 +36,22 @@ def number(text: str | None, default: int, maximum: int) -> int:
 
 
 @dataclass(frozen=True)
+class Frame:
+    """The parts of a page that are not about its own subject.
+
+    open_flags: the number of open flags. csv_url: the address of the list as CSV; "" for none.
+    """
+
+    open_flags: int = 0
+    csv_url: str = ""
+
+
+@dataclass(frozen=True)
 class Site:
     """The pages' router, and how pages.py answers: as a page, as JSON, or with a refusal."""
 
     router: APIRouter
-    page: Callable[[Request, str, Any], Response]
+    page: Callable[[Request, str, Any, Frame], Response]
     as_json: Callable[[Request, Any], Response]
     refuse: Callable[[Request, int, str, str], Response]
     reading: Callable[[], AbstractContextManager[Session]]
@@ -60,8 +73,9 @@ class Site:
         wrong: str = "",
         scope: str = "",
         json_path: str = "",
+        as_csv: bool = False,
     ) -> None:
-        """Add `path` and its JSON version; both only read.
+        """Add `path` and its JSON version, a list's as CSV, too; all only read.
 
         noun: the kind of page: "list" for one whose cursor may be wrong (400), else a thing that
         may not exist (404), named by the last part of the address. wrong: the title where a field
@@ -69,7 +83,7 @@ class Site:
         json_path: the address of the JSON version, if not `path`.json.
         """
 
-        def view(request: Request, form: Callable[[Request, Any], Response]) -> Response:
+        def view(request: Request, form: Callable[[Session, Any], Response]) -> Response:
             if scope and not self.may(request, scope):
                 return self.refuse(
                     request,
@@ -80,6 +94,8 @@ class Site:
             try:
                 with self.reading() as session:
                     shown = read(session, request, self.now())
+                    if shown is not None:
+                        return form(session, shown)
             except BadCursor:
                 return self.refuse(
                     request,
@@ -91,32 +107,56 @@ class Site:
                 if not wrong:
                     raise
                 return self.refuse(request, 422, wrong, str(problem))
-            if shown is None:
-                *_, name = request.path_params.values()
-                return self.refuse(
-                    request,
-                    404,
-                    f"No such {noun}",
-                    f"There is no {noun} {name} here. It may be on another server.",
-                )
-            return form(request, shown)
+            *_, name = request.path_params.values()
+            return self.refuse(
+                request,
+                404,
+                f"No such {noun}",
+                f"There is no {noun} {name} here. It may be on another server.",
+            )
 
         def json_version(request: Request) -> Response:
-            return view(request, self.as_json)
+            return view(request, lambda _, shown: self.as_json(request, shown))
 
         def page(request: Request) -> Response:
-            return view(request, lambda given, shown: self.page(given, template, shown))
+            address = request.url.query
+            csv_url = f"{request.url.path}.csv{'?' if address else ''}{address}" if as_csv else ""
+
+            def framed(session: Session, shown: Any) -> Response:
+                frame = Frame(triage.open_total(session), csv_url)
+                return self.page(request, template, shown, frame)
+
+            return view(request, framed)
+
+        def csv_version(request: Request) -> Response:
+            def exported(_: Session, shown: Any) -> Response:
+                return Response(
+                    csv_export.text(shown.items),
+                    media_type="text/csv; charset=utf-8",
+                    headers={
+                        "Content-Disposition": f'attachment; filename="{path.strip("/")}.csv"'
+                    },
+                )
+
+            return view(request, exported)
 
         self.router.add_api_route(
             json_path or f"{path}.json", json_version, methods=["GET"]
         )  # first, because "x.json" could be an id, too
+        if as_csv:
+            self.router.add_api_route(f"{path}.csv", csv_version, methods=["GET"])
         self.router.add_api_route(path, page, methods=["GET"])
 
     def add_list(self, path: str, template: str, read: ReadList, *, scope: str = "") -> None:
-        """Add a list with its JSON version; its query has filters, a cursor and a length."""
+        """Add a list with its JSON version; its query has filters, a cursor and a length.
+
+        As CSV it has as many lines as a list can have at once.
+        """
 
         def view(session: Session, request: Request, now: datetime) -> Any:
             query = request.query_params
-            return read(session, query, query.get("cursor") or None, self.limit(query), now)
+            whole = request.url.path.endswith(".csv")
+            limit = urls.MAX_LENGTH if whole and "limit" not in query else self.limit(query)
+            return read(session, query, query.get("cursor") or None, limit, now)
 
-        self.add(path, template, view, scope=scope)
+        self.add(path, template, view, scope=scope, as_csv=True)

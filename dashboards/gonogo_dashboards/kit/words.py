@@ -180,6 +180,23 @@ FLAG_SENTENCES: dict[str, str] = {
 }
 """The meaning of each kind of flag, in one sentence."""
 
+FLAG_ADVICE: dict[str, str] = {
+    FlagKind.passes_by_tolerance: (
+        "Fix the kernel, or tighten the tolerance so that the test turns red until it is fixed."
+    ),
+    FlagKind.fix_masked: "Look for what changed the timing or the tolerance: the fault is there.",
+    FlagKind.blunt_test: "Take the tolerance that the gauge advises, or other inputs.",
+    FlagKind.hangs: "Open the job's log, and test the device.",
+    FlagKind.flaky: "Open the test: it says whether the seed, the device or the context decides.",
+    FlagKind.nondeterministic: "Look for a race: the same inputs must give the same bits.",
+    FlagKind.device_dependent: "Test the device that differs, or drain it.",
+    FlagKind.context_dependent: "Run what came before it in the same process, and bisect that.",
+    FlagKind.latent_flake: "Raise the tolerance a little, or fix the tail, before it turns red.",
+    FlagKind.tolerance_too_tight: "Raise the tolerance to what the formats allow.",
+    FlagKind.arithmetic_changed: "Acknowledge it where the new arithmetic is intended.",
+}
+"""The next step for each kind of flag, in one sentence."""
+
 TERMS: dict[str, str] = {
     "arithmetic": (
         "An arithmetic model says which values a kernel stores, and in which formats."
@@ -328,6 +345,11 @@ def still_there(kind: str, build: str, newest: str | None) -> str:
     if build == newest:
         return "The newest build still has it"
     return f"Not found on the newest build, {brief(newest)}"
+
+
+def is_gone(kind: str, build: str, newest: str | None) -> bool:
+    """Return whether the newest build of a flag's test doesn't have it any more."""
+    return newest is not None and kind != FlagKind.blunt_test and build != newest
 
 
 def inline(label: str) -> str:

@@ -10,10 +10,13 @@ from functools import lru_cache
 from sqlalchemy.orm import Session
 
 from gonogo import urls
-from gonogo.spec.verdicts import WORST_FIRST, Verdict
+from gonogo.spec.executors import EMULATOR
+from gonogo.spec.verdicts import WORST_FIRST
 from gonogo_dashboards.kit import words
+from gonogo_dashboards.kit.build_cells import HOLLOW, LOST, RED, verdict_of
 from gonogo_dashboards.kit.list_rows import Count, counts, details_of, shape_of, tolerance_of
-from gonogo_storage.catalogue import entry_names
+from gonogo_storage.catalogue import entry_names, test_list
+from gonogo_storage.catalogue.test_list import TestHead
 from gonogo_storage.comparison import matrices as reads
 from gonogo_storage.comparison.matrices import GRADES, BuildRecord, CellPlace, RowRecord
 from gonogo_storage.db.encoding import timestamp
@@ -22,13 +25,6 @@ from gonogo_storage.db.paging import Page
 FILTERS = ("branch", "arch", "board", "kernel", "verdict", "label", "suite", "grade", "until")
 BUILDS, MAX_BUILDS = 20, 60
 """Default and maximum number of columns."""
-LOST = (Verdict.error, Verdict.crash, Verdict.hang)
-"""They say nothing about the kernel.
-
-They fill a cell only where nothing else is known; else they are its corner.
-"""
-HOLLOW = Verdict.pass_by_tolerance
-RED = (Verdict.fail, Verdict.fail_by_tolerance)
 
 
 @dataclass(frozen=True)
@@ -59,6 +55,8 @@ class MatrixCell:
     seeds: int
     counts: tuple[Count, ...]
     words: str
+    seeds_words: str
+    """The seeds by verdict: "4 hollow pass, 1 fail"."""
     url: str
 
 
@@ -109,6 +107,37 @@ class MatrixView:
         )
 
 
+@dataclass(frozen=True)
+class Glance:
+    """The tests that need attention most, on the last builds of the branch that ran last."""
+
+    branch: str | None
+    builds: tuple[MatrixBuild, ...]
+    rows: tuple[MatrixRow, ...]
+    summary: str
+    url: str
+
+
+def glance(session: Session, tests: int, columns: int) -> Glance:
+    """Return a compact matrix: the `tests` that need attention most by the last builds."""
+    known = reads.builds(session)
+    if not known:
+        return Glance(None, (), (), "", urls.MATRIX)
+    branch = _branch(known)
+    shown = [build for build in reversed(known) if build.branch == branch][:columns]
+    names = [build.name for build in shown]
+    worst = test_list.worst(session, branch, tests)
+    keys = [test.key for test in worst]
+    by_place = reads.cells(session, keys, names, branch=branch) if keys else {}
+    rows = _rows_of(worst, names, branch, by_place, entry_names.latest(session, set(keys)))
+    heads = tuple(
+        _head(build, [row.cells[place] for row in rows], None) for place, build in enumerate(shown)
+    )
+    return Glance(
+        branch, heads, rows, _summary(heads, rows, branch), urls.matrix({"branch": branch})
+    )
+
+
 def read(
     session: Session,
     query: Mapping[str, str],
@@ -117,7 +146,7 @@ def read(
     columns: int,
     now: datetime,
 ) -> MatrixView:
-    """Return the matrix of one branch: of `branch`, else of the branch of the newest job.
+    """Return the matrix of one branch: of `branch`, else of the branch that ran last.
 
     Raises gonogo_storage.db.paging.BadCursor.
     """
@@ -125,11 +154,7 @@ def read(
     address = {**given, "builds": str(columns) if columns != BUILDS else ""}
     known = reads.builds(session)
     branches = tuple(dict.fromkeys(build.branch for build in known))
-    branch = (
-        given.get("branch") or max(known, key=lambda build: build.newest_job).branch
-        if known
-        else given.get("branch")
-    )
+    branch = given.get("branch") or (_branch(known) if known else None)
     ordered = [build for build in reversed(known) if build.branch == branch]
     first = next(
         (place for place, build in enumerate(ordered) if build.name == given.get("until")), 0
@@ -170,6 +195,11 @@ def read(
     )
 
 
+def _branch(known: Sequence[BuildRecord]) -> str:
+    """Return the branch of the newest job; the emulator's builds, which are no series, are last."""
+    return max(known, key=lambda build: (build.branch != EMULATOR, build.newest_job)).branch
+
+
 def _rows(
     session: Session,
     names: Sequence[str],
@@ -192,7 +222,7 @@ def _rows(
 
 
 def _rows_of(
-    tests: Sequence[RowRecord],
+    tests: Sequence[RowRecord | TestHead],
     names: Sequence[str],
     branch: str,
     counts_by_place: Mapping[CellPlace, Mapping[str, int]],
@@ -227,7 +257,14 @@ def _cell(seeds_by_verdict: Mapping[str, int], build: str, url: str) -> MatrixCe
         tuple(seeds_by_verdict.items())
     )
     return MatrixCell(
-        verdict, hollow, lost, seeds, verdict_counts, f"{label} on {build}: {counts_words}", url
+        verdict,
+        hollow,
+        lost,
+        seeds,
+        verdict_counts,
+        f"{label} on {build}: {counts_words}",
+        counts_words,
+        url,
     )
 
 
@@ -249,18 +286,6 @@ def _read(
         verdict_counts,
         words.mark(verdict).label,
         counts_words,
-    )
-
-
-def verdict_of(seeds_by_verdict: Mapping[str, int]) -> str:
-    """Return the worst verdict of seeds by verdict.
-
-    Hangs, crashes and errors count only where there is nothing else.
-    """
-    ordered = [verdict for verdict in words.ordered(seeds_by_verdict) if seeds_by_verdict[verdict]]
-    return next(
-        (verdict for verdict in ordered if verdict not in LOST),
-        ordered[0] if ordered else Verdict.not_run,
     )
 
 

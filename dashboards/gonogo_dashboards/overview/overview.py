@@ -1,4 +1,4 @@
-"""The overview's read model: what needs attention, the fleet, its speed, and recent results.
+"""The overview's read model: what needs attention, what runs, the fleet, and recent results.
 
 It reads indexes and roll-ups only.
 """
@@ -6,7 +6,7 @@ It reads indexes and roll-ups only.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from sqlalchemy.orm import Session
@@ -14,10 +14,14 @@ from sqlalchemy.orm import Session
 from gonogo import urls
 from gonogo_dashboards.devices import device_page, fleet
 from gonogo_dashboards.devices.fleet import Fleet
-from gonogo_dashboards.kit import commands, words
+from gonogo_dashboards.kit import commands, ranges, words
 from gonogo_dashboards.kit.list_rows import FlagLine, JobLine, flag_line, job_line
-from gonogo_dashboards.overview import days
+from gonogo_dashboards.kit.ranges import Range
+from gonogo_dashboards.matrix import matrix_page
+from gonogo_dashboards.matrix.matrix_page import Glance
+from gonogo_dashboards.overview import days, numbers
 from gonogo_dashboards.overview.days import Days
+from gonogo_dashboards.overview.numbers import NumberLine
 from gonogo_storage.catalogue import entry_names
 from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.devices import periods
@@ -25,12 +29,15 @@ from gonogo_storage.flags import attention as needs
 from gonogo_storage.flags.attention import Night
 from gonogo_storage.jobs import latest as reads
 from gonogo_storage.jobs import queue_estimate
-from gonogo_storage.rollups import day_totals
+from gonogo_storage.rollups import day_tests, day_totals
 
 EACH_KIND = 3
 """Flags shown per kind; a link leads to the others."""
 RED_SHOWN = 8
-DAYS = 30
+DAYS = "30d"
+DAY_RANGES = ("7d", "30d", "90d")
+TESTS, BUILDS = 12, 20
+"""Size of the compact matrix."""
 RUNNING, RECENT = 12, 8
 HOLLOW = ("passes_by_tolerance", "fix_masked")
 
@@ -126,13 +133,24 @@ class RateLine:
     words: str
 
 
+@dataclass
+class Memory:
+    """The past days that one process has counted already."""
+
+    totals: day_totals.Memory = field(default_factory=day_totals.Memory)
+    tests: day_tests.Memory = field(default_factory=day_tests.Memory)
+
+
 @dataclass(frozen=True)
 class OverviewView:
     """The overview; where `needs` is empty, `calm` says so."""
 
+    numbers: tuple[NumberLine, ...]
     needs: tuple[Need, ...]
     calm: str
+    glance: Glance
     flags: tuple[FlagKindLine, ...]
+    """By kind, the latest of each; `gone` ones were not found on a newer build."""
     acknowledged: int
     """Flags that somebody has acknowledged."""
     night: NightView
@@ -140,15 +158,31 @@ class OverviewView:
     fleet: Fleet
     rates: tuple[RateLine, ...]
     days: Days
+    range: Range
     running: tuple[JobLine, ...]
+    """The jobs that run, then the queue in its order."""
     recent: tuple[JobLine, ...]
     empty: bool
     start: str
     at: str | None
 
+    @property
+    def findings(self) -> tuple[FlagLine, ...]:
+        """Return the latest flags of each kind that the newest build still has."""
+        return tuple(flag for kind in self.flags for flag in kind.items if not flag.gone)
+
+    @property
+    def gone(self) -> tuple[FlagLine, ...]:
+        """Return the flags that were not found on a newer build."""
+        return tuple(flag for kind in self.flags for flag in kind.items if flag.gone)
+
 
 def overview(
-    session: Session, memory: day_totals.Memory, now: datetime, timeout_s: float
+    session: Session,
+    memory: Memory,
+    now: datetime,
+    timeout_s: float,
+    query: Mapping[str, str] | None = None,
 ) -> OverviewView:
     """Return the overview; `memory` is reused between calls.
 
@@ -171,16 +205,27 @@ def overview(
     pulse = periods.pulse(session, now=now)
     strip = fleet.fleet(device_page.lines(session, pulse, now, timeout_s), now)
     needs_shown = _needs(flags, night, strip, queues)
+    period = ranges.of(
+        query or {},
+        now,
+        lambda value: urls.overview({ranges.PARAMETER: value}),
+        default=DAYS,
+        allowed=DAY_RANGES,
+    )
+    tests = day_tests.read(session, memory.tests, days=numbers.DAYS, now=now)
     return OverviewView(
+        numbers=(*numbers.of_tests(tests), numbers.of_devices(strip)),
         needs=needs_shown,
         calm="" if needs_shown else _calm(night, strip, acknowledged),
+        glance=matrix_page.glance(session, TESTS, BUILDS),
         flags=flags,
         acknowledged=acknowledged,
         night=night,
         queues=queues,
         fleet=strip,
         rates=tuple(_rate(name, rate) for name, rate in pulse.rates.items()),
-        days=days.days(day_totals.read(session, memory, days=DAYS, now=now)),
+        days=days.days(day_totals.read(session, memory.totals, days=period.days or 30, now=now)),
+        range=period,
         running=running,
         recent=recent,
         empty=not (running or recent or flags or acknowledged),

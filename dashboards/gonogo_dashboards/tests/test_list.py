@@ -1,4 +1,4 @@
-"""Read models of the list of tests: each with its grades, its last verdict and its open flags."""
+"""Read models of the list of tests: each with its last builds, its failure rates and its grades."""
 
 from __future__ import annotations
 
@@ -10,14 +10,33 @@ from sqlalchemy.orm import Session
 
 from gonogo import urls
 from gonogo.flakiness.grades import Grade
-from gonogo_dashboards.kit import commands, words
+from gonogo.spec.executors import EMULATOR
+from gonogo_dashboards.kit import build_cells, commands, ranges, words
+from gonogo_dashboards.kit.build_cells import RecentBuilds
+from gonogo_dashboards.kit.evidence_view import percent
 from gonogo_dashboards.kit.list_rows import details_of, shape_of, tolerance_of
 from gonogo_storage.catalogue import entry_names, test_list
-from gonogo_storage.catalogue.test_list import GradeRecord, TestRecord
+from gonogo_storage.catalogue.test_list import GradeRecord, TestFilter, TestRecord
 from gonogo_storage.db.encoding import timestamp
+from gonogo_storage.rollups import recent_builds
+from gonogo_storage.rollups.recent_builds import BuildResult, FailureRate
 from gonogo_storage.rollups.variants import Variant
 
-FILTERS = ("kernel",)
+FILTERS = ("kernel", "search", "standing", "sort", ranges.PARAMETER)
+BUILDS = 20
+"""The last builds that a row shows."""
+MAX_VARIANTS = 3
+"""The variants of a test whose last builds are read."""
+STANDINGS = {
+    test_list.HOLLOW: ("Hollow", "pass_by_tolerance"),
+    "broken": ("Broken", "fail"),
+    "flaky": ("Flaky", "fail_by_tolerance"),
+    "marginal": ("Marginal", "suspect"),
+    "blunt": ("Blunt", "pass_by_tolerance"),
+    test_list.FLAGGED: ("Open flags", "suspect"),
+}
+"""The label of each filter by state, and the verdict whose looks it takes."""
+SORTS = {test_list.ATTENTION: "Worst first", test_list.NEWEST: "Newest first"}
 
 
 @dataclass(frozen=True)
@@ -39,6 +58,26 @@ class VariantLine:
 
 
 @dataclass(frozen=True)
+class RateLine:
+    """The failure rate of some days: "2.5%", and "3 of 120 seeds"; None where nothing ran."""
+
+    share: float | None
+    text: str
+    words: str
+
+
+@dataclass(frozen=True)
+class Chip:
+    """A filter or an order to choose; choosing it again takes it back."""
+
+    value: str
+    label: str
+    verdict: str
+    url: str
+    chosen: bool
+
+
+@dataclass(frozen=True)
 class TestLine:
     """A test in the list; `verdict` is that of its last job that was judged.
 
@@ -55,6 +94,12 @@ class TestLine:
     details: str
     """The suite's name for it, and its fields that differ from the default."""
     variants: tuple[VariantLine, ...]
+    recent: RecentBuilds
+    """The last builds of the variant that ran last."""
+    where: str
+    """This variant in words."""
+    week: RateLine
+    month: RateLine
     flags: int
     flags_url: str
     job_url: str | None
@@ -75,6 +120,9 @@ class TestsView:
 
     items: tuple[TestLine, ...]
     filters: Mapping[str, str]
+    standings: tuple[Chip, ...]
+    sorts: tuple[Chip, ...]
+    range: ranges.Range
     next: str | None
     next_url: str | None
     start: str
@@ -84,16 +132,59 @@ class TestsView:
 def listed(
     session: Session, filters: Mapping[str, str], cursor: str | None, limit: int, now: datetime
 ) -> TestsView:
-    """Return a page of tests, latest submitted first. Raises gonogo_storage.db.paging.BadCursor."""
+    """Return a page of tests, the worst first. Raises gonogo_storage.db.paging.BadCursor."""
     given = {name: value for name in FILTERS if (value := filters.get(name, "").strip())}
-    page = test_list.list_(session, limit=limit, cursor=cursor or None, **given)
-    entries = entry_names.latest(session, {record.key for record in page.items})
-    next_url = urls.catalogue(given, cursor=page.next) if page.next else None
+    if given.get("standing") not in {None, *test_list.STANDINGS}:
+        del given["standing"]
+    sort = given.get("sort", test_list.ATTENTION)
+    sort = sort if sort in test_list.SORTS else test_list.ATTENTION
+
+    def address(name: str, value: str | None) -> str:
+        return urls.catalogue({**given, name: value})
+
+    period = ranges.of(given, now, lambda value: address(ranges.PARAMETER, value))
+    page = test_list.list_(
+        session,
+        TestFilter(given.get("kernel"), given.get("search"), given.get("standing"), period.since),
+        sort=sort,
+        limit=limit,
+        cursor=cursor or None,
+    )
+    keys = {record.key for record in page.items}
+    entries = entry_names.latest(session, keys)
+    shown = [variant for record in page.items for variant in record.variants[:MAX_VARIANTS]]
+    results = recent_builds.results(session, shown, BUILDS)
+    rates = recent_builds.failure_rates(session, keys, now)
+    standings = tuple(
+        Chip(
+            value,
+            *STANDINGS[value],
+            address("standing", None if given.get("standing") == value else value),
+            given.get("standing") == value,
+        )
+        for value in test_list.STANDINGS
+    )
+    sorts = tuple(
+        Chip(
+            value,
+            SORTS[value],
+            "",
+            address("sort", None if value == test_list.ATTENTION else value),
+            value == sort,
+        )
+        for value in test_list.SORTS
+    )
     return TestsView(
-        tuple(_test_line(record, now, entries.get(record.key)) for record in page.items),
+        tuple(
+            _test_line(record, now, entries.get(record.key), results, rates)
+            for record in page.items
+        ),
         given,
+        standings,
+        sorts,
+        period,
         page.next,
-        next_url,
+        urls.catalogue(given, cursor=page.next) if page.next else None,
         commands.START,
         timestamp(now),
     )
@@ -132,7 +223,38 @@ def _variant_line(variant: Variant, grade: GradeRecord | None) -> VariantLine:
     return VariantLine(words.variant_of(variant), url, graded)
 
 
-def _test_line(test: TestRecord, now: datetime, entry: str | None) -> TestLine:
+def _shown(
+    variants: tuple[Variant, ...], results: Mapping[Variant, tuple[BuildResult, ...]]
+) -> Variant | None:
+    """Return the variant that ran last; the emulator's builds, which are no series, come last."""
+    ran = [variant for variant in variants if results.get(variant)]
+    return max(
+        ran,
+        key=lambda variant: (
+            variant.branch != EMULATOR,
+            max(build.at for build in results[variant]),
+        ),
+        default=None,
+    )
+
+
+def _rate(rate: FailureRate) -> RateLine:
+    if not rate.runs:
+        return RateLine(None, "–", "nothing ran")
+    share = rate.failed / rate.runs
+    return RateLine(share, percent(share), f"{rate.failed:,} of {words.count(rate.runs, 'seed')}")
+
+
+def _test_line(
+    test: TestRecord,
+    now: datetime,
+    entry: str | None,
+    results: Mapping[Variant, tuple[BuildResult, ...]],
+    rates: Mapping[Variant, tuple[FailureRate, FailureRate]],
+) -> TestLine:
+    shown = _shown(test.variants, results)
+    nothing = FailureRate(), FailureRate()
+    week, month = nothing if shown is None else rates.get(shown, nothing)
     variants = tuple(_variant_line(variant, test.grades.get(variant)) for variant in test.variants)
     return TestLine(
         key=test.key,
@@ -142,6 +264,10 @@ def _test_line(test: TestRecord, now: datetime, entry: str | None) -> TestLine:
         tolerance=tolerance_of(test.canonical),
         details=details_of(test.canonical, entry),
         variants=variants,
+        recent=build_cells.recent(() if shown is None else results[shown]),
+        where="" if shown is None else words.variant_of(shown),
+        week=_rate(week),
+        month=_rate(month),
         flags=test.open_flags,
         flags_url=urls.flags({"test": test.key, "state": "unresolved"}),
         job_url=urls.job(test.job) if test.job else None,

@@ -5,6 +5,7 @@ It shows grade, rates, causes, change points and flags.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,9 +19,10 @@ from gonogo.flakiness.rates import Rate
 from gonogo.flakiness.samples import Configuration
 from gonogo.spec.selections import is_selection
 from gonogo.spec.tolerances import Tolerance, for_output
+from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.flags import flag_page
 from gonogo_dashboards.flags.flag_page import FindingLine
-from gonogo_dashboards.kit import arithmetic_view, words
+from gonogo_dashboards.kit import arithmetic_view, build_cells, ranges, words
 from gonogo_dashboards.kit.arithmetic_view import ArithmeticLine
 from gonogo_dashboards.kit.evidence_view import percent, rate_words
 from gonogo_dashboards.kit.list_rows import (
@@ -31,11 +33,13 @@ from gonogo_dashboards.kit.list_rows import (
     shape_of,
     tolerance_of,
 )
-from gonogo_dashboards.tests import active_waivers, error_curve
+from gonogo_dashboards.kit.ranges import Range
+from gonogo_dashboards.tests import active_waivers, advice, error_curve
 from gonogo_dashboards.tests import kill_matrix as kills
 from gonogo_dashboards.tests import strip as strips
 from gonogo_dashboards.tests import tail as tails
 from gonogo_dashboards.tests.active_waivers import WaiverLine
+from gonogo_dashboards.tests.advice import Advice
 from gonogo_dashboards.tests.error_curve import Curve
 from gonogo_dashboards.tests.kill_matrix import KillMatrix
 from gonogo_dashboards.tests.strip import Strip
@@ -45,15 +49,19 @@ from gonogo_storage.catalogue import entry_names, test_specs
 from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.db.records import from_object
 from gonogo_storage.flags import flags
+from gonogo_storage.flags.flags import Flag
 from gonogo_storage.history import trends, variant_status
 from gonogo_storage.history.build_series import METRICS
 from gonogo_storage.history.trends import Trend
 from gonogo_storage.history.variant_status import BuildHistory
+from gonogo_storage.jobs import jobs as stored_jobs
 from gonogo_storage.rollups.variants import JobFacts, Variant, jobs_of, newest_builds
 from gonogo_storage.seeds import arithmetics
 
-CHOICES = ("branch", "arch", "board", "build", "output", "metric", "over")
+CHOICES = ("branch", "arch", "board", "build", "output", "metric", "over", ranges.PARAMETER)
 MAX_FLAGS = 20
+MAX_DIAGNOSED = 8
+"""The newest jobs of a build among which one with a diagnosis is looked for."""
 _QUIET = (Change.right, Change.unchanged, Change.still_wrong, Change.unknown)
 MAX_BUILDS = 20
 """Builds in the table of a page; the API's answer has all of them."""
@@ -161,6 +169,14 @@ class TestView:
     variant_words: str
     variants: tuple[Choice, ...]
     badges: tuple[Badge, ...]
+    verdict: str | None
+    """The worst verdict of the seeds on the build."""
+    hollow: bool
+    """Some seed on it is a hollow pass."""
+    reason: str
+    """Why, in one sentence: the diagnosis of the build's newest job, or its flag's sentence."""
+    advice: tuple[Advice, ...]
+    range: Range
     build: str | None
     grade_words: tuple[str, ...]
     failures: Interval
@@ -225,7 +241,13 @@ def one(session: Session, key: str, query: Mapping[str, str], now: datetime) -> 
         ),
     }
     if variant is None:
-        return TestView(**about, **_NOTHING, links={}, json_url=urls.history(key, as_json=True))
+        return TestView(
+            **about,
+            **_NOTHING,
+            range=ranges.of({}, now, lambda _: urls.history(key)),
+            links={},
+            json_url=urls.history(key, as_json=True),
+        )
     return TestView(**about, **_judged(session, variant, chosen, canonical, now))
 
 
@@ -233,6 +255,10 @@ _NOTHING: dict[str, Any] = {
     "variant": None,
     "variant_words": "",
     "badges": (),
+    "verdict": None,
+    "hollow": False,
+    "reason": "",
+    "advice": (),
     "build": None,
     "grade_words": (),
     "failures": Interval("", None, None, None),
@@ -269,6 +295,12 @@ def _judged(
 ) -> dict[str, Any]:
     """Return every part of a page that needs runs."""
     jobs, here = jobs_of(session, variant), _named(variant)
+    period = ranges.of(
+        requested,
+        now,
+        lambda value: urls.history(variant.test_key, {**requested, ranges.PARAMETER: value}),
+    )
+    charted = [job for job in jobs if period.since is None or job.created_at >= period.since]
     status = variant_status.read(session, variant, build=requested.get("build"), jobs=jobs)
     metric = requested.get("metric", "")
     if metric not in METRICS:
@@ -289,6 +321,7 @@ def _judged(
         "output": output,
         "metric": metric,
         "over": over,
+        ranges.PARAMETER: requested.get(ranges.PARAMETER),
     }
     of_any_build = urls.history(variant.test_key, {**chosen, "build": None})
     declared = _declared(canonical, output)
@@ -314,8 +347,30 @@ def _judged(
             for value in values
         )
 
+    of_build = [job for job in jobs if job.build == status.build]
+    seeds = Counter[str]()
+    for job in of_build:
+        seeds.update(job.counts)
+    verdict = build_cells.verdict_of(seeds) if of_build else None
+    hollow = bool(seeds[build_cells.HOLLOW])
     return {
         "variant": here,
+        "verdict": verdict,
+        "hollow": hollow,
+        "reason": _reason(session, of_build, of_variant, verdict),
+        "advice": advice.steps(
+            variant.test_key,
+            here,
+            status.build,
+            verdict,
+            hollow,
+            of_build[0].id,
+            killed,
+            trend.steps,
+        )
+        if status.build and verdict
+        else (),
+        "range": period,
         "variant_words": words.variant_of(variant),
         "badges": badges(status.grade),
         "build": status.build,
@@ -331,9 +386,9 @@ def _judged(
                 build.build == status.build,
                 now,
             )
-            for build in variant_status.builds(jobs, MAX_BUILDS)
+            for build in variant_status.builds(charted, MAX_BUILDS)
         ),
-        "more_builds": max(0, len({(job.sequence, job.build) for job in jobs}) - MAX_BUILDS),
+        "more_builds": max(0, len({(job.sequence, job.build) for job in charted}) - MAX_BUILDS),
         "cause": words.CAUSES[cause.cause],
         "cause_sentence": cause.cause.sentence,
         "cause_words": cause.words,
@@ -343,7 +398,9 @@ def _judged(
         ),
         "contexts": tuple(_row_line(row) for row in cause.contexts),
         "devices": tuple(_row_line(row) for row in cause.devices),
-        "strip": strips.read(session, jobs, output, canonical, advised, here) if output else None,
+        "strip": strips.read(session, charted, output, canonical, advised, here)
+        if output and charted
+        else None,
         "tail": tails.read(
             session, status.grade.tail, [job for job in jobs if job.build == status.build]
         ),
@@ -377,6 +434,21 @@ def _judged(
         },
         "json_url": urls.history(variant.test_key, chosen, as_json=True),
     }
+
+
+def _reason(
+    session: Session, jobs: Sequence[JobFacts], raised: Sequence[Flag], verdict: str | None
+) -> str:
+    """Return why a build has its verdict; `jobs` are the build's, newest first."""
+    if not jobs or verdict in (None, Verdict.pass_):
+        return ""
+    words_found = stored_jobs.diagnosis_words(session, [job.id for job in jobs[:MAX_DIAGNOSED]])
+    if words_found:
+        return words_found
+    of_build = [flag for flag in raised if flag.build == jobs[0].build]
+    return next(
+        (text for flag in of_build if (text := str(flag.evidence.get("diagnosis") or ""))), ""
+    )
 
 
 def _arithmetic(

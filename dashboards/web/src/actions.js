@@ -63,11 +63,53 @@ async function patch(form, pressed) {
   for (const button of buttons) button.disabled = true;
   try {
     await send('PATCH', form.dataset.patch, values);
+    if (form.dataset.before) keepResult({ here: location.href, words: `${pressed?.textContent.trim() || 'Save'}: done.`, patch: form.dataset.patch, before: JSON.parse(form.dataset.before) });
     location.reload();
   } catch (error) {
     say(`Not saved: ${error.message}`);
     for (const button of buttons) button.disabled = false;
   }
+}
+
+const RESULT = 'gonogo-result';
+
+function keepResult(result) {
+  try {
+    sessionStorage.setItem(RESULT, JSON.stringify(result));
+  } catch {
+    // without storage the page shows the new state alone
+  }
+}
+
+/** Says after a reload what the last action did, with a button that restores what was there before. */
+function showResult() {
+  let result = null;
+  try {
+    result = JSON.parse(sessionStorage.getItem(RESULT));
+    sessionStorage.removeItem(RESULT);
+  } catch {
+    return;
+  }
+  const line = document.getElementById('result');
+  if (!line || result?.here !== location.href) return;
+  line.textContent = `${result.words} `;
+  line.hidden = false;
+  if (!result.before) return;
+  const undo = line.appendChild(document.createElement('button'));
+  undo.type = 'button';
+  undo.textContent = 'Undo';
+  undo.addEventListener('click', async () => {
+    undo.disabled = true;
+    const { expires, ...before } = result.before;
+    try {
+      await send('PATCH', result.patch, before.state === 'acknowledged' ? { ...before, expires } : before);
+      keepResult({ here: location.href, words: 'Restored what was there before.' });
+      location.reload();
+    } catch (error) {
+      say(`Not restored: ${error.message}`);
+      undo.disabled = false;
+    }
+  });
 }
 
 async function copy(button) {
@@ -87,12 +129,21 @@ async function copy(button) {
 
 /** Makes every `[data-post]` and `[data-copy]` button and every `[data-patch]` form work, also after a refresh. */
 export function listen() {
+  showResult();
   document.addEventListener('submit', (event) => {
     const form = event.target;
     if (!(form instanceof HTMLFormElement) || !form.dataset.patch) return;
     event.preventDefault();
     patch(form, event.submitter);
   });
+  const link = document.getElementById('copy-link');
+  if (link) {
+    link.hidden = false;
+    link.addEventListener('click', async () => {
+      const done = await navigator.clipboard?.writeText(location.href).then(() => true, () => false);
+      link.textContent = done ? 'Link copied' : location.href;
+    });
+  }
   document.addEventListener('click', (event) => {
     const button = event.target instanceof Element ? event.target.closest('button') : null;
     if (button?.dataset.post) post(button);

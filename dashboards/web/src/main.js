@@ -12,6 +12,7 @@ import './print.css';
 import { listen } from './actions.js';
 import { keepPlace } from './place.js';
 import { fill } from './form.js';
+import { fold } from './fold.js';
 import { drawGrids } from './grid.js';
 import { follow } from './live.js';
 import { walk } from './matrix.js';
@@ -19,6 +20,8 @@ import { paced } from './refresh.js';
 import { triage } from './triage.js';
 import { talk } from './timeline.js';
 import { reachable } from './scrolled.js';
+import { palette } from './palette.js';
+import { switchTheme } from './theme.js';
 import { unavailable } from './unavailable.js';
 
 const QUIET_MS = 2500;
@@ -32,6 +35,8 @@ triage();
 talk();
 reachable();
 keepPlace();
+palette();
+switchTheme();
 document.addEventListener('gonogo:ask', () => ask(true));
 
 async function draw() {
@@ -45,6 +50,7 @@ async function draw() {
     for (const figure of figures) if (!figure.dataset.marks) unavailable(figure, 'its script did not load', () => location.reload());
   }
 }
+fold(draw);
 document.addEventListener('gonogo:refreshed', draw);
 document.addEventListener('toggle', draw, true);
 draw();

@@ -51,6 +51,7 @@ async function once() {
     old.replaceWith(replacement);
   }
   document.title = fresh.title;
+  document.dispatchEvent(new Event('gonogo:replaced')); // what scripts add is there before the focus returns
   if (focused && document.activeElement?.id !== focused) document.getElementById(focused)?.focus();
   document.dispatchEvent(new Event('gonogo:refreshed'));
 }

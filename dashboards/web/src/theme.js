@@ -19,8 +19,26 @@ function isPlain(value) {
   return value !== null && typeof value === 'object' && !Array.isArray(value);
 }
 
-/** Calls back whenever the reader's system turns dark or light, and before and after printing. */
+const COOKIE = 'gonogo-theme'; // the server reads it, so that a page begins in its theme
+const YEAR_S = 31_536_000;
+
+/** Makes the switch between light, dark and the system's theme work. */
+export function switchTheme() {
+  const choice = document.getElementById('theme');
+  if (!choice) return;
+  choice.hidden = false;
+  choice.addEventListener('change', () => {
+    const theme = choice.value;
+    if (theme) document.documentElement.dataset.theme = theme;
+    else delete document.documentElement.dataset.theme;
+    document.cookie = `${COOKIE}=${theme}; path=/; SameSite=Strict; max-age=${theme ? YEAR_S : 0}`;
+    document.dispatchEvent(new Event('gonogo:theme'));
+  });
+}
+
+/** Calls back whenever the page turns dark or light, and before and after printing. */
 export function onThemeChange(callback) {
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', callback);
+  document.addEventListener('gonogo:theme', callback);
   matchMedia('print').addEventListener('change', callback);
 }

@@ -69,6 +69,11 @@ class BackwardRows:
         """Return whether the kernel is given the statistics of its rows."""
         return self.rstd is not None
 
+    @property
+    def without_epsilon(self) -> BackwardRows:
+        """Return the rows of a kernel that adds no epsilon."""
+        return replace(self, epsilon=0.0, forward=self._forward.without_epsilon)
+
     def some(self, chosen: NDArray[np.intp]) -> BackwardRows:
         """Return some of the rows."""
         mean = None if self.mean is None else self.mean[chosen]
@@ -152,6 +157,9 @@ class InputGradient:
         centered = self.rows.centered
         names = programs.storable(program.product, centered=centered)
         return names if self.rows.is_given else (*programs.statistics(centered), *names)
+
+    def last(self, program: Program) -> None:
+        """Return None: what dx is before its rounding has no name."""
 
     def rstd_rounding(self, program: Program) -> Array | None:
         """Return the deviation of rstd's own rounding in each row, relative to it; see Graph."""
@@ -297,6 +305,9 @@ class ColumnGradient:
     def storable(self, program: Program) -> tuple[str, ...]:
         """Return nothing: a single row is too little to search on, so only known programs count."""
         return ()
+
+    def last(self, program: Program) -> None:
+        """Return None: the order in which a sum is stored shows in it."""
 
     def rstd_rounding(self, program: Program) -> None:
         """Return None: the rows' errors are not to be told apart in their sums."""

@@ -224,6 +224,14 @@ class NormalizedRows:
         """Return the quantities that a program of this form may store."""
         return storable(program, self.rows)
 
+    def last(self, program: Program) -> str | None:
+        """Return the product that y is, where no beta is added."""
+        if self.rows.beta is not None:
+            return None
+        if program.product == LINEAR:
+            return None if self.rows.centered else "x gamma rstd"
+        return "x^" if self.rows.gamma is None else "gamma x^"
+
     def rstd_rounding(self, program: Program) -> Array | None:
         """Return the deviation of rstd's own rounding in each row, relative to it; see Graph."""
         return row_moments(program, self.rows).rounding
@@ -283,6 +291,9 @@ class RowStatistic:
         if not self.rstd:
             return tuple(name for name in names if name == "sum of x")
         return tuple(name for name in names if name in STATISTICS or name == "root")
+
+    def last(self, program: Program) -> None:
+        """Return None: the statistic is replayed before it is stored."""
 
     def rstd_rounding(self, program: Program) -> Array | None:
         """Return the deviation of rstd's own rounding in each row, relative to it; see Graph."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -90,6 +90,11 @@ class Rows:
             self.channel_width,
             self.groups,
         )
+
+    @property
+    def without_epsilon(self) -> Rows:
+        """Return the rows of a kernel that adds no epsilon."""
+        return replace(self, epsilon=0.0, cache={}, loops={})
 
     def is_tail(self, block: int) -> NDArray[np.bool_]:
         """Return which rows (rows, 1) come after the last full block of rows."""

@@ -8,6 +8,7 @@ even where no single row shows it.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +55,11 @@ def common_factor(
         form: its format.
         errors: the rows' shared errors, which outputs in fp32 show by themselves.
     """
+    last = graph.last(program)
+    if last is not None and program.stored.get(last) == form:
+        # to store the output before it is rounded is to round it: that hides no factor
+        others = {name: stored for name, stored in program.stored.items() if name != last}
+        program = replace(program, stored=others)
     rounding = graph.rstd_rounding(program)
     if rounding is None:
         return 0.0

@@ -40,6 +40,9 @@ class Graph(Protocol):
     def storable(self, program: Program) -> tuple[str, ...]:
         """Return the quantities that a program of this form may store."""
 
+    def last(self, program: Program) -> str | None:
+        """Return the quantity that is the output before its rounding; None: it has no name."""
+
     def rstd_rounding(self, program: Program) -> Array | None:
         """Return the deviation of rstd's own rounding in each row (rows,), relative to rstd.
 

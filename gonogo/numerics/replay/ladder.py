@@ -21,7 +21,7 @@ from gonogo.numerics.replay.cells import Measurement
 from gonogo.numerics.replay.common import common_factor
 from gonogo.numerics.replay.graph import Graph
 from gonogo.numerics.replay.measure import measure
-from gonogo.numerics.replay.program import Order, Program
+from gonogo.numerics.replay.program import WELFORD, Order, Program
 
 LIMIT = search.LIMIT
 """The largest distance from a cell, and the largest error shared by a row, that is explained."""
@@ -146,6 +146,9 @@ def plain(graph: Graph) -> Iterator[Program]:
     yield from graph.derived
     for program in graph.derived:
         yield replace(program, order=Order.running)
+    for program in graph.derived:
+        if program.variance == WELFORD:  # the mean that is updated in a single lane, too
+            yield replace(program, order=Order.running_mean)
 
 
 def _refined(

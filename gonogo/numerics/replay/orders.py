@@ -34,7 +34,8 @@ def mean(terms: NDArray[np.floating], order: Order, *, quick: bool = False) -> t
     """Return the fp32 mean of each row of `terms` (rows, N), and its standard deviation: (rows,).
 
     The terms are rounded to float32. Of blocked sums the mean is the exact one, and the deviation
-    the largest that several orders show, at least its average over the rows and a rounding. Running
+    the largest that several orders show, at least its average over the rows and a rounding. The
+    average is relative to the size of a row's terms: rows may differ in it by any factor. Running
     sums have a value of their own: their error is no noise. `quick`: the deviation of blocked sums
     is a few units in the last place of the mean size of a term.
     """
@@ -42,11 +43,12 @@ def mean(terms: NDArray[np.floating], order: Order, *, quick: bool = False) -> t
     exact = exact_mean(narrow)
     if quick and order is Order.blocked:
         return exact, 2.0**-23 * np.abs(narrow).mean(axis=1, dtype=np.float64)
-    largest = _largest(narrow, exact)
+    largest, size = _largest(narrow, exact), mean_size(narrow)
+    average = relative(largest, size).mean() * size
     if order is Order.blocked:
-        return exact, deviation(largest, exact, exact, largest.mean())
+        return exact, deviation(largest, exact, exact, average)
     running = _running_mean(narrow) if order is Order.running_mean else _running_sum(narrow)
-    return running, deviation(largest, exact, running, largest.mean())
+    return running, deviation(largest, exact, running, average)
 
 
 def welford(x: NDArray[np.floating]) -> tuple[Array, Array]:
@@ -60,7 +62,9 @@ def welford(x: NDArray[np.floating]) -> tuple[Array, Array]:
     exact = narrow.var(axis=1, dtype=np.float64)
     errors = [np.abs(_updated(narrow, lanes) - exact) for lanes in (*LANES, 2 * LANES[1])]
     largest = np.max(errors, axis=0)
-    return exact, np.maximum(largest, largest.mean())
+    # a rounding of the mean times a deviation; where the mean is small, a rounding of a square
+    size = np.sqrt(exact * np.square(narrow, dtype=np.float64).mean(axis=1))
+    return exact, np.maximum(largest, relative(largest, size).mean() * size)
 
 
 def _updated(x: Floats, lanes: int) -> Array:
@@ -91,14 +95,24 @@ def exact_mean(terms: NDArray[np.floating]) -> Array:
     return np.asarray(_in_lanes(terms.astype(np.float64), EXACT_LANES) / terms.shape[1])
 
 
-def deviation(largest: Array, exact: Array, computed: Array, average: Array | float) -> Array:
+def mean_size(narrow: Floats) -> Array:
+    """Return the mean size of each row's terms (rows,), which scales the error of their sum."""
+    return np.asarray(_in_lanes(np.abs(narrow), LANES[-1]) / np.float64(narrow.shape[1]))
+
+
+def relative(errors: Array, size: Array) -> Array:
+    """Return errors (rows,) in units of the mean size of a row's terms; 0 where all are 0."""
+    return np.divide(errors, size, out=np.zeros_like(errors), where=size > 0.0)
+
+
+def deviation(largest: Array, exact: Array, computed: Array, average: Array) -> Array:
     """Return the standard deviation of means (rows,), from what the simulated orders show.
 
     Args:
         largest: the largest error of a mean over the blocked orders.
         exact: the exact means.
         computed: the means as the program's order gives them; `exact` where it is blocked.
-        average: the average of `largest` over rows that are summed alike.
+        average: the average of `largest` over rows that are summed alike, at this row's size.
     """
     floor = MIN_ULPS * 2.0**-23 * binade(exact)
     blocked = np.maximum(np.maximum(largest, average), floor)

@@ -11,6 +11,7 @@ branch_labels = None
 depends_on = None
 
 TIME = sa.DateTime(timezone=True)
+UNMADE = sa.text("chunks_cut < until")
 DUE = sa.text("due_at IS NOT NULL")
 TABLES = (
     "access_failures",
@@ -22,11 +23,15 @@ TABLES = (
     "devices",
     "github_comments",
     "goldens",
+    "host_invitations",
+    "hosts",
     "idempotency_keys",
     "incoming_deliveries",
     "job_tallies",
     "leases",
+    "message_numbers",
     "outbox",
+    "refused_messages",
     "rolled",
     "runs",
     "suites",
@@ -40,6 +45,7 @@ TABLES = (
     "commit_checks",
     "device_health",
     "flags",
+    "host_keys",
     "jobs",
     "rejudgements",
     "schedules",
@@ -49,6 +55,7 @@ TABLES = (
     "webhook_deliveries",
     "artifacts",
     "bisection_probes",
+    "chunk_ranges",
     "chunks",
     "events",
     "flag_changes",
@@ -147,6 +154,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("key", "shadow", name=op.f("pk_day_rollups")),
     )
     op.create_index("ix_day_rollups_day", "day_rollups", ["day", "output"])
+    op.create_index("ix_day_rollups_lately", "day_rollups", ["test_key", "output", "day"])
     op.create_index("ix_day_rollups_test", "day_rollups", ["test_key", "build"])
     op.create_table(
         "device_periods",
@@ -218,6 +226,34 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("executor", "build", "arch", name=op.f("pk_goldens")),
     )
     op.create_table(
+        "host_invitations",
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("public_key", sa.Text(), nullable=False),
+        sa.Column("created_by", sa.Text(), nullable=False),
+        sa.Column("created_at", TIME, nullable=False),
+        sa.Column("expires_at", TIME, nullable=False),
+        sa.Column("used_at", TIME, nullable=True),
+        sa.Column("key_id", sa.Text(), nullable=True),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_host_invitations")),
+    )
+    op.create_index(op.f("ix_host_invitations_expires_at"), "host_invitations", ["expires_at"])
+    op.create_table(
+        "hosts",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("created_at", TIME, nullable=False),
+        sa.Column("enrolled_at", TIME, nullable=False),
+        sa.Column("revoked_at", TIME, nullable=True),
+        sa.Column("heard_at", TIME, nullable=True),
+        sa.Column("clock_skew_s", sa.Double(), nullable=True),
+        sa.Column("clock_at", TIME, nullable=True),
+        sa.Column("flagged_at", TIME, nullable=True),
+        sa.Column("flag_reason", sa.Text(), nullable=True),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_hosts")),
+        sa.UniqueConstraint("name", name=op.f("uq_hosts_name")),
+    )
+    op.create_table(
         "idempotency_keys",
         sa.Column("scope", sa.Text(), nullable=False),
         sa.Column("body", sa.Text(), nullable=False),
@@ -282,6 +318,16 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("name", name=op.f("pk_leases")),
     )
     op.create_table(
+        "message_numbers",
+        sa.Column("subject", sa.Text(), nullable=False),
+        sa.Column("task", sa.Text(), nullable=False),
+        sa.Column("number", sa.BigInteger(), nullable=False),
+        sa.Column("digest", sa.Text(), nullable=False),
+        sa.Column("at", TIME, nullable=False),
+        sa.PrimaryKeyConstraint("subject", "task", name=op.f("pk_message_numbers")),
+    )
+    op.create_index(op.f("ix_message_numbers_at"), "message_numbers", ["at"])
+    op.create_table(
         "outbox",
         sa.Column("id", sa.Uuid(), nullable=False),
         sa.Column("topic", sa.Text(), nullable=False),
@@ -297,6 +343,17 @@ def upgrade() -> None:
     )
     op.create_index(op.f("ix_outbox_done_at"), "outbox", ["done_at"])
     op.create_index("ix_outbox_due", "outbox", ["due_at"], sqlite_where=DUE, postgresql_where=DUE)
+    op.create_table(
+        "refused_messages",
+        sa.Column("sender", sa.Text(), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=False),
+        sa.Column("count", sa.BigInteger(), nullable=False),
+        sa.Column("detail", sa.Text(), nullable=False),
+        sa.Column("first_at", TIME, nullable=False),
+        sa.Column("last_at", TIME, nullable=False),
+        sa.Column("audited_at", TIME, nullable=False),
+        sa.PrimaryKeyConstraint("sender", "reason", name=op.f("pk_refused_messages")),
+    )
     op.create_table(
         "rolled",
         sa.Column("job_id", sa.Uuid(), nullable=False),
@@ -585,6 +642,17 @@ def upgrade() -> None:
     op.create_index("ix_flags_owner", "flags", ["owner", "state", "kind", "id"])
     op.create_index("ix_flags_state", "flags", ["state", "kind", "id"])
     op.create_table(
+        "host_keys",
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("host_id", sa.Uuid(), nullable=False),
+        sa.Column("public_key", sa.Text(), nullable=False),
+        sa.Column("created_at", TIME, nullable=False),
+        sa.Column("retired_at", TIME, nullable=True),
+        sa.ForeignKeyConstraint(["host_id"], ["hosts.id"], name=op.f("fk_host_keys_host_id")),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_host_keys")),
+    )
+    op.create_index(op.f("ix_host_keys_host_id"), "host_keys", ["host_id"])
+    op.create_table(
         "jobs",
         sa.Column("id", sa.Uuid(), nullable=False),
         sa.Column("kind", sa.Text(), server_default="seeds", nullable=False),
@@ -613,7 +681,6 @@ def upgrade() -> None:
         sa.Column("reference", sa.Text(), nullable=True),
         sa.Column("sequential", sa.JSON(), nullable=True),
         sa.Column("stop", sa.JSON(), nullable=True),
-        sa.Column("reach", sa.Integer(), nullable=True),
         sa.Column("suspects", sa.JSON(), nullable=True),
         sa.Column("total", sa.Integer(), nullable=False),
         sa.Column("done", sa.Integer(), nullable=False),
@@ -808,6 +875,32 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["job_id"], ["jobs.id"], name=op.f("fk_bisection_probes_job_id")),
         sa.PrimaryKeyConstraint("bisection_id", "number", name=op.f("pk_bisection_probes")),
         sa.UniqueConstraint("job_id", name=op.f("uq_bisection_probes_job_id")),
+    )
+    op.create_table(
+        "chunk_ranges",
+        sa.Column("job_id", sa.Uuid(), nullable=False),
+        sa.Column("first", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("queue", sa.Text(), nullable=False),
+        sa.Column("seeds", sa.JSON(), nullable=False),
+        sa.Column("members", sa.JSON(), nullable=False),
+        sa.Column("pairs", sa.Integer(), nullable=False),
+        sa.Column("pair_s", sa.Double(), nullable=False),
+        sa.Column("growth", sa.Integer(), nullable=True),
+        sa.Column("chunks", sa.Integer(), nullable=False),
+        sa.Column("until", sa.Integer(), nullable=False),
+        sa.Column("chunks_cut", sa.Integer(), nullable=False),
+        sa.Column("position", sa.Integer(), nullable=False),
+        sa.Column("released", sa.Integer(), nullable=False),
+        sa.Column("released_pairs", sa.Integer(), nullable=False),
+        sa.ForeignKeyConstraint(["job_id"], ["jobs.id"], name=op.f("fk_chunk_ranges_job_id")),
+        sa.PrimaryKeyConstraint("job_id", "first", name=op.f("pk_chunk_ranges")),
+    )
+    op.create_index(
+        "ix_chunk_ranges_open",
+        "chunk_ranges",
+        ["queue", "job_id"],
+        sqlite_where=UNMADE,
+        postgresql_where=UNMADE,
     )
     op.create_table(
         "chunks",
@@ -1012,6 +1105,7 @@ def upgrade() -> None:
         sa.Column("queue", sa.Text(), nullable=False),
         sa.Column("work", sa.JSON(), nullable=False),
         sa.Column("epoch", sa.Text(), nullable=True),
+        sa.Column("host_id", sa.Uuid(), nullable=True),
         sa.Column("worker", sa.Text(), nullable=True),
         sa.Column("device", sa.Text(), nullable=True),
         sa.Column("host", sa.Text(), nullable=True),

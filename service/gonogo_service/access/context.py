@@ -13,6 +13,7 @@ from fastapi import Depends, Request
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
+from gonogo_service.access import quotas
 from gonogo_service.access.live_principals import LivePrincipals
 from gonogo_service.access.principals import Keys, Principal, demand
 from gonogo_service.kit.live_events import Hub
@@ -53,6 +54,12 @@ class Context:
         """
         principal = principal_of(request)
         return "" if principal is None else principal.csrf
+
+    def quotas(self, session: Session, request: Request) -> list[str]:
+        """Return how much of its quotas the request's principal has used, in words."""
+        principal = principal_of(request)
+        owner = "" if principal is None else principal.name
+        return [str(quota) for quota in quotas.of(session, self.settings, owner, utcnow())]
 
     def token_ends(self, request: Request) -> str:
         """Return the day on which the request's token ends, where that is soon; else ""."""

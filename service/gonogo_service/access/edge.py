@@ -24,8 +24,9 @@ from gonogo import urls
 from gonogo_service.access import auth, bounds, principals
 from gonogo_service.access.context import Context
 from gonogo_service.access.failures import FailureLimits
+from gonogo_service.access.quotas import RequestQuota
 from gonogo_service.kit import refusals
-from gonogo_service.kit.body_limits import BodyLimits
+from gonogo_service.kit.body_limits import COMPLETE, BodyLimits, has_body
 from gonogo_service.kit.problems import Problem
 from gonogo_storage.db.encoding import timestamp, utcnow
 
@@ -134,6 +135,7 @@ class Edge:
         self.app = app
         self.context = context
         self.limits = limits
+        self.requests = RequestQuota(context.settings)
         self.bodies = bodies
         url = urlsplit(context.settings.url or "")
         self.hosts = {bare_host(host) for host in context.settings.hosts} | (
@@ -146,6 +148,7 @@ class Edge:
             await self.app(scope, receive, send)
             return
         visit, started, status = Visit.of(scope), time.perf_counter(), 0
+        scope.setdefault("state", {})
 
         async def send_with_headers(message: Message) -> None:
             nonlocal status
@@ -153,6 +156,9 @@ class Edge:
                 status = message["status"]
                 headers = MutableHeaders(raw=message.setdefault("headers", []))
                 _decorate(headers, visit, scope.get("state", {}).get("principal"))
+                if status >= 400 and has_body(scope) and not scope["state"].get(COMPLETE):
+                    # else the server would read a body that nobody wants to its end
+                    headers["Connection"] = "close"
             await send(message)
 
         try:
@@ -204,6 +210,7 @@ class Edge:
             raise principals.unauthorized(
                 "This needs a token (Authorization: Bearer gng_...) or a login."
             )
+        self.requests.hit(principal.id, principal.name)
         if (
             principal.kind == "session"
             and visit.method not in SAFE_METHODS

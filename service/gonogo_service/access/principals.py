@@ -10,6 +10,7 @@ from typing import Final
 
 from gonogo.ci.patterns import fits
 from gonogo_service.kit.problems import Problem
+from gonogo_service.kit.signing import derived
 
 SCOPES: Final = ("read", "submit", "admin")
 """In order: each scope contains the ones before it."""
@@ -84,11 +85,11 @@ class Keys:
     """
 
     def __init__(self, secret: str) -> None:
-        self._secret = secret.encode()
+        self._secret = secret
 
     def key(self, purpose: str) -> bytes:
         """Return the 32-byte key of `purpose`."""
-        return hmac.new(self._secret, b"gonogo " + purpose.encode(), hashlib.sha256).digest()
+        return derived(self._secret, purpose)
 
     def digest(self, purpose: str, text: str) -> str:
         """Return the hex HMAC-SHA256 of `text` under the key of `purpose`."""

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from fastapi import Header, Request, Response
 from sqlalchemy.orm import Session
 
+from gonogo_service.access import quotas
 from gonogo_service.access.context import Context
 from gonogo_service.access.principals import Principal
 from gonogo_service.kit.answers import answer
@@ -38,23 +39,27 @@ def once(
     key: str | None,
     body: Mapping[str, Any] | None,
     make: Callable[[Session], Answer],
+    *,
+    counted: bool = True,
 ) -> tuple[Response, bool]:
     """Run `make` and store its key in one transaction.
 
     Returns the answer, and whether `make` ran now (False: the answer is a stored one). An error
     that `make` raises stores nothing, not even the key. The client can correct the request and send
     it again with the same key.
+
+    counted: `make` adds work, which the quotas of the principal limit. Raises Problem 429 then.
     """
     if key is None:
         with context.session() as session:
-            result = make(session)
+            result = _make(context, session, principal, make, counted)
         return _respond(result), True
     scope = _hash([principal.id, request.method, request.url.path, key])
     digest = _hash(body)
     with context.session() as session:
         stored = idempotency.claim(session, scope, digest)
         if stored is None:
-            result = make(session)
+            result = _make(context, session, principal, make, counted)
             status, content, headers = result
             idempotency.answer(session, scope, status, {"body": content, "headers": headers})
             return _respond(result), True
@@ -69,6 +74,19 @@ def once(
             {**stored.response["headers"], "Idempotent-Replayed": "true"},
         )
     ), False
+
+
+def _make(
+    context: Context,
+    session: Session,
+    principal: Principal,
+    make: Callable[[Session], Answer],
+    counted: bool,
+) -> Answer:
+    if not counted:
+        return make(session)
+    with quotas.guard(session, context.settings, principal.name):
+        return make(session)
 
 
 def _respond(result: Answer) -> Response:

@@ -7,7 +7,7 @@ from fastapi import APIRouter
 from gonogo_service.api.admin import audit, tokens
 from gonogo_service.api.ci import compare, github_answers, hooks, rules, webhooks
 from gonogo_service.api.flags import flags, waivers
-from gonogo_service.api.fleet import builds, devices, workers
+from gonogo_service.api.fleet import builds, devices, hosts, workers
 from gonogo_service.api.jobs import artifacts, diagnosis, events, imports, jobs, results
 from gonogo_service.api.suites import runs, schedules, suites
 from gonogo_service.api.tests import (
@@ -39,5 +39,16 @@ def routers() -> list[APIRouter]:
         schedules,
         rejudgements,
     )
-    fleet_and_ci = (builds, devices, workers, tokens, webhooks, hooks, rules, github_answers, audit)
+    fleet_and_ci = (
+        builds,
+        devices,
+        hosts,
+        workers,
+        tokens,
+        webhooks,
+        hooks,
+        rules,
+        github_answers,
+        audit,
+    )
     return [noun.router for noun in (*jobs_and_results, *tests_and_suites, *fleet_and_ci)]

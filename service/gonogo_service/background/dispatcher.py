@@ -19,7 +19,13 @@ from gonogo_storage.devices import workers
 from gonogo_storage.jobs import attempts, chunks, hang_limits
 from gonogo_storage.jobs.attempts import Sendable
 from gonogo_storage.messages import outbox
-from gonogo_workers.queue import DISPATCH_NOTIFICATION_KEY, MAX_AGE_S, RUN_CHUNK, cancel_key, send
+from gonogo_workers.queue import (
+    CANCEL,
+    DISPATCH_NOTIFICATION_KEY,
+    RUN_CHUNK,
+    cancel_key,
+)
+from gonogo_workers.queue import publish as to_queue
 
 PER_WORKER = 2
 BACKGROUND_PER_WORKER = 1
@@ -38,7 +44,7 @@ def run_once(context: BackgroundContext) -> int:
     due = context.reading(lambda session: outbox.due(session, now=now, topics=TOPICS))
     for message in due:
         if message.topic == "attempt.cancel":
-            context.redis.set(cancel_key(message.payload["attempt"]), "1", ex=CANCEL_KEY_S)
+            request_cancel(context, message.payload["attempt"])
     generation = context.broker_generation()
     chosen, pending, live = context.reading(
         lambda session: _choose(session, context, generation, now)
@@ -49,6 +55,12 @@ def run_once(context: BackgroundContext) -> int:
             lambda session: _write(session, chosen, message_ids, generation, now)
         )
     return publish(context, shuffled(pending, live), generation)
+
+
+def request_cancel(context: BackgroundContext, attempt: str) -> None:
+    """Ask the worker of an attempt to stop. Raises RedisError."""
+    text = context.sealed(CANCEL, {"attempt": attempt})
+    context.redis.set(cancel_key(attempt), text, ex=CANCEL_KEY_S)
 
 
 def wait(context: BackgroundContext) -> None:
@@ -67,14 +79,8 @@ def publish(context: BackgroundContext, pending: Sequence[Sendable], broker_gene
     done: list[str] = []
     try:
         for item in pending:
-            send(
-                context.app,
-                context.key,
-                item.queue,
-                RUN_CHUNK,
-                chunk_message(context, item),
-                expires_s=MAX_AGE_S,
-            )
+            text = context.sealed(RUN_CHUNK, chunk_message(context, item))
+            to_queue(context.redis, item.queue, text)
             done.append(item.attempt)
     finally:
         if done:
@@ -124,9 +130,9 @@ def chunk_message(context: BackgroundContext, item: Sendable) -> dict[str, objec
     }
 
 
-def choose(session: Session, waiting: Iterable[str], live: Mapping[str, int]) -> list[str]:
+def choose(session: Session, waiting: Iterable[str], live: Mapping[str, int]) -> list[chunks.Place]:
     """Return the chunks to dispatch: on each queue as many as its live workers have room for."""
-    chosen: list[str] = []
+    chosen: list[chunks.Place] = []
     unstarted = chunks.unstarted(session) if live else {}
     for queue in waiting:
         workers_here, sent = live.get(queue, 0), unstarted.get(queue, 0)
@@ -139,7 +145,7 @@ def choose(session: Session, waiting: Iterable[str], live: Mapping[str, int]) ->
 
 def _choose(
     session: Session, context: BackgroundContext, broker_generation: str, now: datetime
-) -> tuple[list[str], list[Sendable], Mapping[str, int]]:
+) -> tuple[list[chunks.Place], list[Sendable], Mapping[str, int]]:
     """Return (chunks to dispatch, attempts to publish, live workers per queue).
 
     The workers are counted only when chunks wait.
@@ -154,7 +160,7 @@ def _choose(
 
 def _write(
     session: Session,
-    chosen: Sequence[str],
+    chosen: Sequence[chunks.Place],
     message_ids: Sequence[str],
     broker_generation: str,
     now: datetime,

@@ -1,50 +1,93 @@
 """Ingest: the tasks that store workers' messages in the database.
 
-A message is acknowledged after its commit, never before.
+A message is acknowledged after its commit, never before. docs/protocol.md says what is checked.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from celery.exceptions import Reject
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
+from gonogo_service.background import enrollment
+from gonogo_service.background.keyring import Keyring, Refused
+from gonogo_service.background.refusals import Refusals
 from gonogo_service.kit.background_context import BackgroundContext, Stopping, log
+from gonogo_storage.access import hosts, message_numbers
+from gonogo_storage.access.message_numbers import OldNumber
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.devices import goldens, heartbeats, workers
 from gonogo_storage.jobs import attempts
+from gonogo_storage.jobs.senders import ConflictingContent, ForeignSender, Sender
 from gonogo_workers.queue import (
+    ENROLL,
     FINISHED,
     HEALTH,
     HEARTBEAT,
+    HELLO,
     RESULTS,
+    ROTATE,
     STARTED,
+    Message,
     MessageRefused,
-    unseal,
 )
 
 Body = dict[str, Any]
+MAX_DEVICES = 64
+"""The devices that one worker serves."""
+TOGETHER_S = 10.0
+REASONS: dict[type[Exception], str] = {
+    ForeignSender: "sender",
+    ConflictingContent: "conflict",
+}
 
-HEARTBEAT_MAX_AGE_S = 600.0  # stale heartbeats are ignored
+
+@dataclass(frozen=True)
+class Letter:
+    """A message that is checked, with its sender."""
+
+    message: Message
+    sender: Sender
+
+    @property
+    def body(self) -> Body:
+        """What it says."""
+        return self.message.body
+
+    def advance(self, session: Session, subject: str, now: datetime) -> bool:
+        """Record its number; return False where it came before. Raises OldNumber."""
+        message = self.message
+        return message_numbers.advance(
+            session, subject, message.task, message.number, message.digest, now=now
+        )
 
 
-def register(context: BackgroundContext) -> None:
+Handler = Callable[[BackgroundContext, Letter], None]
+
+
+def register(context: BackgroundContext, refusals: Refusals) -> None:
     """Register the tasks with the Celery app."""
-    handlers: dict[str, Callable[[BackgroundContext, Body], None]] = {
+    keyring = Keyring(context)
+    handlers: dict[str, Handler] = {
         STARTED: started,
         HEARTBEAT: heartbeat,
         RESULTS: store,
         FINISHED: finished,
         HEALTH: health,
+        HELLO: lambda context, letter: enrollment.hello(context, letter.message, letter.sender),
+        ROTATE: lambda context, letter: enrollment.rotate(context, letter.message, letter.sender),
+        ENROLL: lambda context, letter: enrollment.enroll(context, letter.message),
     }
     for name, handler in handlers.items():
         # acks_late and reject_on_worker_lost: with the defaults a killed ingest process loses its
         # unacknowledged messages
         context.app.task(
-            _task(context, name, handler),
+            _task(context, keyring, refusals, name, handler),
             name=name,
             acks_late=True,
             reject_on_worker_lost=True,
@@ -54,66 +97,81 @@ def register(context: BackgroundContext) -> None:
 
 
 def _task(
-    context: BackgroundContext, name: str, handler: Callable[[BackgroundContext, Body], None]
-) -> Callable[[str, str], None]:
-    max_age_s = HEARTBEAT_MAX_AGE_S if name == HEARTBEAT else None
-
-    def run(message: str, signature: str) -> None:
+    context: BackgroundContext, keyring: Keyring, refusals: Refusals, name: str, handler: Handler
+) -> Callable[[str], None]:
+    def run(text: str) -> None:
+        sender = ""
         try:
-            handler(context, unseal(context.key, name, message, signature, max_age_s=max_age_s))
-        except MessageRefused as problem:
-            log.warning("message dropped", task=name, error=str(problem))
+            message, key = keyring.unseal(name, text)
+            sender = key.name
+            handler(context, Letter(message, Sender(key.host, key.name)))
         except Stopping as problem:
             raise Reject(problem, requeue=True) from problem
+        except Refused as problem:
+            # an old heartbeat is no news: its host or its queue was slow
+            if problem.reason != "age" or name != HEARTBEAT:
+                refusals.add(problem.sender, problem.reason, f"{name}: {problem}")
+        except OldNumber as problem:
+            # two that came together were stored in the other order: the later one says it all
+            if problem.behind_s > TOGETHER_S:
+                refusals.add(sender, "number", f"{name}: {problem}")
+        except (MessageRefused, *REASONS) as problem:
+            reason = getattr(problem, "reason", None) or REASONS[type(problem)]
+            refusals.add(sender, reason, f"{name}: {problem}")
         # signed, but it can't be processed: if requeued, it would come back forever; its seeds are
         # dispatched again
-        except Exception:
-            log.exception("message dropped: it can't be processed", task=name)
+        except Exception as problem:
+            log.exception("message dropped: it can't be processed", task=name, sender=sender)
+            refusals.add(sender, "content", f"{name}: {type(problem).__name__}")
 
     run.__name__ = name.rpartition(".")[2]
     return run
 
 
-def started(context: BackgroundContext, body: Body) -> None:
+def started(context: BackgroundContext, letter: Letter) -> None:
     """Store that a worker started an attempt; its queue has room for another one."""
-    now = utcnow()
+    now, body, sender = utcnow(), letter.body, letter.sender
+    sender.check(body.get("worker"), "worker")
 
     def work(session: Session) -> str | None:
-        job = attempts.started(session, body["attempt"], body, now=now)
-        if body.get("worker"):
-            workers.heard(
-                session,
-                body["worker"],
-                queues=None,
-                device=body.get("device"),
-                host=body.get("host"),
-                attempt=body["attempt"],
-                now=now,
-            )
-        return job
+        return attempts.started(session, body["attempt"], body, now=now, sender=sender)
 
     if _twice(context, work) is not None:
         context.notify()
 
 
-def heartbeat(context: BackgroundContext, body: Body) -> None:
+def heartbeat(context: BackgroundContext, letter: Letter) -> None:
     """Store the heartbeat of a worker and of its attempt. A new worker wakes the dispatcher."""
-    now = utcnow()
+    now, body, sender = utcnow(), letter.body, letter.sender
     attempt, seed, stage = body.get("attempt"), body.get("seed"), body.get("stage")
+    worker, devices = body.get("worker"), body.get("devices") or []
+    sender.check(worker, "worker")
+    for facts in devices[: MAX_DEVICES + 1]:
+        sender.check(facts.get("device"), "device")
+        if facts.get("host") != sender.name:
+            raise ForeignSender(f"{sender.name} sent facts of the host {facts.get('host')!r}")
+    if len(devices) > MAX_DEVICES:
+        raise MessageRefused("size", f"{len(devices)} devices; allowed: {MAX_DEVICES}")
 
     def work(session: Session) -> bool:
+        if not letter.advance(session, str(worker), now):
+            return False
+        hosts.heard(session, sender.id, now=now, clock_skew_s=_number(body.get("clock_skew_s")))
         if attempt is not None:
-            attempts.heartbeat(session, attempt, seed=seed, stage=stage, now=now)
+            if attempts.is_unbound(session, attempt):  # its "started" was lost with the broker
+                mine = {"worker": worker, "device": body.get("attempt_device")}
+                attempts.started(session, attempt, mine, now=now, sender=sender)
+            attempts.heartbeat(session, attempt, seed=seed, stage=stage, now=now, worker=worker)
         attempt_device = attempts.device_of(session, attempt)
-        for facts in body.get("devices") or ():
+        for facts in devices:
             running = attempt if attempt_device in (None, facts["device"]) else None
-            heartbeats.heard(session, facts, worker=body["worker"], attempt=running, now=now)
+            heartbeats.heard(session, facts, worker=str(worker), attempt=running, now=now)
         return workers.heard(
             session,
-            body["worker"],
+            str(worker),
             queues=body.get("queues") or [],
             device=body.get("device"),
-            host=body.get("host"),
+            host=sender.name,
             attempt=attempt,
             seed=seed,
             stage=stage,
@@ -124,17 +182,30 @@ def heartbeat(context: BackgroundContext, body: Body) -> None:
         context.notify()
 
 
-def store(context: BackgroundContext, body: Body) -> None:
+def store(context: BackgroundContext, letter: Letter) -> None:
     """Store a batch of results."""
-    _twice(context, lambda session: attempts.store(session, body["attempt"], body, now=utcnow()))
+    body = letter.body
+    _twice(
+        context,
+        lambda session: attempts.store(
+            session,
+            body["attempt"],
+            body,
+            now=utcnow(),
+            sender=letter.sender,
+            digest=letter.message.digest,
+        ),
+    )
 
 
-def finished(context: BackgroundContext, body: Body) -> None:
+def finished(context: BackgroundContext, letter: Letter) -> None:
     """Store the end of an attempt; the worker is free again."""
+    body = letter.body
 
     def work(session: Session) -> None:
-        attempts.finished(session, body["attempt"], body, now=utcnow())
-        if body.get("telemetry"):
+        now = utcnow()
+        done = attempts.finished(session, body["attempt"], body, now=now, sender=letter.sender)
+        if done is not None and body.get("telemetry"):
             heartbeats.measured(
                 session, attempts.device_of(session, body["attempt"]), body["telemetry"]
             )
@@ -143,9 +214,20 @@ def finished(context: BackgroundContext, body: Body) -> None:
     context.notify()
 
 
-def health(context: BackgroundContext, body: Body) -> None:
+def health(context: BackgroundContext, letter: Letter) -> None:
     """Store a device's health and its canary's bits, and compare them with other devices' bits."""
-    report = _twice(context, lambda session: goldens.report(session, body, now=utcnow()))
+    body, now = letter.body, utcnow()
+    letter.sender.check(body.get("device"), "device")
+    letter.sender.check(body.get("worker"), "worker")
+
+    def work(session: Session) -> goldens.ReportOutcome | None:
+        if not letter.advance(session, str(body["device"]), now):
+            return None
+        return goldens.report(session, body, now=now)
+
+    report = _twice(context, work)
+    if report is None:
+        return
     if report.changed:
         log.warning(
             "device changed",
@@ -157,6 +239,10 @@ def health(context: BackgroundContext, body: Body) -> None:
         log.warning("device suspected", device=device, reason=reason)
     if report.changed or report.canary_requested or report.suspected or report.excused:
         context.notify()
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and abs(value) < 1e12 else None
 
 
 def _twice(context: BackgroundContext, work: Callable[[Session], Any]) -> Any:

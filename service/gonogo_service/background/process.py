@@ -15,6 +15,7 @@ from gonogo_service.background.bisection import role as bisection
 from gonogo_service.background.consumer import Consumer, recover
 from gonogo_service.background.delivery import OutboxDelivery
 from gonogo_service.background.reaper import Reaper
+from gonogo_service.background.refusals import Refusals
 from gonogo_service.background.roles import Role
 from gonogo_service.github.answering import Answerer
 from gonogo_service.hooks.catch_up import Paths, client_of
@@ -43,7 +44,8 @@ def create_background(settings: Settings, stop: threading.Event) -> Background:
     """
     kernels.load(settings.kernels)
     context = open_background_context(settings, stop)
-    ingest.register(context)
+    refusals = Refusals(context)
+    ingest.register(context, refusals)
     handlers = {
         type_: partial(outbound.fan_out, type_=type_, url=settings.url) for type_ in messages.TYPES
     }
@@ -73,13 +75,11 @@ def create_background(settings: Settings, stop: threading.Event) -> Background:
         Role(context, "bisecting", partial(bisection.run_once, context)),
         Role(context, "delivery", OutboxDelivery(context, handlers).run_once),
         Role(context, "hooks", Processor(context, paths).run_once),
-        Role(context, f"presence/{context.holder}", lambda: None),
+        Role(context, f"presence/{context.holder}", refusals.store),
     ]
-    if settings.secret_key is None:
-        log.warning("webhooks are not sent: GONOGO_SECRET_KEY is not set")
-    else:
-        box = Box(Keys(settings.secret_key.get_secret_value()))
-        roles.append(Role(context, "webhooks", outbound.Sender(context, box).run_once))
+    assert settings.secret_key is not None
+    box = Box(Keys(settings.secret_key.get_secret_value()))
+    roles.append(Role(context, "webhooks", outbound.Sender(context, box).run_once))
     if answerer is not None:
         roles.append(Role(context, "github", answerer.run_once, lost=answerer.lost))
     return Background(context, Consumer(context), roles, closing)

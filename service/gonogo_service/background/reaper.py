@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import time
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from functools import partial
+from typing import Any
 
 from gonogo_service.background import sickness
-from gonogo_service.background.dispatcher import CANCEL_KEY_S
+from gonogo_service.background.dispatcher import CANCEL_KEY_S, request_cancel
 from gonogo_service.kit.background_context import BackgroundContext, log
+from gonogo_storage.access import invitations, message_numbers
 from gonogo_storage.db import partitions
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.states import AttemptState
 from gonogo_storage.devices import heartbeats, orders, periods, workers
 from gonogo_storage.jobs import attempts, queues
 from gonogo_storage.messages import deliveries, incoming, leases, outbox
-from gonogo_workers.queue import BACKGROUND_QUEUE, HEARTBEAT_QUEUE, cancel_key, device_key
+from gonogo_workers.queue import BACKGROUND_QUEUE, HEARTBEAT_QUEUE, ORDER, device_key
 
 HOURLY_S = 3600.0
 SUSPECT_EVERY_S = 60.0
-NO_ORDER = {"order": "work", "asked": 0}
+SIGN_EVERY_S = 60.0
+"""An order is signed again after this time: a worker follows none that is ten minutes old."""
 # A queue that was empty this recently keeps up, even if it holds messages at the moment.
 EMPTY_WITHIN_S = 5.0
 # A live worker that ignores a cancel request keeps the job for at most this many heartbeat
@@ -40,6 +43,8 @@ class Reaper:
         self.caught_up = {BACKGROUND_QUEUE: CaughtUp(), HEARTBEAT_QUEUE: CaughtUp()}
         # attempt -> monotonic time since when its message has been missing from its queue
         self.missing: dict[str, float] = {}
+        # device -> its order, when it was signed, the text
+        self._orders: dict[str, tuple[Mapping[str, Any], float, str]] = {}
         self._swept_at = -HOURLY_S
         self._suspected_at = self._checked_devices_at = time.monotonic()
 
@@ -52,6 +57,8 @@ class Reaper:
         for queue in self.caught_up.values():
             queue.since = None
         self.missing.clear()
+        # another process may have signed later ones
+        self._orders.clear()
 
     def run_once(self) -> None:
         """Run one pass. Raises the AWAY errors."""
@@ -84,15 +91,22 @@ class Reaper:
         Every pass writes them, so that they survive a flush.
         """
         for attempt in context.reading(attempts.to_cancel):
-            context.redis.set(cancel_key(attempt), "1", ex=CANCEL_KEY_S)
+            request_cancel(context, attempt)
         if by_device := context.reading(orders.orders):
+            texts = {device: self._sealed(device, order) for device, order in by_device.items()}
             with context.redis.pipeline(transaction=False) as pipe:
-                for device, order in by_device.items():
-                    if order == NO_ORDER:
-                        pipe.delete(device_key(device))
-                    else:
-                        pipe.set(device_key(device), json.dumps(order), ex=CANCEL_KEY_S)
+                for device, text in texts.items():
+                    pipe.set(device_key(device), text, ex=CANCEL_KEY_S)
                 pipe.execute()
+
+    def _sealed(self, device: str, order: Mapping[str, Any]) -> str:
+        """Return a device's order, signed less than a minute ago."""
+        tick = time.monotonic()
+        known = self._orders.get(device)
+        if known is None or known[0] != order or tick - known[1] > SIGN_EVERY_S:
+            known = order, tick, self.context.sealed(ORDER, {"device": device, **order})
+            self._orders[device] = known
+        return known[2]
 
     def _silent(self, state: AttemptState, why: str, before: datetime) -> None:
         context = self.context
@@ -164,6 +178,8 @@ class Reaper:
         context.session(partial(workers.forget, now=now))
         context.session(partial(periods.forget, now=now))
         context.session(leases.forget)
+        context.session(partial(invitations.forget, now=now))
+        context.session(partial(message_numbers.forget, now=now))
 
 
 class CaughtUp:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from sqlalchemy.orm import Session
 
@@ -42,6 +43,8 @@ def read(session: Session, commit_check: CommitCheck, base_url: str | None) -> R
     base, head = _base(commit_check), _side(commit_check.head_build, commit_check.run)
     try:
         comparison = comparing.compare(session, base, head)
+        tests = comparing.with_checks(session, comparison, comparison.tests)
+        comparison = replace(comparison, tests=tuple(tests))
     except FieldError as problem:
         return report.broken(commit_check, f"head and base can't be compared: {problem}")
     compare_url = page(urls.compare(base, head)) if base != NO_BASE else None

@@ -16,12 +16,13 @@ from sqlalchemy.orm import Session
 from gonogo.ci.events import CommitEvent, Ignored, Rerequest, from_ci, from_github, from_polled
 from gonogo.ci.rules import Rule
 from gonogo.errors import FieldError
+from gonogo.spec import json_text
 from gonogo_service.hooks.rerequest import rule_outcome, run_again
 from gonogo_service.hooks.runs import Cause, start
 from gonogo_service.kit.background_context import BackgroundContext, log
 from gonogo_settings import Settings
 from gonogo_storage.automation import ci_rules, commit_checks
-from gonogo_storage.db.encoding import decode, utcnow
+from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.states import HookSource, IncomingState
 from gonogo_storage.messages import incoming
 from gonogo_storage.messages.incoming import RuleOutcome, WaitingDelivery
@@ -100,8 +101,8 @@ class Processor:
 def parse(waiting: WaitingDelivery) -> CommitEvent | Rerequest | Ignored:
     """Return the event of a delivery. Raises FieldError."""
     try:
-        payload: Any = decode(waiting.body)
-    except ValueError as problem:
+        payload: Any = json_text.loads(waiting.body)
+    except (ValueError, RecursionError) as problem:
         raise FieldError("body", None, f"is not JSON: {problem}") from problem
     match waiting.source:
         case HookSource.ci:

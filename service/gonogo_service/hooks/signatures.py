@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 import time
 from collections.abc import Mapping, Sequence
 
@@ -15,6 +16,9 @@ from gonogo_service.webhooks.signatures import Unverified
 SIGNATURE = "x-hub-signature-256"
 PREFIX = "sha256="
 DELIVERY, EVENT = "x-github-delivery", "x-github-event"
+MAX_HEADER = 2000
+_HEX = re.compile(r"[0-9a-f]{64}")
+_V1 = re.compile(r"v1,[A-Za-z0-9+/]{43}=")
 MAX_ID = 200
 """Maximum number of characters of a sender's ID, and of an event's name."""
 
@@ -30,17 +34,40 @@ def github(secrets: Sequence[str], headers: Mapping[str, str], body: bytes) -> N
 
     The signature is the body's HMAC-SHA256. The comparison takes constant time.
     """
-    given = headers.get(SIGNATURE, "")
-    if not given.startswith(PREFIX):
-        raise Unverified(
-            "X-Hub-Signature-256 is missing: the webhook has no secret, or GitHub did not send this"
-        )
+    github_form(headers)
+    given = headers[SIGNATURE]
     matches = [
         hmac.compare_digest(sign(secret, body).encode(), given.encode("latin-1", "replace"))
         for secret in secrets
     ]
     if not any(matches):
         raise Unverified("X-Hub-Signature-256 does not match: another secret, or another body")
+
+
+def github_form(headers: Mapping[str, str]) -> None:
+    """Raise Unverified unless the signature's header has the form that GitHub's have.
+
+    It is checked before a stranger's body is read.
+    """
+    given = headers.get(SIGNATURE, "")
+    if not given.startswith(PREFIX):
+        raise Unverified(
+            "X-Hub-Signature-256 is missing: the webhook has no secret, or GitHub did not send this"
+        )
+    if _HEX.fullmatch(given.removeprefix(PREFIX)) is None:
+        raise Unverified("X-Hub-Signature-256 is not sha256= with 64 hexadecimal digits")
+
+
+def standard_form(headers: Mapping[str, str], *, now: float | None = None) -> None:
+    """Raise Unverified unless the headers have the form of Standard Webhooks and are recent.
+
+    They are checked before a stranger's body is read.
+    """
+    moment = time.time() if now is None else now
+    signatures.recent(headers.get("webhook-timestamp", ""), now=moment)
+    given = headers.get("webhook-signature", "")
+    if len(given) > MAX_HEADER or not any(map(_V1.fullmatch, given.split(" "))):
+        raise Unverified("webhook-signature has no v1, with 44 base64 characters")
 
 
 def sign(secret: str, body: bytes) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import is_dataclass
 from typing import Annotated, Any, TypeVar, get_origin, get_type_hints
@@ -13,6 +12,7 @@ from pydantic import ConfigDict
 
 from gonogo.spec.fields import did_you_mean
 from gonogo.urls import API
+from gonogo_service.kit import json_bodies
 from gonogo_service.kit.problems import BadField, Problem
 from gonogo_storage.db.encoding import encode
 from gonogo_storage.db.paging import Page
@@ -42,6 +42,11 @@ class Route(APIRoute):
         if isinstance(shape, type) and is_dataclass(shape):
             shape.__pydantic_config__ = SHAPES  # type: ignore[attr-defined]
         super().__init__(path, endpoint, **options)
+
+    def get_route_handler(self) -> json_bodies.Handler:
+        handle = super().get_route_handler()
+        field = self.body_field
+        return handle if field is None else json_bodies.reading_first(handle, field)
 
 
 def make_router(tag: str) -> APIRouter:
@@ -85,11 +90,7 @@ def missing(noun: str, name: str, names: Iterable[str] = ()) -> Problem:
 
 
 async def _strictly(request: Request) -> None:
-    """Reject unknown query parameters, and JSON that databases or other languages can't hold.
-
-    Otherwise a misspelled filter would return everything. Python's parser accepts NaN, Infinity and
-    1e999, which JSON doesn't have. Lone surrogates and NUL can't be stored as text.
-    """
+    """Reject unknown query parameters: a misspelled filter would return everything."""
     route = request.scope["route"]
     known = _query_names(route.dependant)
     for name in request.query_params:
@@ -100,8 +101,6 @@ async def _strictly(request: Request) -> None:
                 "unknown parameter",
                 limit="one of " + ", ".join(sorted(known)) if known else "none",
             )
-    if route.body_field is not None and hasattr(request, "_json"):
-        _check(await request.json(), "")
 
 
 def _query_names(dependant: Any) -> set[str]:
@@ -109,28 +108,3 @@ def _query_names(dependant: Any) -> set[str]:
     return {field.alias for field in dependant.query_params}.union(
         *map(_query_names, dependant.dependencies)
     )
-
-
-def _check(value: Any, path: str) -> None:
-    match value:
-        case float() if not math.isfinite(value):
-            raise BadField(path or "body", value, "is not a JSON number", limit="finite")
-        case str():
-            _check_text(value, path)
-        case dict():
-            for name, member in value.items():
-                _check_text(name, path)
-                _check(member, f"{path}.{name}" if path else name)
-        case list():
-            for index, member in enumerate(value):
-                if not isinstance(member, int):  # saves a call per seed in long lists
-                    _check(member, f"{path}.{index}" if path else str(index))
-
-
-def _check_text(text: str, path: str) -> None:
-    if "\0" in text or (
-        not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text)
-    ):
-        raise BadField(
-            path or "body", text, "contains NUL or a lone surrogate, which is not valid text"
-        )

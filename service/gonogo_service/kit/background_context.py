@@ -7,9 +7,9 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import structlog
 from celery import Celery
@@ -20,14 +20,18 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session
 
+from gonogo_service.kit.signing import service_key
 from gonogo_settings import Settings
 from gonogo_storage.db import engine as engines
 from gonogo_storage.db.ids import new_id
 from gonogo_workers.queue import (
     BROKER_GENERATION_KEY,
     DISPATCH_NOTIFICATION_KEY,
+    Numbers,
+    PrivateKey,
     make_app,
     redis_client,
+    seal,
 )
 
 T = TypeVar("T")
@@ -57,7 +61,9 @@ class BackgroundContext:
     engine: Engine
     app: Celery
     redis: Redis
-    key: str
+    signer: PrivateKey
+    """Signs what hosts get."""
+    numbers: Numbers
     stop: threading.Event
     holder: str = field(default_factory=lambda: f"{socket.gethostname()}/{os.getpid()}/{new_id()}")
 
@@ -76,10 +82,19 @@ class BackgroundContext:
 
         Raises Stopping when the process is asked to stop meanwhile.
         """
+        return self._patiently(self.session, work)
+
+    def patiently_reading(self, work: Callable[[Session], T]) -> T:
+        """Run `work` in a read transaction, as `patiently` does in a write transaction."""
+        return self._patiently(self.reading, work)
+
+    def _patiently(
+        self, run: Callable[[Callable[[Session], T]], T], work: Callable[[Session], T]
+    ) -> T:
         delay = 0.05
         while True:
             try:
-                return self.session(work)
+                return run(work)
             except DATABASE_AWAY as problem:
                 log.warning("database unavailable; waiting", error=_first_line(problem))
                 if self.stop.wait(delay):
@@ -118,6 +133,10 @@ class BackgroundContext:
                         postpone(session, key, error)
         return count
 
+    def sealed(self, task: str, body: Mapping[str, Any]) -> str:
+        """Return a message to a host, signed by the service."""
+        return seal(self.signer, task, body, self.numbers.next())
+
     def broker_generation(self) -> str:
         """Return the ID of Redis's current generation.
 
@@ -154,14 +173,14 @@ def open_background_context(settings: Settings, stop: threading.Event) -> Backgr
     """
     missing = [
         name
-        for name in ("database_url", "broker_url", "worker_key")
+        for name in ("database_url", "broker_url", "secret_key")
         if getattr(settings, name) is None
     ]
     if (
         missing
         or settings.database_url is None
         or settings.broker_url is None
-        or settings.worker_key is None
+        or settings.secret_key is None
     ):
         raise ValueError(
             "gonogo background needs " + ", ".join(f"GONOGO_{name.upper()}" for name in missing)
@@ -171,7 +190,8 @@ def open_background_context(settings: Settings, stop: threading.Event) -> Backgr
         engine=engines.make_engine(settings.database_url),
         app=make_app(settings.broker_url, visibility_timeout_s=VISIBILITY_TIMEOUT_S),
         redis=redis_client(settings.broker_url),
-        key=settings.worker_key.get_secret_value(),
+        signer=service_key(settings.secret_key.get_secret_value()),
+        numbers=Numbers(),
         stop=stop,
     )
 

@@ -1,27 +1,47 @@
-"""Limits on the size of request bodies, by address: uploads may be larger than other requests."""
+"""Limits of request bodies, by address: bytes, seconds, and how many are read at once.
+
+They hold while the body streams, whatever length the request claims. A body that ends early, or
+takes too long, is a refusal like any other.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Self
 
+import anyio
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
 from starlette.middleware.body_limit import RequestBodyLimitResponder
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gonogo import urls
+from gonogo_service.kit.problems import Problem
 from gonogo_settings import Settings
+
+DELIVERY_S = 10.0
+"""GitHub gives up after this time."""
+IMPORT_FACTOR = 4.0
+"""An uploaded file may take this many times the deadline of other bodies."""
+COMPLETE = "body_complete"
+"""The key in a request's state: its body has arrived, or it has none."""
 
 
 @dataclass(frozen=True)
 class BodyLimit:
-    """A number of bytes, and the setting that defines it."""
+    """A number of bytes with the setting that defines it, and how many bodies are read at once."""
 
     size: int
     setting: str
-
-
-MAX_GITHUB_PAYLOAD = BodyLimit(25 * 2**20, "GitHub sends no larger payload")
+    deadline_s: float = 30.0
+    at_once: int = 128
+    """The bodies of all senders; so the memory of bodies is bounded."""
+    of_sender: int = 16
+    """The bodies of one token, or of one address without a token: others still get through."""
 
 
 @dataclass(frozen=True)
@@ -35,10 +55,25 @@ class BodyLimits:
     @classmethod
     def of_settings(cls, settings: Settings) -> Self:
         """Read the limits from the settings."""
-        default = BodyLimit(settings.max_body_bytes, "GONOGO_MAX_BODY_BYTES")
+        seconds = settings.body_deadline_s
+        default = BodyLimit(settings.max_body_bytes, "GONOGO_MAX_BODY_BYTES", seconds)
+        delivery = BodyLimit(
+            settings.max_delivery_bytes,
+            "GONOGO_MAX_DELIVERY_BYTES",
+            min(DELIVERY_S, seconds),
+            at_once=32,
+            of_sender=8,
+        )
         by_path = {
-            urls.IMPORTS: BodyLimit(settings.max_import_bytes, "GONOGO_MAX_IMPORT_BYTES"),
-            urls.GITHUB_DELIVERIES: MAX_GITHUB_PAYLOAD,
+            urls.IMPORTS: BodyLimit(
+                settings.max_import_bytes,
+                "GONOGO_MAX_IMPORT_BYTES",
+                IMPORT_FACTOR * seconds,
+                at_once=8,
+                of_sender=4,
+            ),
+            urls.GITHUB_DELIVERIES: delivery,
+            urls.CI_DELIVERIES: delivery,
         }
         return cls(default, by_path)
 
@@ -47,17 +82,88 @@ class BodyLimits:
         return self.by_path.get(path, self.default)
 
 
+def has_body(scope: Scope) -> bool:
+    """Return whether a request announces a body."""
+    headers = Headers(scope=scope)
+    return headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
+
+
 class LimitBodies:
-    """Middleware that stops reading at the limit, whatever length the request claims."""
+    """Middleware that stops reading at the limits."""
 
     def __init__(self, app: ASGIApp, limits: BodyLimits) -> None:
         self.app = app
         self.limits = limits
+        self._all: Counter[str] = Counter()
+        self._senders: Counter[tuple[str, str]] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] != "http" or not has_body(scope):
             await self.app(scope, receive, send)
             return
-        await RequestBodyLimitResponder(self.app, self.limits.of(scope["path"]).size)(
-            scope, receive, send
-        )
+        limit = self.limits.of(scope["path"])
+        bounded = RequestBodyLimitResponder(self.app, limit.size)
+        with self._place(scope, limit):
+            body = _Body(receive, limit, scope.setdefault("state", {}))
+
+            async def send_started(message: Message) -> None:
+                body.answered = True
+                await send(message)
+
+            await bounded(scope, body.receive, send_started)
+
+    @contextmanager
+    def _place(self, scope: Scope, limit: BodyLimit) -> Iterator[None]:
+        """Take one of the places for bodies until the answer is sent. Raises Problem 503."""
+        principal = scope.get("state", {}).get("principal")
+        client = scope.get("client")
+        sender = f"token {principal.id}" if principal is not None else str(client and client[0])
+        # senders without a token must not take the places of those with one
+        group = limit.setting + ("" if principal is not None else " without a token")
+        if self._all[group] >= limit.at_once or self._senders[group, sender] >= limit.of_sender:
+            raise Problem(
+                503,
+                "Too many bodies are being read (allowed at once: "
+                f"{limit.of_sender} of a sender, {limit.at_once} of all). Try again in a second.",
+                slug="too-many-bodies",
+                headers={"Retry-After": "1"},
+            )
+        self._all[group] += 1
+        self._senders[group, sender] += 1
+        try:
+            yield
+        finally:
+            self._all[group] -= 1
+            self._senders[group, sender] -= 1
+            if not self._senders[group, sender]:
+                del self._senders[group, sender]
+
+
+class _Body:
+    """A body on its way: its deadline, and whether it has arrived."""
+
+    def __init__(self, receive: Receive, limit: BodyLimit, state: dict[str, object]) -> None:
+        self._receive = receive
+        self._limit = limit
+        self._state = state
+        self._ends = time.monotonic() + limit.deadline_s
+        self.answered = False
+
+    async def receive(self) -> Message:
+        """Return the next part of the body.
+
+        Raises HTTPException 408 after the deadline, and 400 where the sender went away.
+        """
+        if self.answered or self._state.get(COMPLETE):
+            return await self._receive()
+        with anyio.move_on_after(self._ends - time.monotonic()) as scope:
+            message = await self._receive()
+        if scope.cancelled_caught:
+            raise HTTPException(
+                408, f"The body did not arrive in time (allowed: {self._limit.deadline_s:g} s)."
+            )
+        if message["type"] == "http.disconnect":
+            raise HTTPException(400, "The body ended before its end: the sender went away.")
+        if not message.get("more_body", False):
+            self._state[COMPLETE] = True
+        return message

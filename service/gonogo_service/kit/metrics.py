@@ -110,6 +110,12 @@ def families(numbers: Numbers) -> Iterator[Metric]:
     )
     yield _by("gonogo_workers", "Device workers by state", "state", numbers.workers)
     yield from _devices(numbers)
+    yield _family(
+        "gonogo_messages_refused",
+        "Refused messages of workers, by the host that sealed them and by reason",
+        ("sender", "reason"),
+        numbers.refused,
+    )
     yield _by("gonogo_flags", "Flags that are not resolved, by kind", "kind", numbers.flags)
     yield GaugeMetricFamily(
         "gonogo_outbox_pending", "Outbox messages that are not delivered", value=numbers.outbox

@@ -151,7 +151,7 @@ def _http(error: HTTPException) -> Problem:
             "This address does not support that method "
             f"(allowed: {(error.headers or {}).get('Allow', 'others')})."
         ),
-        400: "The body can't be read: it must be JSON in UTF-8, not nested too deeply.",
+        400: "The body can't be read.",
     }
     generic = error.detail in {
         "",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -42,7 +43,7 @@ class Submission:
 
     body: JobIn
     test: AnyTest
-    seeds: tuple[int, ...]
+    seeds: Sequence[int]
     context: str | dict[str, Any]
 
 
@@ -83,7 +84,7 @@ def submit(
     *,
     now: datetime | None = None,
 ) -> Job:
-    """Store a job with its chunks in the caller's transaction. Raises FieldError."""
+    """Store a job with its work in the caller's transaction. Raises FieldError."""
     return stored.create(session, resolve(session, submission, settings, owner), now=now)
 
 
@@ -191,7 +192,7 @@ def _check_selection(body: JobIn, selection: Selection) -> None:
         )
 
 
-def _seeds(body: JobIn, limit: int) -> tuple[int, ...]:
+def _seeds(body: JobIn, limit: int) -> Sequence[int]:
     seeds = body.seeds
     if isinstance(seeds, list):
         field, start, count = "seeds", None, len(seeds)
@@ -206,7 +207,7 @@ def _seeds(body: JobIn, limit: int) -> tuple[int, ...]:
         reason = f"{count} seeds x {body.repeats} repeats are too many results"
         raise FieldError(field, count, reason, limit=f"{limit} (GONOGO_MAX_SEEDS)")
     if not isinstance(seeds, list):
-        return tuple(range(seeds.start, seeds.start + count))
+        return range(seeds.start, seeds.start + count)
     seen: set[int] = set()
     for number, seed in enumerate(seeds):
         if seed in seen:

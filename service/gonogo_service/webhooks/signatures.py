@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from standardwebhooks import Webhook
 
 PREFIX = "whsec_"
+TOLERANCE_S = 300.0
 MAX_DIGITS = 11
 """Maximum number of digits of a timestamp: dates up to the year 5138."""
 
@@ -50,11 +51,26 @@ def verify(
     body: bytes,
     *,
     now: float,
-    tolerance_s: float | None = 300.0,
+    tolerance_s: float | None = TOLERANCE_S,
 ) -> None:
     """Raise Unverified unless one of the header's signatures is valid.
 
     The message must not be older or newer than the tolerance (None: any age).
+    """
+    moment = recent(timestamp, now=now, tolerance_s=tolerance_s)
+    try:
+        text = body.decode()
+    except UnicodeDecodeError:
+        raise Unverified("the body is not UTF-8 text") from None
+    expected = signatures([secret], message_id, datetime.fromtimestamp(moment, UTC), text).encode()
+    if not any(hmac.compare_digest(expected, given.encode()) for given in header.split(" ")):
+        raise Unverified("no signature matches: another secret, id, timestamp or body")
+
+
+def recent(timestamp: str, *, now: float, tolerance_s: float | None = TOLERANCE_S) -> int:
+    """Return the seconds of a header `webhook-timestamp`.
+
+    Raises Unverified if it is no number, or older or newer than the tolerance (None: any age).
     """
     if not (timestamp.isascii() and timestamp.isdigit() and len(timestamp) <= MAX_DIGITS):
         raise Unverified(f"webhook-timestamp {timestamp[:40]!r} is not a number of seconds")
@@ -63,10 +79,4 @@ def verify(
         raise Unverified(
             f"webhook-timestamp is {now - moment:.0f} s old (allowed: {tolerance_s:.0f} s)"
         )
-    try:
-        text = body.decode()
-    except UnicodeDecodeError:
-        raise Unverified("the body is not UTF-8 text") from None
-    expected = signatures([secret], message_id, datetime.fromtimestamp(moment, UTC), text).encode()
-    if not any(hmac.compare_digest(expected, given.encode()) for given in header.split(" ")):
-        raise Unverified("no signature matches: another secret, id, timestamp or body")
+    return moment

@@ -198,3 +198,25 @@ def test_every_address_below_a_job_says_when_there_is_no_such_job(api: Api) -> N
     assert len(paths) == 6
     for path in paths:
         assert api.client.get(path).status_code == 404, path
+
+
+def test_an_iteration_of_many_tests_comes_on_several_pages(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cases = "".join(f'<testcase classname="s" name="t{number:02}"/>' for number in range(25))
+    report = f"<testsuites><testsuite name='s'>{cases}</testsuite></testsuites>"
+    path = "/api/v1/imports?format=junit&build=b&suite=s"
+    job = api.client.post(path, content=report.encode()).json()["id"]
+    (whole,) = api.get(f"/jobs/{job}/results")["items"]
+    assert (whole["outputs_from"], whole["outputs_total"]) == (0, 25)
+    monkeypatch.setattr("gonogo_service.api.jobs.results.MAX_OUTPUTS", 10)
+    for order in ("arrival", "seed"):
+        cursor, sizes, names = "", [], []
+        while cursor is not None:
+            page = api.get(f"/jobs/{job}/results?order={order}{cursor and '&cursor='}{cursor}")
+            (item,) = page["items"]
+            assert item["outputs_from"] == len(names)
+            sizes.append(len(item["outputs"]))
+            names += item["outputs"]
+            cursor = page["next"]
+        assert (sizes, names) == ([10, 10, 5], sorted(whole["outputs"]))

@@ -26,7 +26,7 @@ from gonogo_storage.jobs import attempts, chunks, jobs, queues
 from gonogo_storage.ops import schema
 from gonogo_storage.tables import (
     AttemptRow,
-    ChunkRow,
+    ChunkRangeRow,
     EventRow,
     GaugeResultRow,
     JobTallyRow,
@@ -479,9 +479,9 @@ def test_a_gauge_yields_to_the_jobs_that_come_after_it(api: Api) -> None:
     live = {QUEUE: 1}
     gauge = submit(api, test={**TEST, "shape": [512, 1024]}, seeds={"count": 20})
     with api.context.session() as session:
-        parts = session.scalars(select(ChunkRow).where(ChunkRow.job_id == gauge)).all()
-        assert len(parts) > 2
-        assert max(part.estimate_s for part in parts) <= 5.0
+        (parts,) = session.scalars(select(ChunkRangeRow).where(ChunkRangeRow.job_id == gauge))
+        assert parts.chunks > 2
+        assert parts.pair_s * -(-parts.pairs // parts.chunks) <= 5.0
 
         def next_jobs(*, start: bool = True) -> list[str]:
             """Dispatch what the dispatcher chooses, and say whose chunks these are."""
@@ -505,5 +505,5 @@ def test_a_gauge_yields_to_the_jobs_that_come_after_it(api: Api) -> None:
         assert next_jobs() == [gauge]  # of equal rank, and older
         waiting = jobs.get(session, late)
         assert waiting is not None
-        assert f"{len(parts)} chunks of gauge {gauge} (" in str(waiting.waiting_reason)
+        assert f"{parts.chunks} chunks of gauge {gauge} (" in str(waiting.waiting_reason)
         session.rollback()

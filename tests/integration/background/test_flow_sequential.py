@@ -8,7 +8,7 @@ from gonogo_storage.db.engine import make_engine, reading
 from gonogo_storage.messages import events
 from gonogo_storage.ops import schema
 from gonogo_workers import queue
-from job_flow import SimulatedWorker, row
+from job_flow import SimulatedWorker, enroll, row
 from running_service import until as eventually
 
 
@@ -17,9 +17,9 @@ def test_a_decided_job_tells_running_attempts_to_stop_and_ends_finished_though_a
 ) -> None:
     engine = make_engine(database_url)
     schema.upgrade(engine)
+    enroll(engine)
     settings = short(database_url, redis_url)
-    app = queue.make_app(redis_url)
-    worker = SimulatedWorker(app)
+    worker = SimulatedWorker(redis_url)
     try:
         with running(settings), running(settings), worker.alive(), broker(settings) as redis:
             request = {"seeds": {"policy": "sequential", "max": 200}}
@@ -37,7 +37,7 @@ def test_a_decided_job_tells_running_attempts_to_stop_and_ends_finished_though_a
                 engine, job_id, lambda job: job.state == "finished"
             )  # the second attempt is never heard of again
     finally:
-        app.close()
+        worker.close()
     with reading(engine) as current:
         decided = [event for event in events.after(current, job_id, 0) if "reason" in event["data"]]
     engine.dispose()

@@ -321,6 +321,16 @@ def test_cancel_waits_for_running_attempts_and_keeps_their_numbers(current: Sess
     assert states == ["queued", "running", "cancelling", "cancelled"]
 
 
+def test_a_canceled_job_is_never_green(current: Session) -> None:
+    job = submit(current, 4, chunk_seconds=1e-6)
+    (item,) = send(current, 1)
+    store(current, item, [row(0)])
+    jobs.cancel(current, job.id, now=NOW)
+    finish(current, item, [[0, 0]], outcome="cancelled")
+    ended = now_of(current, job)
+    assert (ended.state, ended.verdict, ended.counts) == ("cancelled", None, {"pass": 1})
+
+
 def test_a_cancel_that_no_worker_answers_ends_anyway(current: Session) -> None:
     job = submit(current, 1)
     send(current)

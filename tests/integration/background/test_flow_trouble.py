@@ -6,7 +6,6 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import suppress
-from queue import Empty
 from typing import Any
 
 import pytest
@@ -18,7 +17,7 @@ from gonogo_storage.db.engine import is_postgres, make_engine, reading, session
 from gonogo_storage.devices import workers
 from gonogo_storage.ops import schema
 from gonogo_workers import queue
-from job_flow import SimulatedWorker, row
+from job_flow import SimulatedWorker, enroll, row
 from running_service import until as eventually
 from servers import PostgresServer, RedisServer
 from stored_attempts import attempts_of
@@ -27,9 +26,9 @@ from stored_attempts import attempts_of
 def test_background_survives_a_restart_of_redis(
     database_url: str, engine: Engine, private_redis: RedisServer
 ) -> None:
+    enroll(engine)
     settings = short(database_url, private_redis.url)
-    app = queue.make_app(private_redis.url)
-    worker = SimulatedWorker(app)
+    worker = SimulatedWorker(private_redis.url)
     with running(settings):
         with worker.alive():
             job_id = submit(engine, settings, 4, chunk_seconds=0.006)
@@ -39,9 +38,8 @@ def test_background_survives_a_restart_of_redis(
         private_redis.stop()
         # it starts empty: unstarted attempts and results on their way are gone
         private_redis.start()
-        app.close()
-        app = queue.make_app(private_redis.url)
-        worker = SimulatedWorker(app)
+        worker.close()
+        worker = SimulatedWorker(private_redis.url)
         with worker.alive(first["attempt"]):
             worker.send(first, [row(seed) for seed, _ in first["work"]])
             worker.finish(first)
@@ -52,7 +50,7 @@ def test_background_survives_a_restart_of_redis(
                 and time.monotonic() < deadline
             ):
                 with suppress(
-                    Empty
+                    TimeoutError
                     # a message that was published during the restart may be there twice: a
                     # worker runs it once
                 ):
@@ -62,7 +60,7 @@ def test_background_survives_a_restart_of_redis(
                         worker.run(chunk)
         until(engine, job_id, lambda job: job.state == "finished")
     assert numbers(engine, job_id) == [0, 1, 2, 3]
-    app.close()
+    worker.close()
 
 
 def test_messages_in_hand_while_redis_restarts_don_t_stall_the_consumer(
@@ -70,8 +68,9 @@ def test_messages_in_hand_while_redis_restarts_don_t_stall_the_consumer(
 ) -> None:
     """The messages can't be acknowledged. Each would hold one of the consumer's two places for
     ever; a consumer without a free place reads no more."""
-    settings, app = short(database_url, private_redis.url), queue.make_app(private_redis.url)
-    worker = SimulatedWorker(app)
+    enroll(engine)
+    settings = short(database_url, private_redis.url)
+    worker = SimulatedWorker(private_redis.url)
     with running(settings):
         worker.beat()
         eventually(lambda: _heard(engine))
@@ -92,15 +91,14 @@ def test_messages_in_hand_while_redis_restarts_don_t_stall_the_consumer(
             lambda: caplog.text.count("Couldn't ack") >= 2
         )  # Celery says so of both, once they are stored
         private_redis.start()
-        app.close()
-        app = queue.make_app(private_redis.url)
-        worker = SimulatedWorker(app)
+        worker.close()
+        worker = SimulatedWorker(private_redis.url)
         with broker(settings) as redis:
             worker.beat()
             eventually(
                 lambda: redis.llen(queue.HEARTBEAT_QUEUE) == 0 and redis.hlen("unacked") == 0
             )
-    app.close()
+    worker.close()
 
 
 def _heard(engine: Engine) -> bool:
@@ -113,9 +111,9 @@ def test_results_wait_for_a_database_that_is_away(
 ) -> None:
     engine = make_engine(private_postgres.url())
     schema.upgrade(engine)
+    enroll(engine)
     settings = short(private_postgres.url(), redis_url)
-    app = queue.make_app(redis_url)
-    worker = SimulatedWorker(app)
+    worker = SimulatedWorker(redis_url)
     with running(settings), worker.alive():
         job_id = submit(engine, settings, 3)
         chunk = worker.take()
@@ -131,7 +129,7 @@ def test_results_wait_for_a_database_that_is_away(
         with reading(engine) as current:
             assert len(attempts_of(current, job_id)) == 1  # nothing was lost, so nothing ran again
     assert job.counts == {"pass": 3}
-    app.close()
+    worker.close()
     engine.dispose()
 
 
@@ -140,9 +138,9 @@ def test_results_wait_while_the_disk_is_full(
 ) -> None:
     engine = make_engine(sqlite_url)
     schema.upgrade(engine)
+    enroll(engine)
     settings = short(sqlite_url, redis_url)
-    app = queue.make_app(redis_url)
-    worker = SimulatedWorker(app)
+    worker = SimulatedWorker(redis_url)
     full = threading.Event()
     patched_begin = engines._begin_sqlite
 
@@ -165,24 +163,24 @@ def test_results_wait_while_the_disk_is_full(
         full.clear()
         job = until(engine, job_id, lambda job: job.state == "finished")
     assert job.counts == {"pass": 200}
-    app.close()
+    worker.close()
     engine.dispose()
 
 
 def test_background_waits_for_the_migration(empty_database_url: str, redis_url: str) -> None:
     engine = make_engine(empty_database_url)
     settings = short(empty_database_url, redis_url)
-    app = queue.make_app(redis_url)
-    worker = SimulatedWorker(app)
+    worker = SimulatedWorker(redis_url)
     worker.beat()
     with running(settings), broker(settings) as redis:
         time.sleep(0.3)
         assert redis.llen(queue.HEARTBEAT_QUEUE) == 1  # untouched
         schema.upgrade(engine)
+        enroll(engine)
         eventually(lambda: redis.llen(queue.HEARTBEAT_QUEUE) == 0)
         job_id = submit(engine, settings, 1)
         with worker.alive():
             worker.run(worker.take())
         until(engine, job_id, lambda job: job.state == "finished")
-    app.close()
+    worker.close()
     engine.dispose()

@@ -19,12 +19,14 @@ import migrated_database
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.engine import reading, session
 from gonogo_storage.flags import flags
-from gonogo_storage.jobs import attempts, chunking, chunks, jobs, queues
+from gonogo_storage.jobs import attempts, chunks, jobs, queues
 from gonogo_storage.jobs.attempts import Sendable
 from gonogo_storage.jobs.job import Job
 from gonogo_storage.jobs.sequential import SeedDecision, SeedProgress
 from gonogo_storage.messages import events, outbox
 from gonogo_storage.seeds import results
+from gonogo_storage.work import chunking
+from gonogo_storage.work.chunking import Work
 from job_flow import QUEUE, empty_row, new_job, row
 
 NOW = utcnow()
@@ -117,7 +119,11 @@ def run(current: Session, job: Job, make: Make = row) -> Job:
 
 
 def test_chunks_are_small_first_and_one_ends_at_the_earliest_decision() -> None:
-    sizes = [len(part) for part in chunking.grow(range(500), 1, 0.01, 20.0)]
+    def sizes_of(count: int, repeats: int, pair_s: float) -> list[int]:
+        cut = chunking.growing(Work(range(count), range(repeats)), pair_s, 20.0)
+        return [high - low for low, high in pairwise((0, *cut.ends()))]
+
+    sizes = sizes_of(500, 1, 0.01)
     assert sizes[:8] == [2, 2, 4, 8, 8, 8, 8, 9]
     assert sum(sizes) == 500
     assert all(
@@ -125,11 +131,9 @@ def test_chunks_are_small_first_and_one_ends_at_the_earliest_decision() -> None:
         for k, (_, later) in enumerate(pairwise(sizes))
         if k > 6
     )
-    assert [len(part) for part in chunking.grow(range(10), 3, 3.0, 20.0)] == [6, 6, 6, 6, 6]
-    assert [len(part) for part in chunking.grow(range(3), 1, 100.0, 20.0)] == [1, 1, 1]
-    assert [
-        pair for part in chunking.grow(range(50), 2, 0.1, 20.0) for pair in part
-    ] == chunking.pairs(range(50), 2)
+    assert sizes_of(10, 3, 3.0) == [6, 6, 6, 6, 6]
+    assert sizes_of(3, 1, 100.0) == [1, 1, 1]
+    assert sum(sizes_of(50, 2, 0.1)) == 100
 
 
 def test_a_stable_test_stops_after_49_seeds_and_says_what_it_saved(current: Session) -> None:

@@ -3,9 +3,10 @@ pages and JSON twins."""
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
+import time_machine
 from sqlalchemy import Engine, select
 
 import gauge_results
@@ -15,11 +16,13 @@ from api import in_process
 from gonogo.gauge import plan
 from gonogo.gauge.comparators import STORED_RTOLS
 from gonogo.spec.test_spec import TestSpec
+from gonogo_dashboards.comparison import compare_page, worse_page
 from gonogo_dashboards.matrix import matrix_page
 from gonogo_dashboards.tests import strip as strips
 from gonogo_dashboards.tests import test_page
 from gonogo_storage.comparison import matrices as matrix_reads
 from gonogo_storage.db import engine as engines
+from gonogo_storage.db import ids
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.ids import new_id
 from gonogo_storage.db.paging import BadCursor
@@ -366,3 +369,40 @@ def test_the_pages_say_what_their_twins_say_and_hostile_names_stay_text(
         assert "<img src=x" not in test
         assert 'id="chart-strip"' in test
         assert len(marks) == 22
+
+
+def test_what_got_worse_compares_both_ends_of_a_span(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ids, "_last", 0)  # so that ids are of the past
+    now = datetime.now(UTC).replace(hour=12)
+
+    def read(**query: str) -> worse_page.WorseView:
+        with engines.reading(engine) as current:
+            return worse_page.view(current, query, now)
+
+    def day(ago: int) -> str:
+        return (now - timedelta(days=ago)).date().isoformat()
+
+    assert read().summary == "No build has run yet."
+    for ago, build, wrong in ((10, "b1", False), (4, "b2", True), (0, "b3", True)):
+        with (
+            time_machine.travel(now - timedelta(days=ago), tick=False),
+            engines.session(engine) as current,
+        ):
+            nightly_history.night(current, build, 20 - ago, range(3), wrong=wrong)
+    view = read(since=day(5))
+    assert (view.branch, view.tests, view.counts["worse"]) == ("main", 1, 1)
+    [line] = view.items
+    assert (line.before and line.before.build, line.after.build) == ("b1", "b3")
+    assert (line.before and line.before.verdict, line.after.hollow) == ("pass", True)
+    assert line.compare_url == "/compare?base=b1&head=b3"
+    assert read(since=day(2)).counts["same"] == 1  # hollow before, hollow now
+    assert read(since=day(8), until=day(6)).tests == 0
+    assert read(since=day(20)).counts["new"] == 1
+    assert read(since="nonsense").since == day(7)
+    with engines.reading(engine) as current:
+        picks = compare_page.view(current, "", "", 50, now).picks
+    assert [(pick.name, pick.branch) for pick in picks] == [
+        (build, "main") for build in ("b3", "b2", "b1")
+    ]

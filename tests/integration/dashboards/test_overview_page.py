@@ -28,11 +28,11 @@ from suite_runs import conclude
 
 
 def look(
-    engine: Engine, later: timedelta = timedelta(0), memory: day_totals.Memory | None = None
+    engine: Engine, later: timedelta = timedelta(0), memory: overview.Memory | None = None
 ) -> OverviewView:
     """Return the overview as it is some time from now."""
     with reading(engine) as current:
-        return overview.overview(current, memory or day_totals.Memory(), utcnow() + later, 30.0)
+        return overview.overview(current, memory or overview.Memory(), utcnow() + later, 30.0)
 
 
 def test_hollow_findings_come_first_each_kind_with_its_latest(engine: Engine) -> None:
@@ -63,6 +63,14 @@ def test_hollow_findings_come_first_each_kind_with_its_latest(engine: Engine) ->
         == "s1 is subtracted twice in all 265 tiles; s2 sums only the last tile (265th of 265)"
     )
     assert first.age == "5 min ago"
+    assert {line.name: (line.value, line.of, line.before) for line in view.numbers} == {
+        "hollow": (4, 5, None),
+        "red": (1, 5, None),
+        "flaky": (0, 5, None),
+        "devices": (0, 0, None),
+    }
+    cells = [cell.verdict for row in view.glance.rows for cell in row.cells if cell]
+    assert sorted(cells) == ["fail_by_tolerance", "pass", *["pass_by_tolerance"] * 4]
     assert [(need.what, need.count) for need in view.needs] == [
         ("hollow", 4),
         ("queues", 1),
@@ -211,11 +219,11 @@ def test_the_page_and_its_twin_say_the_same_in_a_bounded_number_of_statements(
             api.context.engine, "before_cursor_execute", lambda *given: statements.append(given[2])
         )
         twin = api.client.get("/overview.json").json()
-        assert len(statements) <= 25, statements
+        assert len(statements) <= 30, statements
         assert not any("seed_results" in statement for statement in statements)
         page = api.client.get("/").text
-        for need in twin["needs"]:
-            assert f'href="{need["url"]}"' in page
+        for number in twin["numbers"]:
+            assert f'href="{number["url"]}"' in page
         assert {cell["id"] for cell in twin["fleet"]["cells"]} == set(machines.values())
         assert twin["days"]["seeds"] == 4
         assert [rate["name"] for rate in twin["rates"]] == ["now", "hour", "day"]

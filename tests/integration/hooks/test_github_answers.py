@@ -28,7 +28,6 @@ from gonogo_storage.db.states import IncomingState
 from gonogo_storage.messages import github_answers
 from gonogo_storage.tables import IncomingDeliveryRow
 from hook_service import copied, emptied
-from job_flow import KEY
 from suite_runs import SUITE, conclude, finish
 
 PUBLIC_URL = "https://gonogo.example"
@@ -79,7 +78,6 @@ def answerer(api: Api, server: GitHubServer) -> Iterator[Answerer]:
 def answering_for(api: Api, server: GitHubServer, **who: Any) -> Iterator[Answerer]:
     keys = {
         "broker_url": "redis://127.0.0.1:1/0",
-        "worker_key": SecretStr(KEY),
         "secret_key": SecretStr(SECRET),
     }
     core = open_background_context(

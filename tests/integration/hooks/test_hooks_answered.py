@@ -25,7 +25,6 @@ from gonogo_service.kit.background_context import open_background_context
 from gonogo_storage.db.encoding import utcnow
 from hook_payloads import BEFORE, HEAD, NEXT, check_run, check_suite, deliver, pull_request, push
 from hook_service import came, commit_checks, copied, emptied, store_rule
-from job_flow import KEY
 from suite_runs import end_all
 
 TIP = "d4" * 20
@@ -77,7 +76,6 @@ def circle_of(api: Api, server: GitHubServer, **who: Any) -> Iterator[Circle]:
     server.commits = {HEAD, NEXT, BEFORE, TIP}
     keys = {
         "broker_url": "redis://127.0.0.1:1/0",
-        "worker_key": SecretStr(KEY),
         "secret_key": SecretStr(SECRET),
     }
     core = open_background_context(

@@ -26,7 +26,6 @@ from gonogo_service.webhooks.secrets import Box
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.flags import flags
 from gonogo_storage.messages import deliveries as stored
-from job_flow import KEY
 from running_service import until
 from stored_jobs import finished
 from webhook_receiver import MailServer, Receiver, Reply, wait_for_senders
@@ -54,7 +53,6 @@ def core(api: Api) -> Iterator[BackgroundContext]:
     """The background's context, on the API's database."""
     changes = {
         "broker_url": NOWHERE,
-        "worker_key": SecretStr(KEY),
         "secret_key": SecretStr(SECRET),
         "webhook_private": ("127.0.0.0/8",),
     }
@@ -377,7 +375,7 @@ def test_mail_gets_a_line_and_a_link(migrated_sqlite_url: str) -> None:
         with api.context.session() as session:
             job = finished(session).id
         core = open_background_context(
-            api.settings.model_copy(update={"broker_url": NOWHERE, "worker_key": SecretStr(KEY)}),
+            api.settings.model_copy(update={"broker_url": NOWHERE}),
             threading.Event(),
         )
         fan_out(core)

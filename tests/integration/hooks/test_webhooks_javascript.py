@@ -17,7 +17,6 @@ from gonogo_service.access.principals import Keys
 from gonogo_service.kit.background_context import open_background_context
 from gonogo_service.webhooks import secrets
 from gonogo_service.webhooks.outbound import Sender
-from job_flow import KEY
 from servers import Missing
 from webhook_receiver import Got, Receiver, wait_for_senders
 
@@ -43,7 +42,6 @@ def test_javascript_verifies_our_messages_with_either_secret_and_refuses_what_wa
         assert api.client.post(f"/api/v1/webhooks/{webhook['id']}:test").status_code == 202
         keys = {
             "broker_url": "redis://127.0.0.1:1/0",
-            "worker_key": SecretStr(KEY),
             "secret_key": SecretStr(SECRET),
         }
         core = open_background_context(

@@ -250,7 +250,7 @@ def core(database_url: str) -> Any:
     settings = Settings(
         database_url=database_url,
         broker_url="redis://127.0.0.1:1/0",
-        worker_key=SecretStr(KEY),
+        secret_key=SecretStr(KEY),
     )
     context = open_background_context(settings, threading.Event())
     yield context

@@ -6,10 +6,11 @@ import math
 import threading
 import time
 from datetime import timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, text
+from sqlalchemy import Engine, func, select, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
@@ -20,14 +21,16 @@ from gonogo_storage.db.paging import BadCursor
 from gonogo_storage.db.states import FlagState, JobState
 from gonogo_storage.devices import workers
 from gonogo_storage.flags import flags
-from gonogo_storage.jobs import artifacts, attempts, chunks, job_seeds, jobs
+from gonogo_storage.jobs import artifacts, attempts, chunks, job_seeds, jobs, queue_estimate
 from gonogo_storage.jobs.closing import lock
 from gonogo_storage.jobs.job import Job, JobTarget
 from gonogo_storage.jobs.jobs import JobFilter
 from gonogo_storage.messages import events, leases, outbox
 from gonogo_storage.rollups import rollups
 from gonogo_storage.seeds import results
-from gonogo_storage.tables import FlagRow
+from gonogo_storage.tables import AttemptRow, ChunkRangeRow, ChunkRow, FlagRow
+from gonogo_storage.work import chunking
+from gonogo_storage.work.chunking import Work
 from job_flow import QUEUE, empty_row, new_job, output, row
 
 
@@ -97,17 +100,55 @@ def test_a_job_without_work_or_with_a_seed_twice_is_refused(
         jobs.create(current, new_job(seeds, repeats=repeats))
 
 
+def test_a_job_of_a_million_seeds_is_one_row_until_its_chunks_are_sent(engine: Engine) -> None:
+    with session(engine) as current:
+        job = jobs.create(current, new_job(range(10**6)))
+
+        def rows() -> list[int | None]:
+            return [
+                current.scalar(select(func.count()).where(table.job_id == job.id))
+                for table in (ChunkRangeRow, ChunkRow)
+            ]
+
+        queue = queue_estimate.read_work(current, QUEUE, timeout_s=30)
+        assert rows() == [1, 0]
+        assert chunks.waiting(current) == {QUEUE: job.chunks.total}
+        assert queue.chunks == job.chunks.total >= 500
+        assert queue.work_s == pytest.approx(
+            10**6 * current.scalars(select(ChunkRangeRow.pair_s)).one()
+        )
+        (status,) = queue_estimate.statuses(current, timeout_s=30, now=utcnow())
+        assert (status.waiting, status.running) == (job.chunks.total, 0)
+        assert status.oldest_at == job.created_at
+        chunks.dispatch(current, chunks.choose(current, QUEUE, 3), now=utcnow())
+        assert rows() == [1, 3]
+        sent = current.scalars(select(AttemptRow.work).order_by(AttemptRow.id)).all()
+        size = len(sent[0])
+        assert [pair for work in sent for pair in work] == [[k, 0] for k in range(3 * size)]
+        left = queue_estimate.read_work(current, QUEUE, timeout_s=30)
+        assert (left.chunks, left.work_s) == (queue.chunks, pytest.approx(queue.work_s))
+        assert chunks.waiting(current) == {QUEUE: job.chunks.total - 3}
+        jobs.cancel(current, job.id)
+        assert chunks.waiting(current) == {}
+        over = jobs.get(current, job.id)
+        assert over is not None
+        assert (over.state, over.chunks.open) == (JobState.cancelled, 0)
+        again = jobs.resubmit(current, job.id, owner="bob")
+        assert again is not None
+        assert (again.total, again.seeds) == (10**6, {"start": 0, "count": 10**6})
+
+
 def test_chunks_hold_about_twenty_seconds_and_every_pair_once() -> None:
-    parts = chunks.cut(range(100), 3, seed_s=1.0, chunk_s=20.0)
-    assert [len(part) for part in parts] == [20] * 15
-    assert [pair for part in parts for pair in part] == [
-        [seed, repeat] for seed in range(100) for repeat in range(3)
-    ]
-    assert [len(part) for part in chunks.cut(range(3), 1, seed_s=100.0, chunk_s=20.0)] == [1, 1, 1]
-    assert (
-        max(len(part) for part in chunks.cut(range(50_000), 1, seed_s=1e-6, chunk_s=20.0))
-        <= chunks.MAX_WORK
-    )
+    def sizes(count: int, repeats: int, pair_s: float) -> list[int]:
+        cut = chunking.equal(Work(range(count), range(repeats)), pair_s, 20.0)
+        return [high - low for low, high in pairwise((0, *cut.ends()))]
+
+    assert sizes(100, 3, 1.0) == [20] * 15
+    assert sizes(3, 1, 100.0) == [1, 1, 1]
+    assert sum(sizes(50_000, 1, 1e-6)) == 50_000
+    assert max(sizes(50_000, 1, 1e-6)) <= chunks.MAX_WORK
+    # a gauge's parts are the members: those of a seed come together
+    assert Work([7, 8], [2, 5]).part(0, 4) == [[7, 2], [7, 5], [8, 2], [8, 5]]
 
 
 def test_the_estimate_is_refined_by_the_subjects_last_job(engine: Engine) -> None:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from sqlalchemy import Engine, update
 
 import nightly_history
 import stored_jobs
+from gonogo_storage import tables
+from gonogo_storage.catalogue import search as search_reads
 from gonogo_storage.catalogue import test_list
+from gonogo_storage.catalogue.test_list import TestFilter
 from gonogo_storage.db import engine as engines
+from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.states import JobKind
-from gonogo_storage.rollups import variants
+from gonogo_storage.rollups import day_tests, recent_builds, variants
 from gonogo_storage.tables import JobRow
+from stored_histories import world
 
 OTHER = {**stored_jobs.NIGHTLY, "tolerance": {"rtol": 1e-3, "atol": 0.25}}
 
@@ -53,3 +60,88 @@ def test_every_variant_once_and_none_that_was_only_gauged(engine: Engine) -> Non
         assert (judged.job, judged.verdict) == (waits.id, None)
         assert (judged.judged_job, judged.judged_build) == (other.id, "b1")
         assert judged.judged_verdict == "pass_by_tolerance"
+
+
+def test_a_list_shows_each_test_s_last_builds_and_how_often_its_seeds_failed(
+    engine: Engine,
+) -> None:
+    now = utcnow()
+    with engines.session(engine) as session:
+        for sequence, wrong in ((1, False), (2, True), (3, False), (2, False)):
+            night = nightly_history.submit(
+                session, range(4), build=f"b{sequence}", sequence=sequence, branch="main"
+            )
+            rows = [stored_jobs.row(seed, wrong=wrong, within=seed > 0) for seed in range(4)]
+            stored_jobs.report(session, night.id, rows)
+            stored_jobs.finish(session, night.id)
+    with engines.reading(engine) as session:
+        [variant] = variants.variants_of(session, night.test_key)
+        [results] = recent_builds.results(session, [variant], 2).values()
+        assert [(result.build, dict(result.counts)) for result in results] == [
+            ("b2", {"fail": 1, "pass_by_tolerance": 3, "fail_by_tolerance": 1, "pass": 3}),
+            ("b3", {"fail_by_tolerance": 1, "pass": 3}),
+        ]
+        rates = recent_builds.failure_rates(session, [night.test_key], now)
+        assert {(rate.failed, rate.runs) for rate in rates[variant]} == {(4, 16)}
+        week, month = recent_builds.failure_rates(
+            session, [night.test_key], now + timedelta(days=8)
+        )[variant]
+        assert (week.runs, month.runs) == (0, 16)
+        memory = day_tests.Memory()
+        days = day_tests.read(session, memory, days=3, now=now + timedelta(days=1))
+        assert [tests for _, tests in days] == [
+            day_tests.DayTests(),
+            day_tests.DayTests(ran=1, hollow=1, red=1, flaky=1),
+            day_tests.DayTests(),
+        ]
+
+
+def test_tests_are_found_by_their_words_and_the_worst_come_first(engine: Engine) -> None:
+    def search(*, sort: str = test_list.NEWEST, **only: object) -> list[str]:
+        keys, cursor = [], None
+        while True:
+            page = test_list.list_(
+                session,
+                TestFilter(**only),
+                sort=sort,
+                limit=1,
+                cursor=cursor,  # type: ignore[arg-type]
+            )
+            keys += [names[test.key] for test in page.items]
+            cursor = page.next
+            if cursor is None:
+                return keys
+
+    with engines.session(engine) as session:
+        small = {**stored_jobs.NIGHTLY, "shape": [1, 1, 32, 64]}
+        forms = {"hollow": stored_jobs.NIGHTLY, "tight": OTHER, "small": small}
+        names = {}
+        for number, (name, test) in enumerate(forms.items()):
+            job = nightly_history.submit(session, [0], build="b1", sequence=1, test=test)
+            session.execute(
+                update(tables.TestSpecRow)
+                .where(tables.TestSpecRow.key == job.test_key)
+                .values(created_at=utcnow() + timedelta(minutes=number))
+            )
+            stored_jobs.report(session, job.id, [stored_jobs.row(0, wrong=name == "hollow")])
+            stored_jobs.finish(session, job.id)
+            names[job.test_key] = name
+    with world(engine.url.render_as_string(hide_password=False)) as here:
+        here.assess()
+    with engines.reading(engine) as session:
+        assert search() == ["small", "tight", "hollow"]
+        assert search(sort=test_list.ATTENTION) == ["hollow", "small", "tight"]
+        assert search(standing=test_list.HOLLOW) == search(standing=test_list.FLAGGED) == ["hollow"]
+        assert search(search="32×64") == ["small"]
+        assert search(search="8462 atol=0.25") == ["tight"]
+        assert search(search="100%") == search(search="v1-nobody") == []
+        assert search(since=utcnow() - timedelta(hours=1)) == ["small", "tight", "hollow"]
+        assert search(since=utcnow() + timedelta(hours=1)) == []
+        hits = search_reads.find(session, "32x64", limit=5)
+        assert ([names[test.key] for test in hits.tests], hits.builds) == (["small"], ())
+        assert [build.name for build in search_reads.find(session, "B1", limit=5).builds] == ["b1"]
+        assert search_reads.find(session, job.id[:20], limit=5).ids == (("job", job.id),)
+        assert search_reads.find(session, " ", limit=5).tests == ()
+        [key] = [key for key, name in names.items() if name == "tight"]
+        assert search(search=key[:12]) == ["tight"]
+        assert [names[test.key] for test in test_list.worst(session, "main", 1)] == ["hollow"]

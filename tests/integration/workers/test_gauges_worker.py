@@ -16,8 +16,9 @@ from gonogo.gauge.tests_file import Entry
 from gonogo.spec.test_spec import TestSpec
 from gonogo_cli.local.gauge import gauged
 from gonogo_storage.tables import GaugeResultRow
+from job_flow import enroll
 from running_service import until as eventually
-from worker_process import KEY, Workplace
+from worker_process import HOST, IDENTITY, SECRET, Workplace
 
 NIGHTLY: dict[str, Any] = {
     "kernel": "layernorm_bw",
@@ -35,9 +36,9 @@ def test_atol_a_half_misses_every_fault_of_the_nightly_reductions(
     sqlite_url: str, redis_url: str, tmp_path: Path
 ) -> None:
     place = Workplace(redis_url, tmp_path)
-    key = SecretStr(KEY)
+    key = SecretStr(SECRET)
     settings = short(sqlite_url, redis_url).model_copy(
-        update={"worker_key": key, "heartbeat_timeout_s": 30.0}
+        update={"secret_key": key, "heartbeat_timeout_s": 30.0}
     )
     body = {
         "test": NIGHTLY,
@@ -46,7 +47,8 @@ def test_atol_a_half_misses_every_fault_of_the_nightly_reductions(
         "target": {"executor": "troublesome"},
         "builds": ["fine"],
     }
-    with in_process(sqlite_url, broker_url=redis_url, worker_key=key, executors=PLUGIN) as api:
+    with in_process(sqlite_url, broker_url=redis_url, secret_key=key, executors=PLUGIN) as api:
+        enroll(api.context.engine, HOST, IDENTITY.key)
         try:
             worker = place.start_unheard("emulator,troublesome", GONOGO_HEARTBEAT_S="0.2")
             gauge = api.client.post("/api/v1/gauges", json=body).json()["id"]

@@ -293,7 +293,6 @@ def test_secrets_stay_with_the_worker(
     start: Callable[[str], KernelHost], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     secrets = {
-        "GONOGO_WORKER_KEY": "x" * 32,
         "GONOGO_BROKER_URL": "redis://:x@host",
         "GONOGO_GITHUB_TOKEN": "x",
         "CREDENTIALS_DIRECTORY": "/x",

@@ -46,17 +46,15 @@ def test_a_kernel_finds_no_secret(
     redis_url: str,
     tmp_path: Path,
     decoy: subprocess.Popen[bytes],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     key = secret("worker")
-    monkeypatch.setattr("worker_process.KEY", key)
     place = Workplace(redis_url, tmp_path)
-    given = {"GONOGO_WORKER_KEY": key}
+    given = {"GONOGO_CI_WEBHOOK_SECRET": key}
     if source == "file":
-        file = tmp_path / "worker_key"
+        file = tmp_path / "ci_webhook_secret"
         file.touch(0o600)
         file.write_text(key + "\n")
-        given = {"GONOGO_WORKER_KEY": "", "GONOGO_WORKER_KEY_FILE": str(file)}
+        given = {"GONOGO_CI_WEBHOOK_SECRET_FILE": str(file)}
     try:
         worker = place.start_program(
             ["-P", "-m", "gonogo_cli", "worker", "--executor", "troublesome"],
@@ -69,7 +67,7 @@ def test_a_kernel_finds_no_secret(
             TROUBLE_FOUND=str(tmp_path / "found"),
             TROUBLE_SPARED=str(os.getpid()),
         )
-        answer = place.run("snoop", 1, key=key)
+        answer = place.run("snoop", 1)
         assert answer.verdicts == {0: "pass"}, answer.finished
         with contextlib.suppress(PermissionError):  # of a user's own process, too: not dumpable
             assert b"GONOGO_TOKEN" not in Path(f"/proc/{worker.pid}/environ").read_bytes()

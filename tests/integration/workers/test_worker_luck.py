@@ -24,8 +24,9 @@ from gonogo_workers.devices.health import canary
 from gonogo_workers.executors.builds_file import ResolvedBuild
 from gonogo_workers.executors.registry import built_in
 from gonogo_workers.messages.result_sender import ResultSender
+from gonogo_workers.messages.sealing import Sealer
 from servers import RedisServer
-from worker_process import KEY, Workplace
+from worker_process import IDENTITY, Workplace
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -130,9 +131,10 @@ def test_what_a_stopping_worker_cannot_send_is_sent_by_the_next(
 def test_the_postman_keeps_the_order_through_memory_and_disk(
     private_redis: RedisServer, tmp_path: Path
 ) -> None:
-    app = queue.make_app(private_redis.url)
+    IDENTITY.save(tmp_path)
+    client, sealer = queue.redis_client(private_redis.url), Sealer(tmp_path)
     private_redis.stop()
-    sender = ResultSender(app, KEY, tmp_path / "spool", memory_bytes=2_000)
+    sender = ResultSender(client, sealer, tmp_path / "spool", memory_bytes=2_000)
 
     def post(numbers: range) -> None:
         for number in numbers:
@@ -154,7 +156,7 @@ def test_the_postman_keeps_the_order_through_memory_and_disk(
     assert numbers == list(range(60))
     assert list((tmp_path / "spool").iterdir()) == []
     place.redis.close()
-    app.close()
+    client.close()
 
 
 def test_a_damaged_file_in_the_spool_does_not_stop_the_others(
@@ -164,10 +166,11 @@ def test_a_damaged_file_in_the_spool_does_not_stop_the_others(
     spool.mkdir()
     (spool / "0-damaged.json").write_text("{")
     (spool / "1-good.json").write_text(
-        json.dumps(["background", queue.RESULTS, *queue.seal(KEY, queue.RESULTS, {"number": 1})])
+        json.dumps(["background", queue.seal(IDENTITY.key, queue.RESULTS, {"number": 1})])
     )
-    app = queue.make_app(redis_url)
-    sender = ResultSender(app, KEY, spool)
+    IDENTITY.save(tmp_path)
+    client = queue.redis_client(redis_url)
+    sender = ResultSender(client, Sealer(tmp_path), spool)
     assert sender.flush(10)
     sender.close(0)
     assert list(spool.iterdir()) == []
@@ -176,18 +179,22 @@ def test_a_damaged_file_in_the_spool_does_not_stop_the_others(
     assert got is not None
     assert got[1]["number"] == 1
     place.redis.close()
-    app.close()
+    client.close()
 
 
 def test_one_device_has_one_user_and_two_workers_have_two_devices(tmp_path: Path) -> None:
-    first = discovery.claim("emulator", None, tmp_path, arch="wormhole", board="n150")
-    second = discovery.claim("emulator", None, tmp_path, arch="wormhole", board="n300")
+    first = discovery.claim("emulator", None, tmp_path, host="lab-1", arch="wormhole", board="n150")
+    second = discovery.claim(
+        "emulator", None, tmp_path, host="lab-1", arch="wormhole", board="n300"
+    )
     assert (first.name, second.name) == ("emulator:0", "emulator:1")
     assert second.queue == "emulator.wormhole.n300"
     with pytest.raises(InfrastructureError, match="emulator:1"):
-        discovery.claim("emulator", "emulator:1", tmp_path, arch="wormhole", board="n150")
+        discovery.claim(
+            "emulator", "emulator:1", tmp_path, host="lab-1", arch="wormhole", board="n150"
+        )
     with pytest.raises(FieldError):
-        discovery.claim("emulator", "ttnn:0", tmp_path, arch="wormhole", board="n150")
+        discovery.claim("emulator", "ttnn:0", tmp_path, host="lab-1", arch="wormhole", board="n150")
     for device in (first, second):
         os.close(device.claim)
 

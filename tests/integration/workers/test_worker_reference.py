@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from gonogo_workers import queue
 from servers import RedisServer
 from torch_interpreter import builds_file
 from worker_process import TINY, Answer, Workplace
@@ -113,7 +112,7 @@ def test_repeats_are_compared_with_one_run_of_the_reference(place: Workplace) ->
 def test_a_cancel_ends_a_reference_that_hangs(place: Workplace) -> None:
     attempt = place.publish("fine", 2, reference={"build": "hang"}, seed_deadline_s=100)
     place.beat(lambda body: body["attempt"] == attempt and body["stage"] == "reference")
-    place.redis.set(queue.cancel_key(attempt), "1")
+    place.cancel(attempt)
     answer = place.wait(attempt, seconds=30)
     assert answer.finished is not None
     assert answer.finished["outcome"] == "cancelled"

@@ -173,7 +173,6 @@ def test_a_refused_build_is_an_error_of_every_iteration(place: Workplace) -> Non
 
 
 def test_a_cancelled_attempt_stops_at_once(place: Workplace) -> None:
-    from gonogo_workers import queue
 
     attempt = place.publish(
         "main",
@@ -183,7 +182,7 @@ def test_a_cancelled_attempt_stops_at_once(place: Workplace) -> None:
         seed_deadline_s=600,
     )
     place.beat(lambda body: body["attempt"] == attempt and body["stage"] == "running")
-    place.redis.set(queue.cancel_key(attempt), "1", ex=60)
+    place.cancel(attempt)
     answer = place.wait(attempt, seconds=15)
     assert answer.finished is not None
     assert answer.finished["outcome"] == "cancelled"

@@ -17,7 +17,6 @@ from gonogo_service.hooks.processor import Processor
 from gonogo_service.kit.background_context import open_background_context
 from gonogo_storage.tables import Base
 from hook_payloads import SECRET
-from job_flow import KEY
 from suite_runs import SUITE
 
 CI_SECRET = "whsec_" + "Zm9yIHRoZSBvdGhlciBDSSBzeXN0ZW1zIGluIHRlc3Rz"
@@ -50,7 +49,7 @@ def store_rule(api: Api, **changes: Any) -> None:
 
 @contextmanager
 def worker(api: Api, **options: Any) -> Iterator[Processor]:
-    keys = {"broker_url": "redis://127.0.0.1:1/0", "worker_key": SecretStr(KEY)}
+    keys = {"broker_url": "redis://127.0.0.1:1/0"}
     core = open_background_context(api.settings.model_copy(update=keys), threading.Event())
     yield Processor(core, **options)
     core.close()

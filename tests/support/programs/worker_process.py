@@ -3,8 +3,6 @@ back."""
 
 from __future__ import annotations
 
-import base64
-import json
 import os
 import signal
 import subprocess
@@ -20,9 +18,15 @@ import psutil
 
 from checkout import PYTHONPATH, ROOT
 from gonogo.judging.columns import rows_of
+from gonogo_service.kit.signing import service_key
 from gonogo_workers import queue
+from gonogo_workers.messages.identity import Identity
+from gonogo_workers.queue import PrivateKey
 
-KEY = "worker-key-of-the-tests-" + "k" * 20
+SECRET = "secret-key-of-the-tests-" + "k" * 20
+SERVICE_KEY = service_key(SECRET)
+HOST = "lab-1"
+IDENTITY = Identity("host-of-the-tests", HOST, PrivateKey.of(b"h" * 32), SERVICE_KEY.public)
 TINY: dict[str, Any] = {
     "kernel": "layernorm_bw",
     "shape": [1, 1, 32, 64],
@@ -59,10 +63,12 @@ class Answer:
 class Workplace:
     """A broker, and workers on it. `folder` holds their locks and spools."""
 
-    def __init__(self, url: str, folder: Path) -> None:
+    def __init__(self, url: str, folder: Path, clock_ahead_s: float = 0.0) -> None:
+        """`clock_ahead_s` is by how much the workers' clock seems ahead of the service's."""
         self.url = url
         self.folder = folder
-        self.app = queue.make_app(url)
+        self._clock_ahead_s = clock_ahead_s
+        IDENTITY.save(folder)
         self.redis = queue.redis_client(url)
         self.workers: list[subprocess.Popen[bytes]] = []
         self.answers: dict[str, Answer] = {}
@@ -95,7 +101,6 @@ class Workplace:
             name: value for name, value in os.environ.items() if not name.startswith("GONOGO_")
         } | {
             "GONOGO_BROKER_URL": self.url,
-            "GONOGO_WORKER_KEY": KEY,
             "GONOGO_VAR_DIR": str(self.folder),
             "GONOGO_EXECUTORS": "troublesome=troublesome:Troublesome",
             "GONOGO_CHILD_VARIABLES": "TROUBLE_*,REPORT_*",
@@ -122,7 +127,7 @@ class Workplace:
         *,
         executor: str = "troublesome",
         test: dict[str, Any] = TINY,
-        key: str = KEY,
+        key: PrivateKey = SERVICE_KEY,
         board: str = "n150",
         **changes: Any,
     ) -> str:
@@ -142,7 +147,7 @@ class Workplace:
             **changes,
         }
         queue.send(
-            self.app, key, queue.chunk_queue(executor, "wormhole", board), queue.RUN_CHUNK, body
+            self.redis, key, queue.chunk_queue(executor, "wormhole", board), queue.RUN_CHUNK, body
         )
         return attempt
 
@@ -241,13 +246,30 @@ class Workplace:
                 worker.kill()
                 worker.wait()
             self.redis.close()
-            self.app.close()
 
     def _pop(self, name: str) -> tuple[str, dict[str, Any]] | None:
         got: Any = self.redis.brpop([name], timeout=1)
         if got is None:
             return None
-        message = json.loads(got[1])
-        task = message["headers"]["task"]
-        arguments = json.loads(base64.b64decode(message["body"]))[0]
-        return task, queue.unseal(KEY, task, *arguments)
+        text = got[1].decode()
+        task = queue.task_of(text)
+        assert task is not None
+        message = queue.unseal(text, task, lambda _: IDENTITY.key.public)
+        if task == queue.HELLO:
+            self._tell_time(message.body["nonce"])
+        return task, message.body
+
+    def _tell_time(self, nonce: str) -> None:
+        body = {"nonce": nonce, "time": time.time() - self._clock_ahead_s}
+        self.redis.rpush(queue.reply_key(nonce), queue.seal(SERVICE_KEY, queue.REPLY, body))
+
+    def order(self, device: str, order: str, asked: int = 0, number: int | None = None) -> None:
+        """Write the service's order for a device."""
+        body = {"device": device, "order": order, "asked": asked}
+        text = queue.seal(SERVICE_KEY, queue.ORDER, body, number)
+        self.redis.set(queue.device_key(device), text)
+
+    def cancel(self, attempt: str) -> None:
+        """Write the service's request to stop an attempt."""
+        text = queue.seal(SERVICE_KEY, queue.CANCEL, {"attempt": attempt})
+        self.redis.set(queue.cancel_key(attempt), text)

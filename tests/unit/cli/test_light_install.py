@@ -31,7 +31,6 @@ def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     settings = {
         "GONOGO_DATABASE_URL": "sqlite:///gonogo.sqlite",
         "GONOGO_BROKER_URL": "redis://127.0.0.1:1/0",
-        "GONOGO_WORKER_KEY": "k" * 43,
         "GONOGO_SECRET_KEY": "s" * 43,
         "PYTHONPATH": os.pathsep.join(sys.path),
     }

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from gonogo.gauge.comparators import beyond
-from gonogo_dashboards.kit import words
-from gonogo_dashboards.matrix import matrix_page
+from gonogo_dashboards.kit import build_cells, words
 from gonogo_dashboards.tests import strip, strip_charts
 from gonogo_dashboards.tests.strip import Strip, StripColumn
 from gonogo_storage.seeds.strips import StripSeed, shares
@@ -142,12 +141,12 @@ def test_how_far_beyond_a_tolerance_is_said_by_its_strictest_comparator(
 
 def test_a_cell_is_the_worst_verdict_of_kernels_and_lost_seeds_count_only_alone() -> None:
     assert (
-        matrix_page.verdict_of({"pass": 60, "pass_by_tolerance": 1, "error": 3})
+        build_cells.verdict_of({"pass": 60, "pass_by_tolerance": 1, "error": 3})
         == "pass_by_tolerance"
     )
-    assert matrix_page.verdict_of({"fail": 1, "pass_by_tolerance": 9}) == "fail"
-    assert matrix_page.verdict_of({"hang": 2, "error": 1}) == "error"
-    assert matrix_page.verdict_of({"pass": 0}) == "not_run"
+    assert build_cells.verdict_of({"fail": 1, "pass_by_tolerance": 9}) == "fail"
+    assert build_cells.verdict_of({"hang": 2, "error": 1}) == "error"
+    assert build_cells.verdict_of({"pass": 0}) == "not_run"
 
 
 def test_a_name_in_a_sentence_is_cut_and_cannot_turn_it() -> None:

@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 
 import pytest
 
 from gonogo import urls
 from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards import pages
-from gonogo_dashboards.kit import commands, words
+from gonogo_dashboards.kit import commands, csv_export, words
+from gonogo_dashboards.tests.test_list import Chip
 from gonogo_storage.db.states import DeviceHealth, DeviceState, FlagKind, JobState
+
+
+@dataclass(frozen=True)
+class ListLine:
+    """A line of a list."""
+
+    name: str
+    verdict: str | None
+    seeds: int
+    chip: Chip
+    chips: tuple[Chip, ...]
+    labels: dict[str, str]
 
 
 def test_every_verdict_has_a_shape_of_its_own_where_it_judges_a_kernel() -> None:
@@ -147,3 +161,14 @@ def test_the_login_keeps_where_to_go() -> None:
     body = bytes(pages.login_page(next_url='/jobs/1?a="b"', error="wrong").body).decode()
     assert 'name="next" value="/jobs/1?a=&#34;b&#34;"' in body
     assert "wrong" in body
+
+
+def test_a_list_as_csv_has_plain_columns_and_no_formulas() -> None:
+    chip = Chip("=1+1", "Hollow", "", "/tests", chosen=True)
+    line = ListLine("@x", None, 3, chip, (chip,), {"suite": "nightly"})
+    assert csv_export.text([]) == ""
+    assert csv_export.text([line]).split("\r\n") == [
+        "name,verdict,seeds,chip.value,chip.label,chip.verdict,chip.url,chip.chosen,labels",
+        """'@x,,3,'=1+1,Hollow,,/tests,True,"{""suite"":""nightly""}\"""",
+        "",
+    ]

@@ -10,19 +10,12 @@ EVIL = """"><img src=x onerror=alert('1')>&"""
 
 
 def cell(verdict: str, *, hollow: bool = False, lost: int = 0, name: str = "b1") -> MatrixCell:
-    return MatrixCell(
-        verdict, hollow, lost, 4, (), f"{verdict} on {name}", f"/tests/v1?branch=main&build={name}"
-    )
+    words = f"{verdict} on {name}"
+    return MatrixCell(verdict, hollow, lost, 4, (), words, f"4 {name}", f"/tests/v1?build={name}")
 
 
-def test_cells_are_numbered_and_drawn_once_for_each_look() -> None:
-    drawn: list[str] = []
-
-    def shape(verdict: str) -> str:
-        drawn.append(verdict)
-        return f"<svg data-of='{verdict}'/>"
-
-    cells = Cells(shape)
+def test_each_mark_is_drawn_once_and_cells_name_it() -> None:
+    cells = Cells()
     html = cells.row(
         [
             cell("pass"),
@@ -31,25 +24,23 @@ def test_cells_are_numbered_and_drawn_once_for_each_look() -> None:
             cell("suspect", hollow=True),
             cell("pass", lost=1),
             cell("pass"),
-        ],
-        7,
+        ]
     )
-    assert [html.count(f'id="cell-7-{number}"') for number in range(1, 7)] == [1, 0, 1, 1, 1, 1]
+    assert html.count("<title>4 b1</title>") == 5
     assert html.count("Not run") == 1
     assert [
         f'<td class="{look}">' in html
         for look in ("cell v-pass", "cell v-fail hollow", "cell v-pass partly")
     ] == [True, True, True]
-    cells.row([cell("pass")], 8)
-    assert drawn == [
-        "pass",
-        "fail",
-        "pass_by_tolerance",
-        "pass",
-    ]  # hollow is unmistakable, unless there is worse
+    drawn = cells.marks()
+    for verdict, times in (("pass", 3), ("fail", 1), ("pass_by_tolerance", 1)):
+        assert html.count(f'<use href="#m-{verdict}"/>') == times
+        assert drawn.count(f'id="m-{verdict}"') == 1
+    assert "m-suspect" not in drawn  # hollow is unmistakable, unless there is worse
 
 
 def test_nothing_in_a_name_gets_out_of_its_attribute() -> None:
-    html = Cells(lambda verdict: "").row([cell(EVIL, name=EVIL)], 0)
+    cells = Cells()
+    html = cells.row([cell(EVIL, name=EVIL)]) + cells.marks()
     assert "<img" not in html
-    assert html.count('"') == 2 * 5  # class, id, tabindex, href, title
+    assert html.count('"') == 2 * (2 + 7)  # class and href; the drawing of the mark

@@ -18,6 +18,7 @@ from gonogo.spec.executors import EXECUTORS
 from gonogo.spec.statistics import STATISTICS
 from gonogo_cli.app import COMMANDS, load
 from gonogo_cli.operate import secrets
+from gonogo_workers.queue import MAX_MESSAGE_BYTES
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
@@ -149,6 +150,8 @@ def test_production_compose_keeps_its_promises() -> None:
     always = {"postgres", "redis", "migrate", "api", "background", "worker"}
     assert {name for name, service in services.items() if "profiles" not in service} == always
     assert "noeviction" in services["redis"]["command"]
+    assert "--aclfile" in services["redis"]["command"]
+    assert str(MAX_MESSAGE_BYTES) in services["redis"]["command"]
     assert services["migrate"]["restart"] == "no"
     for name in ("api", "background"):
         assert services[name]["depends_on"]["migrate"] == {
@@ -167,7 +170,8 @@ def test_every_setting_reaches_the_containers_that_need_it() -> None:
     for file in COMPOSE:
         worker = compose(file)["services"]["worker"]
         assert worker["env_file"] == [secrets.WORKER]
-        assert {"GONOGO_DATABASE_URL", "GONOGO_SECRET_KEY"}.isdisjoint(worker["environment"])
+        forbidden = {"GONOGO_DATABASE_URL", "GONOGO_SECRET_KEY"}
+        assert forbidden.isdisjoint(worker.get("environment") or {})
     for service in services.values():  # no secret is written here, or has a default
         for variable, value in (service.get("environment") or {}).items():
             if variable.endswith(("_KEY", "_PASSWORD")):

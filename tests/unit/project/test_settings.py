@@ -45,8 +45,7 @@ def test_an_empty_variable_counts_as_not_set(monkeypatch: pytest.MonkeyPatch) ->
     ("name", "value"),
     [
         ("GONOGO_PORT", "70000"),
-        ("GONOGO_SECRET_KEY", "short"),
-        ("GONOGO_WORKER_KEY", "x" * 31),
+        ("GONOGO_SECRET_KEY", "x" * 31),
         ("GONOGO_BROKER_URL", "amqp://host"),
         ("GONOGO_MAX_ELEMENTS", "-98765"),
         ("GONOGO_POLL_S", "-1"),
@@ -130,7 +129,7 @@ def test_both_spellings_of_a_unix_socket_are_one(monkeypatch: pytest.MonkeyPatch
 
 def test_secrets_are_not_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     secret = "0123456789" * 4
-    for name in ("GONOGO_SECRET_KEY", "GONOGO_WORKER_KEY", "GONOGO_TOKEN"):
+    for name in ("GONOGO_SECRET_KEY", "GONOGO_TOKEN"):
         monkeypatch.setenv(name, secret)
     config = gonogo_settings.load()
     assert secret not in f"{config!r} {config}"

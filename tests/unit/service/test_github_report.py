@@ -69,7 +69,7 @@ def a_test(
     place = Place("v1-x", "wormhole", "n150", "isolated", within)
     ran = RunSummary("head", ("job-1",), {verdict: 4})
     return Compared(
-        place, name, "s", "layernorm_bw", {}, Classification((finding,)), None, ran, check
+        place, name, "s", "layernorm_bw", {}, Classification((finding,)), None, ran, check=check
     )
 
 
@@ -223,7 +223,7 @@ def test_what_an_waiver_suppresses_is_green_and_says_until_when_whose_and_why() 
     waiver = Waiver(
         "o1", "kim", "the race of @everyone", datetime(2026, 12, 1, tzinfo=UTC), test="v1-x"
     )
-    answer = report_of(replace(bad, classification=waived(bad.classification, [waiver])))
+    answer = report_of(bad._replace(classification=waived(bad.classification, [waiver])))
     assert (answer.state, answer.words, answer.worth, answer.annotations) == (
         "success",
         "1 waived",

@@ -59,6 +59,7 @@ def test_we_verify_what_the_public_library_signs() -> None:
         {"body": b"[]"},
         {"body": b"\xff"},
         {"now": now + 301},
+        {"now": now - 301},  # signed in the future
         {"header": header[:-2]},
         *times,
     ]

@@ -6,14 +6,18 @@ from __future__ import annotations
 import json
 import os
 import stat
+import threading
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gonogo.errors import FieldError, InfrastructureError
-from gonogo_workers.devices import chips, discovery
-from gonogo_workers.devices.chips import Chip
+from gonogo_workers.devices import chips, discovery, locks, tt_smi
+from gonogo_workers.devices.chip import Chip
+from gonogo_workers.devices.driver import Driver
+from gonogo_workers.devices.telemetry import Telemetry
 
 
 def entry(board: str, serial: str, bus: str, temperature: str = "42.4") -> dict[str, Any]:
@@ -75,7 +79,7 @@ def program(path: Path, text: str) -> Path:
 
 
 def test_a_snapshot_gives_the_chips_with_a_pci_address() -> None:
-    first, second = chips.parse_snapshot(SNAPSHOT)
+    first, second = tt_smi.parse_snapshot(SNAPSHOT)
     assert (first.index, first.arch, first.board, first.serial) == (
         0,
         "wormhole",
@@ -92,7 +96,7 @@ def test_a_snapshot_gives_the_chips_with_a_pci_address() -> None:
 
 
 def test_telemetry_is_numbers_with_their_units() -> None:
-    assert chips.parse_telemetry(SNAPSHOT, 1) == {
+    assert tt_smi.parse_telemetry(SNAPSHOT, 1) == {
         "temperature_c": 55.0,
         "clock_mhz": 800.0,
         "power_w": 20.0,
@@ -100,7 +104,7 @@ def test_telemetry_is_numbers_with_their_units() -> None:
         "current_a": 25.0,
         "firmware": "18.3.0.0",
     }
-    assert chips.parse_telemetry(SNAPSHOT, 7) == {}
+    assert tt_smi.parse_telemetry(SNAPSHOT, 7) == {}
 
 
 @pytest.mark.parametrize(
@@ -108,8 +112,8 @@ def test_telemetry_is_numbers_with_their_units() -> None:
     [None, [], "text", {"device_info": 3}, {"device_info": [None, {"board_info": []}, {}]}],
 )
 def test_what_is_no_snapshot_has_no_chips(nonsense: object) -> None:
-    assert chips.parse_snapshot(nonsense) == ()
-    assert chips.parse_telemetry(nonsense, 0) == {}
+    assert tt_smi.parse_snapshot(nonsense) == ()
+    assert tt_smi.parse_telemetry(nonsense, 0) == {}
 
 
 def test_tt_umd_and_tt_smi_complete_each_other_by_pci_address() -> None:
@@ -123,7 +127,7 @@ def test_tt_umd_and_tt_smi_complete_each_other_by_pci_address() -> None:
     assert [(chip.index, chip.arch, chip.source) for chip in umd_chips] == [
         (1, "wormhole", "tt-umd")
     ]
-    both = chips.merged(umd_chips, chips.parse_snapshot(SNAPSHOT))
+    both = chips.merged(umd_chips, tt_smi.parse_snapshot(SNAPSHOT))
     assert [(chip.index, chip.board, chip.source) for chip in both] == [
         (0, "n300", "tt-smi"),
         (1, "n150", "tt-umd, tt-smi"),
@@ -190,14 +194,133 @@ def test_an_interpreter_with_tt_umd_tells_its_chips(tmp_path: Path) -> None:
     )
 
 
-CHIPS = chips.parse_snapshot(SNAPSHOT)
+NUMBERS = {
+    "tt_aiclk": "1000\n",
+    "device/hwmon/hwmon3/temp1_input": "42437\n",
+    "device/hwmon/hwmon3/power1_input": "31000000\n",
+    "device/hwmon/hwmon3/in0_input": "800\n",
+    "device/hwmon/hwmon3/curr1_input": "4294967295\n",  # all ones: the chip did not answer
+    "tt_fw_bundle_ver": "18.3.0.0\n",
+}
+FACTS = {
+    "tt_card_type": "n150\n",
+    "tt_serial": "0100018611902010\n",
+    "device/device": "0x401e\n",
+}
+
+
+def driver(root: Path, index: int, files: Mapping[str, str], pids: str = "") -> Driver:
+    """Write the files of a driver with one more chip, as tt-kmd's documentation describes them."""
+    pci = root / f"sys/devices/pci0000:00/0000:{index + 1:02x}:00.0"
+    folder = root / f"sys/class/tenstorrent/tenstorrent!{index}"
+    pci.mkdir(parents=True)
+    folder.mkdir(parents=True)
+    (folder / "device").symlink_to(pci)
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    process_list = root / f"proc/driver/tenstorrent/{index}/pids"
+    process_list.parent.mkdir(parents=True)
+    process_list.write_text(pids)
+    return Driver(root)
+
+
+def counting(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, Callable[[], int]]:
+    """Return a tt-smi that knows two chips, and how often it has run."""
+    (folder / "snapshot.json").write_text(json.dumps(SNAPSHOT))
+    calls = folder / "calls"
+    monkeypatch.setenv("SNAPSHOT", str(folder / "snapshot.json"))
+    monkeypatch.setenv("CALLS", str(calls))
+    smi = program(folder / "tt-smi", FAKE.format(body='echo call >>"$CALLS"; cat "$SNAPSHOT"'))
+    return str(smi), lambda: len(calls.read_text().split()) if calls.exists() else 0
+
+
+def test_the_drivers_files_list_the_chips_and_no_tool_opens_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    smi, calls = counting(tmp_path, monkeypatch)
+    kernel = driver(tmp_path / "host", 1, NUMBERS | FACTS)
+    (chip,) = chips.look(smi, (smi,), kernel=kernel)
+    assert (chip.name, chip.board, chip.serial, chip.pci, chip.source) == (
+        "wormhole:1",
+        "n150",
+        "0100018611902010",
+        "0000:02:00.0",
+        "driver",
+    )
+    assert chip.firmware == {"fw_bundle_version": "18.3.0.0"}
+    assert calls() == 0
+
+
+def test_an_old_driver_is_completed_by_the_tools_but_not_while_a_process_uses_a_chip(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    smi, calls = counting(tmp_path, monkeypatch)
+    old = {"device/device": "0x401e\n"}
+    kernel = driver(tmp_path / "idle", 0, old)
+    assert [(chip.board, chip.source) for chip in chips.look(smi, (), kernel=kernel)] == [
+        ("n300", "driver, tt-smi"),
+        ("n150", "tt-smi"),
+    ]
+    assert calls() == 1
+    kernel = driver(tmp_path / "busy", 0, old, pids="4711\n")
+    assert [chip.board for chip in chips.look(smi, (smi,), kernel=kernel)] == [None]
+    assert calls() == 1
+    assert "processes use wormhole:0 (4711)" in caplog.text
+
+
+def test_the_drivers_numbers_are_read_at_any_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    smi, calls = counting(tmp_path, monkeypatch)
+    kernel = driver(tmp_path / "host", 0, NUMBERS | FACTS, pids="4711\n")
+    telemetry = Telemetry(smi, *kernel.chips(), tmp_path, kernel=kernel)
+    telemetry.between_chunks()
+    values = telemetry.latest()
+    assert values.pop("at") > 0
+    assert values == {
+        "temperature_c": 42.437,
+        "clock_mhz": 1000.0,
+        "power_w": 31.0,
+        "voltage_v": 0.8,
+        "firmware": "18.3.0.0",
+    }
+    assert calls() == 0
+
+
+def test_tt_smi_runs_between_chunks_only_and_while_no_chip_of_the_host_is_in_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    smi, calls = counting(tmp_path, monkeypatch)
+    chip = Chip(0, "wormhole", "n300")
+    busy = driver(tmp_path / "busy", 0, {"device/device": "0x401e\n"}, pids="4711\n")
+    Telemetry(smi, chip, tmp_path, kernel=busy).between_chunks()
+    telemetry = Telemetry(smi, chip, tmp_path, kernel=Driver(tmp_path / "none"))
+    waits = threading.Event()
+    neighbor = locks.acquire(tmp_path, "wormhole:1", lambda: False, waits)
+    emulator = locks.acquire(tmp_path, "emulator:0", lambda: False, waits)
+    telemetry.between_chunks()
+    assert (calls(), telemetry.latest()) == (0, {})
+    neighbor.close()
+    own_lock = locks.acquire(tmp_path, "wormhole:0", lambda: False, waits)
+    telemetry.between_chunks()
+    telemetry.between_chunks()  # at most once a minute
+    assert (calls(), telemetry.latest()["temperature_c"]) == (1, 42.4)
+    own_lock.close()
+    emulator.close()
+    locks.acquire(tmp_path, "wormhole:1", lambda: False, waits).close()
+
+
+CHIPS = tt_smi.parse_snapshot(SNAPSHOT)
 
 
 @pytest.mark.parametrize(
     "requested", ["1", "ttnn:1", "wormhole:1", "0100018611902010", "0000:02:00.0"]
 )
 def test_a_chip_may_be_named_in_every_way(tmp_path: Path, requested: str) -> None:
-    device = discovery.claim("ttnn", requested, tmp_path, arch="x", board="y", chips=CHIPS)
+    device = discovery.claim(
+        "ttnn", requested, tmp_path, host="lab-1", arch="x", board="y", chips=CHIPS
+    )
     try:
         assert (device.name, device.queue, device.environment) == (
             "wormhole:1",
@@ -210,26 +333,26 @@ def test_a_chip_may_be_named_in_every_way(tmp_path: Path, requested: str) -> Non
 
 
 def test_executors_share_a_chip_but_two_workers_of_one_do_not(tmp_path: Path) -> None:
-    first = discovery.claim("ttnn", "0", tmp_path, arch="x", board="y", chips=CHIPS)
-    other = discovery.claim("gtest", "0", tmp_path, arch="x", board="y", chips=CHIPS)
+    first = discovery.claim("ttnn", "0", tmp_path, host="lab-1", arch="x", board="y", chips=CHIPS)
+    other = discovery.claim("gtest", "0", tmp_path, host="lab-1", arch="x", board="y", chips=CHIPS)
     try:
         assert first.identity == other.identity
         with pytest.raises(InfrastructureError, match="another worker"):
-            discovery.claim("ttnn", "0", tmp_path, arch="x", board="y", chips=CHIPS)
+            discovery.claim("ttnn", "0", tmp_path, host="lab-1", arch="x", board="y", chips=CHIPS)
         with pytest.raises(FieldError, match=r"0 \(wormhole:0, 010001451170801d, 0000:01:00.0\)"):
-            discovery.claim("ttnn", "7", tmp_path, arch="x", board="y", chips=CHIPS)
+            discovery.claim("ttnn", "7", tmp_path, host="lab-1", arch="x", board="y", chips=CHIPS)
     finally:
         os.close(first.claim)
         os.close(other.claim)
 
 
 def test_without_chips_and_for_other_executors_a_device_is_virtual(tmp_path: Path) -> None:
-    simulated = discovery.claim("ttnn", "0", tmp_path, arch="wormhole", board="n150")
+    simulated = discovery.claim("ttnn", "0", tmp_path, host="lab-1", arch="wormhole", board="n150")
     emulated = discovery.claim(
-        "emulator", "1", tmp_path, arch="wormhole", board="n150", chips=CHIPS
+        "emulator", "1", tmp_path, host="lab-1", arch="wormhole", board="n150", chips=CHIPS
     )
     plugin = discovery.claim(
-        "mine", "wormhole:1", tmp_path, arch="wormhole", board="n150", chips=CHIPS
+        "mine", "wormhole:1", tmp_path, host="lab-1", arch="wormhole", board="n150", chips=CHIPS
     )
     try:
         assert [device.name for device in (simulated, emulated, plugin)] == [

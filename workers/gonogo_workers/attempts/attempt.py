@@ -9,7 +9,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -27,6 +27,7 @@ from gonogo_workers.devices import hang, locks
 from gonogo_workers.devices.discovery import Device
 from gonogo_workers.devices.health import DeviceSick
 from gonogo_workers.devices.health_monitor import DeviceHealthMonitor
+from gonogo_workers.devices.telemetry import Telemetry
 from gonogo_workers.executors.base import (
     ExecutorFailure,
     HostUnavailable,
@@ -89,7 +90,7 @@ class DeviceContext:
     sender: ResultSender
     vitals: Vitals
     monitor: DeviceHealthMonitor
-    telemetry: Callable[[], Mapping[str, Any]]
+    telemetry: Telemetry
     """Returns the chip's latest temperature, clock, power and firmware, and starts a refresh."""
     chunk_deadline_s: float
     tt_triage: str | None
@@ -113,7 +114,13 @@ class Attempt:
         self._host: KernelHost | None = None
         self._dismissed: KernelHost | None = None
         """The last child, which is exiting; `run` waits for it at its end."""
-        self._batches = Batches(device_context.sender, chunk.attempt)
+        self._place = {
+            "attempt": chunk.attempt,
+            "worker": device_context.worker,
+            "device": device_context.device.identity,
+        }
+        """What every message about the attempt says: the service checks it."""
+        self._batches = Batches(device_context.sender, self._place)
         self._evidence, self._pipeline = parts_for(
             chunk,
             resolved,
@@ -151,8 +158,7 @@ class Attempt:
     def run(self) -> Outcome:
         """Run the chunk to its end; send `finished` in every case."""
         outcome, error = Outcome.done, None
-        self._device_context.vitals.begin(self.chunk.attempt)
-        self._device_context.telemetry()
+        self._device_context.vitals.begin(self.chunk.attempt, self._device_context.device.identity)
         too_long = f"the attempt took longer than {self._device_context.chunk_deadline_s:g} s"
         alarm = threading.Timer(
             self._device_context.chunk_deadline_s, self.stop, (Outcome.error, 0.0, too_long)
@@ -184,13 +190,13 @@ class Attempt:
             queue.BACKGROUND_QUEUE,
             queue.FINISHED,
             {
-                "attempt": self.chunk.attempt,
+                **self._place,
                 "outcome": outcome.value,
                 "sent": [list(work) for work in self._batches.sent],
                 "batches": self._batches.count,
                 "log_tail": self._log_tail,
                 "error": error,
-                "telemetry": dict(self._device_context.telemetry()),
+                "telemetry": dict(self._device_context.telemetry.latest()),
             },
         )
         if self._dismissed is not None:
@@ -218,6 +224,7 @@ class Attempt:
             )
             if why:
                 self._check(locked, why)
+            self._device_context.telemetry.between_chunks()
             self._device_context.monitor.ran()
             if self._references is not None:
                 self._run_references(self._references, locked)
@@ -419,9 +426,7 @@ class Attempt:
     def _send_started(self) -> None:
         device = self._device_context.device
         body: dict[str, Any] = {
-            "attempt": self.chunk.attempt,
-            "worker": self._device_context.worker,
-            "device": device.identity,
+            **self._place,
             "host": device.host,
             "host_run": None,
             "at": time.time(),

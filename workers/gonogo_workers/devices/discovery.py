@@ -6,7 +6,6 @@ Each device is claimed by at most one worker.
 from __future__ import annotations
 
 import re
-import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any
 from gonogo.errors import FieldError, InfrastructureError
 from gonogo.spec.executors import ON_CHIPS
 from gonogo_workers import queue
-from gonogo_workers.devices.chips import Chip
+from gonogo_workers.devices.chip import Chip
 from gonogo_workers.devices.locks import try_claim
 
 MAX_VIRTUAL = 64
@@ -96,16 +95,12 @@ class Device:
         }
 
 
-def host_name() -> str:
-    """Return this host's name, as results and heartbeats have it."""
-    return socket.gethostname() or "localhost"
-
-
 def claim(
     executor: str,
     requested: str | None,
     folder: Path,
     *,
+    host: str,
     arch: str,
     board: str,
     chips: Sequence[Chip] = (),
@@ -133,7 +128,7 @@ def claim(
         # A bare index means a virtual device here; a chip is named in full
         choice = [chip for chip in matches if requested is not None and not requested.isdigit()]
     if choice:
-        return _claim_chip(executor, choice, requested, folder, board)
+        return _claim_chip(executor, choice, requested, folder, host, board)
     indices = range(MAX_VIRTUAL)
     if requested is not None:
         match = _NAME.fullmatch(requested)
@@ -148,20 +143,25 @@ def claim(
     for index in indices:
         claim_fd = _try(folder / f"{executor}-{index}.claim")
         if claim_fd is not None:
-            return Device(executor, index, arch, board, host_name(), claim_fd)
+            return Device(executor, index, arch, board, host, claim_fd)
     raise InfrastructureError(
         f"device {requested or executor} is used by another worker of this host"
     )
 
 
 def _claim_chip(
-    executor: str, choice: Sequence[Chip], requested: str | None, folder: Path, board: str
+    executor: str,
+    choice: Sequence[Chip],
+    requested: str | None,
+    folder: Path,
+    host: str,
+    board: str,
 ) -> Device:
     for chip in choice:
         claim_fd = _try(folder / f"{executor}-{chip.name.replace(':', '-')}.claim")
         if claim_fd is not None:
             return Device(
-                executor, chip.index, chip.arch, chip.board or board, host_name(), claim_fd, chip
+                executor, chip.index, chip.arch, chip.board or board, host, claim_fd, chip
             )
     raise InfrastructureError(
         f"device {requested or executor} is used by another worker of this host"

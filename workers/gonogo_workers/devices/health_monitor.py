@@ -236,7 +236,6 @@ class DeviceHealthMonitor:
             "health": now.value,
             "reason": reason,
             "evidence": evidence,
-            "at": time.time(),
         }
         self._report({**report, "routine": True} if routine else report)
 

@@ -16,11 +16,12 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from gonogo.errors import InfrastructureError
+from gonogo_workers.devices.chip import ARCHES, Chip
 from gonogo_workers.executors.child_user import child_user
 from gonogo_workers.executors.kernel_host import HOST_RUN_VARIABLE, TERM_GRACE_S
 from gonogo_workers.executors.reaping import kill_left_over, start_time, strays
@@ -33,6 +34,10 @@ RETRY_S = (0.005, 0.1)
 A waiting flock can't be canceled, so the lock is tried often: soon at first (this worker's last
 child is just exiting), then less.
 """
+
+
+_CHIPS = tuple(f"{arch}-" for arch in sorted(set(ARCHES.values())))
+"""The beginnings of the lock files of chips; other devices are virtual."""
 
 
 class LockedElsewhere(InfrastructureError):
@@ -142,6 +147,22 @@ def try_claim(path: Path) -> int | None:
         return fd
     os.close(fd)
     return None
+
+
+@contextlib.contextmanager
+def others(folder: Path, chip: Chip) -> Iterator[bool]:
+    """Lock every other chip of this host, without waiting; False if a worker uses one of them."""
+    own_path = lock_path(folder, chip.name)
+    with contextlib.ExitStack() as claims:
+        for path in sorted(folder.glob("*.lock")):
+            if path == own_path or not path.stem.startswith(_CHIPS):
+                continue
+            fd = try_claim(path)
+            if fd is None:
+                yield False
+                return
+            claims.callback(os.close, fd)
+        yield True
 
 
 def _try_lock(fd: int) -> bool:

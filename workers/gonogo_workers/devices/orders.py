@@ -5,13 +5,14 @@ There is one key per device; a separate thread checks them every second.
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 from collections.abc import Sequence
+from typing import Any
 
 from gonogo_workers import queue
 from gonogo_workers.devices.health_monitor import DeviceHealthMonitor, Order
+from gonogo_workers.messages.sealing import Sealer
 
 log = logging.getLogger(__name__)
 
@@ -21,17 +22,22 @@ CHECK_EVERY_S = 1.0
 class Orders:
     """Passes orders on to the monitors, on a separate thread.
 
-    While the broker is down no orders come, and nothing changes.
+    While the broker is down no orders come, and nothing changes. A device keeps its last order
+    where there is no newer one that the service has signed.
     """
 
     def __init__(
         self,
         broker_url: str,
+        sealer: Sealer,
         monitors: Sequence[DeviceHealthMonitor],
         every_s: float = CHECK_EVERY_S,
     ) -> None:
         self._client = queue.redis_client(broker_url)
+        self._sealer = sealer
         self._monitors = tuple(monitors)
+        self._seen: dict[str, str] = {}
+        self._numbers: dict[str, int] = {}
         self._every_s = every_s
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="orders", daemon=True)
@@ -43,6 +49,9 @@ class Orders:
         all.
         """
         self._check()
+        for monitor in self._monitors:
+            if monitor.device.identity not in self._numbers:  # none yet: a new device works
+                monitor.receive_order(Order.work, 0)
         self._thread.start()
 
     def close(self) -> None:
@@ -58,23 +67,37 @@ class Orders:
 
     def _check(self) -> None:
         try:
-            contents = self._client.mget(
-                [queue.device_key(monitor.device.identity) for monitor in self._monitors]
-            )
+            contents: list[Any] = [
+                self._client.getrange(
+                    queue.device_key(monitor.device.identity), 0, queue.MAX_ORDER_BYTES
+                )
+                for monitor in self._monitors
+            ]
         except Exception as problem:  # any error of the client: it reconnects by itself
             log.debug("can't check for orders: %s", problem)
             return
-        for monitor, text in zip(self._monitors, contents, strict=True):
-            monitor.receive_order(*read(text))
+        for monitor, item in zip(self._monitors, contents, strict=True):
+            device, text = monitor.device.identity, item.decode("ascii", "replace")
+            if text and self._seen.get(device) != text:
+                self._seen[device] = text
+                order = self._read(device, text)
+                if order is not None:
+                    monitor.receive_order(*order)
 
+    def _read(self, device: str, text: str) -> tuple[Order, int] | None:
+        """Return the order in a key's content, and the number of requested tests.
 
-def read(text: bytes | str | None) -> tuple[Order, int]:
-    """Return the order in a key's content, and the number of requested tests.
-
-    Unreadable content means an order to work, as does a missing key.
-    """
-    try:
-        content = json.loads(text or b"{}")
-        return Order(content.get("order", "work")), int(content.get("asked", 0))
-    except (ValueError, TypeError, AttributeError):
-        return Order.work, 0
+        None for one that isn't the service's newest order for this device.
+        """
+        try:
+            message = self._sealer.unseal(queue.ORDER, text)
+            body = message.body
+            order, asked = Order(body.get("order")), int(body.get("asked", 0))
+        except (queue.MessageRefused, ValueError, TypeError) as problem:
+            log.warning("an order for device %s was refused: %s", device, problem)
+            return None
+        if body.get("device") != device or message.number < self._numbers.get(device, 0):
+            log.warning("an order for device %s was refused: it is another's, or old", device)
+            return None
+        self._numbers[device] = message.number
+        return order, asked

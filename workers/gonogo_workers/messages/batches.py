@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from gonogo.judging.columns import in_columns, is_judged
@@ -24,9 +25,10 @@ class Batches:
     `sent` lists the (seed, repeat) posted so far.
     """
 
-    def __init__(self, sender: ResultSender, attempt: str) -> None:
+    def __init__(self, sender: ResultSender, place: Mapping[str, str]) -> None:
+        """`place` is what every message of the attempt says: attempt, worker, device."""
         self._sender = sender
-        self._attempt = attempt
+        self._place = place
         self._rows: list[Row] = []
         self._artifacts: list[dict[str, Any]] = []
         self._bytes = 0
@@ -69,7 +71,7 @@ class Batches:
         if not self._rows and not self._artifacts:
             return
         body = {
-            "attempt": self._attempt,
+            **self._place,
             "batch": self._number,
             **in_columns(self._rows),
             "artifacts": self._artifacts,

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 log = logging.getLogger(__name__)
-
-EXPIRES_S = 60.0
-"""A heartbeat is useful for this long; a backlog of older ones would only keep ingest busy."""
 
 
 @dataclass
@@ -23,12 +19,13 @@ class Vitals:
     """
 
     attempt: str | None = None
+    device: str | None = None
     seed: int | None = None
     stage: str = "idle"
 
-    def begin(self, attempt: str) -> None:
-        """Record that an attempt begins."""
-        self.seed, self.attempt = None, attempt
+    def begin(self, attempt: str, device: str) -> None:
+        """Record that an attempt begins on a device."""
+        self.seed, self.device, self.attempt = None, device, attempt
 
     def end(self) -> None:
         """Record that the attempt has ended."""
@@ -80,9 +77,9 @@ class Pulse:
             body = {
                 **self._identity(),
                 "attempt": vitals.attempt,
+                "attempt_device": vitals.device,
                 "seed": vitals.seed,
                 "stage": vitals.stage,
-                "at": time.time(),
             }
             try:
                 self._publish(body)

@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from celery import Celery
+from redis import Redis
 
 from gonogo_workers import queue
+from gonogo_workers.messages.sealing import Sealer
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +28,7 @@ MEMORY_BYTES = 64 * 2**20
 SPOOL_BYTES = 2 * 2**30
 FIRST_DELAY_S, MAX_DELAY_S = 0.1, 5.0
 
-Publish = Callable[[str, str, str, str], None]
+Publish = Callable[[str, str], None]
 
 
 @dataclass(frozen=True)
@@ -35,28 +36,26 @@ class SealedMessage:
     """One sealed message on its way to the broker."""
 
     queue: str
-    task: str
-    message: str
-    signature: str
+    text: str
 
     @property
     def size(self) -> int:
         """The approximate number of bytes that it occupies."""
-        return len(self.message) + 200
+        return len(self.text) + 200
 
 
 class ResultSender:
     """A thread with an ordered queue.
 
     `post` returns at once unless memory and spool are both full: then the worker has to wait.
-    Everything is sealed when posted. So another process with the same key can send a spooled
-    message days later.
+    Everything is sealed when posted. So another process can send a spooled message days later, and
+    it keeps its number.
     """
 
     def __init__(
         self,
-        app: Celery,
-        key: str,
+        client: Redis,
+        sealer: Sealer,
         spool: Path,
         *,
         memory_bytes: int = MEMORY_BYTES,
@@ -66,8 +65,8 @@ class ResultSender:
 
         `spool` is this worker's private folder.
         """
-        self._publish: Publish = lambda *message: queue.publish(app, *message)
-        self._key = key
+        self._publish: Publish = lambda to, text: queue.publish(client, to, text)
+        self._sealer = sealer
         self._folder = spool
         self._memory_bytes, self._spool_bytes = memory_bytes, spool_bytes
         self._in_memory: deque[SealedMessage] = deque()
@@ -88,8 +87,9 @@ class ResultSender:
 
     def post(self, to: str, task: str, body: Mapping[str, Any]) -> None:
         """Queue a message for delivery."""
-        sealed = SealedMessage(to, task, *queue.seal(self._key, task, body))
         with self._changed:
+            # with the lock: numbers rise in the order of the queue
+            sealed = SealedMessage(to, self._sealer.seal(task, body))
             while not (self._closing or self._hurried):
                 # Messages must arrive in order: once the spool has one, newer ones queue behind it
                 if not self._spooled and (
@@ -149,9 +149,7 @@ class ResultSender:
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             part = path.with_suffix(".part")
-            part.write_text(
-                json.dumps([sealed.queue, sealed.task, sealed.message, sealed.signature])
-            )
+            part.write_text(json.dumps([sealed.queue, sealed.text]))
             os.replace(part, path)
         except OSError as problem:
             log.error("can't write a message to %s: %s", self._folder, problem.strerror)
@@ -193,7 +191,7 @@ class ResultSender:
         while (item := self._next()) is not None:
             sealed, path = item
             try:
-                self._publish(sealed.queue, sealed.task, sealed.message, sealed.signature)
+                self._publish(sealed.queue, sealed.text)
             # any error of the broker's client: the message stays and is sent again
             except Exception as problem:
                 if delay == FIRST_DELAY_S:

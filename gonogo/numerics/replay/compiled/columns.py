@@ -15,6 +15,7 @@ from gonogo.numerics.replay.compiled.sums import (
     EXACT,
     LARGEST,
     NOISE,
+    SIZE,
     VALUE,
 )
 
@@ -50,7 +51,7 @@ def raise_errors(total: Any, count: int, width: int, facts: Any) -> None:
 
 @jit
 def sum_in_orders(narrow: Any, count: int, width: int, order: int, facts: Any) -> None:
-    """Put the means of narrow (count, width) in the program's order, and errors, into `facts`.
+    """Put the means of narrow (count, width) in the program's order, errors and sizes in `facts`.
 
     Only blocked and running sums. Overwrites `narrow`.
     """
@@ -63,6 +64,14 @@ def sum_in_orders(narrow: Any, count: int, width: int, order: int, facts: Any) -
                 lane[j] += row[j]
         fold(lanes, size)
         raise_errors(lanes[0], count, width, facts)
+    lanes[:] = 0.0
+    for i in range(count):
+        lane, row = lanes[i % 32], narrow[i]
+        for j in range(width):
+            lane[j] += abs(row[j])
+    fold(lanes, 32)
+    for j in range(width):
+        facts[j, SIZE] = np.float64(lanes[0, j]) / count
     lanes[0] = 0.0
     if order == BLOCKED:
         facts[:, COMPUTED] = facts[:, EXACT]

@@ -46,7 +46,8 @@ def mean(facts: Array, source: str, width: int, errors: dict[str, Array] | None 
     width: the number of terms. errors: the means of the errors that the rows share.
     """
     value, exact, largest, computed, noise = facts[:, : sums.NOISE + 1].T
-    average = spans.averages(largest, spans.even(len(facts), width))
+    size = facts[:, sums.SIZE]
+    average = spans.averages(orders.relative(largest, size), spans.even(len(facts), width)) * size
     deviation = orders.deviation(largest, exact, computed, average)
     shared = {**(errors or {}), source: deviation[:, None]}
     return Quantity((value + (computed - exact))[:, None], noise[:, None], shared)

@@ -13,11 +13,12 @@ BLOCKED, RUNNING, RUNNING_MEAN = 0, 1, 2
 ORDERS = {Order.blocked: BLOCKED, Order.running: RUNNING, Order.running_mean: RUNNING_MEAN}
 
 # The places of a mean's numbers.
-VALUE, EXACT, LARGEST, COMPUTED, NOISE, SLOPE = range(6)
-FACTS = 6
+VALUE, EXACT, LARGEST, COMPUTED, NOISE, SLOPE, SIZE = range(7)
+FACTS = 7
 """Mean of the float64 values; of the values as fp32; the largest error of an fp32 mean over the
 blocked orders; the mean in the program's order; the variance that the terms' own errors add; the
-mean of the factor by which an error that the row shares goes into the terms."""
+mean of the factor by which an error that the row shares goes into the terms; the mean size of the
+terms."""
 
 WIDE = 32
 U = np.uint64
@@ -119,6 +120,18 @@ def largest_error(narrow: Any, n: int, exact: float, lanes: Any, tree: Any) -> A
 
 
 @jit
+def mean_size(narrow: Any, n: int, lanes: Any) -> Any:
+    """Return orders.mean_size of narrow[:n]; lanes: 32 float32 zeros, left as zeros."""
+    full = n - n % WIDE
+    for start in range(0, full, WIDE):
+        for j in range(WIDE):
+            lanes[j] += abs(narrow[U(start) + U(j)])
+    for j in range(full, n):
+        lanes[j - full] += abs(narrow[j])
+    return np.float64(fold(lanes, 32)) / n
+
+
+@jit
 def in_order(narrow: Any, n: int, order: int) -> Any:
     """Return the fp32 mean of narrow[:n] by a running sum, or by a running mean."""
     total = np.float32(0.0)
@@ -152,6 +165,7 @@ def add_mean(terms: Any, n: int, order: int, memory: Any, facts: Any) -> None:
     exact = exact_mean(narrow, n, lanes)
     facts[EXACT] = exact
     facts[LARGEST] = largest_error(narrow, n, exact, narrow_lanes, tree)
+    facts[SIZE] = mean_size(narrow, n, narrow_lanes)
     facts[COMPUTED] = exact if order == BLOCKED else in_order(narrow, n, order)
 
 

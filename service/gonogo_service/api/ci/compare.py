@@ -141,7 +141,8 @@ def compare(
     start = (paging.numbers(cursor, 1) or (0,))[0]
     with context.reading() as session:
         comparison = comparing.compare(session, base, head)
-    tests = comparison.tests if class_ is None else comparison.of(class_)
+        tests = comparison.tests if class_ is None else comparison.of(class_)
+        shown = comparing.with_checks(session, comparison, tests[start : start + limit])
     return from_object(
         ComparisonOut,
         comparison,
@@ -150,7 +151,7 @@ def compare(
         tests=len(comparison.tests),
         gate=comparison.gate(fail_on),
         links=ComparisonLinks(urls.compare(base, head)),
-        items=[_compared(test) for test in tests[start : start + limit]],
+        items=[_compared(test) for test in shown],
         next=str(start + limit) if start + limit < len(tests) else None,
     )
 

@@ -18,6 +18,7 @@ from gonogo.ci.events import from_ci
 from gonogo.ci.payloads import without_secrets
 from gonogo_service.access.context import Admin, Context, Ctx, Reader
 from gonogo_service.hooks import signatures
+from gonogo_service.kit import json_bodies
 from gonogo_service.kit.answers import Cursor, Filter, Limit, make_router, missing
 from gonogo_service.kit.problems import BadField, Problem
 from gonogo_service.webhooks.signatures import Unverified
@@ -74,12 +75,17 @@ async def github(context: Ctx, request: Request) -> DeliveryAccepted:
         delivery, event = signatures.identity(
             request.headers, (signatures.DELIVERY, signatures.EVENT)
         )
-        body = await request.body()
-        signatures.github(secrets, request.headers, body)
+        signatures.github_form(request.headers)
     except Unverified as problem:
         raise _rejected(request, problem) from None
     if not request.headers.get("content-type", "").startswith("application/json"):
         raise Problem(415, "The webhook's content type must be application/json.", slug="not-json")
+    body = await request.body()
+    try:
+        signatures.github(secrets, request.headers, body)
+    except Unverified as problem:
+        raise _rejected(request, problem) from None
+    await to_thread.run_sync(json_bodies.parse, body)
     return await _store(context, HookSource.github, delivery, event, body)
 
 
@@ -97,15 +103,15 @@ async def ci(context: Ctx, request: Request) -> DeliveryAccepted:
     secrets = _secrets(context.settings.ci_webhook_secret, "GONOGO_CI_WEBHOOK_SECRET")
     try:
         (delivery,) = signatures.identity(request.headers, ("webhook-id",))
-        body = await request.body()
+        signatures.standard_form(request.headers)
+    except Unverified as problem:
+        raise _rejected(request, problem) from None
+    body = await request.body()
+    try:
         signatures.standard(secrets, request.headers, body)
     except Unverified as problem:
         raise _rejected(request, problem) from None
-    try:
-        payload = decode(body)
-    except ValueError as problem:
-        raise BadField("body", None, f"is not JSON ({problem})") from None
-    from_ci(payload)  # the sender's developer learns at once what is wrong
+    payload = await to_thread.run_sync(_ci_payload, body)
     kind = str(payload["type"])[: signatures.MAX_ID]
     return await _store(
         context, HookSource.ci, delivery, kind if kind.isprintable() else "unknown", body
@@ -216,6 +222,12 @@ def _secrets(setting: SecretStr | None, name: str) -> list[str]:
             403, f"This service accepts no such deliveries: {name} is not set.", slug="no-secret"
         )
     return secrets
+
+
+def _ci_payload(body: bytes) -> Any:
+    payload = json_bodies.parse(body)
+    from_ci(payload)  # the sender's developer learns at once what is wrong
+    return payload
 
 
 def _rejected(request: Request, problem: Unverified) -> Problem:

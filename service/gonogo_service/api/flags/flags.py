@@ -188,9 +188,8 @@ def change_many(
         changed = sum(outcome.outcome == "changed" for outcome in outcomes)
         return 200, FlagsChanged(changed, [_outcome(outcome) for outcome in outcomes]), {}
 
-    return idempotency_keys.once(
-        context, request, who, key, body.model_dump(mode="json", exclude_unset=True), make
-    )[0]
+    fields_sent = body.model_dump(mode="json", exclude_unset=True)
+    return idempotency_keys.once(context, request, who, key, fields_sent, make, counted=False)[0]
 
 
 def _outcome(outcome: flag_changes.Outcome) -> FlagOutcome:

@@ -164,7 +164,9 @@ def add(
         created = _with_links(waiver)
         return 201, created, {"Location": created.links.self}
 
-    return idempotency_keys.once(context, request, who, key, body.model_dump(mode="json"), make)[0]
+    return idempotency_keys.once(
+        context, request, who, key, body.model_dump(mode="json"), make, counted=False
+    )[0]
 
 
 @router.get("/waivers/{waiver_id}", summary="Show a waiver")

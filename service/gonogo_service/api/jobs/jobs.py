@@ -94,23 +94,14 @@ def validate(context: Ctx, who: Submitter, body: JobIn) -> Estimate:
         queue = queue_estimate.read_work(
             session, new.queue, timeout_s=context.settings.heartbeat_timeout_s
         )
-    results = len(new.seeds) * new.repeats
-    if new.stop_on_finding is None:
-        parts = chunks.cut(
-            new.seeds,
-            new.repeats,
-            seed_s,
-            context.settings.chunk_seconds,
-            most=chunks.max_seeds(new.elements, new.reference),
-        )
-    else:
-        parts = chunks.grow(new.seeds, new.repeats, seed_s, context.settings.chunk_seconds)
+    work, cut = chunks.cut(new, seed_s)
+    results = len(work)
     return Estimate(
         test_key=new.test_key,
         workload_key=new.workload_key,
         queue=new.queue,
         results=results,
-        chunks=len(parts),
+        chunks=cut.chunks,
         seed_s=seed_s,
         device_s=seed_s * results,
         expected=None

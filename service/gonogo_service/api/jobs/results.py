@@ -24,6 +24,7 @@ router = make_router("jobs")
 FORMATS = ("json", *FORMS)
 STREAM_PAGE = 500
 PIECE = 65_536
+MAX_OUTPUTS = 1000
 _STREAMS: dict[str, Any] = {form.media_type.partition(";")[0]: {} for form in FORMS.values()}
 
 
@@ -48,6 +49,10 @@ class ResultOut:
     attempt: str
     arrival: int
     outputs: dict[str, dict[str, Any]]
+    outputs_from: int
+    """Its outputs on earlier pages: a page has at most 1000, so a large iteration has several"""
+    outputs_total: int
+    """All its outputs"""
 
 
 @router.get(
@@ -94,7 +99,12 @@ def results(
         job = require_job(session, job_id)
         if format == "json":
             page = stored.page(
-                session, job_id, limit=limit, cursor=cursor, order=order or "arrival"
+                session,
+                job_id,
+                limit=limit,
+                cursor=cursor,
+                order=order or "arrival",
+                most_outputs=MAX_OUTPUTS,
             )
             return answer_page(page, lambda row: parts.public_row(job, row))
     return _stream(parts.of_job(context, job, order, size=STREAM_PAGE), format)

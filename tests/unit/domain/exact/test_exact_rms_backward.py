@@ -52,8 +52,7 @@ def test_fp32_bits_are_equal_for_a_power_of_two() -> None:
         assert (judgement.unequal, judgement.mismatches) == (0, 0), name
 
 
-@pytest.mark.parametrize("features", [64, 200])
-@pytest.mark.parametrize("fmt", ["fp32", "bf16", "fp16"])
+@pytest.mark.parametrize(("features", "fmt"), [(200, "fp32"), (64, "bf16"), (200, "fp16")])
 @pytest.mark.parametrize("edit", list(RMS_BACKWARD_EDITS))
 def test_every_edit_is_found_and_its_term_is_named(features: int, fmt: str, edit: str) -> None:
     test = rms_test(40, features, fmt)

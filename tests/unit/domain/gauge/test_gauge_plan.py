@@ -16,7 +16,7 @@ from gonogo.errors import FieldError
 from gonogo.gauge import kernels
 from gonogo.gauge.kernels import Kind
 from gonogo.gauge.line import gauge_line
-from gonogo.gauge.plan import RIGHT_KERNELS, planned, work_of
+from gonogo.gauge.plan import RIGHT_KERNELS, planned
 from gonogo.spec.test_spec import KERNELS, TestSpec
 from gonogo_cli.app import app
 from gonogo_workers.messages import gauge_parts
@@ -81,10 +81,6 @@ def test_a_worker_knows_the_test_s_parts_and_says_which_it_has_not() -> None:
     ):
         with pytest.raises(FieldError):
             gauge_parts.parse(wrong, test, "mine")
-
-
-def test_the_parts_of_a_seed_come_together() -> None:
-    assert work_of((2, 5), (7, 8)) == [[7, 2], [7, 5], [8, 2], [8, 5]]
 
 
 @pytest.mark.parametrize(

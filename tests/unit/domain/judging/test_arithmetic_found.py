@@ -258,6 +258,21 @@ def test_a_running_mean_over_a_ramp_is_explained_as_one() -> None:
     assert (result.verdict, result.arithmetic) == (Verdict.pass_, "fp32-inside, running means")
 
 
+def test_welford_s_updates_in_a_single_lane_share_their_running_mean_with_y() -> None:
+    ramp = np.broadcast_to(np.linspace(1, 1.01, 196), (8, 196))
+    given = inputs("fp32", (8, 196), x=ramp.astype(np.float32))
+    x = given["x"]
+    mean, squares = np.zeros((8, 1), np.float32), np.zeros((8, 1), np.float32)
+    for index, column in enumerate(x.T[:, :, None], 1):
+        off = column - mean
+        mean += off / np.float32(index)
+        squares += off * (column - mean)
+    y = (x - mean) / np.sqrt(squares / np.float32(196) + EPSILON) * given["gamma"] + given["beta"]
+    result = judged("layernorm_fw", "fp32", given, {"y": np.asarray(y, np.float32)})
+    name = "fp32-inside, variance by Welford's updates, running means"
+    assert (result.verdict, result.arithmetic) == (Verdict.pass_, name)
+
+
 def test_a_truncated_output_is_an_arithmetic_of_its_own_and_three_half_steps_are_none() -> None:
     given = inputs("bf16")
     test = spec("layernorm_fw", (32, 1024), "bf16")
@@ -295,3 +310,58 @@ def test_what_could_not_have_shown_is_listed_and_acquits_of_nothing() -> None:
     assert "beta" in within.outputs["y"].statistics["detection_limits"]
     red = judged("layernorm_fw", "bf16", small, {"y": y}, tolerance={"rtol": 0.0, "atol": 1e-9})
     assert red.verdict is Verdict.inconclusive
+
+
+@pytest.mark.parametrize(
+    ("form", "std", "is_listed", "red"),
+    [
+        ("fp32", 1.0, False, Verdict.fail_by_tolerance),
+        ("fp32", 6.0, True, Verdict.inconclusive),
+        ("fp32", 20.0, True, Verdict.fail_by_tolerance),  # far less than a rounding
+        ("bf16", 1.0, False, Verdict.fail_by_tolerance),
+        ("bf16", 200.0, False, Verdict.fail_by_tolerance),  # it changes no element
+    ],
+)
+def test_an_epsilon_that_could_not_have_shown_is_a_limit_and_acquits_of_nothing(
+    form: str, std: float, is_listed: bool, red: Verdict
+) -> None:
+    drawn = std * np.random.default_rng(3).standard_normal((32, 1024))
+    given = inputs(form, x=np.asarray(drawn, np.float32))
+    tight = {"rtol": 0.0, "atol": 1e-9}
+    result = judged("layernorm_fw", form, given, {"y": layer_norm(given)}, tolerance=tight)
+    statistics = result.outputs["y"].statistics
+    assert ("epsilon" in statistics["detection_limits"]) is is_listed
+    assert ("epsilon" in statistics["unseen_terms"]) is (red is Verdict.inconclusive)
+    assert result.verdict is red
+
+
+def test_an_output_that_shows_epsilon_shows_that_of_all_outputs_of_the_kernel() -> None:
+    # one rstd is in dx and in dgamma; the rounding of an offset hides epsilon in dgamma
+    drawn = 100 + np.random.default_rng(3).standard_normal((33, 33))
+    given = inputs("fp32", (33, 33), x=np.asarray(drawn, np.float32))
+    x, dy = given["x"], given["dy"]
+    centered = x - x.mean(axis=1, keepdims=True)
+    rstd = 1 / np.sqrt(np.square(centered).mean(axis=1, keepdims=True) + EPSILON)
+    product, normalized = dy * given["gamma"], centered * rstd
+    s1 = product.mean(axis=1, keepdims=True)
+    s2 = (product * normalized).mean(axis=1, keepdims=True)
+    dx = rstd * (product - s1 - normalized * s2)
+    outputs = {"dx": dx, "dgamma": (dy * normalized).sum(axis=0)}
+    both = judged("layernorm_bw", "fp32", given, outputs).outputs
+    assert not any(output.statistics["unseen_terms"] for output in both.values())
+    alone = judged("layernorm_bw", "fp32", given, {"dgamma": outputs["dgamma"]}).outputs
+    assert alone["dgamma"].statistics["unseen_terms"] == ["epsilon"]
+
+
+def test_a_missing_epsilon_is_no_false_alarm_on_rows_of_any_size() -> None:
+    # rows that differ by powers of two: the rounding of the largest once hid the smallest's epsilon
+    ramp = np.linspace(-1, 2, 8448) * np.array([[1.0], [2.0], [4.0], [8.0]])
+    given = inputs("fp32", (4, 8448), x=ramp.astype(np.float32))
+    x = given["x"]
+    centered = x - x.mean(axis=1, keepdims=True)
+    variance = np.square(centered).mean(axis=1, keepdims=True)
+    y = centered / np.sqrt(variance) * given["gamma"] + given["beta"]
+    result = judged(
+        "layernorm_fw", "fp32", given, {"y": y}, tolerance={"rtol": 1.3e-6, "atol": 1e-6}
+    )
+    assert result.verdict not in (Verdict.fail_by_tolerance, Verdict.pass_)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from gonogo.kernels.normalization.forward import NormalizedRows, RowStatistic
+from gonogo.kernels.normalization.forward import LINEAR, NormalizedRows, RowStatistic
 from gonogo.kernels.normalization.moments import Rows
 from gonogo.numerics.formats import Mode, round_to
 from gonogo.numerics.replay import ladder
@@ -109,6 +109,23 @@ def test_rstd_itself_shows_a_common_factor() -> None:
         graph, (rstd * (1.0 + 3e-7)).astype(np.float32), "fp32", graph.forms[:1]
     )
     assert finding.common == pytest.approx(3e-7, rel=0.1)
+
+
+@pytest.mark.parametrize("product", ["(x - mean) rstd", LINEAR])
+def test_an_output_that_is_stored_before_it_is_rounded_hides_no_factor(product: str) -> None:
+    x, gamma = inputs("fp16"), np.full((1, WIDTH), 0.75)
+    graph = NormalizedRows(Rows(x.astype(np.float64), gamma, None, EPSILON, centered=False))
+    program = Program(product=product)
+    name = graph.last(program)
+    assert name is not None
+    stored = replace(program, stored={name: "fp16"})
+    y = round_to(graph.replay(program).values * (1 + 6e-7), "fp16")
+    for other in (program, stored):
+        finding = ladder.nearest(graph, y, "fp16", [other])
+        assert finding.common == pytest.approx(6e-7, rel=0.15)
+        assert not finding.explained
+    with_beta = replace(graph, rows=replace(graph.rows, beta=np.ones((1, WIDTH))))
+    assert with_beta.last(program) is None
 
 
 def test_a_stored_rstd_has_no_rounding_in_fp32() -> None:

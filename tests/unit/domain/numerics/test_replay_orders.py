@@ -47,19 +47,33 @@ def test_the_deviation_is_the_largest_error_of_lanes_and_of_the_tree(count: int)
     errors = np.abs(np.array(sums, np.float64) / count - exact[:, None])
     largest = errors.max(axis=1)
     floor = orders.MIN_ULPS * 2.0**-23 * 2.0 ** np.floor(np.log2(np.abs(exact)))
-    expected = np.maximum(np.maximum(largest, largest.mean()), floor)
+    size = np.abs(terms).mean(axis=1, dtype=np.float64)
+    expected = np.maximum(np.maximum(largest, (largest / size).mean() * size), floor)
     assert mean == pytest.approx(exact, rel=1e-15, abs=0)
     assert deviation == pytest.approx(expected, rel=1e-6, abs=0)
 
 
 def test_a_row_deviates_at_least_as_the_average_row() -> None:
     terms = drawn(40, 300)
-    terms[0] = 1.0  # every order is exact
+    terms[0] = 3.5  # every order is exact
     _, alone = orders.mean(terms[:1], Order.blocked)
     _, deviation = orders.mean(terms, Order.blocked)
-    assert alone[0] == orders.MIN_ULPS * 2.0**-23
-    assert deviation[0] > 2 * alone[0]
-    assert deviation.min() == deviation[0] < deviation.mean()
+    assert alone[0] == orders.MIN_ULPS * 2.0**-22
+    assert deviation[0] > alone[0]
+    assert deviation[0] < deviation.mean()
+
+
+def test_rows_of_any_size_deviate_alike() -> None:
+    # the rows of a small size once had the deviations of the large ones, and hid a wrong epsilon
+    terms = drawn(16, 300)
+    scale = (2.0 ** (3 * np.arange(16)))[:, None].astype(np.float32)
+    for order in Order:
+        _, deviation = orders.mean(terms, order)
+        _, scaled = orders.mean(terms * scale, order)
+        assert scaled == pytest.approx(deviation * scale[:, 0], rel=1e-12, abs=0)
+    _, deviation = orders.welford(terms)
+    _, scaled = orders.welford(terms * scale)
+    assert scaled == pytest.approx(deviation * scale[:, 0] ** 2, rel=1e-12, abs=0)
 
 
 @pytest.mark.parametrize("count", COUNTS)

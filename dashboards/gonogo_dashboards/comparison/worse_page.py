@@ -1,0 +1,203 @@
+"""Read model of "What got worse since a day?": each test's last build before it and its newest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+
+from sqlalchemy.orm import Session
+
+from gonogo import urls
+from gonogo.spec.executors import EMULATOR
+from gonogo_dashboards.kit import build_cells, words
+from gonogo_dashboards.kit.build_cells import BuildCell
+from gonogo_dashboards.kit.list_rows import details_of, shape_of, tolerance_of
+from gonogo_storage.catalogue import entry_names, test_list
+from gonogo_storage.catalogue.test_list import TestHead
+from gonogo_storage.comparison import matrices
+from gonogo_storage.db.encoding import timestamp
+from gonogo_storage.rollups import recent_builds
+from gonogo_storage.rollups.recent_builds import BuildResult
+from gonogo_storage.rollups.variants import Variant, variants_of_all
+
+DEFAULT_DAYS = 7
+MAX_TESTS = 200
+"""Tests that are compared, those that need attention first."""
+RANGES = {"yesterday": 1, "last week": 7, "two weeks ago": 14, "last month": 30, "last quarter": 90}
+WORSE, BETTER, SAME, NEW = "worse", "better", "same", "new"
+
+
+@dataclass(frozen=True)
+class ChangedLine:
+    """A test at both ends of the span."""
+
+    kind: str
+    """WORSE, BETTER, SAME, or NEW: it did not run before."""
+    name: str
+    url: str
+    where: str
+    before: BuildCell | None
+    after: BuildCell
+    before_failed: str
+    """The share of failed seeds, "" where none passed or failed."""
+    after_failed: str
+    compare_url: str | None
+
+
+@dataclass(frozen=True)
+class SpanChoice:
+    """A beginning to choose."""
+
+    label: str
+    url: str
+    chosen: bool
+
+
+@dataclass(frozen=True)
+class WorseView:
+    """The page: what got worse first, then what got better."""
+
+    branch: str | None
+    branches: tuple[str, ...]
+    since: str
+    until: str
+    spans: tuple[SpanChoice, ...]
+    tests: int
+    whole: bool
+    """False: the branch has more tests than were compared."""
+    counts: Mapping[str, int]
+    items: tuple[ChangedLine, ...]
+    """The tests that changed."""
+    summary: str
+    at: str | None
+
+
+def view(session: Session, query: Mapping[str, str], now: datetime) -> WorseView:
+    """Return what changed on a branch since the day `since`, up to the end of the day `until`.
+
+    Days are UTC; an invalid one is the default: seven days ago, and today.
+    """
+    today = now.astimezone(UTC).date()
+    since = _day(query.get("since")) or today - timedelta(days=DEFAULT_DAYS)
+    until = _day(query.get("until")) or today
+    known = matrices.builds(session)
+    branches = tuple(dict.fromkeys(build.branch for build in known))
+    newest = max(
+        known, key=lambda build: (build.branch != EMULATOR, build.newest_job), default=None
+    )
+    branch = query.get("branch") or (newest.branch if newest else None)
+    heads = test_list.worst(session, branch, MAX_TESTS + 1) if branch else []
+    lines = _lines(session, heads[:MAX_TESTS], branch or "", since, until)
+    counts = {kind: sum(line.kind == kind for line in lines) for kind in (WORSE, BETTER, SAME, NEW)}
+    given = {"branch": branch, "until": until.isoformat() if until != today else None}
+    spans = []
+    for label, days in RANGES.items():
+        day = (today - timedelta(days=days)).isoformat()
+        spans.append(
+            SpanChoice(label, urls.worse({**given, "since": day}), day == since.isoformat())
+        )
+    order = {WORSE: 0, BETTER: 1}
+    changed = sorted((line for line in lines if line.kind in order), key=lambda x: order[x.kind])
+    return WorseView(
+        branch,
+        branches if branch in branches or branch is None else (*branches, branch),
+        since.isoformat(),
+        until.isoformat(),
+        tuple(spans),
+        len(lines),
+        len(heads) <= MAX_TESTS,
+        counts,
+        tuple(changed),
+        _summary(counts, since, branch),
+        timestamp(now),
+    )
+
+
+def _day(text: str | None) -> date | None:
+    try:
+        return date.fromisoformat(text or "")
+    except ValueError:
+        return None
+
+
+def _lines(
+    session: Session, heads: list[TestHead], branch: str, since: date, until: date
+) -> list[ChangedLine]:
+    tests = {head.key: head for head in heads}
+    variants = [
+        variant
+        for of_test in variants_of_all(session, list(tests)).values()
+        for variant in of_test
+        if variant.branch == branch
+    ]
+    start = datetime.combine(since, datetime.min.time(), UTC)
+    end = datetime.combine(until + timedelta(days=1), datetime.min.time(), UTC)
+    before = recent_builds.results(session, variants, 1, before=start)
+    after = recent_builds.results(session, variants, 1, before=end)
+    entries = entry_names.latest(session, set(tests))
+    lines = []
+    for variant in variants:
+        results = after.get(variant)
+        if results and results[-1].at >= start:  # else nothing ran in the span
+            earlier = before.get(variant)
+            head = tests[variant.test_key]
+            line = _line(head, variant, earlier, results[-1], entries.get(head.key))
+            lines.append(line)
+    return lines
+
+
+def _line(
+    test: TestHead,
+    variant: Variant,
+    earlier: tuple[BuildResult, ...] | None,
+    last: BuildResult,
+    entry: str | None,
+) -> ChangedLine:
+    after = build_cells.cell(last)
+    first = earlier[-1] if earlier else None
+    before = None if first is None else build_cells.cell(first)
+    parts = tolerance_of(test.canonical), details_of(test.canonical, entry)
+    place = {"branch": variant.branch, "arch": variant.arch, "board": variant.board}
+    return ChangedLine(
+        _kind(before, after),
+        f"{test.kernel} {shape_of(test.canonical)}",
+        urls.history(test.key, place),
+        " · ".join(part for part in (*parts, variant.board) if part),
+        before,
+        after,
+        "" if first is None else _failed(first.counts),
+        _failed(last.counts),
+        None
+        if before is None or before.build == after.build
+        else urls.compare(before.build, after.build),
+    )
+
+
+def _kind(before: BuildCell | None, after: BuildCell) -> str:
+    if before is None:
+        return NEW
+    then, now = _badness(before), _badness(after)
+    return SAME if then == now else WORSE if now > then else BETTER
+
+
+def _badness(cell: BuildCell) -> tuple[bool, bool, bool]:
+    """Return how bad a cell is: red, hollow, without a result; the first counts most."""
+    return cell.verdict in build_cells.RED, cell.hollow, cell.verdict in build_cells.LOST
+
+
+def _failed(counts: Mapping[str, int]) -> str:
+    red = sum(counts.get(verdict, 0) for verdict in build_cells.RED)
+    judged = red + sum(
+        counts.get(verdict, 0) for verdict in ("pass", "pass_by_tolerance", "suspect")
+    )
+    return f"{red:,} of {judged:,} failed" if judged else ""
+
+
+def _summary(counts: Mapping[str, int], since: date, branch: str | None) -> str:
+    if branch is None:
+        return "No build has run yet."
+    text = f"Since {since:%b} {since.day}, {since.year} on {words.brief(branch)}: "
+    text += f"{words.count(counts[WORSE], 'test')} got worse, {counts[BETTER]:,} better"
+    text += f", {counts[SAME]:,} stayed"
+    return text + (f", {counts[NEW]:,} are new." if counts[NEW] else ".")

@@ -1,0 +1,78 @@
+"""A test on one build as a cell: the worst verdict of its seeds, and whether some are hollow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from gonogo.spec.verdicts import Verdict
+from gonogo_dashboards.kit import words
+from gonogo_storage.rollups.recent_builds import BuildResult
+
+LOST = (Verdict.error, Verdict.crash, Verdict.hang)
+"""They say nothing about the kernel.
+
+They fill a cell only where nothing else is known; else they are its corner.
+"""
+HOLLOW = Verdict.pass_by_tolerance
+RED = (Verdict.fail, Verdict.fail_by_tolerance)
+
+
+@dataclass(frozen=True)
+class BuildCell:
+    """A build in a row of cells; `hollow`: some seed is a hollow pass."""
+
+    build: str
+    verdict: str
+    hollow: bool
+    lost: bool
+    words: str
+
+
+@dataclass(frozen=True)
+class RecentBuilds:
+    """A test's last builds, the newest last; `words` names what is wrong with them."""
+
+    cells: tuple[BuildCell, ...]
+    words: str
+
+
+def verdict_of(seeds_by_verdict: Mapping[str, int]) -> str:
+    """Return the worst verdict of seeds by verdict.
+
+    Hangs, crashes and errors count only where there is nothing else.
+    """
+    ordered = [verdict for verdict in words.ordered(seeds_by_verdict) if seeds_by_verdict[verdict]]
+    return next(
+        (verdict for verdict in ordered if verdict not in LOST),
+        ordered[0] if ordered else Verdict.not_run,
+    )
+
+
+def recent(results: Sequence[BuildResult]) -> RecentBuilds:
+    """Return a test's results on its last builds as cells."""
+    cells = tuple(cell(result) for result in results)
+    hollow, red = sum(each.hollow for each in cells), sum(each.verdict in RED for each in cells)
+    parts = [f"{hollow:,} hollow"] if hollow else []
+    parts += [f"{red:,} red"] if red else []
+    lost = sum(each.verdict in LOST for each in cells)
+    parts += [f"{lost:,} without a result"] if lost else []
+    findings = ", ".join(parts) or "none hollow, none red"
+    return RecentBuilds(cells, f"The last {words.count(len(cells), 'build')}: {findings}")
+
+
+def cell(result: BuildResult) -> BuildCell:
+    """Return a test's result on a build as a cell."""
+    verdict = verdict_of(result.counts)
+    seeds = ", ".join(
+        f"{result.counts[name]:,} {words.inline(words.mark(name).label)}"
+        for name in words.ordered(result.counts)
+        if result.counts[name]
+    )
+    return BuildCell(
+        result.build,
+        verdict,
+        bool(result.counts.get(HOLLOW)),
+        any(result.counts.get(name) for name in LOST),
+        f"{words.brief(result.build)}: {seeds}",
+    )

@@ -1,0 +1,75 @@
+"""Tests' last builds as small drawings, because a template is too slow for a thousand cells.
+
+A cell differs by shape, not by color alone: a hollow pass is hatched, a failure is a full cell with
+a cross. The shapes are drawn once on a page; each cell only names its shape.
+"""
+
+from __future__ import annotations
+
+from html import escape
+
+from markupsafe import Markup
+
+from gonogo.spec.verdicts import Verdict
+from gonogo_dashboards.kit import bidi, words
+from gonogo_dashboards.kit.build_cells import HOLLOW, BuildCell, RecentBuilds
+
+WIDTH, HEIGHT, STEP = 12, 18, 14
+_BOX = f'<rect width="{WIDTH}" height="{HEIGHT}" rx="2" fill="currentColor"'
+_HATCH = "".join(f"M0 {end}L{WIDTH} {end - WIDTH}" for end in range(3, HEIGHT + WIDTH, 5))
+
+
+class Strips:
+    """The strips of one page; `shapes` draws those that they used, and comes after them."""
+
+    def __init__(self, columns: int) -> None:
+        self._columns = columns
+        self._used: dict[str, tuple[str, bool]] = {}
+
+    def strip(self, recent: RecentBuilds, marked: str | None = None) -> Markup:
+        """Return a test's last builds, the newest at the right end, with a frame around one.
+
+        The caller says `recent.words` to readers who don't see it.
+        """
+        free = max(0, self._columns - len(recent.cells))
+        cells = "".join(
+            self._cell(cell, (free + place) * STEP) for place, cell in enumerate(recent.cells)
+        )
+        for place, cell in enumerate(recent.cells):
+            if cell.build == marked:
+                left = (free + place) * STEP - 1
+                cells += (
+                    f'<rect class="b-marked" x="{left}" y="0" width="{STEP}" height="{HEIGHT}"/>'
+                )
+        return Markup(  # every given value is escaped
+            f'<svg class="builds" viewBox="0 0 {self._columns * STEP} {HEIGHT}"'
+            f' preserveAspectRatio="xMaxYMid" aria-hidden="true">{cells}</svg>'
+        )
+
+    def _cell(self, cell: BuildCell, x: int) -> str:
+        name = f"b-{cell.verdict}" + ("-hollow" if cell.hollow and cell.verdict != HOLLOW else "")
+        self._used.setdefault(name, (cell.verdict, cell.hollow))
+        title = escape(str(bidi.contained(cell.words)))
+        return f'<use href="#{escape(name)}" x="{x}"><title>{title}</title></use>'
+
+    def shapes(self) -> Markup:
+        """Return the shapes that the strips of this page used so far."""
+        drawn = "".join(
+            f'<symbol id="{escape(name)}" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}"'
+            f' height="{HEIGHT}"><g class="v-{escape(verdict)} toned">{_shape(verdict, hollow)}'
+            "</g></symbol>"
+            for name, (verdict, hollow) in self._used.items()
+        )
+        return Markup(f'<svg class="shapes" width="0" height="0" aria-hidden="true">{drawn}</svg>')
+
+
+def _shape(verdict: str, hollow: bool) -> str:
+    mark = f'<path transform="translate(2 5) scale(.5)" d="{words.mark(verdict).path}"'
+    if hollow:
+        return (
+            f'{_BOX} class="b-ground"/><path d="{_HATCH}" class="b-hatches"/>'
+            f'<circle cx="6" cy="9" r="5" class="b-back"/>{mark} fill="currentColor"/>'
+        )
+    if verdict == Verdict.fail:
+        return f'{_BOX}/>{mark} class="b-back"/>'
+    return f'{_BOX} fill-opacity=".2"/>{mark} fill="currentColor"/>'

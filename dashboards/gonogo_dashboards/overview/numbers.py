@@ -1,0 +1,147 @@
+"""The overview's line of numbers: hollow, red and flaky tests, and devices, with their trend. Pure.
+
+The numbers of tests are those of the last day on which most of the tests ran, so that the first
+jobs of a day don't look like an improvement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+
+from gonogo import urls
+from gonogo_dashboards.devices.fleet import Fleet
+from gonogo_dashboards.kit import words
+from gonogo_storage.catalogue.test_list import HOLLOW
+from gonogo_storage.rollups.day_tests import DayTests
+
+DAYS, WEEK = 21, timedelta(days=7)
+SHOWN = 14
+"""Days of the small chart."""
+_MOST = 0.5
+"""A day counts where at least this share of the last week's largest number of tests ran."""
+HEIGHT, STEP = 24.0, 5.0
+"""The chart's height, and the width of a day."""
+
+
+@dataclass(frozen=True)
+class DayBar:
+    """A day of the small chart: its place from the top, its height, its words."""
+
+    x: float
+    y: float
+    height: float
+    words: str
+
+
+@dataclass(frozen=True)
+class NumberLine:
+    """A number, what it counts, and how it compares with a week before."""
+
+    name: str
+    label: str
+    sentence: str
+    verdict: str
+    value: int
+    of: int
+    when: str
+    """ "today", "yesterday" or the day."""
+    before: int | None
+    """The number a week before; None where nothing ran then."""
+    change: str
+    """ "2 more than a week before"."""
+    better: bool | None
+    """Whether it fell; None where it stayed."""
+    bars: tuple[DayBar, ...]
+    url: str
+
+
+_KINDS = (
+    ("hollow", "Hollow", "pass_by_tolerance", HOLLOW,
+     "Tests with a seed that passes only by tolerance."),
+    ("red", "Red", "fail", "broken", "Tests with a seed that fails, whether rightly or not."),
+    ("flaky", "Flaky", "suspect", "flaky",
+     "Tests with passing and failing seeds on the same build."),
+)  # fmt: skip
+
+
+def of_tests(counted: Sequence[tuple[date, DayTests]]) -> tuple[NumberLine, ...]:
+    """Return the numbers of tests; `counted` are the last DAYS days, today last."""
+    days = dict(counted)
+    today = counted[-1][0]
+    shown = _shown(counted[-8:])
+    before = None if shown is None else days.get(shown - WEEK)
+    lines = []
+    for name, label, verdict, standing, sentence in _KINDS:
+        value = 0 if shown is None else getattr(days[shown], name)
+        earlier = None if before is None or not before.ran else getattr(before, name)
+        lines.append(
+            NumberLine(
+                name,
+                label,
+                sentence,
+                verdict,
+                value,
+                0 if shown is None else days[shown].ran,
+                _when(shown, today),
+                earlier,
+                _change(value, earlier),
+                None if earlier is None or earlier == value else value < earlier,
+                _bars([(day, getattr(tests, name), tests.ran) for day, tests in counted[-SHOWN:]]),
+                urls.catalogue({"standing": standing}),
+            )
+        )
+    return tuple(lines)
+
+
+def of_devices(fleet: Fleet) -> NumberLine:
+    """Return the number of devices in trouble."""
+    return NumberLine(
+        "devices",
+        "Devices in trouble",
+        "Devices that are bad, suspect or offline, or whose canary's bits differ.",
+        "error",
+        len(fleet.trouble),
+        len(fleet.cells),
+        "now",
+        None,
+        "",
+        None,
+        (),
+        "#trouble" if fleet.trouble else urls.devices(),
+    )
+
+
+def _shown(counted: Sequence[tuple[date, DayTests]]) -> date | None:
+    """Return the last day on which most of the tests ran; None where none ran."""
+    most = max((tests.ran for _, tests in counted), default=0)
+    return next(
+        (day for day, tests in reversed(counted) if tests.ran and tests.ran >= _MOST * most), None
+    )
+
+
+def _when(shown: date | None, today: date) -> str:
+    if shown is None:
+        return "this week"
+    return {0: "today", 1: "yesterday"}.get((today - shown).days, f"on {shown:%b} {shown.day}")
+
+
+def _change(value: int, before: int | None) -> str:
+    if before is None:
+        return "nothing ran a week before"
+    if value == before:
+        return "as a week before"
+    return f"{abs(value - before):,} {'more' if value > before else 'fewer'} than a week before"
+
+
+def _bars(points: Sequence[tuple[date, int, int]]) -> tuple[DayBar, ...]:
+    most = max((value for _, value, _ in points), default=0) or 1
+    bars = []
+    for place, (day, value, ran) in enumerate(points):
+        height = round(HEIGHT * value / most, 1)
+        if value:
+            height = max(height, 2.0)
+        text = f"{day:%b} {day.day}: {value:,} of {words.count(ran, 'test')}"
+        bars.append(DayBar(place * STEP, round(HEIGHT - height, 1), height, text))
+    return tuple(bars)

@@ -1,0 +1,1 @@
+"""The search over jobs, builds, tests, commits and pages."""

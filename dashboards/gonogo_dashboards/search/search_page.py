@@ -1,0 +1,72 @@
+"""Read model of the search: what has a text, each with its page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sqlalchemy.orm import Session
+
+from gonogo import urls
+from gonogo_dashboards.kit.list_rows import details_of, shape_of, tolerance_of
+from gonogo_dashboards.kit.navigation import GROUPS
+from gonogo_storage.catalogue import search
+from gonogo_storage.catalogue.search import Hits
+
+LIMIT = 6
+"""Results of each kind."""
+MAX_TEXT = 200
+_ADDRESSES = {
+    "job": urls.job,
+    "run": urls.run,
+    "flag": urls.flag,
+    "gauge": urls.gauge,
+    "bisection": urls.bisection,
+}
+
+
+@dataclass(frozen=True)
+class SearchLine:
+    """A result: its kind, its name, what tells it apart, and its page."""
+
+    kind: str
+    label: str
+    details: str
+    url: str
+
+
+@dataclass(frozen=True)
+class SearchView:
+    """The results for a text, pages first."""
+
+    text: str
+    items: tuple[SearchLine, ...]
+
+
+def read(session: Session, text: str) -> SearchView:
+    """Return what has the text; nothing for an empty one."""
+    text = text.strip()[:MAX_TEXT]
+    hits = search.find(session, text, limit=LIMIT)
+    return SearchView(text, (*_pages(text), *_lines(hits)))
+
+
+def _pages(text: str) -> Iterator[SearchLine]:
+    for group in GROUPS:
+        for entry in group.entries:
+            if text and text.lower() in entry.label.lower():
+                yield SearchLine("page", entry.label, group.label, entry.url)
+
+
+def _lines(hits: Hits) -> Iterator[SearchLine]:
+    for kind, identity in hits.ids:
+        yield SearchLine(kind, identity, "", _ADDRESSES[kind](identity))
+    for test in hits.tests:
+        parts = tolerance_of(test.canonical), details_of(test.canonical), test.key
+        label = f"{test.kernel} {shape_of(test.canonical)}"
+        details = " · ".join(part for part in parts if part)
+        yield SearchLine("test", label, details, urls.history(test.key))
+    for build in hits.builds:
+        details = build.branch if build.commit is None else f"{build.branch} · {build.commit}"
+        yield SearchLine("build", build.name, details, urls.jobs({"build": build.name}))
+    for name in hits.suites:
+        yield SearchLine("suite", name, "", urls.runs({"suite": name}))

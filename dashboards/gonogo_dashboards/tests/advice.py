@@ -1,0 +1,92 @@
+"""Advice about a test: the steps that its verdict, its gauge and its changes suggest. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from gonogo import urls
+from gonogo.flakiness.masking import BuildChange, Change
+from gonogo.spec.verdicts import Verdict
+from gonogo_dashboards.kit import words
+from gonogo_dashboards.tests.kill_matrix import KillMatrix
+
+_BROKEN = (Change.broken, Change.fix_masked, Change.wrong_otherwise)
+
+
+@dataclass(frozen=True)
+class Advice:
+    """A step: why, and the page where it is done."""
+
+    text: str
+    label: str
+    url: str
+
+
+def steps(
+    key: str,
+    variant: Mapping[str, str],
+    build: str,
+    verdict: str,
+    hollow: bool,
+    job: str,
+    gauge: KillMatrix | None,
+    changes: Sequence[BuildChange],
+) -> tuple[Advice, ...]:
+    """Return the steps for a test on a build, the most urgent first; none where all is well.
+
+    verdict: the worst of its seeds; hollow: some seed is a hollow pass. job: the newest job of the
+    build. changes: those from build to build, the newest last.
+    """
+    steps = []
+    if hollow or verdict == Verdict.fail:
+        steps.append(
+            Advice(
+                "The kernel is wrong. Its worst seeds show which term, and in which tiles.",
+                "Show the worst seeds",
+                urls.job(job),
+            )
+        )
+        changed = next((step for step in reversed(changes) if step.change in _BROKEN), None)
+        if changed is not None:
+            where = f"between {words.brief(changed.before)} and {words.brief(changed.after)}"
+            steps.append(
+                Advice(
+                    f"It changed {where}.",
+                    "Compare these builds",
+                    urls.compare(changed.before, changed.after),
+                )
+            )
+    if gauge is not None and gauge.advised and (hollow or gauge.sharpness == "blunt"):
+        steps.append(
+            Advice(
+                f"The tolerance is loose. The gauge advises {gauge.advised}.",
+                "Show the gauge",
+                gauge.url,
+            )
+        )
+    if verdict == Verdict.fail_by_tolerance:
+        steps.append(
+            Advice(
+                "The kernel is right, and the tolerance is tighter than its formats allow.",
+                "Submit with another tolerance",
+                urls.new_job({"test": key}),
+            )
+        )
+    if gauge is None:
+        steps.append(
+            Advice(
+                "No gauge has measured whether this test would notice a wrong kernel.",
+                "Gauges of this test",
+                urls.gauges({"test": key}),
+            )
+        )
+    if verdict in (Verdict.suspect, Verdict.inconclusive):
+        steps.append(
+            Advice("A few seeds can't decide.", "Run more seeds", urls.new_job({"from": job}))
+        )
+    if verdict in (Verdict.crash, Verdict.hang, Verdict.error):
+        steps.append(
+            Advice("Its last job met infrastructure trouble.", "Show its log", urls.job(job))
+        )
+    return tuple(steps)

@@ -1,0 +1,119 @@
+"""Invitations of hosts: one-time codes, of which only the public key is stored."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy import delete, select
+from sqlalchemy.orm import Session
+
+from gonogo_storage.access import audit, hosts
+from gonogo_storage.access.hosts import HostKey
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.tables import HostKeyRow, InvitationRow
+
+KEPT = timedelta(days=30)
+"""An invitation is deleted this long after it has expired."""
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
+NAME_IN_WORDS = "1 to 100 letters, digits, dots, hyphens and underscores, not a hyphen or dot first"
+
+
+@dataclass(frozen=True)
+class StoredInvitation:
+    """An invitation without its code."""
+
+    id: str
+    name: str
+    """The name that the host will have"""
+    created_at: datetime
+    expires_at: datetime
+
+
+def create(
+    session: Session,
+    name: str,
+    *,
+    key_id: str,
+    public_key: str,
+    life: timedelta,
+    actor: str,
+    now: datetime | None = None,
+) -> StoredInvitation:
+    """Store an invitation by the public key that its secret makes."""
+    now = now or utcnow()
+    row = InvitationRow(
+        id=key_id,
+        name=name,
+        public_key=public_key,
+        created_by=actor,
+        created_at=now,
+        expires_at=now + life,
+    )
+    session.add(row)
+    session.flush()
+    audit.record(
+        session,
+        actor=actor,
+        action="host.invited",
+        subject=name,
+        detail={"invitation": key_id, "expires_at": row.expires_at.isoformat()},
+    )
+    return StoredInvitation(key_id, name, now, row.expires_at)
+
+
+def find_key(session: Session, key_id: str) -> HostKey | None:
+    """Return the key of an invitation that exists, used or not; None otherwise."""
+    row = session.get(InvitationRow, key_id)
+    return None if row is None else HostKey(row.public_key, "", row.name)
+
+
+def use(
+    session: Session, invitation: str, *, key_id: str, public_key: str, now: datetime | None = None
+) -> str:
+    """Enroll the host that an invitation names, with its key; return the host's id.
+
+    A request that comes twice changes nothing the second time. Raises ValueError for an invitation
+    that has expired or that another key has used, and for a key that is known already.
+    """
+    now = now or utcnow()
+    row = session.get_one(InvitationRow, invitation, with_for_update=True, populate_existing=True)
+    known = hosts.find_key(session, key_id)
+    if row.used_at is not None:
+        if row.key_id == key_id and known is not None:
+            return known.host
+        raise ValueError("the code was used before: ask for a new one")
+    if now >= row.expires_at:
+        raise ValueError(
+            f"the code expired at {row.expires_at:%Y-%m-%d %H:%M} UTC: ask for a new one"
+        )
+    if session.get(HostKeyRow, key_id) is not None:
+        raise ValueError("this key is enrolled already: a host needs a key of its own")
+    row.used_at, row.key_id = now, key_id
+    return hosts.enroll(
+        session,
+        row.name,
+        key_id=key_id,
+        public_key=public_key,
+        actor=f"invitation:{invitation}",
+        now=now,
+    )
+
+
+def forget(session: Session, *, now: datetime) -> None:
+    """Delete invitations that expired a month ago."""
+    session.execute(delete(InvitationRow).where(InvitationRow.expires_at < now - KEPT))
+
+
+def open_(session: Session, *, now: datetime) -> list[StoredInvitation]:
+    """Return the invitations that can be used, oldest first."""
+    query = (
+        select(InvitationRow)
+        .where(InvitationRow.used_at.is_(None), InvitationRow.expires_at > now)
+        .order_by(InvitationRow.created_at)
+    )
+    return [
+        StoredInvitation(row.id, row.name, row.created_at, row.expires_at)
+        for row in session.scalars(query)
+    ]

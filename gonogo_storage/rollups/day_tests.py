@@ -1,0 +1,113 @@
+"""Tests by day that had hollow, red or flaky seeds, from the roll-ups.
+
+Past days are counted once and cached, as the day totals are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from functools import cache
+from typing import Any
+
+from sqlalchemy import ColumnElement, Date, Select, bindparam, case, func, select
+from sqlalchemy.orm import Session
+
+from gonogo.flakiness.outcomes import Outcome
+from gonogo.spec.verdicts import Verdict
+from gonogo_storage.rollups.day_totals import GRACE, RECOUNT
+from gonogo_storage.rollups.tallies import WHOLE
+from gonogo_storage.tables import DayRollupRow
+
+
+@dataclass(frozen=True)
+class DayTests:
+    """The number of tests (on a branch and a kind of board) that ran on a UTC day, and of which.
+
+    `flaky`: some build had passing and failing seeds.
+    """
+
+    ran: int = 0
+    hollow: int = 0
+    red: int = 0
+    flaky: int = 0
+
+
+@dataclass
+class Memory:
+    """The cached past days of one process; a new one reads all days once."""
+
+    counted_at: datetime | None = None
+    days: dict[date, DayTests] = field(default_factory=dict)
+
+
+def read(
+    session: Session, memory: Memory, *, days: int, now: datetime
+) -> list[tuple[date, DayTests]]:
+    """Return the last `days` UTC days in order, today last. It updates `memory`."""
+    today = now.astimezone(UTC).date()
+    window = [today - timedelta(days=back) for back in reversed(range(days))]
+    if memory.counted_at is None or not timedelta(0) <= now - memory.counted_at < RECOUNT:
+        memory.days, memory.counted_at = {}, now
+    cached = memory.days  # another thread may replace memory.days meanwhile
+    first_open = (now - GRACE).astimezone(UTC).date()  # the first day that may still change
+    first = next((day for day in window if day not in cached), today)
+    counted = _counted(session, first)
+    cached.update(
+        {day: counted.get(day, DayTests()) for day in window if first <= day < first_open}
+    )
+    return [(day, counted.get(day) or cached.get(day, DayTests())) for day in window]
+
+
+def _counted(session: Session, since: date) -> dict[date, DayTests]:
+    rows = session.execute(_query(), {"since": since})
+    return {day: DayTests(*map(int, numbers)) for day, *numbers in rows}
+
+
+@cache  # building the statement takes longer than running it
+def _query() -> Select[Any]:
+    table = DayRollupRow
+    variant = table.day, table.test_key, table.branch, table.arch, table.board
+
+    def seeds(column: Any, name: str) -> Any:
+        return func.coalesce(func.sum(column[name].as_integer()), 0)
+
+    of_build = (
+        select(
+            *variant,
+            seeds(table.counts, Verdict.pass_by_tolerance).label("hollow"),
+            seeds(table.outcomes, Outcome.failed).label("failed"),
+            seeds(table.outcomes, Outcome.passed).label("passed"),
+        )
+        .where(
+            table.day >= bindparam("since", type_=Date),
+            table.output == WHOLE,
+            table.shadow.is_(False),
+        )
+        .group_by(*variant, table.build)
+        .subquery()
+        .c
+    )
+
+    def any_build(condition: ColumnElement[bool]) -> Any:
+        return func.max(case((condition, 1), else_=0))
+
+    red = of_build.failed > 0
+    of_test = (
+        select(
+            of_build.day,
+            any_build(of_build.hollow > 0).label("hollow"),
+            any_build(red).label("red"),
+            any_build(red & (of_build.passed > 0)).label("flaky"),
+        )
+        .group_by(of_build.day, of_build.test_key, of_build.branch, of_build.arch, of_build.board)
+        .subquery()
+        .c
+    )
+    return select(
+        of_test.day,
+        func.count(),
+        func.sum(of_test.hollow),
+        func.sum(of_test.red),
+        func.sum(of_test.flaky),
+    ).group_by(of_test.day)

@@ -1,0 +1,63 @@
+"""One-time codes with which hosts enroll."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from gonogo_service.kit.problems import BadField
+from gonogo_service.kit.signing import service_key
+from gonogo_storage.access import hosts, invitations
+from gonogo_storage.access.invitations import NAME, NAME_IN_WORDS
+from gonogo_workers.queue import Invitation, PrivateKey
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
+MAX_HOURS = 7 * 24.0
+
+
+@dataclass(frozen=True)
+class InvitationIssued:
+    """A new invitation; `code` can't be shown again."""
+
+    code: str
+    name: str
+    expires_at: datetime
+
+
+def check_name(name: str) -> None:
+    """Raise BadField for what can't be a host's name."""
+    if not NAME.fullmatch(name):
+        raise BadField("name", name, "can't be a host's name", limit=NAME_IN_WORDS)
+
+
+def invite(
+    session: Session, secret: str, name: str, hours: float, *, actor: str
+) -> InvitationIssued:
+    """Create an invitation in the caller's transaction. Raises BadField for a bad name."""
+    check_name(name)
+    invitation = Invitation.generate(service_key(secret).public)
+    key = invitation.key.public
+    stored = invitations.create(
+        session,
+        name,
+        key_id=key.id,
+        public_key=key.text,
+        life=timedelta(hours=hours),
+        actor=actor,
+    )
+    return InvitationIssued(invitation.code, name, stored.expires_at)
+
+
+def enroll_here(session: Session, name: str, *, actor: str) -> tuple[str, PrivateKey]:
+    """Enroll a host of this machine without a code; return its id and its key.
+
+    For `gonogo db upgrade --enroll`, which has the database and the host's folder at hand.
+    """
+    check_name(name)
+    key = PrivateKey.generate()
+    public = key.public
+    host = hosts.enroll(session, name, key_id=public.id, public_key=public.text, actor=actor)
+    return host, key

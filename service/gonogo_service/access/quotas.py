@@ -1,0 +1,142 @@
+"""Quotas: what one token may have in the queue, store and request; each limit is a setting.
+
+Work is counted in the transaction that adds it, by the token's name: whatever an address creates,
+and however many requests come at once, nothing is stored beyond the limit.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from limits import RateLimitItemPerMinute
+from limits.storage import MemoryStorage
+from limits.strategies import FixedWindowRateLimiter
+
+from gonogo_service.kit.problems import BadField, Problem, entry
+from gonogo_settings import Settings
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.db.ids import new_id
+from gonogo_storage.jobs import usage
+from gonogo_storage.jobs.usage import Usage
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
+RETRY_S = 60
+"""Jobs end and chunks start at their own pace: asking more often tells nothing new."""
+RETRY_ARTIFACTS_S = 3600
+
+
+@dataclass(frozen=True)
+class Quota:
+    """One limit, and how much of it is used."""
+
+    name: str
+    words: str
+    used: float
+    limit: float
+    setting: str
+    retry_s: int
+
+    def __str__(self) -> str:
+        return f"{self.used:,.0f} of {self.limit:,.0f} {self.words}"
+
+
+def of(session: Session, settings: Settings, owner: str, now: datetime) -> list[Quota]:
+    """Return the quotas of an owner's work; those with the limit 0 don't exist."""
+    return list(_quotas(usage.of(session, owner, now=now), settings))
+
+
+def _quotas(used: Usage, settings: Settings) -> Iterator[Quota]:
+    rows = (
+        ("open_jobs", "open jobs", used.open_jobs, settings.quota_open_jobs, RETRY_S),
+        ("device_s", "queued device seconds", used.device_s, settings.quota_device_s, RETRY_S),
+        (
+            "artifact_bytes",
+            "bytes of artifacts in a day",
+            used.artifact_bytes,
+            settings.quota_artifact_bytes,
+            RETRY_ARTIFACTS_S,
+        ),
+    )
+    for name, words, value, limit, retry_s in rows:
+        if limit:
+            setting = f"GONOGO_QUOTA_{name.upper()}"
+            yield Quota(name, words, value, limit, setting, retry_s)
+
+
+@contextmanager
+def guard(session: Session, settings: Settings, owner: str) -> Iterator[None]:
+    """Check an owner's work after the block has added to it.
+
+    Raises Problem 429, or 422 where the block alone adds more than the quota. Both must roll the
+    transaction back.
+    """
+    usage.lock(session, owner)
+    first = new_id()
+    yield
+    session.flush()
+    now = utcnow()
+    for quota in of(session, settings, owner, now):
+        if quota.used > quota.limit:
+            before = usage.of(session, owner, now=now, before=first)
+            if quota.used - getattr(before, quota.name) > quota.limit:
+                needed = quota.used - getattr(before, quota.name)
+                reason = f"this request alone adds {needed:,.0f} {quota.words}"
+                raise BadField(
+                    f"quota.{quota.name}", round(quota.used), reason, limit=_allowed(quota)
+                )
+            raise exceeded(quota, owner)
+
+
+def _allowed(quota: Quota) -> str:
+    return f"{quota.limit:,.0f} ({quota.setting})"
+
+
+def exceeded(quota: Quota, owner: str) -> Problem:
+    """Return the 429 for a quota."""
+    allowed = _allowed(quota)
+    reason = (
+        f"the token {owner!r} would have {quota.used:,.0f} {quota.words}; nothing was stored; "
+        f"try again in {quota.retry_s} s, or ask an admin for a higher limit"
+    )
+    return Problem(
+        429,
+        f"quota.{quota.name}: {reason} (allowed: {allowed})",
+        slug="quota",
+        errors=[entry(f"quota.{quota.name}", round(quota.used), reason, allowed)],
+        headers={"Retry-After": str(quota.retry_s)},
+    )
+
+
+class RequestQuota:
+    """Counts the requests of each token, in this process's memory."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._limiter = FixedWindowRateLimiter(MemoryStorage())
+        limit = settings.quota_requests
+        self._item = RateLimitItemPerMinute(limit) if limit else None
+
+    def hit(self, token_id: str, name: str) -> None:
+        """Count a request; raise Problem 429 when there are too many."""
+        item = self._item
+        if item is None or self._limiter.hit(item, "request", token_id):
+            return
+        reset_at = self._limiter.get_window_stats(item, "request", token_id).reset_time
+        wait = max(1, round(reset_at - time.time()))
+        raise exceeded(
+            Quota(
+                "requests",
+                "requests in a minute",
+                item.amount + 1,
+                item.amount,
+                "GONOGO_QUOTA_REQUESTS",
+                wait,
+            ),
+            name,
+        )

@@ -1,0 +1,62 @@
+"""Hosts: who may send results, and how they are invited and revoked."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from gonogo_service.access.context import Admin, Ctx, Reader
+from gonogo_service.access.invitations import MAX_HOURS, InvitationIssued, invite
+from gonogo_service.api.fleet.devices import HostChange
+from gonogo_service.kit.answers import make_router, missing
+from gonogo_service.kit.strict import Strict
+from gonogo_storage.access import hosts as stored
+from gonogo_storage.access.hosts import Host
+from gonogo_storage.db.paging import Page
+
+router = make_router("hosts")
+
+
+class HostInvitation(Strict):
+    """The host to invite."""
+
+    name: str = Field(min_length=1, max_length=100, description="Its devices' names begin with it")
+    hours: float = Field(24.0, ge=0.1, le=MAX_HOURS, description="How long the code works")
+
+
+@router.get("/hosts", summary="List hosts")
+def list_hosts(context: Ctx, _who: Reader) -> Page[Host]:
+    """List all hosts by name on one page: keys, clocks, and how many messages were refused."""
+    with context.reading() as session:
+        return stored.list_(session)
+
+
+@router.post("/hosts:invite", status_code=201, summary="Invite a host")
+def invite_host(context: Ctx, who: Admin, body: HostInvitation) -> InvitationIssued:
+    """Make a one-time code, with which a host enrolls through the broker.
+
+    A host of this name that exists gets a new key when it enrolls; its old one is refused then.
+    """
+    secret = context.settings.secret_key
+    assert secret is not None
+    with context.session() as session:
+        return invite(session, secret.get_secret_value(), body.name, body.hours, actor=who.actor)
+
+
+@router.get("/hosts/{host}", summary="Show a host")
+def look(context: Ctx, _who: Reader, host: str) -> Host:
+    """Show a host by its name."""
+    with context.reading() as session:
+        found = stored.get(session, host)
+    if found is None:
+        raise missing("host", host)
+    return found
+
+
+@router.post("/hosts/{host}:revoke", summary="Revoke a host")
+def revoke(context: Ctx, who: Admin, host: str, body: HostChange) -> Host:
+    """Refuse every message of a host. Its results so far stay; its running attempts get lost."""
+    with context.session() as session:
+        found = stored.revoke(session, host, actor=who.actor, reason=body.reason)
+        if found is None:
+            raise missing("host", host)
+    return found

@@ -1,0 +1,81 @@
+"""Connections of the HTTP server: their number, and a deadline for a request's headers.
+
+uvicorn has neither: a sender that never ends its headers would hold a connection for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from gonogo_settings import Settings
+
+FULL = (
+    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\n"
+    b"Connection: close\r\n\r\n"
+)
+ADDRESS_SHARE = 4
+"""One address may have this part of all connections, unless it is a proxy or this machine."""
+
+
+def protocol(settings: Settings) -> type[H11Protocol]:
+    """Return the class of connections for uvicorn's option `http`."""
+    deadline_s, most = settings.header_deadline_s, settings.max_connections
+    exempt = {"127.0.0.1", "::1", *settings.proxies}
+    addresses: Counter[str] = Counter()
+
+    class Connection(H11Protocol):
+        """A connection that is closed when a request's headers take too long."""
+
+        _timer: asyncio.TimerHandle | None = None
+        _address: str | None = None
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            address = self.client[0] if self.client else ""
+            limit = most if address in exempt or not address else max(1, most // ADDRESS_SHARE)
+            if len(self.connections) > most or addresses[address] >= limit:
+                transport.write(FULL)
+                transport.close()
+                return
+            addresses[address] += 1
+            self._address = address
+            self._watch()
+
+        def data_received(self, data: bytes) -> None:
+            if self.transport.is_closing():
+                return
+            super().data_received(data)
+            self._watch()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._stop()
+            if self._address is not None:
+                addresses[self._address] -= 1
+                if not addresses[self._address]:
+                    del addresses[self._address]
+                self._address = None
+            super().connection_lost(exc)
+
+        def _watch(self) -> None:
+            """Start the deadline when headers are due, and stop it when they are there."""
+            if self.conn.their_state is not h11.IDLE:
+                self._stop()
+            elif self._timer is None:
+                self._timer = self.loop.call_later(deadline_s, self._late)
+
+        def _stop(self) -> None:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+
+        def _late(self) -> None:
+            self._timer = None
+            if self.conn.their_state is h11.IDLE and not self.transport.is_closing():
+                self.transport.close()
+
+    return Connection

@@ -1,0 +1,245 @@
+"""Bodies of strangers: bounded in size, time and number, read as one JSON only, refused cheaply."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from fastapi.routing import APIRoute
+from pydantic import TypeAdapter, ValidationError
+
+from api import JOB, Api, in_process, on_port
+from gonogo.spec.validation import MAX_ERRORS
+from gonogo_service.api.ci.rules import RulesFile
+from gonogo_service.api.routers import routers
+from gonogo_service.api.suites.schemas import SuiteIn
+from gonogo_service.submission.bodies import JobIn
+
+SECRET = "a secret of at least some length"
+SIGNED = {
+    "x-github-delivery": "1",
+    "x-github-event": "push",
+    "x-hub-signature-256": "sha256=" + "0" * 64,
+    "content-type": "application/json",
+}
+ROUTES = [
+    route
+    for router in routers()
+    for route in router.routes
+    if isinstance(route, APIRoute) and route.body_field is not None
+]
+
+
+@pytest.fixture(scope="module")
+def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    """A service whose deadline for bodies is short."""
+    url = f"sqlite:///{tmp_path_factory.mktemp('bodies')}/db"
+    with in_process(url, github_webhook_secret=SECRET, body_deadline_s=0.05) as service:
+        yield service
+
+
+@pytest.mark.parametrize(
+    ("content", "status", "words"),
+    [
+        (json.dumps(JOB).encode("utf-16"), 400, "UTF-16"),
+        (json.dumps(JOB).encode("utf-32-le"), 400, "UTF-32"),
+        (b"\xef\xbb\xbf{}", 400, "byte order mark"),
+        (b'{"a": "\xff"}', 400, "not UTF-8"),
+        (b'{"build": 1, "build": 2}', 422, "'build' twice"),
+        (b'{"a": [{"b": 1, "b": 1}], "pad": "' + b"x" * 5000 + b'"}', 422, "'b' twice"),
+        (b"[" * 100_000, 400, "nested too deeply"),
+    ],
+)
+def test_every_json_address_reads_one_text_in_one_way(
+    api: Api, content: bytes, status: int, words: str
+) -> None:
+    assert len(ROUTES) > 20
+    for route in ROUTES:
+        path = route.path.replace("{name:path}", "x")
+        for method in route.methods:
+            answer = api.client.request(
+                method, path, content=content, headers={"Content-Type": "application/json"}
+            )
+            assert (answer.status_code, words in answer.text) == (status, True), (path, answer.text)
+
+
+class Sender:
+    """Sends a request to the app part by part, as a server does."""
+
+    def __init__(self, api: Api, path: str, headers: dict[str, str], *parts: Any) -> None:
+        self.app = api.client.app
+        self.parts = list(parts)
+        self.read = 0
+        self.sent: list[dict[str, Any]] = []
+        self.scope = {
+            "type": "http",
+            "http_version": "1.1",
+            "method": "POST",
+            "path": path,
+            "raw_path": path.encode(),
+            "query_string": b"",
+            "scheme": "http",
+            "client": ("127.0.0.1", 1),
+            "headers": [
+                (name.encode(), value.encode())
+                for name, value in {
+                    "host": "localhost",
+                    "transfer-encoding": "chunked",
+                    **headers,
+                }.items()
+            ],
+        }
+
+    async def receive(self) -> Any:
+        self.read += 1
+        if not self.parts:
+            await asyncio.Event().wait()
+        return self.parts.pop(0)
+
+    async def send(self, message: Any) -> None:
+        self.sent.append(message)
+
+    async def answer(self) -> tuple[int, str, dict[str, str]]:
+        """The status, the text and the headers of the answer."""
+        await self.app(self.scope, self.receive, self.send)  # type: ignore[operator]
+        head = {name.decode(): value.decode() for name, value in self.sent[0]["headers"]}
+        text = b"".join(message.get("body", b"") for message in self.sent[1:])
+        return self.sent[0]["status"], text.decode(), head
+
+
+def part(size: int, *, more: bool = True) -> dict[str, Any]:
+    """A part of a body."""
+    return {"type": "http.request", "body": b" " * size, "more_body": more}
+
+
+GITHUB, CI = "/api/v1/hooks/github", "/api/v1/hooks/ci"
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "status"),
+    [
+        (GITHUB, {**SIGNED, "x-hub-signature-256": "sha256=00"}, 401),
+        (GITHUB, {**SIGNED, "content-type": "text/plain"}, 415),
+        (GITHUB, {name: SIGNED[name] for name in SIGNED if "signature" not in name}, 401),
+        (CI, {"webhook-id": "1"}, 403),
+        ("/api/v1/jobs", {"authorization": "Bearer gng_nothing"}, 401),
+    ],
+)
+def test_a_body_is_not_read_where_the_headers_refuse_it(
+    api: Api, path: str, headers: dict[str, str], status: int
+) -> None:
+    sender = Sender(api, path, headers, part(1))
+    got, _, head = asyncio.run(sender.answer())
+    assert (got, sender.read, head["connection"]) == (status, 0, "close")
+
+
+@pytest.mark.parametrize("path", [GITHUB, "/api/v1/jobs", "/api/v1/imports"])
+@pytest.mark.parametrize(
+    ("parts", "status", "words"),
+    [
+        ((part(1),), 408, "did not arrive in time"),
+        ((part(1), {"type": "http.disconnect"}), 400, "the sender went away"),
+        ((part(40 * 2**20),), 413, "too large"),
+        ((part(20 * 2**20), part(20 * 2**20)), 413, "too large"),
+    ],
+    ids=["slow", "aborted", "large", "large in parts"],
+)
+def test_a_body_that_is_slow_aborted_or_large_is_refused_while_it_streams(
+    api: Api,
+    path: str,
+    parts: tuple[Any, ...],
+    status: int,
+    words: str,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    sender = Sender(api, path, SIGNED, *parts)
+    got, text, head = asyncio.run(sender.answer())
+    assert (got, words in text, head["connection"]) == (status, True, "close"), text
+    assert "Traceback" not in "".join(capfd.readouterr())
+
+
+def test_a_sender_has_a_few_bodies_at_once(api: Api) -> None:
+    async def play() -> list[int]:
+        senders = [Sender(api, GITHUB, SIGNED, part(1)) for _ in range(10)]
+        answers = await asyncio.gather(*(sender.answer() for sender in senders))
+        # the places are free again
+        late = await Sender(api, GITHUB, SIGNED, part(1, more=False)).answer()
+        return [*sorted(status for status, _, _ in answers), late[0]]
+
+    assert asyncio.run(play()) == [*[408] * 8, 503, 503, 401]
+
+
+def test_connections_are_limited_in_number_and_in_the_time_of_their_headers(
+    tmp_path: Any,
+) -> None:
+    url = f"sqlite:///{tmp_path}/db"
+    with on_port(url, header_deadline_s=0.2, max_connections=3) as (client, _):
+        port = client.base_url.port
+        assert port is not None
+
+        def connect(data: bytes) -> socket.socket:
+            connection = socket.create_connection(("127.0.0.1", port), timeout=10)
+            connection.sendall(data)
+            return connection
+
+        slow = [connect(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: ") for _ in range(3)]
+        full = connect(b"")
+        assert full.recv(100).startswith(b"HTTP/1.1 503 ")
+        assert [connection.recv(100) for connection in slow] == [b""] * 3
+        for connection in (*slow, full):
+            connection.close()
+        assert client.get("/healthz").status_code == 200
+
+
+TEST = JOB["test"]
+
+
+@pytest.mark.parametrize(
+    ("model", "body"),
+    [
+        (JobIn, {**JOB, "seeds": ["x"] * 255_000}),
+        (JobIn, {**JOB, "context": {"name": "a", "before": [1] * 255_000}}),
+        (JobIn, {**JOB, "context": {"name": "a", "before": [{}] * 16}}),
+        (JobIn, {**JOB, "labels": {str(number): [] for number in range(60_000)}}),
+        (JobIn, {**JOB, "test": {**TEST, "parameters": {str(n): [] for n in range(60_000)}}}),
+        (JobIn, {**JOB, "test": {**TEST, "tolerance": {str(n): 1 for n in range(60_000)}}}),
+        (JobIn, {**JOB, **{str(number): [] for number in range(60_000)}}),
+        (RulesFile, {"rules": [{"suites": [{"entries": [1] * 100}] * 20}] * 200}),
+        (RulesFile, {"rules": [{"repositories": [1] * 100, "branches": [1] * 100}] * 200}),
+        (SuiteIn, {"name": "s", "entries": [{"matrix": {"shape": [["x"] * 10] * 500}}] * 500}),
+    ],
+)
+def test_a_hostile_body_has_few_errors(model: Any, body: dict[str, Any]) -> None:
+    """Each error that pydantic makes costs some 30 µs: 255,000 of them took 8 s."""
+    with pytest.raises(ValidationError) as caught:
+        model.model_validate(body)
+    assert 1 <= len(caught.value.errors()) <= 2 * MAX_ERRORS
+
+
+def test_every_list_in_a_body_stops_at_its_first_errors() -> None:
+    """No list in a schema that FastAPI validates collects the errors of all its items."""
+    unbounded: list[str] = []
+
+    def walk(schema: Any, path: str) -> None:
+        if isinstance(schema, list | tuple):
+            for number, inner in enumerate(schema):
+                walk(inner, f"{path}[{number}]")
+        elif isinstance(schema, dict):
+            kind = schema.get("type")
+            if kind in {"list", "set", "frozenset", "tuple"} and not schema.get("fail_fast"):
+                unbounded.append(path)
+            if kind == "function-wrap" and schema["schema"].get("type") == "list":
+                assert type(schema["function"]["function"]).__name__ == "_FewErrors"
+                schema = schema["schema"]["items_schema"]
+            for name, inner in schema.items():
+                if name not in {"metadata", "serialization", "cls", "config", "ref"}:
+                    walk(inner, f"{path}.{name}")
+
+    for route in ROUTES:
+        adapter: TypeAdapter[Any] = route.body_field._type_adapter  # type: ignore[union-attr]
+        walk(adapter.core_schema, route.path)
+    assert unbounded == []

@@ -1,0 +1,196 @@
+"""A Celery transport whose messages are sealed texts, so that a hostile broker can send no others.
+
+Kombu's Redis transport believes what lies in Redis: it parses JSON, decompresses as a header says,
+and routes by a table. Here a queue holds texts of `gonogo_workers.queue.envelope`. One of another
+form or size is dropped and counted, and what Celery sees is made here: the task that the text
+names, with the text as its only argument. The task checks the signature.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from threading import Lock
+from typing import Any, ClassVar, Final
+
+from kombu.serialization import register
+from kombu.transport import redis as kombu_redis
+from kombu.utils.encoding import bytes_to_str
+
+from gonogo_workers.queue import envelope
+
+log = logging.getLogger(__name__)
+
+CONTENT_TYPE: Final = "application/x-gonogo"
+SERIALIZER: Final = "gonogo"
+MAX_REASONS: Final = 20
+
+
+class Dropped:
+    """The texts that this process has dropped unread: how many, by why."""
+
+    _counts: ClassVar[dict[str, int]] = {}
+    _lock: ClassVar[Lock] = Lock()
+
+    @classmethod
+    def add(cls, queue: str, words: str) -> None:
+        """Count a dropped text; log the first, so that a flood can't fill a disk."""
+        key = f"a text on the queue {queue} {words}"
+        with cls._lock:
+            is_first = key not in cls._counts
+            if is_first and len(cls._counts) >= MAX_REASONS:
+                key = "a text on some queue isn't a sealed message"
+            cls._counts[key] = cls._counts.get(key, 0) + 1
+        if is_first:
+            log.warning("dropped unread: %s", key)
+
+    @classmethod
+    def take(cls) -> dict[str, int]:
+        """Return the counts by why, and begin again."""
+        with cls._lock:
+            counts, cls._counts = cls._counts, {}
+        return counts
+
+
+def to_celery(item: bytes, queue: str) -> dict[str, Any] | None:
+    """Return Celery's message for an item of a queue; None if it isn't one of ours."""
+    if len(item) > envelope.MAX_MESSAGE_BYTES:
+        Dropped.add(queue, f"has more than {envelope.MAX_MESSAGE_BYTES} bytes")
+        return None
+    try:
+        text = item.decode("ascii")
+    except UnicodeDecodeError:
+        text = ""
+    task = envelope.task_of(text)
+    if task is None:
+        Dropped.add(queue, "isn't a sealed message")
+        return None
+    return {
+        "body": text,
+        "content-type": CONTENT_TYPE,
+        "content-encoding": "utf-8",
+        "headers": {"task": task, "id": str(uuid.uuid4()), "argsrepr": "...", "kwargsrepr": "{}"},
+        "properties": {
+            "delivery_tag": str(uuid.uuid4()),
+            "delivery_info": {"exchange": queue, "routing_key": queue},
+        },
+    }
+
+
+class QoS(kombu_redis.QoS):  # type: ignore[misc]
+    """Keeps delivered messages in Redis until they are acknowledged: as (queue, text), no JSON."""
+
+    def append(self, message: Any, delivery_tag: str) -> None:
+        """Note a delivered message."""
+        kept = f"{message.delivery_info['routing_key']} {bytes_to_str(message.body)}"
+        with self.pipe_or_acquire() as pipe:
+            pipe.zadd(self.unacked_index_key, {delivery_tag: kombu_redis.time()})
+            pipe.hset(self.unacked_key, delivery_tag, kept)
+            pipe.execute()
+            super(kombu_redis.QoS, self).append(message, delivery_tag)
+
+    def restore_by_tag(self, tag: str, client: Any = None, leftmost: bool = False) -> None:
+        """Put a message that was not acknowledged back on its queue."""
+
+        def restore(pipe: Any) -> None:
+            kept = pipe.hget(self.unacked_key, tag)
+            pipe.multi()
+            self._remove_from_indices(tag, pipe)
+            queue, _, item = bytes(kept or b"").partition(b" ")
+            name = bytes_to_str(queue[: envelope.MAX_HEAD])
+            if item and name in {*self.channel.active_queues, *self.channel.restorable}:
+                (pipe.lpush if leftmost else pipe.rpush)(name, item)
+            elif kept is not None:
+                Dropped.add("unacked", "names no queue of this process")
+
+        with self.channel.conn_or_acquire(client) as connection:
+            connection.transaction(restore, self.unacked_key)
+
+
+class Channel(kombu_redis.Channel):  # type: ignore[misc]
+    """Reads sealed texts. Queues need no entry in a table of routes: each is its own route."""
+
+    QoS = QoS
+    restorable: frozenset[str] = frozenset()
+    """Queues to which messages are restored although this process doesn't read them (yet)."""
+    from_transport_options = (*kombu_redis.Channel.from_transport_options, "restorable")
+    # one key for each queue
+    priority_steps = (0,)
+
+    def _brpop_read(self, **options: Any) -> bool:
+        """Read what BRPOP answers. Raises Empty for nothing, and for what isn't a sealed text."""
+        try:
+            try:
+                found = self.client.parse_response(self.client.connection, "BRPOP", **options)
+            except self.connection_errors:
+                # disconnected, the next pass of the loop connects again
+                self.client.connection.disconnect()
+                raise
+            if not found:
+                raise kombu_redis.Empty()
+            name, item = found
+            queue = bytes_to_str(name)
+            self._queue_cycle.rotate(queue)
+            message = to_celery(item, queue)
+            if message is None:
+                raise kombu_redis.Empty()
+            self.connection._deliver(message, queue)
+            return True
+        finally:
+            self._in_poll = None
+            self._flush_brpop_reauth()
+
+    def _get(self, queue: str, *_: Any) -> dict[str, Any]:
+        with self.conn_or_acquire() as client:
+            item = client.rpop(queue)
+        message = None if item is None else to_celery(item, queue)
+        if message is None:
+            raise kombu_redis.Empty()
+        return message
+
+    def _put(self, queue: str, message: dict[str, Any], **_: Any) -> None:
+        with self.conn_or_acquire() as client:
+            client.lpush(queue, message["body"])
+
+    def _restore(self, message: Any, leftmost: bool = False) -> None:
+        if self.ack_emulation:
+            self.qos.restore_by_tag(message.delivery_tag, leftmost=leftmost)
+            return
+        with self.conn_or_acquire() as client:
+            (client.lpush if leftmost else client.rpush)(
+                message.delivery_info["routing_key"], message.body
+            )
+
+    def _lookup(self, exchange: str, routing_key: str, default: str | None = None) -> list[str]:
+        return [routing_key or exchange]
+
+    def _queue_bind(self, *_: Any) -> None:
+        pass
+
+    def get_table(self, exchange: str) -> list[Any]:
+        """Return no routes."""
+        return []
+
+    def maybe_refresh_binding_expiry(self) -> None:
+        """Do nothing: there are no routes to refresh."""
+
+    def _has_queue(self, queue: str, **_: Any) -> bool:
+        return True
+
+    def _size(self, queue: str) -> int:
+        # nobody asks, and an account that may take from a queue needn't measure it
+        return 0
+
+
+class Transport(kombu_redis.Transport):  # type: ignore[misc]
+    """Kombu's Redis transport with the channel above."""
+
+    Channel = Channel
+
+
+def _arguments(body: bytes | str) -> tuple[list[str], dict[str, Any], dict[str, Any]]:
+    """Return a task's arguments: the text."""
+    return [bytes_to_str(body)], {}, {}
+
+
+register(SERIALIZER, None, _arguments, CONTENT_TYPE, "utf-8")
