@@ -81,6 +81,7 @@ class Bench:
             "GONOGO_BROKER_URL": redis_url,
             "GONOGO_WORKER_KEY": KEY,
             "GONOGO_VAR_DIR": str(folder),
+            "GONOGO_CHILD_VARIABLES": "SLEEPER_TIMES",
             "GONOGO_EXECUTORS": "sleeper=sleeper:Sleeper",
             "PYTHONPATH": f"{ROOT}{os.pathsep}{folder}",
             "SLEEPER_TIMES": str(self._times),

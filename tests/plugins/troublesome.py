@@ -242,10 +242,11 @@ class Troublesome:
     def snoop(self, outputs: dict, inputs: dict) -> dict:
         """Look for marked secrets wherever a program of this user may look.
 
-        The findings go to the file that TROUBLE_FOUND names. TROUBLE_SPARED is the test's own
-        process: it and what is above it are no part of the service.
+        The findings go to the file that TROUBLE_FOUND names. TROUBLE_KRAM is the mark, backward:
+        it must not be found itself. TROUBLE_SPARED is the test's own process: it and what is above
+        it are no part of the service.
         """
-        mark, findings = b"hu" + b"sh-", []
+        mark, findings = os.environ["TROUBLE_KRAM"][::-1].encode(), []
         spared = ancestors(int(os.environ["TROUBLE_SPARED"]))
         if any(mark.decode() in value for value in os.environ.values()):
             findings.append("own environ")

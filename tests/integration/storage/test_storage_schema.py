@@ -10,6 +10,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Engine, inspect, text
 
+from gonogo.errors import JobError
 from gonogo_storage.db import partitions
 from gonogo_storage.db.engine import is_postgres, make_engine, normalize, session
 from gonogo_storage.jobs import jobs
@@ -108,5 +109,5 @@ def test_sqlite_is_set_up_for_several_processes(sqlite_url: str) -> None:
 
 def test_other_databases_are_refused_by_name() -> None:
     assert normalize("postgresql://a@b/c").drivername == "postgresql+psycopg"
-    with pytest.raises(ValueError, match="mysql"):
+    with pytest.raises(JobError, match="mysql"):
         normalize("mysql://a@b/c")

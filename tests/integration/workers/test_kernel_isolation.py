@@ -7,6 +7,7 @@ import ctypes
 import os
 import subprocess
 import sys
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,9 +25,13 @@ def as_a_user() -> None:
         ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, capability)
 
 
+MARK = f"mark-{uuid.uuid4().hex}"
+"""In the secrets of this run alone: tests beside this one have their own."""
+
+
 def secret(name: str) -> str:
-    """Return a secret that the kernel recognizes (its prefix stands in no source as a whole)."""
-    return "-".join(("hu" + "sh", name, "x" * 40))
+    """Return a secret that the kernel recognizes."""
+    return f"{MARK}-{name}-{'x' * 40}"
 
 
 @pytest.fixture
@@ -49,12 +54,12 @@ def test_a_kernel_finds_no_secret(
 ) -> None:
     key = secret("worker")
     place = Workplace(redis_url, tmp_path)
-    given = {"GONOGO_CI_WEBHOOK_SECRET": key}
+    given = {"GONOGO_SECRET_KEY": key}
     if source == "file":
-        file = tmp_path / "ci_webhook_secret"
+        file = tmp_path / "secret_key"
         file.touch(0o600)
         file.write_text(key + "\n")
-        given = {"GONOGO_CI_WEBHOOK_SECRET_FILE": str(file)}
+        given = {"GONOGO_SECRET_KEY_FILE": str(file)}
     try:
         worker = place.start_program(
             ["-P", "-m", "gonogo_cli", "worker", "--executor", "troublesome"],
@@ -66,7 +71,9 @@ def test_a_kernel_finds_no_secret(
             AWS_SECRET_ACCESS_KEY=secret("cloud"),
             TROUBLE_FOUND=str(tmp_path / "found"),
             TROUBLE_SPARED=str(os.getpid()),
+            TROUBLE_KRAM=MARK[::-1],
         )
+        place.beat(lambda body: body["worker"].endswith(f"/{worker.pid}"))
         answer = place.run("snoop", 1)
         assert answer.verdicts == {0: "pass"}, answer.finished
         with contextlib.suppress(PermissionError):  # of a user's own process, too: not dumpable
@@ -105,6 +112,7 @@ def test_a_local_command_s_kernel_finds_no_secret(
             "NPM_TOKEN": secret("npm"),
             "TROUBLE_FOUND": str(tmp_path / "found"),
             "TROUBLE_SPARED": str(os.getpid()),
+            "TROUBLE_KRAM": MARK[::-1],
         },
         preexec_fn=as_a_user,
         check=True,
