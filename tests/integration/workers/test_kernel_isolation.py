@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from checkout import PYTHONPATH
 from worker_process import Workplace
 
 PR_CAPBSET_DROP, CAPABILITIES = 24, 41
@@ -49,12 +50,12 @@ def test_a_kernel_finds_no_secret(
 ) -> None:
     key = secret("worker")
     place = Workplace(redis_url, tmp_path)
-    given = {"GONOGO_CI_WEBHOOK_SECRET": key}
+    given = {"GONOGO_GITHUB_WEBHOOK_SECRET": key}
     if source == "file":
-        file = tmp_path / "ci_webhook_secret"
+        file = tmp_path / "github_webhook_secret"
         file.touch(0o600)
         file.write_text(key + "\n")
-        given = {"GONOGO_CI_WEBHOOK_SECRET_FILE": str(file)}
+        given = {"GONOGO_GITHUB_WEBHOOK_SECRET_FILE": str(file)}
     try:
         worker = place.start_program(
             ["-P", "-m", "gonogo_cli", "worker", "--executor", "troublesome"],
@@ -67,6 +68,7 @@ def test_a_kernel_finds_no_secret(
             TROUBLE_FOUND=str(tmp_path / "found"),
             TROUBLE_SPARED=str(os.getpid()),
         )
+        place.beat(lambda body: body["worker"].endswith(f"/{worker.pid}"))
         answer = place.run("snoop", 1)
         assert answer.verdicts == {0: "pass"}, answer.finished
         with contextlib.suppress(PermissionError):  # of a user's own process, too: not dumpable
@@ -97,7 +99,7 @@ def test_a_local_command_s_kernel_finds_no_secret(
         env={
             **os.environ,
             "PYTHONPATH": os.pathsep.join(
-                (os.environ["PYTHONPATH"], str(Path(__file__).parents[2] / "plugins"))
+                (PYTHONPATH, str(Path(__file__).parents[2] / "plugins"))
             ),
             "GONOGO_EXECUTORS": "troublesome=troublesome:Troublesome",
             "GONOGO_CHILD_VARIABLES": "TROUBLE_*",
