@@ -62,13 +62,13 @@ def invite(
     if gonogo_settings.load().token is not None:
         with Client() as client:
             body = {"name": name, "hours": hours}
-            made: dict[str, Any] = client.call("POST", "/hosts:invite", body=body)
+            invitation: dict[str, Any] = client.call("POST", "/hosts:invite", body=body)
     else:
-        made = _beside_the_database(name, hours)
+        invitation = _beside_the_database(name, hours)
     if as_json:
-        show.print_json(made)
+        show.print_json(invitation)
     else:
-        print(made["code"])
+        print(invitation["code"])
 
 
 @app.command()
@@ -88,7 +88,7 @@ def enroll(
             me = exchange.enroll(client, text, _folder())
     except ValueError as problem:
         raise JobError(str(problem)) from problem
-    _told(me, "enrolled", as_json)
+    _print_identity(me, "enrolled", as_json)
 
 
 @app.command()
@@ -97,7 +97,7 @@ def rotate(as_json: bool = JSON) -> None:
     from gonogo_workers.messages import exchange
 
     with _broker() as client:
-        _told(exchange.rotate(client, _folder()), "rotated", as_json)
+        _print_identity(exchange.rotate(client, _folder()), "rotated", as_json)
 
 
 @app.command()
@@ -125,7 +125,7 @@ def _broker() -> Any:
     return redis_client(url)
 
 
-def _told(me: Identity, done: str, as_json: bool) -> None:
+def _print_identity(me: Identity, done: str, as_json: bool) -> None:
     path = _folder() / "host.json"
     if as_json:
         show.print_json({"host": me.name, "id": me.id, "key": me.key.id, "file": str(path)})
@@ -144,7 +144,7 @@ def _beside_the_database(name: str, hours: float) -> dict[str, Any]:
         if secret is None:
             raise JobError("GONOGO_SECRET_KEY must be set: the code contains the service's key")
         try:
-            made = make(transaction, secret.get_secret_value(), name, hours, actor="command line")
+            issued = make(transaction, secret.get_secret_value(), name, hours, actor="command line")
         except Problem as problem:
             raise JobError(str(problem)) from problem
-    return {"code": made.code, "name": made.name, "expires_at": made.expires_at.isoformat()}
+    return {"code": issued.code, "name": issued.name, "expires_at": issued.expires_at.isoformat()}

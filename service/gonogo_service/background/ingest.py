@@ -56,7 +56,7 @@ class Letter:
 
     @property
     def body(self) -> Body:
-        """What it says."""
+        """The content of the message."""
         return self.message.body
 
     def advance(self, session: Session, subject: str, now: datetime) -> bool:
@@ -159,8 +159,8 @@ def heartbeat(context: BackgroundContext, letter: Letter) -> None:
         hosts.heard(session, sender.id, now=now, clock_skew_s=_number(body.get("clock_skew_s")))
         if attempt is not None:
             if attempts.is_unbound(session, attempt):  # its "started" was lost with the broker
-                mine = {"worker": worker, "device": body.get("attempt_device")}
-                attempts.started(session, attempt, mine, now=now, sender=sender)
+                place = {"worker": worker, "device": body.get("attempt_device")}
+                attempts.started(session, attempt, place, now=now, sender=sender)
             attempts.heartbeat(session, attempt, seed=seed, stage=stage, now=now, worker=worker)
         attempt_device = attempts.device_of(session, attempt)
         for facts in devices:

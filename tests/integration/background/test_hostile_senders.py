@@ -1,4 +1,4 @@
-"""What a stranger with the broker alone, and a host with a valid key of its own, can't do."""
+"""Attacks by a stranger with the broker alone, and by a host with a valid key of its own."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Post:
 
 
 def place(attempt: str, host: str = HOST) -> dict[str, Any]:
-    """What every message about an attempt says."""
+    """The part that every message about an attempt has."""
     return {"attempt": attempt, "worker": f"{host}/worker-1", "device": f"{host}/emulator:0"}
 
 
@@ -203,7 +203,7 @@ def test_a_heartbeat_binds_an_attempt_whose_started_was_lost_with_the_broker(pos
 
 def test_what_comes_twice_changes_nothing_and_is_held_against_nobody(post: Post) -> None:
     job, attempt = post.attempt()
-    said = [
+    messages = [
         (task, post.send(task, body))
         for task, body in [
             (queue.HEARTBEAT, beat()),
@@ -214,7 +214,7 @@ def test_what_comes_twice_changes_nothing_and_is_held_against_nobody(post: Post)
         ]
     ]
     before = post.job(job)
-    for task, text in said * 2:
+    for task, text in messages * 2:
         post.deliver(task, text)
     assert post.job(job) == before
     assert before.counts == {"pass": 2}

@@ -252,9 +252,11 @@ class Workplace:
         body = {"nonce": nonce, "time": time.time() - self._clock_ahead_s}
         self.redis.rpush(queue.reply_key(nonce), queue.seal(SERVICE_KEY, queue.REPLY, body))
 
-    def order(self, device: str, order: str, asked: int = 0, number: int | None = None) -> None:
+    def order(
+        self, device: str, order: str, test_requests: int = 0, number: int | None = None
+    ) -> None:
         """Write the service's order for a device."""
-        body = {"device": device, "order": order, "asked": asked}
+        body = {"device": device, "order": order, "asked": test_requests}
         text = queue.seal(SERVICE_KEY, queue.ORDER, body, number)
         self.redis.set(queue.device_key(device), text)
 

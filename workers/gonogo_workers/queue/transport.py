@@ -8,48 +8,23 @@ names, with the text as its only argument. The task checks the signature.
 
 from __future__ import annotations
 
-import logging
+import time
 import uuid
-from threading import Lock
-from typing import Any, ClassVar, Final
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
 
 from kombu.serialization import register
 from kombu.transport import redis as kombu_redis
 from kombu.utils.encoding import bytes_to_str
+from redis.exceptions import ResponseError
 
 from gonogo_workers.queue import envelope
-
-log = logging.getLogger(__name__)
+from gonogo_workers.queue.dropped import Dropped
 
 CONTENT_TYPE: Final = "application/x-gonogo"
 SERIALIZER: Final = "gonogo"
-MAX_REASONS: Final = 20
-
-
-class Dropped:
-    """The texts that this process has dropped unread: how many, by why."""
-
-    _counts: ClassVar[dict[str, int]] = {}
-    _lock: ClassVar[Lock] = Lock()
-
-    @classmethod
-    def add(cls, queue: str, words: str) -> None:
-        """Count a dropped text; log the first, so that a flood can't fill a disk."""
-        key = f"a text on the queue {queue} {words}"
-        with cls._lock:
-            is_first = key not in cls._counts
-            if is_first and len(cls._counts) >= MAX_REASONS:
-                key = "a text on some queue isn't a sealed message"
-            cls._counts[key] = cls._counts.get(key, 0) + 1
-        if is_first:
-            log.warning("dropped unread: %s", key)
-
-    @classmethod
-    def take(cls) -> dict[str, int]:
-        """Return the counts by why, and begin again."""
-        with cls._lock:
-            counts, cls._counts = cls._counts, {}
-        return counts
+WRONG_TYPE_S: Final = 0.5
 
 
 def to_celery(item: bytes, queue: str) -> dict[str, Any] | None:
@@ -77,30 +52,50 @@ def to_celery(item: bytes, queue: str) -> dict[str, Any] | None:
     }
 
 
+@contextmanager
+def of_wrong_type(key: str) -> Iterator[None]:
+    """Go on where somebody has made another value of a key: then a crash may lose messages."""
+    try:
+        yield
+    except ResponseError as problem:
+        Dropped.add(key, f"can't be used: {problem}")
+
+
 class QoS(kombu_redis.QoS):  # type: ignore[misc]
     """Keeps delivered messages in Redis until they are acknowledged: as (queue, text), no JSON."""
 
     def append(self, message: Any, delivery_tag: str) -> None:
         """Note a delivered message."""
-        kept = f"{message.delivery_info['routing_key']} {bytes_to_str(message.body)}"
-        with self.pipe_or_acquire() as pipe:
+        record = f"{message.delivery_info['routing_key']} {bytes_to_str(message.body)}"
+        with of_wrong_type("unacked"), self.pipe_or_acquire() as pipe:
             pipe.zadd(self.unacked_index_key, {delivery_tag: kombu_redis.time()})
-            pipe.hset(self.unacked_key, delivery_tag, kept)
+            pipe.hset(self.unacked_key, delivery_tag, record)
             pipe.execute()
-            super(kombu_redis.QoS, self).append(message, delivery_tag)
+        super(kombu_redis.QoS, self).append(message, delivery_tag)
+
+    def ack(self, delivery_tag: str) -> None:
+        """Forget a delivered message."""
+        with of_wrong_type("unacked"):
+            self._remove_from_indices(delivery_tag).execute()
+        super(kombu_redis.QoS, self).ack(delivery_tag)
+
+    def restore_visible(self, *arguments: Any, **options: Any) -> None:
+        """Put messages of dead consumers back on their queues."""
+        with of_wrong_type("unacked"):
+            super().restore_visible(*arguments, **options)
 
     def restore_by_tag(self, tag: str, client: Any = None, leftmost: bool = False) -> None:
         """Put a message that was not acknowledged back on its queue."""
 
         def restore(pipe: Any) -> None:
-            kept = pipe.hget(self.unacked_key, tag)
+            record = pipe.hget(self.unacked_key, tag)
             pipe.multi()
             self._remove_from_indices(tag, pipe)
-            queue, _, item = bytes(kept or b"").partition(b" ")
+            queue, _, item = bytes(record or b"").partition(b" ")
             name = bytes_to_str(queue[: envelope.MAX_HEAD])
             if item and name in {*self.channel.active_queues, *self.channel.restorable}:
                 (pipe.lpush if leftmost else pipe.rpush)(name, item)
-            elif kept is not None:
+            elif record is not None:
                 Dropped.add("unacked", "names no queue of this process")
 
         with self.channel.conn_or_acquire(client) as connection:
@@ -121,14 +116,19 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
         """Read what BRPOP answers. Raises Empty for nothing, and for what isn't a sealed text."""
         try:
             try:
-                found = self.client.parse_response(self.client.connection, "BRPOP", **options)
+                answer = self.client.parse_response(self.client.connection, "BRPOP", **options)
             except self.connection_errors:
                 # disconnected, the next pass of the loop connects again
                 self.client.connection.disconnect()
                 raise
-            if not found:
+            except ResponseError as problem:
+                # somebody made another value of a queue's key: as bad as a broker that is away
+                Dropped.add(", ".join(self.active_queues), f"can't be read: {problem}")
+                time.sleep(WRONG_TYPE_S)
+                raise kombu_redis.Empty() from problem
+            if not answer:
                 raise kombu_redis.Empty()
-            name, item = found
+            name, item = answer
             queue = bytes_to_str(name)
             self._queue_cycle.rotate(queue)
             message = to_celery(item, queue)
