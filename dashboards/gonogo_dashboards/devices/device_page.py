@@ -224,9 +224,7 @@ def host_facts(host: Host | None, now: datetime) -> list[tuple[str, str]]:
         facts.append(("host's key", f"revoked {_age(host.revoked_at, now)}"))
     if host.clock_skew_s is not None:
         direction = "ahead of" if host.clock_skew_s > 0 else "behind"
-        facts.append(
-            ("host's clock", f"{abs(host.clock_skew_s):.1f} s {direction} the service's")
-        )
+        facts.append(("host's clock", f"{abs(host.clock_skew_s):.1f} s {direction} the service's"))
     if host.refused:
         counts = ", ".join(f"{reason} {count}" for reason, count in host.refused.items())
         facts.append(("refused messages of the host", counts))

@@ -57,9 +57,10 @@ def invite(
 ) -> None:
     """Make a one-time code for a new host, or for one that has lost its key, and print it.
 
-    With GONOGO_TOKEN the server makes it (scope admin); without, it is made beside the database.
+    With GONOGO_URL the server makes it (scope admin); without, it is made beside the database.
     """
-    if gonogo_settings.load().token is not None:
+    config = gonogo_settings.load()
+    if config.url is not None and config.database_url is None:
         with Client() as client:
             body = {"name": name, "hours": hours}
             invitation: dict[str, Any] = client.call("POST", "/hosts:invite", body=body)

@@ -31,7 +31,7 @@ def celery_url(broker_url: str) -> str:
     return "redis+socket://" + broker_url.removeprefix("unix://").replace("db=", "virtual_host=")
 
 
-class PatientConnection(Connection):  # type: ignore[misc]
+class PatientConnection(Connection):
     """A connection of our transport that retries a lost broker every second or two.
 
     A restarted Redis is back within seconds; kombu's pauses grow to half a minute.
