@@ -155,7 +155,12 @@ def heartbeat(context: BackgroundContext, checked: CheckedMessage) -> None:
     if len(devices) > MAX_DEVICES:
         raise MessageRefused("size", f"{len(devices)} devices; allowed: {MAX_DEVICES}")
 
+    identities = [str(facts["device"]) for facts in devices]
+
     def work(session: Session) -> bool:
+        excess = heartbeats.excess(session, sender.name, str(worker), identities, now=now)
+        if excess is not None:
+            raise MessageRefused("size", excess)
         if not checked.advance(session, str(worker), now):
             return False
         hosts.heard(session, sender.id, now=now, clock_skew_s=_number(body.get("clock_skew_s")))

@@ -20,7 +20,7 @@ from gonogo_service.kit.background_context import BackgroundContext, open_backgr
 from gonogo_storage.access import audit, hosts, refused_messages
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.engine import reading, session
-from gonogo_storage.devices import workers
+from gonogo_storage.devices import devices, heartbeats, workers
 from gonogo_storage.jobs import attempts, chunks, jobs
 from gonogo_storage.seeds import results
 from gonogo_storage.tables import AttemptRow, DeviceRow
@@ -178,6 +178,25 @@ def test_a_host_speaks_for_its_own_attempts_and_devices_only(post: Post) -> None
         "sender",
     )
     assert [worker.name for worker in live] == [WORKER]
+
+
+def test_a_host_fills_the_database_neither_with_devices_nor_with_workers(
+    post: Post, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heartbeats, "MAX_DEVICES", 2)
+    monkeypatch.setattr(heartbeats, "MAX_NEW_WORKERS", 2)
+    facts = beat()["devices"][0]
+    named = [{**facts, "device": f"{HOST}/chip:{n}", "name": f"chip:{n}"} for n in range(4)]
+    post.send(queue.HEARTBEAT, beat(devices=named[:2]))
+    post.send(queue.HEARTBEAT, beat(devices=named[:2]))
+    post.send(queue.HEARTBEAT, beat(devices=named[2:]))
+    for number in range(2, 4):
+        post.send(queue.HEARTBEAT, beat(worker=f"{HOST}/worker-{number}", devices=[]))
+    post.send(queue.HEARTBEAT, beat(devices=[facts] * 65))
+    assert post.refused() == {(HOST, "size"): 3}
+    with reading(post.context.engine) as current:
+        assert len(devices.list_(current).items) == 2
+        assert len(workers.list_(current).items) == 2
 
 
 def test_an_attempt_is_its_first_hosts_and_every_row_its_devices(post: Post) -> None:

@@ -162,6 +162,14 @@ def test_a_body_that_unpacks_to_more_than_the_limit_is_refused() -> None:
         queue.unseal(text, queue.RESULTS, find, now=NOW)
 
 
+def test_a_body_of_more_values_than_memory_has_room_for_is_refused() -> None:
+    lists = b'{"a":[' + b"[]," * envelope.MAX_VALUES + b"[]]}"
+    assert len(lists) < queue.MAX_BODY_BYTES
+    text = sealed(base64.b64encode(zlib.compress(lists, 1)).decode(), "zlib")
+    with pytest.raises(queue.MessageRefused, match="values"):
+        queue.unseal(text, queue.RESULTS, find, now=NOW)
+
+
 @pytest.mark.parametrize(
     ("payload", "encoding"),
     [

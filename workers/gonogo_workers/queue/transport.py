@@ -16,7 +16,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from queue import Empty
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from kombu.serialization import register
 from kombu.transport import redis as kombu_redis
@@ -116,12 +116,12 @@ class Channel(kombu_redis.Channel):
     QoS = QoS
     restorable: frozenset[str] = frozenset()
     """Queues to which messages are restored although this process doesn't read them (yet)."""
-    from_transport_options: ClassVar[Any] = (
+    from_transport_options = (  # type: ignore[assignment]
         *kombu_redis.Channel.from_transport_options,
         "restorable",
     )
     # one key for each queue
-    priority_steps: ClassVar[list[int]] = [0]
+    priority_steps = [0]  # noqa: RUF012 - the base class has it so
 
     def _brpop_read(self, **options: Any) -> bool:
         """Read what BRPOP answers. Raises Empty for nothing, and for what isn't a sealed text."""
