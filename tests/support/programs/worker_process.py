@@ -74,6 +74,7 @@ class Workplace:
         self.answers: dict[str, Answer] = {}
         self.healths: list[dict[str, Any]] = []
         self.routine: list[dict[str, Any]] = []
+        self.sealed = ""
 
     def start(
         self, executors: str = "emulator,troublesome", device: str | None = None, **environment: str
@@ -120,7 +121,7 @@ class Workplace:
         board: str = "n150",
         **changes: Any,
     ) -> str:
-        """Send a chunk; its attempt id."""
+        """Send a chunk; its attempt id. `sealed` has its text."""
         attempt = uuid.uuid4().hex
         body = {
             "attempt": attempt,
@@ -135,9 +136,8 @@ class Workplace:
             "artifacts": {"first": True, "worst": 1},
             **changes,
         }
-        queue.send(
-            self.redis, key, queue.chunk_queue(executor, "wormhole", board), queue.RUN_CHUNK, body
-        )
+        self.sealed = queue.seal(key, queue.RUN_CHUNK, body)
+        queue.publish(self.redis, queue.chunk_queue(executor, "wormhole", board), self.sealed)
         return attempt
 
     def run(self, build: str, seeds: int, **options: Any) -> Answer:
