@@ -76,6 +76,9 @@ test: setup compiled ## all tests but those of test-sim; ARGS go to pytest
 	@GONOGO_TEST_TORCH_PYTHON="$${GONOGO_TEST_TORCH_PYTHON:-$(wildcard $(TORCH_VENV)/bin/python)}" \
 	  $(BIN)/python -m pytest $(PYTEST_SPREAD) --ignore=tests/simulator --ignore=tests/docs $(ARGS)
 
+fuzz: setup ## hostile input for hours: every parser of strangers' input, every address (checks/fuzz.py)
+	@$(BIN)/python -m pytest --hypothesis-profile=fuzz --timeout=0 tests/unit/project/test_hostile_input.py tests/acceptance/test_openapi.py $(ARGS)
+
 docs: setup ## the manual as a site, in dashboards/gonogo_dashboards/manual; the service shows it under /manual
 	@$(BIN)/python -m checks.manual
 

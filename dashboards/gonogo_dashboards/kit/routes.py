@@ -107,6 +107,8 @@ class Site:
         def page(request: Request) -> Response:
             return view(request, lambda given, shown: self.page(given, template, shown))
 
+        for endpoint in (json_version, page):
+            endpoint.scope = scope  # type: ignore[attr-defined]  # checks/routes.py lists it
         self.router.add_api_route(
             json_path or f"{path}.json", json_version, methods=["GET"]
         )  # first, because "x.json" could be an id, too
