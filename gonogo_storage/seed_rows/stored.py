@@ -139,20 +139,20 @@ def read_tests(session: Session, job_ids: Sequence[str]) -> Iterator[TestGroup]:
     """
     table = SeedResultRow
     if is_postgres(session):
-        each = func.json_each(cast(table.rest, JSON)).table_valued("key", "value", name="test")
-        outcome, verdict = each.c.value.op("->>")("outcome"), each.c.value.op("->>")("verdict")
-        names = cast(func.json_agg(each.c.key), Text)
+        entry = func.json_each(cast(table.rest, JSON)).table_valued("key", "value", name="test")
+        outcome, verdict = entry.c.value.op("->>")("outcome"), entry.c.value.op("->>")("verdict")
+        names = cast(func.json_agg(entry.c.key), Text)
     else:
-        each = func.json_each(table.rest).table_valued("key", "value", name="test")
-        outcome = func.json_extract(each.c.value, "$.outcome")
-        verdict = func.json_extract(each.c.value, "$.verdict")
-        names = func.json_group_array(each.c.key)
+        entry = func.json_each(table.rest).table_valued("key", "value", name="test")
+        outcome = func.json_extract(entry.c.value, "$.outcome")
+        verdict = func.json_extract(entry.c.value, "$.verdict")
+        names = func.json_group_array(entry.c.key)
     head = (table.job_id, table.seed, table.repeat, SeedSourceRow.device, outcome, verdict)
     query = (
         select(*head, names)
         .select_from(table)
         .join(SeedSourceRow, OF_SOURCE)
-        .join(each, true())
+        .join(entry, true())
         .where(
             table.job_id.in_(job_ids),
             table.layout.is_(None),

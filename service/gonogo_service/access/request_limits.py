@@ -82,12 +82,12 @@ class LimitRequests:
         self, places: asyncio.Semaphore, scope: Scope, receive: Receive, send: Send
     ) -> None:
         await _take(places)
-        held = True
+        has_place = True
 
         def release() -> None:
-            nonlocal held
-            if held:
-                held = False
+            nonlocal has_place
+            if has_place:
+                has_place = False
                 places.release()
 
         async def send_started(message: Message) -> None:

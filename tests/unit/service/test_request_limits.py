@@ -45,10 +45,10 @@ def test_a_token_has_a_few_requests_at_once_and_a_line() -> None:
     async def play() -> None:
         slow = Slow()
         app = LimitRequests(slow)
-        asked = [ask(app, "ann") for _ in range(OF_TOKEN + WAITING + 3)]
+        tasks = [ask(app, "ann") for _ in range(OF_TOKEN + WAITING + 3)]
         await settle()
         assert slow.running == OF_TOKEN
-        refused = [task for task in asked if task.done()]
+        refused = [task for task in tasks if task.done()]
         assert len(refused) == 3
         problem = refused[0].exception()
         assert isinstance(problem, Problem)
@@ -61,7 +61,7 @@ def test_a_token_has_a_few_requests_at_once_and_a_line() -> None:
         await settle()
         assert slow.running == OF_ALL + 2
         slow.go.set()
-        await asyncio.gather(*others, *streams, *(task for task in asked if task not in refused))
+        await asyncio.gather(*others, *streams, *(task for task in tasks if task not in refused))
         assert slow.running == 0
         assert not app._lines
 
