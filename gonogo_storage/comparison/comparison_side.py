@@ -29,7 +29,9 @@ from gonogo_storage.tables import BuildRow, JobRow, RunJobRow, RunRow, SeedResul
 
 Iterations = frozenset[tuple[tuple[str, str], int]]
 """((outcome, verdict), number of iterations) of a test of a selection."""
-A, B, C = TypeVar("A"), TypeVar("B"), TypeVar("C")
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
 MAX_JOBS = 2000
 """Newest jobs of a side that are read: four nights of the largest suite."""
 NAMED = 20

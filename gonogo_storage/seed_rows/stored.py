@@ -117,10 +117,8 @@ def read_outcomes(
             yield SeedOutcomes._make((*values, outcomes))
 
 
-class TestGroup(NamedTuple):
+class OutcomeGroup(NamedTuple):
     """The tests of one iteration that have the same outcome and verdict."""
-
-    __test__ = False  # pytest: not a test case
 
     job: str
     seed: int
@@ -131,13 +129,16 @@ class TestGroup(NamedTuple):
     names: Sequence[str]
 
 
-def read_tests(session: Session, job_ids: Sequence[str]) -> Iterator[TestGroup]:
+def read_tests(session: Session, job_ids: Sequence[str]) -> Iterator[OutcomeGroup]:
     """Yield the tests of each iteration of selections, grouped by the database.
 
     An iteration may have 20,000 tests in 6 MB of JSON, which would stop every thread of this
     process while it is read.
     """
     table = SeedResultRow
+    outcome: ColumnElement[Any]
+    verdict: ColumnElement[Any]
+    names: ColumnElement[Any]
     if is_postgres(session):
         entry = func.json_each(cast(table.rest, JSON)).table_valued("key", "value", name="test")
         outcome, verdict = entry.c.value.op("->>")("outcome"), entry.c.value.op("->>")("verdict")
@@ -162,7 +163,7 @@ def read_tests(session: Session, job_ids: Sequence[str]) -> Iterator[TestGroup]:
         .group_by(*head)
     )
     for *values, content in session.execute(query):
-        yield TestGroup._make((*values, decode(content)))
+        yield OutcomeGroup._make((*values, decode(content)))
 
 
 def read_outputs(

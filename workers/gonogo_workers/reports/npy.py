@@ -68,4 +68,4 @@ def body(
     if len(content) < size:
         raise ValueError(f"is cut off: its header says {size} bytes, and {len(content)} follow")
     array = np.frombuffer(content, dtype)
-    return array.reshape(shape, order="F" if fortran_order else "C")  # type: ignore[return-value]
+    return array.reshape(shape, order="F" if fortran_order else "C")
