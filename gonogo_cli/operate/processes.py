@@ -91,6 +91,7 @@ def background() -> None:
     """Run dispatcher, ingest of results, reaper and delivery; several copies are safe."""
     config = gonogo_settings.load()
     need(config, "database_url", "broker_url", "secret_key")
+    require_background()
     stop = threading.Event()
     with loading():
         from gonogo_service.background.process import create_background

@@ -49,6 +49,8 @@ ACTIONS = {
     "PATCH /devices/{device_id}": "device.health_changed",
     "POST /hosts/{host}:drain": "device.drained",
     "POST /hosts/{host}:undrain": "device.undrained",
+    "POST /hosts:invite": "host.invited",
+    "POST /hosts/{host}:revoke": "host.revoked",
     "POST /workers/{name:path}:drain": "device.drained",
     "POST /workers/{name:path}:undrain": "device.undrained",
     "POST /tokens": "token.created",

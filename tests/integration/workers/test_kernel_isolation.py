@@ -98,9 +98,7 @@ def test_a_local_command_s_kernel_finds_no_secret(
         [sys.executable, "-P", "-m", "gonogo_cli", *words, "--executor", "troublesome"],
         env={
             **os.environ,
-            "PYTHONPATH": os.pathsep.join(
-                (PYTHONPATH, str(Path(__file__).parents[2] / "plugins"))
-            ),
+            "PYTHONPATH": os.pathsep.join((PYTHONPATH, str(Path(__file__).parents[2] / "plugins"))),
             "GONOGO_EXECUTORS": "troublesome=troublesome:Troublesome",
             "GONOGO_CHILD_VARIABLES": "TROUBLE_*",
             "GONOGO_TOKEN": secret("token"),
