@@ -13,8 +13,6 @@ the pace, not the device.
 from __future__ import annotations
 
 import argparse
-import base64
-import json
 import os
 import subprocess
 import sys
@@ -29,9 +27,12 @@ from rich.console import Console
 
 from benchmarks.flow import private_redis
 from gonogo_workers import queue
+from gonogo_workers.messages.identity import Identity
+from gonogo_workers.queue import PrivateKey
 
 ROOT = Path(__file__).resolve().parent.parent
-KEY = "k" * 32
+SERVICE_KEY = PrivateKey.of(b"s" * 32)
+HOST = Identity("host", "bench", PrivateKey.of(b"h" * 32), SERVICE_KEY.public)
 TEST = {"kernel": "layernorm_bw", "shape": [1, 1, 819, 8462]}
 QUEUE = queue.chunk_queue("sleeper", "wormhole", "n150")
 TARGET, TARGET_MS = 0.9, 500.0
@@ -71,7 +72,8 @@ class Bench:
     """A worker process that serves the sleeper; `measure` runs one chunk."""
 
     def __init__(self, redis_url: str, folder: Path) -> None:
-        self._app, self._client = queue.make_app(redis_url), queue.redis_client(redis_url)
+        self._client = queue.redis_client(redis_url)
+        HOST.save(folder)
         self._times = folder / "times"
         (folder / "sleeper.py").write_text(PLUGIN)
         inherited = {
@@ -79,7 +81,6 @@ class Bench:
         }
         self._environment = inherited | {
             "GONOGO_BROKER_URL": redis_url,
-            "GONOGO_WORKER_KEY": KEY,
             "GONOGO_VAR_DIR": str(folder),
             "GONOGO_CHILD_VARIABLES": "SLEEPER_TIMES",
             "GONOGO_EXECUTORS": "sleeper=sleeper:Sleeper",
@@ -111,7 +112,7 @@ class Bench:
             "target": {"executor": "sleeper", "arch": "wormhole", "board": "n150"},
             "artifacts": {"first": False, "worst": 0},
         }
-        queue.send(self._app, KEY, QUEUE, queue.RUN_CHUNK, body)
+        queue.send(self._client, SERVICE_KEY, QUEUE, queue.RUN_CHUNK, body)
         deadline = time.monotonic() + 120 + seeds * (device_ms / 1e3 + 5)
         while not self._finished(f"attempt-{self._number}"):
             if time.monotonic() > deadline or self._worker.poll() is not None:
@@ -121,16 +122,22 @@ class Bench:
         return sum(end - began for began, end in spans) / (spans[-1][1] - spans[0][0])
 
     def _finished(self, attempt: str) -> bool:
-        got: Any = self._client.brpop([queue.BACKGROUND_QUEUE], timeout=5)
-        if got is None:
+        queues = [queue.BACKGROUND_QUEUE, queue.HEARTBEAT_QUEUE]
+        item: Any = self._client.brpop(queues, timeout=5)
+        if item is None:
             return False
-        message = json.loads(got[1])
-        task = message["headers"]["task"]
-        sealed, signature = json.loads(base64.b64decode(message["body"]))[0]
-        return bool(
-            task == queue.FINISHED
-            and queue.unseal(KEY, task, sealed, signature)["attempt"] == attempt
-        )
+        text = item[1].decode()
+        task = queue.task_of(text)
+        if task not in (queue.HELLO, queue.FINISHED):
+            return False
+        body = queue.unseal(text, task, HOST.key.public.named).body
+        if task == queue.HELLO:  # the worker asks for the time before it begins
+            answer = {"nonce": body["nonce"], "time": time.time()}
+            self._client.rpush(
+                queue.reply_key(body["nonce"]), queue.seal(SERVICE_KEY, queue.REPLY, answer)
+            )
+            return False
+        return bool(body["attempt"] == attempt)
 
     def close(self) -> None:
         """Stop the worker."""
@@ -138,7 +145,6 @@ class Bench:
         self._worker.wait(20)
         self._log.close()
         self._client.close()
-        self._app.close()
 
 
 @contextmanager

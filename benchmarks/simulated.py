@@ -178,9 +178,7 @@ class SimulatedWorker:
 
     def opened(self, text: str, task: str = queue.RUN_CHUNK) -> dict[str, Any]:
         """The body of a message of the service."""
-        return queue.unseal(
-            text, task, lambda key_id: self._service if key_id == self._service.id else None
-        ).body
+        return queue.unseal(text, task, self._service.named).body
 
     def start(self, chunk: dict[str, Any]) -> None:
         """Say that the attempt began."""
@@ -192,7 +190,7 @@ class SimulatedWorker:
         self.say(queue.HEARTBEAT_QUEUE, queue.STARTED, body)
 
     def place(self, chunk: Mapping[str, Any]) -> dict[str, Any]:
-        """What every message about an attempt says."""
+        """The part that every message about an attempt has."""
         return {"attempt": chunk["attempt"], "worker": self.name, "device": self.device}
 
     def send(

@@ -314,6 +314,9 @@ class Settings(BaseSettings):
             "four times as long"
         ),
     )
+    read_timeout_s: PositiveFloat = Field(
+        30.0, description="a statement that reads for a page or an answer ends after this time"
+    )
     header_deadline_s: PositiveFloat = Field(
         10.0, description="the headers of a request must arrive within this time"
     )

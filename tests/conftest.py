@@ -33,6 +33,14 @@ hypothesis_settings.register_profile(
     max_examples=50,
     suppress_health_check=[HealthCheck.too_slow],
 )
+# `make fuzz`: pytest --hypothesis-profile=fuzz
+hypothesis_settings.register_profile(
+    "fuzz",
+    deadline=None,
+    database=None,
+    max_examples=20_000,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 hypothesis_settings.load_profile("gonogo")
 
 REQUIRED = {

@@ -32,6 +32,7 @@ class Source:
     function: sources.Source
     sums: str = "pairwise"
     stored: tuple[str, ...] = ()
+    updates: bool = False
 
     def suits(self, number_format: str) -> bool:
         """Return whether the source differs from one that stores nothing, in this format."""
@@ -68,6 +69,18 @@ SOURCES: Final = (
     Source("fp32 lanes", "rmsnorm_bw", sources.rmsnorm_bw, "lanes"),
     Source("llama-like", "rmsnorm_bw", sources.rmsnorm_bw, stored=("rstd", "xhat", "p")),
 )
+
+
+PEERS: Final = (
+    Source("fp32 Welford", "layernorm_fw", sources.layernorm_fw, updates=True),
+    Source("fp32 Welford", "groupnorm_fw", sources.groupnorm_fw, updates=True),
+    Source("fp32 Welford", "layernorm_bw", sources.layernorm_bw, updates=True),
+)
+"""Right kernels that are run beside the libraries' own, for the error that a right one may have.
+
+An updated mean is rounded at each step: on a ramp all roundings have one sign, and no library here
+has a single lane. A kernel whose arithmetic is unknown may have one.
+"""
 
 
 @dataclass(frozen=True)
@@ -210,7 +223,12 @@ def run(source: Source, case: Case, seed: int, edit: str | None = None) -> Tenso
     """Return the outputs of a source, edited or not, in the case's format."""
     rounding = partial(round_to, fmt=case.format)
     step = Step(
-        edit, SUMS[source.sums], frozenset(source.stored), rounding, partial(round_to, fmt="bf16")
+        edit,
+        SUMS[source.sums],
+        frozenset(source.stored),
+        rounding,
+        partial(round_to, fmt="bf16"),
+        source.updates,
     )
     with np.errstate(all="ignore"):
         outputs = source.function(inputs(case, seed), case.epsilon, case.groups, step)
@@ -223,6 +241,20 @@ def exact(source: Source, case: Case, seed: int, edit: str | None = None) -> dic
     doubles = {name: values.astype(np.float64) for name, values in inputs(case, seed).items()}
     with np.errstate(all="ignore"):
         return dict(source.function(doubles, case.epsilon, case.groups, step))
+
+
+def peer_errors(case: Case, seed: int) -> dict[str, float]:
+    """Return the largest absolute error of each output over PEERS."""
+    expected = reference(case, seed)
+    errors: dict[str, float] = {}
+    for source in PEERS:
+        if source.kind != case.kind:
+            continue
+        for name, values in run(source, case, seed).items():
+            error = float(np.abs(values.astype(np.float64) - expected[name]).max())
+            if np.isfinite(error):
+                errors[name] = max(errors.get(name, 0.0), error)
+    return errors
 
 
 @lru_cache(maxsize=8)

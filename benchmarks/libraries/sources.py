@@ -45,6 +45,17 @@ def lanes(terms: Array) -> Array:
     return partial
 
 
+def updated(x: Array) -> tuple[Array, Array]:
+    """Return mean and variance along the last axis by Welford's updates, in a single lane."""
+    mean, squares = np.zeros_like(x[..., :1]), np.zeros_like(x[..., :1])
+    for place in range(x.shape[-1]):
+        column = x[..., place : place + 1]
+        off = column - mean
+        mean = mean + off / x.dtype.type(place + 1)
+        squares = squares + off * (column - mean)
+    return mean, squares / x.dtype.type(x.shape[-1])
+
+
 SUMS: Mapping[str, Sum] = {"pairwise": pairwise, "running": running, "lanes": lanes}
 
 
@@ -58,6 +69,7 @@ class Step:
         stored: names of the values that are rounded to the format.
         rounding: rounds to the format; without it the step computes exactly (float64).
         coarse: rounds to bf16, for the edits that store a statistic there.
+        updates: whether mean and variance are updated term by term, as Welford's algorithm does.
     """
 
     edit: str | None
@@ -65,6 +77,7 @@ class Step:
     stored: frozenset[str]
     rounding: Rounding | None
     coarse: Rounding | None
+    updates: bool = False
 
     def store(self, name: str, value: Array) -> Array:
         """Return the value as the source stores it."""
@@ -152,6 +165,9 @@ Source = Callable[[Mapping[str, Array], float, int, Step], dict[str, Array]]
 
 def _moments(x: Array, epsilon: float, step: Step) -> tuple[Array, Array, Array]:
     """Return mean, x - mean and rstd of each row."""
+    if step.updates:
+        mean, variance = updated(x)
+        return mean, x - mean, step.inverse_root(variance, epsilon)
     mean = step.statistic("mean", step.average(x, "mean"))
     centered = step.store("centered", x - mean)
     if step.is_edit("mean-not-subtracted"):

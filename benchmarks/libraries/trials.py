@@ -61,7 +61,7 @@ class Outcome:
         run: names the kernel, the case and the seed.
         errors: output -> largest absolute error against float64.
         worst: output -> the largest such error of a right kernel on the same inputs: a library's,
-            or the mutant's unedited twin.
+            a peer's (mutants.PEERS), or the mutant's unedited twin.
         changed: elements of a mutant that differ from its unedited twin's.
         is_no_op: True if the edit changes nothing in exact arithmetic on these inputs.
         judgment: None where nothing was judged.
@@ -131,7 +131,7 @@ class Trial:
 def judge_seed(task: SeedTask) -> list[Outcome]:
     """Judge every kernel of a task."""
     with np.errstate(all="ignore"):
-        worst: dict[str, float] = {}
+        worst = mutants.peer_errors(task.case, task.seed) if task.mutants else {}
         rows = []
         for right in task.rights:
             outcome, outputs = _measured(right)

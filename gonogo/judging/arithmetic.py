@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gonogo.judging.epsilon import Sight, sight
+from gonogo.judging.few_rows import STEP, hides_step
 from gonogo.judging.limits import DetectionLimits, detection_limits
 from gonogo.judging.named import programs
 from gonogo.judging.other_programs import other_programs
@@ -140,7 +141,7 @@ def rulings(
             ruled[name] = Ruling(finding, reproduced_by=other)
         else:
             ruled[name] = replace(
-                _ruling(test, name, graphs[name], exact_graphs, matrix, finding, form),
+                _ruling(test, name, graphs[name], exact_graphs, matrix, finding, form, narrow),
                 missed=_missed(graphs[name], matrix, form, finding, permitted, narrow),
                 others=_others(test, graphs[name], matrix, form, finding, narrow),
             )
@@ -218,10 +219,13 @@ def _ruling(
     output: NDArray[np.float32],
     finding: ladder.Finding,
     form: str,
+    narrow: Sequence[str],
 ) -> Ruling:
     if not finding.explained:
         return Ruling(finding, fault=diagnose(graph, output, form, finding.program))
     limits = detection_limits(graph, finding.program, form)
+    if hides_step(graph, finding.program, narrow):
+        limits = replace(limits, terms=(*limits.terms, STEP))
     tolerance = test.tolerance_for(name)
     if tolerance is None or tolerance.allclose is None:
         return Ruling(finding, limits=limits)

@@ -130,6 +130,8 @@ def _entry(entry: dict[str, Any], place: str) -> Iterator[Template]:
     matrix = fields.mapping(entry.pop("matrix", None) or {}, f"{place}.matrix")
     fields.known(matrix, MATRIX, f"{place}.matrix")
     given = entry.pop("name", None)
+    if given is not None and not isinstance(given, str):
+        raise FieldError(f"{place}.name", given, "must be text")
     axes = [name for name in MATRIX if name in matrix]
     for name in axes:
         if (
@@ -181,7 +183,7 @@ def _named(test: Mapping[str, Any], name_parts: Sequence[str]) -> str:
     For example "layernorm_bw 3x273x1x8462".
     """
     if is_selection(test):
-        inner = test["selection"]
+        inner = test["selection"] if isinstance(test["selection"], Mapping) else {}
         return (
             " ".join(str(inner[name]) for name in ("suite", "filter") if inner.get(name))
             or "all tests"

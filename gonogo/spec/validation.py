@@ -204,7 +204,10 @@ class _FewErrors:
                 items += validate([item])
             except ValidationError as problem:
                 details = problem.errors(include_url=False)
-                errors += [_at(place, detail) for detail in details[:MAX_ERRORS]]
+                errors += [
+                    line_error(detail, (place, *detail["loc"][1:]))
+                    for detail in details[:MAX_ERRORS]
+                ]
                 if len(errors) >= MAX_ERRORS:
                     break
         if errors:
@@ -212,11 +215,10 @@ class _FewErrors:
         return items
 
 
-def _at(place: int, detail: Any) -> InitErrorDetails:
-    """Return the error of a list's only item as that of the item at `place`."""
+def line_error(detail: Any, location: tuple[int | str, ...]) -> InitErrorDetails:
+    """Return one of pydantic's errors, for raising it again with another location."""
     kind, context = detail["type"], detail.get("ctx") or {}
     error = kind if kind in _KNOWN else PydanticCustomError(kind, detail["msg"], context)
-    location = (place, *detail["loc"][1:])
     return {"type": error, "loc": location, "input": detail["input"], "ctx": context}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib.util import find_spec
 
 from gonogo.errors import JobError
@@ -41,13 +42,25 @@ def require_service() -> None:
 
     For commands whose child processes need them.
     """
-    for package in (*PACKAGES["worker"], *PACKAGES["service"]):
+    _require((*PACKAGES["worker"], *PACKAGES["service"]), "all")
+
+
+def require_background() -> None:
+    """Raise JobError if a package of the background is missing; none is imported.
+
+    It shares its first imports with the worker, whose extra is not enough.
+    """
+    _require(PACKAGES["service"], "service")
+
+
+def _require(packages: Iterable[str], extra: str) -> None:
+    for package in packages:
         try:
             is_installed = find_spec(package) is not None
         except ImportError:
             is_installed = False
         if not is_installed:
-            raise _error(package, "all")
+            raise _error(package, extra)
 
 
 def _error(package: str, extra: str) -> JobError:

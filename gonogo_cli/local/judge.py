@@ -126,7 +126,7 @@ def _arithmetic(job: dict[str, Any]) -> str | None:
 
 def _load(test: TestSpec, places: Iterable[str], names: Iterable[str]) -> Tensors:
     """Load every file as name -> array, shaped (rows, N), (rows,) or (N,) as the domain has it."""
-    import numpy as np
+    from gonogo_workers.reports import npy
 
     allowed = tuple(names)
     loaded: Tensors = {}
@@ -142,30 +142,28 @@ def _load(test: TestSpec, places: Iterable[str], names: Iterable[str]) -> Tensor
             raise FieldError(path, name, "is given twice")
         try:
             with Path(path).open("rb") as file:
-                array = np.lib.format.read_array(file, allow_pickle=False)
+                given, fortran_order, dtype = npy.header(file)
+                _check(test, name, path, given, dtype)
+                array = npy.body(file, given, fortran_order, dtype)
         except (OSError, ValueError) as problem:
-            raise JobError(f"{path} can't be read as a .npy file: {problem}") from problem
-        if not isinstance(array, np.ndarray) or array.dtype.kind != "f":
-            raise FieldError(
-                path,
-                str(getattr(array, "dtype", "an archive")),
-                f"{name} must be a float array",
-                limit="float16, float32, float64",
-            )
-        loaded[name] = _shaped(test, name, path, array)
+            raise JobError(f"{path} can't be read as a .npy file: it {problem}") from problem
+        double = name in test.input_names and array.dtype.itemsize > 4
+        kind = "float64" if double else "float32"
+        loaded[name] = array.astype(kind, order="C").reshape(test.flat_shape_of(name))
     return loaded
 
 
-def _shaped(test: TestSpec, name: str, path: str, array: NDArray[Any]) -> NDArray[Any]:
-    """Return the array in the domain's shape.
+def _check(test: TestSpec, name: str, path: str, given: tuple[int, ...], dtype: Any) -> None:
+    """Check what a header says before the array is read. Raises FieldError.
 
     Dimensions of 1 may stand anywhere ([1,1,1,N] for a gamma), and rows may be flat.
     """
+    if dtype.kind != "f" or dtype.itemsize > 8:
+        limit = "float16, float32, float64"
+        raise FieldError(path, str(dtype)[:60], f"{name} must be a float array", limit=limit)
     shape, flat = test.shape_of(name), test.flat_shape_of(name)
-    if _squeezed(array.shape) not in (_squeezed(shape), _squeezed(flat)):
-        raise FieldError(path, list(array.shape), f"{name} has a wrong shape", limit=list(shape))
-    double = name in test.input_names and array.dtype.itemsize > 4
-    return array.astype("float64" if double else "float32", order="C").reshape(flat)
+    if _squeezed(given) not in (_squeezed(shape), _squeezed(flat)):
+        raise FieldError(path, list(given), f"{name} has a wrong shape", limit=list(shape))
 
 
 def _squeezed(shape: tuple[int, ...]) -> tuple[int, ...]:

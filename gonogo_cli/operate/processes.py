@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -79,6 +80,8 @@ def serve(
     # a page makes thousands of objects, hardly any in cycles: looking for them took a tenth of its
     # time
     gc.set_threshold(20_000, 20, 20)
+    # reads compute in threads: so the event loop, which answers probes, gets its turn sooner
+    sys.setswitchinterval(0.001)
     server.run(sockets=None if fd is None else [socket.socket(fileno=fd)])
     if not server.started:
         raise InfrastructureError("the HTTP service could not start; the log says why")
@@ -88,6 +91,7 @@ def background() -> None:
     """Run dispatcher, ingest of results, reaper and delivery; several copies are safe."""
     config = gonogo_settings.load()
     need(config, "database_url", "broker_url", "secret_key")
+    require_background()
     stop = threading.Event()
     with loading():
         from gonogo_service.background.process import create_background

@@ -124,14 +124,14 @@ def revoke(
 
 def find_key(session: Session, key_id: str) -> HostKey | None:
     """Return the key of this id, whose host is not revoked; None if there is none."""
-    found = session.execute(
+    row = session.execute(
         select(HostKeyRow, HostRow.name)
         .join(HostRow, HostRow.id == HostKeyRow.host_id)
         .where(HostKeyRow.id == key_id, HostRow.revoked_at.is_(None))
     ).one_or_none()
-    if found is None:
+    if row is None:
         return None
-    key, name = found
+    key, name = row
     return HostKey(key.public_key, key.host_id, name, key.retired_at)
 
 

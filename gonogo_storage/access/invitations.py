@@ -14,7 +14,7 @@ from gonogo_storage.access.hosts import HostKey
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.tables import HostKeyRow, InvitationRow
 
-KEPT = timedelta(days=30)
+FORGET_AFTER = timedelta(days=30)
 """An invitation is deleted this long after it has expired."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
 NAME_IN_WORDS = "1 to 100 letters, digits, dots, hyphens and underscores, not a hyphen or dot first"
@@ -103,7 +103,7 @@ def use(
 
 def forget(session: Session, *, now: datetime) -> None:
     """Delete invitations that expired a month ago."""
-    session.execute(delete(InvitationRow).where(InvitationRow.expires_at < now - KEPT))
+    session.execute(delete(InvitationRow).where(InvitationRow.expires_at < now - FORGET_AFTER))
 
 
 def open_(session: Session, *, now: datetime) -> list[StoredInvitation]:

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from gonogo_storage.db.dialect import insert_once
 from gonogo_storage.tables import MessageNumberRow
 
-KEPT = timedelta(days=8)
+FORGET_AFTER = timedelta(days=8)
 """Longer than the age of any message that is taken."""
 
 
@@ -55,4 +55,4 @@ def advance(
 
 def forget(session: Session, *, now: datetime) -> None:
     """Delete the numbers of workers and devices that are silent for longer than messages last."""
-    session.execute(delete(MessageNumberRow).where(MessageNumberRow.at < now - KEPT))
+    session.execute(delete(MessageNumberRow).where(MessageNumberRow.at < now - FORGET_AFTER))

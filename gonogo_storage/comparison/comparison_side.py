@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
 from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import func, select
@@ -28,9 +27,11 @@ from gonogo_storage.rollups.variants import JobFacts, Variant, context_name
 from gonogo_storage.seed_rows import stored
 from gonogo_storage.tables import BuildRow, JobRow, RunJobRow, RunRow, SeedResultRow, SeedSourceRow
 
-Iterations = frozenset[tuple[tuple[str | None, str], int]]
+Iterations = frozenset[tuple[tuple[str, str], int]]
 """((outcome, verdict), number of iterations) of a test of a selection."""
-A, B, C = TypeVar("A"), TypeVar("B"), TypeVar("C")
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
 MAX_JOBS = 2000
 """Newest jobs of a side that are read: four nights of the largest suite."""
 NAMED = 20
@@ -346,31 +347,28 @@ def _within(
 
     Runs on sick devices are left out.
     """
-    within: dict[str, dict[str, Iterations]] = {}
-    once: dict[tuple[str | None, str], Iterations] = {}
+    pairs: dict[str, dict[str, list[tuple[str, str]]]] = {}
     for ids in batched(job_ids, _AT_ONCE):
-        seeds = stored.read_outcomes(session, (SeedResultRow.job_id.in_(ids),))
-        for job, members in groupby(seeds, key=lambda seed: seed.job):
-            rows = [seed.outputs for seed in members if seed.device not in sick.get(job, {})]
-            if len(rows) == 1:
-                for pair in set(rows[0].values()) - once.keys():
-                    once[pair] = frozenset({(pair, 1)})
-                within[job] = {
-                    name: once[pair] for name, pair in rows[0].items() if pair[0] is not None
-                }
-            else:
-                within[job] = _counted(rows)
+        for group in stored.read_tests(session, ids):
+            if group.device in sick.get(group.job, {}):
+                continue
+            of_job = pairs.setdefault(group.job, {})
+            pair = group.outcome, group.verdict
+            for name in group.names:
+                if name in of_job:
+                    of_job[name].append(pair)
+                else:
+                    of_job[name] = [pair]
+    counted: dict[tuple[tuple[str, str], ...], Iterations] = {}
+    within: dict[str, dict[str, Iterations]] = {}
+    for job, of_job in pairs.items():
+        within[job] = of_tests = {}
+        for name, results in of_job.items():
+            key = tuple(results)
+            if key not in counted:
+                counted[key] = frozenset(Counter(results).items())
+            of_tests[name] = counted[key]
     return within
-
-
-def _counted(rows: Iterable[Mapping[str, tuple[str | None, str]]]) -> dict[str, Iterations]:
-    """Count the iterations of each test, by outcome and verdict."""
-    pairs: dict[str, list[tuple[str | None, str]]] = {}
-    for row in rows:
-        for name, pair in row.items():
-            if pair[0] is not None:
-                pairs.setdefault(name, []).append(pair)
-    return {name: frozenset(Counter(of_test).items()) for name, of_test in pairs.items()}
 
 
 def _facts(row: Any) -> JobFacts:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy.exc import ArgumentError, OperationalError
 from sqlalchemy.orm import Session
 
 from gonogo.errors import JobError
@@ -16,6 +17,8 @@ from gonogo_storage.db.encoding import decode, encode
 
 BUSY_TIMEOUT_S = 30
 _READ = "gonogo_read"
+_STEPS = 10_000
+"""Steps of SQLite's machine between looks at the clock: less than a millisecond."""
 
 
 def normalize(url: str) -> URL:
@@ -88,18 +91,55 @@ def session(engine: Engine) -> Iterator[Session]:
         yield current
 
 
+class ReadTimeout(Exception):
+    """A read took longer than it may."""
+
+
 @contextmanager
-def reading(engine: Engine) -> Iterator[Session]:
+def reading(engine: Engine, *, timeout_s: float | None = None) -> Iterator[Session]:
     """Open a read transaction: all its statements see one snapshot of the database.
 
     It never waits for writers, and is rolled back at the end. PostgreSQL refuses writes in it.
+
+    timeout_s: the longest time of a statement; on SQLite of all statements together. Raises
+    ReadTimeout.
     """
     bound = engine.execution_options(**{_READ: True}, postgresql_readonly=True)
     # PostgreSQL's default takes a snapshot per statement; SQLite always takes one per transaction.
     if is_postgres(engine):
         bound = bound.execution_options(isolation_level="REPEATABLE READ")
     with Session(bound, expire_on_commit=False) as current:
-        yield current
+        if timeout_s is None:
+            yield current
+            return
+        with _limited(current, timeout_s):
+            yield current
+
+
+@contextmanager
+def _limited(session: Session, timeout_s: float) -> Iterator[None]:
+    if is_postgres(session):
+        milliseconds = max(1, round(1000 * timeout_s))
+        session.execute(text(f"SET LOCAL statement_timeout = {milliseconds}"))
+        driver = None
+    else:
+        ends = time.monotonic() + timeout_s
+        driver = session.connection().connection.driver_connection
+        assert driver is not None
+        driver.set_progress_handler(lambda: time.monotonic() > ends, _STEPS)
+    try:
+        yield
+    except OperationalError as problem:
+        if _timed_out(problem):
+            raise ReadTimeout(f"took longer than {timeout_s:g} s") from problem
+        raise
+    finally:
+        if driver is not None:
+            driver.set_progress_handler(None, 0)
+
+
+def _timed_out(problem: OperationalError) -> bool:
+    return getattr(problem.orig, "sqlstate", None) == "57014" or str(problem.orig) == "interrupted"
 
 
 def is_postgres(connection: Session | Connection | Engine) -> bool:

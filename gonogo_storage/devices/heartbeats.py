@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from gonogo_storage.db.encoding import storable, timestamp, utcnow
@@ -15,11 +15,34 @@ from gonogo_storage.db.states import DeviceHealth, DeviceState
 from gonogo_storage.devices import periods
 from gonogo_storage.devices.device_changes import change, locked, note
 from gonogo_storage.devices.devices import TIMEOUT_S
-from gonogo_storage.tables import (
-    DeviceRow,
-)
+from gonogo_storage.tables import DeviceRow, WorkerRow
 
+MAX_DEVICES = 256
+"""The devices that one host may announce: a host with a valid key must not fill the database."""
+MAX_NEW_WORKERS = 1000
+"""The workers that one host may announce in an hour; one that crashes every 5 s has 720."""
 _FACTS = ("host", "name", "arch", "board", "serial", "pci", "driver", "source")
+
+
+def excess(
+    session: Session, host: str, worker: str, devices: Collection[str], *, now: datetime
+) -> str | None:
+    """Return, in words, what is too much of a host's heartbeat; None for most of them."""
+    known = select(DeviceRow.identity).where(DeviceRow.identity.in_(devices))
+    new = set(devices) - set(session.scalars(known))
+    if new:
+        of_host = select(func.count()).where(DeviceRow.host == host)
+        count = len(new) + (session.scalar(of_host) or 0)
+        if count > MAX_DEVICES:
+            return f"{host} would have {count} devices; allowed: {MAX_DEVICES}"
+    if session.get(WorkerRow, worker) is None:
+        since = now - timedelta(hours=1)
+        recent = select(func.count()).where(
+            WorkerRow.host == host, WorkerRow.first_heard_at > since
+        )
+        if (session.scalar(recent) or 0) >= MAX_NEW_WORKERS:
+            return f"{host} announced {MAX_NEW_WORKERS} workers within an hour"
+    return None
 
 
 def heard(

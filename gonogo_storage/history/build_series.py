@@ -20,7 +20,7 @@ from gonogo.flakiness.rates import Outcome, outcome_of
 from gonogo.spec.verdicts import Explanation
 from gonogo_storage.history.samples import outcomes_of
 from gonogo_storage.rollups.variants import JobFacts, Variant, jobs_of
-from gonogo_storage.seed_rows import stored
+from gonogo_storage.seed_rows import slots, stored
 from gonogo_storage.tables import JobRow, SeedResultRow
 
 MAX_BUILDS = 64
@@ -255,7 +255,9 @@ def _numbers(
     table = SeedResultRow
     values: dict[str, dict[str, list[_Number]]] = {}
     nonfinite: dict[str, Counter[str]] = {}
-    for number, ids in _by_number(seeds_per_job).items():
+    known = slots.with_numbers(session, seeds_per_job)
+    with_numbers = {job: number for job, number in seeds_per_job.items() if job in known}
+    for number, ids in _by_number(with_numbers).items():
         query = stored.query(table.job_id.in_(ids), table.arrival <= number)
         by_arrival = query.order_by(table.job_id, table.arrival)
         for seed in stored.read(session, by_arrival, metric, "digest", "nonfinite"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from heapq import nsmallest
 from typing import Any
 
 from sqlalchemy import Select
@@ -13,7 +14,7 @@ from sqlalchemy.orm import Session
 from gonogo.spec.selections import KERNEL
 from gonogo.spec.verdicts import WORST_FIRST
 from gonogo_storage.jobs.job import Job
-from gonogo_storage.seed_rows import stored
+from gonogo_storage.seed_rows import slots, stored
 from gonogo_storage.seed_rows.stored import StoredSeed
 from gonogo_storage.seed_rows.unpacking import statistics_of
 from gonogo_storage.tables import SeedResultRow
@@ -49,17 +50,14 @@ class TestRecord:
 
 def judged_outputs(session: Session, job_id: str) -> set[str]:
     """Return the outputs with numbers: the arrays that tests handed over."""
+    if not slots.with_numbers(session, [job_id]):
+        return set()
     return {
         name
         for seed in stored.read(session, _of_job(job_id), "outcome")
         for name, output in seed.outputs.items()
         if output.get("outcome") is None
     }
-
-
-def count(session: Session, job_id: str) -> int:
-    """Count the different tests that a job has run."""
-    return len({name for name, _, _ in _runs(session, job_id)})
 
 
 def census(session: Session, job: Job) -> dict[tuple[str, str | None], int]:
@@ -79,8 +77,8 @@ def census(session: Session, job: Job) -> dict[tuple[str, str | None], int]:
     return dict(runs)
 
 
-def tests(session: Session, job_id: str, limit: int) -> list[TestRecord]:
-    """Return the worst `limit` tests of a job.
+def tests(session: Session, job_id: str, limit: int) -> tuple[list[TestRecord], int]:
+    """Return the worst `limit` tests of a job, and the number of all.
 
     The order is the worst verdict, then the worst outcome (red before green), then the name.
     """
@@ -92,8 +90,8 @@ def tests(session: Session, job_id: str, limit: int) -> list[TestRecord]:
         place = (verdict, _WORST_OUTCOME.get(output["outcome"], 0), seed.seed, seed.repeat)
         if name not in worst or place < worst[name][0]:
             worst[name] = place, output
-    ordered = sorted(worst, key=lambda name: (*worst[name][0][:2], name))[:limit]
-    return [
+    ordered = nsmallest(limit, worst, key=lambda name: (*worst[name][0][:2], name))
+    records = [
         TestRecord(
             name,
             worst[name][1]["verdict"],
@@ -103,6 +101,7 @@ def tests(session: Session, job_id: str, limit: int) -> list[TestRecord]:
         )
         for name in ordered
     ]
+    return records, len(worst)
 
 
 def _of_job(job_id: str) -> Select[Any]:

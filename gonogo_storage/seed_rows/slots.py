@@ -6,12 +6,13 @@ which of its statistics is the axis of its test's plot. The outputs of existing 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Column, select
 from sqlalchemy.orm import Session
 
+from gonogo.spec.selections import KERNEL
 from gonogo_storage.db.columns import VERDICTS
 from gonogo_storage.seed_rows.batch import Batch
 from gonogo_storage.tables import JobRow, SeedResultRow
@@ -63,6 +64,16 @@ def of_jobs(session: Session, job_ids: Sequence[str]) -> dict[str, Mapping[str, 
         job_id: {output: slot for slot, output in enumerate(slots or ())}
         for job_id, slots in session.execute(query)
     }
+
+
+def with_numbers(session: Session, job_ids: Collection[str]) -> set[str]:
+    """Return the jobs that may have outputs with numbers.
+
+    A selection's tests have none unless they hand over arrays, and reading 20,000 of them takes a
+    while.
+    """
+    query = select(JobRow.id, JobRow.kernel, JobRow.slots).where(JobRow.id.in_(job_ids))
+    return {job_id for job_id, kernel, slots in session.execute(query) if kernel != KERNEL or slots}
 
 
 def values(slots: Mapping[str, int], batch: Batch) -> list[list[float | None]]:

@@ -5,9 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, CompoundSelect, Select, and_, select
+from sqlalchemy import (
+    JSON,
+    ColumnElement,
+    CompoundSelect,
+    Select,
+    Text,
+    and_,
+    cast,
+    func,
+    select,
+    true,
+)
 from sqlalchemy.orm import Session
 
+from gonogo_storage.db.encoding import decode
+from gonogo_storage.db.engine import is_postgres
 from gonogo_storage.seed_rows import unpacking
 from gonogo_storage.tables import SeedResultRow, SeedSourceRow
 
@@ -102,6 +115,55 @@ def read_outcomes(
         for *values, layout, numbers, rest in part:
             outcomes = unpacking.unpack_outcomes(layout, numbers, rest)
             yield SeedOutcomes._make((*values, outcomes))
+
+
+class OutcomeGroup(NamedTuple):
+    """The tests of one iteration that have the same outcome and verdict."""
+
+    job: str
+    seed: int
+    repeat: int
+    device: str | None
+    outcome: str
+    verdict: str
+    names: Sequence[str]
+
+
+def read_tests(session: Session, job_ids: Sequence[str]) -> Iterator[OutcomeGroup]:
+    """Yield the tests of each iteration of selections, grouped by the database.
+
+    An iteration may have 20,000 tests in 6 MB of JSON, which would stop every thread of this
+    process while it is read.
+    """
+    table = SeedResultRow
+    outcome: ColumnElement[Any]
+    verdict: ColumnElement[Any]
+    names: ColumnElement[Any]
+    if is_postgres(session):
+        entry = func.json_each(cast(table.rest, JSON)).table_valued("key", "value", name="test")
+        outcome, verdict = entry.c.value.op("->>")("outcome"), entry.c.value.op("->>")("verdict")
+        names = cast(func.json_agg(entry.c.key), Text)
+    else:
+        entry = func.json_each(table.rest).table_valued("key", "value", name="test")
+        outcome = func.json_extract(entry.c.value, "$.outcome")
+        verdict = func.json_extract(entry.c.value, "$.verdict")
+        names = func.json_group_array(entry.c.key)
+    head = (table.job_id, table.seed, table.repeat, SeedSourceRow.device, outcome, verdict)
+    query = (
+        select(*head, names)
+        .select_from(table)
+        .join(SeedSourceRow, OF_SOURCE)
+        .join(entry, true())
+        .where(
+            table.job_id.in_(job_ids),
+            table.layout.is_(None),
+            table.rest.is_not(None),
+            outcome.is_not(None),
+        )
+        .group_by(*head)
+    )
+    for *values, content in session.execute(query):
+        yield OutcomeGroup._make((*values, decode(content)))
 
 
 def read_outputs(

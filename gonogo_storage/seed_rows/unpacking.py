@@ -128,15 +128,16 @@ def statistics_of(output: dict[str, Any]) -> dict[str, Any]:
 
 def _plain(outputs: Outputs, names: Names) -> Outputs:
     usual = dict.fromkeys((*ROLLED_UP, "digest", KINDS))
-    read: Outputs = {}
-    for name, sent in sorted(outputs.items()):
-        output = {"verdict": sent["verdict"], "explanation": None, **usual, **sent}
-        read[name] = (
-            output
-            if names is None
-            else {n: v for n, v in output.items() if n in names or n in ("verdict", "explanation")}
-        )
-    return read
+    if names is None:
+        return {
+            name: {"verdict": sent["verdict"], "explanation": None, **usual, **sent}
+            for name, sent in sorted(outputs.items())
+        }
+    head = {"verdict": None, "explanation": None, **{n: None for n in usual if n in names}}
+    return {
+        name: head | {n: value for n, value in sent.items() if n in names or n in head}
+        for name, sent in sorted(outputs.items())
+    }
 
 
 @lru_cache(maxsize=MAX_LAYOUTS)

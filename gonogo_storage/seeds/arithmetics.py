@@ -17,7 +17,7 @@ from gonogo.spec.arithmetic_names import ALIASES, BUDGETS
 from gonogo.spec.arithmetic_words import OutputArithmetic
 from gonogo.spec.builds import known_build
 from gonogo_storage.db.paging import batched
-from gonogo_storage.seed_rows import stored
+from gonogo_storage.seed_rows import slots, stored
 from gonogo_storage.seed_rows.unpacking import statistics_of
 from gonogo_storage.tables import BuildRow, JobRow, SeedResultRow, SeedSourceRow
 
@@ -56,7 +56,7 @@ def of_job(session: Session, job_id: str) -> tuple[OutputArithmetic, ...]:
     most = BUDGET_SEEDS if _names_budget(session, job_id) else SHOWN_SEEDS
     query = stored.query(table.job_id == job_id, table.arrival <= most).order_by(table.arrival)
     rows: dict[str, list[Mapping[str, Any]]] = {}
-    for seed in stored.read(session, query):
+    for seed in stored.read(session, query) if slots.with_numbers(session, [job_id]) else ():
         for output, judged in seed.outputs.items():
             known = arithmetic_words.with_model(statistics_of(judged), seed.arithmetic)
             if known is not None:

@@ -20,6 +20,7 @@ from gonogo_service.access.edge import Edge
 from gonogo_service.access.failures import FailureLimits
 from gonogo_service.access.live_principals import LivePrincipals
 from gonogo_service.access.principals import Keys
+from gonogo_service.access.request_limits import LimitRequests
 from gonogo_service.api.admin import health
 from gonogo_service.api.flags import triage_form
 from gonogo_service.api.routers import routers
@@ -69,6 +70,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         end_streams()
         context.notifier.close()
         context.engine.dispose()
+        context.probe.dispose()
 
     app = FastAPI(
         title=openapi.TITLE,
@@ -96,6 +98,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     refusals.install(app, limits=limits, routes=routes)
     # the middleware that is added last is the outermost
     app.add_middleware(GZipMiddleware, minimum_size=GZIP_FROM, compresslevel=GZIP_LEVEL)
+    app.add_middleware(LimitRequests)
     app.add_middleware(LimitBodies, limits=limits)
     app.add_middleware(Edge, context=context, limits=FailureLimits(context), bodies=limits)
     return app
@@ -149,6 +152,7 @@ def make_context(settings: Settings) -> Context:
     return Context(
         settings=settings,
         engine=engine,
+        probe=engines.make_engine(settings.database_url, pool_size=1),
         keys=Keys(secret),
         notifier=DispatchNotifier(settings.broker_url),
         hub=hub,

@@ -164,8 +164,11 @@ def test_every_operation_keeps_to_the_document(
         return  # schemathesis would look for a wrong request four hundred times
     usual = examples(document["paths"][path][method], document["components"]["schemas"])
 
+    longer = max(1, settings.default.max_examples // 1000)  # of the profile `fuzz`: `make fuzz`
+
     @settings(
-        max_examples=FEWER.get((path, method), usual), suppress_health_check=list(HealthCheck)
+        max_examples=longer * FEWER.get((path, method), usual),
+        suppress_health_check=list(HealthCheck),
     )
     @given(
         case=operation.as_strategy(

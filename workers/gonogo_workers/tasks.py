@@ -123,10 +123,10 @@ class Runner:
         name = target.get("executor") if isinstance(target, dict) else None
         context = self._context.device_contexts.get(name) if isinstance(name, str) else None
         if isinstance(target, dict) and context is not None:
-            wanted = target.get("arch"), target.get("board")
-            if wanted != (context.device.arch, context.device.board):
+            kind = target.get("arch"), target.get("board")
+            if kind != (context.device.arch, context.device.board):
                 raise queue.MessageRefused(
-                    "target", f"it is for {wanted}, and {context.device.identity} is another"
+                    "target", f"it is for {kind}, and {context.device.identity} is another"
                 )
         attempt = body.get("attempt")
         if isinstance(attempt, str) and not self._context.record.add(attempt):

@@ -61,8 +61,8 @@ def read(session: Session, job: Job) -> TestsView | None:
     """Return the tests of a job; None for a kernel's job."""
     if not is_selection(job):
         return None
-    lines = tuple(_line(record) for record in selection_tests.tests(session, job.id, MAX_TESTS))
-    total = len(lines) if len(lines) < MAX_TESTS else selection_tests.count(session, job.id)
+    records, total = selection_tests.tests(session, job.id, MAX_TESTS)
+    lines = tuple(map(_line, records))
     return TestsView(lines, total, outcomes(job.outcomes or {}), any(line.stage for line in lines))
 
 

@@ -140,6 +140,8 @@ class Site:
 
             return view(request, exported)
 
+        for endpoint in (json_version, page):
+            endpoint.scope = scope  # type: ignore[attr-defined]  # checks/routes.py lists it
         self.router.add_api_route(
             json_path or f"{path}.json", json_version, methods=["GET"]
         )  # first, because "x.json" could be an id, too

@@ -57,18 +57,19 @@ def invite(
 ) -> None:
     """Make a one-time code for a new host, or for one that has lost its key, and print it.
 
-    With GONOGO_TOKEN the server makes it (scope admin); without, it is made beside the database.
+    With GONOGO_URL the server makes it (scope admin); without, it is made beside the database.
     """
-    if gonogo_settings.load().token is not None:
+    config = gonogo_settings.load()
+    if config.url is not None and config.database_url is None:
         with Client() as client:
             body = {"name": name, "hours": hours}
-            made: dict[str, Any] = client.call("POST", "/hosts:invite", body=body)
+            invitation: dict[str, Any] = client.call("POST", "/hosts:invite", body=body)
     else:
-        made = _beside_the_database(name, hours)
+        invitation = _beside_the_database(name, hours)
     if as_json:
-        show.print_json(made)
+        show.print_json(invitation)
     else:
-        print(made["code"])
+        print(invitation["code"])
 
 
 @app.command()
@@ -88,7 +89,7 @@ def enroll(
             me = exchange.enroll(client, text, _folder())
     except ValueError as problem:
         raise JobError(str(problem)) from problem
-    _told(me, "enrolled", as_json)
+    _print_identity(me, "enrolled", as_json)
 
 
 @app.command()
@@ -97,7 +98,7 @@ def rotate(as_json: bool = JSON) -> None:
     from gonogo_workers.messages import exchange
 
     with _broker() as client:
-        _told(exchange.rotate(client, _folder()), "rotated", as_json)
+        _print_identity(exchange.rotate(client, _folder()), "rotated", as_json)
 
 
 @app.command()
@@ -125,7 +126,7 @@ def _broker() -> Any:
     return redis_client(url)
 
 
-def _told(me: Identity, done: str, as_json: bool) -> None:
+def _print_identity(me: Identity, done: str, as_json: bool) -> None:
     path = _folder() / "host.json"
     if as_json:
         show.print_json({"host": me.name, "id": me.id, "key": me.key.id, "file": str(path)})
@@ -144,7 +145,7 @@ def _beside_the_database(name: str, hours: float) -> dict[str, Any]:
         if secret is None:
             raise JobError("GONOGO_SECRET_KEY must be set: the code contains the service's key")
         try:
-            made = make(transaction, secret.get_secret_value(), name, hours, actor="command line")
+            issued = make(transaction, secret.get_secret_value(), name, hours, actor="command line")
         except Problem as problem:
             raise JobError(str(problem)) from problem
-    return {"code": made.code, "name": made.name, "expires_at": made.expires_at.isoformat()}
+    return {"code": issued.code, "name": issued.name, "expires_at": issued.expires_at.isoformat()}

@@ -30,6 +30,8 @@ class Context:
 
     settings: Settings
     engine: Engine
+    probe: Engine
+    """One connection for readiness, which must not wait for the others"""
     keys: Keys
     notifier: DispatchNotifier
     hub: Hub
@@ -45,7 +47,7 @@ class Context:
 
     def reading(self) -> AbstractContextManager[Session]:
         """Open a read transaction, which never waits for writers."""
-        return engines.reading(self.engine)
+        return engines.reading(self.engine, timeout_s=self.settings.read_timeout_s)
 
     def csrf(self, request: Request) -> str:
         """Return the CSRF token of the request's login, "" without one.

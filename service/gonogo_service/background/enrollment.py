@@ -1,4 +1,4 @@
-"""What a host asks for through the broker and gets an answer to: enroll, rotate, the time.
+"""Answers to a host that reaches the broker alone: enroll, rotate its key, tell the time.
 
 A reply is the value of a key that the host's nonce names. The service signs it.
 """

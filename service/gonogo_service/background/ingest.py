@@ -41,14 +41,11 @@ Body = dict[str, Any]
 MAX_DEVICES = 64
 """The devices that one worker serves."""
 TOGETHER_S = 10.0
-REASONS: dict[type[Exception], str] = {
-    ForeignSender: "sender",
-    ConflictingContent: "conflict",
-}
+"""Messages that are sealed within this time may be stored in another order."""
 
 
 @dataclass(frozen=True)
-class Letter:
+class CheckedMessage:
     """A message that is checked, with its sender."""
 
     message: Message
@@ -56,7 +53,7 @@ class Letter:
 
     @property
     def body(self) -> Body:
-        """What it says."""
+        """The content of the message."""
         return self.message.body
 
     def advance(self, session: Session, subject: str, now: datetime) -> bool:
@@ -67,7 +64,7 @@ class Letter:
         )
 
 
-Handler = Callable[[BackgroundContext, Letter], None]
+Handler = Callable[[BackgroundContext, CheckedMessage], None]
 
 
 def register(context: BackgroundContext, refusals: Refusals) -> None:
@@ -79,9 +76,11 @@ def register(context: BackgroundContext, refusals: Refusals) -> None:
         RESULTS: store,
         FINISHED: finished,
         HEALTH: health,
-        HELLO: lambda context, letter: enrollment.hello(context, letter.message, letter.sender),
-        ROTATE: lambda context, letter: enrollment.rotate(context, letter.message, letter.sender),
-        ENROLL: lambda context, letter: enrollment.enroll(context, letter.message),
+        HELLO: lambda context, checked: enrollment.hello(context, checked.message, checked.sender),
+        ROTATE: lambda context, checked: enrollment.rotate(
+            context, checked.message, checked.sender
+        ),
+        ENROLL: lambda context, checked: enrollment.enroll(context, checked.message),
     }
     for name, handler in handlers.items():
         # acks_late and reject_on_worker_lost: with the defaults a killed ingest process loses its
@@ -104,7 +103,7 @@ def _task(
         try:
             message, key = keyring.unseal(name, text)
             sender = key.name
-            handler(context, Letter(message, Sender(key.host, key.name)))
+            handler(context, CheckedMessage(message, Sender(key.host, key.name)))
         except Stopping as problem:
             raise Reject(problem, requeue=True) from problem
         except Refused as problem:
@@ -115,9 +114,12 @@ def _task(
             # two that came together were stored in the other order: the later one says it all
             if problem.behind_s > TOGETHER_S:
                 refusals.add(sender, "number", f"{name}: {problem}")
-        except (MessageRefused, *REASONS) as problem:
-            reason = getattr(problem, "reason", None) or REASONS[type(problem)]
-            refusals.add(sender, reason, f"{name}: {problem}")
+        except MessageRefused as problem:
+            refusals.add(sender, problem.reason, f"{name}: {problem}")
+        except ForeignSender as problem:
+            refusals.add(sender, "sender", f"{name}: {problem}")
+        except ConflictingContent as problem:
+            refusals.add(sender, "conflict", f"{name}: {problem}")
         # signed, but it can't be processed: if requeued, it would come back forever; its seeds are
         # dispatched again
         except Exception as problem:
@@ -128,9 +130,9 @@ def _task(
     return run
 
 
-def started(context: BackgroundContext, letter: Letter) -> None:
+def started(context: BackgroundContext, checked: CheckedMessage) -> None:
     """Store that a worker started an attempt; its queue has room for another one."""
-    now, body, sender = utcnow(), letter.body, letter.sender
+    now, body, sender = utcnow(), checked.body, checked.sender
     sender.check(body.get("worker"), "worker")
 
     def work(session: Session) -> str | None:
@@ -140,9 +142,9 @@ def started(context: BackgroundContext, letter: Letter) -> None:
         context.notify()
 
 
-def heartbeat(context: BackgroundContext, letter: Letter) -> None:
+def heartbeat(context: BackgroundContext, checked: CheckedMessage) -> None:
     """Store the heartbeat of a worker and of its attempt. A new worker wakes the dispatcher."""
-    now, body, sender = utcnow(), letter.body, letter.sender
+    now, body, sender = utcnow(), checked.body, checked.sender
     attempt, seed, stage = body.get("attempt"), body.get("seed"), body.get("stage")
     worker, devices = body.get("worker"), body.get("devices") or []
     sender.check(worker, "worker")
@@ -153,14 +155,19 @@ def heartbeat(context: BackgroundContext, letter: Letter) -> None:
     if len(devices) > MAX_DEVICES:
         raise MessageRefused("size", f"{len(devices)} devices; allowed: {MAX_DEVICES}")
 
+    identities = [str(facts["device"]) for facts in devices]
+
     def work(session: Session) -> bool:
-        if not letter.advance(session, str(worker), now):
+        excess = heartbeats.excess(session, sender.name, str(worker), identities, now=now)
+        if excess is not None:
+            raise MessageRefused("size", excess)
+        if not checked.advance(session, str(worker), now):
             return False
         hosts.heard(session, sender.id, now=now, clock_skew_s=_number(body.get("clock_skew_s")))
         if attempt is not None:
             if attempts.is_unbound(session, attempt):  # its "started" was lost with the broker
-                mine = {"worker": worker, "device": body.get("attempt_device")}
-                attempts.started(session, attempt, mine, now=now, sender=sender)
+                place = {"worker": worker, "device": body.get("attempt_device")}
+                attempts.started(session, attempt, place, now=now, sender=sender)
             attempts.heartbeat(session, attempt, seed=seed, stage=stage, now=now, worker=worker)
         attempt_device = attempts.device_of(session, attempt)
         for facts in devices:
@@ -182,9 +189,9 @@ def heartbeat(context: BackgroundContext, letter: Letter) -> None:
         context.notify()
 
 
-def store(context: BackgroundContext, letter: Letter) -> None:
+def store(context: BackgroundContext, checked: CheckedMessage) -> None:
     """Store a batch of results."""
-    body = letter.body
+    body = checked.body
     _twice(
         context,
         lambda session: attempts.store(
@@ -192,19 +199,19 @@ def store(context: BackgroundContext, letter: Letter) -> None:
             body["attempt"],
             body,
             now=utcnow(),
-            sender=letter.sender,
-            digest=letter.message.digest,
+            sender=checked.sender,
+            digest=checked.message.digest,
         ),
     )
 
 
-def finished(context: BackgroundContext, letter: Letter) -> None:
+def finished(context: BackgroundContext, checked: CheckedMessage) -> None:
     """Store the end of an attempt; the worker is free again."""
-    body = letter.body
+    body = checked.body
 
     def work(session: Session) -> None:
         now = utcnow()
-        done = attempts.finished(session, body["attempt"], body, now=now, sender=letter.sender)
+        done = attempts.finished(session, body["attempt"], body, now=now, sender=checked.sender)
         if done is not None and body.get("telemetry"):
             heartbeats.measured(
                 session, attempts.device_of(session, body["attempt"]), body["telemetry"]
@@ -214,14 +221,14 @@ def finished(context: BackgroundContext, letter: Letter) -> None:
     context.notify()
 
 
-def health(context: BackgroundContext, letter: Letter) -> None:
+def health(context: BackgroundContext, checked: CheckedMessage) -> None:
     """Store a device's health and its canary's bits, and compare them with other devices' bits."""
-    body, now = letter.body, utcnow()
-    letter.sender.check(body.get("device"), "device")
-    letter.sender.check(body.get("worker"), "worker")
+    body, now = checked.body, utcnow()
+    checked.sender.check(body.get("device"), "device")
+    checked.sender.check(body.get("worker"), "worker")
 
     def work(session: Session) -> goldens.ReportOutcome | None:
-        if not letter.advance(session, str(body["device"]), now):
+        if not checked.advance(session, str(body["device"]), now):
             return None
         return goldens.report(session, body, now=now)
 

@@ -23,7 +23,7 @@ from gonogo_workers.queue import BACKGROUND_QUEUE, HEARTBEAT_QUEUE, ORDER, devic
 HOURLY_S = 3600.0
 SUSPECT_EVERY_S = 60.0
 SIGN_EVERY_S = 60.0
-"""An order is signed again after this time: a worker follows none that is ten minutes old."""
+"""An order is signed again after this time: a worker follows none that is two minutes old."""
 # A queue that was empty this recently keeps up, even if it holds messages at the moment.
 EMPTY_WITHIN_S = 5.0
 # A live worker that ignores a cancel request keeps the job for at most this many heartbeat

@@ -5,6 +5,7 @@ A flood of forged messages then costs no transaction and no line of the log each
 
 from __future__ import annotations
 
+from functools import partial
 from threading import Lock
 
 from gonogo_service.kit.background_context import BackgroundContext, log
@@ -43,10 +44,13 @@ class Refusals:
             (sender, reason), (count, words) = key, counts[key]
             try:
                 self._context.session(
-                    lambda session, sender=sender, reason=reason, words=words, count=count: (
-                        refused_messages.record(
-                            session, sender, reason, words, now=now, count=count
-                        )
+                    partial(
+                        refused_messages.record,
+                        sender=sender,
+                        reason=reason,
+                        detail=words,
+                        now=now,
+                        count=count,
                     )
                 )
             except BaseException:

@@ -110,7 +110,11 @@ class LimitBodies:
                 body.answered = True
                 await send(message)
 
-            await bounded(scope, body.receive, send_started)
+            if scope["state"].get("principal") is None:
+                await bounded(scope, body.receive, send_started)
+            else:
+                # before the request takes a place among those that run: a slow body takes none
+                await self.app(scope, _replay(await body.whole(), receive), send_started)
 
     @contextmanager
     def _place(self, scope: Scope, limit: BodyLimit) -> Iterator[None]:
@@ -139,6 +143,16 @@ class LimitBodies:
                 del self._senders[group, sender]
 
 
+def _replay(content: bytes, receive: Receive) -> Receive:
+    """Return a function that gives a body in one part, then what comes after it."""
+    parts: list[Message] = [{"type": "http.request", "body": content, "more_body": False}]
+
+    async def replayed() -> Message:
+        return parts.pop() if parts else await receive()
+
+    return replayed
+
+
 class _Body:
     """A body on its way: its deadline, and whether it has arrived."""
 
@@ -148,6 +162,15 @@ class _Body:
         self._state = state
         self._ends = time.monotonic() + limit.deadline_s
         self.answered = False
+
+    async def whole(self) -> bytes:
+        """Return the whole body. Raises HTTPException, 413 where it is too large."""
+        content = bytearray()
+        while not self._state.get(COMPLETE):
+            content += (await self.receive()).get("body", b"")
+            if len(content) > self._limit.size:
+                raise HTTPException(413)
+        return bytes(content)
 
     async def receive(self) -> Message:
         """Return the next part of the body.

@@ -33,6 +33,7 @@ from gonogo_service.kit.problems import (
     sentence,
     several,
 )
+from gonogo_storage.db.engine import ReadTimeout
 from gonogo_storage.db.paging import BadCursor
 
 _log = structlog.get_logger("gonogo.service")
@@ -76,6 +77,14 @@ def from_exception(error: Exception, *, limit: BodyLimit) -> Problem:
                 str(error),
                 "is not a cursor of this list",
                 limit="`next` of the previous page",
+            )
+        case ReadTimeout():
+            return Problem(
+                503,
+                f"This read {error} (GONOGO_READ_TIMEOUT_S). Ask for less: a shorter time, one "
+                "test, a smaller page.",
+                slug="read-timeout",
+                headers={"Retry-After": "30"},
             )
         case JobError():
             return Problem(422, str(error), slug="impossible-job")
@@ -123,6 +132,7 @@ def install(app: FastAPI, *, limits: BodyLimits, routes: Sequence[BaseRoute]) ->
     for kind in (
         Problem,
         JobError,
+        ReadTimeout,
         BadCursor,
         RequestValidationError,
         HTTPException,

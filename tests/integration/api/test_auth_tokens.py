@@ -149,6 +149,8 @@ def test_a_scope_contains_those_before_it_and_no_others(api: Api) -> None:
         "/audit": {"GET"},
         "/audit/export": {"GET"},
         "/devices/{device_id}": {"PATCH"},
+        "/hosts:invite": {"POST"},
+        "/hosts/{host}:revoke": {"POST"},
         "/hosts/{host}:drain": {"POST"},
         "/hosts/{host}:undrain": {"POST"},
         "/workers/{name}:drain": {"POST"},

@@ -16,10 +16,12 @@ import stored_jobs
 from api import on_port
 from gonogo_cli.app import COMMANDS, load, main
 from gonogo_cli.kit import client as clients
+from gonogo_storage.access import hosts
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.states import FlagKind
 from gonogo_storage.flags import flags
 from gonogo_storage.flags.flags import Finding
+from gonogo_workers.queue import PrivateKey
 from suite_runs import SUITE
 
 NOUNS = [
@@ -37,6 +39,9 @@ def url(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path) -> Iter
         with context.session() as session:
             job = stored_jobs.finished(session)
             stored_jobs.device(session)
+            key = PrivateKey.generate()
+            names = {"key_id": key.id, "public_key": key.public.text}
+            hosts.enroll(session, "lab-1", **names, actor="test")
             variant = (job.test_key, job.branch, job.target.arch, job.target.board)
             about = (job.workload_key, job.kernel, job.build, job.id)
             finding = Finding(FlagKind.hangs, *variant, *about, {"words": "[b]it hung[/b]"})
@@ -72,7 +77,7 @@ def test_every_noun_has_list_and_show() -> None:
     verbs = {verb for noun in NOUNS for verb in load(noun).commands}
     assert verbs <= {"list", "show", "create", "change", "remove", "push", "cancel"} | {
         *("run", "test", "rotate", "deliveries", "verify"),  # of schedules and webhooks
-        "catch-up",
+        *("catch-up", "invite", "enroll", "revoke"),  # of deliveries and hosts
     }
 
 
@@ -105,9 +110,12 @@ def test_each_noun_is_made_listed_shown_changed_and_removed(gonogo: Gonogo, tmp_
         "devices": device["device"],
         "jobs": job["id"],
         "runs": run["id"],
+        "hosts": "lab-1",
     }
     for noun, key in keys.items():
-        code, listed, _ = gonogo(noun, "list", *(["-n", "500"] if noun != "devices" else []))
+        code, listed, _ = gonogo(
+            noun, "list", *([] if noun in ("devices", "hosts") else ["-n", "500"])
+        )
         assert (code, key in listed) == (0, True), noun
         record = of(gonogo, noun, "show", key)
         assert key in (record.get("id"), record.get("name"), record.get("device"))
@@ -125,6 +133,13 @@ def test_each_noun_is_made_listed_shown_changed_and_removed(gonogo: Gonogo, tmp_
     ]
     for noun, key, words, field, value in changes:
         assert of(gonogo, noun, "change", key, *words)[field] == value
+    code, out, _ = gonogo("hosts", "revoke", "lab-1", "--reason", "stolen")
+    assert (code, "revoked" in out) == (0, True)
+    assert of(gonogo, "hosts", "show", "lab-1")["key"] is None
+    code, out, error = gonogo("hosts", "invite", "-lab")
+    assert code == 2
+    code, out, error = gonogo("hosts", "invite", "lab/2")
+    assert (code, "can't be a host's name" in error) == (2, True)
     assert of(gonogo, "runs", "cancel", run["id"])["state"] in ("cancelled", "cancelling")
     for noun in ("suites", "schedules", "webhooks", "waivers"):
         code, out, _ = gonogo(noun, "remove", keys[noun])

@@ -102,6 +102,8 @@ def test_every_statistic_comes_back_as_it_was_sent(engine: Engine, changes: dict
         "attempt": job_id,
         "arrival": 1,
         "outputs": {name: _expected(output) for name, output in outputs.items()},
+        "outputs_from": 0,
+        "outputs_total": len(outputs),
     }
     assert [page.items for page in pages] == [(stored,), (stored,)]
     assert list(stored["outputs"]) == ["dbeta", "dx"]

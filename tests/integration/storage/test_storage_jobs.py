@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from gonogo_storage.catalogue import builds, test_specs
 from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.db.engine import is_postgres, reading, session
+from gonogo_storage.db.engine import ReadTimeout, is_postgres, reading, session
 from gonogo_storage.db.paging import BadCursor
 from gonogo_storage.db.states import FlagState, JobState
 from gonogo_storage.devices import workers
@@ -536,3 +536,16 @@ def test_a_read_transaction_writes_nothing(engine: Engine) -> None:
     with reading(engine) as current:
         leases_before = leases.holders(current)
     assert leases_before == {}
+
+
+def test_a_read_ends_at_its_time_limit_and_the_connection_stays_usable(engine: Engine) -> None:
+    forever = (
+        "SELECT pg_sleep(60)"
+        if is_postgres(engine)
+        else "WITH RECURSIVE n(k) AS (SELECT 1 UNION ALL SELECT k + 1 FROM n) SELECT max(k) FROM n"
+    )
+    for _ in range(2):
+        with pytest.raises(ReadTimeout), reading(engine, timeout_s=0.02) as current:
+            current.execute(text(forever))
+        with reading(engine, timeout_s=30) as current:
+            assert current.scalar(text("SELECT 1")) == 1

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from checkout import PYTHONPATH
 from worker_process import Workplace
 
 PR_CAPBSET_DROP, CAPABILITIES = 24, 41
@@ -103,9 +104,7 @@ def test_a_local_command_s_kernel_finds_no_secret(
         [sys.executable, "-P", "-m", "gonogo_cli", *words, "--executor", "troublesome"],
         env={
             **os.environ,
-            "PYTHONPATH": os.pathsep.join(
-                (os.environ["PYTHONPATH"], str(Path(__file__).parents[2] / "plugins"))
-            ),
+            "PYTHONPATH": os.pathsep.join((PYTHONPATH, str(Path(__file__).parents[2] / "plugins"))),
             "GONOGO_EXECUTORS": "troublesome=troublesome:Troublesome",
             "GONOGO_CHILD_VARIABLES": "TROUBLE_*",
             "GONOGO_TOKEN": secret("token"),

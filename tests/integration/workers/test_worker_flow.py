@@ -11,8 +11,9 @@ import pytest
 
 from checkout import PYTHONPATH, ROOT
 from gonogo_workers import queue
+from running_service import until
 from servers import RedisServer
-from worker_process import IDENTITY, TINY, Workplace
+from worker_process import HOST, IDENTITY, SERVICE_KEY, TINY, Workplace
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -228,6 +229,44 @@ def test_a_chunk_that_makes_no_sense_is_answered_and_a_forged_one_is_not(place: 
     place.run("fine", 1)
     assert place.answer(forged).finished is None
     assert "nobody that may send gonogo.run_chunk has the key" in place.log()
+
+
+def test_a_worker_runs_a_chunk_once_and_only_one_of_its_own_kind_of_device(
+    place: Workplace,
+) -> None:
+    attempt = place.publish("fine", 1)
+    repeated = place.sealed
+    place.wait(attempt)
+    other = place.publish("fine", 1, board="n300")
+    moved = place.sealed
+    for text in (repeated, moved):
+        place.redis.lpush(queue.chunk_queue("troublesome", "wormhole", "n150"), text)
+    place.run("fine", 1)  # an answer to the repeated chunk would have come first, and failed here
+    assert place.answer(other).finished is None
+    assert f"attempt {attempt} ran on this host before" in place.log()
+    assert "it is for ('wormhole', 'n300')" in place.log()
+    place.redis.delete(queue.chunk_queue("troublesome", "wormhole", "n300"))
+
+
+def test_a_worker_follows_no_order_but_the_services_newest(place: Workplace) -> None:
+    device = f"{HOST}/troublesome:0"
+    attempt = place.publish("slow", 40)
+    place.beat(lambda body: body["attempt"] == attempt and body["stage"] == "running")
+    forged = queue.seal(IDENTITY.key, queue.ORDER, {"device": device, "order": "drain"})
+    place.redis.set(queue.device_key(device), forged)
+    place.redis.set(queue.cancel_key(attempt), "1")
+    until(lambda: "nobody that may send gonogo.order" in place.log())
+    until(lambda: f"{attempt} was refused: the message isn't sealed" in place.log())
+    others = queue.seal(SERVICE_KEY, queue.CANCEL, {"attempt": "another"})
+    place.redis.delete(queue.cancel_key(attempt))
+    place.order(device, "drain", number=int((time.time() - 300) * 1e6))
+    until(lambda: "the message is 300 s old" in place.log())
+    place.order(device, "work")
+    place.redis.set(queue.cancel_key(attempt), others)
+    answer = place.wait(attempt)
+    place.redis.delete(queue.device_key(device))
+    assert answer.finished is not None
+    assert answer.finished["outcome"] == "done"
 
 
 @pytest.mark.parametrize("build", ["slow", "hang", "stubborn-hang"])

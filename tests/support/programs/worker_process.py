@@ -74,6 +74,7 @@ class Workplace:
         self.answers: dict[str, Answer] = {}
         self.healths: list[dict[str, Any]] = []
         self.routine: list[dict[str, Any]] = []
+        self.sealed = ""
 
     def start(
         self, executors: str = "emulator,troublesome", device: str | None = None, **environment: str
@@ -131,7 +132,7 @@ class Workplace:
         board: str = "n150",
         **changes: Any,
     ) -> str:
-        """Send a chunk; its attempt id."""
+        """Send a chunk; its attempt id. `sealed` has its text."""
         attempt = uuid.uuid4().hex
         body = {
             "attempt": attempt,
@@ -146,9 +147,8 @@ class Workplace:
             "artifacts": {"first": True, "worst": 1},
             **changes,
         }
-        queue.send(
-            self.redis, key, queue.chunk_queue(executor, "wormhole", board), queue.RUN_CHUNK, body
-        )
+        self.sealed = queue.seal(key, queue.RUN_CHUNK, body)
+        queue.publish(self.redis, queue.chunk_queue(executor, "wormhole", board), self.sealed)
         return attempt
 
     def run(self, build: str, seeds: int, **options: Any) -> Answer:
@@ -263,9 +263,11 @@ class Workplace:
         body = {"nonce": nonce, "time": time.time() - self._clock_ahead_s}
         self.redis.rpush(queue.reply_key(nonce), queue.seal(SERVICE_KEY, queue.REPLY, body))
 
-    def order(self, device: str, order: str, asked: int = 0, number: int | None = None) -> None:
+    def order(
+        self, device: str, order: str, test_requests: int = 0, number: int | None = None
+    ) -> None:
         """Write the service's order for a device."""
-        body = {"device": device, "order": order, "asked": asked}
+        body = {"device": device, "order": order, "asked": test_requests}
         text = queue.seal(SERVICE_KEY, queue.ORDER, body, number)
         self.redis.set(queue.device_key(device), text)
 

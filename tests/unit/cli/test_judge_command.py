@@ -201,6 +201,8 @@ def broken(stored: Stored, how: str) -> Result:
             (stored.folder / "dx.npy").write_text("not an array")
         case "empty":
             (stored.folder / "dx.npy").write_bytes(b"")
+        case "huge" | "lying" | "nested" | "version":
+            (stored.folder / "dx.npy").write_bytes(lying_header(how))
         case "archive":
             with (stored.folder / "dx.npy").open("wb") as file:
                 np.savez(file, dx=np.zeros(3))
@@ -224,11 +226,24 @@ def broken(stored: Stored, how: str) -> Result:
     return stored.judge(*names)
 
 
+def lying_header(how: str) -> bytes:
+    """A .npy file of four bytes whose header says something else."""
+    shape = "(1000000, 1000000)" if how == "huge" else "(3, 100, 512)"
+    text = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}\n"
+    text = "(" * 5000 if how == "nested" else text
+    version = b"\x09\x00" if how == "version" else b"\x01\x00"
+    return b"\x93NUMPY" + version + len(text).to_bytes(2, "little") + text.encode() + b"1234"
+
+
 BROKEN = [
     ("shape", ["dx.npy", "[3, 100, 511]", "[3, 100, 512]"]),
     ("transposed", ["dx.npy", "[512, 300]", "[3, 100, 512]"]),
     ("integers", ["dx.npy", "int32", "float32"]),
-    ("pickle", ["dx.npy", "can't be read"]),
+    ("pickle", ["dx.npy", "object", "float32"]),
+    ("huge", ["dx.npy", "[1000000, 1000000]", "[3, 100, 512]"]),
+    ("lying", ["dx.npy", "can't be read", "614400 bytes, and 4 follow"]),
+    ("version", ["dx.npy", "version 9.0", "1.0, 2.0, 3.0"]),
+    ("nested", ["dx.npy", "no header of a .npy file"]),
     ("text", ["dx.npy", "can't be read"]),
     ("empty", ["dx.npy", "can't be read"]),
     ("archive", ["dx.npy", "can't be read"]),

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 import gonogo_settings
-from checks import reference
+from checks import reference, routes
 from gonogo.spec.builds import own_builds
 from gonogo.spec.executors import EXECUTORS
 from gonogo.spec.statistics import STATISTICS
@@ -297,6 +297,10 @@ def test_links_between_the_documents_lead_somewhere() -> None:
 
 def test_the_reference_of_the_command_line_is_the_program_s() -> None:
     assert reference.PAGE.read_text() == reference.page(), "run `python -m checks.reference`"
+
+
+def test_the_table_of_routes_and_scopes_is_the_service_s() -> None:
+    assert routes.PAGE.read_text() == routes.page(), "run `python -m checks.routes`"
 
 
 def test_the_install_page_names_every_extra() -> None:

@@ -238,7 +238,7 @@ class Box:
 
 def test_the_first_row_goes_at_once_and_the_others_together() -> None:
     box = Box()
-    batches = Batches(box, "a1")  # type: ignore[arg-type]
+    batches = Batches(box, {"attempt": "a1"})  # type: ignore[arg-type]
     for seed in range(5):
         batches.add({"seed": seed, "repeat": 0})
     assert [len(post["rows"]) for post in box.posts] == [1]
@@ -253,7 +253,7 @@ def test_the_first_row_goes_at_once_and_the_others_together() -> None:
 
 def test_a_large_batch_does_not_wait() -> None:
     box = Box()
-    batches = Batches(box, "a1")  # type: ignore[arg-type]
+    batches = Batches(box, {"attempt": "a1"})  # type: ignore[arg-type]
     for seed in range(40):
         batches.add({"seed": seed, "repeat": 0, "message": "x" * 30_000})
     assert max(len(post["rows"]) for post in box.posts) < 40

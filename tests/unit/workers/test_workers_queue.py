@@ -17,7 +17,7 @@ import redis
 import time_machine
 
 from gonogo_workers import queue
-from gonogo_workers.queue import envelope, transport
+from gonogo_workers.queue import dropped, envelope, transport
 from gonogo_workers.queue.keys import Invitation, PrivateKey, PublicKey, proof, proves
 from gonogo_workers.queue.numbers import SAVE_EVERY, Numbers, ServiceClock
 
@@ -162,6 +162,14 @@ def test_a_body_that_unpacks_to_more_than_the_limit_is_refused() -> None:
         queue.unseal(text, queue.RESULTS, find, now=NOW)
 
 
+def test_a_body_of_more_values_than_memory_has_room_for_is_refused() -> None:
+    lists = b'{"a":[' + b"[]," * envelope.MAX_VALUES + b"[]]}"
+    assert len(lists) < queue.MAX_BODY_BYTES
+    text = sealed(base64.b64encode(zlib.compress(lists, 1)).decode(), "zlib")
+    with pytest.raises(queue.MessageRefused, match="values"):
+        queue.unseal(text, queue.RESULTS, find, now=NOW)
+
+
 @pytest.mark.parametrize(
     ("payload", "encoding"),
     [
@@ -217,7 +225,7 @@ def test_a_flood_of_dropped_texts_has_few_reasons() -> None:
         transport.to_celery(b"", f"queue-{number}")
     counts = queue.Dropped.take()
     assert sum(counts.values()) == 200
-    assert len(counts) <= transport.MAX_REASONS + 1
+    assert len(counts) <= dropped.MAX_REASONS + 1
 
 
 def test_what_celery_sees_of_a_sealed_message_is_made_here() -> None:

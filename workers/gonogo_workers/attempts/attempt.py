@@ -119,7 +119,7 @@ class Attempt:
             "worker": device_context.worker,
             "device": device_context.device.identity,
         }
-        """What every message about the attempt says: the service checks it."""
+        """Part of every message about the attempt: the service checks it."""
         self._batches = Batches(device_context.sender, self._place)
         self._evidence, self._pipeline = parts_for(
             chunk,

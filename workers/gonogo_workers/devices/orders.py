@@ -92,7 +92,7 @@ class Orders:
         try:
             message = self._sealer.unseal(queue.ORDER, text)
             body = message.body
-            order, asked = Order(body.get("order")), int(body.get("asked", 0))
+            order, test_requests = Order(str(body.get("order"))), int(body.get("asked", 0))
         except (queue.MessageRefused, ValueError, TypeError) as problem:
             log.warning("an order for device %s was refused: %s", device, problem)
             return None
@@ -100,4 +100,4 @@ class Orders:
             log.warning("an order for device %s was refused: it is another's, or old", device)
             return None
         self._numbers[device] = message.number
-        return order, asked
+        return order, test_requests

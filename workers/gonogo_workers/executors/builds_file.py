@@ -130,11 +130,19 @@ def read(path: str | None) -> BuildsFile:
     if path is None:
         return BuildsFile()
     try:
-        data = tomllib.loads(Path(path).read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:
+        return parse(Path(path).read_bytes())
+    except (OSError, ValueError, RecursionError) as problem:
         raise FieldError(
             "GONOGO_BUILDS", path, f"can't be read: {problem}", limit="a TOML file"
         ) from problem
+
+
+def parse(content: bytes) -> BuildsFile:
+    """Return the content of a builds file.
+
+    Raises ValueError or RecursionError for what is no TOML, and FieldError for wrong entries.
+    """
+    data = tomllib.loads(content.decode("utf-8"))
     fields.known(data, ("executors", "builds"), "")
     tables: dict[str, dict[str, Table]] = {"executors": {}, "builds": {}}
     for kind, names in (("executors", _EXECUTOR_FIELDS), ("builds", _BUILD_FIELDS)):

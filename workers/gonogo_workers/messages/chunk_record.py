@@ -14,7 +14,7 @@ from gonogo_workers.queue import MAX_AGE_S
 log = logging.getLogger(__name__)
 
 FILE = "attempts.sqlite"
-KEPT_S = 2 * MAX_AGE_S
+FORGET_AFTER_S = 2 * MAX_AGE_S
 """Longer than a message that runs a chunk is taken."""
 FORGET_EVERY = 1000
 
@@ -28,18 +28,20 @@ class ChunkRecord:
     def __init__(self, folder: Path, clock: Callable[[], float]) -> None:
         self._path = folder / FILE
         self._clock = clock
-        self._own: dict[str, float] = {}
+        self._in_memory: dict[str, float] = {}
         self._lock = threading.Lock()
 
     def add(self, attempt: str) -> bool:
         """Record an attempt; return False if it was recorded before."""
         with self._lock:
             now = self._clock()
-            if attempt in self._own:
+            if attempt in self._in_memory:
                 return False
-            if len(self._own) % FORGET_EVERY == 0:
-                self._own = {name: at for name, at in self._own.items() if at > now - KEPT_S}
-            self._own[attempt] = now
+            if len(self._in_memory) % FORGET_EVERY == 0:
+                self._in_memory = {
+                    name: at for name, at in self._in_memory.items() if at > now - FORGET_AFTER_S
+                }
+            self._in_memory[attempt] = now
             try:
                 return self._store(attempt, now)
             except (sqlite3.Error, OSError) as problem:
@@ -55,8 +57,8 @@ class ChunkRecord:
                 "CREATE TABLE IF NOT EXISTS attempts (attempt TEXT PRIMARY KEY, at REAL NOT NULL)"
                 " WITHOUT ROWID"
             )
-            if len(self._own) % FORGET_EVERY == 1:
-                database.execute("DELETE FROM attempts WHERE at < ?", (now - KEPT_S,))
+            if len(self._in_memory) % FORGET_EVERY == 1:
+                database.execute("DELETE FROM attempts WHERE at < ?", (now - FORGET_AFTER_S,))
             inserted = database.execute(
                 "INSERT INTO attempts VALUES (?, ?) ON CONFLICT DO NOTHING", (attempt, now)
             )

@@ -79,10 +79,10 @@ def ask(
     try:
         queue.send(client, key, HEARTBEAT_QUEUE, task, {**body, "nonce": nonce, "at": asked_at})
         while True:
-            found: Any = client.blpop([queue.reply_key(nonce)], timeout=POLL_S)
+            item: Any = client.blpop([queue.reply_key(nonce)], timeout=POLL_S)
             passed = time.monotonic() - began
-            if found is not None:
-                answered = _checked(found[1], service, nonce, asked_at, passed)
+            if item is not None:
+                answered = _checked(item[1], service, nonce, asked_at, passed)
                 if answered is not None:
                     return answered
             if passed >= wait_s:
@@ -104,15 +104,15 @@ def _checked(
     """Return the answer in an item, None for one that isn't the service's."""
     try:
         text = item[: queue.MAX_ORDER_BYTES + 1].decode("ascii", "replace")
-        found = queue.unseal(text, REPLY, lambda key_id: service if key_id == service.id else None)
+        message = queue.unseal(text, REPLY, service.named)
     except MessageRefused as problem:
         log.warning("an answer was refused: %s", problem)
         return None
-    if found.body.get("nonce") != nonce:
+    if message.body.get("nonce") != nonce:
         log.warning("an answer was refused: it is for another question")
         return None
     half = passed / 2
-    return Answer(found.body, asked_at + half - float(found.body["time"]), half)
+    return Answer(message.body, asked_at + half - float(message.body["time"]), half)
 
 
 def hello(

@@ -27,7 +27,7 @@ class Identity:
     """The first part of its devices' and workers' names."""
     key: PrivateKey
     service: PublicKey
-    """What the service signs with."""
+    """The key that checks the service's signatures."""
     next_key: PrivateKey | None = field(default=None, repr=False)
     """A key that the host has made and the service may know by now."""
 

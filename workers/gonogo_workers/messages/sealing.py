@@ -8,7 +8,7 @@ from typing import Any
 
 from gonogo_workers import queue
 from gonogo_workers.messages.identity import CurrentIdentity
-from gonogo_workers.queue import Message, Numbers, PublicKey, ServiceClock
+from gonogo_workers.queue import Message, Numbers, ServiceClock
 
 NUMBERS = "message-number"
 
@@ -33,8 +33,5 @@ class Sealer:
 
     def unseal(self, task: str, text: str) -> Message:
         """Return a message of the service. Raises MessageRefused for any other."""
-        return queue.unseal(text, task, self._service_key, now=self.clock.now())
-
-    def _service_key(self, key_id: str) -> PublicKey | None:
         service = self._identity.current.service
-        return service if service.id == key_id else None
+        return queue.unseal(text, task, service.named, now=self.clock.now())

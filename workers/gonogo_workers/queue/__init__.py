@@ -11,6 +11,7 @@ from gonogo_workers.queue.broker import (
     redis_client,
     send,
 )
+from gonogo_workers.queue.dropped import Dropped
 from gonogo_workers.queue.envelope import (
     MAX_BODY_BYTES,
     MAX_MESSAGE_BYTES,
@@ -52,7 +53,6 @@ from gonogo_workers.queue.names import (
     reply_key,
 )
 from gonogo_workers.queue.numbers import Numbers, ServiceClock
-from gonogo_workers.queue.transport import Dropped
 
 __all__ = [
     "BACKGROUND_QUEUE",

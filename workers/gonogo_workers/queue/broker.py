@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 from celery import Celery
 from kombu.connection import Connection
 
-from gonogo_workers.queue import transport
 from gonogo_workers.queue.envelope import seal
 from gonogo_workers.queue.keys import PrivateKey
 from gonogo_workers.queue.names import BACKGROUND_QUEUE, HEARTBEAT_QUEUE
@@ -16,6 +15,8 @@ from gonogo_workers.queue.names import BACKGROUND_QUEUE, HEARTBEAT_QUEUE
 # redis comes with celery[redis]; importing it at run time would only slow the API's start
 if TYPE_CHECKING:
     from redis import Redis
+
+    from gonogo_workers.queue.transport import Transport
 
 APP_NAME: Final = "gonogo"
 
@@ -30,15 +31,17 @@ def celery_url(broker_url: str) -> str:
     return "redis+socket://" + broker_url.removeprefix("unix://").replace("db=", "virtual_host=")
 
 
-class PatientConnection(Connection):  # type: ignore[misc]
+class PatientConnection(Connection):
     """A connection of our transport that retries a lost broker every second or two.
 
     A restarted Redis is back within seconds; kombu's pauses grow to half a minute.
     """
 
-    def get_transport_cls(self) -> type[transport.Transport]:
+    def get_transport_cls(self) -> type[Transport]:
         """Return our transport, whatever the URL says."""
-        return transport.Transport
+        from gonogo_workers.queue.transport import Transport
+
+        return Transport
 
     def ensure_connection(self, *args: Any, **options: Any) -> Any:
         """Connect as kombu does, with shorter pauses unless the caller names its own."""
@@ -54,9 +57,11 @@ def make_app(broker_url: str, *, visibility_timeout_s: int | None = None) -> Cel
     Without it nothing is kept for another consumer: a worker acknowledges before it runs a chunk,
     and its account in Redis needs no access to messages of others.
     """
+    from gonogo_workers.queue.transport import SERIALIZER
+
     app = Celery(APP_NAME, broker=celery_url(broker_url), set_as_current=False)
     app.conf.update(
-        accept_content=[transport.SERIALIZER],
+        accept_content=[SERIALIZER],
         task_ignore_result=True,
         task_create_missing_queues=True,
         task_default_queue=BACKGROUND_QUEUE,

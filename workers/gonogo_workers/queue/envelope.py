@@ -29,8 +29,10 @@ MAX_MESSAGE_BYTES: Final = 16 * 2**20
 """The largest sealed message. The broker's `proto-max-bulk-len` is the same."""
 MAX_ORDER_BYTES: Final = 64 * 1024
 """The largest sealed text in a key of its own: a cancel, an order, an answer."""
-MAX_BODY_BYTES: Final = 64 * 2**20
+MAX_BODY_BYTES: Final = 32 * 2**20
 """The largest unpacked body: a message must not exhaust the memory of its reader."""
+MAX_VALUES: Final = 2_000_000
+"""The most values in a body: an empty list takes 2 bytes of a text, and 64 of memory."""
 
 
 class MessageRefused(Exception):
@@ -146,15 +148,18 @@ def unpack(encoding: str, payload: str) -> dict[str, Any]:
     Raises MessageRefused for anything else, or when it unpacks to more than MAX_BODY_BYTES.
     """
     try:
-        raw: str | bytes = payload
+        raw = payload
         if encoding == COMPRESSED:
             inflater = zlib.decompressobj()
-            raw = inflater.decompress(base64.b64decode(payload, validate=True), MAX_BODY_BYTES)
+            unpacked = inflater.decompress(base64.b64decode(payload, validate=True), MAX_BODY_BYTES)
             if not inflater.eof:
                 raise MessageRefused(
                     "size",
                     f"the message is cut off or unpacks to more than {MAX_BODY_BYTES} bytes",
                 )
+            raw = unpacked.decode("ascii")
+        if sum(map(raw.count, ",[{")) > MAX_VALUES:
+            raise MessageRefused("size", f"the message has more than {MAX_VALUES} values")
         body = json.loads(raw, parse_constant=_no_constant)
     except (ValueError, binascii.Error, zlib.error, RecursionError) as problem:
         raise MessageRefused("form", f"the message is unreadable: {problem}") from problem

@@ -65,6 +65,10 @@ class PublicKey:
         """The name under which messages name the key."""
         return hashlib.sha256(self.raw).hexdigest()[:32]
 
+    def named(self, key_id: str) -> PublicKey | None:
+        """Return this key if the id is its own: for a receiver that knows one key."""
+        return self if self.id == key_id else None
+
     def verifies(self, signature: bytes, message: bytes) -> bool:
         """Return whether the signature is this key's, of this message."""
         from cryptography.exceptions import InvalidSignature

@@ -60,7 +60,7 @@ LIMITS: Final = {
     RUN_CHUNK: Limits(MAX_AGE_S),
     CANCEL: Limits(MAX_AGE_S),
     # the service signs each order again every minute
-    ORDER: Limits(600.0),
+    ORDER: Limits(120.0),
     # its nonce says what it answers, and the asking host may have a wrong clock
     REPLY: Limits(float("inf"), future=True),
     # a worker keeps what it can't send: a broker may be away for days. Each of these is stored

@@ -6,50 +6,28 @@ form or size is dropped and counted, and what Celery sees is made here: the task
 names, with the text as its only argument. The task checks the signature.
 """
 
+# kombu has types for a part of its functions only
+# mypy: disable-error-code="no-untyped-call"
+
 from __future__ import annotations
 
-import logging
+import time
 import uuid
-from threading import Lock
-from typing import Any, ClassVar, Final
+from collections.abc import Iterator
+from contextlib import contextmanager
+from queue import Empty
+from typing import Any, Final
 
 from kombu.serialization import register
 from kombu.transport import redis as kombu_redis
-from kombu.utils.encoding import bytes_to_str
+from redis.exceptions import ResponseError
 
 from gonogo_workers.queue import envelope
-
-log = logging.getLogger(__name__)
+from gonogo_workers.queue.dropped import Dropped
 
 CONTENT_TYPE: Final = "application/x-gonogo"
 SERIALIZER: Final = "gonogo"
-MAX_REASONS: Final = 20
-
-
-class Dropped:
-    """The texts that this process has dropped unread: how many, by why."""
-
-    _counts: ClassVar[dict[str, int]] = {}
-    _lock: ClassVar[Lock] = Lock()
-
-    @classmethod
-    def add(cls, queue: str, words: str) -> None:
-        """Count a dropped text; log the first, so that a flood can't fill a disk."""
-        key = f"a text on the queue {queue} {words}"
-        with cls._lock:
-            is_first = key not in cls._counts
-            if is_first and len(cls._counts) >= MAX_REASONS:
-                key = "a text on some queue isn't a sealed message"
-            cls._counts[key] = cls._counts.get(key, 0) + 1
-        if is_first:
-            log.warning("dropped unread: %s", key)
-
-    @classmethod
-    def take(cls) -> dict[str, int]:
-        """Return the counts by why, and begin again."""
-        with cls._lock:
-            counts, cls._counts = cls._counts, {}
-        return counts
+WRONG_TYPE_S: Final = 0.5
 
 
 def to_celery(item: bytes, queue: str) -> dict[str, Any] | None:
@@ -77,67 +55,100 @@ def to_celery(item: bytes, queue: str) -> dict[str, Any] | None:
     }
 
 
-class QoS(kombu_redis.QoS):  # type: ignore[misc]
+def as_text(value: bytes | str) -> str:
+    """Return what Redis or Kombu gives as text; other bytes than ASCII become question marks."""
+    return value if isinstance(value, str) else value.decode("ascii", "replace")
+
+
+@contextmanager
+def of_wrong_type(key: str) -> Iterator[None]:
+    """Go on where somebody has made another value of a key: then a crash may lose messages."""
+    try:
+        yield
+    except ResponseError as problem:
+        Dropped.add(key, f"can't be used: {problem}")
+
+
+class QoS(kombu_redis.QoS):
     """Keeps delivered messages in Redis until they are acknowledged: as (queue, text), no JSON."""
 
     def append(self, message: Any, delivery_tag: str) -> None:
         """Note a delivered message."""
-        kept = f"{message.delivery_info['routing_key']} {bytes_to_str(message.body)}"
-        with self.pipe_or_acquire() as pipe:
-            pipe.zadd(self.unacked_index_key, {delivery_tag: kombu_redis.time()})
-            pipe.hset(self.unacked_key, delivery_tag, kept)
+        record = f"{message.delivery_info['routing_key']} {as_text(message.body)}"
+        with of_wrong_type("unacked"), self.pipe_or_acquire() as pipe:
+            pipe.zadd(self.unacked_index_key, {delivery_tag: time.time()})
+            pipe.hset(self.unacked_key, delivery_tag, record)
             pipe.execute()
-            super(kombu_redis.QoS, self).append(message, delivery_tag)
+        super(kombu_redis.QoS, self).append(message, delivery_tag)
+
+    def ack(self, delivery_tag: str) -> None:
+        """Forget a delivered message."""
+        with of_wrong_type("unacked"):
+            self._remove_from_indices(delivery_tag).execute()
+        super(kombu_redis.QoS, self).ack(delivery_tag)
+
+    def restore_visible(self, *arguments: Any, **options: Any) -> None:
+        """Put messages of dead consumers back on their queues."""
+        with of_wrong_type("unacked"):
+            super().restore_visible(*arguments, **options)
 
     def restore_by_tag(self, tag: str, client: Any = None, leftmost: bool = False) -> None:
         """Put a message that was not acknowledged back on its queue."""
 
         def restore(pipe: Any) -> None:
-            kept = pipe.hget(self.unacked_key, tag)
+            record = pipe.hget(self.unacked_key, tag)
             pipe.multi()
             self._remove_from_indices(tag, pipe)
-            queue, _, item = bytes(kept or b"").partition(b" ")
-            name = bytes_to_str(queue[: envelope.MAX_HEAD])
+            queue, _, item = bytes(record or b"").partition(b" ")
+            name = as_text(queue[: envelope.MAX_HEAD])
             if item and name in {*self.channel.active_queues, *self.channel.restorable}:
                 (pipe.lpush if leftmost else pipe.rpush)(name, item)
-            elif kept is not None:
+            elif record is not None:
                 Dropped.add("unacked", "names no queue of this process")
 
         with self.channel.conn_or_acquire(client) as connection:
             connection.transaction(restore, self.unacked_key)
 
 
-class Channel(kombu_redis.Channel):  # type: ignore[misc]
+class Channel(kombu_redis.Channel):
     """Reads sealed texts. Queues need no entry in a table of routes: each is its own route."""
 
     QoS = QoS
     restorable: frozenset[str] = frozenset()
     """Queues to which messages are restored although this process doesn't read them (yet)."""
-    from_transport_options = (*kombu_redis.Channel.from_transport_options, "restorable")
+    from_transport_options = (  # type: ignore[assignment]
+        *kombu_redis.Channel.from_transport_options,
+        "restorable",
+    )
     # one key for each queue
-    priority_steps = (0,)
+    priority_steps = [0]  # noqa: RUF012 - the base class has it so
 
     def _brpop_read(self, **options: Any) -> bool:
         """Read what BRPOP answers. Raises Empty for nothing, and for what isn't a sealed text."""
         try:
             try:
-                found = self.client.parse_response(self.client.connection, "BRPOP", **options)
+                answer = self.client.parse_response(self.client.connection, "BRPOP", **options)
             except self.connection_errors:
                 # disconnected, the next pass of the loop connects again
                 self.client.connection.disconnect()
                 raise
-            if not found:
-                raise kombu_redis.Empty()
-            name, item = found
-            queue = bytes_to_str(name)
+            except ResponseError as problem:
+                # somebody made another value of a queue's key: as bad as a broker that is away
+                Dropped.add(", ".join(self.active_queues), f"can't be read: {problem}")
+                time.sleep(WRONG_TYPE_S)
+                raise Empty() from problem
+            if not answer:
+                raise Empty()
+            name, item = answer
+            queue = as_text(name)
             self._queue_cycle.rotate(queue)
             message = to_celery(item, queue)
             if message is None:
-                raise kombu_redis.Empty()
+                raise Empty()
             self.connection._deliver(message, queue)
             return True
         finally:
-            self._in_poll = None
+            self._in_poll = None  # type: ignore[assignment]
             self._flush_brpop_reauth()
 
     def _get(self, queue: str, *_: Any) -> dict[str, Any]:
@@ -145,7 +156,7 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
             item = client.rpop(queue)
         message = None if item is None else to_celery(item, queue)
         if message is None:
-            raise kombu_redis.Empty()
+            raise Empty()
         return message
 
     def _put(self, queue: str, message: dict[str, Any], **_: Any) -> None:
@@ -182,7 +193,7 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
         return 0
 
 
-class Transport(kombu_redis.Transport):  # type: ignore[misc]
+class Transport(kombu_redis.Transport):
     """Kombu's Redis transport with the channel above."""
 
     Channel = Channel
@@ -190,7 +201,7 @@ class Transport(kombu_redis.Transport):  # type: ignore[misc]
 
 def _arguments(body: bytes | str) -> tuple[list[str], dict[str, Any], dict[str, Any]]:
     """Return a task's arguments: the text."""
-    return [bytes_to_str(body)], {}, {}
+    return [as_text(body)], {}, {}
 
 
 register(SERIALIZER, None, _arguments, CONTENT_TYPE, "utf-8")

@@ -7,22 +7,22 @@ test says.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo.errors import GonogoError, JobError
+from gonogo.errors import GonogoError, JobError, brief
 from gonogo.judging.judging import judge
 from gonogo.judging.stored_tensors import Tensors, given_inputs, shaped
 from gonogo.spec import fields as reading
 from gonogo.spec.arithmetic_names import canonical
 from gonogo.spec.test_spec import TestSpec
+from gonogo_workers.reports import npy
 from gonogo_workers.reports.exchange import regular_file
 from gonogo_workers.reports.rows import Judged
 
@@ -155,31 +155,14 @@ def load(place: str, *, most: int) -> NDArray[Any]:
     Raises OSError or ValueError for any other file.
     """
     with open(place, "rb", opener=regular_file) as file:
-        status = os.fstat(file.fileno())
         try:
-            shape, dtype = _header(file)
-        except ValueError:  # NumPy's message quotes the file, which may be any file of this host
-            raise ValueError(f"{Path(place).name} is not a .npy file") from None
-        size = prod(shape)
-        if dtype.kind != "f" or dtype.itemsize > 8:
-            raise ValueError(f"{Path(place).name} holds {dtype}, not floats")
-        if size > most:
-            raise ValueError(
-                f"{Path(place).name} has shape {list(shape)}: {size} elements, "
-                f"where the test's shape has {most}"
-            )
-        if status.st_size - file.tell() < size * dtype.itemsize:
-            raise ValueError(f"{Path(place).name} is cut off")
-        file.seek(0)
-        return np.asarray(np.lib.format.read_array(file, allow_pickle=False))
-
-
-def _header(file: BinaryIO) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    version = np.lib.format.read_magic(file)
-    read_header = (
-        np.lib.format.read_array_header_1_0
-        if version == (1, 0)
-        else np.lib.format.read_array_header_2_0
-    )
-    shape, _, dtype = read_header(file)
-    return shape, dtype
+            shape, fortran_order, dtype = npy.header(file)
+            npy.check_floats(dtype)
+            if prod(shape) > most:
+                raise ValueError(
+                    f"has shape {brief(list(shape))}: {prod(shape)} elements, "
+                    f"where the test's shape has {most}"
+                )
+            return npy.body(file, shape, fortran_order, dtype)
+        except ValueError as problem:
+            raise ValueError(f"{Path(place).name} {problem}") from None

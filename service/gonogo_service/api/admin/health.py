@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
+from functools import lru_cache
 
 import structlog
+from anyio import CapacityLimiter, to_thread
 from fastapi import APIRouter, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 from redis import RedisError
@@ -35,7 +38,7 @@ class Ready:
 
 
 @router.get("/healthz", summary="Does the process answer?")
-def healthz() -> Healthy:
+async def healthz() -> Healthy:
     """Answer without any check."""
     return Healthy("ok")
 
@@ -46,11 +49,21 @@ def healthz() -> Healthy:
     response_description="Database, schema and broker are ready",
     summary="Is the service ready?",
 )
-def readyz(context: Ctx) -> Ready:
+async def readyz(context: Ctx) -> Ready:
     """Check that the database and the broker answer, and that the schema is current.
 
     The schema of the next release is allowed, too.
     """
+    # a thread and a connection of its own: a probe must not wait for other requests
+    return await to_thread.run_sync(_ready, context, limiter=_thread(asyncio.get_running_loop()))
+
+
+@lru_cache(maxsize=1)
+def _thread(_loop: asyncio.AbstractEventLoop) -> CapacityLimiter:
+    return CapacityLimiter(1)
+
+
+def _ready(context: Context) -> Ready:
     status = {"database": "ok", "schema": "unknown", "broker": "ok"}
     problems = []
     try:
@@ -97,4 +110,4 @@ def metrics(context: Ctx, _who: Reader) -> Response:
 
 def _schema(context: Context) -> schema.SchemaState:
     # a read transaction on SQLite as well: a probe must not wait for the write lock
-    return schema.state(context.engine.execution_options(gonogo_read=True))
+    return schema.state(context.probe.execution_options(gonogo_read=True))

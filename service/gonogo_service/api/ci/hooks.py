@@ -82,7 +82,7 @@ async def github(context: Ctx, request: Request) -> DeliveryAccepted:
         raise Problem(415, "The webhook's content type must be application/json.", slug="not-json")
     body = await request.body()
     try:
-        signatures.github(secrets, request.headers, body)
+        await to_thread.run_sync(signatures.github, secrets, request.headers, body)
     except Unverified as problem:
         raise _rejected(request, problem) from None
     await to_thread.run_sync(json_bodies.parse, body)
@@ -108,7 +108,7 @@ async def ci(context: Ctx, request: Request) -> DeliveryAccepted:
         raise _rejected(request, problem) from None
     body = await request.body()
     try:
-        signatures.standard(secrets, request.headers, body)
+        await to_thread.run_sync(signatures.standard, secrets, request.headers, body)
     except Unverified as problem:
         raise _rejected(request, problem) from None
     payload = await to_thread.run_sync(_ci_payload, body)

@@ -46,17 +46,17 @@ def invite_host(context: Ctx, who: Admin, body: HostInvitation) -> InvitationIss
 def look(context: Ctx, _who: Reader, host: str) -> Host:
     """Show a host by its name."""
     with context.reading() as session:
-        found = stored.get(session, host)
-    if found is None:
+        record = stored.get(session, host)
+    if record is None:
         raise missing("host", host)
-    return found
+    return record
 
 
 @router.post("/hosts/{host}:revoke", summary="Revoke a host")
 def revoke(context: Ctx, who: Admin, host: str, body: HostChange) -> Host:
     """Refuse every message of a host. Its results so far stay; its running attempts get lost."""
     with context.session() as session:
-        found = stored.revoke(session, host, actor=who.actor, reason=body.reason)
-        if found is None:
+        record = stored.revoke(session, host, actor=who.actor, reason=body.reason)
+        if record is None:
             raise missing("host", host)
-    return found
+    return record

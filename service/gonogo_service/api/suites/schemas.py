@@ -16,7 +16,7 @@ from pydantic import (
 
 from gonogo import urls
 from gonogo.spec.suites import MAX_NAME, MAX_TESTS
-from gonogo.spec.validation import Refused
+from gonogo.spec.validation import Refused, line_error
 from gonogo.urls import API
 from gonogo_service.api.jobs.schemas import JobLinks
 from gonogo_service.kit.strict import Strict
@@ -103,7 +103,7 @@ class SuiteIn(Strict):
                 if not any(f"{error.field}.".startswith(f"entries.{place[1]}.") for place in places)
             ]
             details: list[Any] = [
-                *errors,
+                *(line_error(error, error["loc"]) for error in errors),
                 *(
                     {"type": "value_error", "input": data, "ctx": {"error": Refused(error)}}
                     for error in more

@@ -1,0 +1,113 @@
+"""Requests at once: a few of each token, and a few of all, so that nobody stops the others.
+
+Reads and changes have separate places: changes may wait for the database's write lock. A request
+that finds no place waits in line for a while. Nothing waits in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from gonogo_service.access.principals import Principal
+from gonogo_service.kit.problems import Problem
+
+OF_TOKEN = 2
+"""Requests of a token that run at once."""
+OF_ALL = 4
+"""Requests that run at once: they share one interpreter, so more would only slow each other down,
+and the event loop, which answers probes."""
+WAITING = 64
+"""Requests of a token that wait in line; a browser asks for six things at once."""
+PATIENCE_S = 15.0
+STREAMS = "/events"
+"""The end of addresses that stream events for hours, without a thread."""
+READS = frozenset({"GET", "HEAD"})
+
+
+@dataclass
+class _Line:
+    """The requests of a token, of one kind."""
+
+    places: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(OF_TOKEN))
+    requests: int = 0
+
+
+class LimitRequests:
+    """Middleware that lets a few requests run at once; it stands behind the identification."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+        self._lines: dict[tuple[bool, str], _Line] = {}
+        self._places = {kind: asyncio.Semaphore(OF_ALL) for kind in (True, False)}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        principal = scope.get("state", {}).get("principal") if scope["type"] == "http" else None
+        if principal is None or scope["path"].endswith(STREAMS):
+            await self.app(scope, receive, send)
+            return
+        reads = scope["method"] in READS
+        async with self._of_token(principal, reads):
+            await self._of_all(self._places[reads], scope, receive, send)
+
+    @asynccontextmanager
+    async def _of_token(self, principal: Principal, reads: bool) -> AsyncIterator[None]:
+        key = reads, principal.id
+        line = self._lines.setdefault(key, _Line())
+        if line.requests >= OF_TOKEN + WAITING:
+            raise Problem(
+                429,
+                f"The token {principal.name!r} has too many requests at once (allowed: {OF_TOKEN}, "
+                f"and {WAITING} that wait). Try again in a second.",
+                slug="too-many-requests",
+                headers={"Retry-After": "1"},
+            )
+        line.requests += 1
+        try:
+            await _take(line.places)
+            try:
+                yield
+            finally:
+                line.places.release()
+        finally:
+            line.requests -= 1
+            if not line.requests:
+                self._lines.pop(key, None)
+
+    async def _of_all(
+        self, places: asyncio.Semaphore, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        await _take(places)
+        has_place = True
+
+        def release() -> None:
+            nonlocal has_place
+            if has_place:
+                has_place = False
+                places.release()
+
+        async def send_started(message: Message) -> None:
+            release()  # a slow reader of a long answer takes no place of others
+            await send(message)
+
+        try:
+            await self.app(scope, receive, send_started)
+        finally:
+            release()
+
+
+async def _take(places: asyncio.Semaphore) -> None:
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            await places.acquire()
+    except TimeoutError:
+        raise Problem(
+            503,
+            f"The service is busy: no request began within {PATIENCE_S:g} s. Try again later.",
+            slug="busy",
+            headers={"Retry-After": "5"},
+        ) from None
