@@ -123,8 +123,8 @@ def _task(
         # signed, but it can't be processed: if requeued, it would come back forever; its seeds are
         # dispatched again
         except Exception as problem:
-            log.exception("message dropped: it can't be processed", task=name, sender=sender)
-            refusals.add(sender, "content", f"{name}: {type(problem).__name__}")
+            if refusals.add(sender, "content", f"{name}: {type(problem).__name__}"):
+                log.exception("message dropped: it can't be processed", task=name, sender=sender)
 
     run.__name__ = name.rpartition(".")[2]
     return run
