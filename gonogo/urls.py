@@ -40,6 +40,12 @@ RULES = "/rules"
 BISECTIONS = "/bisections"
 SEARCH = "/search"
 WORSE = "/worse"
+NEW_GAUGE = "/gauges/new"
+NEW_BISECTION = "/bisections/new"
+NEW_WAIVER = "/waivers/new"
+NEW_SCHEDULE = "/schedules/new"
+NEW_WEBHOOK = "/webhooks/new"
+NEW_RULE = "/rules/new"
 IMPORTS = f"{API}/imports"
 GITHUB_DELIVERIES = f"{API}/hooks/github"
 """The endpoint for GitHub's webhooks."""
@@ -84,6 +90,11 @@ def new_job(given: Mapping[str, str | None] | None = None, *, as_json: bool = Fa
     given: {"from": a job's id} or {"test": a test's key}, to prefill the form.
     """
     return (f"{NEW_JOB}.json" if as_json else NEW_JOB) + _query(given or {})
+
+
+def form(path: str, given: Mapping[str, str | None]) -> str:
+    """Return a form, such as NEW_GAUGE, filled with values."""
+    return path + _query(given)
 
 
 def gauges(
@@ -210,6 +221,11 @@ def device(
 ) -> str:
     """Return a device's page, with its history."""
     return f"{DEVICES}/{_part(device_id)}{'.json' if as_json else ''}" + _query(chosen or {})
+
+
+def device_api(device_id: str) -> str:
+    """Return the endpoint that drains, tests or repairs a device (PATCH)."""
+    return f"{API}/devices/{_part(device_id)}"
 
 
 def runs(

@@ -27,6 +27,7 @@ from gonogo_dashboards.comparison import routes as compare_pages
 from gonogo_dashboards.devices import charts as device_charts
 from gonogo_dashboards.devices import device_page
 from gonogo_dashboards.flags import routes as flag_pages
+from gonogo_dashboards.forms import routes as form_pages
 from gonogo_dashboards.gauges import charts as gauge_charts
 from gonogo_dashboards.gauges import routes as gauge_pages
 from gonogo_dashboards.hooks import routes as hook_pages
@@ -219,6 +220,7 @@ def make_router(
     site.add(urls.DEVICES, "devices/devices.html", all_devices)
     site.add(urls.DEVICES + "/{device_id}", "devices/device.html", device, noun="device")
     for more in (
+        form_pages,
         gauge_pages,
         bisection_pages,
         run_pages,

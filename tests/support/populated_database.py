@@ -355,5 +355,6 @@ def _flags(house: House, session: Session) -> None:
     house.show("/flags/{name}", urls.flag(str(flag_id.id)), hostile=True)
     house.show(urls.FLAGS, urls.FLAGS, urls.flags({"kind": "hangs", "state": "resolved"}))
     house.show(urls.OVERVIEW, urls.OVERVIEW, hostile=True)
+    house.show(urls.NEW_BISECTION, urls.form(urls.NEW_BISECTION, {"test": HOSTILE, "first": LONG}))
     house.show(urls.WORSE, urls.worse({"since": "2020-01-01"}))
     house.show(urls.SEARCH, urls.search(HOSTILE), urls.search("b"))

@@ -47,7 +47,7 @@ function changed(form, pressed) {
     const text = control.value.trim();
     values[control.name] = text === '' ? null : control.type === 'date' ? `${text}T00:00:00Z` : text;
   }
-  if (pressed?.name) values[pressed.name] = pressed.value;
+  if (pressed?.name) values[pressed.name] = pressed.dataset.kind === 'json' ? JSON.parse(pressed.value) : pressed.value;
   return values;
 }
 
@@ -63,7 +63,9 @@ async function patch(form, pressed) {
   for (const button of buttons) button.disabled = true;
   try {
     await send('PATCH', form.dataset.patch, values);
-    if (form.dataset.before) keepResult({ here: location.href, words: `${pressed?.textContent.trim() || 'Save'}: done.`, patch: form.dataset.patch, before: JSON.parse(form.dataset.before) });
+    const before = form.dataset.before ? JSON.parse(form.dataset.before) : {};
+    const undoes = !pressed?.name || pressed.name in before; // else nothing can be taken back, such as a test that ran
+    if (form.dataset.before) keepResult({ here: location.href, words: `${pressed?.textContent.trim() || 'Save'}: done.`, patch: form.dataset.patch, before: undoes ? before : null });
     location.reload();
   } catch (error) {
     say(`Not saved: ${error.message}`);

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
+from gonogo_service.api import rehearsals
 from gonogo_service.api.admin import audit, tokens
 from gonogo_service.api.ci import compare, github_answers, hooks, rules, webhooks
 from gonogo_service.api.flags import flags, waivers
@@ -40,4 +41,5 @@ def routers() -> list[APIRouter]:
         rejudgements,
     )
     fleet_and_ci = (builds, devices, workers, tokens, webhooks, hooks, rules, github_answers, audit)
-    return [noun.router for noun in (*jobs_and_results, *tests_and_suites, *fleet_and_ci)]
+    nouns = (*jobs_and_results, *tests_and_suites, *fleet_and_ci, rehearsals)
+    return [noun.router for noun in nouns]
