@@ -10,8 +10,8 @@ from sqlalchemy.orm import Session
 from gonogo import urls
 from gonogo_dashboards.kit.list_rows import details_of, shape_of, tolerance_of
 from gonogo_dashboards.kit.navigation import GROUPS
-from gonogo_storage.catalogue import search
-from gonogo_storage.catalogue.search import Hits
+from gonogo_storage.comparison import search
+from gonogo_storage.comparison.search import Hits
 
 LIMIT = 6
 """Results of each kind."""
