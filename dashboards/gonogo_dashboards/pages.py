@@ -80,6 +80,9 @@ class Context(Protocol):
     def may(self, request: Request, scope: str) -> bool:
         """Return whether the reader has a scope beyond `read`, which every page needs."""
 
+    def reader(self, request: Request) -> str:
+        """Return the name of the reader, which the reader's jobs have; "" on public pages."""
+
 
 def template_folders() -> list[Path]:
     """Return the folder of templates of each sub-package; a template is named "jobs/job.html"."""
@@ -188,7 +191,9 @@ def make_router(
             encode(view), media_type="application/json", headers={"Cache-Control": "no-store"}
         )
 
-    site = routes.Site(router, page, as_json, _refuse, context.reading, context.may, now)
+    site = routes.Site(
+        router, page, as_json, _refuse, context.reading, context.may, now, context.reader
+    )
     memory = overview.Memory()
     patience = context.settings.heartbeat_timeout_s
 

@@ -38,6 +38,25 @@ async function post(button) {
   }
 }
 
+/** Sends many requests, one after the other, and says how many arrived. */
+async function postAll(button) {
+  button.disabled = true;
+  const addresses = button.dataset.postAll.split(' ');
+  let sent = 0;
+  let problem = '';
+  for (const address of addresses) {
+    try {
+      await send('POST', address, {});
+      sent += 1;
+    } catch (error) {
+      problem = `: ${error.message}`;
+    }
+  }
+  say(sent === addresses.length ? '' : `${sent} of ${addresses.length} were sent again${problem}`);
+  document.dispatchEvent(new Event('gonogo:ask'));
+  button.disabled = false;
+}
+
 /** Returns the changed fields of a form: an emptied field is null, a date begins at midnight UTC, the pressed button counts as a field. */
 function changed(form, pressed) {
   const values = {};
@@ -149,6 +168,7 @@ export function listen() {
   document.addEventListener('click', (event) => {
     const button = event.target instanceof Element ? event.target.closest('button') : null;
     if (button?.dataset.post) post(button);
+    else if (button?.dataset.postAll) postAll(button);
     else if (button?.dataset.copy) copy(button);
   });
 }

@@ -244,6 +244,14 @@ export function fill(form) {
     event.preventDefault();
     submit();
   });
+  form.addEventListener('click', ({ target }) => {
+    const pick = target instanceof Element ? target.closest('[data-fill]') : null;
+    if (!pick) return;
+    const control = form.elements[pick.dataset.fill];
+    control.value = pick.value;
+    control.dispatchEvent(new Event('input', { bubbles: true }));
+    control.focus();
+  });
   suit(form);
   check();
 }

@@ -50,6 +50,11 @@ class Context:
         principal = principal_of(request)
         return "" if principal is None else principal.csrf
 
+    def reader(self, request: Request) -> str:
+        """Return the name of the request's principal, "" without one."""
+        principal = principal_of(request)
+        return "" if principal is None else principal.name
+
     def may(self, request: Request, scope: str) -> bool:
         """Return whether the request's principal has a scope, or one that contains it."""
         principal = principal_of(request)
