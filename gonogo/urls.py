@@ -40,6 +40,8 @@ RULES = "/rules"
 BISECTIONS = "/bisections"
 SEARCH = "/search"
 WORSE = "/worse"
+BADGES = "/badges"
+"""Pictures for READMEs, which GONOGO_PUBLIC_BADGES makes public."""
 NEW_GAUGE = "/gauges/new"
 NEW_BISECTION = "/bisections/new"
 NEW_WAIVER = "/waivers/new"
@@ -359,6 +361,11 @@ def replay_hook(incoming_id: str) -> str:
 def rules(*, cursor: str | None = None, as_json: bool = False) -> str:
     """Return the list of rules."""
     return (f"{RULES}.json" if as_json else RULES) + _query({"cursor": cursor})
+
+
+def badge(key: str, chosen: Mapping[str, str | None] | None = None) -> str:
+    """Return the badge of a test, for a variant (branch, arch, board)."""
+    return f"{BADGES}/tests/{_part(key)}.svg" + _query(chosen or {})
 
 
 def worse(chosen: Mapping[str, str | None] | None = None, *, as_json: bool = False) -> str:

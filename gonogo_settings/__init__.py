@@ -239,6 +239,13 @@ class Settings(BaseSettings):
     max_gauge_runs: PositiveInt = Field(
         2000, description="largest number of (seed, part) pairs of a gauge"
     )
+    public_badges: bool = Field(
+        False,
+        description=(
+            "everybody may see the badges below `/badges`: names of tests, suites and branches "
+            "with their newest results"
+        ),
+    )
     waiver_days: PositiveInt = Field(
         90,
         le=3650,

@@ -20,6 +20,7 @@ from markupsafe import Markup
 from sqlalchemy.orm import Session
 
 from gonogo import urls
+from gonogo_dashboards.badges import routes as badge_pages
 from gonogo_dashboards.bisections import posterior_charts
 from gonogo_dashboards.bisections import routes as bisection_pages
 from gonogo_dashboards.charts import charts
@@ -236,6 +237,7 @@ def make_router(
         webhook_pages,
         hook_pages,
         search_pages,
+        badge_pages,
     ):
         more.add(site)
 

@@ -78,7 +78,7 @@ def routes(context: Any) -> tuple[dict[str, str], list[str]]:
         for route in make_router(context, static=assets.FOLDER).routes
         if isinstance(route, APIRoute)
     } - NOT_PAGES
-    pages = sorted(path for path in addresses if not path.endswith((".json", ".csv")))
+    pages = sorted(path for path in addresses if not path.endswith((".json", ".csv", ".svg")))
     twins = {
         path: urls.overview(as_json=True) if path == urls.OVERVIEW else f"{path}.json"
         for path in pages

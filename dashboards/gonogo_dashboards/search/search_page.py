@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
@@ -16,7 +16,7 @@ from gonogo_storage.comparison.search import Hits
 LIMIT = 6
 """Results of each kind."""
 MAX_TEXT = 200
-_ADDRESSES = {
+_ADDRESSES: Mapping[str, Callable[[str], str]] = {
     "job": urls.job,
     "run": urls.run,
     "flag": urls.flag,
