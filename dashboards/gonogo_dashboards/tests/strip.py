@@ -32,7 +32,7 @@ from gonogo_dashboards.charts.plots import MAX_MARKS, TOLERANCE_RATIO
 from gonogo_dashboards.charts.spreads import Spread, finite
 from gonogo_dashboards.kit import commands, comparators_view, words
 from gonogo_dashboards.kit.list_rows import Count, counts
-from gonogo_storage.history import annotations
+from gonogo_storage.history import annotations as axis_changes
 from gonogo_storage.history.annotations import Annotation, BuildPlace
 from gonogo_storage.rollups.variants import JobFacts
 from gonogo_storage.seeds import strips as reads
@@ -243,7 +243,7 @@ def read(
         )
         for group in columns
     ]
-    changes = annotations.read(session, places, jobs[0].workload_key, jobs[0].variant.test_key)
+    changes = axis_changes.read(session, places, jobs[0].workload_key, jobs[0].variant.test_key)
     strip = Strip(
         output=output,
         metric=metric,
