@@ -26,7 +26,7 @@ from benchmarks.pages import served
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "pictures"
 MOST_BYTES = 150_000
-WIDTH, PHONE = 1180, 390
+WIDTH, PHONE = 1280, 390
 STEP = 100
 """Pixels that a picture loses at its lower end until it is small enough."""
 Scheme = Literal["light", "dark"]
@@ -44,12 +44,15 @@ class Picture(NamedTuple):
 
 PICTURES = (
     Picture("overview.png", "overview", 900),
+    Picture("tests.png", "tests", 800),
     Picture("test.png", "test", 1000),
     Picture("job.png", "job", 1180),
     Picture("job-dark.png", "job", 1180, "dark"),
     Picture("job-phone.png", "job", 1180, width=PHONE),
     Picture("matrix.png", "matrix", 700),
     Picture("flags.png", "flags", 700),
+    Picture("flag.png", "flag", 800),
+    Picture("worse.png", "worse", 700),
     Picture("gauge.png", "gauge", 1000),
     Picture("bisection.png", "bisection", 900),
     Picture("compare.png", "compare", 900),

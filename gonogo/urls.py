@@ -40,6 +40,14 @@ RULES = "/rules"
 BISECTIONS = "/bisections"
 SEARCH = "/search"
 WORSE = "/worse"
+BADGES = "/badges"
+"""Pictures for READMEs, which GONOGO_PUBLIC_BADGES makes public."""
+NEW_GAUGE = "/gauges/new"
+NEW_BISECTION = "/bisections/new"
+NEW_WAIVER = "/waivers/new"
+NEW_SCHEDULE = "/schedules/new"
+NEW_WEBHOOK = "/webhooks/new"
+NEW_RULE = "/rules/new"
 IMPORTS = f"{API}/imports"
 GITHUB_DELIVERIES = f"{API}/hooks/github"
 """The endpoint for GitHub's webhooks."""
@@ -84,6 +92,11 @@ def new_job(given: Mapping[str, str | None] | None = None, *, as_json: bool = Fa
     given: {"from": a job's id} or {"test": a test's key}, to prefill the form.
     """
     return (f"{NEW_JOB}.json" if as_json else NEW_JOB) + _query(given or {})
+
+
+def form(path: str, given: Mapping[str, str | None]) -> str:
+    """Return a form, such as NEW_GAUGE, filled with values."""
+    return path + _query(given)
 
 
 def gauges(
@@ -210,6 +223,11 @@ def device(
 ) -> str:
     """Return a device's page, with its history."""
     return f"{DEVICES}/{_part(device_id)}{'.json' if as_json else ''}" + _query(chosen or {})
+
+
+def device_api(device_id: str) -> str:
+    """Return the endpoint that drains, tests or repairs a device (PATCH)."""
+    return f"{API}/devices/{_part(device_id)}"
 
 
 def runs(
@@ -343,6 +361,11 @@ def replay_hook(incoming_id: str) -> str:
 def rules(*, cursor: str | None = None, as_json: bool = False) -> str:
     """Return the list of rules."""
     return (f"{RULES}.json" if as_json else RULES) + _query({"cursor": cursor})
+
+
+def badge(key: str, chosen: Mapping[str, str | None] | None = None) -> str:
+    """Return the badge of a test, for a variant (branch, arch, board)."""
+    return f"{BADGES}/tests/{_part(key)}.svg" + _query(chosen or {})
 
 
 def worse(chosen: Mapping[str, str | None] | None = None, *, as_json: bool = False) -> str:

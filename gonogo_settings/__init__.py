@@ -290,6 +290,13 @@ class Settings(BaseSettings):
     quota_requests: NonNegativeInt = Field(
         6000, description="requests of a token in a minute, for each process; 0: no limit"
     )
+    public_badges: bool = Field(
+        False,
+        description=(
+            "everybody may see the badges below `/badges`: names of tests, suites and branches "
+            "with their newest results"
+        ),
+    )
     waiver_days: PositiveInt = Field(
         90,
         le=3650,

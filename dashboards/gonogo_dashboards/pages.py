@@ -20,6 +20,7 @@ from markupsafe import Markup
 from sqlalchemy.orm import Session
 
 from gonogo import urls
+from gonogo_dashboards.badges import routes as badge_pages
 from gonogo_dashboards.bisections import posterior_charts
 from gonogo_dashboards.bisections import routes as bisection_pages
 from gonogo_dashboards.charts import charts
@@ -27,6 +28,7 @@ from gonogo_dashboards.comparison import routes as compare_pages
 from gonogo_dashboards.devices import charts as device_charts
 from gonogo_dashboards.devices import device_page
 from gonogo_dashboards.flags import routes as flag_pages
+from gonogo_dashboards.forms import routes as form_pages
 from gonogo_dashboards.gauges import charts as gauge_charts
 from gonogo_dashboards.gauges import routes as gauge_pages
 from gonogo_dashboards.hooks import routes as hook_pages
@@ -84,6 +86,9 @@ class Context(Protocol):
 
     def may(self, request: Request, scope: str) -> bool:
         """Return whether the reader has a scope beyond `read`, which every page needs."""
+
+    def reader(self, request: Request) -> str:
+        """Return the name of the reader, which the reader's jobs have; "" on public pages."""
 
 
 def template_folders() -> list[Path]:
@@ -194,7 +199,9 @@ def make_router(
             encode(view), media_type="application/json", headers={"Cache-Control": "no-store"}
         )
 
-    site = routes.Site(router, page, as_json, _refuse, context.reading, context.may, now)
+    site = routes.Site(
+        router, page, as_json, _refuse, context.reading, context.may, now, context.reader
+    )
     memory = overview.Memory()
     patience = context.settings.heartbeat_timeout_s
 
@@ -226,6 +233,7 @@ def make_router(
     site.add(urls.DEVICES, "devices/devices.html", all_devices)
     site.add(urls.DEVICES + "/{device_id}", "devices/device.html", device, noun="device")
     for more in (
+        form_pages,
         gauge_pages,
         bisection_pages,
         run_pages,
@@ -236,6 +244,7 @@ def make_router(
         webhook_pages,
         hook_pages,
         search_pages,
+        badge_pages,
     ):
         more.add(site)
 

@@ -14,6 +14,7 @@ import typer
 
 import gonogo_settings
 from gonogo.errors import InfrastructureError, JobError
+from gonogo_cli.kit.extras import require_background
 
 GRACE_S = 3
 """Requests in flight get this long when the API stops; `gonogo up` must be gone within 10 s

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Final
 
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
@@ -16,6 +17,8 @@ from gonogo_storage.db.paging import Page
 from gonogo_storage.db.records import from_object
 from gonogo_storage.tables import HostKeyRow, HostRow, RefusedMessageRow
 
+ANY: Final = ("*",)
+"""The patterns of a host that may run attempts of every queue."""
 ROTATED_GRACE = timedelta(minutes=1)
 """Workers of a host notice its new key within this time."""
 HEARD_EVERY = timedelta(seconds=30)
@@ -30,6 +33,8 @@ class HostKey:
     host: str
     """The id of the host."""
     name: str
+    queues: tuple[str, ...] = ()
+    """Patterns of the queues whose attempts it may run"""
     retired_at: datetime | None = None
     """It checks only what was sealed before."""
 
@@ -40,6 +45,8 @@ class Host:
 
     id: str
     name: str
+    queues: list[str]
+    """Patterns of the queues whose attempts it may run"""
     key: str | None
     """The id of its public key; null for a revoked one"""
     enrolled_at: datetime
@@ -62,6 +69,7 @@ def enroll(
     key_id: str,
     public_key: str,
     actor: str,
+    queues: Sequence[str] = ANY,
     now: datetime | None = None,
 ) -> str:
     """Store a host with its first key, or give a known host this key alone; return its id.
@@ -71,11 +79,11 @@ def enroll(
     now = now or utcnow()
     row = session.scalar(select(HostRow).where(HostRow.name == name).with_for_update())
     if row is None:
-        row = HostRow(id=new_id(), name=name, created_at=now, enrolled_at=now)
+        row = HostRow(id=new_id(), name=name, queues=list(queues), created_at=now, enrolled_at=now)
         session.add(row)
     else:
         session.execute(delete(HostKeyRow).where(HostKeyRow.host_id == row.id))
-        row.enrolled_at, row.revoked_at = now, None
+        row.enrolled_at, row.revoked_at, row.queues = now, None, list(queues)
     session.flush()
     session.add(HostKeyRow(id=key_id, host_id=row.id, public_key=public_key, created_at=now))
     session.flush()
@@ -125,14 +133,14 @@ def revoke(
 def find_key(session: Session, key_id: str) -> HostKey | None:
     """Return the key of this id, whose host is not revoked; None if there is none."""
     row = session.execute(
-        select(HostKeyRow, HostRow.name)
+        select(HostKeyRow, HostRow.name, HostRow.queues)
         .join(HostRow, HostRow.id == HostKeyRow.host_id)
         .where(HostKeyRow.id == key_id, HostRow.revoked_at.is_(None))
     ).one_or_none()
     if row is None:
         return None
-    key, name = row
-    return HostKey(key.public_key, key.host_id, name, key.retired_at)
+    key, name, queues = row
+    return HostKey(key.public_key, key.host_id, name, tuple(queues), key.retired_at)
 
 
 def heard(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -39,13 +40,18 @@ def create(
     public_key: str,
     life: timedelta,
     actor: str,
+    queues: Sequence[str] = hosts.ANY,
     now: datetime | None = None,
 ) -> StoredInvitation:
-    """Store an invitation by the public key that its secret makes."""
+    """Store an invitation by the public key that its secret makes.
+
+    `queues` are patterns of the queues whose attempts the host may run.
+    """
     now = now or utcnow()
     row = InvitationRow(
         id=key_id,
         name=name,
+        queues=list(queues),
         public_key=public_key,
         created_by=actor,
         created_at=now,
@@ -58,7 +64,11 @@ def create(
         actor=actor,
         action="host.invited",
         subject=name,
-        detail={"invitation": key_id, "expires_at": row.expires_at.isoformat()},
+        detail={
+            "invitation": key_id,
+            "expires_at": row.expires_at.isoformat(),
+            "queues": list(queues),
+        },
     )
     return StoredInvitation(key_id, name, now, row.expires_at)
 
@@ -97,6 +107,7 @@ def use(
         key_id=key_id,
         public_key=public_key,
         actor=f"invitation:{invitation}",
+        queues=row.queues,
         now=now,
     )
 

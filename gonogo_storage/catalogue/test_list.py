@@ -179,7 +179,8 @@ def worst(session: Session, branch: str, limit: int) -> list[TestHead]:
 
 @cache  # building the statement takes longer than running it
 def _worst() -> Select[Any]:
-    table, graded, branch = TestSpecRow, AssessmentRow, bindparam("branch")
+    table, graded = TestSpecRow, AssessmentRow
+    branch = bindparam("branch", type_=Text)
     ran = select(JobRow.id).where(JobRow.test_key == table.key, JobRow.branch == branch).exists()
     order = _attention(graded.branch == branch), table.created_at, table.key
     query = select(table.key, table.kernel, table.canonical).where(ran)

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gonogo.ci.patterns import fits
+from gonogo_storage.access import hosts
 from gonogo_storage.tables import AttemptRow
-
-_BOUND = ("worker", "device", "host")
 
 
 class ForeignSender(Exception):
@@ -25,6 +25,8 @@ class Sender:
 
     id: str
     name: str
+    queues: tuple[str, ...] = hosts.ANY
+    """Patterns of the queues whose attempts it may run."""
 
     def check(self, value: object, what: str) -> None:
         """Raise ForeignSender unless a device or a worker is this host's."""
@@ -40,6 +42,11 @@ def bind(attempt: AttemptRow, body: Mapping[str, Any], sender: Sender | None) ->
     if sender is None:
         return
     if attempt.host_id is None:
+        if not fits(sender.queues, attempt.queue):
+            raise ForeignSender(
+                f"{sender.name} may not run attempts of {attempt.queue}: {attempt.id}; allowed:"
+                f" {', '.join(sender.queues)}"
+            )
         for name in ("worker", "device"):
             sender.check(body.get(name), name)
         attempt.host_id, attempt.host = sender.id, sender.name

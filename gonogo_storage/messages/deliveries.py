@@ -180,6 +180,25 @@ def list_(
     )
 
 
+def last_tries(session: Session, delivery_ids: Collection[str]) -> dict[str, Try]:
+    """Return the last try of each of these messages; those that were never tried are left out."""
+    table = DeliveryTryRow
+    newest = (
+        select(table.delivery_id, func.max(table.number).label("number"))
+        .where(table.delivery_id.in_(list(delivery_ids)))
+        .group_by(table.delivery_id)
+        .subquery()
+    )
+    query = select(table).join(
+        newest,
+        (newest.c.delivery_id == table.delivery_id) & (newest.c.number == table.number),
+    )
+    return {
+        row.delivery_id: Try(row.at, row.duration_ms, row.status, row.error, row.answer)
+        for row in session.scalars(query)
+    }
+
+
 def waiting(session: Session) -> dict[str, int]:
     """Return the number of waiting messages by subscription; those without any are left out."""
     query = (

@@ -35,6 +35,8 @@ from gonogo_storage.tables import DayRollupRow, JobRow
 _NEWEST_JOBS = 48
 """The newest jobs of a variant that are read: its last builds, some of which ran twice."""
 _MAX_VARIANTS = 50
+MAX_JOBS_OF_BUILD = 5000
+"""The newest jobs of a build that are read."""
 _NO_END = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 WEEK, MONTH = 7, 30
 """Days of the two rates."""
@@ -113,6 +115,35 @@ def _query(members: int) -> CompoundSelect[Any]:
         )
         parts.append(select(jobs.subquery()))
     return union_all(*parts)
+
+
+@dataclass(frozen=True)
+class EndedJob:
+    """The newest ended job of a test on a build."""
+
+    verdict: str | None
+    hollow: int
+    """Seeds, or tests of a selection, that are hollow passes."""
+
+
+def of_build(session: Session, build: str) -> list[EndedJob]:
+    """Return the newest ended job of each test and kind of board on a build."""
+    table = JobRow
+    query = (
+        select(table.test_key, table.arch, table.board, table.verdict, table.hollow)
+        .where(
+            table.build == build,
+            COUNTED,
+            table.state.in_((JobState.finished, JobState.cancelled)),
+            table.done > 0,
+        )
+        .order_by(table.id.desc())
+        .limit(MAX_JOBS_OF_BUILD)
+    )
+    newest: dict[tuple[str, str, str], EndedJob] = {}
+    for key, arch, board, verdict, hollow in session.execute(query):
+        newest.setdefault((key, arch, board), EndedJob(verdict, hollow))
+    return list(newest.values())
 
 
 def failure_rates(

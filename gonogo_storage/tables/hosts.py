@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import BigInteger, ForeignKey
 from sqlalchemy.orm import Mapped, mapped_column
@@ -17,6 +18,8 @@ class HostRow(Base):
     __tablename__ = "hosts"
     id: Mapped[str] = mapped_column(IdType, primary_key=True)
     name: Mapped[str] = mapped_column(unique=True)
+    # Patterns of the queues whose attempts it may run.
+    queues: Mapped[list[Any]]
     created_at: Mapped[datetime]
     enrolled_at: Mapped[datetime]
     revoked_at: Mapped[datetime | None]
@@ -48,6 +51,7 @@ class InvitationRow(Base):
     __tablename__ = "host_invitations"
     id: Mapped[str] = mapped_column(primary_key=True)
     name: Mapped[str]
+    queues: Mapped[list[Any]]
     public_key: Mapped[str]
     created_by: Mapped[str]
     created_at: Mapped[datetime]

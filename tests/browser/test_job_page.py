@@ -61,7 +61,7 @@ def test_every_number_on_the_page_is_of_one_moment(server, page: Page) -> None:
         const look = () => window.seen.push([
             parseInt(document.getElementById('progress-text').textContent),
             parseInt(document.getElementById('counts').textContent),
-            document.getElementById('progress-bar').value,
+            Number(document.getElementById('progress-bar').getAttribute('aria-valuenow')),
         ]);
         new MutationObserver(look).observe(document.body, { subtree: true, childList: true,
             characterData: true, attributes: true });

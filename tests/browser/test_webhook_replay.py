@@ -12,7 +12,9 @@ from gonogo_storage.messages import deliveries, webhooks
 from gonogo_storage.messages.deliveries import Try
 
 
-def test_a_message_is_sent_again_with_a_click(guarded, page: Page) -> None:
+def test_a_message_is_sent_again_with_a_click_and_a_form_adds_a_webhook(
+    guarded, page: Page, watch
+) -> None:
     with guarded.writing() as session:
         token = issue_token(session, "ada", ["admin"], keys=guarded.app.state.context.keys)
         fields = {
@@ -46,6 +48,16 @@ def test_a_message_is_sent_again_with_a_click(guarded, page: Page) -> None:
     assert page.evaluate("window.here")  # not loaded anew
     row.get_by_role("link", name="job.finished").click()
     expect(page.locator("#tries tbody tr")).to_contain_text("500")
+    page.goto(f"{guarded.url}/webhooks/new")
+    page.get_by_label("address").fill("ftp://ci.example")
+    expect(page.locator("#e-url")).to_contain_text("must be an absolute address")
+    watch.mean("422")
+    page.get_by_label("address").fill("https://ci.example/second")
+    expect(page.locator("#checked")).to_have_text("Every check passed.")
+    page.get_by_role("button", name="Create the webhook").click()
+    expect(page.locator("#result")).to_contain_text("whsec_")
+    page.get_by_role("link", name="Open the webhook").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("https://ci.example/second")
     with guarded.reading() as session:
         (again,) = deliveries.list_(session, hook.id).items
     assert again.state == "waiting"

@@ -95,8 +95,12 @@ def fill(api: Api) -> dict[str, str]:
         stored_jobs.report(
             session, running.id, [stored_jobs.row(seed, wrong=False) for seed in range(29)]
         )
+    flag = api.client.get("/flags.json").json()["items"][0]["id"]
     return {
         "overview": urls.overview(),
+        "tests": urls.catalogue(),
+        "flag": urls.flag(flag),
+        "worse": urls.worse({"since": (end - timedelta(days=12)).date().isoformat()}),
         "test": urls.history(job.test_key, {"branch": "main"}),
         "job": urls.job(job.id),
         "matrix": urls.matrix({"branch": "main"}),

@@ -78,7 +78,7 @@ def routes(context: Any) -> tuple[dict[str, str], list[str]]:
         for route in make_router(context, static=assets.FOLDER).routes
         if isinstance(route, APIRoute)
     } - NOT_PAGES
-    pages = sorted(path for path in addresses if not path.endswith((".json", ".csv")))
+    pages = sorted(path for path in addresses if not path.endswith((".json", ".csv", ".svg")))
     twins = {
         path: urls.overview(as_json=True) if path == urls.OVERVIEW else f"{path}.json"
         for path in pages
@@ -355,5 +355,6 @@ def _flags(house: House, session: Session) -> None:
     house.show("/flags/{name}", urls.flag(str(flag_id.id)), hostile=True)
     house.show(urls.FLAGS, urls.FLAGS, urls.flags({"kind": "hangs", "state": "resolved"}))
     house.show(urls.OVERVIEW, urls.OVERVIEW, hostile=True)
+    house.show(urls.NEW_BISECTION, urls.form(urls.NEW_BISECTION, {"test": HOSTILE, "first": LONG}))
     house.show(urls.WORSE, urls.worse({"since": "2020-01-01"}))
     house.show(urls.SEARCH, urls.search(HOSTILE), urls.search("b"))

@@ -16,8 +16,7 @@ from gonogo.flakiness.classes import Class, Finding, RunSummary
 from gonogo.flakiness.gating import Gate
 from gonogo_dashboards.kit import build_cells, words
 from gonogo_dashboards.kit.list_rows import Count, counts, tolerance_of
-from gonogo_storage.catalogue import build_choices
-from gonogo_storage.comparison import comparing, matrices
+from gonogo_storage.comparison import build_choices, comparing, matrices
 from gonogo_storage.comparison.comparing import Compared, Comparison
 from gonogo_storage.comparison.comparison_side import SideResults
 from gonogo_storage.comparison.matrices import BuildRecord

@@ -155,6 +155,9 @@ class DeviceView:
     whole: bool
     """True where the history goes back to the device's first day."""
     range: ranges.Range
+    change_url: str
+    before: Mapping[str, object]
+    """The fields that an undo restores."""
     at: str | None
 
 
@@ -227,6 +230,8 @@ def device(
         history=history,
         whole=len(history) < stored.HISTORY,
         range=period,
+        change_url=urls.device_api(device_id),
+        before={"drained": line.drained, "reason": "undone on the page"},
         at=timestamp(now),
     )
 

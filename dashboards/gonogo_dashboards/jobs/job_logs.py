@@ -20,6 +20,8 @@ OF_A_HANG = ("watcher", "triage")
 LOG_BYTES = 64 * 1024
 """Size of the end of a log that a worker stores."""
 MAX_LOGS = 20
+LAST_LINES, MAX_LINE = 12, 400
+"""Lines, and their characters, that a page shows at its top."""
 MAX_READINGS = 50
 
 
@@ -196,3 +198,13 @@ def _path(values: Sequence[float]) -> str:
     if len(points) == 1:
         points = [points[0], (100.0, points[0][1])]
     return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
+
+
+def last_lines(log: LogView | None, attempts: Sequence[Mapping[str, Any]]) -> str:
+    """Return the last lines of the log of a seed that failed, else of the newest attempt."""
+    text = log.text if log is not None else ""
+    if not text.strip():
+        text = next(
+            (str(attempt["log_tail"]) for attempt in attempts if attempt.get("log_tail")), ""
+        )
+    return "\n".join(line[-MAX_LINE:] for line in text.rstrip().splitlines()[-LAST_LINES:])

@@ -35,7 +35,7 @@ from gonogo_dashboards.jobs.seed_details import SeedDetails
 from gonogo_dashboards.jobs.seed_grid import GridView
 from gonogo_dashboards.jobs.selection_tests import TestsView
 from gonogo_dashboards.jobs.worst_seeds import SeedLine
-from gonogo_dashboards.kit import arithmetic_view, commands, imported, ranges, words
+from gonogo_dashboards.kit import arithmetic_view, build_cells, commands, imported, ranges, words
 from gonogo_dashboards.kit.arithmetic_view import ArithmeticLine
 from gonogo_dashboards.kit.cache import LRUCache
 from gonogo_dashboards.kit.imported import ImportedView
@@ -127,6 +127,8 @@ class JobView:
     artifacts: tuple[ArtifactLine, ...]
     attempts: tuple[Mapping[str, Any], ...]
     log: LogView | None
+    last_lines: str
+    """The end of the log where a seed crashed, hung or met an error; "" otherwise."""
     telemetry: TelemetryView | None
     imported: ImportedView | None
     check: str | None
@@ -204,6 +206,8 @@ def job(
     )
     seed = worst[0].seed if worst else commands.first_seeds(stored)[0]
     heads = stored_artifacts.list_(session, job_id)
+    log = job_logs.log(session, job_id, heads, pair)
+    attempts = tuple(job_attempts.for_page(session, job_id))
     return JobView(
         job=line,
         verdict=verdict,
@@ -252,8 +256,9 @@ def job(
         artifacts=tuple(
             from_object(ArtifactLine, head, url=urls.artifact(job_id, head.id)) for head in heads
         ),
-        attempts=tuple(job_attempts.for_page(session, job_id)),
-        log=job_logs.log(session, job_id, heads, pair),
+        attempts=attempts,
+        log=log,
+        last_lines=job_logs.last_lines(log, attempts) if verdict in build_cells.LOST else "",
         telemetry=job_logs.telemetry(session, job_id),
         imported=imported.read(stored),
         check=seed_details.check(stored, seed, chosen),

@@ -52,10 +52,10 @@ def verdict_of(seeds_by_verdict: Mapping[str, int]) -> str:
 def recent(results: Sequence[BuildResult]) -> RecentBuilds:
     """Return a test's results on its last builds as cells."""
     cells = tuple(cell(result) for result in results)
-    hollow, red = sum(each.hollow for each in cells), sum(each.verdict in RED for each in cells)
+    hollow, red = sum(one.hollow for one in cells), sum(one.verdict in RED for one in cells)
     parts = [f"{hollow:,} hollow"] if hollow else []
     parts += [f"{red:,} red"] if red else []
-    lost = sum(each.verdict in LOST for each in cells)
+    lost = sum(one.verdict in LOST for one in cells)
     parts += [f"{lost:,} without a result"] if lost else []
     findings = ", ".join(parts) or "none hollow, none red"
     return RecentBuilds(cells, f"The last {words.count(len(cells), 'build')}: {findings}")

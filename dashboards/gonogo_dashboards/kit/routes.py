@@ -40,10 +40,12 @@ class Frame:
     """The parts of a page that are not about its own subject.
 
     open_flags: the number of open flags. csv_url: the address of the list as CSV; "" for none.
+    reader: the name that the reader's jobs have.
     """
 
     open_flags: int = 0
     csv_url: str = ""
+    reader: str = ""
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,8 @@ class Site:
     may: Callable[[Request, str], bool]
     """Tells whether the reader has a scope beyond `read`."""
     now: Callable[[], datetime]
+    reader: Callable[[Request], str]
+    """Returns the name of the reader."""
 
     def limit(self, query: Mapping[str, str]) -> int:
         """Return the length of a list."""
@@ -123,7 +127,7 @@ class Site:
             csv_url = f"{request.url.path}.csv{'?' if address else ''}{address}" if as_csv else ""
 
             def framed(session: Session, shown: Any) -> Response:
-                frame = Frame(triage.open_total(session), csv_url)
+                frame = Frame(triage.open_total(session), csv_url, self.reader(request))
                 return self.page(request, template, shown, frame)
 
             return view(request, framed)

@@ -198,16 +198,159 @@ FLAG_ADVICE: dict[str, str] = {
 """The next step for each kind of flag, in one sentence."""
 
 TERMS: dict[str, str] = {
+    "tolerance": (
+        "A tolerance is the error that a test allows. It is a set of comparators, such as "
+        "rtol and atol, for each output."
+    ),
     "arithmetic": (
-        "An arithmetic model says which values a kernel stores, and in which formats."
-        " The budget follows from it."
+        "An arithmetic model says which values a kernel stores, and in which formats. The "
+        "budget follows from it."
+    ),
+    "budget": (
+        "The budget is, for each element, the largest error that rounding can make in "
+        "this arithmetic model."
+    ),
+    "budget_ratio": (
+        "The budget ratio is the largest error of an output, divided by the budget of its element."
+    ),
+    "chi": (
+        "Chi is the root mean square of the errors, each divided by its expected standard "
+        "deviation. A right kernel shows about 1 or less."
+    ),
+    "directions": (
+        "A direction is a pattern that a wrong term leaves in the errors, such as a "
+        "constant along each row."
+    ),
+    "explained": (
+        "An error is explained when rounding accounts for its size and it follows no direction."
+    ),
+    "unexplained": ("An error is unexplained when no rounding of the kernel's formats makes it."),
+    "flips": (
+        "A flip is an output that differs between two builds on equal inputs. Flips that "
+        "all point one way show a common factor."
     ),
     "detection_limits": (
-        "Detection limits list the faults that a verdict could not have seen,"
-        " such as a small common factor."
+        "Detection limits list the faults that a verdict could not have seen, such as a "
+        "small common factor."
     ),
+    "terms": (
+        "A term is one part of a kernel's formula, such as a sum or a factor. The "
+        "diagnosis says which term is wrong."
+    ),
+    "diagnosis": (
+        "A diagnosis names the wrong terms of an output and the tiles in which they are wrong."
+    ),
+    "digest": ("A digest is a hash of an output's bytes. Equal digests mean equal bits."),
+    "policy": (
+        "A policy is the set of limits that verdicts and findings use. It has a version, "
+        "and stored numbers can be judged again."
+    ),
+    "workload": (
+        "A workload is a test without its tolerance. History hangs on it, so a new "
+        "tolerance keeps the past."
+    ),
+    "regime": ("A regime is the distribution from which a test draws the values of an input."),
+    "seed": (
+        "A seed decides the values of all inputs. The same seed gives the same bytes on "
+        "every machine."
+    ),
+    "repeat": ("A repeat runs the same seed again, to show whether the kernel is deterministic."),
+    "context": (
+        "A context says which tests run before a test in the same process. An isolated "
+        "test runs in a fresh process."
+    ),
+    "selection": (
+        "A selection names tests that exist already in a GoogleTest program or a pytest suite."
+    ),
+    "build": (
+        "A build is the software under test, such as a commit or a container image. Its "
+        "name means what the worker's host says."
+    ),
+    "branch": ("A branch is a series of builds in order. The emulator's builds have none."),
+    "variant": (
+        "A variant is a test on one branch, one architecture and one kind of board. "
+        "Grades and flags belong to it."
+    ),
+    "suite": (
+        "A suite is a named list of tests. In a selection it names tests inside one program."
+    ),
+    "run": ("A run is one submission of a suite: many jobs with one verdict."),
+    "schedule": ("A schedule submits a suite at the times of a cron line."),
+    "chunk": (
+        "A chunk is the part of a job that one worker takes at a time, about 20 seconds of work."
+    ),
+    "attempt": (
+        "An attempt is one try of one worker to run a chunk. A lost attempt is followed "
+        "by a new one."
+    ),
+    "executor": ("An executor is a way to run kernels, such as the emulator, torch or pytest."),
+    "board": (
+        "A board is the card that carries one or more chips, such as n150. It is part of "
+        "a queue's name."
+    ),
+    "device": (
+        "A device is what one worker serves: a chip of a board in a host, or a virtual one."
+    ),
+    "worker": ("A worker is a process that takes chunks from a queue and runs them on its device."),
+    "canary": (
+        "A canary is a small LayerNorm of a build known to be right. It shows whether a "
+        "device can be trusted."
+    ),
+    "golden": (
+        "A golden digest is the digest of the canary's output that two devices have confirmed."
+    ),
+    "rung": (
+        "A rung is one step that tries to recover a sick device, such as a reset. The "
+        "canary runs after each."
+    ),
+    "flag": ("A flag is a finding that stays open until somebody or enough good seeds resolve it."),
+    "evidence": (
+        "Evidence is what a finding rests on: numbers with intervals, examples, and the "
+        "command that runs them again."
+    ),
+    "acknowledged": (
+        "Somebody acknowledges a flag to own it, with a reason and perhaps an end. It "
+        "changes no verdict."
+    ),
+    "tail": (
+        "The tail is the largest errors of a test's seeds. Its shape predicts how often "
+        "other seeds will fail."
+    ),
+    "fix_masked": (
+        "A fault is masked when the verdict turns green and the error signature stays the same."
+    ),
+    "bisection": (
+        "A bisection runs builds of a series until it knows which one changed a test, "
+        "with a probability."
+    ),
+    "gauge": (
+        "A gauge measures a test: it runs right kernels, which must pass, and mutants, "
+        "which must fail."
+    ),
+    "mutant": ("A mutant is a kernel with one known fault. A good test fails it."),
+    "waiver": (
+        "A waiver accepts a bad result of some tests until a date, so that it blocks no "
+        "commit. It changes no verdict."
+    ),
+    "webhook": ("A webhook tells another system what happened here, in a signed message."),
+    "delivery": ("A delivery is one message of a webhook, sent or received, with its state."),
 }
 """The glossary's sentences (docs/glossary.md) about what pages name in headings."""
+
+_TERM_LABELS = {
+    "arithmetic model": "arithmetic",
+    "same workload": "workload",
+    "branch and board": "variant",
+    "detection limits": "detection_limits",
+    "error ÷ budget": "budget_ratio",
+    "error ÷ tolerance": "tolerance",
+    "kill matrix": "mutant",
+    "masked fix": "fix_masked",
+    "deliveries": "delivery",
+    "last canary": "canary",
+    "advised tolerance": "tolerance",
+}
+"""Headings whose term has another name."""
 
 FLAG_VERDICTS: dict[str, str] = {
     FlagKind.passes_by_tolerance: Verdict.pass_by_tolerance,
@@ -345,6 +488,13 @@ def still_there(kind: str, build: str, newest: str | None) -> str:
     if build == newest:
         return "The newest build still has it"
     return f"Not found on the newest build, {brief(newest)}"
+
+
+def term(label: str) -> str:
+    """Return the glossary's sentence about a heading such as "Last canary"; "" for none."""
+    text = label.lower()
+    named = TERMS.get(_TERM_LABELS.get(text, text.replace(" ", "_")), "")
+    return named or (TERMS.get(text[:-1], "") if text.endswith("s") else "")
 
 
 def is_gone(kind: str, build: str, newest: str | None) -> bool:

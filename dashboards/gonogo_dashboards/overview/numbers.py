@@ -14,6 +14,7 @@ from gonogo import urls
 from gonogo_dashboards.devices.fleet import Fleet
 from gonogo_dashboards.kit import words
 from gonogo_storage.catalogue.test_list import HOLLOW
+from gonogo_storage.db.states import DeviceHealth
 from gonogo_storage.rollups.day_tests import DayTests
 
 DAYS, WEEK = 21, timedelta(days=7)
@@ -95,8 +96,10 @@ def of_tests(counted: Sequence[tuple[date, DayTests]]) -> tuple[NumberLine, ...]
     return tuple(lines)
 
 
-def of_devices(fleet: Fleet) -> NumberLine:
-    """Return the number of devices in trouble."""
+def of_devices(fleet: Fleet, before: int | None) -> NumberLine:
+    """Return the number of devices in trouble; `before`: the sick ones a week before."""
+    sick = sum(cell.health in (DeviceHealth.bad, DeviceHealth.suspect) for cell in fleet.cells)
+    change = "" if before is None else f"{sick:,} sick, {before:,} a week before"
     return NumberLine(
         "devices",
         "Devices in trouble",
@@ -105,9 +108,9 @@ def of_devices(fleet: Fleet) -> NumberLine:
         len(fleet.trouble),
         len(fleet.cells),
         "now",
-        None,
-        "",
-        None,
+        before,
+        change,
+        None if before is None or before == sick else sick < before,
         (),
         "#trouble" if fleet.trouble else urls.devices(),
     )

@@ -24,7 +24,7 @@ from gonogo_dashboards.overview.days import Days
 from gonogo_dashboards.overview.numbers import NumberLine
 from gonogo_storage.catalogue import entry_names
 from gonogo_storage.db.encoding import timestamp
-from gonogo_storage.devices import periods
+from gonogo_storage.devices import health_then, periods
 from gonogo_storage.flags import attention as needs
 from gonogo_storage.flags.attention import Night
 from gonogo_storage.jobs import latest as reads
@@ -139,6 +139,7 @@ class Memory:
 
     totals: day_totals.Memory = field(default_factory=day_totals.Memory)
     tests: day_tests.Memory = field(default_factory=day_tests.Memory)
+    health: health_then.Memory = field(default_factory=health_then.Memory)
 
 
 @dataclass(frozen=True)
@@ -214,7 +215,13 @@ def overview(
     )
     tests = day_tests.read(session, memory.tests, days=numbers.DAYS, now=now)
     return OverviewView(
-        numbers=(*numbers.of_tests(tests), numbers.of_devices(strip)),
+        numbers=(
+            *numbers.of_tests(tests),
+            numbers.of_devices(
+                strip,
+                health_then.sick_at(session, memory.health, now - numbers.WEEK, now=now),
+            ),
+        ),
         needs=needs_shown,
         calm="" if needs_shown else _calm(night, strip, acknowledged),
         glance=matrix_page.glance(session, TESTS, BUILDS),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
@@ -10,13 +10,13 @@ from sqlalchemy.orm import Session
 from gonogo import urls
 from gonogo_dashboards.kit.list_rows import details_of, shape_of, tolerance_of
 from gonogo_dashboards.kit.navigation import GROUPS
-from gonogo_storage.catalogue import search
-from gonogo_storage.catalogue.search import Hits
+from gonogo_storage.comparison import search
+from gonogo_storage.comparison.search import Hits
 
 LIMIT = 6
 """Results of each kind."""
 MAX_TEXT = 200
-_ADDRESSES = {
+_ADDRESSES: Mapping[str, Callable[[str], str]] = {
     "job": urls.job,
     "run": urls.run,
     "flag": urls.flag,

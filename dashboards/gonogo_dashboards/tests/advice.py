@@ -10,6 +10,7 @@ from gonogo.flakiness.masking import BuildChange, Change
 from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.kit import words
 from gonogo_dashboards.tests.kill_matrix import KillMatrix
+from gonogo_storage.db.encoding import encode
 
 _BROKEN = (Change.broken, Change.fix_masked, Change.wrong_otherwise)
 
@@ -57,12 +58,20 @@ def steps(
                     urls.compare(changed.before, changed.after),
                 )
             )
+            span = {"branch": variant["branch"], "first": changed.before, "last": changed.after}
+            steps.append(
+                Advice(
+                    "A bisection finds the build that did it.",
+                    "Bisect between these builds",
+                    urls.form(urls.NEW_BISECTION, {"test": key, **span}),
+                )
+            )
     if gauge is not None and gauge.advised and (hollow or gauge.sharpness == "blunt"):
         steps.append(
             Advice(
                 f"The tolerance is loose. The gauge advises {gauge.advised}.",
-                "Show the gauge",
-                gauge.url,
+                "Submit with this tolerance",
+                urls.new_job({"test": key, **_advised(gauge)}),
             )
         )
     if verdict == Verdict.fail_by_tolerance:
@@ -77,8 +86,8 @@ def steps(
         steps.append(
             Advice(
                 "No gauge has measured whether this test would notice a wrong kernel.",
-                "Gauges of this test",
-                urls.gauges({"test": key}),
+                "Gauge this test",
+                urls.form(urls.NEW_GAUGE, {"test": key, **variant}),
             )
         )
     if verdict in (Verdict.suspect, Verdict.inconclusive):
@@ -90,3 +99,8 @@ def steps(
             Advice("Its last job met infrastructure trouble.", "Show its log", urls.job(job))
         )
     return tuple(steps)
+
+
+def _advised(gauge: KillMatrix) -> dict[str, str]:
+    """Return the fields of the form of a job with the tolerance that a gauge advises."""
+    return {"rtol": "", "atol": "", "rest": encode({"tolerance": gauge.tolerance})}

@@ -30,8 +30,10 @@ from gonogo.spec.verdicts import Explanation, Verdict
 from gonogo_dashboards.charts import spreads
 from gonogo_dashboards.charts.plots import MAX_MARKS, TOLERANCE_RATIO
 from gonogo_dashboards.charts.spreads import Spread, finite
-from gonogo_dashboards.kit import comparators_view, words
+from gonogo_dashboards.kit import commands, comparators_view, words
 from gonogo_dashboards.kit.list_rows import Count, counts
+from gonogo_storage.history import annotations as axis_changes
+from gonogo_storage.history.annotations import Annotation, BuildPlace
 from gonogo_storage.rollups.variants import JobFacts
 from gonogo_storage.seeds import strips as reads
 from gonogo_storage.seeds.strips import StripSeed, Sums
@@ -99,6 +101,15 @@ class StripColumn(Spread):
 
 
 @dataclass(frozen=True)
+class StripEvent:
+    """A change between two columns that can explain a step: it is drawn before `column`."""
+
+    column: int
+    kind: str
+    words: str
+
+
+@dataclass(frozen=True)
 class StripWorst:
     """One of the worst seeds, with its evidence."""
 
@@ -130,6 +141,7 @@ class Strip:
     bands: tuple[StripBand, ...]
     worst: tuple[StripWorst, ...]
     summary: str
+    events: tuple[StripEvent, ...] = ()
 
     @property
     def verdicts(self) -> set[str]:
@@ -223,6 +235,15 @@ def read(
         _worst(mark, columns_shown[round(mark.x)].build, output)
         for mark in sorted(flat, key=_severity)[:MAX_NAMED]
     ]
+    places = [
+        BuildPlace(
+            group[0].build,
+            tuple(job.id for job in group),
+            min(job.created_at for job in group),
+        )
+        for group in columns
+    ]
+    changes = axis_changes.read(session, places, jobs[0].workload_key, jobs[0].variant.test_key)
     strip = Strip(
         output=output,
         metric=metric,
@@ -235,8 +256,20 @@ def read(
         bands=tuple(lines),
         worst=tuple(worst),
         summary="",
+        events=tuple(_event(change) for change in changes),
     )
     return replace(strip, summary=summary(strip))
+
+
+def _event(change: Annotation) -> StripEvent:
+    after = change.after
+    if change.kind == "tolerance":
+        text = f"another test of this workload from here on: {commands.tolerance_words(after)}"
+    elif change.kind == "arithmetic":
+        text = f"arithmetic model {change.before} until here, {after} from here on"
+    else:
+        text = f"firmware {change.before} until here, {after} from here on"
+    return StripEvent(change.place, change.kind, text)
 
 
 def _columns(jobs: Iterable[JobFacts]) -> tuple[list[list[JobFacts]], int]:

@@ -14,7 +14,7 @@ from gonogo_dashboards.charts import spreads
 from gonogo_dashboards.charts.charts import AXIS, LABEL, Options, drawn, on_rail, rail
 from gonogo_dashboards.charts.plots import TOLERANCE_RATIO
 from gonogo_dashboards.kit import words
-from gonogo_dashboards.tests.strip import HALF, Strip, StripMark
+from gonogo_dashboards.tests.strip import HALF, Strip, StripEvent, StripMark
 
 _SIZES = ((60, 11), (200, 8), (2000, 6))
 """(maximum number of marks, their size in pixels)"""
@@ -186,7 +186,8 @@ def _across(plot: Strip) -> Options:
             "label": label,
         }
     ]
-    shown = lines if plot.metric == TOLERANCE_RATIO else []
+    shown: list[Options] = lines if plot.metric == TOLERANCE_RATIO else []
+    shown = [*shown, *(_event(event) for event in plot.events)]
     mark_line = {
         "silent": True,
         "symbol": "none",
@@ -201,6 +202,15 @@ def _across(plot: Strip) -> Options:
         "silent": True,
         "z": 2,
         "markLine": mark_line,
+    }
+
+
+def _event(event: StripEvent) -> Options:
+    """Return the upright line of a change between two builds."""
+    return {
+        "xAxis": event.column - 0.5,
+        "lineStyle": {"color": "$soft", "type": "dashed", "width": 1},
+        "label": {**LABEL, "formatter": event.kind, "color": "$soft", "position": "insideEndTop"},
     }
 
 

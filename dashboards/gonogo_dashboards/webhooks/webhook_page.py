@@ -18,7 +18,7 @@ from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import DeliveryState, WebhookState
 from gonogo_storage.messages import deliveries
 from gonogo_storage.messages import webhooks as stored
-from gonogo_storage.messages.deliveries import Delivery, LoggedTry
+from gonogo_storage.messages.deliveries import Delivery, LoggedTry, Try
 from gonogo_storage.messages.webhooks import Webhook
 
 _RECENT = 10
@@ -43,6 +43,8 @@ class DeliveryLine:
     due_at: str | None
     due_words: str
     replay: str | None
+    answered: str
+    """The receiver's last response code or the last error; "" where it was never tried."""
 
 
 @dataclass(frozen=True)
@@ -145,9 +147,10 @@ def webhook(
     page = deliveries.list_(
         session, webhook_id, state=given.get("state"), limit=limit, cursor=cursor or None
     )
+    tries = deliveries.last_tries(session, [item.id for item in page.items])
     return WebhookView(
         webhook=_webhook(session, subscription, deliveries.waiting(session), now),
-        items=tuple(_delivery(item, subscription, now) for item in page.items),
+        items=tuple(_delivery(item, subscription, now, tries.get(item.id)) for item in page.items),
         filters=given,
         next=page.next,
         next_url=urls.webhook(webhook_id, given, cursor=page.next) if page.next else None,
@@ -212,7 +215,9 @@ def _host(target: str) -> str:
     return f"{target.partition('://')[0]}://{head}/…"
 
 
-def _delivery(item: Delivery, webhook: Webhook, now: datetime) -> DeliveryLine:
+def _delivery(
+    item: Delivery, webhook: Webhook, now: datetime, last: Try | None = None
+) -> DeliveryLine:
     state = words.DELIVERIES[item.state]
     if item.state is DeliveryState.waiting and item.tries:
         state = words.RETRIED
@@ -228,6 +233,11 @@ def _delivery(item: Delivery, webhook: Webhook, now: datetime) -> DeliveryLine:
         due_at=timestamp(item.due_at),
         due_words=words.until(item.due_at, now),
         replay=urls.replay(webhook.id, item.id) if active else None,
+        answered=""
+        if last is None
+        else f"HTTP {last.status}"
+        if last.status is not None
+        else last.error or "",
     )
 
 

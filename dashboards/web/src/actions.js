@@ -38,6 +38,25 @@ async function post(button) {
   }
 }
 
+/** Sends many requests, one after the other, and says how many arrived. */
+async function postAll(button) {
+  button.disabled = true;
+  const addresses = button.dataset.postAll.split(' ');
+  let sent = 0;
+  let problem = '';
+  for (const address of addresses) {
+    try {
+      await send('POST', address, {});
+      sent += 1;
+    } catch (error) {
+      problem = `: ${error.message}`;
+    }
+  }
+  say(sent === addresses.length ? '' : `${sent} of ${addresses.length} were sent again${problem}`);
+  document.dispatchEvent(new Event('gonogo:ask'));
+  button.disabled = false;
+}
+
 /** Returns the changed fields of a form: an emptied field is null, a date begins at midnight UTC, the pressed button counts as a field. */
 function changed(form, pressed) {
   const values = {};
@@ -47,7 +66,7 @@ function changed(form, pressed) {
     const text = control.value.trim();
     values[control.name] = text === '' ? null : control.type === 'date' ? `${text}T00:00:00Z` : text;
   }
-  if (pressed?.name) values[pressed.name] = pressed.value;
+  if (pressed?.name) values[pressed.name] = pressed.dataset.kind === 'json' ? JSON.parse(pressed.value) : pressed.value;
   return values;
 }
 
@@ -63,7 +82,9 @@ async function patch(form, pressed) {
   for (const button of buttons) button.disabled = true;
   try {
     await send('PATCH', form.dataset.patch, values);
-    if (form.dataset.before) keepResult({ here: location.href, words: `${pressed?.textContent.trim() || 'Save'}: done.`, patch: form.dataset.patch, before: JSON.parse(form.dataset.before) });
+    const before = form.dataset.before ? JSON.parse(form.dataset.before) : {};
+    const undoes = !pressed?.name || pressed.name in before; // else nothing can be taken back, such as a test that ran
+    if (form.dataset.before) keepResult({ here: location.href, words: `${pressed?.textContent.trim() || 'Save'}: done.`, patch: form.dataset.patch, before: undoes ? before : null });
     location.reload();
   } catch (error) {
     say(`Not saved: ${error.message}`);
@@ -147,6 +168,7 @@ export function listen() {
   document.addEventListener('click', (event) => {
     const button = event.target instanceof Element ? event.target.closest('button') : null;
     if (button?.dataset.post) post(button);
+    else if (button?.dataset.postAll) postAll(button);
     else if (button?.dataset.copy) copy(button);
   });
 }

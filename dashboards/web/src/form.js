@@ -5,7 +5,7 @@ import { counted } from './words.js';
 const PAUSE_MS = 300;
 const DAY_S = 86_400;
 
-class Unreadable extends Error {
+export class Unreadable extends Error {
   constructor(control, message) {
     super(message);
     this.control = control;
@@ -13,7 +13,7 @@ class Unreadable extends Error {
 }
 
 /** Parsers of a field's text. A text that can't be parsed goes to the server unchanged, whose error says what is allowed. */
-const READ = {
+export const READ = {
   number: (text) => (Number.isNaN(Number(text)) ? text : Number(text)),
   integers: (text) => text.split(/[\s,x×]+/).filter(Boolean).map(READ.number),
   labels: (text) =>
@@ -45,7 +45,7 @@ const READ = {
 const isObject = (value) => value !== null && typeof value === 'object' && !Array.isArray(value);
 
 /** Puts a value at its path; objects are merged. */
-function put(body, path, value) {
+export function put(body, path, value) {
   const names = path.split('.');
   const last = names.pop();
   let place = body;
@@ -243,6 +243,14 @@ export function fill(form) {
   form.addEventListener('submit', (event) => {
     event.preventDefault();
     submit();
+  });
+  form.addEventListener('click', ({ target }) => {
+    const pick = target instanceof Element ? target.closest('[data-fill]') : null;
+    if (!pick) return;
+    const control = form.elements[pick.dataset.fill];
+    control.value = pick.value;
+    control.dispatchEvent(new Event('input', { bubbles: true }));
+    control.focus();
   });
   suit(form);
   check();

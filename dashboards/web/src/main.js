@@ -10,6 +10,7 @@ import './matrix.css';
 import './states.css';
 import './print.css';
 import { listen } from './actions.js';
+import { create } from './creation.js';
 import { keepPlace } from './place.js';
 import { fill } from './form.js';
 import { fold } from './fold.js';
@@ -30,6 +31,7 @@ const ask = paced(Number(page.dataset.gap ?? 1000));
 
 listen();
 document.querySelectorAll('form[data-submit]').forEach(fill);
+document.querySelectorAll('form[data-create]').forEach(create);
 walk();
 triage();
 talk();

@@ -21,6 +21,7 @@ HOSTS = Noun(
     "hosts",
     {
         "host": "name",
+        "queues": "queues",
         "key": lambda host: (host["key"] or "")[:8] or None,
         "heard": "heard_at",
         "clock ahead, s": "clock_skew_s",
@@ -53,6 +54,12 @@ def invite(
     hours: float = typer.Option(
         24.0, min=0.1, max=24 * 7, help="The code works once, for this many hours."
     ),
+    queue: list[str] = typer.Option(
+        ["*"],
+        "--queue",
+        help="Pattern of queues, such as 'ttnn.wormhole.*': the host may run no attempt of "
+        "another one; repeatable; default: any.",
+    ),
     as_json: bool = JSON,
 ) -> None:
     """Make a one-time code for a new host, or for one that has lost its key, and print it.
@@ -62,10 +69,10 @@ def invite(
     config = gonogo_settings.load()
     if config.url is not None and config.database_url is None:
         with Client() as client:
-            body = {"name": name, "hours": hours}
+            body = {"name": name, "hours": hours, "queues": queue}
             invitation: dict[str, Any] = client.call("POST", "/hosts:invite", body=body)
     else:
-        invitation = _beside_the_database(name, hours)
+        invitation = _beside_the_database(name, hours, queue)
     if as_json:
         show.print_json(invitation)
     else:
@@ -134,7 +141,7 @@ def _print_identity(me: Identity, done: str, as_json: bool) -> None:
         print(f"{done} as {me.name}; its private key is in {path}")
 
 
-def _beside_the_database(name: str, hours: float) -> dict[str, Any]:
+def _beside_the_database(name: str, hours: float, queues: list[str]) -> dict[str, Any]:
     from gonogo_cli.operate.database import configure, engine
     from gonogo_service.access.invitations import invite as make
     from gonogo_service.kit.problems import Problem
@@ -145,7 +152,9 @@ def _beside_the_database(name: str, hours: float) -> dict[str, Any]:
         if secret is None:
             raise JobError("GONOGO_SECRET_KEY must be set: the code contains the service's key")
         try:
-            issued = make(transaction, secret.get_secret_value(), name, hours, actor="command line")
+            issued = make(
+                transaction, secret.get_secret_value(), name, hours, queues, actor="command line"
+            )
         except Problem as problem:
             raise JobError(str(problem)) from problem
     return {"code": issued.code, "name": issued.name, "expires_at": issued.expires_at.isoformat()}

@@ -69,6 +69,11 @@ class Context:
         end = None if principal is None else principal.soon_over(utcnow())
         return "" if end is None else f"{end:%Y-%m-%d}"
 
+    def reader(self, request: Request) -> str:
+        """Return the name of the request's principal, "" without one."""
+        principal = principal_of(request)
+        return "" if principal is None else principal.name
+
     def may(self, request: Request, scope: str) -> bool:
         """Return whether the request's principal has a scope, or one that contains it."""
         principal = principal_of(request)

@@ -99,6 +99,11 @@ class Visit:
         return self.path in PUBLIC or self.path.startswith("/static/")
 
     @property
+    def badge(self) -> bool:
+        """Return whether the address is that of a badge, which a setting makes public."""
+        return self.method in SAFE_METHODS and self.path.startswith(f"{urls.BADGES}/")
+
+    @property
     def on_loopback(self) -> bool:
         """Return whether the caller is a process of this machine, and not a proxy."""
         forwarded = any(
@@ -198,7 +203,7 @@ class Edge:
             self._check_origin(visit)
         state: dict[str, Any] = scope.setdefault("state", {})
         state["visit"], state["limits"], state["principal"] = visit, self.limits, None
-        if visit.public:
+        if visit.public or (self.context.settings.public_badges and visit.badge):
             return None
         principal = state["principal"] = await self._identify(visit, bearer)
         if principal is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
@@ -34,9 +35,18 @@ def check_name(name: str) -> None:
 
 
 def invite(
-    session: Session, secret: str, name: str, hours: float, *, actor: str
+    session: Session,
+    secret: str,
+    name: str,
+    hours: float,
+    queues: Sequence[str] = hosts.ANY,
+    *,
+    actor: str,
 ) -> InvitationIssued:
-    """Create an invitation in the caller's transaction. Raises BadField for a bad name."""
+    """Create an invitation in the caller's transaction. Raises BadField for a bad name.
+
+    `queues` are patterns of the queues whose attempts the host may run.
+    """
     check_name(name)
     invitation = Invitation.generate(service_key(secret).public)
     key = invitation.key.public
@@ -46,6 +56,7 @@ def invite(
         key_id=key.id,
         public_key=key.text,
         life=timedelta(hours=hours),
+        queues=queues,
         actor=actor,
     )
     return InvitationIssued(invitation.code, name, stored.expires_at)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
+from gonogo_service.api import rehearsals
 from gonogo_service.api.admin import audit, tokens
 from gonogo_service.api.ci import compare, github_answers, hooks, rules, webhooks
 from gonogo_service.api.flags import flags, waivers
@@ -51,4 +52,5 @@ def routers() -> list[APIRouter]:
         github_answers,
         audit,
     )
-    return [noun.router for noun in (*jobs_and_results, *tests_and_suites, *fleet_and_ci)]
+    nouns = (*jobs_and_results, *tests_and_suites, *fleet_and_ci, rehearsals)
+    return [noun.router for noun in nouns]

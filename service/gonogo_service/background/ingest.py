@@ -40,6 +40,7 @@ from gonogo_workers.queue import (
 Body = dict[str, Any]
 MAX_DEVICES = 64
 """The devices that one worker serves."""
+MAX_TELEMETRY = 10_000
 TOGETHER_S = 10.0
 """Messages that are sealed within this time may be stored in another order."""
 
@@ -103,7 +104,7 @@ def _task(
         try:
             message, key = keyring.unseal(name, text)
             sender = key.name
-            handler(context, CheckedMessage(message, Sender(key.host, key.name)))
+            handler(context, CheckedMessage(message, Sender(key.host, key.name, key.queues)))
         except Stopping as problem:
             raise Reject(problem, requeue=True) from problem
         except Refused as problem:
@@ -123,8 +124,8 @@ def _task(
         # signed, but it can't be processed: if requeued, it would come back forever; its seeds are
         # dispatched again
         except Exception as problem:
-            log.exception("message dropped: it can't be processed", task=name, sender=sender)
-            refusals.add(sender, "content", f"{name}: {type(problem).__name__}")
+            if refusals.add(sender, "content", f"{name}: {type(problem).__name__}"):
+                log.exception("message dropped: it can't be processed", task=name, sender=sender)
 
     run.__name__ = name.rpartition(".")[2]
     return run
@@ -210,12 +211,12 @@ def finished(context: BackgroundContext, checked: CheckedMessage) -> None:
     body = checked.body
 
     def work(session: Session) -> None:
-        now = utcnow()
+        now, telemetry = utcnow(), body.get("telemetry")
+        if len(str(telemetry)) > MAX_TELEMETRY:
+            raise MessageRefused("size", f"telemetry of more than {MAX_TELEMETRY} characters")
         done = attempts.finished(session, body["attempt"], body, now=now, sender=checked.sender)
-        if done is not None and body.get("telemetry"):
-            heartbeats.measured(
-                session, attempts.device_of(session, body["attempt"]), body["telemetry"]
-            )
+        if done is not None and telemetry:
+            heartbeats.measured(session, attempts.device_of(session, body["attempt"]), telemetry)
 
     _twice(context, work)
     context.notify()

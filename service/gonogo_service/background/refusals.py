@@ -25,11 +25,15 @@ class Refusals:
         self._counts: dict[Key, tuple[int, str]] = {}
         self._lock = Lock()
 
-    def add(self, sender: str, reason: str, words: str) -> None:
-        """Count a refused message; the sender is empty for an unknown one."""
+    def add(self, sender: str, reason: str, words: str) -> bool:
+        """Count a refused message; the sender is empty for an unknown one.
+
+        Returns whether it is the first of this sender and reason since the last `store`.
+        """
         with self._lock:
             count, _ = self._counts.get((sender, reason), (0, ""))
             self._counts[sender, reason] = count + 1, words
+            return count == 0
 
     def store(self) -> None:
         """Store the counts. Raises the AWAY errors; then the counts are stored the next time."""

@@ -15,7 +15,9 @@ from sqlalchemy.orm import Session
 
 from gonogo.ci.cron import CronLine
 from gonogo.errors import JobError
+from gonogo_service.access import quotas
 from gonogo_service.kit.background_context import BackgroundContext, log
+from gonogo_service.kit.problems import Problem
 from gonogo_service.submission import suites
 from gonogo_settings import Settings
 from gonogo_storage.automation import runs, schedules
@@ -77,8 +79,10 @@ def _submit(
         return DueOutcome.skipped
     try:
         order = suites.order_of(schedule, due_at)
-        run = suites.submit_stored(session, schedule.suite, order, settings, schedule.owner)
-    except JobError as problem:  # raised before anything is written
+        # a schedule must not get its owner past a quota; what is beyond it is taken back
+        with session.begin_nested(), quotas.guard(session, settings, schedule.owner):
+            run = suites.submit_stored(session, schedule.suite, order, settings, schedule.owner)
+    except (JobError, Problem) as problem:
         store_outcome(DueOutcome.failed, reason=str(problem))
         return DueOutcome.failed
     store_outcome(DueOutcome.submitted, run_id=run.id)

@@ -101,6 +101,14 @@ class LimitBodies:
         if scope["type"] != "http" or not has_body(scope):
             await self.app(scope, receive, send)
             return
+        encoding = Headers(scope=scope).get("content-encoding", "identity")
+        if encoding.lower() != "identity":
+            raise Problem(
+                415,
+                f"Compressed bodies are not accepted (Content-Encoding: {encoding[:40]!r}): send "
+                "the body as it is.",
+                slug="content-encoding",
+            )
         limit = self.limits.of(scope["path"])
         bounded = RequestBodyLimitResponder(self.app, limit.size)
         with self._place(scope, limit):

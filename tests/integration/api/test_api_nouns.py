@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -282,3 +283,44 @@ def test_the_audit_pages_from_the_newest(api: Api) -> None:
     rest = api.get("/audit", params={"cursor": page["next"]})
     assert names + [entry["detail"]["name"] for entry in rest["items"]] == ["c", "b", "a"]
     assert rest["next"] is None
+
+
+NOUNS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "gauges": ({"test": JOB["test"], "seeds": {"count": 2}}, {"seeds": {"count": 10**6}}),
+    "bisections": ({"test": JOB["test"], "builds": ["correct"] * 4}, {"builds": ["correct"]}),
+    "webhooks": (
+        {"url": "https://ci.example/x", "events": ["run.finished"]},
+        {"events": ["nonsense"]},
+    ),
+    "waivers": (
+        {"names": ["**"], "reason": "ticket 12", "expires": "2026-01-02T00:00:00Z"},
+        {"reason": ""},
+    ),
+    "rules": (
+        {"name": "nightly", "events": ["push"], "repositories": ["lab/x"], "suites": ["nightly"]},
+        {"events": ["nonsense"]},
+    ),
+    "schedules": ({"name": "n", "suite": "nightly", "cron": "30 2 * * *"}, {"cron": "x"}),
+}
+
+
+@pytest.mark.parametrize("noun", NOUNS)
+def test_a_check_refuses_what_the_request_refuses_and_leaves_nothing(api: Api, noun: str) -> None:
+    body, wrong = NOUNS[noun]
+    if noun == "waivers":
+        body = {**body, "expires": (utcnow() + timedelta(days=3)).isoformat()}
+    if noun in ("rules", "schedules"):
+        entries = [{"name": "ln", "test": JOB["test"], "seeds": {"count": 1}}]
+        suite = {"name": "nightly", "entries": entries, "builds": ["correct"]}
+        assert api.client.post("/api/v1/suites", json=suite).status_code == 201
+    checked = api.client.post(f"/api/v1/{noun}:validate", json=body)
+    assert (checked.status_code, checked.json()) == (200, {"valid": True}), checked.text
+    bad = {**body, **wrong}
+    refusals = [
+        api.client.post(f"/api/v1/{address}", json=bad) for address in (f"{noun}:validate", noun)
+    ]
+    assert [refusal.status_code for refusal in refusals] == [422, 422]
+    assert refusals[0].json()["errors"] == refusals[1].json()["errors"]
+    assert api.get(f"/{noun}")["items"] == []
+    assert api.client.post(f"/api/v1/{noun}", json=body).status_code in (201, 202)
+    assert len(api.get(f"/{noun}")["items"]) == 1

@@ -9,6 +9,7 @@ from http.cookies import SimpleCookie
 import pytest
 import time_machine
 
+import stored_jobs
 from api import ELSEWHERE, JOB, LOCAL, Api, TestClient, in_process
 from gonogo_storage.db.encoding import utcnow
 
@@ -317,3 +318,26 @@ def test_refusals_have_the_strict_headers_too_and_https_is_remembered(api: Api) 
         assert answer.headers["cache-control"] == "no-store"
     secure = api.visitor(LOCAL, "https://gonogo.example.org")
     assert "max-age" in secure.get("/healthz").headers["strict-transport-security"]
+
+
+@pytest.mark.parametrize("public", [False, True])
+def test_badges_are_for_everybody_only_where_the_setting_says_so(
+    database_url: str, public: bool
+) -> None:
+    with in_process(database_url, embedded=False, public_badges=public) as api:
+        with api.context.session() as session:
+            job = stored_jobs.finished(session, seeds=1)
+        reader, stranger = log_in(api, "read"), api.visitor(ELSEWHERE)
+        badge = f"/badges/tests/{job.test_key}.svg"
+        for address, text in (
+            (badge, "hollow pass"),
+            ("/badges/branches/emulator.svg", "1 hollow"),
+        ):
+            answer = reader.get(address)
+            assert (answer.status_code, answer.headers["content-type"]) == (200, "image/svg+xml")
+            assert text in answer.text
+            assert stranger.get(address).status_code == (200 if public else 401)
+        assert reader.get("/badges/suites/nobody.svg").status_code == 404
+        assert stranger.get(f"/tests/{job.test_key}.json").status_code == 401
+        evil = reader.get("/badges/tests/%3Cscript%3E.svg")
+        assert "<script" not in evil.text

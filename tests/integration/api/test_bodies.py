@@ -127,6 +127,8 @@ GITHUB, CI = "/api/v1/hooks/github", "/api/v1/hooks/ci"
         (GITHUB, {name: SIGNED[name] for name in SIGNED if "signature" not in name}, 401),
         (CI, {"webhook-id": "1"}, 403),
         ("/api/v1/jobs", {"authorization": "Bearer gng_nothing"}, 401),
+        ("/api/v1/jobs", {"content-encoding": "gzip"}, 415),
+        ("/api/v1/imports", {"content-encoding": "zstd"}, 415),
     ],
 )
 def test_a_body_is_not_read_where_the_headers_refuse_it(

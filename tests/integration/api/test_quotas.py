@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from api import JOB, Api, in_process
+from gonogo_service.background import scheduler
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.ids import new_id
+from gonogo_storage.db.states import DueOutcome
 from gonogo_storage.jobs import artifacts
 
 BIG = {**JOB, "seeds": {"start": 0, "count": 1000}}
@@ -83,3 +86,21 @@ def test_requests_are_limited_for_each_token(database_url: str, limit: int) -> N
         assert [answer.status_code for answer in answers] == expected
         assert ("retry-after" in answers[-1].headers) is bool(limit)
         assert api.client.get("/api/v1/builds", headers=bob).status_code == 200
+
+
+def test_a_schedule_gets_its_owner_past_no_quota(database_url: str) -> None:
+    with in_process(database_url, quota_open_jobs=1) as api:
+        ann = api.token("submit", name="ann")
+        entries = [{"name": name, "test": JOB["test"], "seeds": {"count": 1}} for name in "ab"]
+        suite = {"name": "s", "builds": ["correct"], "entries": entries}
+        assert api.client.post("/api/v1/suites", json=suite, headers=ann).is_success
+        body = {"name": "n", "suite": "s", "cron": "* * * * *"}
+        schedule = api.client.post("/api/v1/schedules", json=body, headers=ann)
+        assert schedule.is_success, schedule.text
+        due = utcnow() + timedelta(minutes=2)
+        with api.context.session() as session:
+            outcome = scheduler.submit_due(session, schedule.json()["id"], api.settings, due)
+        assert outcome is DueOutcome.failed
+        (last,) = api.get(f"/schedules/{schedule.json()['id']}")["last"]
+        assert "quota.open_jobs" in last["reason"]
+        assert api.get("/jobs")["items"] == []

@@ -213,6 +213,23 @@ def test_an_attempt_is_its_first_hosts_and_every_row_its_devices(post: Post) -> 
     assert (post.job(job).state, post.job(job).done) == ("running", 1)
 
 
+def test_a_host_runs_only_attempts_of_the_queues_that_its_invitation_names(post: Post) -> None:
+    public = OTHER_KEY.public
+    names = {"key_id": public.id, "public_key": public.text, "actor": "me"}
+    with session(post.context.engine) as current:
+        hosts.enroll(current, OTHER, queues=["ttnn.*", "emulator.*.n300"], **names)
+    job, attempt = post.attempt()
+    hers = place(attempt, OTHER)
+    post.send(queue.STARTED, {**hers, "host": OTHER}, OTHER_KEY)
+    rows = [row(0, device=hers["device"])]
+    post.send(queue.RESULTS, {**batch(attempt, *rows), **hers}, OTHER_KEY)
+    post.send(
+        queue.HEARTBEAT, beat(OTHER, attempt=attempt, attempt_device=hers["device"]), OTHER_KEY
+    )
+    assert post.refused() == {(OTHER, "sender"): 3}
+    assert (post.job(job).state, post.job(job).done) == ("queued", 0)
+
+
 def test_a_heartbeat_binds_an_attempt_whose_started_was_lost_with_the_broker(post: Post) -> None:
     job, attempt = post.attempt()
     post.send(queue.HEARTBEAT, beat(attempt=attempt, attempt_device=DEVICE))

@@ -160,6 +160,9 @@ def test_a_bad_device_needs_someone_and_a_busy_one_leads_to_its_job(engine: Engi
         "lab-1/wormhole:3",
         "lab-1/wormhole:2",
     ]
+    later = look(engine, timedelta(days=8)).numbers[-1]
+    assert (view.numbers[-1].before, later.before) == (None, 2)
+    assert later.change == "2 sick, 2 a week before"
     with session(engine) as current:
         device_changes.drain_host(current, "lab-1", True, actor="ada", reason="moving")
     assert look(engine).fleet.trouble == ()

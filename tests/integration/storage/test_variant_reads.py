@@ -9,9 +9,9 @@ from sqlalchemy import Engine, update
 import nightly_history
 import stored_jobs
 from gonogo_storage import tables
-from gonogo_storage.catalogue import search as search_reads
 from gonogo_storage.catalogue import test_list
 from gonogo_storage.catalogue.test_list import TestFilter
+from gonogo_storage.comparison import search as search_reads
 from gonogo_storage.db import engine as engines
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.states import JobKind

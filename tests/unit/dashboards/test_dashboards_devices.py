@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from gonogo_dashboards.devices import activity, charts, fleet, health_timeline
-from gonogo_dashboards.devices.device_page import DeviceLine
+from gonogo_dashboards.devices.device_page import DeviceLine, host_facts
 from gonogo_dashboards.overview import days as day_bars
+from gonogo_storage.access.hosts import Host
 from gonogo_storage.db.states import CanaryOutcome
 from gonogo_storage.devices.periods import Hour, Load
 from gonogo_storage.jobs.device_history import Change
@@ -30,6 +31,33 @@ def states(*changes: Change, **options: Any) -> list[tuple[str, float]]:
         (span.state, round(span.seconds / 3600, 1))
         for span in health_timeline.timeline(changes, SINCE, NOW, **options).spans
     ]
+
+
+def test_a_device_s_page_tells_its_hosts_clock_and_what_was_refused() -> None:
+    host = Host(
+        id="",
+        name="lab-1",
+        key="k",
+        enrolled_at=SINCE,
+        revoked_at=None,
+        heard_at=NOW,
+        clock_skew_s=-301.25,
+        clock_at=NOW,
+        flagged_at=NOW - timedelta(hours=2),
+        flag_reason="it spoke for lab-2",
+        refused={"age": 3, "sender": 1},
+    )
+    assert host_facts(host, NOW) == [
+        ("host's clock", "301.2 s behind the service's"),
+        ("refused messages of the host", "age 3, sender 1"),
+        ("host flagged", "2 h ago: it spoke for lab-2"),
+    ]
+    gone = replace(host, clock_skew_s=4.0, refused={}, flagged_at=None, revoked_at=NOW)
+    assert host_facts(gone, NOW) == [
+        ("host's key", "revoked just now"),
+        ("host's clock", "4.0 s ahead of the service's"),
+    ]
+    assert host_facts(None, NOW) == []
 
 
 def test_an_outage_is_a_gap_between_two_spans_and_says_why() -> None:

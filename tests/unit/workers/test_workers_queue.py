@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 import json
+import random
 import subprocess
 import sys
 import time
@@ -147,6 +148,13 @@ def test_results_outlive_a_broker_that_is_away_for_days_and_heartbeats_do_not() 
     assert queue.LIMITS[queue.HEARTBEAT].max_age_s <= 60
 
 
+def test_small_kinds_of_messages_have_a_small_limit() -> None:
+    with pytest.raises(queue.MessageRefused, match="more than 262144 bytes"):
+        queue.unseal("x" * 300_000, queue.HEARTBEAT, find, now=NOW)
+    with pytest.raises(ValueError, match="too large"):
+        queue.seal(KEY, queue.HEALTH, {"noise": random.Random(1).randbytes(300_000).hex()})
+
+
 def test_large_bodies_travel_compressed_and_small_ones_plain() -> None:
     rows = [{"seed": number, "verdict": "pass"} for number in range(2_000)]
     text = queue.seal(KEY, queue.RESULTS, {"rows": rows}, at(NOW))
@@ -195,8 +203,6 @@ def test_unreadable_bodies_are_refused_even_when_they_are_signed(
 def test_a_sender_seals_neither_nan_nor_what_its_reader_would_refuse() -> None:
     with pytest.raises(ValueError, match="Out of range"):
         queue.seal(KEY, queue.RESULTS, {"max_abs": float("nan")})
-    import random
-
     noise = random.Random(1).randbytes(queue.MAX_MESSAGE_BYTES).hex()
     with pytest.raises(ValueError, match="too large"):
         queue.seal(KEY, queue.RESULTS, {"noise": noise})

@@ -14,7 +14,6 @@ from gonogo_workers.queue.broker import (
 from gonogo_workers.queue.dropped import Dropped
 from gonogo_workers.queue.envelope import (
     MAX_BODY_BYTES,
-    MAX_MESSAGE_BYTES,
     MAX_ORDER_BYTES,
     Message,
     MessageRefused,
@@ -39,6 +38,7 @@ from gonogo_workers.queue.names import (
     HELLO,
     LIMITS,
     MAX_AGE_S,
+    MAX_MESSAGE_BYTES,
     ORDER,
     REPLY,
     REPLY_PREFIX,

@@ -25,8 +25,6 @@ VERSION: Final = "2"
 PLAIN, COMPRESSED = "json", "zlib"
 COMPRESS_FROM_BYTES: Final = 8 * 1024
 MAX_HEAD: Final = 256
-MAX_MESSAGE_BYTES: Final = 16 * 2**20
-"""The largest sealed message. The broker's `proto-max-bulk-len` is the same."""
 MAX_ORDER_BYTES: Final = 64 * 1024
 """The largest sealed text in a key of its own: a cancel, an order, an answer."""
 MAX_BODY_BYTES: Final = 32 * 2**20
@@ -65,10 +63,10 @@ def seal(key: PrivateKey, task: str, body: Mapping[str, Any], number: int | None
     number = time.time_ns() // 1000 if number is None else number
     encoding, payload = pack(body)
     signed = f"{VERSION} {key.id} {task} {number} {encoding}\n{payload}"
-    if len(signed) > MAX_MESSAGE_BYTES - MAX_HEAD:
+    if len(signed) > LIMITS[task].max_bytes - MAX_HEAD:
         raise ValueError(
-            f"a message of {len(signed)} bytes is too large;"
-            f" allowed: {MAX_MESSAGE_BYTES - MAX_HEAD}"
+            f"{task} of {len(signed)} bytes is too large;"
+            f" allowed: {LIMITS[task].max_bytes - MAX_HEAD}"
         )
     return f"{keys.encode(key.sign(signed.encode()))} {signed}"
 
@@ -85,8 +83,8 @@ def unseal(
     `find_key` returns the public key of an id, None for an unknown one. Raises MessageRefused
     unless size, form, task, key, signature and age are right.
     """
-    if len(text) > MAX_MESSAGE_BYTES:
-        raise MessageRefused("size", f"the message has more than {MAX_MESSAGE_BYTES} bytes")
+    if len(text) > LIMITS[task].max_bytes:
+        raise MessageRefused("size", f"the message has more than {LIMITS[task].max_bytes} bytes")
     head, separator, payload = text.partition("\n")
     fields = head.split(" ") if len(head) <= MAX_HEAD else []
     if not separator or len(fields) != 6 or not text.isascii():

@@ -46,18 +46,24 @@ MAX_AGE_S: Final = 24 * 3600.0
 """An older `run_chunk` is dropped: its job was decided long ago."""
 
 
+MAX_MESSAGE_BYTES: Final = 16 * 2**20
+"""The largest sealed message. The broker's `proto-max-bulk-len` is the same."""
+MAX_SMALL_BYTES: Final = 256 * 2**10
+
+
 @dataclass(frozen=True)
 class Limits:
-    """The times between which a kind of message is good."""
+    """The size of a kind of message, and the times between which it is good."""
 
     max_age_s: float
     future: bool = False
     """Whether it may come from the future: true where a replay or a wrong clock changes nothing."""
+    max_bytes: int = MAX_SMALL_BYTES
 
 
 WEEK_S: Final = 7 * 24 * 3600.0
 LIMITS: Final = {
-    RUN_CHUNK: Limits(MAX_AGE_S),
+    RUN_CHUNK: Limits(MAX_AGE_S, max_bytes=MAX_MESSAGE_BYTES),
     CANCEL: Limits(MAX_AGE_S),
     # the service signs each order again every minute
     ORDER: Limits(120.0),
@@ -66,8 +72,8 @@ LIMITS: Final = {
     # a worker keeps what it can't send: a broker may be away for days. Each of these is stored
     # once, for an attempt of its own host
     STARTED: Limits(WEEK_S, future=True),
-    RESULTS: Limits(WEEK_S, future=True),
-    FINISHED: Limits(WEEK_S, future=True),
+    RESULTS: Limits(WEEK_S, future=True, max_bytes=MAX_MESSAGE_BYTES),
+    FINISHED: Limits(WEEK_S, future=True, max_bytes=MAX_MESSAGE_BYTES),
     # the next one comes soon
     HEARTBEAT: Limits(60.0),
     HEALTH: Limits(MAX_AGE_S),

@@ -24,6 +24,7 @@ from redis.exceptions import ResponseError
 
 from gonogo_workers.queue import envelope
 from gonogo_workers.queue.dropped import Dropped
+from gonogo_workers.queue.names import MAX_MESSAGE_BYTES
 
 CONTENT_TYPE: Final = "application/x-gonogo"
 SERIALIZER: Final = "gonogo"
@@ -32,8 +33,8 @@ WRONG_TYPE_S: Final = 0.5
 
 def to_celery(item: bytes, queue: str) -> dict[str, Any] | None:
     """Return Celery's message for an item of a queue; None if it isn't one of ours."""
-    if len(item) > envelope.MAX_MESSAGE_BYTES:
-        Dropped.add(queue, f"has more than {envelope.MAX_MESSAGE_BYTES} bytes")
+    if len(item) > MAX_MESSAGE_BYTES:
+        Dropped.add(queue, f"has more than {MAX_MESSAGE_BYTES} bytes")
         return None
     try:
         text = item.decode("ascii")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from pydantic import Field
 
 from gonogo_service.access.context import Admin, Ctx, Reader
@@ -21,6 +23,10 @@ class HostInvitation(Strict):
 
     name: str = Field(min_length=1, max_length=100, description="Its devices' names begin with it")
     hours: float = Field(24.0, ge=0.1, le=MAX_HOURS, description="How long the code works")
+    queues: Annotated[
+        list[Annotated[str, Field(min_length=1, max_length=200)]],
+        Field(min_length=1, max_length=20),
+    ] = Field(["*"], description="Patterns of queues: it may run no attempt of another one")
 
 
 @router.get("/hosts", summary="List hosts")
@@ -39,7 +45,9 @@ def invite_host(context: Ctx, who: Admin, body: HostInvitation) -> InvitationIss
     secret = context.settings.secret_key
     assert secret is not None
     with context.session() as session:
-        return invite(session, secret.get_secret_value(), body.name, body.hours, actor=who.actor)
+        return invite(
+            session, secret.get_secret_value(), body.name, body.hours, body.queues, actor=who.actor
+        )
 
 
 @router.get("/hosts/{host}", summary="Show a host")

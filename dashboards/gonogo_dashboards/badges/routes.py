@@ -1,0 +1,43 @@
+"""The routes of badges. They are public where GONOGO_PUBLIC_BADGES says so; else they need read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fastapi import Request, Response
+from sqlalchemy.orm import Session
+
+from gonogo import urls
+from gonogo_dashboards.badges import drawing, states
+from gonogo_dashboards.badges.states import BadgeState
+from gonogo_dashboards.kit.routes import Site
+
+HEADERS = {"Cache-Control": "no-cache, max-age=60"}
+
+
+def add(site: Site) -> None:
+    """Add the badges of tests, suites and branches."""
+
+    def badge(name: str, read: Callable[[Session], BadgeState | None]) -> Response:
+        with site.reading() as session:
+            state = read(session)
+        shown = state or BadgeState(name, "unknown", None)
+        picture = drawing.svg(shown.label, shown.state, shown.verdict)
+        return Response(
+            picture,
+            status_code=200 if state else 404,
+            media_type="image/svg+xml",
+            headers=HEADERS,
+        )
+
+    @site.router.get(urls.BADGES + "/tests/{name}.svg")
+    def test(request: Request, name: str) -> Response:
+        return badge(name, lambda session: states.of_test(session, name, request.query_params))
+
+    @site.router.get(urls.BADGES + "/suites/{name}.svg")
+    def suite(name: str) -> Response:
+        return badge(name, lambda session: states.of_suite(session, name))
+
+    @site.router.get(urls.BADGES + "/branches/{name:path}.svg")
+    def branch(name: str) -> Response:
+        return badge(name, lambda session: states.of_branch(session, name))

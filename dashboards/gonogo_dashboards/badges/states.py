@@ -1,0 +1,92 @@
+"""Read models of badges: the newest result of a test, of a suite, and of a branch."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sqlalchemy.orm import Session
+
+from gonogo.spec.executors import EMULATOR
+from gonogo.spec.verdicts import Verdict
+from gonogo_dashboards.kit import build_cells, words
+from gonogo_dashboards.kit.list_rows import shape_of
+from gonogo_storage.automation import runs
+from gonogo_storage.catalogue import test_specs
+from gonogo_storage.comparison import matrices
+from gonogo_storage.rollups import recent_builds
+from gonogo_storage.rollups.variants import variants_of
+
+_MAX_RUNS = 20
+"""The newest runs of a suite among which a finished one is looked for."""
+
+
+@dataclass(frozen=True)
+class BadgeState:
+    """The label and the state of a badge; `verdict` is None where nothing ran."""
+
+    label: str
+    state: str
+    verdict: str | None
+
+
+def of_test(session: Session, key: str, query: Mapping[str, str]) -> BadgeState | None:
+    """Return the state of a test on its newest build; None where there is no such test.
+
+    The query may name its branch, arch and board; else the variant that ran last counts.
+    """
+    test = test_specs.get(session, key)
+    if test is None:
+        return None
+    label = f"{test.kernel} {shape_of(test.test)}"
+    named = {name: query[name] for name in ("branch", "arch", "board") if query.get(name)}
+    variants = [
+        variant
+        for variant in variants_of(session, key)
+        if all(getattr(variant, name) == value for name, value in named.items())
+    ]
+    results = recent_builds.results(session, variants, 1)
+    if not results:
+        return BadgeState(label, "not run", None)
+    last = max(results, key=lambda variant: (variant.branch != EMULATOR, results[variant][-1].at))
+    cell = build_cells.cell(results[last][-1])
+    state = words.inline(words.mark(cell.verdict).label)
+    if cell.hollow and cell.verdict != build_cells.HOLLOW:
+        state += ", some hollow"
+    return BadgeState(label, state, cell.verdict)
+
+
+def of_suite(session: Session, name: str) -> BadgeState | None:
+    """Return the state of a suite's newest finished run; None where it never ran."""
+    newest = runs.list_(session, name=name, limit=_MAX_RUNS).items
+    if not newest:
+        return None
+    ended = next((run for run in newest if run.finished_at is not None), None)
+    if ended is None:
+        return BadgeState(name, "running", None)
+    return BadgeState(name, _counted(ended.red, ended.hollow, ended.jobs.total), ended.verdict)
+
+
+def of_branch(session: Session, branch: str) -> BadgeState | None:
+    """Return the state of a branch's newest build; None where no build of it ran."""
+    of_it = [build for build in matrices.builds(session) if build.branch == branch]
+    if not of_it:
+        return None
+    build = of_it[-1].name
+    ended = recent_builds.of_build(session, build)
+    verdicts = Counter(result.verdict for result in ended if result.verdict)
+    hollow = sum(result.hollow > 0 for result in ended)
+    red = sum(verdicts[verdict] for verdict in build_cells.RED)
+    worst = next(iter(words.ordered(verdicts)), None)
+    if hollow and worst in (None, Verdict.pass_, Verdict.suspect):
+        worst = Verdict.pass_by_tolerance
+    return BadgeState(f"{branch} {build}", _counted(red, hollow, len(ended)), worst)
+
+
+def _counted(red: int, hollow: int, tests: int) -> str:
+    if not tests:
+        return "not run"
+    parts = [f"{red:,} red"] if red else []
+    parts += [f"{hollow:,} hollow"] if hollow else []
+    return ", ".join(parts) + f" of {tests:,}" if parts else f"{tests:,} ran"

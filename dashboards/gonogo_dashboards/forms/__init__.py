@@ -1,0 +1,1 @@
+"""The forms that create gauges, bisections, waivers, schedules, webhooks and rules."""

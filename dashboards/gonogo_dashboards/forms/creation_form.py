@@ -1,0 +1,311 @@
+"""Read models of the forms that create something through the API, filled from the address."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy.orm import Session
+
+from gonogo import urls
+from gonogo.spec.selections import is_selection
+from gonogo_storage.automation import suites
+from gonogo_storage.catalogue import test_specs
+from gonogo_storage.comparison import matrices
+from gonogo_storage.db.encoding import encode, timestamp
+
+MAX_CHARS = 20_000
+MAX_BUILDS = 100
+WAIVER_DAYS = 14
+
+
+@dataclass(frozen=True)
+class FormField:
+    """A field: `path` is its place in the API's body, `kind` how its text becomes JSON.
+
+    Kinds: text, number, words (a list, by commas), labels, json, tick, date, area.
+    """
+
+    name: str
+    label: str
+    path: str
+    kind: str = "text"
+    hint: str = ""
+    value: str = ""
+    required: bool = False
+    choices: tuple[tuple[str, str], ...] = ()
+    hints: tuple[str, ...] = ()
+    """Values that the browser offers."""
+
+
+@dataclass(frozen=True)
+class CreationForm:
+    """A form: the API's address for it, and the page that a new thing has ("{id}")."""
+
+    noun: str
+    title: str
+    about: str
+    create_url: str
+    validate_url: str
+    then_url: str
+    fields: tuple[FormField, ...]
+    button: str
+    at: str | None
+
+
+_LABELS = FormField("labels", "Labels", "labels", "labels", "suite=nightly, team=kernels")
+
+
+def gauge(session: Session, query: Mapping[str, str], now: datetime) -> CreationForm:
+    """Return the form that measures a test."""
+    return _form(
+        "gauge",
+        "Gauge a test",
+        "A gauge runs right and known-wrong kernels on the test: would it notice a wrong one?",
+        urls.gauge("ID"),
+        (
+            _test(session, query),
+            FormField("branch", "Branch", "branch", hint="its variant gets the grade"),
+            FormField("arch", "Architecture", "target.arch", hint="empty: wormhole"),
+            FormField("board", "Board", "target.board", hint="empty: n150"),
+            FormField("count", "Seeds", "seeds.count", "number", "per kernel; empty: 16"),
+            FormField(
+                "builds", "Right builds", "builds", "words", "of the executor; they must pass"
+            ),
+            FormField("wrong", "Wrong builds", "wrong_builds", "words", "they must fail"),
+        ),
+        "Start the gauge",
+        query,
+        now,
+    )
+
+
+def bisection(session: Session, query: Mapping[str, str], now: datetime) -> CreationForm:
+    """Return the form that looks for the build that changed a test."""
+    names = tuple(
+        build.name
+        for build in sorted(
+            matrices.builds(session), key=lambda build: build.newest_job, reverse=True
+        )
+    )[:MAX_BUILDS]
+    return _form(
+        "bisection",
+        "Find the build that changed a test",
+        "Builds of a branch run until the place of the change is known, although runs are noisy.",
+        urls.bisection("ID"),
+        (
+            _test(session, query),
+            FormField("branch", "Branch", "branch", hint="its builds, in their order"),
+            FormField("first", "First build", "first", hint="empty: the branch's", hints=names),
+            FormField("last", "Last build", "last", hint="empty: the newest", hints=names),
+            FormField(
+                "builds", "Or these builds", "builds", "words", "in order, instead of a branch"
+            ),
+            FormField(
+                "expect",
+                "The last build is",
+                "expect",
+                choices=(("", "Better or worse"), ("worse", "Worse"), ("better", "Better")),
+            ),
+            FormField("executor", "Executor", "target.executor", hint="empty: emulator"),
+            FormField("max_runs", "Runs at most", "max_runs", "number"),
+        ),
+        "Start the bisection",
+        query,
+        now,
+    )
+
+
+def waiver(session: Session, query: Mapping[str, str], now: datetime) -> CreationForm:
+    """Return the form that accepts a test's findings until a date."""
+    until = (now + timedelta(days=WAIVER_DAYS)).date().isoformat()
+    return _form(
+        "waiver",
+        "Accept findings until a date",
+        "Waived findings don't block a commit. A waiver changes no verdict, and ends by itself.",
+        urls.history("ID"),
+        (
+            FormField("test", "Test key", "test", hint="v1-…"),
+            FormField("reason", "Reason", "reason", "area", "a ticket, and why", required=True),
+            FormField("expires", "Ends on (UTC)", "expires", "date", value=until, required=True),
+            FormField("owner", "Owner", "owner", hint="empty: you"),
+            FormField("builds", "Only builds", "builds", "words", "patterns; empty: any"),
+            FormField("names", "Or tests by name", "names", "words", "patterns as in a comparison"),
+        ),
+        "Accept",
+        query,
+        now,
+    )
+
+
+def schedule(session: Session, query: Mapping[str, str], now: datetime) -> CreationForm:
+    """Return the form that submits a suite at times."""
+    known = tuple((name, name) for name in suites.names(session))
+    return _form(
+        "schedule",
+        "Schedule a suite",
+        "A schedule submits its suite by itself. Its times are in its time zone.",
+        urls.schedules(),
+        (
+            FormField("name", "Name", "name", required=True),
+            FormField("suite", "Suite", "suite", required=True, choices=(("", "…"), *known)),
+            FormField(
+                "cron",
+                "Cron line",
+                "cron",
+                hint="minute, hour, day of month, month, day of week",
+                value="30 2 * * *",
+                required=True,
+            ),
+            FormField("timezone", "Time zone", "timezone", hint="Europe/Berlin", value="UTC"),
+            FormField(
+                "overlap",
+                "While its last run is open",
+                "overlap",
+                choices=(("skip", "Skip"), ("allow", "Run anyway")),
+            ),
+            FormField("builds", "Builds", "builds", "words", "empty: the suite's builds"),
+            _LABELS,
+        ),
+        "Create the schedule",
+        query,
+        now,
+    )
+
+
+def webhook(session: Session, query: Mapping[str, str], now: datetime) -> CreationForm:
+    """Return the form that sends events to another system."""
+    return _form(
+        "webhook",
+        "New webhook",
+        "Another system that gets a signed message about each event. Its secret is shown once.",
+        urls.webhook("ID"),
+        (
+            FormField(
+                "url", "Address", "url", hint="https://…, or an email address", required=True
+            ),
+            FormField(
+                "kind",
+                "Kind",
+                "kind",
+                choices=(
+                    ("standard", "Standard Webhooks, signed"),
+                    ("slack", "Slack-compatible"),
+                    ("email", "Email"),
+                ),
+            ),
+            FormField(
+                "events",
+                "Events",
+                "events",
+                "words",
+                "job.finished, run.finished, flag.opened, flag.resolved, bisection.finished,"
+                " device.health_changed; * for all",
+                value="run.finished, flag.opened",
+                required=True,
+            ),
+            FormField("description", "Description", "description"),
+        ),
+        "Create the webhook",
+        query,
+        now,
+    )
+
+
+def rule(session: Session, query: Mapping[str, str], now: datetime) -> CreationForm:
+    """Return the form that says what an incoming webhook starts."""
+    return _form(
+        "rule",
+        "New rule",
+        "Events of repositories that start suites. A rule with the same name is replaced.",
+        urls.rules(),
+        (
+            FormField("name", "Name", "name", required=True),
+            FormField(
+                "events",
+                "Events",
+                "events",
+                "words",
+                "push, pull_request, workflow_run, check_suite, commit",
+                required=True,
+            ),
+            FormField(
+                "repositories", "Repositories", "repositories", "words", "owner/name", required=True
+            ),
+            FormField("branches", "Branches", "branches", "words", "patterns; empty: all"),
+            FormField("paths", "Paths", "paths", "words", "at least one changed path must match"),
+            FormField(
+                "suites",
+                "Suites",
+                "suites",
+                "words",
+                "stored suites that it starts",
+                hints=tuple(suites.names(session)),
+            ),
+            FormField("head", "Build of the commit", "builds.head", hint="empty, or tt-{sha}"),
+            FormField("forks", "Also run commits of forks", "forks", "tick"),
+            FormField("description", "Description", "description"),
+        ),
+        "Store the rule",
+        query,
+        now,
+    )
+
+
+FORMS = {
+    urls.NEW_GAUGE: (gauge, "submit"),
+    urls.NEW_BISECTION: (bisection, "submit"),
+    urls.NEW_WAIVER: (waiver, "submit"),
+    urls.NEW_SCHEDULE: (schedule, "submit"),
+    urls.NEW_WEBHOOK: (webhook, "admin"),
+    urls.NEW_RULE: (rule, "admin"),
+}
+"""The form of each address, and the scope that it needs."""
+
+
+def _test(session: Session, query: Mapping[str, str]) -> FormField:
+    """Return the field of a test; `?test=` may be a test's key instead of its JSON."""
+    given = query.get("test", "")[:MAX_CHARS]
+    stored = test_specs.get(session, given) if given and not given.startswith("{") else None
+    value = given
+    if stored is not None:
+        canonical = stored.test
+        value = encode(canonical)
+        hint = "a selection" if is_selection(canonical) else f"test {given}"
+    else:
+        hint = '{"kernel": "layernorm_bw", "shape": [32, 1024], "tolerance": {"atol": 0.5}}'
+    return FormField("test", "Test, as JSON", "test", "json", hint, value, required=True)
+
+
+def _form(
+    noun: str,
+    title: str,
+    about: str,
+    then_url: str,
+    fields: tuple[FormField, ...],
+    button: str,
+    query: Mapping[str, str],
+    now: datetime,
+) -> CreationForm:
+    create = f"{urls.API}/{noun}s"
+    return CreationForm(
+        noun,
+        title,
+        about,
+        create,
+        f"{create}:validate",
+        then_url.replace("ID", "{id}"),
+        tuple(
+            field
+            if field.kind == "json"
+            else _filled(field, query.get(field.name, field.value)[:MAX_CHARS])
+            for field in fields
+        ),
+        button,
+        timestamp(now),
+    )
+
+
+def _filled(field: FormField, value: str) -> FormField:
+    return FormField(**{**vars(field), "value": value})
