@@ -18,7 +18,7 @@ from gonogo_service.kit.problems import Problem
 
 OF_TOKEN = 2
 """Requests of a token that run at once."""
-OF_ALL = 4
+OF_ALL = 3
 """Requests that run at once: they share one interpreter, so more would only slow each other down,
 and the event loop, which answers probes."""
 WAITING = 64
