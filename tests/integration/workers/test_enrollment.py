@@ -299,7 +299,7 @@ def test_a_worker_without_a_private_key_of_its_own_says_what_to_do(
 
 
 def test_a_workers_clock_is_set_again_and_an_answer_that_does_not_come_is_no_matter() -> None:
-    clock, asked = queue.ServiceClock(), threading.Event()
+    clock, repeated = queue.ServiceClock(), threading.Event()
     answers = iter([exchange.NoAnswer("nobody"), exchange.Answer({}, 30.0, 0.1)])
 
     def ask() -> exchange.Answer:
@@ -307,14 +307,14 @@ def test_a_workers_clock_is_set_again_and_an_answer_that_does_not_come_is_no_mat
         if isinstance(answer, Exception):
             raise answer
         if answer is None:
-            asked.set()
+            repeated.set()
             keeper.close()
             return exchange.Answer({}, 30.0, 0.1)
         return answer
 
     keeper = Timekeeper(ask, clock, every_s=0.001)
     keeper.start()
-    assert asked.wait(10)
+    assert repeated.wait(10)
     assert clock.skew_s == pytest.approx(30.0, abs=1.0)
 
 
