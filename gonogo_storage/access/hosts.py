@@ -94,10 +94,17 @@ def enroll(
 def rotate(
     session: Session, host_id: str, *, key_id: str, public_key: str, now: datetime | None = None
 ) -> None:
-    """Replace a host's key; the old ones check only what was sealed until a minute from now."""
+    """Replace a host's key; the old ones check only what was sealed until a minute from now.
+
+    The same key again changes nothing. Raises ValueError for one that was retired, or that is
+    another host's.
+    """
     now = now or utcnow()
     host = session.get_one(HostRow, host_id, with_for_update=True)
-    if session.get(HostKeyRow, key_id) is not None:
+    known = session.get(HostKeyRow, key_id)
+    if known is not None:
+        if known.host_id != host_id or known.retired_at is not None:
+            raise ValueError("this key was used before: a rotation needs a new one")
         return
     for row in session.scalars(
         select(HostKeyRow).where(HostKeyRow.host_id == host_id, HostKeyRow.retired_at.is_(None))

@@ -47,6 +47,7 @@ from gonogo_workers.messages.heartbeat import Pulse, Vitals
 from gonogo_workers.messages.identity import load as identity_of
 from gonogo_workers.messages.result_sender import ResultSender
 from gonogo_workers.messages.sealing import Sealer
+from gonogo_workers.messages.timekeeper import Timekeeper
 from gonogo_workers.tasks import Runner, WorkerContext, register
 
 log = logging.getLogger(__name__)
@@ -183,10 +184,12 @@ def create_worker(
         pool.prepare(known[names[0]])
         threads.submit(warm_up)
         pulse.start()
+        timekeeper.start()
         orders.start()
         for monitor in monitors.values():
             monitor.begin()
 
+    timekeeper = Timekeeper(lambda: exchange.hello(client, identity_of(state_folder)), sealer.clock)
     orders = Orders(settings.broker_url, sealer, list(monitors.values()))
     return Worker(
         app=app,
@@ -199,6 +202,7 @@ def create_worker(
             runner.stop,
             *(monitor.stop for monitor in monitors.values()),
             orders.close,
+            timekeeper.close,
             pulse.stop,
             watcher.close,
             pool.close,

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from typing import TYPE_CHECKING
 
-from gonogo_workers.queue import PrivateKey
+# imported on demand: not every process that derives a key talks to hosts
+if TYPE_CHECKING:
+    from gonogo_workers.queue import PrivateKey
 
 
 def derived(secret: str, purpose: str) -> bytes:
@@ -19,4 +22,6 @@ def service_key(secret: str) -> PrivateKey:
     It is derived, so that the API, every background process and the commands agree on it without
     one more secret to keep.
     """
+    from gonogo_workers.queue import PrivateKey
+
     return PrivateKey.of(derived(secret, "messages to hosts"))

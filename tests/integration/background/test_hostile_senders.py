@@ -313,6 +313,8 @@ def test_a_revoked_host_is_refused_and_a_rotated_key_only_for_what_is_new(
     post.send(queue.HEALTH, report("good"))  # sealed by the old key an hour after it was retired
     assert post.refused() == {(HOST, "key"): 1}
     post.send(queue.HEALTH, report("good"), new_key)
+    with session(post.context.engine) as current, pytest.raises(ValueError, match="used before"):
+        hosts.rotate(current, host.id, key_id=HOST_KEY.id, public_key=HOST_KEY.public.text)
     hour_old = int((time.time() - 7200) * 1e6)
     post.send(queue.RESULTS, batch("01a20784-443a-7000-bb72-8261a88c32a2"), number=hour_old)
     assert post.refused() == {(HOST, "key"): 1}  # a spooled message of the old key is taken

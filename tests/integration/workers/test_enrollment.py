@@ -32,6 +32,7 @@ from gonogo_storage.db.engine import make_engine, reading, session
 from gonogo_storage.tables import InvitationRow
 from gonogo_workers import queue
 from gonogo_workers.messages import exchange, identity
+from gonogo_workers.messages.timekeeper import Timekeeper
 from gonogo_workers.queue import Invitation, PrivateKey
 from job_flow import KEY
 from running_service import Process, clean_environment
@@ -295,6 +296,26 @@ def test_a_worker_without_a_private_key_of_its_own_says_what_to_do(
     with pytest.raises(InfrastructureError, match=words) as problem:
         identity.load(tmp_path)
     assert "c2VjcmV0" not in str(problem.value)
+
+
+def test_a_workers_clock_is_set_again_and_an_answer_that_does_not_come_is_no_matter() -> None:
+    clock, repeated = queue.ServiceClock(), threading.Event()
+    answers = iter([exchange.NoAnswer("nobody"), exchange.Answer({}, 30.0, 0.1)])
+
+    def ask() -> exchange.Answer:
+        answer = next(answers, None)
+        if isinstance(answer, Exception):
+            raise answer
+        if answer is None:
+            repeated.set()
+            keeper.close()
+            return exchange.Answer({}, 30.0, 0.1)
+        return answer
+
+    keeper = Timekeeper(ask, clock, every_s=0.001)
+    keeper.start()
+    assert repeated.wait(10)
+    assert clock.skew_s == pytest.approx(30.0, abs=1.0)
 
 
 def test_a_worker_whose_clock_is_five_minutes_ahead_refuses_to_start(

@@ -18,6 +18,7 @@ import redis
 import time_machine
 
 from gonogo_workers import queue
+from gonogo_workers.messages.chunk_record import ChunkRecord
 from gonogo_workers.queue import dropped, envelope, transport
 from gonogo_workers.queue.keys import Invitation, PrivateKey, PublicKey, proof, proves
 from gonogo_workers.queue.numbers import SAVE_EVERY, Numbers, ServiceClock
@@ -275,6 +276,21 @@ def test_numbers_rise_through_a_clock_that_is_set_back_and_a_restart(tmp_path: P
     after = Numbers(lambda: 150.0, path).next()  # restarted, with the clock set back
     assert at(200) < after <= at(200) + SAVE_EVERY + 1
     assert Numbers(lambda: 1.0, tmp_path / "nowhere" / "file" / "x").next() == at(1)
+
+
+def test_attempts_are_remembered_by_all_workers_of_a_host_for_two_days(tmp_path: Path) -> None:
+    times = {"now": 0.0}
+    records = [ChunkRecord(tmp_path / "state", lambda: times["now"]) for _ in range(2)]
+    assert records[0].add("a")
+    assert not records[0].add("a")
+    assert not records[1].add("a")
+    times["now"] = 3 * 86400.0
+    later = ChunkRecord(tmp_path / "state", lambda: times["now"])
+    assert later.add("b")  # the first one of a worker forgets what is old
+    assert later.add("a")
+    (tmp_path / "file").write_text("")
+    lonely = ChunkRecord(tmp_path / "file", lambda: 0.0)  # its folder can't be made
+    assert [lonely.add("a"), lonely.add("a")] == [True, False]
 
 
 def test_the_services_clock_does_not_follow_the_hosts() -> None:
