@@ -13,7 +13,7 @@ from functools import singledispatch
 
 import numpy as np
 
-from gonogo.judging.narrowed import narrowed
+from gonogo.kernels.layernorm.narrowed import narrowed
 from gonogo.kernels.layernorm.replay import ColumnGradient, InputGradient
 from gonogo.kernels.normalization.forward import NormalizedRows, RowStatistic
 from gonogo.numerics.formats import half_ulp, round_to

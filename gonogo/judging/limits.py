@@ -14,7 +14,7 @@ from functools import singledispatch
 import numpy as np
 
 from gonogo.judging.epsilon import EPSILON, Sight
-from gonogo.judging.narrowed import narrowed
+from gonogo.kernels.layernorm.narrowed import narrowed
 from gonogo.kernels.layernorm.replay import ColumnGradient, InputGradient
 from gonogo.kernels.normalization.forward import NormalizedRows
 from gonogo.numerics.expectation import Array

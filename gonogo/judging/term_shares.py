@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from gonogo.judging.faults import columns, forward, gradient
 from gonogo.judging.faults.fault import Fault, Residual
-from gonogo.judging.narrowed import narrowed
+from gonogo.kernels.layernorm.narrowed import narrowed
 from gonogo.kernels.layernorm.replay import ColumnGradient, InputGradient
 from gonogo.kernels.normalization.forward import NormalizedRows
 from gonogo.numerics.expectation import Array
