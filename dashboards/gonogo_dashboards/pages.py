@@ -230,7 +230,7 @@ def make_router(
     site.add_list(urls.JOBS, "jobs/jobs.html", job_page.jobs)
     job_form.add(site, context.quotas)  # before single jobs: "new" is no job's id
     site.add(urls.JOBS + "/{job_id}", "jobs/job.html", job, noun="job")
-    site.add(urls.DEVICES, "devices/devices.html", all_devices)
+    site.add(urls.DEVICES, "devices/devices.html", all_devices, as_csv=True)
     site.add(urls.DEVICES + "/{device_id}", "devices/device.html", device, noun="device")
     for more in (
         form_pages,

@@ -78,7 +78,7 @@ def results(
             for name, value in asdict(variant).items()
         }
         values["before"] = _NO_END if before is None else floor(before)
-        values["jobs"] = min(_NEWEST_JOBS, 2 * builds + 8)
+        values["jobs"] = min(_NEWEST_JOBS, builds + 12)
         merged: dict[int, dict[tuple[int, str], tuple[dict[str, int], datetime]]] = {}
         for number, build, sequence, counts, at in session.execute(_query(len(batch)), values):
             of_variant = merged.setdefault(number, {})

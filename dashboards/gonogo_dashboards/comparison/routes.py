@@ -32,4 +32,4 @@ def add(site: Site) -> None:
     def worse(session: Session, request: Request, now: datetime) -> worse_page.WorseView:
         return worse_page.view(session, request.query_params, now)
 
-    site.add(urls.WORSE, "comparison/worse.html", worse, noun="comparison")
+    site.add(urls.WORSE, "comparison/worse.html", worse, noun="comparison", as_csv=True)

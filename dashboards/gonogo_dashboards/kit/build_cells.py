@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.kit import words
@@ -63,16 +64,18 @@ def recent(results: Sequence[BuildResult]) -> RecentBuilds:
 
 def cell(result: BuildResult) -> BuildCell:
     """Return a test's result on a build as a cell."""
-    verdict = verdict_of(result.counts)
+    verdict, hollow, lost, seeds = _read(tuple(result.counts.items()))
+    return BuildCell(result.build, verdict, hollow, lost, f"{words.brief(result.build)}: {seeds}")
+
+
+@lru_cache(maxsize=4096)
+def _read(items: tuple[tuple[str, int], ...]) -> tuple[str, bool, bool, str]:
+    """Return the parts of a cell from its seeds by verdict; most cells of a page are alike."""
+    counts = dict(items)
     seeds = ", ".join(
-        f"{result.counts[name]:,} {words.inline(words.mark(name).label)}"
-        for name in words.ordered(result.counts)
-        if result.counts[name]
+        f"{counts[name]:,} {words.inline(words.mark(name).label)}"
+        for name in words.ordered(counts)
+        if counts[name]
     )
-    return BuildCell(
-        result.build,
-        verdict,
-        bool(result.counts.get(HOLLOW)),
-        any(result.counts.get(name) for name in LOST),
-        f"{words.brief(result.build)}: {seeds}",
-    )
+    lost = any(counts.get(name) for name in LOST)
+    return verdict_of(counts), bool(counts.get(HOLLOW)), lost, seeds

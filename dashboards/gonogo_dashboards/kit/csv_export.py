@@ -20,7 +20,8 @@ def text(items: Iterable[Any]) -> str:
     if not rows:
         return ""
     file = io.StringIO()
-    writer = csv.DictWriter(file, list(rows[0]), lineterminator="\r\n", extrasaction="ignore")
+    columns = dict.fromkeys(name for row in rows for name in row)  # a part may be missing in some
+    writer = csv.DictWriter(file, list(columns), lineterminator="\r\n")
     writer.writeheader()
     writer.writerows(rows)
     return file.getvalue()

