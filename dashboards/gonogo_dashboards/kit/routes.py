@@ -144,7 +144,7 @@ class Site:
 
             return view(request, exported)
 
-        for endpoint in (json_version, page):
+        for endpoint in (json_version, page, csv_version):
             endpoint.scope = scope  # type: ignore[attr-defined]  # checks/routes.py lists it
         self.router.add_api_route(
             json_path or f"{path}.json", json_version, methods=["GET"]
