@@ -18,6 +18,7 @@ from gonogo_service.api.routers import routers
 from gonogo_storage.db.encoding import timestamp, utcnow
 from gonogo_storage.db.states import HookSource
 from gonogo_storage.messages import incoming
+from job_flow import HOST, enroll
 from servers import RedisServer
 from suite_runs import SUITE
 
@@ -202,6 +203,7 @@ def test_the_answers_for_what_exists_keep_to_the_document(
     (delivery,) = get(f"/api/v1/webhooks/{webhook['id']}/deliveries", headers=header).json()[
         "items"
     ]
+    enroll(service.context.engine)
     token = get("/api/v1/tokens", headers=header).json()["items"][0]
     (artifact,) = get(job["links"]["artifacts"], headers=header).json()["items"]
     rule = {
@@ -220,6 +222,7 @@ def test_the_answers_for_what_exists_keep_to_the_document(
         "artifact_id": artifact["id"],
         "flag_id": flag["id"],
         "device_id": device["id"],
+        "host": HOST,
         "key": job["test_key"],
         "workload_key": job["workload_key"],
         "name": SUITE["name"],

@@ -38,7 +38,7 @@ def numbers() -> Numbers:
         queue_workers={"ttnn.wormhole.n150": 1},
         workers=dict.fromkeys(map(str, WorkerState), 1),
         devices=(DeviceNumbers("lab-1/wormhole:0", "n150", "idle", "good", False, 45.0),),
-        refused={("lab-1", reason): 1 for reason in ("conflict", "sender", "signature")},
+        refused={("lab-1", reason): 1 for reason in ("sender", "conflict", "signature")},
         flags=dict.fromkeys(map(str, FlagKind), 1),
         outbox=1,
         outbox_age_s=1.0,
