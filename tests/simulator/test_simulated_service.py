@@ -18,6 +18,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 TARGET = {"executor": "ttnn", "arch": "wormhole", "board": "n150"}
 WAIT_S = 300.0
+MARK = "SIMULATED_SERVICE"
+"""A variable by which the tests find the processes of their own service."""
 UPSTREAM = {"rtol": 1e-2, "atol": 5e-2}
 """The tolerance of ttnn's own tests of layer_norm in bf16."""
 LOOSE = {"rtol": 1e-3, "atol": 0.5}
@@ -31,7 +33,12 @@ def place(
     """One service with one ttnn worker, on a device of its own."""
     folder = tmp_path_factory.mktemp("simulated")
     service = Service(
-        folder, f"sqlite:///{folder / 'gonogo.sqlite'}", redis_server.url, GONOGO_BUILDS=str(builds)
+        folder,
+        f"sqlite:///{folder / 'gonogo.sqlite'}",
+        redis_server.url,
+        GONOGO_BUILDS=str(builds),
+        GONOGO_CHILD_VARIABLES=MARK,
+        **{MARK: str(folder)},
     )
     service.workers.clear()
     try:
@@ -140,8 +147,4 @@ def test_a_killed_worker_s_simulator_is_reaped_and_the_job_still_ends(place: Ser
 
 
 def _servers_of(place: Service) -> list[psutil.Process]:
-    return [
-        process
-        for process in servers()
-        if process.environ().get("GONOGO_VAR_DIR") == str(place.folder / "var")
-    ]
+    return [process for process in servers() if process.environ().get(MARK) == str(place.folder)]

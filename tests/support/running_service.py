@@ -58,7 +58,9 @@ def clean_environment(**extra: str) -> dict[str, str]:
 
 
 def until(
-    condition: Callable[[], Any], seconds: float = WAIT_S, what: str = "the condition"
+    condition: Callable[[], Any],
+    seconds: float = WAIT_S,
+    what: str | Callable[[], str] = "the condition",
 ) -> Any:
     """Wait until `condition()` is truthy and give that value; AssertionError after `seconds`."""
     deadline = time.monotonic() + seconds
@@ -66,7 +68,9 @@ def until(
         value = condition()
         if value:
             return value
-        assert time.monotonic() < deadline, f"waited {seconds:.0f} s for {what}"
+        if time.monotonic() > deadline:
+            words = what if isinstance(what, str) else what()
+            raise AssertionError(f"waited {seconds:.0f} s for {words}")
         time.sleep(0.05)
 
 
@@ -224,7 +228,8 @@ class Service:
     def wait_ready(self) -> None:
         """Wait for /readyz."""
         until(
-            lambda: answers(self.url), what=f"the API; its log: {self.api.log.read_text()[-2000:]}"
+            lambda: answers(self.url),
+            what=lambda: f"the API; its log: {self.api.log.read_text()[-2000:]}",
         )
 
     def close(self) -> None:

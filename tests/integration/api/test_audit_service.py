@@ -19,7 +19,6 @@ from gonogo_service.access.edge import SAFE_METHODS
 from gonogo_storage.tables import AuditRow
 from suite_runs import SUITE
 
-NO_CHANGE = {"POST /jobs:validate"}
 DELIVERIES = {"POST /hooks/github", "POST /hooks/ci"}
 """Stored as they came, in a list of their own; what they start is audited."""
 ACTIONS = {
@@ -85,7 +84,8 @@ def test_every_address_that_changes_something_has_its_entry(api: Api) -> None:
         for route in api.client.app.router.routes  # type: ignore[attr-defined]
         for method in (getattr(route, "methods", None) or set()) - SAFE_METHODS
     }
-    assert changing - NO_CHANGE - DELIVERIES == set(ACTIONS)
+    checks = {address for address in changing if address.endswith(":validate")}
+    assert changing - checks - DELIVERIES == set(ACTIONS)
     recorded: set[str] = set()
     for package in (gonogo_service, gonogo_storage):
         for path in Path(str(package.__file__)).parent.rglob("*.py"):

@@ -37,6 +37,7 @@ def test_a_device_s_page_tells_its_hosts_clock_and_what_was_refused() -> None:
     host = Host(
         id="",
         name="lab-1",
+        queues=["*"],
         key="k",
         enrolled_at=SINCE,
         revoked_at=None,

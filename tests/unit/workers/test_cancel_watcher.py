@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from gonogo_workers import queue
 from gonogo_workers.messages.cancel import CancelWatcher
+from gonogo_workers.messages.sealing import Sealer
+from worker_process import IDENTITY, SERVICE_KEY
 
 PATIENCE_S = 10.0
 
@@ -19,12 +22,14 @@ class SlowBroker:
     def __init__(self) -> None:
         self.request, self.answer = threading.Event(), threading.Event()
 
-    def exists(self, key: str) -> int:
-        """Return 1: every attempt is canceled."""
-        if key == queue.cancel_key("first"):
+    def getrange(self, key: str, start: int, end: int) -> bytes:
+        """Return the service's request: every attempt is canceled."""
+        first = key == queue.cancel_key("first")
+        if first:
             self.request.set()
             assert self.answer.wait(PATIENCE_S)
-        return 1
+        body = {"attempt": "first" if first else "second"}
+        return queue.seal(SERVICE_KEY, queue.CANCEL, body).encode()[start : end + 1]
 
     def close(self) -> None:
         """There is nothing to close."""
@@ -40,9 +45,10 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowBroker]:
 
 
 def test_a_late_cancel_does_not_reach_the_next_attempt_which_is_still_watched(
-    broker: SlowBroker,
+    broker: SlowBroker, tmp_path: Path
 ) -> None:
-    watcher = CancelWatcher("redis://unused", every_s=0.01)
+    IDENTITY.save(tmp_path)
+    watcher = CancelWatcher("redis://unused", Sealer(tmp_path), every_s=0.01)
     stopped: list[str] = []
     second = threading.Event()
     watcher.watch("first", lambda: stopped.append("first"))
