@@ -12,6 +12,7 @@ import pytest
 from fastapi.routing import APIRoute
 from pydantic import TypeAdapter, ValidationError
 
+import event_loop
 from api import JOB, Api, in_process, on_port
 from gonogo.spec.validation import MAX_ERRORS
 from gonogo_service.api.ci.rules import RulesFile
@@ -135,7 +136,7 @@ def test_a_body_is_not_read_where_the_headers_refuse_it(
     api: Api, path: str, headers: dict[str, str], status: int
 ) -> None:
     sender = Sender(api, path, headers, part(1))
-    got, _, head = asyncio.run(sender.answer())
+    got, _, head = event_loop.run(sender.answer())
     assert (got, sender.read, head["connection"]) == (status, 0, "close")
 
 
@@ -159,7 +160,7 @@ def test_a_body_that_is_slow_aborted_or_large_is_refused_while_it_streams(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     sender = Sender(api, path, SIGNED, *parts)
-    got, text, head = asyncio.run(sender.answer())
+    got, text, head = event_loop.run(sender.answer())
     assert (got, words in text, head["connection"]) == (status, True, "close"), text
     assert "Traceback" not in "".join(capfd.readouterr())
 
@@ -172,7 +173,7 @@ def test_a_sender_has_a_few_bodies_at_once(api: Api) -> None:
         late = await Sender(api, GITHUB, SIGNED, part(1, more=False)).answer()
         return [*sorted(status for status, _, _ in answers), late[0]]
 
-    assert asyncio.run(play()) == [*[408] * 8, 503, 503, 401]
+    assert event_loop.run(play()) == [*[408] * 8, 503, 503, 401]
 
 
 def test_connections_are_limited_in_number_and_in_the_time_of_their_headers(

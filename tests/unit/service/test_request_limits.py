@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import event_loop
 from gonogo_service.access import request_limits
 from gonogo_service.access.principals import Principal
 from gonogo_service.access.request_limits import OF_ALL, OF_TOKEN, WAITING, LimitRequests
@@ -65,7 +66,7 @@ def test_a_token_has_a_few_requests_at_once_and_a_line() -> None:
         assert slow.running == 0
         assert not app._lines
 
-    asyncio.run(play())
+    event_loop.run(play())
 
 
 def test_a_request_that_finds_no_place_in_time_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,4 +82,4 @@ def test_a_request_that_finds_no_place_in_time_is_refused(monkeypatch: pytest.Mo
         slow.go.set()
         await asyncio.gather(*first)
 
-    asyncio.run(play())
+    event_loop.run(play())
