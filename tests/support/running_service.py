@@ -19,6 +19,7 @@ import httpx
 import psutil
 
 from checkout import PYTHONPATH, ROOT
+from forked import Forked
 from gonogo_cli.kit.client import Client
 from gonogo_cli.operate.db import enroll_host
 from gonogo_storage.db.engine import make_engine
@@ -100,20 +101,11 @@ class Process:
 
     def __init__(self, words: list[str], environment: dict[str, str], log: Path) -> None:
         self.words, self.environment, self.log = words, environment, log
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: Forked | None = None
 
     def start(self) -> None:
         """Start it, in a session of its own."""
-        with self.log.open("ab") as out:
-            self.process = subprocess.Popen(
-                gonogo(*self.words),
-                env=self.environment,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=out,
-                start_new_session=True,
-                cwd=self.log.parent,
-            )
+        self.process = Forked(self.words, self.environment, self.log)
 
     @property
     def pid(self) -> int:
