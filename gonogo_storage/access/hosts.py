@@ -182,6 +182,16 @@ def list_(session: Session) -> Page[Host]:
     return Page(tuple(_of_row(row, keys, refused.get(row.name, {})) for row in rows), None)
 
 
+def flagged(session: Session, since: datetime) -> tuple[tuple[str, datetime, str], ...]:
+    """Return name, time and reason of the hosts that were flagged since then, the latest first."""
+    query = (
+        select(HostRow.name, HostRow.flagged_at, HostRow.flag_reason)
+        .where(HostRow.flagged_at >= since)
+        .order_by(HostRow.flagged_at.desc(), HostRow.name)
+    )
+    return tuple((name, at, reason or "") for name, at, reason in session.execute(query) if at)
+
+
 def _host(session: Session, row: HostRow) -> Host:
     return _of_row(row, _keys(session, row.id), _refused(session, row.name).get(row.name, {}))
 

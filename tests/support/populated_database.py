@@ -25,6 +25,7 @@ from gonogo import urls
 from gonogo.spec.test_spec import TestSpec
 from gonogo_dashboards.kit import assets
 from gonogo_dashboards.pages import make_router
+from gonogo_storage.access import hosts, refused_messages
 from gonogo_storage.automation import commit_checks, runs
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.ids import new_id
@@ -157,6 +158,8 @@ def _all(session: Session) -> list[Job]:
 
 
 def _machines(house: House, session: Session) -> None:
+    hosts.enroll(session, HOSTILE, key_id="k", public_key="k", actor=HOSTILE)
+    refused_messages.record(session, HOSTILE, "sender", HOSTILE, now=utcnow())
     stored_jobs.fleet(session, stored_jobs.submit(session))
     stored_jobs.fleet(session, stored_jobs.submit(session), host=HOSTILE, reason=HOSTILE)
     stored_jobs.fleet(session, stored_jobs.submit(session), host=LONG, reason=RIGHT_TO_LEFT)

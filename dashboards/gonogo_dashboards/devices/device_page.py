@@ -10,13 +10,13 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from gonogo import urls
-from gonogo_dashboards.devices import activity, health_timeline
+from gonogo_dashboards.devices import activity, health_timeline, hosts
 from gonogo_dashboards.devices.activity import DeviceDays
 from gonogo_dashboards.devices.health_timeline import Timeline
+from gonogo_dashboards.devices.hosts import HostLine
 from gonogo_dashboards.kit import ranges, words
 from gonogo_dashboards.kit.list_rows import JobLine, job_line
-from gonogo_storage.access import hosts
-from gonogo_storage.access.hosts import Host
+from gonogo_storage.access import hosts as stored_hosts
 from gonogo_storage.catalogue import entry_names
 from gonogo_storage.db.encoding import encode, timestamp
 from gonogo_storage.db.states import DeviceState
@@ -89,9 +89,10 @@ class DeviceLine:
 
 @dataclass(frozen=True)
 class DevicesView:
-    """The list of devices, by host and name."""
+    """The list of devices, by host and name, and the hosts."""
 
     items: tuple[DeviceLine, ...]
+    hosts: tuple[HostLine, ...]
     worker: str
     at: str | None
 
@@ -164,7 +165,8 @@ class DeviceView:
 def devices(session: Session, now: datetime, timeout_s: float) -> DevicesView:
     """Return all devices; one without a heartbeat for `timeout_s` is offline."""
     items = lines(session, periods.pulse(session, now=now), now, timeout_s)
-    return DevicesView(items, "gonogo worker --executor emulator", timestamp(now))
+    worker = "gonogo worker --executor emulator"
+    return DevicesView(items, hosts.lines(session, now), worker, timestamp(now))
 
 
 def lines(
@@ -199,7 +201,7 @@ def device(
         )
     facts += [("queues", ", ".join(record.queues)), ("worker", record.worker or "none")]
     facts += [("first heartbeat", _at(record.first_heard_at))]
-    facts += host_facts(hosts.get(session, line.host), now)
+    facts += hosts.facts(stored_hosts.get(session, line.host), now)
     history = tuple(_history(entry, now) for entry in record.history)
     period = ranges.of(
         query or {},
@@ -234,24 +236,6 @@ def device(
         before={"drained": line.drained, "reason": "undone on the page"},
         at=timestamp(now),
     )
-
-
-def host_facts(host: Host | None, now: datetime) -> list[tuple[str, str]]:
-    """Return what a device's page says of its host: key, clock, refused messages."""
-    if host is None:
-        return []
-    facts = []
-    if host.revoked_at is not None:
-        facts.append(("host's key", f"revoked {_age(host.revoked_at, now)}"))
-    if host.clock_skew_s is not None:
-        direction = "ahead of" if host.clock_skew_s > 0 else "behind"
-        facts.append(("host's clock", f"{abs(host.clock_skew_s):.1f} s {direction} the service's"))
-    if host.refused:
-        counts = ", ".join(f"{reason} {count}" for reason, count in host.refused.items())
-        facts.append(("refused messages of the host", counts))
-    if host.flagged_at is not None:
-        facts.append(("host flagged", f"{_age(host.flagged_at, now)}: {host.flag_reason}"))
-    return facts
 
 
 def _ran(ran_job: device_history.RanJob, now: datetime, entries: Mapping[str, str]) -> RanLine:

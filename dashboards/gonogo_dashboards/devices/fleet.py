@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from gonogo import urls
 from gonogo_dashboards.devices.device_page import DeviceLine
 from gonogo_dashboards.kit import words
 from gonogo_storage.db.states import DeviceHealth, DeviceState
@@ -38,7 +39,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Trouble:
-    """A device that needs attention, and why."""
+    """A device, or a host by its name, that needs attention, and why."""
 
     device: str
     url: str
@@ -52,12 +53,19 @@ class Fleet:
 
     cells: tuple[Cell, ...]
     trouble: tuple[Trouble, ...]
+    flagged: tuple[Trouble, ...]
+    """Hosts that sent what only a wrong or hostile host sends."""
     words: str
     roomy: bool
 
 
-def fleet(lines: Sequence[DeviceLine], now: datetime) -> Fleet:
-    """Return the strip, and its devices in trouble, the worst first."""
+def fleet(
+    lines: Sequence[DeviceLine], now: datetime, flagged: Sequence[tuple[str, str]] = ()
+) -> Fleet:
+    """Return the strip, its devices in trouble, the worst first, and the flagged hosts.
+
+    `flagged` are their names and sentences.
+    """
     trouble = [
         device_trouble for line in lines if (device_trouble := _trouble(line, now)) is not None
     ]
@@ -68,10 +76,11 @@ def fleet(lines: Sequence[DeviceLine], now: datetime) -> Fleet:
         )
     }
     trouble.sort(key=lambda device_trouble: order[device_trouble.verdict])
-    hosts = len({line.host for line in lines})
+    several = len({line.host for line in lines}) > 1
     return Fleet(
-        tuple(_cell(line, hosts > 1) for line in lines),
+        tuple(_cell(line, several) for line in lines),
         tuple(trouble),
+        tuple(Trouble(host, urls.devices(), "suspect", sentence) for host, sentence in flagged),
         _words(lines),
         len(lines) <= ROOMY,
     )

@@ -12,7 +12,7 @@ from datetime import datetime
 from sqlalchemy.orm import Session
 
 from gonogo import urls
-from gonogo_dashboards.devices import device_page, fleet
+from gonogo_dashboards.devices import device_page, fleet, hosts
 from gonogo_dashboards.devices.fleet import Fleet
 from gonogo_dashboards.kit import commands, ranges, words
 from gonogo_dashboards.kit.list_rows import FlagLine, JobLine, flag_line, job_line
@@ -204,7 +204,9 @@ def overview(
         for status in queue_estimate.statuses(session, timeout_s=timeout_s, now=now)
     )
     pulse = periods.pulse(session, now=now)
-    strip = fleet.fleet(device_page.lines(session, pulse, now, timeout_s), now)
+    strip = fleet.fleet(
+        device_page.lines(session, pulse, now, timeout_s), now, hosts.flagged(session, now)
+    )
     needs_shown = _needs(flags, night, strip, queues)
     period = ranges.of(
         query or {},
@@ -318,7 +320,7 @@ def _needs(
 ) -> tuple[Need, ...]:
     """Return the needs in the order of the page.
 
-    Hollow passes, new failures, devices, queues, then other findings.
+    Hollow passes, new failures, devices, hosts, queues, then other findings.
     """
     hollow = sum(kind.count for kind in flags if kind.kind in HOLLOW)
     other = sum(kind.count for kind in flags if kind.kind not in HOLLOW)
@@ -337,6 +339,13 @@ def _needs(
             len(strip.trouble),
             words.count(len(strip.trouble), "device") + " in trouble",
             "error",
+            "#trouble",
+        ),
+        Need(
+            "hosts",
+            len(strip.flagged),
+            words.count(len(strip.flagged), "flagged host"),
+            "suspect",
             "#trouble",
         ),
         Need("queues", stuck, words.count(stuck, "stuck queue"), "hang", "#stuck"),

@@ -11,8 +11,10 @@ from sqlalchemy.orm import Session
 
 import stored_jobs
 from api import in_process
+from gonogo_dashboards.devices import device_page
 from gonogo_dashboards.overview import overview
 from gonogo_dashboards.overview.overview import OverviewView
+from gonogo_storage.access import hosts, refused_messages
 from gonogo_storage.automation import runs
 from gonogo_storage.automation.runs import NewRun
 from gonogo_storage.db.encoding import utcnow
@@ -214,6 +216,8 @@ def test_the_page_and_its_twin_say_the_same_in_a_bounded_number_of_statements(
     with in_process(migrated_sqlite_url) as api:
         assert "gonogo demo" in api.client.get("/").text
         with api.context.session() as current:
+            hosts.enroll(current, "<lab>", key_id="k", public_key="k", actor="admin")
+            refused_messages.record(current, "<lab>", "sender", "<forged>", now=utcnow())
             stored_jobs.finished(current, seeds=2)
             machines = stored_jobs.fleet(current, stored_jobs.submit(current))
             night(current, a=True, b=False)
@@ -228,6 +232,35 @@ def test_the_page_and_its_twin_say_the_same_in_a_bounded_number_of_statements(
         for number in twin["numbers"]:
             assert f'href="{number["url"]}"' in page
         assert {cell["id"] for cell in twin["fleet"]["cells"]} == set(machines.values())
+        assert "<span>flagged host</span>" in page
+        for shown in (page, api.client.get("/devices").text):
+            assert "<bdi>&lt;lab&gt;</bdi>" in shown
+            assert "flagged just now: &lt;forged&gt;" in shown
         assert twin["days"]["seeds"] == 4
         assert [rate["name"] for rate in twin["rates"]] == ["now", "hour", "day"]
         assert datetime.fromisoformat(twin["at"]).tzinfo == UTC
+
+
+def test_a_flagged_host_needs_someone_for_a_week_and_stays_on_the_list_of_hosts(
+    engine: Engine,
+) -> None:
+    with session(engine) as current:
+        for name in ("lab-1", "lab-2"):
+            hosts.enroll(current, name, key_id=name, public_key=name, actor="admin")
+        refused_messages.record(current, "lab-2", "age", "400 s old", now=utcnow())
+        refused_messages.record(current, "lab-1", "sender", "it spoke for lab-2", now=utcnow())
+    view = look(engine)
+    assert [(need.what, need.words) for need in view.needs] == [("hosts", "1 flagged host")]
+    (flagged,) = view.fleet.flagged
+    assert (flagged.device, flagged.words) == (
+        "lab-1",
+        "host flagged just now: it spoke for lab-2",
+    )
+    later = timedelta(days=8)
+    assert look(engine, later).needs == ()
+    with reading(engine) as current:
+        shown = device_page.devices(current, utcnow() + later, 30.0).hosts
+    assert [(host.name, host.verdict, host.refused, host.flagged) for host in shown] == [
+        ("lab-1", "suspect", "sender 1", "8 d ago: it spoke for lab-2"),
+        ("lab-2", "pass", "age 1", ""),
+    ]

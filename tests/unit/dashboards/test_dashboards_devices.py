@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from gonogo_dashboards.devices import activity, charts, fleet, health_timeline
-from gonogo_dashboards.devices.device_page import DeviceLine, host_facts
+from gonogo_dashboards.devices import activity, charts, fleet, health_timeline, hosts
+from gonogo_dashboards.devices.device_page import DeviceLine
 from gonogo_dashboards.overview import days as day_bars
 from gonogo_storage.access.hosts import Host
 from gonogo_storage.db.states import CanaryOutcome
@@ -48,17 +48,17 @@ def test_a_device_s_page_tells_its_hosts_clock_and_what_was_refused() -> None:
         flag_reason="it spoke for lab-2",
         refused={"age": 3, "sender": 1},
     )
-    assert host_facts(host, NOW) == [
+    assert hosts.facts(host, NOW) == [
         ("host's clock", "301.2 s behind the service's"),
         ("refused messages of the host", "age 3, sender 1"),
         ("host flagged", "2 h ago: it spoke for lab-2"),
     ]
     gone = replace(host, clock_skew_s=4.0, refused={}, flagged_at=None, revoked_at=NOW)
-    assert host_facts(gone, NOW) == [
+    assert hosts.facts(gone, NOW) == [
         ("host's key", "revoked just now"),
         ("host's clock", "4.0 s ahead of the service's"),
     ]
-    assert host_facts(None, NOW) == []
+    assert hosts.facts(None, NOW) == []
 
 
 def test_an_outage_is_a_gap_between_two_spans_and_says_why() -> None:

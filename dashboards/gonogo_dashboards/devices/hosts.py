@@ -1,0 +1,77 @@
+"""Hosts as the pages of devices and the overview show them: key, clock, refused messages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy.orm import Session
+
+from gonogo_dashboards.kit import words
+from gonogo_storage.access import hosts as stored
+from gonogo_storage.access.hosts import Host
+
+RECENT = timedelta(days=7)
+"""A host that was flagged longer ago needs no attention."""
+CLOCK, REFUSED, FLAGGED = "host's clock", "refused messages of the host", "host flagged"
+
+
+@dataclass(frozen=True)
+class HostLine:
+    """A host. `verdict` is that of its looks; `clock`, `refused` and `flagged` are sentences."""
+
+    name: str
+    verdict: str
+    key: str
+    queues: tuple[str, ...]
+    heard: str
+    clock: str
+    refused: str
+    flagged: str
+
+
+def lines(session: Session, now: datetime) -> tuple[HostLine, ...]:
+    """Return all hosts by name, revoked ones as well."""
+    return tuple(_line(host, now) for host in stored.list_(session).items)
+
+
+def flagged(session: Session, now: datetime) -> tuple[tuple[str, str], ...]:
+    """Return the names of lately flagged hosts and why, the latest first."""
+    return tuple(
+        (name, f"host flagged {_age(at, now)}: {reason}")
+        for name, at, reason in stored.flagged(session, now - RECENT)
+    )
+
+
+def facts(host: Host | None, now: datetime) -> list[tuple[str, str]]:
+    """Return what a device's page says of its host."""
+    if host is None:
+        return []
+    line = _line(host, now)
+    shown = [("host's key", line.key)] if host.revoked_at is not None else []
+    sentences = ((CLOCK, line.clock), (REFUSED, line.refused), (FLAGGED, line.flagged))
+    return shown + [(label, text) for label, text in sentences if text]
+
+
+def _line(host: Host, now: datetime) -> HostLine:
+    revoked, flagged = host.revoked_at, host.flagged_at
+    clock = ""
+    if host.clock_skew_s is not None:
+        direction = "ahead of" if host.clock_skew_s > 0 else "behind"
+        clock = f"{abs(host.clock_skew_s):.1f} s {direction} the service's"
+    return HostLine(
+        name=host.name,
+        verdict="suspect" if flagged is not None else "none" if revoked is not None else "pass",
+        key=f"enrolled {_age(host.enrolled_at, now)}"
+        if revoked is None
+        else f"revoked {_age(revoked, now)}",
+        queues=tuple(host.queues),
+        heard="never" if host.heard_at is None else _age(host.heard_at, now),
+        clock=clock,
+        refused=", ".join(f"{reason} {count}" for reason, count in host.refused.items()),
+        flagged="" if flagged is None else f"{_age(flagged, now)}: {host.flag_reason}",
+    )
+
+
+def _age(moment: datetime, now: datetime) -> str:
+    return words.ago((now - moment).total_seconds())
