@@ -1,4 +1,4 @@
-"""`gonogo db`: bring the database to this version's schema, back it up, restore a backup.
+"""`gonogo db`: bring the database to this version's schema, back it up, restore it, prune it.
 
 In production, upgrading is one step before the new processes start.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from gonogo_storage.ops.backups import Contents
 
-app = group("Migrate, back up and restore the database.")
+app = group("Migrate, back up, restore and prune the database.")
 
 
 def copy_sqlite(engine: Engine) -> Path | None:
@@ -161,6 +161,43 @@ def restore(
         except backups.BadBackup as problem:
             raise JobError(str(problem)) from problem
     _tell("restored", contents, file, as_json)
+
+
+@app.command()
+def prune(
+    dry_run: bool = typer.Option(False, "--dry-run", help="Say what would be removed."),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+) -> None:
+    """Remove what is older than GONOGO_KEEP_*_DAYS allow, as the background does by itself.
+
+    Jobs, their verdicts and their counts stay. So does all that is evidence of an open flag, the
+    newest job of each test, and what GONOGO_KEEP_BUILDS or the label `keep` names.
+    """
+    from gonogo_cli.kit import show
+    from gonogo_cli.operate.database import configure, engine
+    from gonogo_service.background.retention import policy_of
+    from gonogo_storage.db.encoding import utcnow
+    from gonogo_storage.ops import retention
+
+    policy = policy_of(configure())
+    with engine() as database:
+        if dry_run:
+            removed = retention.estimate(database, policy, now=utcnow())
+        else:
+            removed = retention.prune(database, policy, now=utcnow(), actor="command line")
+    if as_json:
+        show.print_json({"dry_run": dry_run, **removed.to_json()})
+        return
+    for tier, amount in removed.tiers.items():
+        days = policy.days[tier]
+        print(
+            f"{tier}: {amount.rows} rows of {amount.jobs} jobs, about {amount.bytes} bytes "
+            f"({f'older than {days} days' if days else 'kept for ever'})"
+        )
+    for name in removed.partitions:
+        print(f"dropped the partition {name}")
+    if dry_run:
+        print("nothing was removed: this was --dry-run")
 
 
 def _tell(done: str, contents: Mapping[str, Contents], file: Path, as_json: bool) -> None:

@@ -58,6 +58,7 @@ _COLUMNS = (
     "suspects",
     "created_at",
     "finished_at",
+    "seeds_removed_at",
 )
 
 
@@ -171,6 +172,17 @@ def read(session: Session, side: Side) -> SideResults:
         )
     rows = session.execute(query.order_by(table.id.desc()).limit(MAX_JOBS + 1)).all()
     more_jobs, rows = len(rows) > MAX_JOBS, rows[:MAX_JOBS]
+    # The tests of a selection are in its rows only: without them they would look as if not run.
+    known = [row for row in rows if row.kernel != KERNEL or row.seeds_removed_at is None]
+    if rows and not known:
+        raise FieldError(
+            "build" if side.run is None else "run",
+            side.requested,
+            "can't be compared: its results per test were removed on "
+            f"{max(row.seeds_removed_at for row in rows):%Y-%m-%d}, as the server's retention says",
+            limit="a build or a run that still has them",
+        )
+    more_jobs, rows = more_jobs or len(known) < len(rows), known
     counts = _counts_with_suspects(session, rows)
     sick = _without_sick(session, rows, counts)
     within = _within(session, [row.id for row in rows if row.kernel == KERNEL], sick)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,10 +14,12 @@ from sqlalchemy import func, select
 import populated_database
 import stored_jobs
 from api import in_process
+from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.engine import make_engine, session
 from gonogo_storage.jobs import jobs
-from gonogo_storage.ops import backups, schema
+from gonogo_storage.ops import backups, retention, schema
 from gonogo_storage.ops.backups import BadBackup
+from gonogo_storage.ops.retention import Policy, Tier
 from gonogo_storage.tables import AnswerRow, DeliveryRow, JobRow, LeaseRow
 
 
@@ -33,6 +36,9 @@ def backup(tmp_path_factory: pytest.TempPathFactory) -> Backup:
     folder = tmp_path_factory.mktemp("backup")
     with in_process(f"sqlite:///{folder / 'gonogo.sqlite'}") as api:
         populated_database.fill(api)
+        later = utcnow() + timedelta(days=2)
+        policy = Policy({Tier.seeds: 1})
+        assert retention.prune(api.context.engine, policy, now=later, actor="test")
         path = folder / "backup.sqlite"
         contents = backups.backup(api.context.engine, path)
     assert sorted(folder.glob("backup*")) == [path]
