@@ -179,7 +179,9 @@ COMMANDS: dict[str, Entry] = {
         "List this host's chips; run a program while no worker uses one.",
     ),
     "db": Entry(
-        "gonogo_cli.operate.db:app", ADMIN, "Migrate, back up, restore and prune the database."
+        "gonogo_cli.operate.db:app",
+        ADMIN,
+        "Migrate, back up and prune the database; move jobs to another server.",
     ),
     "secrets": Entry(
         "gonogo_cli.operate.secrets:secrets",

@@ -170,26 +170,26 @@ def rebuild(
     Pages read a unit's old roll-ups until its new ones are complete.
     """
     with reading(engine) as current:
-        units = _units(current, test_key)
+        counted_units = units(current, test_key)
     seeds = 0
-    for number, unit in enumerate(units):
+    for number, unit in enumerate(counted_units):
         for counted in rebuild_unit(engine, unit):
             seeds += counted
-            on_progress(Progress(number, len(units), seeds, unit))
-    done = Progress(len(units), len(units), seeds, None)
+            on_progress(Progress(number, len(counted_units), seeds, unit))
+    done = Progress(len(counted_units), len(counted_units), seeds, None)
     on_progress(done)
     return done
 
 
-def _units(current: Session, test_key: str | None) -> list[Unit]:
+def units(current: Session, test_key: str | None = None) -> list[Unit]:
     """Return the units that have jobs, and those that only have roll-ups."""
-    units: set[Unit] = set()
+    found: set[Unit] = set()
     for table in (JobRow, DayRollupRow):
         query = select(*(getattr(table, name) for name in _UNIT)).distinct()
         if test_key is not None:
             query = query.where(table.test_key == test_key)
-        units.update(Unit(*row) for row in current.execute(query))
-    return sorted(units)
+        found.update(Unit(*row) for row in current.execute(query))
+    return sorted(found)
 
 
 def rebuild_unit(engine: Engine, unit: Unit) -> Iterator[int]:

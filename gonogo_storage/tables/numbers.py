@@ -193,6 +193,7 @@ class ArtifactRow(Base):
     repeat: Mapped[int]
     output: Mapped[str]
     size: Mapped[int]
+    digest: Mapped[str]  # SHA-256 of the content as JSON
     content: Mapped[dict[str, Any]]
     created_at: Mapped[datetime]
     __table_args__ = (UniqueConstraint("job_id", "kind", "seed", "repeat", "output"),)

@@ -9,6 +9,7 @@ import pytest
 
 import populated_database
 import stored_jobs
+import suite_runs
 from api import Api, in_process
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.ops import retention
@@ -96,13 +97,18 @@ def test_a_run_is_counted_without_its_deleted_jobs(api: Api) -> None:
     answer = api.client.post("/api/v1/runs", json={"suite": suite})
     assert answer.status_code == 202, answer.text
     run = answer.json()["id"]
-    jobs = [job["id"] for job in api.get(f"/runs/{run}/jobs")["items"]]
+    jobs = [job["id"] for job in api.get(f"/runs/{run}")["tests"]]
     api.client.post(f"/api/v1/jobs/{jobs[0]}:cancel")
-    assert "is running" in api.client.delete(f"/api/v1/jobs/{jobs[0]}").json()["detail"]
+    assert (
+        f"belongs to run {run}, which is running"
+        in api.client.delete(f"/api/v1/jobs/{jobs[0]}").json()["detail"]
+    )
     api.client.post(f"/api/v1/runs/{run}:cancel")
-    assert api.get(f"/runs/{run}")["state"] == "cancelled"
+    with api.context.session() as session:
+        suite_runs.conclude(session)
     for left, job in ((1, jobs[0]), (0, jobs[1])):
         removed = api.client.delete(f"/api/v1/jobs/{job}")
         assert (removed.status_code, removed.json()["run"]) == (200, run)
+        assert len(api.get(f"/runs/{run}")["tests"]) == left
         assert api.get(f"/runs/{run}")["jobs"]["total"] == left
         assert api.client.get(f"/runs/{run}").status_code == 200

@@ -17,9 +17,9 @@ from api import in_process
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.engine import make_engine, session
 from gonogo_storage.jobs import jobs
-from gonogo_storage.ops import backups, retention, schema
-from gonogo_storage.ops.backups import BadBackup
+from gonogo_storage.ops import backups, retention, row_files, schema
 from gonogo_storage.ops.retention import Policy, Tier
+from gonogo_storage.ops.row_files import BadFile, Tables
 from gonogo_storage.tables import AnswerRow, DeliveryRow, JobRow, LeaseRow
 
 
@@ -27,7 +27,7 @@ class Backup(NamedTuple):
     """A backup of a database with a little of everything."""
 
     path: Path
-    contents: backups.Tables
+    contents: Tables
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +82,7 @@ def test_a_backup_shows_the_database_of_one_moment(database_url: str, tmp_path: 
     engine = make_engine(database_url)
     with session(engine) as current:
         stored_jobs.finished(current)
-    batches = backups._batches
+    batches = row_files.batches
     written: list[str] = []
 
     def while_others_write(*arguments: object) -> Iterator[list[dict[str, object]]]:
@@ -92,7 +92,7 @@ def test_a_backup_shows_the_database_of_one_moment(database_url: str, tmp_path: 
                 written.append(jobs.create(current, stored_jobs.new()).id)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(backups, "_batches", while_others_write)
+        patch.setattr(row_files, "batches", while_others_write)
         contents = backups.backup(engine, tmp_path / "backup.sqlite")
     assert written
     assert contents["jobs"].rows == 1
@@ -124,7 +124,7 @@ def test_a_damaged_backup_is_refused_and_the_database_stays_empty(
     target: str,
 ) -> None:
     engine = make_engine(request.getfixturevalue(target))
-    with pytest.raises(BadBackup, match=words):
+    with pytest.raises(BadFile, match=words):
         backups.restore(_broken(backup, tmp_path / "broken", statement), engine)
     if schema.state(engine) is not schema.SchemaState.empty:
         with session(engine) as current:
@@ -138,12 +138,12 @@ def test_only_an_empty_database_is_filled_and_no_file_is_overwritten(
     engine = make_engine(database_url)
     with session(engine) as current:
         jobs.create(current, stored_jobs.new())
-    with pytest.raises(BadBackup, match="the database has rows in"):
+    with pytest.raises(BadFile, match="the database has rows in"):
         backups.restore(backup.path, engine)
     with pytest.raises(FileExistsError, match="exists already"):
         backups.backup(engine, backup.path)
     for content in (b"", b"text", backup.path.read_bytes()[:5000]):
         (tmp_path / "other").write_bytes(content)
-        with pytest.raises(BadBackup):
+        with pytest.raises(BadFile):
             backups.restore(tmp_path / "other", engine)
     engine.dispose()
