@@ -236,7 +236,7 @@ def prune(
     dry_run: bool = typer.Option(False, "--dry-run", help="Say what would be removed."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
-    """Remove what is older than the settings GONOGO_KEEP_... allow, as the background does by itself.
+    """Remove what is older than the settings allow, as the background does by itself.
 
     Jobs, their verdicts and their counts stay. So does all that is evidence of an open flag, the
     newest job of each test, and what GONOGO_KEEP_BUILDS or the label `keep` names.
