@@ -16,7 +16,7 @@ from gonogo_storage.db.engine import is_postgres
 from gonogo_storage.db.ids import floor
 
 MONTHS_AHEAD = 3
-LOCK_TIMEOUT_S = 5
+LOCK_TIMEOUT_S = 2
 """A drop locks the whole table for a moment. It gives up where that would make others wait."""
 _NAME = re.compile(r"seed_results_(\d{4})_(\d{2})")
 

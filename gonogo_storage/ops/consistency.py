@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -36,7 +36,7 @@ class Check:
 
     name: str
     sentence: str
-    """What it compares."""
+    """The rule that the data must follow."""
     remedy: str
     problems: Callable[[Engine], Iterator[str]]
 
@@ -55,7 +55,7 @@ def counts(engine: Engine) -> Iterator[str]:
             yield from _counts(session, ids)
 
 
-def _counts(session: Session, ids: list[str]) -> Iterator[str]:
+def _counts(session: Session, ids: Sequence[str]) -> Iterator[str]:
     table = SeedResultRow
     counted = select(table.job_id, table.verdict, func.count()).where(table.job_id.in_(ids))
     by_job: dict[str, dict[str, int]] = {}

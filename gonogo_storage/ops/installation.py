@@ -1,4 +1,4 @@
-"""What the database knows about an installation: its clock, its limits, its processes and hosts."""
+"""Facts about an installation from its database: clock, limits, processes, hosts, backlogs."""
 
 from __future__ import annotations
 

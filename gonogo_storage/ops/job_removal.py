@@ -36,7 +36,7 @@ class NotRemovable(ValueError):
 
 @dataclass(frozen=True)
 class JobRemoved:
-    """What was deleted with a job."""
+    """A deleted job, and the objects that its deletion changed."""
 
     id: str
     seeds: int

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from itertools import islice
 from typing import Any
 
 from sqlalchemy import ColumnElement, Engine, Select, and_, exists, or_, select, tuple_
@@ -28,13 +29,15 @@ from gonogo_storage.ops.tiers import Amount
 from gonogo_storage.rollups import rebuild
 from gonogo_storage.tables import JobLabelRow, JobRow, SeedResultRow
 
+MAX_JOBS = 10_000
+"""Jobs of a tier that one pass handles; the next one continues."""
 KEEP_LABEL = "keep"
 """A job with this label loses nothing."""
 _ENDED = tuple(state for state in JobState if state.final)
 
 
 class Tier(StrEnum):
-    """What is removed together; the values are the names of the settings, too."""
+    """A kind of data with an age of its own; the values are in the names of settings, too."""
 
     artifacts = "artifacts"  # artifacts and logs
     seeds = "seeds"  # results per seed, and the events of their arrival
@@ -57,7 +60,7 @@ class Policy:
 
 @dataclass
 class Removed:
-    """What a pass removed, or would remove."""
+    """The result of a pass, or of its estimate."""
 
     tiers: dict[Tier, Amount] = field(default_factory=lambda: {tier: Amount() for tier in Tier})
     partitions: list[str] = field(default_factory=list)
@@ -99,7 +102,8 @@ def prune(
     removed = Removed()
     for tier in Tier:
         with reading(engine) as current:
-            jobs = list(_candidates(current, tier, policy, now))
+            jobs = list(islice(_candidates(current, tier, policy, now), MAX_JOBS))
+        removed.complete = removed.complete and len(jobs) < MAX_JOBS
         before = policy.before(tier, now)
         months = _months(engine, before) if tier is Tier.seeds and before else []
         for job_id in jobs:
@@ -160,8 +164,8 @@ def _candidates(current: Session, tier: Tier, policy: Policy, now: datetime) -> 
     needed = needed_jobs.of(current)
     query = select(table.id, table.build).where(*conditions).order_by(table.id)
     for job_id, build in current.execute(query):
-        kept = any(fnmatchcase(build, pattern) for pattern in policy.builds)
-        if job_id not in needed and not kept:
+        is_pinned = any(fnmatchcase(build, pattern) for pattern in policy.builds)
+        if job_id not in needed and not is_pinned:
             yield job_id
 
 
@@ -201,7 +205,7 @@ def _drop(
     engine: Engine, months: list[partitions.Month], keep_going: Callable[[], bool]
 ) -> list[str]:
     """Drop the months whose jobs have all lost their rows; delete rows one by one in others."""
-    dropped = []
+    dropped: list[str] = []
     for month in months:
         of_month = select(JobRow.id).where(JobRow.id >= month.low, JobRow.id < month.high)
         with reading(engine) as current:

@@ -1,4 +1,4 @@
-"""What each tier of retention removes of one job, and how many rows and bytes that is."""
+"""Remove a tier of one job, and measure it in rows and bytes: the steps of retention."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from gonogo_storage.tables import (
 )
 
 ROW_BYTES = 150
-"""What a row takes besides its content, with its indexes; measured for rows of three outputs."""
+"""Bytes of a row besides its content, about, with its indexes."""
 _ARRIVALS = ("progress", "verdict")
 """The events that retention removes; those of the job's states stay."""
 

@@ -49,9 +49,9 @@ from gonogo_storage.tables import (
 
 _AT_ONCE: Final = 200
 _ENDED: Final = tuple(state for state in JobState if state.final)
-_SHARED: Final = (TestSpecRow, BuildRow, SeedLayoutRow)
-"""What several jobs refer to."""
-_BELOW: Final = (
+_SHARED: Final[tuple[type[Base], ...]] = (TestSpecRow, BuildRow, SeedLayoutRow)
+"""Tables of rows that several jobs refer to."""
+_BELOW: Final[tuple[type[Base], ...]] = (
     JobLabelRow,
     ChunkRangeRow,
     ChunkRow,
@@ -96,7 +96,7 @@ class Selection:
 
 @dataclass(frozen=True)
 class Imported:
-    """What an import did."""
+    """The result of an import."""
 
     jobs: int
     """Jobs that were stored"""
@@ -161,7 +161,8 @@ def _queries(current: Session, jobs: Sequence[str]) -> Iterator[tuple[Table, lis
 
 def _whole_runs(current: Session, jobs: Sequence[str]) -> list[str]:
     """Return the ended runs of which every job is selected."""
-    selected, runs = set(jobs), set()
+    selected = set(jobs)
+    runs: set[str] = set()
     for ids in batched(jobs, _AT_ONCE):
         query = select(RunJobRow.run_id).where(RunJobRow.job_id.in_(ids))
         runs.update(current.scalars(query.distinct()))
@@ -242,8 +243,8 @@ def _import(engine: Engine, given: Connection, *, actor: str) -> Imported:
                 known += 1
                 continue
             if not stored:
-                for row, rows in shared.items():
-                    dialect.insert_once(current, row, rows)
+                for shared_table, rows in shared.items():
+                    dialect.insert_once(current, shared_table, rows)
             current.execute(insert(_table(JobRow)), [dict(job)])
             for row in _BELOW:
                 table = _table(row)
@@ -255,8 +256,8 @@ def _import(engine: Engine, given: Connection, *, actor: str) -> Imported:
         if job["reference"] is None and job["done"]:
             variants.add(Variant(*(job[name] for name in ("test_key", "branch", "arch", "board"))))
     with session(engine) as current:
-        for row in (RunRow, RunJobRow):
-            dialect.insert_once(current, row, _rows(given, row))
+        for table_of_run in (RunRow, RunJobRow):
+            dialect.insert_once(current, table_of_run, _rows(given, table_of_run))
         for variant in sorted(variants):
             reason = f"import:{max(job['id'] for job in jobs)}:{stored}"
             request_assessment(current, variant, reason, now=utcnow())
@@ -270,7 +271,7 @@ def _import(engine: Engine, given: Connection, *, actor: str) -> Imported:
 
 
 def _rows(given: Connection, row: type[Base]) -> list[dict[str, Any]]:
-    return [dict(found) for found in given.execute(select(_table(row))).mappings()]
+    return [dict(values) for values in given.execute(select(_table(row))).mappings()]
 
 
 def _table(row: type[Base]) -> Table:

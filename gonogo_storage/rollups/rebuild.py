@@ -183,13 +183,13 @@ def rebuild(
 
 def units(current: Session, test_key: str | None = None) -> list[Unit]:
     """Return the units that have jobs, and those that only have roll-ups."""
-    found: set[Unit] = set()
+    distinct_units: set[Unit] = set()
     for table in (JobRow, DayRollupRow):
         query = select(*(getattr(table, name) for name in _UNIT)).distinct()
         if test_key is not None:
             query = query.where(table.test_key == test_key)
-        found.update(Unit(*row) for row in current.execute(query))
-    return sorted(found)
+        distinct_units.update(Unit(*row) for row in current.execute(query))
+    return sorted(distinct_units)
 
 
 def rebuild_unit(engine: Engine, unit: Unit) -> Iterator[int]:
@@ -285,7 +285,7 @@ def _slice(current: Session, job_id: str, *, shadow: bool) -> int:
     days = archive.read(current, job_id) if archived else days_of(current, job, first, last)
     rollups.merge(current, job, days, shadow=shadow)
     rollups.advance(current, job_id, last, shadow=shadow)
-    return last - first + 1
+    return int(last - first + 1)
 
 
 def days_of(current: Session, job: Any, first: int, last: int) -> archive.Days:

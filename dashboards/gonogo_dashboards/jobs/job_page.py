@@ -102,7 +102,7 @@ class JobView:
     notes: tuple[str, ...]
     """The result of sequential and suspect seeds."""
     removed: tuple[str, ...]
-    """What retention removed, in sentences."""
+    """Sentences about the results that retention removed."""
     has_rows: bool
     """Whether its results per seed are still there, or were never any."""
     at_most: bool
@@ -115,7 +115,8 @@ class JobView:
     outputs: tuple[str, ...]
     tests: TestsView | None
     """For a selection; its plot and its worst seeds are of arrays that tests handed over."""
-    grid: GridView
+    grid: GridView | None
+    """None once retention has removed it."""
     seed: SeedDetails | None
     """The details of the (seed, repeat) that the address names."""
     plot: SeedPlot | None
@@ -242,7 +243,9 @@ def job(
         )
         if stored.done and stored.seeds_removed_at is None and (tests is None or chosen)
         else None,
-        grid=seed_grid.read(session, stored, line.noun),
+        grid=None
+        if stored.rollups_removed_at is not None
+        else seed_grid.read(session, stored, line.noun),
         seed=None
         if pair is None or stored.seeds_removed_at is not None
         else seed_details.read(session, stored, pair, output),
@@ -260,7 +263,9 @@ def job(
         else (),
         reference=None if stored.reference is None else stored.reference.build,
         comparison=reference_comparison.lines(worst) if tests is None else (),
-        flips=_flips.get(fixed, lambda: reference_comparison.flip_lines(session, stored)) or (),
+        flips=()
+        if stored.seeds_removed_at is not None
+        else _flips.get(fixed, lambda: reference_comparison.flip_lines(session, stored)) or (),
         artifacts=tuple(
             from_object(ArtifactLine, head, url=urls.artifact(job_id, head.id)) for head in heads
         ),

@@ -1,4 +1,4 @@
-"""What the checks look at, read once: this machine, its settings, the database, the broker."""
+"""The subject of the checks, read once: a machine, its settings, its database, its broker."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Space(NamedTuple):
 
 @dataclass(frozen=True)
 class Broker:
-    """What Redis says about itself; a value that the account may not read is missing."""
+    """Facts that Redis tells; a value that the account may not read is missing."""
 
     info: Mapping[str, Any]
     config: Mapping[str, str]

@@ -31,9 +31,9 @@ def _filled(engine: Engine) -> None:
         audit.record(current, actor="me", action="job.cancelled", subject="x")
 
 
-def _found(engine: Engine) -> dict[str, list[str]]:
-    found = {check.name: consistency.run(engine, check) for check in consistency.CHECKS}
-    return {name: problems for name, problems in found.items() if problems}
+def _problems(engine: Engine) -> dict[str, list[str]]:
+    problems_by_check = {check.name: consistency.run(engine, check) for check in consistency.CHECKS}
+    return {name: problems for name, problems in problems_by_check.items() if problems}
 
 
 DAMAGES = [
@@ -49,15 +49,15 @@ DAMAGES = [
 
 def test_each_damage_is_found_and_nothing_else(engine: Engine) -> None:
     _filled(engine)
-    assert _found(engine) == {}
+    assert _problems(engine) == {}
     expected = set()
     for statement, name, words in DAMAGES:
         with engine.begin() as connection:
             assert connection.execute(text(statement)).rowcount
         expected.add(name)
-        found = _found(engine)
-        assert found.keys() == expected, statement
-        assert any(words in problem for problem in found[name]), found[name]
+        problems = _problems(engine)
+        assert problems.keys() == expected, statement
+        assert any(words in problem for problem in problems[name]), problems[name]
 
 
 def test_the_facts_of_an_installation_are_read_from_either_database(engine: Engine) -> None:

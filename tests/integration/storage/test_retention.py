@@ -132,7 +132,7 @@ def test_what_something_open_needs_stays_and_so_do_labels_builds_and_the_newest(
 ) -> None:
     evidence = night(engine)  # of an open flag, with the job after it
     last = night(engine)
-    kept = night(engine, wrong=False, labels={"keep": "release"})
+    labeled = night(engine, wrong=False, labels={"keep": "release"})
     baseline, newest = night(engine, wrong=False), night(engine, wrong=False)
     assert count(engine, FlagRow, FlagRow.state != "resolved") == 1
     pinned = Policy(ALL.days, ("corr*",))
@@ -141,9 +141,9 @@ def test_what_something_open_needs_stays_and_so_do_labels_builds_and_the_newest(
     with reading(engine) as current:
         stays = {
             job: jobs.get(current, job).seeds_removed_at is None  # type: ignore[union-attr]
-            for job in (evidence, last, kept, baseline, newest)
+            for job in (evidence, last, labeled, baseline, newest)
         }
-    assert stays == {evidence: True, last: True, kept: True, baseline: False, newest: True}
+    assert stays == {evidence: True, last: True, labeled: True, baseline: False, newest: True}
     with session(engine) as current:
         running = stored_jobs.submit(current, build="correct").id
         stored_jobs.report(current, running, [stored_jobs.row(0, wrong=False)])
@@ -215,7 +215,7 @@ def test_a_month_without_needed_rows_is_dropped_and_another_one_cleared(
 ) -> None:
     engine = make_engine(migrated_postgres_url)
     old = night(engine)
-    kept = night(engine, labels={"keep": ""})
+    labeled = night(engine, labels={"keep": ""})
     night(engine)
     resolve_flags(engine)
     (month,) = _months(engine, old)
@@ -224,7 +224,7 @@ def test_a_month_without_needed_rows_is_dropped_and_another_one_cleared(
     assert count(engine, SeedResultRow) == 16
     assert month.name in _partitions(engine)
     with session(engine) as current:
-        for job in (kept, *current.scalars(select(JobRow.id))):
+        for job in (labeled, *current.scalars(select(JobRow.id))):
             tiers.forget_seeds(current, job, now=utcnow())
     assert count(engine, SeedResultRow) == 16
     removed = prune(engine, SEEDS)

@@ -50,7 +50,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Source]:
     with in_process(f"sqlite:///{folder / 'gonogo.sqlite'}") as api:
         engine = api.context.engine
         with session(engine) as current:
-            made = [
+            ended = [
                 stored_jobs.finished(current, labels={"n": str(n)}, wrong=n < 3).id
                 for n in range(4)
             ]
@@ -71,7 +71,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Source]:
             jobs.cancel(current, waiting)
             job_removal.remove(current, waiting, actor="test", now=utcnow())
         rebuild.run_requested(engine)
-        yield Source(engine, tuple(made), answer.json()["id"], path)
+        yield Source(engine, tuple(ended), answer.json()["id"], path)
 
 
 @pytest.fixture

@@ -108,8 +108,8 @@ def info(**changes: Any) -> dict[str, Any]:
     return {"broker": {"info": {**WELL.info, **changes}}}
 
 
-def found(machine: Machine) -> dict[str, str]:
-    """What each check finds."""
+def findings_of(machine: Machine) -> dict[str, str]:
+    """The findings of each check."""
     words = {}
     for mistake in MISTAKES:
         try:
@@ -122,7 +122,7 @@ def found(machine: Machine) -> dict[str, str]:
 
 
 def test_nothing_is_found_where_all_is_well(machine: Callable[..., Machine]) -> None:
-    assert found(machine()) == {}
+    assert findings_of(machine()) == {}
 
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -160,7 +160,7 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("name", CASES)
 def test_a_mistake_is_found_and_no_other(machine: Callable[..., Machine], name: str) -> None:
     changes, words = CASES[name]
-    findings = found(machine(**changes))
+    findings = findings_of(machine(**changes))
     assert list(findings) == [name]
     assert words in findings[name]
 
@@ -213,7 +213,7 @@ def _no_pages(machine: Machine, path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         ("hugepages", _no_pages, "0 pages of 1 GiB for 1 chips"),
     ],
 )
-def test_a_mistake_of_a_machine_is_found(
+def test_a_mistake_of_a_machine_is_findings_of(
     machine: Callable[..., Machine],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -223,27 +223,27 @@ def test_a_mistake_of_a_machine_is_found(
 ) -> None:
     here = machine()
     break_it(here, tmp_path, monkeypatch)
-    findings = found(here)
+    findings = findings_of(here)
     assert list(findings) == [name]
     assert words in findings[name]
 
 
-def test_a_file_in_a_folder_that_others_enter_is_found(
+def test_a_file_in_a_folder_that_others_enter_is_findings_of(
     machine: Callable[..., Machine], tmp_path: Path
 ) -> None:
     (tmp_path / "var").chmod(0o755)
     (tmp_path / "var/secret_key").chmod(0o644)
-    assert "var/secret_key" in found(machine())["permissions"]
+    assert "var/secret_key" in findings_of(machine())["permissions"]
 
 
-def test_an_sqlite_file_on_the_network_is_found(
+def test_an_sqlite_file_on_the_network_is_findings_of(
     machine: Callable[..., Machine], tmp_path: Path
 ) -> None:
     (tmp_path / "proc/mounts").write_text(
         f"/dev/sda1 / ext4 rw 0 0\nserver:/export {tmp_path} nfs4 rw 0 0\n"
     )
     here = machine(settings={"database_url": f"sqlite:///{tmp_path}/gonogo.sqlite"})
-    assert "network file system (nfs4)" in found(here)["database-file"]
+    assert "network file system (nfs4)" in findings_of(here)["database-file"]
 
 
 def test_every_mistake_has_a_case_a_consequence_and_a_remedy_in_one_line() -> None:

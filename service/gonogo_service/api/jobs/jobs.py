@@ -162,7 +162,8 @@ def look(context: Ctx, _who: Reader, job_id: str) -> JobOut:
     """
     with context.reading() as session:
         job = require_job(session, job_id)
-        pooled = None if job.reference is None else flips.of_job(session, job_id)
+        compares = job.reference is not None and job.seeds_removed_at is None
+        pooled = flips.of_job(session, job_id) if compares else None
         models = arithmetics.of_job(session, job_id)
     return from_object(
         JobOut,
