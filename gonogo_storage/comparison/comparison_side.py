@@ -183,12 +183,14 @@ def read(session: Session, side: Side) -> SideResults:
     more_jobs, rows = len(rows) > MAX_JOBS, rows[:MAX_JOBS]
     # The tests of a selection are in its rows only: without them they would look as if not run.
     known = [row for row in rows if row.kernel != KERNEL or row.seeds_removed_at is None]
-    if rows and not known:
+    places = {(row.test_key, row.arch, row.board) for row in known}
+    if any((row.test_key, row.arch, row.board) not in places for row in rows):
         raise FieldError(
             "build" if side.run is None else "run",
             side.requested,
             "can't be compared: its results per test were removed on "
-            f"{max(row.seeds_removed_at for row in rows):%Y-%m-%d}, as the server's retention says",
+            f"{max(row.seeds_removed_at for row in rows if row.seeds_removed_at):%Y-%m-%d}, as the "
+            "server's retention says",
             limit="a build or a run that still has them",
         )
     more_jobs, rows = more_jobs or len(known) < len(rows), known

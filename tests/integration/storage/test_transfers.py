@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import sys
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -11,8 +12,10 @@ from typing import Any, NamedTuple
 import pytest
 from sqlalchemy import Engine, select
 
+import gonogo_settings
 import stored_jobs
 from api import in_process
+from gonogo_cli.__main__ import main
 from gonogo_storage.access import audit
 from gonogo_storage.catalogue import builds
 from gonogo_storage.db.encoding import utcnow
@@ -205,3 +208,40 @@ def test_a_build_that_is_another_one_here_is_refused(
     with reading(engine) as current:
         assert backups.contents_of(current.connection())["jobs"].rows == 0
     engine.dispose()
+
+
+def test_the_commands_say_what_they_did(
+    source: Source,
+    tmp_path: Path,
+    migrated_sqlite_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def gonogo(url: str, *words: str) -> tuple[int, str]:
+        monkeypatch.setenv("GONOGO_DATABASE_URL", url)
+        gonogo_settings.load.cache_clear()
+        monkeypatch.setattr(sys, "argv", ["gonogo", "db", *words])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        captured = capsys.readouterr()
+        return int(ended.value.code or 0), captured.out + captured.err
+
+    here, file = str(source.engine.url), str(tmp_path / "jobs.sqlite")
+    span = ("--since", "2020-01-01", "--until", "2100-01-01T00:00:00")
+    assert gonogo(here, "export", file, *span) == (
+        0,
+        f"exported: 7 jobs with 20 seeds, and 1 runs; {file}\n",
+    )
+    code, words = gonogo(here, "export", file, "--since", "2100-01-01")
+    assert (code, "exists already" in words) == (2, True)
+    assert gonogo(migrated_sqlite_url, "import", file) == (
+        0,
+        "imported: 7 jobs with 20 seeds; 0 were here before\n",
+    )
+    Path(file).write_text("no file of ours")
+    code, words = gonogo(migrated_sqlite_url, "import", file)
+    assert (code, "is no export: `gonogo db export FILE` makes one" in words) == (2, True)
+    monkeypatch.setenv("GONOGO_KEEP_SEEDS_DAYS", "1")
+    code, words = gonogo(migrated_sqlite_url, "prune", "--dry-run")
+    assert code == 0
+    assert "seeds: 0 rows of 0 jobs, about 0 bytes (older than 1 days)" in words
