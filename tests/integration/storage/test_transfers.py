@@ -230,13 +230,13 @@ def test_the_commands_say_what_they_did(
     span = ("--since", "2020-01-01", "--until", "2100-01-01T00:00:00")
     assert gonogo(here, "export", file, *span) == (
         0,
-        f"exported: 7 jobs with 20 seeds, and 1 runs; {file}\n",
+        f"exported: 7 jobs with 12 seeds, and 1 runs; {file}\n",
     )
     code, words = gonogo(here, "export", file, "--since", "2100-01-01")
     assert (code, "exists already" in words) == (2, True)
     assert gonogo(migrated_sqlite_url, "import", file) == (
         0,
-        "imported: 7 jobs with 20 seeds; 0 were here before\n",
+        "imported: 7 jobs with 12 seeds; 0 were here before\n",
     )
     Path(file).write_text("no file of ours")
     code, words = gonogo(migrated_sqlite_url, "import", file)
