@@ -244,15 +244,15 @@ def prune(
     from gonogo_cli.kit import show
     from gonogo_cli.operate.database import configure, engine
     from gonogo_service.background.retention import policy_of
-    from gonogo_storage.db.encoding import utcnow
     from gonogo_storage.ops import retention
 
     policy = policy_of(configure())
     with engine() as database:
+        now = retention.current_time(database)
         if dry_run:
-            removed = retention.estimate(database, policy, now=utcnow())
+            removed = retention.estimate(database, policy, now=now)
         else:
-            removed = retention.prune(database, policy, now=utcnow(), actor="command line")
+            removed = retention.prune(database, policy, now=now, actor="command line")
     if as_json:
         show.print_json({"dry_run": dry_run, **removed.to_json()})
         return

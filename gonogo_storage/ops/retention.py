@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from itertools import islice
@@ -20,7 +20,8 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
 
 from gonogo_storage.access import audit
-from gonogo_storage.db import partitions
+from gonogo_storage.db import dialect, partitions
+from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.engine import reading, session
 from gonogo_storage.db.ids import floor
 from gonogo_storage.db.states import LISTED_KINDS, JobKind, JobState
@@ -75,6 +76,16 @@ class Removed:
         """Return plain JSON types."""
         amounts = {tier.value: amount.to_json() for tier, amount in self.tiers.items()}
         return {**amounts, "partitions": self.partitions}
+
+
+def current_time(engine: Engine) -> datetime:
+    """Return the time by which ages are judged: the earlier of this machine's and the database's.
+
+    One clock that is years ahead must not remove everything.
+    """
+    with reading(engine) as current:
+        of_database = datetime.fromtimestamp(dialect.database_time(current), UTC)
+    return min(utcnow(), of_database)
 
 
 def estimate(engine: Engine, policy: Policy, *, now: datetime) -> Removed:

@@ -151,7 +151,8 @@ def _queries(current: Session, jobs: Sequence[str]) -> Iterator[tuple[Table, lis
             [select(table).where(table.c.job_id.in_(ids)) for ids in batched(jobs, _AT_ONCE)],
         )
     runs = _whole_runs(current, jobs)
-    for row, column in ((RunRow, "id"), (RunJobRow, "run_id")):
+    columns: tuple[tuple[type[Base], str], ...] = ((RunRow, "id"), (RunJobRow, "run_id"))
+    for row, column in columns:
         table = _table(row)
         yield (
             table,

@@ -6,7 +6,6 @@ import time
 
 from gonogo_service.kit.background_context import BackgroundContext, log
 from gonogo_settings import Settings
-from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.ops import retention
 from gonogo_storage.ops.retention import Policy, Tier
 
@@ -38,7 +37,7 @@ class Pruner:
         removed = retention.prune(
             context.engine,
             policy_of(context.settings),
-            now=utcnow(),
+            now=retention.current_time(context.engine),
             actor="background",
             keep_going=lambda: not context.stop.is_set() and time.monotonic() - began < PASS_S,
         )

@@ -13,6 +13,7 @@ import stored_jobs
 import suite_runs
 from api import Api, in_process
 from gonogo import urls
+from gonogo_service.exports import parts
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.jobs import jobs
 from gonogo_storage.ops import retention
@@ -56,6 +57,19 @@ def test_a_job_without_rows_says_so_instead_of_showing_none(
     )
     assert answer.status_code == 422
     assert "were removed" in answer.json()["detail"]
+
+
+def test_an_export_whose_rows_vanish_breaks_instead_of_looking_complete(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with api.context.session() as session:
+        job = stored_jobs.finished(session)
+    (part,) = parts.of_job(api.context, job, size=2).parts
+    rows = iter(part.rows)
+    assert [next(rows)["seed"] for _ in range(2)] == [0, 1]
+    _forget(api, monkeypatch)
+    with pytest.raises(RuntimeError, match="were removed while they were read"):
+        next(rows)
 
 
 def test_every_page_shows_what_is_left(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,6 +76,16 @@ def entries(engine: Engine) -> list[str]:
         return [entry.action for entry in audit.list_(current).items]
 
 
+def test_a_clock_that_is_years_ahead_removes_nothing(
+    migrated_postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = make_engine(migrated_postgres_url)
+    now = utcnow()
+    monkeypatch.setattr(retention, "utcnow", lambda: now + LATER)
+    assert retention.current_time(engine) - now < timedelta(hours=1)
+    engine.dispose()
+
+
 def test_each_tier_goes_and_sums_stay_those_of_a_rebuild(engine: Engine) -> None:
     old = night(engine)
     newest = night(engine)
