@@ -111,7 +111,7 @@ COMMANDS: dict[str, Entry] = {
     "jobs": Entry(
         "gonogo_cli.server.nouns.jobs:app",
         NOUNS,
-        "Look at jobs, and cancel them.",
+        "Look at jobs, cancel and delete them.",
     ),
     "builds": Entry(
         "gonogo_cli.server.nouns.builds:app",
@@ -178,7 +178,11 @@ COMMANDS: dict[str, Entry] = {
         ADMIN,
         "List this host's chips; run a program while no worker uses one.",
     ),
-    "db": Entry("gonogo_cli.operate.db:app", ADMIN, "Migrate, back up and restore the database."),
+    "db": Entry(
+        "gonogo_cli.operate.db:app",
+        ADMIN,
+        "Migrate, back up and prune the database; move jobs to another server.",
+    ),
     "secrets": Entry(
         "gonogo_cli.operate.secrets:secrets",
         ADMIN,

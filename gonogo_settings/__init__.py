@@ -353,6 +353,34 @@ class Settings(BaseSettings):
     chunk_seconds: PositiveFloat = Field(
         20.0, description="estimated device time of one chunk of a job"
     )
+    keep_artifacts_days: NonNegativeInt = Field(
+        90,
+        le=36500,
+        description="artifacts and logs of a job stay this long after its end; 0: for ever",
+    )
+    keep_seeds_days: NonNegativeInt = Field(
+        400,
+        le=36500,
+        description=(
+            "results per seed of a job stay this long after its end; its counts and statistics "
+            "stay longer; 0: for ever"
+        ),
+    )
+    keep_rollups_days: NonNegativeInt = Field(
+        1825,
+        le=36500,
+        description=(
+            "statistics of a job, and its part of the roll-ups, stay this long after its end, and "
+            "at least as long as its results per seed; 0: for ever"
+        ),
+    )
+    keep_builds: Annotated[tuple[str, ...], NoDecode] = Field(
+        (),
+        description=(
+            "comma-separated builds whose jobs lose nothing, such as releases that others are "
+            "compared with; `*` stands for any text"
+        ),
+    )
     webhook_private: Annotated[tuple[str, ...], NoDecode] = Field(
         (),
         description=(
@@ -408,7 +436,13 @@ class Settings(BaseSettings):
             raise SettingsError(_in_words(problem)) from None
 
     @field_validator(
-        "hosts", "proxies", "webhook_private", "kernels", "child_variables", mode="before"
+        "hosts",
+        "proxies",
+        "webhook_private",
+        "kernels",
+        "child_variables",
+        "keep_builds",
+        mode="before",
     )
     @classmethod
     def _split(cls, value: object) -> object:

@@ -1,4 +1,4 @@
-"""`gonogo db`: bring the database to this version's schema, back it up, restore a backup.
+"""`gonogo db`: migrate the database, back it up, restore it, prune it, and move jobs.
 
 In production, upgrading is one step before the new processes start.
 """
@@ -8,6 +8,8 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
+from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,9 +21,10 @@ from gonogo_cli.kit.groups import group
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
-    from gonogo_storage.ops.backups import Contents
+    from gonogo_storage.ops.row_files import Contents
 
-app = group("Migrate, back up and restore the database.")
+TIMES = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"]
+app = group("Migrate, back up and prune the database; move jobs to another server.")
 
 
 def copy_sqlite(engine: Engine) -> Path | None:
@@ -153,14 +156,116 @@ def restore(
     Start the service afterwards, with the GONOGO_SECRET_KEY of the one that was backed up.
     """
     from gonogo_cli.operate.database import engine
-    from gonogo_storage.ops import backups
+    from gonogo_storage.ops import backups, row_files
 
     with engine() as database:
         try:
             contents = backups.restore(file, database, send_due=send_due)
-        except backups.BadBackup as problem:
+        except row_files.BadFile as problem:
             raise JobError(str(problem)) from problem
     _tell("restored", contents, file, as_json)
+
+
+@app.command()
+def export(
+    file: Path = typer.Argument(..., metavar="FILE", help="The new file."),
+    test: str | None = typer.Option(None, help="Export only jobs of this test's key."),
+    run: str | None = typer.Option(None, help="Export only the jobs of this run."),
+    since: datetime | None = typer.Option(
+        None, formats=TIMES, help="Export only jobs submitted at or after this time (UTC)."
+    ),
+    until: datetime | None = typer.Option(
+        None, formats=TIMES, help="Export only jobs submitted before this time (UTC)."
+    ),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+) -> None:
+    """Write ended jobs with their results and artifacts to a new file, for another server.
+
+    `gonogo db import` stores them there. Several conditions narrow; without any all jobs are
+    exported.
+    """
+    from gonogo_cli.kit import show
+    from gonogo_cli.operate.database import engine
+    from gonogo_storage.ops import row_files, transfers
+
+    selection = transfers.Selection(
+        test=test,
+        run=run,
+        since=since and since.replace(tzinfo=UTC),
+        until=until and until.replace(tzinfo=UTC),
+    )
+    with engine() as database:
+        try:
+            contents = transfers.export(database, file, selection)
+        except (OSError, row_files.BadFile) as problem:
+            raise JobError(f"can't export: {problem}") from problem
+    if as_json:
+        show.print_json({"file": str(file), "tables": contents})
+        return
+    jobs, seeds, runs = transfers.summary(contents)
+    print(f"exported: {jobs} jobs with {seeds} seeds, and {runs} runs; {file}")
+
+
+@app.command("import")
+def import_(
+    file: Path = typer.Argument(..., metavar="FILE", help="A file that `gonogo db export` wrote."),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+) -> None:
+    """Store the jobs of another server that aren't here, with their ids, results and verdicts.
+
+    The whole file is checked first. Importing it again changes nothing. Grades, flags and sums
+    are computed here. `gonogo import` is for reports of other programs.
+    """
+    from gonogo_cli.kit import show
+    from gonogo_cli.operate.database import engine
+    from gonogo_storage.ops import row_files, transfers
+
+    with engine() as database:
+        try:
+            done = transfers.import_(database, file, actor="command line")
+        except row_files.BadFile as problem:
+            raise JobError(f"can't import: {problem}") from problem
+    if as_json:
+        show.print_json(asdict(done))
+    else:
+        print(f"imported: {done.jobs} jobs with {done.seeds} seeds; {done.known} were here before")
+
+
+@app.command()
+def prune(
+    dry_run: bool = typer.Option(False, "--dry-run", help="Say what would be removed."),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+) -> None:
+    """Remove what is older than the settings allow, as the background does by itself.
+
+    Jobs, their verdicts and their counts stay. So does all that is evidence of an open flag, the
+    newest job of each test, and what GONOGO_KEEP_BUILDS or the label `keep` names.
+    """
+    from gonogo_cli.kit import show
+    from gonogo_cli.operate.database import configure, engine
+    from gonogo_service.background.retention import policy_of
+    from gonogo_storage.ops import retention
+
+    policy = policy_of(configure())
+    with engine() as database:
+        now = retention.current_time(database)
+        if dry_run:
+            removed = retention.estimate(database, policy, now=now)
+        else:
+            removed = retention.prune(database, policy, now=now, actor="command line")
+    if as_json:
+        show.print_json({"dry_run": dry_run, **removed.to_json()})
+        return
+    for tier, amount in removed.tiers.items():
+        days = policy.days[tier]
+        print(
+            f"{tier}: {amount.rows} rows of {amount.jobs} jobs, about {amount.bytes} bytes "
+            f"({f'older than {days} days' if days else 'kept for ever'})"
+        )
+    for name in removed.partitions:
+        print(f"dropped the partition {name}")
+    if dry_run:
+        print("nothing was removed: this was --dry-run")
 
 
 def _tell(done: str, contents: Mapping[str, Contents], file: Path, as_json: bool) -> None:

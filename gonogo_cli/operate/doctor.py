@@ -19,6 +19,10 @@ from gonogo.errors import GonogoError
 from gonogo_cli.kit import show
 
 LEAST_FREE_BYTES = 2**30
+MAX_SHOWN = 3
+"""Problems of stored data that are named."""
+DATA = "data-"
+"""The parts that compare stored data begin with this."""
 HELLO_S = 5.0
 """The service gets this long to tell the time."""
 
@@ -30,6 +34,8 @@ class Finding:
     part: str
     ok: bool | None
     words: str
+    remedy: str | None = None
+    """How to mend what is wrong, where one line says it."""
 
 
 def python() -> Finding:
@@ -260,14 +266,83 @@ def findings(parts: Sequence[str] = (), canary: bool = False) -> Iterator[Findin
             result = builds(canary) if check is builds else check()
             yield from (result,) if isinstance(result, Finding) else result
         except Exception as problem:  # a broken part is what the doctor looks for
-            yield Finding(
-                part, False, str(problem).strip().splitlines()[0] if str(problem) else repr(problem)
+            yield Finding(part, False, _first_line(problem))
+
+
+def deep_findings(parts: Sequence[str] = ()) -> Iterator[Finding]:
+    """Yield what `--deep` finds: the usual mistakes, and stored data that contradict each other."""
+    from gonogo_cli.operate.mistakes.machine import Machine, NotHere
+    from gonogo_cli.operate.mistakes.table import MISTAKES
+
+    machine = Machine(gonogo_settings.load())
+    for mistake in MISTAKES:
+        if parts and mistake.name not in parts:
+            continue
+        try:
+            words = mistake.find(machine)
+        except NotHere as reason:
+            yield Finding(mistake.name, None, str(reason))
+        except Exception as problem:  # what can't be looked at is what the doctor looks for, too
+            yield Finding(mistake.name, False, f"can't be checked: {_first_line(problem)}")
+        else:
+            wrong = None if mistake.is_advice else False
+            yield (
+                Finding(mistake.name, True, "nothing found")
+                if words is None
+                else Finding(mistake.name, wrong, words, mistake.remedy)
             )
+    yield from _data_findings(machine.settings, parts)
+
+
+def _data_findings(settings: gonogo_settings.Settings, parts: Sequence[str]) -> Iterator[Finding]:
+    from gonogo_cli.operate.database import engine
+    from gonogo_storage.ops import consistency
+
+    nowhere = (
+        settings.database_url is None and not (Path(settings.var_dir) / "gonogo.sqlite").exists()
+    )
+    for check in consistency.CHECKS:
+        name = DATA + check.name
+        if parts and name not in parts:
+            continue
+        if nowhere:
+            yield Finding(name, None, "no database is configured here")
+            continue
+        try:
+            with engine() as database:
+                problems = consistency.run(database, check)
+        except Exception as problem:
+            yield Finding(name, False, f"can't be checked: {_first_line(problem)}")
+            continue
+        if problems:
+            more = len(problems) - MAX_SHOWN
+            words = "; ".join(problems[:MAX_SHOWN]) + (f"; and {more} more" if more > 0 else "")
+            yield Finding(name, False, words, check.remedy)
+        else:
+            yield Finding(name, True, check.sentence)
+
+
+def deep_parts() -> list[str]:
+    """Return the parts that only `--deep` looks at."""
+    from gonogo_cli.operate.mistakes.table import MISTAKES
+    from gonogo_storage.ops import consistency
+
+    return [mistake.name for mistake in MISTAKES] + [DATA + c.name for c in consistency.CHECKS]
+
+
+def _first_line(problem: Exception) -> str:
+    return str(problem).strip().splitlines()[0] if str(problem).strip() else repr(problem)
 
 
 def doctor(
     part: list[str] = typer.Option(
-        [], "--part", help=f"Look at this part only; repeatable: {PARTS}."
+        [], "--part", help=f"Look at this part only; repeatable: {PARTS}; with --deep its own, too."
+    ),
+    deep: bool = typer.Option(
+        False,
+        "--deep",
+        help="Look for the usual mistakes of an installation, and compare the stored data with "
+        "what they should be: counts, roll-ups, digests, the audit. It reads every row.",
     ),
     canary: bool = typer.Option(
         False,
@@ -276,11 +351,17 @@ def doctor(
     ),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
-    """Check this machine and its settings; exit with code 3 if something is missing."""
-    unknown = sorted(set(part) - set(CHECKS))
+    """Check this machine and its settings; exit with code 3 if something is missing or wrong."""
+    names = [*CHECKS, *(deep_parts() if deep else ())]
+    unknown = sorted(set(part) - set(names))
     if unknown:
-        raise typer.BadParameter(f"no such part: {', '.join(unknown)}; there are {PARTS}")
-    results = list(findings(part, canary))
+        raise typer.BadParameter(
+            f"no such part: {', '.join(unknown)}; there are {', '.join(names)}"
+            + ("" if deep else ", and more with --deep")
+        )
+    results = [] if part and not set(part) & set(CHECKS) else list(findings(part, canary))
+    if deep:
+        results += deep_findings(part)
     if as_json:
         show.print_json(
             {
@@ -296,4 +377,7 @@ def doctor(
             ]
             out.print(f"{mark} [bold]{finding.part:<17}[/] ", end="")
             out.print(finding.words, markup=False, highlight=False, soft_wrap=True)
+            if finding.remedy is not None:
+                remedy = f"     {'':<17} remedy: {finding.remedy}"
+                out.print(remedy, markup=False, highlight=False, soft_wrap=True)
     raise typer.Exit(0 if all(finding.ok is not False for finding in results) else 3)

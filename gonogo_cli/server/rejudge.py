@@ -112,6 +112,12 @@ def _print(result: Mapping[str, Any], *, every: bool) -> None:
             ),
             soft_wrap=True,
         )
+    if result["jobs_removed"]:
+        out.print(
+            f"{result['jobs_removed']} older jobs can't be judged again: the server's retention "
+            "removed their results per seed",
+            soft_wrap=True,
+        )
     if result["new_test_key"] != result["test_key"]:
         out.print(f"with the new tolerance the test is {result['new_test_key']}", soft_wrap=True)
     if result["id"] is not None:

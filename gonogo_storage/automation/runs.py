@@ -283,6 +283,29 @@ def all_ended(session: Session, *, limit: int = 100) -> list[str]:
     return list(session.scalars(query))
 
 
+def recount(session: Session, row: RunRow) -> None:
+    """Count an ended run anew, after one of its jobs was deleted. The caller holds its lock."""
+    run_jobs = members(session, row.id)
+    _conclude(row, run_jobs)
+    row.job_count = len(run_jobs)
+    row.version += 1
+    session.flush()
+
+
+def _conclude(row: RunRow, run_jobs: Sequence[RunJob]) -> None:
+    """Store the counters and the verdict of a run whose jobs have all ended."""
+    live = _live(_run(row), run_jobs)
+    row.total, row.done, row.counts, row.job_counts = (
+        live.seeds.total,
+        live.seeds.done,
+        live.seeds.verdicts,
+        live.jobs.verdicts,
+    )
+    row.red, row.hollow = live.red, live.hollow
+    verdict = verdict_of([member.verdict for member in run_jobs])
+    row.verdict = None if verdict is None else verdict.value
+
+
 def finish(session: Session, run_id: str, *, now: datetime) -> Run | None:
     """Conclude a run whose jobs have all ended: verdict, counters, and one outbox message.
 
@@ -294,17 +317,8 @@ def finish(session: Session, run_id: str, *, now: datetime) -> Run | None:
     run_jobs = members(session, run_id)
     if not all(member.state.final for member in run_jobs):
         return None
-    live = _live(_run(row), run_jobs)
-    row.total, row.done, row.counts, row.job_counts = (
-        live.seeds.total,
-        live.seeds.done,
-        live.seeds.verdicts,
-        live.jobs.verdicts,
-    )
-    row.red, row.hollow = live.red, live.hollow
-    verdict = verdict_of([member.verdict for member in run_jobs])
+    _conclude(row, run_jobs)
     row.state = RunState.cancelled if row.state == RunState.cancelling else RunState.finished
-    row.verdict = None if verdict is None else verdict.value
     row.finished_at = now
     row.version += 1
     outbox.add(

@@ -23,9 +23,18 @@ from gonogo_storage.db.states import JobKind, JobState
 from gonogo_storage.devices import sick_devices
 from gonogo_storage.devices.sick_devices import Spell
 from gonogo_storage.flags import suspects
+from gonogo_storage.rollups.tallies import WHOLE
 from gonogo_storage.rollups.variants import JobFacts, Variant, context_name
 from gonogo_storage.seed_rows import stored
-from gonogo_storage.tables import BuildRow, JobRow, RunJobRow, RunRow, SeedResultRow, SeedSourceRow
+from gonogo_storage.tables import (
+    ArchivedTallyRow,
+    BuildRow,
+    JobRow,
+    RunJobRow,
+    RunRow,
+    SeedResultRow,
+    SeedSourceRow,
+)
 
 Iterations = frozenset[tuple[tuple[str, str], int]]
 """((outcome, verdict), number of iterations) of a test of a selection."""
@@ -58,6 +67,7 @@ _COLUMNS = (
     "suspects",
     "created_at",
     "finished_at",
+    "seeds_removed_at",
 )
 
 
@@ -171,6 +181,19 @@ def read(session: Session, side: Side) -> SideResults:
         )
     rows = session.execute(query.order_by(table.id.desc()).limit(MAX_JOBS + 1)).all()
     more_jobs, rows = len(rows) > MAX_JOBS, rows[:MAX_JOBS]
+    # The tests of a selection are in its rows only: without them they would look as if not run.
+    known = [row for row in rows if row.kernel != KERNEL or row.seeds_removed_at is None]
+    places = {(row.test_key, row.arch, row.board) for row in known}
+    if any((row.test_key, row.arch, row.board) not in places for row in rows):
+        raise FieldError(
+            "build" if side.run is None else "run",
+            side.requested,
+            "can't be compared: its results per test were removed on "
+            f"{max(row.seeds_removed_at for row in rows if row.seeds_removed_at):%Y-%m-%d}, as the "
+            "server's retention says",
+            limit="a build or a run that still has them",
+        )
+    more_jobs, rows = more_jobs or len(known) < len(rows), known
     counts = _counts_with_suspects(session, rows)
     sick = _without_sick(session, rows, counts)
     within = _within(session, [row.id for row in rows if row.kernel == KERNEL], sick)
@@ -307,14 +330,14 @@ def _without_sick(
     candidates = {
         row.id: row for row in bad if any(_ran_in(row, spell) for spell in spells.values())
     }
-    table = SeedSourceRow
     ran_on: dict[str, set[str]] = {}
     for ids in batched(list(candidates), _AT_ONCE):
-        for job_id, device in session.execute(
-            select(table.job_id, table.device).where(table.job_id.in_(ids)).distinct()
-        ):
-            if device in spells:
-                ran_on.setdefault(device, set()).add(job_id)
+        for table in (SeedSourceRow, ArchivedTallyRow):  # the second where the rows are removed
+            for job_id, device in session.execute(
+                select(table.job_id, table.device).where(table.job_id.in_(ids)).distinct()
+            ):
+                if device in spells:
+                    ran_on.setdefault(device, set()).add(job_id)
     left_out: dict[str, dict[str, int]] = {}
     for device, jobs in ran_on.items():
         for job_id in jobs:
@@ -337,7 +360,15 @@ def _device_counts(session: Session, job_id: str, device: str) -> dict[str, int]
         .join(SeedSourceRow, stored.OF_SOURCE)
         .where(table.job_id == job_id, SeedSourceRow.device == device)
     )
-    return dict(session.execute(query.group_by(table.verdict)).all())
+    counts = Counter(dict(session.execute(query.group_by(table.verdict)).all()))
+    archived = select(ArchivedTallyRow.counts).where(
+        ArchivedTallyRow.job_id == job_id,
+        ArchivedTallyRow.device == device,
+        ArchivedTallyRow.output == WHOLE,
+    )
+    for removed in session.scalars(archived):
+        counts.update(removed)
+    return dict(counts)
 
 
 def _within(

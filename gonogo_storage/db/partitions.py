@@ -1,10 +1,12 @@
-"""Monthly partitions of `seed_results` on PostgreSQL, created ahead of time.
+"""Monthly partitions of `seed_results` on PostgreSQL: created ahead of time, dropped when empty.
 
 SQLite has one table and needs none.
 """
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from sqlalchemy import Connection, text
@@ -14,6 +16,18 @@ from gonogo_storage.db.engine import is_postgres
 from gonogo_storage.db.ids import floor
 
 MONTHS_AHEAD = 3
+LOCK_TIMEOUT_S = 2
+"""A drop locks the whole table for a moment. It gives up where that would make others wait."""
+_NAME = re.compile(r"seed_results_(\d{4})_(\d{2})")
+
+
+@dataclass(frozen=True)
+class Month:
+    """A partition: the rows of the jobs with ids from `low` to below `high`."""
+
+    name: str
+    low: str
+    high: str
 
 
 def ensure(
@@ -48,6 +62,36 @@ def ensure(
         )
         created.append(name)
     return created
+
+
+def months_before(connection: Connection, moment: datetime) -> list[Month]:
+    """Return the partitions of months that ended before a moment; none on SQLite."""
+    if not is_postgres(connection):
+        return []
+    names = connection.scalars(
+        text(
+            "SELECT child.relname FROM pg_inherits JOIN pg_class child ON child.oid = inhrelid"
+            " WHERE inhparent = to_regclass('seed_results') ORDER BY child.relname"
+        )
+    )
+    months = []
+    for name in names:
+        if (match := _NAME.fullmatch(name)) is None:
+            continue  # the default partition
+        begin = datetime(int(match[1]), int(match[2]), 1, tzinfo=UTC)
+        month = Month(name, floor(begin), floor(_month(begin, 1)))
+        if month.high <= floor(moment):
+            months.append(month)
+    return months
+
+
+def drop(connection: Connection, month: Month) -> None:
+    """Drop a partition with its rows.
+
+    Raises OperationalError where the table is in use for longer than LOCK_TIMEOUT_S.
+    """
+    connection.execute(text(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT_S}s'"))
+    connection.execute(text(f"DROP TABLE {month.name}"))  # the name is one of ours
 
 
 def _month(moment: datetime, ahead: int) -> datetime:

@@ -47,6 +47,7 @@ def heard(
     attempt: str | None,
     seed: int | None = None,
     stage: str | None = None,
+    version: str | None = None,
     now: datetime,
 ) -> bool:
     """Record a heartbeat of a worker; `queues` None keeps the known ones.
@@ -64,6 +65,7 @@ def heard(
                 attempt_id=attempt,
                 seed=seed,
                 stage=stage,
+                version=version,
                 first_heard_at=now,
                 heard_at=now,
             )
@@ -76,6 +78,7 @@ def heard(
     if queues is not None:
         row.queues = list(queues)
     row.device, row.host = device or row.device, host or row.host
+    row.version = version or row.version
     row.attempt_id, row.seed, row.stage, row.heard_at = attempt, seed, stage, max(now, row.heard_at)
     return changed
 

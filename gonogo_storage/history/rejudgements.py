@@ -14,6 +14,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session
 
+from gonogo.errors import FieldError
 from gonogo.judging.rejudging import rejudge
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import POLICY, Policy, Verdict, worst
@@ -98,6 +99,8 @@ class Rejudgement:
     reasons: dict[str, int]
     """Why the numbers don't decide -> seeds"""
     jobs_left_out: int
+    jobs_removed: int = 0
+    """Jobs whose results per seed retention has removed"""
     id: str | None = None
     owner: str | None = None
     reason: str | None = None
@@ -123,10 +126,16 @@ def report(
         JobRow.test_key == declared.key,
         JobRow.kind == JobKind.seeds,
         JobRow.state.in_(ENDED),
+        JobRow.done > 0,
     ]
     if build is not None:
         wheres.append(JobRow.build == build)
     table = JobRow
+    removed = select(func.count(), func.max(table.seeds_removed_at)).where(
+        *wheres, table.seeds_removed_at.is_not(None)
+    )
+    jobs_removed, removed_at = session.execute(removed).one()
+    wheres.append(table.seeds_removed_at.is_(None))
     query = select(
         table.id, table.build, table.branch, table.build_sequence, table.verdict, table.done
     ).where(*wheres)
@@ -156,6 +165,14 @@ def report(
         _build(name, *place, [job for job in jobs if job.build == name])
         for name, place in places.items()
     ]
+    if jobs_removed and not jobs:
+        raise FieldError(
+            "test" if build is None else "build",
+            declared.key if build is None else build,
+            f"can't be judged again: the results per seed of its {jobs_removed} jobs were removed, "
+            f"the last ones on {removed_at:%Y-%m-%d}, as the server's retention says",
+            limit="a test and a build with results per seed; run it again",
+        )
     job_total = session.scalar(select(func.count()).select_from(table).where(*wheres)) or 0
     return Rejudgement(
         test_key=declared.key,
@@ -172,6 +189,7 @@ def report(
         undecided=sum(job.undecided for job in jobs),
         reasons=dict(reasons),
         jobs_left_out=job_total - len(jobs),
+        jobs_removed=jobs_removed,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -62,13 +63,27 @@ def add(
                 "seed": int(item["seed"]),
                 "repeat": int(item.get("repeat") or 0),
                 "output": item.get("output") or "",
-                "size": len(encode(item["content"])),
-                "content": dict(item["content"]),
+                **_measured(dict(item["content"])),
                 "created_at": now,
             }
             for item in items
         ],
     )
+
+
+def _measured(content: dict[str, Any]) -> dict[str, Any]:
+    text = encode(content)
+    return {"size": len(text), "digest": digest_of(text), "content": content}
+
+
+def digest_of(text: str) -> str:
+    """Return the digest of an artifact's content as JSON."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def is_intact(content: Mapping[str, Any], digest: str) -> bool:
+    """Return whether a stored content is the one that was written."""
+    return digest_of(encode(content)) == digest
 
 
 def list_(session: Session, job_id: str, *, kind: str | None = None) -> list[ArtifactHead]:

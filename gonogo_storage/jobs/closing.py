@@ -91,8 +91,8 @@ def record(session: Session, job: JobRow, attempt_id: str, batch: Batch, *, now:
     job's worst so far, and one `progress`, which also records the day that the rows belong to.
     """
     rows = batch.rows
-    if not rows:
-        return
+    if not rows or job.seeds_removed_at is not None:
+        return  # retention was earlier than a late batch: its sums are final
     if job.kind == JobKind.gauge:
         done = gauge_rows.add(session, job.id, attempt_id, rows, now=now)
         events.add(

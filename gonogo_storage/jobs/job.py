@@ -132,6 +132,12 @@ class JobSummary:
     deadline_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
+    artifacts_removed_at: datetime | None
+    """When retention removed its artifacts and logs"""
+    seeds_removed_at: datetime | None
+    """When retention removed its results per seed; the counts stay"""
+    rollups_removed_at: datetime | None
+    """When retention removed its statistics; the counts and the verdict stay"""
 
 
 @dataclass(frozen=True)
@@ -142,6 +148,28 @@ class Job(JobSummary):
     """Suspect seeds, the added seeds, and the result of all seeds together"""
     diagnosis: dict[str, Any] | None
     """The diagnosis of the most informative seed"""
+
+
+def removed_words(job: JobSummary) -> tuple[str, ...]:
+    """Return what retention removed of a job, and what stays, in sentences."""
+    sentences = []
+    if job.artifacts_removed_at is not None:
+        sentences.append(
+            f"Its artifacts and logs were removed on {job.artifacts_removed_at:%Y-%m-%d}, as the "
+            "server's retention says."
+        )
+    if job.rollups_removed_at is not None:
+        sentences.append(
+            f"Its results per seed and its statistics were removed on "
+            f"{job.rollups_removed_at:%Y-%m-%d}, as the server's retention says; its verdict and "
+            "its counts stay."
+        )
+    elif job.seeds_removed_at is not None:
+        sentences.append(
+            f"Its results per seed were removed on {job.seeds_removed_at:%Y-%m-%d}, as the "
+            "server's retention says; its verdict, its counts and its statistics stay."
+        )
+    return tuple(sentences)
 
 
 AnyJob = TypeVar("AnyJob", bound=JobSummary)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime
 from itertools import groupby
 from typing import Any
@@ -20,8 +20,9 @@ from sqlalchemy import ColumnElement, Engine, delete, func, select, update
 from sqlalchemy.orm import Session
 
 from gonogo_storage.db.engine import reading, session
-from gonogo_storage.db.ids import made_at
-from gonogo_storage.rollups import rollups
+from gonogo_storage.db.ids import made_at, new_id
+from gonogo_storage.messages import outbox
+from gonogo_storage.rollups import archive, rollups
 from gonogo_storage.rollups.tallies import READ, Tally
 from gonogo_storage.seed_rows import stored
 from gonogo_storage.seed_rows.batch import Batch
@@ -36,6 +37,8 @@ from gonogo_storage.tables import (
 
 SLICE = 2000
 """Number of (seed, repeat) per transaction: a tenth of a second."""
+REBUILD = "rollups.rebuild"
+"""Topic of the message that requests the rebuild of a unit."""
 _UNIT = ("test_key", "executor", "build", "branch", "build_sequence", "arch", "board")
 
 
@@ -50,6 +53,11 @@ class Unit:
     build_sequence: int
     arch: str
     board: str
+
+    @classmethod
+    def of_job(cls, job: JobRow) -> Unit:
+        """Return the unit that a job counts into."""
+        return cls(*(getattr(job, name) for name in _UNIT))
 
     def of(self, table: type[JobRow] | type[DayRollupRow]) -> list[ColumnElement[bool]]:
         """Return the conditions that select the unit's rows of a table."""
@@ -98,13 +106,57 @@ def catch_up(
         if not jobs:
             break
         for job_id in jobs:
-            while keep_going():
-                with session(engine) as current:
-                    counted = _slice(current, job_id, shadow=False)
-                if not counted:
-                    break
-                seeds += counted
+            seeds += catch_up_job(engine, job_id, keep_going=keep_going)
     return seeds
+
+
+def catch_up_job(
+    engine: Engine, job_id: str, *, keep_going: Callable[[], bool] = lambda: True
+) -> int:
+    """Count a job's rows that aren't counted yet; return the number of (seed, repeat)."""
+    seeds = 0
+    while keep_going():
+        with session(engine) as current:
+            counted = _slice(current, job_id, shadow=False)
+        if not counted:
+            break
+        seeds += counted
+    return seeds
+
+
+def request(current: Session, unit: Unit) -> None:
+    """Request a rebuild of a unit, in the transaction that removes what it had counted."""
+    outbox.add(current, REBUILD, f"{REBUILD}:{new_id()}", {"unit": asdict(unit)})
+
+
+def run_requested(
+    engine: Engine, *, most: int | None = None, keep_going: Callable[[], bool] = lambda: True
+) -> int:
+    """Rebuild the units that were requested; return their number.
+
+    most: leave units with more (seed, repeat) than this to the background.
+    """
+    done = 0
+    with reading(engine) as current:
+        messages = outbox.due(current, topics=(REBUILD,), limit=1000)
+    units: dict[Unit, list[str]] = {}
+    for message in messages:
+        units.setdefault(Unit(**message.payload["unit"]), []).append(message.id)
+    for unit, ids in units.items():
+        if not keep_going():
+            break
+        if most is not None:
+            with reading(engine) as current:
+                size = current.scalar(select(func.sum(JobRow.done)).where(*unit.of(JobRow)))
+            if (size or 0) > most:
+                continue
+        for _ in rebuild_unit(engine, unit):
+            pass
+        # after it: a rebuild that is killed runs again
+        with session(engine) as current:
+            outbox.delivered(current, ids)
+        done += 1
+    return done
 
 
 def rebuild(
@@ -118,38 +170,33 @@ def rebuild(
     Pages read a unit's old roll-ups until its new ones are complete.
     """
     with reading(engine) as current:
-        units = _units(current, test_key)
+        counted_units = units(current, test_key)
     seeds = 0
-    for number, unit in enumerate(units):
-        for counted in _rebuild(engine, unit):
+    for number, unit in enumerate(counted_units):
+        for counted in rebuild_unit(engine, unit):
             seeds += counted
-            on_progress(Progress(number, len(units), seeds, unit))
-    done = Progress(len(units), len(units), seeds, None)
+            on_progress(Progress(number, len(counted_units), seeds, unit))
+    done = Progress(len(counted_units), len(counted_units), seeds, None)
     on_progress(done)
     return done
 
 
-def _units(current: Session, test_key: str | None) -> list[Unit]:
+def units(current: Session, test_key: str | None = None) -> list[Unit]:
     """Return the units that have jobs, and those that only have roll-ups."""
-    units: set[Unit] = set()
+    distinct_units: set[Unit] = set()
     for table in (JobRow, DayRollupRow):
         query = select(*(getattr(table, name) for name in _UNIT)).distinct()
         if test_key is not None:
             query = query.where(table.test_key == test_key)
-        units.update(Unit(*row) for row in current.execute(query))
-    return sorted(units)
+        distinct_units.update(Unit(*row) for row in current.execute(query))
+    return sorted(distinct_units)
 
 
-def _rebuild(engine: Engine, unit: Unit) -> Iterator[int]:
+def rebuild_unit(engine: Engine, unit: Unit) -> Iterator[int]:
     """Rebuild a unit; yield the number of (seed, repeat) of each slice."""
-    jobs = select(JobRow.id).where(*unit.of(JobRow))
     with session(engine) as current:
         rollups.lock(current, unit.test_key)
-        current.execute(
-            delete(DayRollupRow).where(*unit.of(DayRollupRow), DayRollupRow.shadow.is_(True))
-        )
-        for table in (JobTallyRow, RolledRow):
-            current.execute(delete(table).where(table.job_id.in_(jobs), table.shadow.is_(True)))
+        forget_shadows(current, unit)
     while True:
         with session(engine) as current:
             rollups.lock(current, unit.test_key)
@@ -168,6 +215,19 @@ def _rebuild(engine: Engine, unit: Unit) -> Iterator[int]:
                 if not counted:
                     break
                 yield counted
+
+
+def forget_shadows(current: Session, unit: Unit) -> None:
+    """Delete what a rebuild has counted so far; one that runs begins again by itself.
+
+    The caller holds the test's lock.
+    """
+    jobs = select(JobRow.id).where(*unit.of(JobRow))
+    current.execute(
+        delete(DayRollupRow).where(*unit.of(DayRollupRow), DayRollupRow.shadow.is_(True))
+    )
+    for table in (JobTallyRow, RolledRow):
+        current.execute(delete(table).where(table.job_id.in_(jobs), table.shadow.is_(True)))
 
 
 def _uncounted(current: Session, unit: Unit) -> dict[str, int]:
@@ -206,29 +266,42 @@ def _swap(current: Session, unit: Unit) -> None:
 
 def _slice(current: Session, job_id: str, *, shadow: bool) -> int:
     """Count the next rows of a job; return the number of (seed, repeat), 0 if all are counted."""
-    columns = [getattr(JobRow, name) for name in (*rollups.ON_JOB, "finished_at")]
+    test_key = current.scalar(select(JobRow.test_key).where(JobRow.id == job_id))
+    if test_key is None:
+        return 0
+    rollups.lock(current, test_key)
+    # Read under the lock. Writers of results lock the test before they commit, so this sees all
+    # rows that aren't counted. So does retention before it removes rows.
+    further = ("finished_at", "done", "seeds_removed_at")
+    columns = [getattr(JobRow, name) for name in (*rollups.ON_JOB, *further)]
     job = current.execute(select(*columns).where(JobRow.id == job_id)).one_or_none()
     if job is None:
         return 0
-    rollups.lock(current, job.test_key)
-    # Read again under the lock. Writers of results lock the test before they commit, so this sees
-    # all rows that aren't counted.
-    done = current.scalar(select(JobRow.done).where(JobRow.id == job_id)) or 0
     first = rollups.upto(current, job_id, shadow=shadow) + 1
-    last = min(done, first + SLICE - 1)
+    archived = job.seeds_removed_at is not None
+    last = job.done if archived else min(job.done, first + SLICE - 1)
     if last < first:
         return 0
-    days: dict[date, dict[tuple[str, str], Tally]] = {}
-    calendar = _calendar(current, job_id, first, last, otherwise=job.finished_at or made_at(job_id))
+    days = archive.read(current, job_id) if archived else days_of(current, job, first, last)
+    rollups.merge(current, job, days, shadow=shadow)
+    rollups.advance(current, job_id, last, shadow=shadow)
+    return int(last - first + 1)
+
+
+def days_of(current: Session, job: Any, first: int, last: int) -> archive.Days:
+    """Return the sums by day of a job's rows from arrival `first` to `last`.
+
+    `job` is its row, or its columns id and finished_at.
+    """
+    days: archive.Days = {}
+    calendar = _calendar(current, job.id, first, last, otherwise=job.finished_at or made_at(job.id))
     for day, rows in groupby(
-        _rows(current, job_id, first, last), key=lambda row: calendar(row["arrival"])
+        _rows(current, job.id, first, last), key=lambda row: calendar(row["arrival"])
     ):
         sums = days.setdefault(day, {})  # a clock that went back can return to an earlier day
         for place, tally in rollups.count(Batch.of(list(rows))).items():
             sums[place] = sums.get(place, Tally()) + tally
-    rollups.merge(current, job, days, shadow=shadow)
-    rollups.advance(current, job_id, last, shadow=shadow)
-    return last - first + 1
+    return days
 
 
 def _calendar(

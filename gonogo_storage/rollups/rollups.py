@@ -309,15 +309,23 @@ def merge(
         _merge_days(session, job, days, shadow)
 
 
-def _merge_days(
-    session: Session, job: Any, days: Mapping[date, Mapping[tuple[str, str], Tally]], shadow: bool
-) -> None:
+def by_key(
+    job: Any, days: Mapping[date, Mapping[tuple[str, str], Tally]]
+) -> dict[str, tuple[dict[str, Any], Tally]]:
+    """Return a job's sums by the id of the roll-up that they belong to, with its axes."""
     places = {name: getattr(job, name) for name in _OF_JOB} | {"context": context_name(job.context)}
     sums: dict[str, tuple[dict[str, Any], Tally]] = {}
     for day, parts in days.items():
         for (device, output), tally in parts.items():
             axes = {**places, "device": device, "day": day, "output": output}
             sums[key_of(axes)] = axes, tally
+    return sums
+
+
+def _merge_days(
+    session: Session, job: Any, days: Mapping[date, Mapping[tuple[str, str], Tally]], shadow: bool
+) -> None:
+    sums = by_key(job, days)
     table = DayRollupRow
     query = select(table.key, *Tally.of(table)).where(
         table.key.in_(list(sums)), table.shadow.is_(shadow)

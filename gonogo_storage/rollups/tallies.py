@@ -17,7 +17,7 @@ from gonogo.flakiness.sketches import Sketch
 from gonogo.spec.statistics import ROLLED_UP, STATISTICS
 from gonogo_storage.rollups.figures import total_figures
 from gonogo_storage.seed_rows.layouts import KINDS
-from gonogo_storage.tables import DayRollupRow, JobTallyRow
+from gonogo_storage.tables import ArchivedTallyRow, DayRollupRow, JobTallyRow
 
 WHOLE = ""
 """Stands for the whole seed instead of an output."""
@@ -71,7 +71,11 @@ class Tally:
         }
 
     @staticmethod
-    def of(table: type[DayRollupRow] | type[JobTallyRow], *, sketches: bool = True) -> list[Any]:
+    def of(
+        table: type[ArchivedTallyRow] | type[DayRollupRow] | type[JobTallyRow],
+        *,
+        sketches: bool = True,
+    ) -> list[Any]:
         """Return the columns that `stored` reads."""
         return [
             getattr(table, name)

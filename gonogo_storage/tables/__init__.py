@@ -40,6 +40,7 @@ from gonogo_storage.tables.hosts import (
     RefusedMessageRow,
 )
 from gonogo_storage.tables.numbers import (
+    ArchivedTallyRow,
     ArtifactRow,
     DayRollupRow,
     EventRow,
@@ -71,6 +72,7 @@ from gonogo_storage.tables.work import (
 __all__ = [
     "AccessFailureRow",
     "AnswerRow",
+    "ArchivedTallyRow",
     "ArtifactRow",
     "AssessmentRow",
     "AttemptRow",

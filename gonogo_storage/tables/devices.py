@@ -23,6 +23,7 @@ class WorkerRow(Base):
     attempt_id: Mapped[str | None] = mapped_column(IdType)
     seed: Mapped[int | None] = mapped_column(BigInteger)
     stage: Mapped[str | None]
+    version: Mapped[str | None]  # of GoNoGo
     first_heard_at: Mapped[datetime]
     heard_at: Mapped[datetime] = mapped_column(index=True)
 

@@ -147,6 +147,27 @@ class JobTallyRow(Base):
     sketches: Mapped[dict[str, Any]]
 
 
+class ArchivedTallyRow(Base):
+    """The sums of a job whose seed rows retention removed: by day and device, for one output.
+
+    A rebuild of the roll-ups reads them instead of the rows.
+    """
+
+    __tablename__ = "archived_tallies"
+    job_id: Mapped[str] = mapped_column(IdType, ForeignKey("jobs.id"), primary_key=True)
+    day: Mapped[date] = mapped_column(primary_key=True)
+    device: Mapped[str] = mapped_column(primary_key=True)  # '' where unknown
+    output: Mapped[str] = mapped_column(primary_key=True)
+    seeds: Mapped[int] = mapped_column(BigInteger)
+    empty: Mapped[int] = mapped_column(BigInteger)
+    duration_us: Mapped[int] = mapped_column(BigInteger)
+    counts: Mapped[dict[str, Any]]
+    explanations: Mapped[dict[str, Any]]
+    outcomes: Mapped[dict[str, Any]]
+    figures: Mapped[dict[str, Any]]
+    sketches: Mapped[dict[str, Any]]
+
+
 class RolledRow(Base):
     """A job's progress in the roll-ups: they include its rows of arrival 1 to `upto`.
 
@@ -172,6 +193,7 @@ class ArtifactRow(Base):
     repeat: Mapped[int]
     output: Mapped[str]
     size: Mapped[int]
+    digest: Mapped[str]  # SHA-256 of the content as JSON
     content: Mapped[dict[str, Any]]
     created_at: Mapped[datetime]
     __table_args__ = (UniqueConstraint("job_id", "kind", "seed", "repeat", "output"),)

@@ -96,6 +96,10 @@ class JobRow(Base):
     started_at: Mapped[datetime | None]
     cancel_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
+    # When retention removed a tier of it (gonogo_storage/ops/retention.py).
+    artifacts_removed_at: Mapped[datetime | None]
+    seeds_removed_at: Mapped[datetime | None]
+    rollups_removed_at: Mapped[datetime | None]
     __table_args__ = (
         Index("ix_jobs_state", "state", "id"),
         Index("ix_jobs_test", "test_key", "id"),

@@ -24,6 +24,7 @@ from gonogo.errors import InfrastructureError
 from gonogo.spec.executors import ON_CHIPS
 from gonogo.spec.kernels import registry as kernels
 from gonogo_settings import Settings
+from gonogo_settings.release import release
 from gonogo_workers import queue
 from gonogo_workers.attempts.attempt import DeviceContext
 from gonogo_workers.attempts.warm_up import warm_up
@@ -152,9 +153,12 @@ def create_worker(
     def wanted_queues() -> dict[str, bool]:
         return {claimed.queue: monitors[claimed.name].takes_work for claimed in devices.values()}
 
+    version = release()
+
     def identity() -> dict[str, Any]:
         return {
             "worker": worker,
+            "version": version,
             "queues": [name for name, served in wanted_queues().items() if served],
             "device": first.identity,
             "host": first.host,

@@ -46,7 +46,7 @@ from gonogo_storage.db.records import from_object
 from gonogo_storage.jobs import artifacts as stored_artifacts
 from gonogo_storage.jobs import job_attempts, job_seeds, selection_tests
 from gonogo_storage.jobs import jobs as stored_jobs
-from gonogo_storage.jobs.job import Job
+from gonogo_storage.jobs.job import Job, removed_words
 from gonogo_storage.jobs.job_seeds import SeedRecord
 from gonogo_storage.jobs.jobs import JobFilter
 from gonogo_storage.jobs.sequential import SeedDecision
@@ -101,6 +101,10 @@ class JobView:
     error: str | None
     notes: tuple[str, ...]
     """The result of sequential and suspect seeds."""
+    removed: tuple[str, ...]
+    """Sentences about the results that retention removed."""
+    has_rows: bool
+    """Whether its results per seed are still there, or were never any."""
     at_most: bool
     stop: SeedDecision | None
     suspects: Mapping[str, Any] | None
@@ -111,7 +115,8 @@ class JobView:
     outputs: tuple[str, ...]
     tests: TestsView | None
     """For a selection; its plot and its worst seeds are of arrays that tests handed over."""
-    grid: GridView
+    grid: GridView | None
+    """None once retention has removed it."""
     seed: SeedDetails | None
     """The details of the (seed, repeat) that the address names."""
     plot: SeedPlot | None
@@ -214,6 +219,8 @@ def job(
         sentence=words.sentence(verdict),
         error=stored.error,
         notes=sequential_text.notes(stored),
+        removed=removed_words(stored),
+        has_rows=stored.seeds_removed_at is None,
         at_most=sequential_text.at_most(stored),
         stop=stored.stop,
         suspects=stored.suspects,
@@ -234,10 +241,14 @@ def job(
             fixed and (*fixed, chosen),
             lambda: plots.read(session, stored, chosen, rolled_up, line.noun),
         )
-        if stored.done and (tests is None or chosen)
+        if stored.done and stored.seeds_removed_at is None and (tests is None or chosen)
         else None,
-        grid=seed_grid.read(session, stored, line.noun),
-        seed=None if pair is None else seed_details.read(session, stored, pair, output),
+        grid=None
+        if stored.rollups_removed_at is not None
+        else seed_grid.read(session, stored, line.noun),
+        seed=None
+        if pair is None or stored.seeds_removed_at is not None
+        else seed_details.read(session, stored, pair, output),
         map=error_maps.read(
             session, job_id, heads, chosen, pair, [(record.seed, record.repeat) for record in worst]
         ),
@@ -252,7 +263,9 @@ def job(
         else (),
         reference=None if stored.reference is None else stored.reference.build,
         comparison=reference_comparison.lines(worst) if tests is None else (),
-        flips=_flips.get(fixed, lambda: reference_comparison.flip_lines(session, stored)) or (),
+        flips=()
+        if stored.seeds_removed_at is not None
+        else _flips.get(fixed, lambda: reference_comparison.flip_lines(session, stored)) or (),
         artifacts=tuple(
             from_object(ArtifactLine, head, url=urls.artifact(job_id, head.id)) for head in heads
         ),

@@ -25,7 +25,7 @@ JOBS = Noun(
     page=urls.job,
 )
 
-app = group("Look at jobs, and cancel them. `gonogo submit` starts one.")
+app = group("Look at jobs, cancel and delete them. `gonogo submit` starts one.")
 
 
 @app.command("list")
@@ -44,6 +44,11 @@ def list_(
 
 
 nouns.add_show(app, JOBS, "Show a job: what was submitted, its state, its counts, its diagnosis.")
+
+
+nouns.add_remove(
+    app, JOBS, "Delete a job that has ended, with its results and artifacts, for ever.", "deleted"
+)
 
 
 @app.command()

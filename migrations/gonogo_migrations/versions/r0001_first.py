@@ -53,6 +53,7 @@ TABLES = (
     "trends",
     "waivers",
     "webhook_deliveries",
+    "archived_tallies",
     "artifacts",
     "bisection_probes",
     "chunk_ranges",
@@ -464,6 +465,7 @@ def upgrade() -> None:
         sa.Column("attempt_id", sa.Uuid(), nullable=True),
         sa.Column("seed", sa.BigInteger(), nullable=True),
         sa.Column("stage", sa.Text(), nullable=True),
+        sa.Column("version", sa.Text(), nullable=True),
         sa.Column("first_heard_at", TIME, nullable=False),
         sa.Column("heard_at", TIME, nullable=False),
         sa.PrimaryKeyConstraint("name", name=op.f("pk_workers")),
@@ -700,6 +702,9 @@ def upgrade() -> None:
         sa.Column("started_at", TIME, nullable=True),
         sa.Column("cancel_at", TIME, nullable=True),
         sa.Column("finished_at", TIME, nullable=True),
+        sa.Column("artifacts_removed_at", TIME, nullable=True),
+        sa.Column("seeds_removed_at", TIME, nullable=True),
+        sa.Column("rollups_removed_at", TIME, nullable=True),
         sa.ForeignKeyConstraint(["test_key"], ["test_specs.key"], name=op.f("fk_jobs_test_key")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_jobs")),
     )
@@ -838,6 +843,25 @@ def upgrade() -> None:
     )
     op.create_index("ix_webhook_deliveries_webhook", "webhook_deliveries", ["webhook_id", "id"])
     op.create_table(
+        "archived_tallies",
+        sa.Column("job_id", sa.Uuid(), nullable=False),
+        sa.Column("day", sa.Date(), nullable=False),
+        sa.Column("device", sa.Text(), nullable=False),
+        sa.Column("output", sa.Text(), nullable=False),
+        sa.Column("seeds", sa.BigInteger(), nullable=False),
+        sa.Column("empty", sa.BigInteger(), nullable=False),
+        sa.Column("duration_us", sa.BigInteger(), nullable=False),
+        sa.Column("counts", sa.JSON(), nullable=False),
+        sa.Column("explanations", sa.JSON(), nullable=False),
+        sa.Column("outcomes", sa.JSON(), nullable=False),
+        sa.Column("figures", sa.JSON(), nullable=False),
+        sa.Column("sketches", sa.JSON(), nullable=False),
+        sa.ForeignKeyConstraint(["job_id"], ["jobs.id"], name=op.f("fk_archived_tallies_job_id")),
+        sa.PrimaryKeyConstraint(
+            "job_id", "day", "device", "output", name=op.f("pk_archived_tallies")
+        ),
+    )
+    op.create_table(
         "artifacts",
         sa.Column("id", sa.Uuid(), nullable=False),
         sa.Column("job_id", sa.Uuid(), nullable=False),
@@ -847,6 +871,7 @@ def upgrade() -> None:
         sa.Column("repeat", sa.Integer(), nullable=False),
         sa.Column("output", sa.Text(), nullable=False),
         sa.Column("size", sa.Integer(), nullable=False),
+        sa.Column("digest", sa.Text(), nullable=False),
         sa.Column("content", sa.JSON(), nullable=False),
         sa.Column("created_at", TIME, nullable=False),
         sa.ForeignKeyConstraint(["job_id"], ["jobs.id"], name=op.f("fk_artifacts_job_id")),

@@ -17,6 +17,7 @@ from gonogo_service.kit.background_context import BackgroundContext
 from gonogo_storage.history.assessment_requests import ASSESS
 from gonogo_storage.messages import outbox
 from gonogo_storage.messages.outbox import OutboxMessage
+from gonogo_storage.rollups.rebuild import REBUILD
 
 Handler = Callable[[Session, Mapping[str, Any]], None]
 
@@ -33,7 +34,7 @@ class OutboxDelivery:
 
     def run_once(self) -> int:
         """Deliver the due messages; return the number of delivered ones."""
-        due = self.context.reading(partial(outbox.due, exclude=(*DISPATCHED, ASSESS)))
+        due = self.context.reading(partial(outbox.due, exclude=(*DISPATCHED, ASSESS, REBUILD)))
         messages = {message.id: message for message in due}
         return self.context.handle_each(
             "message", messages, lambda key: self._deliver(messages[key]), outbox.postponed

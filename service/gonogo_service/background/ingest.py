@@ -39,6 +39,7 @@ from gonogo_workers.queue import (
 
 Body = dict[str, Any]
 MAX_DEVICES = 64
+MAX_VERSION = 64
 """The devices that one worker serves."""
 MAX_TELEMETRY = 10_000
 TOGETHER_S = 10.0
@@ -183,6 +184,7 @@ def heartbeat(context: BackgroundContext, checked: CheckedMessage) -> None:
             attempt=attempt,
             seed=seed,
             stage=stage,
+            version=_short(body.get("version")),
             now=now,
         )
 
@@ -247,6 +249,10 @@ def health(context: BackgroundContext, checked: CheckedMessage) -> None:
         log.warning("device suspected", device=device, reason=reason)
     if report.changed or report.canary_requested or report.suspected or report.excused:
         context.notify()
+
+
+def _short(value: object) -> str | None:
+    return value[:MAX_VERSION] if isinstance(value, str) else None
 
 
 def _number(value: object) -> float | None:

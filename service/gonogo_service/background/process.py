@@ -16,6 +16,7 @@ from gonogo_service.background.consumer import Consumer, recover
 from gonogo_service.background.delivery import OutboxDelivery
 from gonogo_service.background.reaper import Reaper
 from gonogo_service.background.refusals import Refusals
+from gonogo_service.background.retention import POLL_S, Pruner
 from gonogo_service.background.roles import Role
 from gonogo_service.github.answering import Answerer
 from gonogo_service.hooks.catch_up import Paths, client_of
@@ -70,6 +71,7 @@ def create_background(settings: Settings, stop: threading.Event) -> Background:
         ),
         Role(context, "reaper", reaper.run_once, lost=reaper.reset),
         Role(context, "rollups", partial(rollups.run_once, context), every_s=rollups.EVERY_S),
+        Role(context, "retention", Pruner(context).run_once, every_s=POLL_S),
         Role(context, "assess", Assessor(context).run_once),
         Role(context, "scheduler", partial(scheduler.run_once, context)),
         Role(context, "bisecting", partial(bisection.run_once, context)),

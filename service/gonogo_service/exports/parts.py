@@ -93,6 +93,10 @@ def _rows(reads: Reads, job: Job, order: Order, size: int) -> Iterator[Row]:
     while True:
         with reads.reading() as session:
             page = results.page(session, job.id, limit=size, cursor=cursor, order=order)
+            now = jobs.get(session, job.id)
+        if now is None or now.seeds_removed_at is not None:
+            # the connection breaks: a file that ends early must not look complete
+            raise RuntimeError(f"the results of job {job.id} were removed while they were read")
         for row in page.items:
             yield public_row(job, row)
         if page.next is None:

@@ -91,7 +91,7 @@ def sentence(message: Mapping[str, Any]) -> str:
     data = message["data"]
     where = f" {data['url']}" if data.get("url") else ""
     match message["type"]:
-        case "job.finished":
+        case "job.finished" if "kernel" in data:  # else it was deleted meanwhile
             diagnosis = f": {data['diagnosis']}" if data.get("diagnosis") else ""
             result = data["verdict"] or data["state"]
             return f"{data['kernel']} on {data['build']}: {result}{diagnosis}{where}"

@@ -22,6 +22,7 @@ from suite_runs import SUITE
 DELIVERIES = {"POST /hooks/github", "POST /hooks/ci"}
 """Stored as they came, in a list of their own; what they start is audited."""
 ACTIONS = {
+    "DELETE /jobs/{job_id}": "job.deleted",
     "POST /jobs": "job.submitted",
     "POST /jobs/{job_id}:cancel": "job.cancelled",
     "POST /jobs/{job_id}:resubmit": "job.submitted",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,10 +14,12 @@ from sqlalchemy import func, select
 import populated_database
 import stored_jobs
 from api import in_process
+from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.engine import make_engine, session
 from gonogo_storage.jobs import jobs
-from gonogo_storage.ops import backups, schema
-from gonogo_storage.ops.backups import BadBackup
+from gonogo_storage.ops import backups, retention, row_files, schema
+from gonogo_storage.ops.retention import Policy, Tier
+from gonogo_storage.ops.row_files import BadFile, Tables
 from gonogo_storage.tables import AnswerRow, DeliveryRow, JobRow, LeaseRow
 
 
@@ -24,7 +27,7 @@ class Backup(NamedTuple):
     """A backup of a database with a little of everything."""
 
     path: Path
-    contents: backups.Tables
+    contents: Tables
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +36,9 @@ def backup(tmp_path_factory: pytest.TempPathFactory) -> Backup:
     folder = tmp_path_factory.mktemp("backup")
     with in_process(f"sqlite:///{folder / 'gonogo.sqlite'}") as api:
         populated_database.fill(api)
+        later = utcnow() + timedelta(days=2)
+        policy = Policy({Tier.seeds: 1})
+        assert retention.prune(api.context.engine, policy, now=later, actor="test")
         path = folder / "backup.sqlite"
         contents = backups.backup(api.context.engine, path)
     assert sorted(folder.glob("backup*")) == [path]
@@ -76,7 +82,7 @@ def test_a_backup_shows_the_database_of_one_moment(database_url: str, tmp_path: 
     engine = make_engine(database_url)
     with session(engine) as current:
         stored_jobs.finished(current)
-    batches = backups._batches
+    batches = row_files.batches
     written: list[str] = []
 
     def while_others_write(*arguments: object) -> Iterator[list[dict[str, object]]]:
@@ -86,7 +92,7 @@ def test_a_backup_shows_the_database_of_one_moment(database_url: str, tmp_path: 
                 written.append(jobs.create(current, stored_jobs.new()).id)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(backups, "_batches", while_others_write)
+        patch.setattr(row_files, "batches", while_others_write)
         contents = backups.backup(engine, tmp_path / "backup.sqlite")
     assert written
     assert contents["jobs"].rows == 1
@@ -118,7 +124,7 @@ def test_a_damaged_backup_is_refused_and_the_database_stays_empty(
     target: str,
 ) -> None:
     engine = make_engine(request.getfixturevalue(target))
-    with pytest.raises(BadBackup, match=words):
+    with pytest.raises(BadFile, match=words):
         backups.restore(_broken(backup, tmp_path / "broken", statement), engine)
     if schema.state(engine) is not schema.SchemaState.empty:
         with session(engine) as current:
@@ -132,12 +138,12 @@ def test_only_an_empty_database_is_filled_and_no_file_is_overwritten(
     engine = make_engine(database_url)
     with session(engine) as current:
         jobs.create(current, stored_jobs.new())
-    with pytest.raises(BadBackup, match="the database has rows in"):
+    with pytest.raises(BadFile, match="the database has rows in"):
         backups.restore(backup.path, engine)
     with pytest.raises(FileExistsError, match="exists already"):
         backups.backup(engine, backup.path)
     for content in (b"", b"text", backup.path.read_bytes()[:5000]):
         (tmp_path / "other").write_bytes(content)
-        with pytest.raises(BadBackup):
+        with pytest.raises(BadFile):
             backups.restore(tmp_path / "other", engine)
     engine.dispose()

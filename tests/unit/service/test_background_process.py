@@ -15,6 +15,7 @@ ALWAYS = [
     "dispatcher",
     "reaper",
     "rollups",
+    "retention",
     "assess",
     "scheduler",
     "bisecting",

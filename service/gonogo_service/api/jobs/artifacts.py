@@ -5,9 +5,11 @@ from __future__ import annotations
 from gonogo_service.access.context import Ctx, Reader
 from gonogo_service.api.jobs.jobs import require_job
 from gonogo_service.kit.answers import Filter, make_router, missing
+from gonogo_service.kit.problems import Problem
 from gonogo_storage.db.paging import Page
 from gonogo_storage.jobs import artifacts as stored
 from gonogo_storage.jobs.artifacts import Artifact, ArtifactHead
+from gonogo_storage.jobs.job import removed_words
 
 router = make_router("jobs")
 
@@ -16,7 +18,9 @@ router = make_router("jobs")
 def artifacts(context: Ctx, _who: Reader, job_id: str, kind: Filter = None) -> Page[ArtifactHead]:
     """List artifacts without their content, on one page, because they are few."""
     with context.reading() as session:
-        require_job(session, job_id)
+        job = require_job(session, job_id)
+        if job.artifacts_removed_at is not None:
+            raise Problem(410, f"Job {job.id}: {removed_words(job)[0]}", slug="removed")
         return Page(tuple(stored.list_(session, job_id, kind=kind)), None)
 
 

@@ -11,7 +11,7 @@ from gonogo.flakiness import sequential
 from gonogo.flakiness.policy import POLICY
 from gonogo.spec.verdicts import Verdict
 from gonogo_service.access import bounds
-from gonogo_service.access.context import Ctx, Reader, Submitter
+from gonogo_service.access.context import Admin, Ctx, Reader, Submitter
 from gonogo_service.access.principals import Principal
 from gonogo_service.api import idempotency_keys
 from gonogo_service.api.jobs.schemas import (
@@ -31,19 +31,26 @@ from gonogo_service.kit.answers import (
     make_router,
     missing,
 )
-from gonogo_service.kit.problems import BadField
+from gonogo_service.kit.problems import BadField, Problem
 from gonogo_service.submission import jobs as submission
 from gonogo_service.submission.bodies import JobIn
 from gonogo_storage.access import audit
+from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.paging import Page
 from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import JobKind, JobState
 from gonogo_storage.jobs import chunks, queue_estimate
 from gonogo_storage.jobs import jobs as stored
 from gonogo_storage.jobs.job import Job
+from gonogo_storage.ops import job_removal
+from gonogo_storage.ops.job_removal import JobRemoved, NotRemovable
+from gonogo_storage.rollups import rebuild
 from gonogo_storage.seeds import arithmetics, flips
 
 router = make_router("jobs")
+MAX_RECOUNTED = 20_000
+"""The (seed, repeat) that are counted anew before the answer: a second; more are left to the
+background."""
 
 
 def require_job(session: Session, job_id: str) -> Job:
@@ -155,7 +162,8 @@ def look(context: Ctx, _who: Reader, job_id: str) -> JobOut:
     """
     with context.reading() as session:
         job = require_job(session, job_id)
-        pooled = None if job.reference is None else flips.of_job(session, job_id)
+        compares = job.reference is not None and job.seeds_removed_at is None
+        pooled = flips.of_job(session, job_id) if compares else None
         models = arithmetics.of_job(session, job_id)
     return from_object(
         JobOut,
@@ -216,6 +224,36 @@ def resubmit(
     if new:
         context.notifier.notify()
     return response
+
+
+@router.delete("/jobs/{job_id}", summary="Delete a job that has ended")
+def delete(context: Ctx, who: Admin, job_id: str) -> JobRemoved:
+    """Delete a job with its results, artifacts and logs, for ever.
+
+    Sums are counted anew without it. A flag whose only evidence it was is resolved. A job that
+    hasn't ended, and one that an open run or a bisection needs, is refused.
+    """
+    with context.session() as session:
+        job = require_job(session, job_id)
+        try:
+            removed = job_removal.remove(session, job_id, actor=who.actor, now=utcnow())
+        except NotRemovable as problem:
+            raise Problem(409, str(problem), slug="not-removable") from problem
+        audit.record(
+            session,
+            actor=who.actor,
+            action="job.deleted",
+            subject=job_id,
+            detail={
+                "test": job.test_key,
+                "build": job.build,
+                "verdict": job.verdict,
+                "seeds": removed.seeds,
+                "flags": list(removed.flags_resolved),
+            },
+        )
+    rebuild.run_requested(context.engine, most=MAX_RECOUNTED)
+    return removed
 
 
 def _audit_submission(session: Session, who: Principal, job: Job, **detail: str) -> None:

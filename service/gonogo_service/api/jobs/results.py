@@ -15,9 +15,11 @@ from gonogo_service.exports import parts
 from gonogo_service.exports.forms import FORMS
 from gonogo_service.exports.parts import Export, Order
 from gonogo_service.kit.answers import Cursor, Limit, answer_page, make_router, missing
-from gonogo_service.kit.problems import BadField
+from gonogo_service.kit.problems import BadField, Problem
 from gonogo_storage.automation import runs
 from gonogo_storage.db.paging import Page
+from gonogo_storage.jobs import jobs
+from gonogo_storage.jobs.job import JobSummary, removed_words
 from gonogo_storage.seeds import results as stored
 
 router = make_router("jobs")
@@ -97,6 +99,7 @@ def results(
         raise BadField("cursor", cursor, f"{format} has no pages: it contains everything")
     with context.reading() as session:
         job = require_job(session, job_id)
+        _demand_rows(job)
         if format == "json":
             page = stored.page(
                 session,
@@ -134,10 +137,18 @@ def of_run(
         raise BadField("format", format, "unknown format", limit="one of " + ", ".join(FORMS))
     with context.reading() as session:
         run = runs.get(session, run_id)
+        for job in jobs.many(session, [] if run is None else [m.id for m in run[1]]).values():
+            _demand_rows(job)
     if run is None:
         raise missing("run", run_id)
     members = [(member.name, member.id) for member in run[1]]
     return _stream(parts.of_run(context, run_id, members, size=STREAM_PAGE), format)
+
+
+def _demand_rows(job: JobSummary) -> None:
+    """Raise Problem 410 for a job whose rows are gone: no rows would look like no results."""
+    if job.seeds_removed_at is not None:
+        raise Problem(410, f"Job {job.id}: {removed_words(job)[-1]}", slug="removed")
 
 
 def _pieces(content: Iterable[str]) -> Iterator[bytes]:

@@ -1,0 +1,1 @@
+"""The usual mistakes of an installation, each with its remedy: `gonogo doctor --deep`."""

@@ -1,0 +1,141 @@
+"""Jobs that lost their rows, and deleted ones, over HTTP and on the pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+
+import compared_builds
+import nightly_history
+import stored_jobs
+import suite_runs
+from api import Api, in_process
+from gonogo import urls
+from gonogo_service.exports import parts
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.jobs import jobs
+from gonogo_storage.ops import retention
+from gonogo_storage.ops.retention import Policy, Tier
+
+EVERYTHING = Policy(dict.fromkeys(Tier, 1))
+
+
+@pytest.fixture
+def api(migrated_sqlite_url: str) -> Iterator[Api]:
+    with in_process(migrated_sqlite_url) as service:
+        yield service
+
+
+def _forget(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Remove all tiers of all jobs, as if nothing needed any."""
+    monkeypatch.setattr(retention, "_has_newer", lambda: retention.JobRow.id.is_not(None))
+    monkeypatch.setattr(retention.needed_jobs, "of", lambda _session: frozenset())
+    later = utcnow() + timedelta(days=2)
+    assert retention.prune(api.context.engine, EVERYTHING, now=later, actor="test")
+
+
+def test_a_job_without_rows_says_so_instead_of_showing_none(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with api.context.session() as session:
+        job = stored_jobs.finished(session).id
+    assert "Error of every seed" in api.client.get(f"/jobs/{job}").text
+    _forget(api, monkeypatch)
+    assert api.get(f"/jobs/{job}")["seeds_removed_at"] is not None
+    for path in ("results", "results?format=junit", "artifacts"):
+        answer = api.client.get(f"/api/v1/jobs/{job}/{path}")
+        assert (answer.status_code, answer.json()["type"]) == (410, "urn:gonogo:problem:removed")
+        assert "were removed on" in answer.json()["detail"]
+    page = api.client.get(f"/jobs/{job}?seed=1").text
+    assert "Its results per seed and its statistics were removed on" in page
+    assert "Its artifacts and logs were removed on" in page
+    assert "Error of every seed" not in page
+    answer = api.client.post(
+        "/api/v1/rejudgements", json={"test": api.get(f"/jobs/{job}")["test_key"]}
+    )
+    assert answer.status_code == 422
+    assert "were removed" in answer.json()["detail"]
+
+
+def test_an_export_whose_rows_vanish_breaks_instead_of_looking_complete(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with api.context.session() as session:
+        job = stored_jobs.finished(session)
+    (part,) = parts.of_job(api.context, job, size=2).parts
+    rows = iter(part.rows)
+    assert [next(rows)["seed"] for _ in range(2)] == [0, 1]
+    _forget(api, monkeypatch)
+    with pytest.raises(RuntimeError, match="were removed while they were read"):
+        next(rows)
+
+
+def test_every_page_shows_what_is_left(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    with api.context.session() as session:
+        compared_builds.history(session)  # kernels and selections
+        masked = nightly_history.masked(session)
+        everything = jobs.list_(session, jobs.JobFilter(), limit=200).items
+    _forget(api, monkeypatch)
+    kernel = next(job for job in everything if job.kernel != "selection")
+    selection = next(job for job in everything if job.kernel == "selection")
+    paths = [
+        *(urls.job(job.id) for job in (kernel, selection)),
+        *(urls.history(key) for key in (kernel.test_key, selection.test_key, masked)),
+        *(urls.OVERVIEW, urls.JOBS, urls.TESTS, urls.MATRIX, urls.FLAGS),
+    ]
+    for path in paths:
+        assert api.client.get(path).status_code == 200, path
+    refused = api.client.get(urls.compare(compared_builds.BASE, compared_builds.HEAD))
+    assert "results per test were removed on" in refused.text
+
+
+def test_only_an_ended_job_is_deleted_and_the_audit_says_by_whom(api: Api) -> None:
+    waiting = api.submit()
+    refused = api.client.delete(f"/api/v1/jobs/{waiting}")
+    assert refused.status_code == 409
+    assert f"gonogo jobs cancel {waiting}" in refused.json()["detail"]
+    with api.context.session() as session:
+        job = stored_jobs.finished(session)
+    (flag,) = api.get("/flags")["items"]
+    answer = api.client.delete(f"/api/v1/jobs/{job.id}")
+    assert answer.status_code == 200, answer.text
+    assert answer.json() == {
+        "id": job.id,
+        "seeds": 8,
+        "artifacts": 1,
+        "run": None,
+        "flags_resolved": [flag["id"]],
+    }
+    for method in ("get", "delete"):
+        assert getattr(api.client, method)(f"/api/v1/jobs/{job.id}").status_code == 404
+    assert api.client.get(f"/flags/{flag['id']}").status_code == 200
+    entry = api.get("/audit?action=job.deleted")["items"][0]
+    assert (entry["subject"], entry["detail"]["seeds"]) == (job.id, 8)
+    rows = api.rows()
+    assert (rows["day_rollups"], rows["job_tallies"], rows["seed_results"]) == (0, 0, 0)
+
+
+def test_a_run_is_counted_without_its_deleted_jobs(api: Api) -> None:
+    entry = {"test": stored_jobs.NIGHTLY, "seeds": {"start": 0, "count": 1}}
+    entries = [{**entry, "name": name} for name in ("a", "b")]
+    suite = {"name": "pair", "builds": ["correct"], "entries": entries}
+    answer = api.client.post("/api/v1/runs", json={"suite": suite})
+    assert answer.status_code == 202, answer.text
+    run = answer.json()["id"]
+    jobs = [job["id"] for job in api.get(f"/runs/{run}")["tests"]]
+    api.client.post(f"/api/v1/jobs/{jobs[0]}:cancel")
+    assert (
+        f"belongs to run {run}, which is running"
+        in api.client.delete(f"/api/v1/jobs/{jobs[0]}").json()["detail"]
+    )
+    api.client.post(f"/api/v1/runs/{run}:cancel")
+    with api.context.session() as session:
+        suite_runs.conclude(session)
+    for left, job in ((1, jobs[0]), (0, jobs[1])):
+        removed = api.client.delete(f"/api/v1/jobs/{job}")
+        assert (removed.status_code, removed.json()["run"]) == (200, run)
+        assert len(api.get(f"/runs/{run}")["tests"]) == left
+        assert api.get(f"/runs/{run}")["jobs"]["total"] == left
+        assert api.client.get(f"/runs/{run}").status_code == 200

@@ -1,0 +1,296 @@
+"""Retention and deletion of jobs: what goes, what stays, and sums that are those of a rebuild."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, delete, func, select, text
+
+import stored_jobs
+from gonogo.errors import FieldError
+from gonogo_storage.access import audit
+from gonogo_storage.comparison import comparison_side
+from gonogo_storage.db import partitions
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.db.engine import make_engine, reading, session
+from gonogo_storage.history import rejudgements
+from gonogo_storage.jobs import closing, job_seeds, jobs
+from gonogo_storage.ops import job_removal, retention, tiers
+from gonogo_storage.ops.retention import Policy, Tier
+from gonogo_storage.rollups import rebuild, rollups
+from gonogo_storage.seed_rows.batch import Batch
+from gonogo_storage.tables import (
+    ArchivedTallyRow,
+    ArtifactRow,
+    Base,
+    DayRollupRow,
+    EventRow,
+    FlagRow,
+    JobRow,
+    JobTallyRow,
+    RolledRow,
+    SeedResultRow,
+)
+
+LATER = timedelta(days=500)
+SEEDS = Policy({Tier.seeds: 400})
+ALL = Policy({Tier.artifacts: 90, Tier.seeds: 400, Tier.rollups: 450})
+EVERYTHING = stored_jobs.TestSpec.parse(stored_jobs.NIGHTLY)
+
+
+def sums(engine: Engine) -> dict[Any, Any]:
+    """Every roll-up and tally in use, by key."""
+    with reading(engine) as current:
+        return {
+            tuple(row)[: len(table.__table__.primary_key.columns)]: tuple(row)
+            for table in (DayRollupRow, JobTallyRow, RolledRow)
+            for row in current.execute(select(*table.__table__.columns))
+        }
+
+
+def count(engine: Engine, table: Any, *conditions: Any) -> int:
+    with reading(engine) as current:
+        query = select(func.count()).select_from(table).where(*conditions)
+        return current.scalar(query) or 0
+
+
+def night(engine: Engine, **changes: Any) -> str:
+    with session(engine) as current:
+        return stored_jobs.finished(current, **changes).id
+
+
+def resolve_flags(engine: Engine) -> None:
+    with session(engine) as current:
+        for flag in current.scalars(select(FlagRow)):
+            flag.state = "resolved"
+
+
+def prune(engine: Engine, policy: Policy = ALL) -> retention.Removed:
+    return retention.prune(engine, policy, now=utcnow() + LATER, actor="test")
+
+
+def entries(engine: Engine) -> list[str]:
+    with reading(engine) as current:
+        return [entry.action for entry in audit.list_(current).items]
+
+
+def test_a_clock_that_is_years_ahead_removes_nothing(
+    migrated_postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = make_engine(migrated_postgres_url)
+    now = utcnow()
+    monkeypatch.setattr(retention, "utcnow", lambda: now + LATER)
+    assert retention.current_time(engine) - now < timedelta(hours=1)
+    engine.dispose()
+
+
+def test_each_tier_goes_and_sums_stay_those_of_a_rebuild(engine: Engine) -> None:
+    old = night(engine)
+    newest = night(engine)
+    resolve_flags(engine)
+    before = sums(engine)
+    planned = retention.estimate(engine, ALL, now=utcnow() + LATER)
+    assert count(engine, SeedResultRow) == 16  # a dry run removes nothing
+    removed = prune(engine, SEEDS)
+    assert removed.tiers[Tier.seeds] == planned.tiers[Tier.seeds]
+    assert removed.tiers[Tier.seeds].jobs == 1
+    assert removed.tiers[Tier.seeds].rows == 8
+    assert removed.tiers[Tier.seeds].bytes > 8 * tiers.ROW_BYTES
+    assert count(engine, SeedResultRow, SeedResultRow.job_id == old) == 0
+    assert count(engine, SeedResultRow, SeedResultRow.job_id == newest) == 8
+    assert sums(engine) == before
+    rebuild.rebuild(engine)
+    assert sums(engine) == before
+    with session(engine) as current:  # also where nothing of the roll-ups is left
+        for table in (DayRollupRow, JobTallyRow, RolledRow):
+            current.execute(delete(table))
+    rebuild.catch_up(engine)
+    assert sums(engine) == before
+    with reading(engine) as current:
+        job = jobs.get(current, old)
+        assert job is not None
+        assert (job.verdict, job.done) == ("pass_by_tolerance", 8)
+        rolled_up = rollups.of_job(current, old)
+        assert {entry.output for entry in job_seeds.outputs(current, old, rolled_up)} == {
+            "dx",
+            "dgamma",
+            "dbeta",
+        }
+    assert count(engine, EventRow, EventRow.job_id == old, EventRow.type == "state") > 0
+
+    removed = prune(engine)
+    assert {tier: amount.jobs for tier, amount in removed.tiers.items()} == {
+        Tier.artifacts: 1,
+        Tier.seeds: 0,
+        Tier.rollups: 1,
+    }
+    assert count(engine, ArtifactRow) == 1
+    assert count(engine, ArchivedTallyRow) == 0
+    left = sums(engine)
+    assert 0 < len(left) < len(before)
+    rebuild.rebuild(engine)
+    assert sums(engine) == left
+    assert entries(engine).count("retention.removed") == 2
+    assert not prune(engine)  # nothing is left to do, and no entry says so
+    assert entries(engine).count("retention.removed") == 2
+
+
+def test_what_something_open_needs_stays_and_so_do_labels_builds_and_the_newest(
+    engine: Engine,
+) -> None:
+    evidence = night(engine)  # of an open flag, with the job after it
+    last = night(engine)
+    labeled = night(engine, wrong=False, labels={"keep": "release"})
+    baseline, newest = night(engine, wrong=False), night(engine, wrong=False)
+    assert count(engine, FlagRow, FlagRow.state != "resolved") == 1
+    pinned = Policy(ALL.days, ("corr*",))
+    assert prune(engine, pinned).tiers[Tier.seeds].jobs == 0
+    assert prune(engine).tiers[Tier.seeds].jobs == 1
+    with reading(engine) as current:
+        stays = {
+            job: jobs.get(current, job).seeds_removed_at is None  # type: ignore[union-attr]
+            for job in (evidence, last, labeled, baseline, newest)
+        }
+    assert stays == {evidence: True, last: True, labeled: True, baseline: False, newest: True}
+    with session(engine) as current:
+        running = stored_jobs.submit(current, build="correct").id
+        stored_jobs.report(current, running, [stored_jobs.row(0, wrong=False)])
+    assert retention.estimate(engine, ALL, now=utcnow() + LATER).tiers[Tier.seeds].jobs == 0
+
+
+def test_a_rebuild_that_runs_meanwhile_counts_no_seed_twice_or_never(engine: Engine) -> None:
+    old = night(engine)
+    night(engine)
+    resolve_flags(engine)
+    before = sums(engine)
+    rebuild.SLICE, size = 3, rebuild.SLICE
+    try:
+        unit = rebuild.rebuild_unit(engine, _unit(engine, old))
+        next(unit)  # three seeds of the old job are counted from rows that vanish now
+        assert prune(engine, SEEDS)
+        for _ in unit:
+            pass
+    finally:
+        rebuild.SLICE = size
+    assert sums(engine) == before
+
+
+def _unit(engine: Engine, job_id: str) -> rebuild.Unit:
+    with reading(engine) as current:
+        return rebuild.Unit.of_job(current.get_one(JobRow, job_id))
+
+
+def test_rows_that_come_after_the_removal_are_dropped(engine: Engine) -> None:
+    old = night(engine)
+    night(engine)
+    resolve_flags(engine)
+    prune(engine)
+    with session(engine) as current:
+        job = closing.lock(current, old)
+        assert job is not None
+        late = Batch.of([stored_jobs.row(99, wrong=True)])
+        closing.record(current, job, old, late, now=utcnow())
+        assert job.done == 8
+    assert count(engine, SeedResultRow, SeedResultRow.job_id == old) == 0
+
+
+def test_a_job_without_rows_is_not_judged_again_and_its_tests_not_compared(engine: Engine) -> None:
+    night(engine)
+    night(engine)
+    resolve_flags(engine)
+    prune(engine)
+    spec = EVERYTHING
+    with reading(engine) as current:
+        report = rejudgements.report(current, spec, spec)
+        assert (report.jobs_removed, len(report.jobs), report.seeds) == (1, 1, 8)
+    with session(engine) as current:
+        for job in current.scalars(select(JobRow)):
+            job.seeds_removed_at, job.kernel = utcnow(), "selection"
+    with reading(engine) as current:
+        with pytest.raises(
+            FieldError, match="can't be judged again: the results per seed of its 2"
+        ):
+            rejudgements.report(current, spec, spec)
+        side = comparison_side.find(current, "tt-train-2025", "base")
+        with pytest.raises(
+            FieldError, match="can't be compared: its results per test were removed"
+        ):
+            comparison_side.read(current, side)
+
+
+def test_a_month_without_needed_rows_is_dropped_and_another_one_cleared(
+    migrated_postgres_url: str,
+) -> None:
+    engine = make_engine(migrated_postgres_url)
+    old = night(engine)
+    labeled = night(engine, labels={"keep": ""})
+    night(engine)
+    resolve_flags(engine)
+    (month,) = _months(engine, old)
+    removed = prune(engine, SEEDS)  # the month has a job that is kept
+    assert month.name not in removed.partitions
+    assert count(engine, SeedResultRow) == 16
+    assert month.name in _partitions(engine)
+    with session(engine) as current:
+        for job in (labeled, *current.scalars(select(JobRow.id))):
+            tiers.forget_seeds(current, job, now=utcnow())
+    assert count(engine, SeedResultRow) == 16
+    removed = prune(engine, SEEDS)
+    assert month.name in removed.partitions
+    assert month.name not in _partitions(engine)
+    assert count(engine, SeedResultRow) == 0
+    night(engine)  # its rows have a place all the same
+    assert count(engine, SeedResultRow) == 8
+    engine.dispose()
+
+
+def _months(engine: Engine, job_id: str) -> list[partitions.Month]:
+    with engine.connect() as connection:
+        months = partitions.months_before(connection, utcnow() + LATER)
+    return [month for month in months if month.low <= job_id < month.high]
+
+
+def _partitions(engine: Engine) -> list[str]:
+    with engine.connect() as connection:
+        return list(connection.scalars(text("SELECT relname FROM pg_class WHERE relkind = 'r'")))
+
+
+def test_a_deleted_job_leaves_nothing_and_everything_else_is_right_without_it(
+    engine: Engine,
+) -> None:
+    only = night(engine, wrong=False)
+    before = sums(engine)
+    first, second = night(engine), night(engine)
+    with session(engine) as current:
+        (flag,) = current.scalars(select(FlagRow))
+        assert {flag.first_job, flag.last_job} == {first, second}
+        removed = job_removal.remove(current, second, actor="me", now=utcnow())
+        assert (removed.seeds, removed.artifacts, removed.flags_resolved) == (8, 1, ())
+    with session(engine) as current:
+        flag = current.scalars(select(FlagRow)).one()
+        assert (flag.state, flag.first_job, flag.last_job, flag.jobs) == ("open", first, first, 1)
+        removed = job_removal.remove(current, first, actor="me", now=utcnow())
+        assert removed.flags_resolved == (flag.id,)
+    assert rebuild.run_requested(engine) == 1
+    assert sums(engine) == before
+    rebuild.rebuild(engine)
+    assert sums(engine) == before
+    for table in Base.metadata.sorted_tables:
+        if "job_id" in table.c:
+            ids = {str(job) for job in _column(engine, table.c.job_id)}
+            assert ids <= {only}, table.name
+    assert [str(job) for job in _column(engine, JobRow.id)] == [only]
+
+
+def _column(engine: Engine, column: Any) -> list[Any]:
+    with reading(engine) as current:
+        return list(current.scalars(select(column).distinct()))
+
+
+def test_a_job_that_runs_is_not_deleted(engine: Engine) -> None:
+    with session(engine) as current:
+        job = stored_jobs.submit(current).id
+        with pytest.raises(job_removal.NotRemovable, match=r"is queued: only .* Cancel it first"):
+            job_removal.remove(current, job, actor="me", now=utcnow())
