@@ -28,8 +28,8 @@ STREAM = "/api/v1/jobs/{job_id}/events"
 # What a `test` may be is checked by the domain, not by the schema, so a body that the schema allows
 # may still be refused.
 NOT_MEANT = ("positive_data_acceptance",)
-MOST_EXAMPLES = 15
-EXAMPLES_AN_INPUT = 3
+MOST_EXAMPLES = 8
+EXAMPLES_AN_INPUT = 2
 """The number of cases for each parameter and each field of the body: an address with only an id has
 little to vary."""
 WORDS = {"title", "description", "examples"}
