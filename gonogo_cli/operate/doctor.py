@@ -371,13 +371,14 @@ def doctor(
         )
     else:
         out = show.console()
+        width = 20 if deep else 17
         for finding in results:
             mark = {True: "[green]ok  [/]", False: "[bold red]BAD [/]", None: "[dim]-   [/]"}[
                 finding.ok
             ]
-            out.print(f"{mark} [bold]{finding.part:<17}[/] ", end="")
+            out.print(f"{mark} [bold]{finding.part:<{width}}[/] ", end="")
             out.print(finding.words, markup=False, highlight=False, soft_wrap=True)
             if finding.remedy is not None:
-                remedy = f"     {'':<17} remedy: {finding.remedy}"
+                remedy = f"     {'':<{width}} remedy: {finding.remedy}"
                 out.print(remedy, markup=False, highlight=False, soft_wrap=True)
     raise typer.Exit(0 if all(finding.ok is not False for finding in results) else 3)

@@ -208,7 +208,8 @@ def import_(engine: Engine, path: Path, *, actor: str) -> Imported:
 def _check(source: Engine, path: Path) -> None:
     """Check that the file is what was written. Raises BadFile."""
     recorded = row_files.recorded(source, path, EXPORT)
-    tables = [_table(row) for row in (*_SHARED, JobRow, *_BELOW, RunRow, RunJobRow)]
+    rows: tuple[type[Base], ...] = (*_SHARED, JobRow, *_BELOW, RunRow, RunJobRow)
+    tables = [_table(row) for row in rows]
     with source.connect() as given:
         contents = row_files.contents_of(given, tables)
         row_files.compare(recorded, contents, f"{path} is damaged")

@@ -14,8 +14,17 @@ _EXAMPLES = ("changeme", "change-me", "change_me", "secret", "example", "passwor
 MAX_OUTBOX_S = 600.0
 MAX_WEBHOOK_LAG_S = 3600.0
 MAX_INGEST_LAG_S = 300.0
-DUTIES = ("dispatcher", "reaper", "rollups", "assess", "scheduler", "delivery", "webhooks")
-"""Duties that every background process takes over when nobody has them."""
+DUTIES = (
+    "dispatcher",
+    "reaper",
+    "assess",
+    "scheduler",
+    "bisecting",
+    "delivery",
+    "hooks",
+    "webhooks",
+)
+"""Duties that some background process holds at any moment; others rest longer than their lease."""
 
 
 def secret_key(machine: Machine) -> str | None:

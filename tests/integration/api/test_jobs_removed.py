@@ -14,6 +14,7 @@ import suite_runs
 from api import Api, in_process
 from gonogo import urls
 from gonogo_service.exports import parts
+from gonogo_service.webhooks import messages
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.jobs import jobs
 from gonogo_storage.ops import retention
@@ -113,6 +114,11 @@ def test_only_an_ended_job_is_deleted_and_the_audit_says_by_whom(api: Api) -> No
     assert api.client.get(f"/flags/{flag['id']}").status_code == 200
     entry = api.get("/audit?action=job.deleted")["items"][0]
     assert (entry["subject"], entry["detail"]["seeds"]) == (job.id, 8)
+    with api.context.reading() as session:  # its message may still wait
+        reference = {"job": job.id, "version": 2}
+        message = messages.payload(session, "job.finished", reference, None)
+    assert message["data"] == reference
+    assert messages.sentence(message) == "job.finished"
     rows = api.rows()
     assert (rows["day_rollups"], rows["job_tallies"], rows["seed_results"]) == (0, 0, 0)
 
