@@ -13,7 +13,7 @@ from gonogo_storage.access.hosts import Host
 
 RECENT = timedelta(days=7)
 """A host that was flagged longer ago needs no attention."""
-CLOCK, REFUSED, FLAGGED = "host's clock", "refused messages of the host", "host flagged"
+CLOCK, REFUSED, FLAGGED = "host's clock", "refused messages", "host flagged"
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ def test_a_device_s_page_tells_its_hosts_clock_and_what_was_refused() -> None:
     )
     assert hosts.facts(host, NOW) == [
         ("host's clock", "301.2 s behind the service's"),
-        ("refused messages of the host", "age 3, sender 1"),
+        ("refused messages", "age 3, sender 1"),
         ("host flagged", "2 h ago: it spoke for lab-2"),
     ]
     gone = replace(host, clock_skew_s=4.0, refused={}, flagged_at=None, revoked_at=NOW)
