@@ -330,7 +330,9 @@ def test_an_epsilon_that_could_not_have_shown_is_a_limit_and_acquits_of_nothing(
     tight = {"rtol": 0.0, "atol": 1e-9}
     result = judged("layernorm_fw", form, given, {"y": layer_norm(given)}, tolerance=tight)
     statistics = result.outputs["y"].statistics
-    assert ("epsilon" in statistics["detection_limits"]) is is_listed
+    limits = statistics["detection_limits"]
+    assert ("epsilon" in limits) is is_listed
+    assert ("epsilon (these inputs don't use it)" in limits) is (std == 200.0)
     assert ("epsilon" in statistics["unseen_terms"]) is (red is Verdict.inconclusive)
     assert result.verdict is red
 
@@ -353,10 +355,24 @@ def test_an_output_that_shows_epsilon_shows_that_of_all_outputs_of_the_kernel() 
     assert alone["dgamma"].statistics["unseen_terms"] == ["epsilon"]
 
 
-def test_a_missing_epsilon_is_no_false_alarm_on_rows_of_any_size() -> None:
-    # rows that differ by powers of two: the rounding of the largest once hid the smallest's epsilon
+def ramps() -> dict[str, Floats]:
+    """Rows that differ by powers of two."""
     ramp = np.linspace(-1, 2, 8448) * np.array([[1.0], [2.0], [4.0], [8.0]])
-    given = inputs("fp32", (4, 8448), x=ramp.astype(np.float32))
+    return inputs("fp32", (4, 8448), x=ramp.astype(np.float32))
+
+
+def test_an_epsilon_that_another_rung_of_the_ladder_explains_is_a_limit() -> None:
+    # blocked sums show it; a kernel without it could have updated its variance instead
+    given = ramps()
+    result = judged("layernorm_fw", "fp32", given, {"y": layer_norm(given)})
+    assert result.verdict is Verdict.pass_
+    assert result.arithmetic == "fp32-inside"
+    assert "epsilon" in result.outputs["y"].statistics["detection_limits"]
+
+
+def test_a_missing_epsilon_is_no_false_alarm_on_rows_of_any_size() -> None:
+    # the rounding of the largest row once hid the smallest one's epsilon
+    given = ramps()
     x = given["x"]
     centered = x - x.mean(axis=1, keepdims=True)
     variance = np.square(centered).mean(axis=1, keepdims=True)
