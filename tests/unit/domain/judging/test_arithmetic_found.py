@@ -381,3 +381,13 @@ def test_a_missing_epsilon_is_no_false_alarm_on_rows_of_any_size() -> None:
         "layernorm_fw", "fp32", given, {"y": y}, tolerance={"rtol": 1.3e-6, "atol": 1e-6}
     )
     assert result.verdict not in (Verdict.fail_by_tolerance, Verdict.pass_)
+
+
+def test_a_fault_is_not_sought_in_the_error_of_a_program_that_the_kernel_does_not_have() -> None:
+    # beside an offset, the program with the nearest worst element may be further off altogether
+    drawn = 100 + np.random.default_rng(3).standard_normal((16, 1000))
+    given = inputs("bf16", (16, 1000), x=np.asarray(drawn, np.float32))
+    y = layer_norm(given)
+    y[8] = y[7]
+    result = judged("layernorm_fw", "bf16", given, {"y": y})
+    assert "row 8 holds the values of row 7" in result.outputs["y"].statistics["fault"]
