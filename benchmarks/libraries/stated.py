@@ -45,5 +45,5 @@ def is_stated(
 
 def _factor(phrases: list[str]) -> float:
     """Return the largest common factor that an output could not have shown; 0: none is listed."""
-    factors = [float(found[1]) / 100 for phrase in phrases if (found := FACTOR.fullmatch(phrase))]
+    factors = [float(match[1]) / 100 for phrase in phrases if (match := FACTOR.fullmatch(phrase))]
     return max(factors, default=0.0)

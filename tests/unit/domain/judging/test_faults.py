@@ -219,6 +219,6 @@ def test_the_error_of_a_program_that_is_further_off_than_the_function_is_no_faul
     y[8] = y[7]
     further = Program("E[x^2] - mean^2", stored={"mean square": "bf16"})
     for program in (further, graph.forms[0]):
-        found = diagnose(graph, round_to(y, "bf16"), "bf16", program)
-        assert found is not None
-        assert found.words == "row 8 holds the values of row 7"
+        share = diagnose(graph, round_to(y, "bf16"), "bf16", program)
+        assert share is not None
+        assert share.words == "row 8 holds the values of row 7"
