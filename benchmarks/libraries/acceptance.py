@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from benchmarks.libraries import stated
 from benchmarks.libraries.arithmetics import expected, is_right_name
 from benchmarks.libraries.intervals import Share
 from benchmarks.libraries.judge import UNEXPLAINED, names_term
@@ -42,6 +43,17 @@ def is_faint(trial: Trial) -> bool:
         and not is_clear(trial)
         and trial.changed >= FAINT_BITS
         and not trial.is_no_op
+    )
+
+
+def is_stated(trial: Trial) -> bool:
+    """Return whether every seed of a mutant that isn't flagged lists its fault as a limit."""
+    if trial.mutant is None:
+        return False
+    edit = trial.mutant.edit
+    return all(
+        row.judgment is None or stated.is_stated(edit, row.judgment.statistics, row.sizes)
+        for row in trial.outcomes
     )
 
 
@@ -182,6 +194,15 @@ ROWS: Final = (
         "faint, fp32-inside: flagged",
         _same(0.95),
         _flagged(lambda trial: is_faint(trial) and _group(trial) == "fp32-inside"),
+    ),
+    Row(
+        "faint, fp32-inside: flagged, or its fault is a listed detection limit",
+        _same(1.0),
+        lambda trials: _share(
+            trials,
+            lambda trial: is_faint(trial) and _group(trial) == "fp32-inside",
+            lambda trial: trial.is_flagged or is_stated(trial),
+        ),
     ),
     Row(
         "faint, rstd stored in 16 bits: flagged",

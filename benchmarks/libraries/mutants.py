@@ -280,6 +280,22 @@ def is_no_op(mutant: Mutant, case: Case, seed: int) -> bool:
     )
 
 
+def sizes(mutant: Mutant, case: Case, seed: int) -> dict[str, float]:
+    """Return the largest change of a row that the edit makes to each output in exact arithmetic.
+
+    It is relative to the row's root of its sum of squares. Sums down the columns are one row.
+    """
+    right = _exact_twin(mutant.source, case, seed)
+    wrong = exact(mutant.source, case, seed, mutant.edit.name)
+    changes = {}
+    for name in KINDS[case.kind].outputs:
+        rows = right[name].reshape(case.matrix if right[name].size > case.channels else (1, -1))
+        norm = np.sqrt(np.square(rows).sum(axis=1))
+        change = np.sqrt(np.square(wrong[name].reshape(rows.shape) - rows).sum(axis=1))
+        changes[name] = float(np.divide(change, norm, where=norm > 0, out=change).max())
+    return changes
+
+
 @lru_cache(maxsize=8)
 def _exact_twin(source: Source, case: Case, seed: int) -> Mapping[str, Doubles]:
     return exact(source, case, seed)

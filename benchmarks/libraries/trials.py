@@ -64,6 +64,7 @@ class Outcome:
             a peer's (mutants.PEERS), or the mutant's unedited twin.
         changed: elements of a mutant that differ from its unedited twin's.
         is_no_op: True if the edit changes nothing in exact arithmetic on these inputs.
+        sizes: output -> how far a mutant's edit changes it (mutants.sizes).
         judgment: None where nothing was judged.
         reasons: the listed failures of a right kernel.
         problem: why there is nothing to judge.
@@ -77,6 +78,7 @@ class Outcome:
     judgment: Judgment | None = None
     reasons: tuple[str, ...] = ()
     problem: str | None = None
+    sizes: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def excess(self) -> float:
@@ -217,7 +219,8 @@ def _judged_mutant(mutant: Mutant, case: Case, seed: int, worst: Mapping[str, fl
     judgment = problem = None
     if changed and can_judge(case.kind):
         judgment, problem = _judgment(case, seed, outputs)
-    return Outcome(run, errors, limits, changed, is_no_op, judgment, problem=problem)
+    sizes = mutants.sizes(mutant, case, seed)
+    return Outcome(run, errors, limits, changed, is_no_op, judgment, problem=problem, sizes=sizes)
 
 
 def is_judge_error(outcome: Outcome) -> bool:

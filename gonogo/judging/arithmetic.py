@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo.judging.epsilon import Sight, sight
+from gonogo.judging.epsilon import Sight
 from gonogo.judging.few_rows import STEP, hides_step
 from gonogo.judging.limits import DetectionLimits, detection_limits
 from gonogo.judging.named import programs
@@ -125,7 +125,7 @@ def rulings(
             return graphs  # rounding changed nothing; the sums of these inputs are known by now
         return numerics.graphs(test, raw)
 
-    ruled, sights = {}, {}
+    ruled = {}
     for name, output in outputs.items():
         if name not in graphs or not np.isfinite(output).all():
             continue
@@ -145,14 +145,11 @@ def rulings(
                 missed=_missed(graphs[name], matrix, form, finding, permitted, narrow),
                 others=_others(test, graphs[name], matrix, form, finding, narrow),
             )
-            if finding.explained:
-                sights[name] = sight(graphs[name], finding.program, form)
     # a kernel computes rstd once: the output that shows its epsilon shows that of all outputs
-    if Sight.seen not in sights.values():
-        for name, of_epsilon in sights.items():
-            limits = ruled[name].limits
-            if limits is not None:
-                ruled[name] = replace(ruled[name], limits=limits.with_epsilon(of_epsilon))
+    known = {name: ruling.limits for name, ruling in ruled.items() if ruling.limits is not None}
+    if all(limits.sight is not Sight.seen for limits in known.values()):
+        for name, limits in known.items():
+            ruled[name] = replace(ruled[name], limits=limits.with_epsilon())
     return ruled
 
 

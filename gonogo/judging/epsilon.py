@@ -13,14 +13,16 @@ from functools import singledispatch
 
 import numpy as np
 
+from gonogo.judging import rungs
+from gonogo.judging.rungs import is_explained
 from gonogo.kernels.layernorm.narrowed import narrowed
 from gonogo.kernels.layernorm.replay import ColumnGradient, InputGradient
 from gonogo.kernels.normalization.forward import NormalizedRows, RowStatistic
 from gonogo.numerics.formats import half_ulp, round_to
 from gonogo.numerics.replay.cells import cells
-from gonogo.numerics.replay.common import MAX_ELEMENTS, common_factor
+from gonogo.numerics.replay.common import MAX_ELEMENTS, MIN_SCORE, common_factor
 from gonogo.numerics.replay.graph import Graph
-from gonogo.numerics.replay.ladder import LIMIT, MAX_COMMON
+from gonogo.numerics.replay.ladder import MAX_COMMON
 from gonogo.numerics.replay.program import Program
 
 EPSILON = "epsilon"
@@ -28,6 +30,9 @@ EPSILON = "epsilon"
 MIN_CHANGED = 3
 """The least elements of the whole output that epsilon must change: inputs that show it in fewer
 don't use it."""
+SURE = 2.0
+"""The standard deviations beyond the usual score of a factor from which it is sure to be seen: an
+output has noise of its own, which the replay hasn't."""
 MIN_CAUSE = 1 / 4
 """The least change, relative to the output's rounding, that may be why an output is red. A kernel
 with less of an error is as red as the right one."""
@@ -36,30 +41,31 @@ with less of an error is as red as the right one."""
 class Sight(Enum):
     """The statement of an output about epsilon."""
 
-    unused = "it isn't used"
-    """The kernel adds none, or these inputs don't use it."""
+    none = "the kernel adds none"
+    unused = "it changes next to nothing"
     seen = "its absence would not be explained"
     faint = "its absence would be explained, and is smaller than the rounding"
     unseen = "its absence would be explained"
 
 
-def sight(graph: Graph, program: Program, form: str) -> Sight:
+def sight(graph: Graph, program: Program, form: str, few: Graph) -> Sight:
     """Return what an output, explained by a program, says about epsilon.
 
     It is tried on more rows than other terms, since it shows in what all rows share: a part of
     MAX_ELEMENTS elements. The missing epsilon goes through the program, whose stored values may
-    hide it, or move by a step.
+    hide it, or move by a step; if that doesn't explain it, another rung of the ladder may.
 
     Args:
         graph: the output's formula with the kernel's inputs.
         program: a program that explains the output.
         form: the output's format.
+        few: some rows of it, on which the other rungs are tried before they are on more.
     """
-    without = without_epsilon(graph)
-    if without is None:
-        return Sight.unused
+    other = without_epsilon(graph)
+    if other is None:
+        return Sight.none
     part, share = _part(graph)
-    wrong, _ = _part(without)
+    wrong, _ = _part(other)
     mode = program.output_rounding
     with np.errstate(all="ignore"):  # rows without any variance
         replay = part.replay(program)
@@ -71,13 +77,29 @@ def sight(graph: Graph, program: Program, form: str) -> Sight:
         if not np.isfinite(changed).all():
             return Sight.seen
         measured = cells(changed, replay, form, mode)
-        if not max(measured.largest, measured.largest_row) <= LIMIT:
-            return Sight.seen
-        if common_factor(part, program, changed, form, measured.shared) > MAX_COMMON:
+        is_hidden = is_explained(measured) and not (
+            common_factor(part, program, changed, form, measured.shared, MIN_SCORE + SURE)
+            > MAX_COMMON
+        )
+        if not is_hidden and not (
+            _is_hidden_elsewhere(few, program, form)
+            and rungs.explain(part, program, changed, form, measured.distance)
+        ):
             return Sight.seen
         rounding = half_ulp(right, form) + np.sqrt(replay.variance)
     is_faint = np.abs(values - replay.values).max() < MIN_CAUSE * rounding.max()
     return Sight.faint if is_faint else Sight.unseen
+
+
+def _is_hidden_elsewhere(few: Graph, program: Program, form: str) -> bool:
+    """Return whether another rung of the ladder explains a few rows without epsilon."""
+    other = without_epsilon(few)
+    if other is None:  # sums of some columns are given the statistics of whole rows
+        return False
+    mode = program.output_rounding
+    changed = round_to(other.replay(program, quick=True).values, form, mode)
+    measured = cells(changed, few.replay(program), form, mode)
+    return rungs.explain(few, program, changed, form, measured.distance)
 
 
 def _part(graph: Graph) -> tuple[Graph, float]:
@@ -98,21 +120,25 @@ def without_epsilon(graph: object) -> Graph | None:
 
 @without_epsilon.register
 def _(graph: NormalizedRows) -> Graph | None:
-    return replace(graph, rows=graph.rows.without_epsilon)
+    return replace(graph, rows=graph.rows.without_epsilon) if graph.rows.epsilon else None
 
 
 @without_epsilon.register
 def _(graph: RowStatistic) -> Graph | None:
-    return replace(graph, rows=graph.rows.without_epsilon) if graph.rstd else None
+    if not graph.rstd or not graph.rows.epsilon:
+        return None
+    return replace(graph, rows=graph.rows.without_epsilon)
 
 
 @without_epsilon.register
 def _(graph: InputGradient) -> Graph | None:
-    return None if graph.rows.is_given else replace(graph, rows=graph.rows.without_epsilon)
+    if graph.rows.is_given or not graph.rows.epsilon:
+        return None
+    return replace(graph, rows=graph.rows.without_epsilon)
 
 
 @without_epsilon.register
 def _(graph: ColumnGradient) -> Graph | None:
-    if graph.rows.is_given or not graph.weighted:
+    if graph.rows.is_given or not graph.weighted or not graph.rows.epsilon:
         return None
     return replace(graph, rows=graph.rows.without_epsilon)

@@ -13,7 +13,8 @@ from functools import singledispatch
 
 import numpy as np
 
-from gonogo.judging.epsilon import EPSILON, Sight
+from gonogo.judging import rungs
+from gonogo.judging.epsilon import EPSILON, Sight, sight
 from gonogo.kernels.layernorm.narrowed import narrowed
 from gonogo.kernels.layernorm.replay import ColumnGradient, InputGradient
 from gonogo.kernels.normalization.forward import NormalizedRows
@@ -21,7 +22,6 @@ from gonogo.numerics.expectation import Array
 from gonogo.numerics.formats import round_to
 from gonogo.numerics.replay.cells import cells
 from gonogo.numerics.replay.graph import Graph
-from gonogo.numerics.replay.ladder import LIMIT
 from gonogo.numerics.replay.program import Program
 
 MAX_ROWS = 8
@@ -42,18 +42,22 @@ class DetectionLimits:
         factor: the largest tried f for which a factor 1 + f would not be seen; 0 if none.
         faint: the terms whose removal would not be seen, and is smaller than the rounding: they
             are never why an output is red.
+        sight: what the output says about epsilon; the limits list it by with_epsilon.
     """
 
     terms: tuple[str, ...]
     idle: tuple[str, ...]
     factor: float
     faint: tuple[str, ...] = ()
+    sight: Sight = Sight.none
 
-    def with_epsilon(self, sight: Sight) -> DetectionLimits:
+    def with_epsilon(self) -> DetectionLimits:
         """Return the limits with what the output says about epsilon."""
-        if sight is Sight.unseen:
+        if self.sight is Sight.unseen:
             return replace(self, terms=(*self.terms, EPSILON))
-        return replace(self, faint=(EPSILON,)) if sight is Sight.faint else self
+        if self.sight is Sight.unused:
+            return replace(self, idle=(*self.idle, EPSILON))
+        return replace(self, faint=(EPSILON,)) if self.sight is Sight.faint else self
 
     def phrases(self) -> list[str]:
         """Return the limits in words."""
@@ -82,10 +86,13 @@ def detection_limits(graph: Graph, program: Program, form: str) -> DetectionLimi
     replay = part.replay(program)
     mode = program.output_rounding
 
-    def is_seen(changed: Array) -> bool:
-        with np.errstate(over="ignore"):
-            measured = cells(round_to(changed, form, mode), replay, form, mode)
-        return not max(measured.largest, measured.largest_row) <= LIMIT
+    def is_seen(values: Array, *, is_small: bool = False) -> bool:
+        with np.errstate(all="ignore"):
+            changed = round_to(values, form, mode)
+            measured = cells(changed, replay, form, mode)
+            if rungs.is_explained(measured):
+                return False
+            return not (is_small and rungs.explain(part, program, changed, form, measured.distance))
 
     exact = part.replay(part.forms[0]).values
     terms, idle = [], []
@@ -94,9 +101,14 @@ def detection_limits(graph: Graph, program: Program, form: str) -> DetectionLimi
             idle.append(term)
         elif not is_seen(replay.values + (changed - exact)):
             terms.append(term)
-    # larger factors are easier to see
-    seen_from = bisect(FACTORS, True, key=lambda factor: is_seen(replay.values * (1.0 + factor)))
-    return DetectionLimits(tuple(terms), tuple(idle), FACTORS[seen_from - 1] if seen_from else 0.0)
+    # larger factors are easier to see; a small one may be what another order of the sums adds
+    seen_from = bisect(
+        FACTORS, True, key=lambda factor: is_seen(replay.values * (1.0 + factor), is_small=True)
+    )
+    factor = FACTORS[seen_from - 1] if seen_from else 0.0
+    return DetectionLimits(
+        tuple(terms), tuple(idle), factor, sight=sight(graph, program, form, part)
+    )
 
 
 def is_idle(changed: Array, exact: Array) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gonogo.judging.faults import columns, forward, gradient
-from gonogo.judging.faults.fault import Fault, Residual
+from gonogo.judging.faults.fault import SMALL, Fault, Residual
 from gonogo.kernels.layernorm.narrowed import narrowed
 from gonogo.kernels.layernorm.replay import ColumnGradient, InputGradient
 from gonogo.kernels.normalization.forward import NormalizedRows
@@ -64,14 +64,18 @@ def diagnose(
     whose size is fitted. A later one is preferred where it explains more than chance would.
 
     program: the nearest one. The error is taken from what it computes, rounded where it stores, or
-    from the exact function where that leaves more to name.
+    from the exact function: first from the one that leaves the smaller error. A program whose worst
+    element is nearest may store what this kernel doesn't, and its own error isn't the kernel's.
     """
     whole = graph
     graph, output = _part(graph, output)
     best = None
     exact = graph.replay(graph.forms[0]).values
-    for base in (program, graph.forms[0]):
-        residual = _residual(graph.replay(base), output, form)
+    replays = [graph.replay(base) for base in (program, graph.forms[0])]
+    step = np.maximum(np.median(half_ulp(output, form), axis=1, keepdims=True), SMALL)
+    replays.sort(key=lambda replay: float(np.square((output - replay.values) / step).sum()))
+    for replay in replays:
+        residual = _residual(replay, output, form)
         share = _largest(_faults(graph, exact, residual, whole), residual)
         if share is not None and (best is None or share.share > best.share):
             best = share

@@ -36,15 +36,25 @@ MAX_NOISE = 1 / 16
 """The largest noise of an element, in half steps of the format: one edge only is within reach."""
 MIN_FLIPPED_ROWS = 6
 """Rows that must have elements outside their cells, one way."""
-ROUNDS = 30
+MIN_LARGE_ROWS = 2
+LARGE = 8.0
+"""The rows that must where the factor is beyond LARGE standard deviations of a single row's error:
+one row alone would be unexplained by as much (ladder.LIMIT)."""
+ROUNDS = 60
 CONVERGED = 1e-3
-MAX_STEP = 3.0
-"""Newton's iteration: the most rounds, and the step at which it ends and that it takes at most, in
-standard deviations of rstd's rounding."""
+FIRST_STEP = 3.0
+"""Newton's iteration: the most rounds, and the step at which it ends and that it takes at most
+first, in standard deviations of rstd's rounding. Far from the maximum few elements say anything and
+a step may be much too long, so the longest one doubles, as long as the direction stays."""
 
 
 def common_factor(
-    graph: Graph, program: Program, output: NDArray[np.floating], form: str, errors: SharedErrors
+    graph: Graph,
+    program: Program,
+    output: NDArray[np.floating],
+    form: str,
+    errors: SharedErrors,
+    least: float = MIN_SCORE,
 ) -> float:
     """Return |f| of the factor 1 + f that all rows share; 0 where it may be chance.
 
@@ -54,6 +64,7 @@ def common_factor(
         output: (rows, N).
         form: its format.
         errors: the rows' shared errors, which outputs in fp32 show by themselves.
+        least: the standard deviations by which the factor must differ from 0.
     """
     last = graph.last(program)
     if last is not None and program.stored.get(last) == form:
@@ -68,16 +79,18 @@ def common_factor(
     if len(distinct) < 2:
         return 0.0
     if form == "fp32":
-        return _of_rows(errors.estimates[distinct], errors.spreads[distinct], rounding[distinct])
+        return _of_rows(
+            errors.estimates[distinct], errors.spreads[distinct], rounding[distinct], least
+        )
     count = max(1, min(len(distinct), MAX_ELEMENTS // graph.shape[1]))
     rows = np.sort(distinct)[np.linspace(0, len(distinct) - 1, count).astype(np.intp)]
     replay = graph.some(rows).replay(program)
     y = np.asarray(output[rows], np.float64)
     near = edges(y, replay.values, form, program.output_rounding)
-    return _of_cells(near, half_ulp(y, form), replay, rounding[rows])
+    return _of_cells(near, half_ulp(y, form), replay, rounding[rows], least)
 
 
-def _of_rows(estimates: Array, spreads: Array, rounding: Array) -> float:
+def _of_rows(estimates: Array, spreads: Array, rounding: Array, least: float) -> float:
     """Return the common factor from the estimate of each row (rows,)."""
     says = spreads > 0.0
     if says.sum() < 2:
@@ -91,7 +104,7 @@ def _of_rows(estimates: Array, spreads: Array, rounding: Array) -> float:
     if scatter < MIN_SCATTER or deviations < MIN_DEVIATIONS:
         return 0.0
     t = abs(mean) * math.sqrt(float(weights.sum())) / scatter
-    return abs(mean) if _score(t, freedom) >= MIN_SCORE else 0.0
+    return abs(mean) if _score(t, freedom) >= least else 0.0
 
 
 def _score(t: float, freedom: int) -> float:
@@ -104,7 +117,7 @@ def _score(t: float, freedom: int) -> float:
     return wallace * math.sqrt(freedom * math.log1p(t * t / freedom))
 
 
-def _of_cells(near: Edges, half: Array, replay: Quantity, rounding: Array) -> float:
+def _of_cells(near: Edges, half: Array, replay: Quantity, rounding: Array, least: float) -> float:
     """Return the common factor that makes the elements' cells most likely.
 
     Only the elements near an edge of their cell say something: with z their distance beyond it in
@@ -129,19 +142,21 @@ def _of_cells(near: Edges, half: Array, replay: Quantity, rounding: Array) -> fl
     slope = slope * (usual / rounding)[:, None]
     z, slope, rows = z[says], slope[says], np.nonzero(says)[0]
     size = _most_likely(z, slope)
+    of_row = _row_deviation(replay, pattern)
     flipped = np.unique(rows[(z > 0) & (slope * size < 0)])
-    if len(flipped) < MIN_FLIPPED_ROWS:
+    if len(flipped) < (MIN_LARGE_ROWS if abs(size) >= LARGE * of_row else MIN_FLIPPED_ROWS):
         return 0.0
-    if 2.0 * (_log_likelihood(z + size * slope) - _log_likelihood(z)) < MIN_SCORE**2:
+    if 2.0 * (_log_likelihood(z + size * slope) - _log_likelihood(z)) < least**2:
         return 0.0
-    if abs(size) < MIN_DEVIATIONS * _row_deviation(replay, pattern):
+    if abs(size) < MIN_DEVIATIONS * of_row:
         return 0.0
     return abs(size) * usual
 
 
 def _most_likely(z: Array, slope: Array) -> float:
     """Return the factor of largest likelihood, by Newton's iteration: log Q is concave."""
-    size = 0.0
+    size = last = 0.0
+    longest = FIRST_STEP
     for _ in range(ROUNDS):
         moved = z + size * slope
         hazard = _hazard(moved)
@@ -149,7 +164,9 @@ def _most_likely(z: Array, slope: Array) -> float:
         if not information > 0.0:
             return 0.0
         step = -float((hazard * slope).sum()) / information
-        size += min(MAX_STEP, max(-MAX_STEP, step))
+        longest = 2.0 * longest if step * last > 0.0 else FIRST_STEP
+        last = step
+        size += min(longest, max(-longest, step))
         if abs(step) < CONVERGED:
             break
     return size

@@ -30,8 +30,9 @@ MAX_MISMATCH = 1e-3
 MIN_DECIDED = 0.25
 """The least share of elements that a program built by a search must decide.
 
-Where stored values are near ties, the replay allows a step either way. A program that is allowed
-that in nearly all elements reproduces nothing.
+Where stored values are near ties, the replay allows a step either way; where a stored mean square
+cancels against the mean, the noise allows anything. A program that is allowed that in nearly all
+elements reproduces nothing.
 """
 MIN_TRUNCATED = 0.75
 """The same of a program that truncates. On random inputs few values lie near the format's grid."""
@@ -65,7 +66,9 @@ class Fit:
     mismatch: float
     """The share of elements outside their cells."""
     decided: float
-    """The share of elements in which near ties allow next to nothing."""
+    """The share of elements in which near ties and noise allow next to nothing."""
+    quiet: float
+    """The share of elements in which noise does."""
     gained: float
     """The same of the elements that a program which stores nothing misses; 1 if there are none."""
     loss: float
@@ -92,10 +95,20 @@ class Sample:
         step = ulp(self.output, self.form)
         steps = np.abs(self.output - replay.values) / step
         loss = np.where(outside, np.fmin(steps, 1.0), 0.0).mean()
-        decided = np.broadcast_to(replay.slack <= ALLOWED * step, outside.shape)
+        # beside a variance that cancels, or is 0, a program has noise without a limit
+        narrow = next(iter(program.stored.values()), self.form)
+        with np.errstate(over="ignore", invalid="ignore"):
+            is_quiet = np.sqrt(replay.variance) <= ALLOWED * ulp(self.output, narrow)
+        quiet = np.broadcast_to(is_quiet, outside.shape)
+        decided = quiet & (replay.slack <= ALLOWED * step)
         gained = decided[self.missed].mean() if self.missed.any() else 1.0
         return Fit(
-            program, float(outside.mean()), float(decided.mean()), float(gained), float(loss)
+            program,
+            float(outside.mean()),
+            float(decided.mean()),
+            float(quiet.mean()),
+            float(gained),
+            float(loss),
         )
 
     def _replayed(self, program: Program) -> tuple[Quantity, NDArray[np.bool_]]:
@@ -138,7 +151,8 @@ def candidates(
     def reproduces(program: Program) -> bool:
         return (
             probed.fit(program).mismatch <= PROBED_MISMATCH
-            and searched.fit(program).mismatch <= MAX_MISMATCH
+            and (fit := searched.fit(program)).mismatch <= MAX_MISMATCH
+            and fit.quiet >= MIN_DECIDED
             and checked.fit(program).mismatch <= MAX_MISMATCH
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -110,6 +111,36 @@ def test_a_clear_mutant_is_one_beyond_the_worst_right_kernel() -> None:
     assert acceptance.misses(rows) == [missed, faint]
     share = row("wrong, fp32-inside").count(rows)
     assert (share.count, share.total) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("edit", "size", "limits", "is_listed"),
+    [
+        ("epsilon-missing", 1e-7, ["epsilon", "a common factor below 0.00001 %"], True),
+        ("epsilon-wrong", 1e-7, ["epsilon (these inputs don't use it)"], True),
+        ("epsilon-wrong", 2e-7, ["a common factor below 0.00003 %"], True),
+        ("epsilon-wrong", 4e-7, ["a common factor below 0.00003 %"], False),
+        ("rstd-off-0.1%", 1e-3, ["a common factor below 0.01 %", "a step of rstd"], True),
+        ("beta-missing", 1e-9, ["a common factor below 0.00003 %"], False),
+        ("beta-missing", 1e-9, [], False),
+    ],
+)
+def test_a_miss_is_honest_where_the_verdict_lists_the_fault(
+    edit: str, size: float, limits: list[str], is_listed: bool
+) -> None:
+    missed = trial("explained", edit=edit)
+    numbers = {"verdict": "pass", "explanation": "explained", "detection_limits": limits}
+    answer = gonogo.Judgment("pass", "explained", "fp32-inside", outputs={"y": numbers})
+    missed.outcomes = [
+        replace(missed.outcomes[0], judgment=Judgment(answer, within=True), sizes={"y": size})
+    ]
+    share = row("faint, fp32-inside: flagged, or its fault").count([missed])
+    assert share == Share(int(is_listed), 1)
+
+
+def test_the_size_of_an_edit_is_the_largest_change_of_a_row() -> None:
+    mutant = mutants.mutant_named("fp32: y-off-0.1%", CASE.kind)
+    assert mutants.sizes(mutant, CASE, 0) == {"y": pytest.approx(1e-3)}
 
 
 def test_an_acquitted_wrong_kernel_counts() -> None:

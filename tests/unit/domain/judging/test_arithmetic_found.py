@@ -330,7 +330,9 @@ def test_an_epsilon_that_could_not_have_shown_is_a_limit_and_acquits_of_nothing(
     tight = {"rtol": 0.0, "atol": 1e-9}
     result = judged("layernorm_fw", form, given, {"y": layer_norm(given)}, tolerance=tight)
     statistics = result.outputs["y"].statistics
-    assert ("epsilon" in statistics["detection_limits"]) is is_listed
+    limits = statistics["detection_limits"]
+    assert ("epsilon" in limits) is is_listed
+    assert ("epsilon (these inputs don't use it)" in limits) is (std == 200.0)
     assert ("epsilon" in statistics["unseen_terms"]) is (red is Verdict.inconclusive)
     assert result.verdict is red
 
@@ -353,10 +355,24 @@ def test_an_output_that_shows_epsilon_shows_that_of_all_outputs_of_the_kernel() 
     assert alone["dgamma"].statistics["unseen_terms"] == ["epsilon"]
 
 
-def test_a_missing_epsilon_is_no_false_alarm_on_rows_of_any_size() -> None:
-    # rows that differ by powers of two: the rounding of the largest once hid the smallest's epsilon
+def ramps() -> dict[str, Floats]:
+    """Rows that differ by powers of two."""
     ramp = np.linspace(-1, 2, 8448) * np.array([[1.0], [2.0], [4.0], [8.0]])
-    given = inputs("fp32", (4, 8448), x=ramp.astype(np.float32))
+    return inputs("fp32", (4, 8448), x=ramp.astype(np.float32))
+
+
+def test_an_epsilon_that_another_rung_of_the_ladder_explains_is_a_limit() -> None:
+    # blocked sums show it; a kernel without it could have updated its variance instead
+    given = ramps()
+    result = judged("layernorm_fw", "fp32", given, {"y": layer_norm(given)})
+    assert result.verdict is Verdict.pass_
+    assert result.arithmetic == "fp32-inside"
+    assert "epsilon" in result.outputs["y"].statistics["detection_limits"]
+
+
+def test_a_missing_epsilon_is_no_false_alarm_on_rows_of_any_size() -> None:
+    # the rounding of the largest row once hid the smallest one's epsilon
+    given = ramps()
     x = given["x"]
     centered = x - x.mean(axis=1, keepdims=True)
     variance = np.square(centered).mean(axis=1, keepdims=True)
@@ -365,3 +381,13 @@ def test_a_missing_epsilon_is_no_false_alarm_on_rows_of_any_size() -> None:
         "layernorm_fw", "fp32", given, {"y": y}, tolerance={"rtol": 1.3e-6, "atol": 1e-6}
     )
     assert result.verdict not in (Verdict.fail_by_tolerance, Verdict.pass_)
+
+
+def test_a_fault_is_not_sought_in_the_error_of_a_program_that_the_kernel_does_not_have() -> None:
+    # beside an offset, the program with the nearest worst element may be further off altogether
+    drawn = 100 + np.random.default_rng(3).standard_normal((16, 1000))
+    given = inputs("bf16", (16, 1000), x=np.asarray(drawn, np.float32))
+    y = layer_norm(given)
+    y[8] = y[7]
+    result = judged("layernorm_fw", "bf16", given, {"y": y})
+    assert "row 8 holds the values of row 7" in result.outputs["y"].statistics["fault"]

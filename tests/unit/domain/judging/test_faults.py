@@ -209,3 +209,16 @@ def test_the_error_is_taken_from_what_the_nearest_program_computes() -> None:
     exact = diagnose(graph, output, "bf16", graph.forms[0])
     assert exact is not None
     assert exact.share < 0.7  # the rest is the rounded mean
+
+
+def test_the_error_of_a_program_that_is_further_off_than_the_function_is_no_fault() -> None:
+    # 10,001 in bf16 is 9,984: less than the squared mean, and the program's variance is 0
+    x = 100.0 + np.random.default_rng(3).standard_normal((16, 256))
+    graph = NormalizedRows(Rows(x, None, None, 1e-5))
+    y = graph.replay(graph.forms[0]).values.astype(np.float32)
+    y[8] = y[7]
+    further = Program("E[x^2] - mean^2", stored={"mean square": "bf16"})
+    for program in (further, graph.forms[0]):
+        share = diagnose(graph, round_to(y, "bf16"), "bf16", program)
+        assert share is not None
+        assert share.words == "row 8 holds the values of row 7"

@@ -71,6 +71,19 @@ def test_a_factor_that_no_row_shows_alone_shows_in_all_of_them(
     assert not finding.explained
 
 
+def test_few_rows_show_a_factor_that_is_far_beyond_their_own_errors() -> None:
+    x = inputs("fp16")[:4]
+    assert nearest(x, kernel(x, 0.0), "fp16").common == 0.0
+    assert nearest(x, kernel(x, 1e-6), "fp16").common == pytest.approx(1e-6, rel=0.3)
+
+
+def test_a_factor_is_found_however_far_from_none_it_is() -> None:
+    # beside an offset, the error of the mean hides the factor in each element
+    x = round_to(100 + inputs("fp16"), "fp16").astype(np.float32)
+    finding = nearest(x, kernel(x, 8e-6), "fp16")
+    assert finding.common == pytest.approx(8e-6, rel=0.3)
+
+
 @pytest.mark.parametrize("form", ["fp32", "fp16"])
 def test_epsilon_left_out_under_a_large_variance_is_not_rounding(form: str) -> None:
     x = inputs(form, 3.6)
