@@ -28,7 +28,6 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.chaos import checks, faults
-from benchmarks.chaos.checks import Found
 from benchmarks.chaos.faults import FAULTS, Chaos, Fault
 from benchmarks.chaos.load import Load
 from benchmarks.chaos.post import Recorder
@@ -100,11 +99,13 @@ def run(plan: Plan, folder: Path, say: Any) -> dict[str, Any]:
         for lane in lanes:
             lane.start()
         for lane in lanes:
-            lane.join()
+            while lane.is_alive():
+                lane.join(0.5)
+                site.restart_ended()
         load.close()
         say("the faults are over; checking")
         began = time.monotonic()
-        checks.wait_for_the_end(load, Found())
+        checks.wait_for_the_end(load)
         ended_after = time.monotonic() - began
         stalls.close()
         recorder.close()
@@ -129,6 +130,7 @@ def run(plan: Plan, folder: Path, say: Any) -> dict[str, Any]:
         "longest_stall_s": round(stalls.longest_s, 1),
         "longest_stall_at_s": round(stalls.longest_at, 1),
         "ended_after_s": round(ended_after, 1),
+        "ended_by_themselves": dict(site.ended),
         "problems": found.problems,
     }
 
@@ -147,6 +149,9 @@ def show(console: Console, figures: dict[str, Any]) -> None:
         "seeds": f"{figures['seeds']:,}: {verdicts}",
         "webhooks": str(figures["webhooks"]),
         "submissions": f"{figures['requests']}, {figures['requests_sent_again']} sent again",
+        "ended by themselves": ", ".join(
+            f"{name} {count}" for name, count in sorted(figures["ended_by_themselves"].items())
+        ),
         "lost": str(figures["lost"]),
         "doubled": str(figures["doubled"]),
         "longest stall": (

@@ -51,7 +51,7 @@ class Load:
     """Keeps some jobs open until it is closed."""
 
     def __init__(self, site: Site, seed: int) -> None:
-        self._site, self._chance = site, random.Random(f"load {seed}")
+        self.site, self._chance = site, random.Random(f"load {seed}")
         self._closing = threading.Event()
         self._threads = [
             threading.Thread(target=self._submit_all, name="load"),
@@ -77,7 +77,7 @@ class Load:
     def open_jobs(self) -> int | None:
         """Return how many accepted jobs have not ended; None while the database doesn't answer."""
         try:
-            with reading(self._site.engine) as current:
+            with reading(self.site.engine) as current:
                 query = select(func.count()).select_from(JobRow)
                 return int(current.scalar(query.where(JobRow.state.not_in(FINAL))) or 0)
         except DBAPIError:
@@ -141,7 +141,7 @@ class Load:
                 if path.endswith(":cancel"):
                     return None
             elif answer is not None and answer.status_code not in (429, 503):
-                self._site.problems.append(
+                self.site.problems.append(
                     f"{method} {path}: {answer.status_code} {answer.text[:300]}"
                 )
                 return None
@@ -151,7 +151,7 @@ class Load:
     def _read_all(self) -> None:
         """Read what people read, over connections of their own."""
         chance = random.Random(0)
-        with self._site.client() as client:
+        with self.site.client() as client:
             while not self._closing.wait(0.5):
                 jobs = list(self.accepted)[-20:]
                 job = chance.choice(jobs) if jobs else None
@@ -164,4 +164,4 @@ class Load:
                 except httpx.TransportError:
                     continue
                 if answer.status_code not in (200, 503):
-                    self._site.problems.append(f"GET {path}: {answer.status_code}")
+                    self.site.problems.append(f"GET {path}: {answer.status_code}")

@@ -131,17 +131,38 @@ def end(processes: Iterable[psutil.Process], seconds: float = 5.0) -> None:
 @contextmanager
 def no_room(pids: Iterable[int], most_bytes: int = 4096) -> Iterator[None]:
     """Let these processes write no file beyond a size, as on a full disk."""
-    limits: dict[int, tuple[int, int]] = {}
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError):
-            limits[pid] = resource.prlimit(pid, resource.RLIMIT_FSIZE)
-            resource.prlimit(pid, resource.RLIMIT_FSIZE, (most_bytes, limits[pid][1]))
+    limited = list(pids)
+    _limit(limited, most_bytes)
     try:
         yield
     finally:
-        for pid, limit in limits.items():
+        _limit(limited, resource.RLIM_INFINITY)
+
+
+def _limit(pids: Iterable[int], most_bytes: int) -> None:
+    """Set the largest file of processes; only their own user may, whoever has started them."""
+
+    def as_their_user() -> None:
+        for pid in pids:
             with contextlib.suppress(ProcessLookupError):
-                resource.prlimit(pid, resource.RLIMIT_FSIZE, limit)
+                resource.prlimit(pid, resource.RLIMIT_FSIZE, (most_bytes, resource.RLIM_INFINITY))
+
+    owners = set()
+    for pid in pids:
+        with contextlib.suppress(FileNotFoundError):
+            owners.add(os.stat(f"/proc/{pid}").st_uid)
+    for owner in owners:
+        if owner == os.geteuid():
+            as_their_user()
+        else:
+            subprocess.run(
+                ["true"],
+                user=owner,
+                group=owner,
+                extra_groups=[],
+                preexec_fn=as_their_user,
+                check=True,
+            )
 
 
 def wait_until(condition: Callable[[], object], seconds: float, what: str) -> None:

@@ -13,6 +13,7 @@ import socket
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -83,6 +84,8 @@ class Site:
         self.locks = {part: threading.Lock() for part in PARTS}
         self.problems: list[str] = []
         """What went wrong that no check at the end would see."""
+        self.ended: Counter[str] = Counter()
+        """Processes that ended by themselves, and were started again."""
         self._held, self._held_lock = 0, threading.Lock()
         self.released_at = time.monotonic()
         self._make_children()
@@ -245,6 +248,25 @@ class Site:
         """Stop a process in order; one that doesn't end in time is a problem of the run."""
         if child.runs() and not child.stop():
             self.problems.append(f"{child.name} did not stop within {processes.STOP_S:.0f} s")
+
+    def restart_ended(self) -> None:
+        """Start what has ended by itself, as systemd does; what a fault holds is left alone."""
+        groups = {
+            "api": [self.api],
+            "background": self.backgrounds,
+            "workers": self.workers,
+            "receiver": [self.receiver],
+        }
+        for part, children in groups.items():
+            if not self.locks[part].acquire(blocking=False):
+                continue
+            try:
+                for child in children:
+                    if child.process is not None and (code := child.process.poll()) is not None:
+                        self.ended[f"{child.name}: exit code {code}"] += 1
+                        child.start()
+            finally:
+                self.locks[part].release()
 
     def close(self) -> None:
         """Kill what still runs, by id, and remove the servers."""
