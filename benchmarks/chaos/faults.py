@@ -18,10 +18,12 @@ import redis
 from benchmarks.chaos import post, processes
 from benchmarks.chaos.post import Recorder
 from benchmarks.chaos.processes import Child, psutil
-from benchmarks.chaos.site import Site, pause
+from benchmarks.chaos.site import LEASE_S, Site, pause
+from gonogo_service.background import roles
 from running_service import gonogo
 from servers import RedisServer
 
+DUTY_S = roles.LEASE_S
 WRONG_CLOCK_S = 300.0
 REFUSES_S = 60.0
 
@@ -38,6 +40,11 @@ class Chaos:
     def hold(self, least_s: float, most_s: float) -> None:
         """Sleep for a random time, while the fault is there."""
         pause(self.chance, least_s * self.scale, most_s * self.scale)
+
+    def hold_beyond(self, lease_s: float, most_s: float) -> None:
+        """Sleep for longer than a lease lasts."""
+        least = 1.2 * lease_s
+        pause(self.chance, least, least + (most_s - lease_s) * self.scale)
 
 
 Act = Callable[[Chaos], None]
@@ -121,13 +128,13 @@ def pause_worker(chaos: Chaos) -> None:
                     kernel.suspend()
                     stack.callback(_resume, kernel)
         stack.enter_context(child.paused())
-        chaos.hold(5.0, 12.0)
+        chaos.hold_beyond(LEASE_S, 12.0)
 
 
 def pause_background(chaos: Chaos) -> None:
     """SIGSTOP a background process beyond the leases of its duties."""
     with chaos.chance.choice(chaos.site.backgrounds).paused():
-        chaos.hold(11.0, 16.0)
+        chaos.hold_beyond(DUTY_S, 16.0)
 
 
 def pause_api(chaos: Chaos) -> None:

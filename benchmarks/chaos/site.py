@@ -45,9 +45,10 @@ HOSTS = {"lab-1": 2, "lab-2": 1}
 HOSTILE = "mallory"
 """A host that is enrolled, with a valid key, for queues of its own."""
 BACKGROUNDS = 2
+LEASE_S = 4.0
 QUICK = {
     "GONOGO_HEARTBEAT_S": "0.5",
-    "GONOGO_HEARTBEAT_TIMEOUT_S": "4",
+    "GONOGO_HEARTBEAT_TIMEOUT_S": str(LEASE_S),
     "GONOGO_POLL_S": "0.2",
     "GONOGO_CHUNK_SECONDS": "2",
 }
