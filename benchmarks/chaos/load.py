@@ -85,7 +85,7 @@ class Load:
 
     def _submit_all(self) -> None:
         number = 0
-        while not self._closing.wait(0.1):
+        while not self._closing.wait(0.1) or number < OPEN_JOBS:
             waiting = self.open_jobs()
             if waiting is None or waiting >= OPEN_JOBS:
                 continue

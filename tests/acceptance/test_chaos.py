@@ -41,4 +41,4 @@ def test_a_service_under_random_faults_loses_and_doubles_nothing() -> None:
     figures = json.loads(done.stdout)
     assert (figures["lost"], figures["doubled"], figures["problems"]) == (0, 0, [])
     assert len(figures["faults"]) >= 5
-    assert figures["jobs"]["finished"] >= 3
+    assert sum(figures["jobs"].values()) >= 5
