@@ -122,6 +122,7 @@ def run(plan: Plan, folder: Path, say: Any) -> dict[str, Any]:
         "jobs": dict(found.jobs),
         "seeds": found.seeds,
         "verdicts": dict(found.verdicts),
+        "without_numbers": dict(found.given_up.most_common()),
         "webhooks": found.deliveries,
         "requests": load.requests,
         "requests_sent_again": load.retries,
@@ -147,6 +148,9 @@ def show(console: Console, figures: dict[str, Any]) -> None:
         "faults": f"{sum(figures['faults'].values())} in {figures['seconds']:.0f} s: {kinds}",
         "jobs": f"{sum(figures['jobs'].values())}: {jobs}",
         "seeds": f"{figures['seeds']:,}: {verdicts}",
+        "without numbers": "\n".join(
+            f"{count} {reason}" for reason, count in figures["without_numbers"].items()
+        ),
         "webhooks": str(figures["webhooks"]),
         "submissions": f"{figures['requests']}, {figures['requests_sent_again']} sent again",
         "ended by themselves": ", ".join(

@@ -55,6 +55,8 @@ class Found:
     jobs: Counter[str] = field(default_factory=Counter)
     seeds: int = 0
     verdicts: Counter[str] = field(default_factory=Counter)
+    given_up: Counter[str] = field(default_factory=Counter)
+    """Why seeds have no numbers."""
     lost: int = 0
     doubled: int = 0
     deliveries: int = 0
@@ -89,6 +91,7 @@ def of_jobs(site: Site, load: Load, found: Found) -> None:
             found.doubled += 1
             found.wrong(f"job {row.id} was not accepted, or twice ({row.state})")
         _check_nothing_open(current, found)
+        _check_reasons(current, found)
 
 
 def _check_job(
@@ -125,6 +128,13 @@ def _check_job(
             found.wrong(f"{name} is of a wrong build, and passes: {dict(verdicts)}")
     elif set(verdicts) - RIGHT or row.verdict not in {None, *RIGHT}:
         found.wrong(f"{name} is of a right build: {row.verdict}, {dict(verdicts)}")
+
+
+def _check_reasons(current: Session, found: Found) -> None:
+    query = select(SeedResultRow.verdict, SeedResultRow.message)
+    query = query.where(SeedResultRow.verdict.in_(WITHOUT_NUMBERS))
+    for verdict, message in current.execute(query):
+        found.given_up[f"{verdict}: {str(message).splitlines()[0][:120]}"] += 1
 
 
 def _check_nothing_open(current: Session, found: Found) -> None:

@@ -69,13 +69,20 @@ class Child:
         self.process.wait(STOP_S)
 
     def stop(self) -> bool:
-        """SIGTERM; return whether it ended in time. One that doesn't is killed."""
+        """SIGTERM; return whether it ended in time.
+
+        One that doesn't is aborted: with PYTHONFAULTHANDLER its log then has the stack of each
+        thread.
+        """
         assert self.process is not None
         self.process.send_signal(signal.SIGCONT)
         self.process.terminate()
         try:
             self.process.wait(STOP_S)
         except subprocess.TimeoutExpired:
+            self.process.send_signal(signal.SIGABRT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(1.0)
             self.kill()
             return False
         return True

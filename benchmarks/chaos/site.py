@@ -97,7 +97,9 @@ class Site:
             receiver_port = int(probe.getsockname()[1])
         self.received = self.folder / "received"
         self.receiver_url = f"http://127.0.0.1:{receiver_port}/gonogo"
-        common = clean_environment(**QUICK, GONOGO_BROKER_URL=self.broker.url)
+        common = clean_environment(
+            **QUICK, GONOGO_BROKER_URL=self.broker.url, PYTHONFAULTHANDLER="1"
+        )
         server = common | {
             "GONOGO_DATABASE_URL": self.database_url,
             "GONOGO_SECRET_KEY": self.key,
