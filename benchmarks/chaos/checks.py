@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import func, inspect, select, text
+import psutil  # type: ignore[import-untyped]  # it ships no types
+from sqlalchemy import func, select, text
 from sqlalchemy.orm import Session
 
 from benchmarks.chaos import processes
@@ -251,9 +252,11 @@ def _sums(site: Site) -> dict[Any, Any]:
     sums = {}
     with reading(site.engine) as current:
         for table in (DayRollupRow, JobTallyRow, RolledRow):
-            keys = inspect(table).primary_key
+            keys = list(table.__table__.primary_key)
             for row in current.scalars(select(table).where(table.shadow.is_(False))):
-                values = {column.key: getattr(row, column.key) for column in inspect(table).columns}
+                values = {
+                    column.key: getattr(row, column.key) for column in table.__table__.columns
+                }
                 sums[table.__tablename__, *(values[key.key] for key in keys)] = values
     return sums
 
@@ -304,7 +307,7 @@ def of_processes(site: Site, found: Found) -> None:
     ]
     known = [*servers]
     for pid in servers:
-        known += [process.pid for process in processes.psutil.Process(pid).children(recursive=True)]
+        known += [process.pid for process in psutil.Process(pid).children(recursive=True)]
     left = processes.left_over(known)
     deadline = time.monotonic() + 5
     while left and time.monotonic() < deadline:

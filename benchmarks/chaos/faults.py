@@ -13,11 +13,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import psutil  # type: ignore[import-untyped]  # it ships no types
 import redis
 
 from benchmarks.chaos import post, processes
 from benchmarks.chaos.post import Recorder
-from benchmarks.chaos.processes import Child, psutil
+from benchmarks.chaos.processes import Child
 from benchmarks.chaos.site import LEASE_S, Site, pause
 from gonogo_service.background import roles
 from running_service import gonogo

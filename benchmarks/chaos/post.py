@@ -61,7 +61,7 @@ class Recorder(threading.Thread):
         client = Redis.from_url(self._site.broker.url, socket_timeout=1)
         connection = client.connection_pool.get_connection()
         try:
-            connection.send_command("MONITOR")
+            connection.send_command("MONITOR")  # type: ignore[no-untyped-call]
             connection.read_response()
             while not self._stop_event.is_set():
                 try:
@@ -70,7 +70,7 @@ class Recorder(threading.Thread):
                     return
                 self._keep(line if isinstance(line, bytes) else str(line).encode())
         finally:
-            connection.disconnect()
+            connection.disconnect()  # type: ignore[no-untyped-call]
             client.close()
 
     def _keep(self, line: bytes) -> None:
@@ -171,7 +171,8 @@ class _Forger:
         device, worker = f"{victim}/witness:0", f"{victim}/worker-1"
         report = {"worker": worker, "device": device, "health": "bad", "reason": "forged"}
         self._say(queue.BACKGROUND_QUEUE, queue.HEALTH, {**report, "evidence": {}})
-        beat = {"worker": worker, "queues": [], "device": device, "devices": [], "attempt": None}
+        beat: dict[str, Any] = {"worker": worker, "device": device, "attempt": None}
+        beat |= {"queues": [], "devices": []}
         self._say(queue.HEARTBEAT_QUEUE, queue.HEARTBEAT, beat)
         order = {"device": device, "order": "drain", "asked": 0}
         text = queue.seal(self._key, queue.ORDER, order, self._numbers.next())

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import httpx
+import psutil  # type: ignore[import-untyped]  # it ships no types
 import redis
 from sqlalchemy import Engine
 
@@ -223,11 +224,8 @@ class Site:
         if self.postgres is None:
             return [child.pid for child in (self.api, *self.backgrounds) if child.runs()]
         assert self.postgres.process is not None
-        with contextlib.suppress(processes.psutil.NoSuchProcess):
-            return [
-                process.pid
-                for process in processes.psutil.Process(self.postgres.process.pid).children()
-            ]
+        with contextlib.suppress(psutil.NoSuchProcess):
+            return [process.pid for process in psutil.Process(self.postgres.process.pid).children()]
         return []
 
     @contextmanager

@@ -68,10 +68,10 @@ def protocol(settings: Settings) -> type[H11Protocol]:
 
         def _last_answer(self) -> None:
             """Let the answer that is being made, if any, say that it is the last one."""
-            if self.cycle is not None and not self.cycle.response_complete:
-                self.cycle.keep_alive = False
-                if CLOSE not in self.cycle.scope["headers"]:
-                    self.cycle.scope["headers"].append(CLOSE)
+            cycle = self.cycle
+            if cycle is not None and cycle.keep_alive and not cycle.response_complete:
+                cycle.keep_alive = False
+                cycle.scope["headers"] = [*cycle.scope["headers"], CLOSE]
 
         def _leave(self) -> None:
             is_idle = self.cycle is None or self.cycle.response_complete
