@@ -44,7 +44,7 @@ SHOWN = 20
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run was asked for."""
+    """The database, length, seed and faults of a run."""
 
     database: str
     seconds: float
@@ -109,7 +109,7 @@ def run(plan: Plan, folder: Path, say: Any) -> dict[str, Any]:
         ended_after = time.monotonic() - began
         stalls.close()
         recorder.close()
-        found = checks.all_of_them(site, load)
+        result = checks.all_of_them(site, load)
     finally:
         site.close()
     done: Counter[str] = sum((lane.done for lane in lanes), Counter())
@@ -119,20 +119,20 @@ def run(plan: Plan, folder: Path, say: Any) -> dict[str, Any]:
         "seed": plan.seed,
         "faults": dict(sorted(done.items())),
         "log": sorted(entry for lane in lanes for entry in lane.log),
-        "jobs": dict(found.jobs),
-        "seeds": found.seeds,
-        "verdicts": dict(found.verdicts),
-        "without_numbers": dict(found.given_up.most_common()),
-        "webhooks": found.deliveries,
+        "jobs": dict(result.jobs),
+        "seeds": result.seeds,
+        "verdicts": dict(result.verdicts),
+        "without_numbers": dict(result.given_up.most_common()),
+        "webhooks": result.deliveries,
         "requests": load.requests,
         "requests_sent_again": load.retries,
-        "lost": found.lost,
-        "doubled": found.doubled,
+        "lost": result.lost,
+        "doubled": result.doubled,
         "longest_stall_s": round(stalls.longest_s, 1),
         "longest_stall_at_s": round(stalls.longest_at, 1),
         "ended_after_s": round(ended_after, 1),
         "ended_by_themselves": dict(site.ended),
-        "problems": found.problems,
+        "problems": result.problems,
     }
 
 

@@ -1,23 +1,19 @@
-"""What must hold after a chaos run: the promises of docs/reliability.md, read from the database."""
+"""Checks after a chaos run: the promises of docs/reliability.md, read from the database."""
 
 from __future__ import annotations
 
-import fcntl
-import os
-import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
-import psutil  # type: ignore[import-untyped]  # it ships no types
-from sqlalchemy import func, select, text
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from benchmarks.chaos import processes
+from benchmarks.chaos import leftovers
 from benchmarks.chaos.load import TEST, WRONG, Accepted, Load
 from benchmarks.chaos.post import FORGED_MS
+from benchmarks.chaos.result import Result
 from benchmarks.chaos.site import HOSTILE, HOSTS, Site
 from benchmarks.chaos.witness import name_of
 from gonogo.judging import inputs
@@ -25,7 +21,6 @@ from gonogo.spec.test_spec import TestSpec
 from gonogo_storage.access import audit, audit_chain
 from gonogo_storage.db.engine import reading
 from gonogo_storage.db.states import CLOSED_CHUNK, OPEN_ATTEMPT, DeliveryState, JobState
-from gonogo_storage.messages import leases
 from gonogo_storage.rollups import rebuild
 from gonogo_storage.tables import (
     AttemptRow,
@@ -49,25 +44,6 @@ RIGHT = {"pass", *WITHOUT_NUMBERS}
 EMPTY_S = 60.0
 
 
-@dataclass
-class Found:
-    """The figures of a run, and what is wrong."""
-
-    jobs: Counter[str] = field(default_factory=Counter)
-    seeds: int = 0
-    verdicts: Counter[str] = field(default_factory=Counter)
-    given_up: Counter[str] = field(default_factory=Counter)
-    """Why seeds have no numbers."""
-    lost: int = 0
-    doubled: int = 0
-    deliveries: int = 0
-    problems: list[str] = field(default_factory=list)
-
-    def wrong(self, words: str) -> None:
-        """Add a problem."""
-        self.problems.append(words)
-
-
 def wait_for_the_end(load: Load) -> None:
     """Wait until every accepted job has ended."""
     deadline = time.monotonic() + END_S
@@ -76,27 +52,27 @@ def wait_for_the_end(load: Load) -> None:
         time.sleep(0.2)
 
 
-def of_jobs(site: Site, load: Load, found: Found) -> None:
+def of_jobs(site: Site, load: Load, result: Result) -> None:
     """Every accepted job has ended, in an honest state, with each seed once."""
     with reading(site.engine) as current:
         stored = {row.id: row for row in current.scalars(select(JobRow))}
         for job in load.accepted.values():
             row = stored.pop(job.id, None)
             if row is None:
-                found.lost += job.count
-                found.wrong(f"job {job.id} was accepted and is not stored")
+                result.lost += job.count
+                result.wrong(f"job {job.id} was accepted and is not stored")
                 continue
-            found.jobs[row.state] += 1
-            _check_job(current, job, row, found, was_cancelled=job.id in load.cancelled)
+            result.jobs[row.state] += 1
+            _check_job(current, job, row, result, was_cancelled=job.id in load.cancelled)
         for row in stored.values():
-            found.doubled += 1
-            found.wrong(f"job {row.id} was not accepted, or twice ({row.state})")
-        _check_nothing_open(current, found)
-        _check_reasons(current, found)
+            result.doubled += 1
+            result.wrong(f"job {row.id} was not accepted, or twice ({row.state})")
+        _check_nothing_open(current, result)
+        _check_reasons(current, result)
 
 
 def _check_job(
-    current: Session, job: Accepted, row: JobRow, found: Found, *, was_cancelled: bool
+    current: Session, job: Accepted, row: JobRow, result: Result, *, was_cancelled: bool
 ) -> None:
     rows = current.execute(
         select(SeedResultRow.seed, SeedResultRow.repeat, SeedResultRow.verdict).where(
@@ -104,41 +80,41 @@ def _check_job(
         )
     ).all()
     seeds, verdicts = [seed for seed, _, _ in rows], Counter(str(verdict) for *_, verdict in rows)
-    found.seeds += len(rows)
-    found.verdicts += verdicts
+    result.seeds += len(rows)
+    result.verdicts += verdicts
     name = f"job {job.id} ({job.executor} {job.build}, seeds {job.start} to {job.count - 1})"
     if row.state not in (JobState.finished, JobState.cancelled):
-        found.wrong(f"{name} is {row.state}: {row.error or row.waiting_reason}")
+        result.wrong(f"{name} is {row.state}: {row.error or row.waiting_reason}")
     if row.state == JobState.cancelled and not was_cancelled:
-        found.wrong(f"{name} was cancelled by nobody")
+        result.wrong(f"{name} was cancelled by nobody")
     if row.state == JobState.cancelled and row.verdict == "pass":
-        found.wrong(f"{name} was cancelled, and passes")
+        result.wrong(f"{name} was cancelled, and passes")
     required = set(range(job.start, job.start + job.count))
     if row.state != JobState.cancelled and not job.is_sequential:
         missing = required - set(seeds)
-        found.lost += len(missing)
+        result.lost += len(missing)
         if missing:
-            found.wrong(f"{name} lacks {len(missing)} seeds")
+            result.wrong(f"{name} lacks {len(missing)} seeds")
     twice = len(rows) - len({(seed, repeat) for seed, repeat, _ in rows})
     counted = (row.done, sum(row.counts.values()), Counter(row.counts))
     if twice or counted != (len(rows), len(rows), verdicts):
-        found.doubled += max(twice, abs(row.done - len(rows)), 1)
-        found.wrong(f"{name} has {len(rows)} rows, and counts {counted}")
+        result.doubled += max(twice, abs(row.done - len(rows)), 1)
+        result.wrong(f"{name} has {len(rows)} rows, and counts {counted}")
     if job.build == WRONG:
         if verdicts["pass"] or row.verdict == "pass":
-            found.wrong(f"{name} is of a wrong build, and passes: {dict(verdicts)}")
+            result.wrong(f"{name} is of a wrong build, and passes: {dict(verdicts)}")
     elif set(verdicts) - RIGHT or row.verdict not in {None, *RIGHT}:
-        found.wrong(f"{name} is of a right build: {row.verdict}, {dict(verdicts)}")
+        result.wrong(f"{name} is of a right build: {row.verdict}, {dict(verdicts)}")
 
 
-def _check_reasons(current: Session, found: Found) -> None:
+def _check_reasons(current: Session, result: Result) -> None:
     query = select(SeedResultRow.verdict, SeedResultRow.message)
     query = query.where(SeedResultRow.verdict.in_(WITHOUT_NUMBERS))
     for verdict, message in current.execute(query):
-        found.given_up[f"{verdict}: {str(message).splitlines()[0][:120]}"] += 1
+        result.given_up[f"{verdict}: {str(message).splitlines()[0][:120]}"] += 1
 
 
-def _check_nothing_open(current: Session, found: Found) -> None:
+def _check_nothing_open(current: Session, result: Result) -> None:
     open_rows: Mapping[str, Any] = {
         "jobs": (JobRow, JobRow.state.not_in([s.value for s in JobState if s.final])),
         "chunks": (ChunkRow, ChunkRow.state.not_in(CLOSED_CHUNK)),
@@ -147,10 +123,10 @@ def _check_nothing_open(current: Session, found: Found) -> None:
     for name, (table, condition) in open_rows.items():
         count = current.scalar(select(func.count()).select_from(table).where(condition))
         if count:
-            found.wrong(f"{count} {name} never ended")
+            result.wrong(f"{count} {name} never ended")
 
 
-def of_hosts(site: Site, load: Load, found: Found) -> None:
+def of_hosts(site: Site, load: Load, result: Result) -> None:
     """Every seed is its own host's, as the kernels of the hosts have written down themselves."""
     lines = {host: _lines(site.witness(host)) for host in HOSTS}
     test = TestSpec.parse(TEST)
@@ -175,30 +151,30 @@ def of_hosts(site: Site, load: Load, found: Found) -> None:
         for row in current.execute(query):
             name = f"seed {row.seed} of job {row.job_id}"
             if row.duration_ms == FORGED_MS or row.host == HOSTILE:
-                found.wrong(f"{name} is forged")
+                result.wrong(f"{name} is forged")
             if row.verdict in WITHOUT_NUMBERS:
                 continue
             source = row.job_id, row.device, row.host
             if source in wrong_sources:
                 continue
             if row.device != row.attempt_device or not str(row.device).startswith(f"{row.host}/"):
-                found.wrong(f"{name} is of {row.device}, its attempt of {row.attempt_device}")
+                result.wrong(f"{name} is of {row.device}, its attempt of {row.attempt_device}")
                 wrong_sources.add(source)
             if row.job_id in witnessed:
                 x = inputs.quantise(test, inputs.generate(test, row.seed))["x"]
                 if name_of(x) not in lines.get(str(row.host), set()):
-                    found.wrong(f"{name} never ran on {row.host}")
+                    result.wrong(f"{name} never ran on {row.host}")
                     wrong_sources.add(source)
         bad = current.scalars(select(DeviceRow.identity).where(DeviceRow.health == "bad")).all()
         if bad:
-            found.wrong(f"devices were called bad: {', '.join(bad)}")
+            result.wrong(f"devices were called bad: {', '.join(bad)}")
 
 
 def _lines(path: Any) -> set[str]:
     return set(path.read_text().split()) if path.exists() else set()
 
 
-def of_webhooks(site: Site, load: Load, found: Found) -> None:
+def of_webhooks(site: Site, load: Load, result: Result) -> None:
     """Every due webhook was delivered at least once; what waits for its next try is sent now."""
     deadline = time.monotonic() + EMPTY_S
     with site.client() as client:
@@ -211,22 +187,22 @@ def of_webhooks(site: Site, load: Load, found: Found) -> None:
             if not left and not unsent:
                 break
             if time.monotonic() > deadline:
-                found.wrong(f"{len(left)} webhooks and {unsent} outbox messages were never sent")
+                result.wrong(f"{len(left)} webhooks and {unsent} outbox messages were never sent")
                 break
             for webhook, delivery in left:
                 client.post(f"/webhooks/{webhook}/deliveries/{delivery}:replay")
             time.sleep(0.5)
     received = Counter(site.received.read_text().split())
     if forged := received.pop("forged", 0):
-        found.wrong(f"{forged} webhooks had a wrong signature")
+        result.wrong(f"{forged} webhooks had a wrong signature")
     with reading(site.engine) as current:
         sent = current.execute(select(DeliveryRow.id, DeliveryRow.type, DeliveryRow.payload)).all()
-    found.deliveries = len(sent)
+    result.deliveries = len(sent)
     if lacking := [row.id for row in sent if row.id not in received]:
-        found.wrong(f"{len(lacking)} webhooks count as delivered and never arrived")
-    told = {str(row.payload["data"]["id"]) for row in sent if row.type == "job.finished"}
-    if silent := set(load.accepted) - told:
-        found.wrong(f"{len(silent)} jobs ended without a webhook: {sorted(silent)[:3]}")
+        result.wrong(f"{len(lacking)} webhooks count as delivered and never arrived")
+    announced = {str(row.payload["data"]["id"]) for row in sent if row.type == "job.finished"}
+    if silent := set(load.accepted) - announced:
+        result.wrong(f"{len(silent)} jobs ended without a webhook: {sorted(silent)[:3]}")
 
 
 def _undelivered(current: Session) -> list[tuple[str, str]]:
@@ -235,17 +211,17 @@ def _undelivered(current: Session) -> list[tuple[str, str]]:
     return [(str(webhook), str(delivery)) for webhook, delivery in rows]
 
 
-def of_rollups(site: Site, load: Load, found: Found) -> None:
+def of_rollups(site: Site, load: Load, result: Result) -> None:
     """The sums that ingest wrote equal those of a rebuild."""
     with reading(site.engine) as current:
         if jobs := rebuild.behind(current):
-            found.wrong(f"the roll-ups lack rows of {len(jobs)} jobs")
+            result.wrong(f"the roll-ups lack rows of {len(jobs)} jobs")
     before = _sums(site)
     rebuild.rebuild(site.engine)
     after = _sums(site)
     for key in sorted(before.keys() | after.keys(), key=str):
         if before.get(key) != after.get(key):
-            found.wrong(f"the roll-up {key} is {before.get(key)}, rebuilt {after.get(key)}")
+            result.wrong(f"the roll-up {key} is {before.get(key)}, rebuilt {after.get(key)}")
 
 
 def _sums(site: Site) -> dict[Any, Any]:
@@ -261,7 +237,7 @@ def _sums(site: Site) -> dict[Any, Any]:
     return sums
 
 
-def of_audit(site: Site, load: Load, found: Found) -> None:
+def of_audit(site: Site, load: Load, result: Result) -> None:
     """The audit is a whole chain, and has every accepted submission."""
 
     def entries() -> Iterator[Mapping[str, Any]]:
@@ -274,85 +250,15 @@ def of_audit(site: Site, load: Load, found: Found) -> None:
             yield from some
             last = some[-1]["number"]
 
-    told = audit_chain.verify(entries())
-    if told.problem is not None:
-        found.wrong(f"the audit: {told.problem}")
+    verification = audit_chain.verify(entries())
+    if verification.problem is not None:
+        result.wrong(f"the audit: {verification.problem}")
     submitted = {entry["subject"] for entry in entries() if entry["action"] == "job.submitted"}
     if missing := set(load.accepted) - submitted:
-        found.wrong(f"the audit lacks {len(missing)} submissions")
+        result.wrong(f"the audit lacks {len(missing)} submissions")
 
 
-def of_queues(site: Site, found: Found) -> None:
-    """Nothing is left in the broker: no queue has a message, and none is unacknowledged."""
-    names = ["background", "heartbeat", "witness.wormhole.n150", "emulator.wormhole.n150"]
-
-    def left() -> dict[str, int]:
-        counts = {name: int(site.redis.llen(name)) for name in names}
-        counts["unacked"] = int(site.redis.hlen("unacked"))
-        return {name: count for name, count in counts.items() if count}
-
-    deadline = time.monotonic() + EMPTY_S
-    while left() and time.monotonic() < deadline:
-        time.sleep(0.2)
-    if messages := left():
-        found.wrong(f"the broker still has {messages}")
-
-
-def of_processes(site: Site, found: Found) -> None:
-    """Stop everything in order: nothing that was started runs on, and no lock is held."""
-    for child in (*site.workers, *site.backgrounds, site.api, site.receiver):
-        site.stop(child)
-    servers = [
-        server.process.pid for server in (site.broker, site.postgres) if server and server.process
-    ]
-    known = [*servers]
-    for pid in servers:
-        known += [process.pid for process in psutil.Process(pid).children(recursive=True)]
-    left = processes.left_over(known)
-    deadline = time.monotonic() + 5
-    while left and time.monotonic() < deadline:
-        time.sleep(0.1)
-        left = processes.left_over(known)
-    for process in left:
-        found.wrong(f"process {process.pid} is left: {' '.join(process.cmdline())[:200]}")
-    processes.end(left)
-    _check_locks(site, found)
-
-
-def _check_locks(site: Site, found: Found) -> None:
-    for host in HOSTS:
-        for path in (site.folder / host / "locks").glob("*"):
-            if path.suffix not in (".lock", ".claim"):
-                continue
-            handle = os.open(path, os.O_RDWR)
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                found.wrong(f"{path.name} of {host} is still locked")
-            finally:
-                os.close(handle)
-    with reading(site.engine) as current:
-        if held := leases.holders(current):
-            found.wrong(f"leases are still held: {held}")
-        if site.is_postgres:
-            query = text(
-                "SELECT count(*) FROM pg_locks WHERE pid <> pg_backend_pid()"
-                " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
-            )
-            if count := current.scalar(query):
-                found.wrong(f"{count} locks are left in PostgreSQL")
-    if not site.is_postgres:
-        lock = sqlite3.connect(site.folder / "gonogo.sqlite", timeout=1, isolation_level=None)
-        try:
-            lock.execute("BEGIN IMMEDIATE")
-            lock.execute("ROLLBACK")
-        except sqlite3.OperationalError as problem:
-            found.wrong(f"the database is still locked: {problem}")
-        finally:
-            lock.close()
-
-
-CHECKS: tuple[Callable[[Site, Load, Found], None], ...] = (
+CHECKS: tuple[Callable[[Site, Load, Result], None], ...] = (
     of_jobs,
     of_hosts,
     of_webhooks,
@@ -361,15 +267,15 @@ CHECKS: tuple[Callable[[Site, Load, Found], None], ...] = (
 )
 
 
-def all_of_them(site: Site, load: Load) -> Found:
+def all_of_them(site: Site, load: Load) -> Result:
     """Check everything; one check that fails to run is a problem, and the others still run."""
-    found = Found()
+    result = Result()
     for check in CHECKS:
         try:
-            check(site, load, found)
+            check(site, load, result)
         except Exception as problem:
-            found.wrong(f"{check.__name__} could not be checked: {problem!r:.500}")
-    of_queues(site, found)
-    of_processes(site, found)
-    found.problems += site.problems
-    return found
+            result.wrong(f"{check.__name__} could not be checked: {problem!r:.500}")
+    leftovers.of_queues(site, result)
+    leftovers.of_processes(site, result)
+    result.problems += site.problems
+    return result

@@ -20,7 +20,7 @@ from benchmarks.chaos.site import HOSTILE, Site
 from gonogo_workers import queue
 from gonogo_workers.queue import Numbers
 
-KEPT = 3000
+MAX_MESSAGES = 3000
 FORGED_MS = 666.0
 """The duration in every forged row: no honest seed has it."""
 _ARGUMENT = re.compile(rb'"((?:[^"\\]|\\.)*)"')
@@ -43,7 +43,7 @@ class Recorder(threading.Thread):
         super().__init__(name="recorder", daemon=True)
         self._site = site
         self._stop_event = threading.Event()
-        self.messages: deque[Recorded] = deque(maxlen=KEPT)
+        self.messages: deque[Recorded] = deque(maxlen=MAX_MESSAGES)
 
     def run(self) -> None:
         """Read until `close`; connect again whenever the broker was away."""
@@ -91,12 +91,12 @@ class Recorder(threading.Thread):
 
     def attempts(self) -> list[dict[str, Any]]:
         """Return what the latest messages say of attempts: anybody can read it there."""
-        found = {}
+        by_attempt = {}
         for message in list(self.messages)[-600:]:
             if queue.task_of(message.text) == queue.RUN_CHUNK:
                 body = _body(message.text)
-                found[body["attempt"]] = body
-        return list(found.values())
+                by_attempt[body["attempt"]] = body
+        return list(by_attempt.values())
 
 
 def _body(text: str) -> dict[str, Any]:

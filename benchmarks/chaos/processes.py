@@ -114,9 +114,9 @@ def adopt_orphans() -> None:
 
 def left_over(known: Iterable[int]) -> list[psutil.Process]:
     """Return what runs below this process, apart from the `known` ids; reap what has ended."""
-    mine, left = set(known), []
+    expected, left = set(known), []
     for process in psutil.Process().children(recursive=True):
-        if process.pid in mine:
+        if process.pid in expected:
             continue
         with contextlib.suppress(psutil.NoSuchProcess, ChildProcessError):
             if process.status() == psutil.STATUS_ZOMBIE:

@@ -56,7 +56,7 @@ QUICK = {
 """Short leases: what takes half a minute in production takes 4 s here."""
 READY_S = 60.0
 PARTS = ("api", "background", "broker", "database", "receiver", "workers")
-"""What a fault needs for itself while it lasts."""
+"""The parts of which a fault has some for itself while it lasts."""
 
 T = TypeVar("T")
 
@@ -85,10 +85,10 @@ class Site:
         self.redis = redis.Redis.from_url(self.broker.url, socket_timeout=5)
         self.locks = {part: threading.Lock() for part in PARTS}
         self.problems: list[str] = []
-        """What went wrong that no check at the end would see."""
+        """Trouble that no check at the end would see."""
         self.ended: Counter[str] = Counter()
         """Processes that ended by themselves, and were started again."""
-        self._held, self._held_lock = 0, threading.Lock()
+        self._faults_held, self._fault_lock = 0, threading.Lock()
         self.released_at = time.monotonic()
         self._make_children()
 
@@ -229,21 +229,21 @@ class Site:
         return []
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def holding(self) -> Iterator[None]:
         """Say that a fault is held: a stall now is the fault's, not the service's."""
-        with self._held_lock:
-            self._held += 1
+        with self._fault_lock:
+            self._faults_held += 1
         try:
             yield
         finally:
-            with self._held_lock:
-                self._held -= 1
+            with self._fault_lock:
+                self._faults_held -= 1
                 self.released_at = time.monotonic()
 
     @property
     def is_held(self) -> bool:
         """Return whether a fault is held now."""
-        return self._held > 0
+        return self._faults_held > 0
 
     def stop(self, child: Child) -> None:
         """Stop a process in order; one that doesn't end in time is a problem of the run."""

@@ -17,7 +17,7 @@ FAULTS = (
     "pause worker", "flush broker", "restart broker without data", "restore old broker",
     "duplicate messages", "reorder messages", "hostile host", "skew worker", "restart api",
 )  # fmt: skip
-"""Those that are over within seconds."""
+"""Faults that are over within seconds."""
 
 
 @pytest.mark.slow

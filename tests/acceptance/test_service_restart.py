@@ -48,18 +48,18 @@ def test_a_request_on_an_open_connection_is_answered_while_the_server_stops() ->
             serving = asyncio.create_task(server.serve(sockets=[listener.dup()]))
             while not server.started:
                 await asyncio.sleep(0.001)
-            kept, fresh = [await asyncio.open_connection(*address) for _ in range(2)]
-            kept[1].write(REQUEST)
-            await kept[0].readuntil(b"\r\n\r\n")
+            used, fresh = [await asyncio.open_connection(*address) for _ in range(2)]
+            used[1].write(REQUEST)
+            await used[0].readuntil(b"\r\n\r\n")
             while len(server.server_state.connections) < 2:
                 await asyncio.sleep(0.001)
             server.should_exit = True
             while server.servers[0].is_serving():
                 await asyncio.sleep(0.001)
-            for _, writer in (kept, fresh):
+            for _, writer in (used, fresh):
                 writer.write(REQUEST)
-            texts = [await reader.read() for reader, _ in (kept, fresh)]
-            for _, writer in (kept, fresh):
+            texts = [await reader.read() for reader, _ in (used, fresh)]
+            for _, writer in (used, fresh):
                 writer.close()
             await serving
             return texts
