@@ -28,7 +28,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.chaos import checks, faults
-from benchmarks.chaos.faults import FAULTS, Chaos, Fault
+from benchmarks.chaos.acts import Chaos
+from benchmarks.chaos.faults import FAULTS, Fault
 from benchmarks.chaos.load import Load
 from benchmarks.chaos.post import Recorder
 from benchmarks.chaos.site import Site
