@@ -154,8 +154,8 @@ def show(console: Console, figures: dict[str, Any]) -> None:
         ),
         "webhooks": str(figures["webhooks"]),
         "submissions": f"{figures['requests']}, {figures['requests_sent_again']} sent again",
-        "ended by themselves": ", ".join(
-            f"{name} {count}" for name, count in sorted(figures["ended_by_themselves"].items())
+        "ended by themselves": "\n".join(
+            f"{count} {words}" for words, count in sorted(figures["ended_by_themselves"].items())
         ),
         "lost": str(figures["lost"]),
         "doubled": str(figures["doubled"]),

@@ -62,6 +62,11 @@ class Child:
         """Return whether it was started and has not ended."""
         return self.process is not None and self.process.poll() is None
 
+    def last_words(self) -> str:
+        """Return the beginning of the last line of its log."""
+        lines = self.log.read_text(errors="replace").split("\n")
+        return next((line[:120] for line in reversed(lines) if line.strip()), "")
+
     def kill(self) -> None:
         """Kill -9 the process alone: what it started is not told."""
         assert self.process is not None

@@ -264,7 +264,7 @@ class Site:
             try:
                 for child in children:
                     if child.process is not None and (code := child.process.poll()) is not None:
-                        self.ended[f"{child.name}: exit code {code}"] += 1
+                        self.ended[f"exit code {code}: {child.last_words()}"] += 1
                         child.start()
             finally:
                 self.locks[part].release()
