@@ -62,8 +62,10 @@ class Lane(threading.Thread):
     ) -> None:
         super().__init__(name=f"lane-{number}")
         self._chance = random.Random(f"{plan.seed}/{number}")
+        # one of its own: how often a fault draws depends on what it meets
+        acting = random.Random(f"{plan.seed}/{number}/acts")
         self._plan, self._until, self._site = plan, until, site
-        self._chaos = Chaos(site, recorder, self._chance, plan.scale)
+        self._chaos = Chaos(site, recorder, acting, plan.scale)
         self._began = time.monotonic()
         self.done: Counter[str] = Counter()
         self.log: list[tuple[float, float, str]] = []
