@@ -23,7 +23,7 @@ TORCH_VENV ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gonogo/torch-$(TORCH_VERSIO
 # what the pages' scripts and styles are made of
 FRONT := $(shell find dashboards/web dashboards/gonogo_dashboards/build.py -name node_modules -prune -o -type f -print 2>/dev/null)
 
-.PHONY: help setup demo up compiled test fuzz docs docs-test test-sim wormhole-sim torch libraries lint bench pictures lock audit release sbom pin clean
+.PHONY: help setup demo up compiled test fuzz docs docs-test test-sim wormhole-sim torch libraries lint bench chaos pictures lock audit release sbom pin clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1	/' | expand -t 14
@@ -122,6 +122,9 @@ lint: setup ## ruff, mypy --strict, the layers of packages, names and docstrings
 
 bench: setup ## every speed figure with its ratio; ARGS choose
 	@$(BIN)/python -m benchmarks $(ARGS)
+
+chaos: setup compiled ## random faults on a whole service, 10 minutes on each database; ARGS choose (docs/reliability.md)
+	@$(BIN)/python -m benchmarks.chaos $(ARGS)
 
 pictures: setup ## the pictures of the pages in docs/pictures anew; ARGS choose
 	@$(BIN)/python -m benchmarks.pictures $(ARGS)

@@ -51,7 +51,9 @@ def need(config: gonogo_settings.Settings, *names: str) -> None:
 def serve(
     host: str | None = typer.Option(None, help="Address to bind (default: GONOGO_HOST)."),
     port: int | None = typer.Option(None, help="Port to bind (default: GONOGO_PORT)."),
-    fd: int | None = typer.Option(None, hidden=True, help="An open listening socket to use."),
+    fd: int | None = typer.Option(
+        None, help="Number of an open listening socket to use: 3 under a socket unit of systemd."
+    ),
 ) -> None:
     """Run the HTTP service: API and pages."""
     config = gonogo_settings.load()

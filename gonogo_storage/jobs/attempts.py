@@ -199,8 +199,10 @@ def started(
     if was_bound:
         return None
     _begin(session, job, chunk, attempt, now=now)
-    for name in ("worker", "device", "host", "host_run"):
+    for name in ("worker", "device", "host_run"):
         setattr(attempt, name, body.get(name))
+    if sender is None:  # else `bind` has named the host that sealed the message
+        attempt.host = body.get("host")
     session.flush()
     return job.id
 

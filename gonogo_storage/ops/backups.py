@@ -7,15 +7,20 @@ from __future__ import annotations
 
 from datetime import datetime
 from pathlib import Path
+from typing import Final
 
 from sqlalchemy import Connection, Engine, delete, func, insert, select, update
 
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.engine import reading
 from gonogo_storage.db.states import DeliveryState
+from gonogo_storage.history.assessment_requests import ASSESS
 from gonogo_storage.ops import row_files, schema
 from gonogo_storage.ops.row_files import BACKUP, BadFile, Tables
-from gonogo_storage.tables import AnswerRow, Base, DeliveryRow, LeaseRow
+from gonogo_storage.tables import AnswerRow, Base, DeliveryRow, LeaseRow, OutboxRow
+
+_OWN_WORK: Final = ("job.created", "attempt.cancel", ASSESS)
+"""Topics of the outbox that nobody outside hears of; the others are events for webhooks."""
 
 
 def backup(engine: Engine, path: Path) -> Tables:
@@ -37,9 +42,9 @@ def restore(
     """Fill an empty database from a backup and return its contents, which have been compared.
 
     Waiting messages to webhooks and answers to GitHub may have been sent after the backup: they are
-    kept as canceled, and can be replayed one by one, unless `send_due`. Leases of the old processes
-    end. Raises BadFile for a file that is no backup, is damaged or of a newer version, and for a
-    database that has rows; the database is then as before.
+    kept as canceled, and can be replayed one by one, unless `send_due`. Events that had no messages
+    yet get none. Leases of the old processes end. Raises BadFile for a file that is no backup, is
+    damaged or of a newer version, and for a database that has rows; the database is then as before.
     """
     source = row_files.opened(path, BACKUP)
     try:
@@ -94,5 +99,11 @@ def _settle(target: Connection, *, now: datetime, send_due: bool) -> None:
         update(DeliveryRow)
         .where(DeliveryRow.due_at.is_not(None))
         .values(state=DeliveryState.cancelled.value, due_at=None, ended_at=now)
+    )
+    events = (OutboxRow.due_at.is_not(None), OutboxRow.topic.not_in(_OWN_WORK))
+    target.execute(
+        update(OutboxRow)
+        .where(*events)
+        .values(due_at=None, done_at=now, error="canceled: it may have been sent after the backup")
     )
     target.execute(update(AnswerRow).where(AnswerRow.due_at.is_not(None)).values(due_at=None))

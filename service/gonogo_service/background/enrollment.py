@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from gonogo_service.kit.background_context import BackgroundContext, log
+from gonogo_service.kit.background_context import BROKER_AWAY, BackgroundContext, log
 from gonogo_storage.access import hosts, invitations
 from gonogo_storage.access.message_numbers import OldNumber, advance
 from gonogo_storage.db.encoding import utcnow
@@ -91,13 +91,19 @@ def _new_key(message: Message) -> PublicKey:
 
 
 def _reply(context: BackgroundContext, message: Message, body: Mapping[str, Any]) -> None:
-    """Answer a message. Raises MessageRefused for a bad nonce, and RedisError."""
+    """Answer a message. Raises MessageRefused for a bad nonce.
+
+    Where the broker doesn't take the answer, the host asks again.
+    """
     nonce = str(message.body.get("nonce"))
     if not _NONCE.fullmatch(nonce):
         raise MessageRefused("form", "the message has no nonce")
     text = context.sealed(REPLY, {**body, "nonce": nonce, "time": time.time()})
-    with context.redis.pipeline() as pipe:
-        pipe.rpush(reply_key(nonce), text)
-        pipe.ltrim(reply_key(nonce), 0, 0)
-        pipe.expire(reply_key(nonce), REPLY_S)
-        pipe.execute()
+    try:
+        with context.redis.pipeline() as pipe:
+            pipe.rpush(reply_key(nonce), text)
+            pipe.ltrim(reply_key(nonce), 0, 0)
+            pipe.expire(reply_key(nonce), REPLY_S)
+            pipe.execute()
+    except BROKER_AWAY as problem:
+        log.warning("a host was not answered; it asks again", task=message.task, error=str(problem))

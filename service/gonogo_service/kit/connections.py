@@ -1,6 +1,8 @@
-"""Connections of the HTTP server: their number, and a deadline for a request's headers.
+"""Connections of the HTTP server: their number, a deadline for a request's headers, an orderly end.
 
-uvicorn has neither: a sender that never ends its headers would hold a connection for ever.
+uvicorn has no such limits: a sender that never ends its headers would hold a connection for ever.
+When it stops, it closes a connection whose request is on its way but not yet read: that request
+would fail although the next process could have answered it.
 """
 
 from __future__ import annotations
@@ -18,6 +20,9 @@ FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\n"
     b"Connection: close\r\n\r\n"
 )
+CLOSE = (b"connection", b"close")
+LINGER_S = 0.3
+"""A stopping server still answers requests that arrive within this time on open connections."""
 ADDRESS_SHARE = 4
 """One address may have this part of all connections, unless it is a proxy or this machine."""
 
@@ -33,6 +38,7 @@ def protocol(settings: Settings) -> type[H11Protocol]:
 
         _timer: asyncio.TimerHandle | None = None
         _address: str | None = None
+        _leaving = False
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
@@ -51,6 +57,26 @@ def protocol(settings: Settings) -> type[H11Protocol]:
                 return
             super().data_received(data)
             self._watch()
+            if self._leaving:
+                self._last_answer()
+
+        def shutdown(self) -> None:
+            """End after the answer that is being made, or after a moment without a request."""
+            self._leaving = True
+            self._last_answer()
+            self.loop.call_later(LINGER_S, self._leave)
+
+        def _last_answer(self) -> None:
+            """Let the answer that is being made, if any, say that it is the last one."""
+            cycle = self.cycle
+            if cycle is not None and cycle.keep_alive and not cycle.response_complete:
+                cycle.keep_alive = False
+                cycle.scope["headers"] = [*cycle.scope["headers"], CLOSE]
+
+        def _leave(self) -> None:
+            is_idle = self.cycle is None or self.cycle.response_complete
+            if is_idle and not self.transport.is_closing():
+                self.transport.close()
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._stop()

@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from redis.exceptions import OutOfMemoryError
 from sqlalchemy import Engine, select
 
 from background_thread import broker, running, short, submit, until
@@ -26,6 +27,7 @@ from gonogo_storage.seeds import results
 from gonogo_storage.tables import AttemptRow, DeviceRow
 from gonogo_workers import queue
 from gonogo_workers.queue import Numbers, PrivateKey
+from gonogo_workers.queue.transport import of_wrong_type
 from job_flow import DEVICE, HOST, HOST_KEY, QUEUE, SimulatedWorker, enroll, new_job, row
 from running_service import until as eventually
 
@@ -236,6 +238,14 @@ def test_a_heartbeat_binds_an_attempt_whose_started_was_lost_with_the_broker(pos
     assert post.job(job).state == "running"
     with reading(post.context.engine) as current:
         assert not attempts.is_unbound(current, attempt)
+        assert current.get_one(AttemptRow, attempt).host == HOST
+
+
+def test_the_host_of_an_attempt_is_the_one_that_sealed_the_message(post: Post) -> None:
+    _, attempt = post.attempt()
+    post.send(queue.STARTED, {**place(attempt), "host": OTHER})
+    with reading(post.context.engine) as current:
+        assert current.get_one(AttemptRow, attempt).host == HOST
 
 
 def test_what_comes_twice_changes_nothing_and_is_held_against_nobody(post: Post) -> None:
@@ -255,6 +265,13 @@ def test_what_comes_twice_changes_nothing_and_is_held_against_nobody(post: Post)
         post.deliver(task, text)
     assert post.job(job) == before
     assert before.counts == {"pass": 2}
+    assert post.refused() == {}
+
+
+def test_a_broker_that_takes_no_answer_is_not_held_against_the_host_that_asked(post: Post) -> None:
+    post.send(queue.HELLO, {"nonce": "0" * 32, "at": time.time()})  # the test has no broker
+    with of_wrong_type("unacked"):
+        raise OutOfMemoryError("command not allowed when used memory > 'maxmemory'.")
     assert post.refused() == {}
 
 

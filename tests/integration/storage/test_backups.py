@@ -14,13 +14,14 @@ from sqlalchemy import func, select
 import populated_database
 import stored_jobs
 from api import in_process
+from gonogo_service.webhooks import messages
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.engine import make_engine, session
 from gonogo_storage.jobs import jobs
 from gonogo_storage.ops import backups, retention, row_files, schema
 from gonogo_storage.ops.retention import Policy, Tier
 from gonogo_storage.ops.row_files import BadFile, Tables
-from gonogo_storage.tables import AnswerRow, DeliveryRow, JobRow, LeaseRow
+from gonogo_storage.tables import AnswerRow, DeliveryRow, JobRow, LeaseRow, OutboxRow
 
 
 class Backup(NamedTuple):
@@ -62,16 +63,23 @@ def test_a_restored_database_has_the_rows_of_the_backup_and_so_has_its_own_backu
 
 def test_nothing_that_may_have_been_sent_is_sent_again(backup: Backup, sqlite_url: str) -> None:
     waiting = select(func.count()).select_from(DeliveryRow).where(DeliveryRow.due_at.is_not(None))
+    events = select(func.count()).select_from(OutboxRow)
+    events = events.where(OutboxRow.due_at.is_not(None), OutboxRow.topic.in_(messages.TYPES))
     unreported = select(func.count()).select_from(AnswerRow).where(AnswerRow.due_at.is_not(None))
     with sqlite3.connect(backup.path) as source:
         (before,) = source.execute(
             "SELECT count(*) FROM webhook_deliveries WHERE due_at IS NOT NULL"
         ).fetchone()
+        (jobs_ended,) = source.execute(
+            "SELECT count(*) FROM outbox WHERE due_at IS NOT NULL AND topic = 'job.finished'"
+        ).fetchone()
     assert before > 0
+    assert jobs_ended > 0
     engine = make_engine(sqlite_url)
     backups.restore(backup.path, engine)
     with session(engine) as current:
         assert (current.scalar(waiting), current.scalar(unreported)) == (0, 0)
+        assert current.scalar(events) == 0
         cancelled = select(func.count()).select_from(DeliveryRow)
         assert current.scalar(cancelled.where(DeliveryRow.state == "cancelled")) >= before
         assert current.scalar(select(func.count()).select_from(LeaseRow)) == 0

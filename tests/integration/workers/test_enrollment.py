@@ -25,6 +25,7 @@ from gonogo_cli.app import app
 from gonogo_cli.operate.broker_accounts import SERVICE, WORKER, acl
 from gonogo_service.access.invitations import invite
 from gonogo_service.background import keyring
+from gonogo_service.kit.signing import service_key
 from gonogo_settings import Settings
 from gonogo_storage.access import audit, hosts
 from gonogo_storage.db.encoding import utcnow
@@ -34,8 +35,9 @@ from gonogo_workers import queue
 from gonogo_workers.messages import exchange, identity
 from gonogo_workers.messages.timekeeper import Timekeeper
 from gonogo_workers.queue import Invitation, PrivateKey
-from job_flow import KEY
+from job_flow import KEY, enroll
 from running_service import Process, clean_environment
+from running_service import until as eventually
 from servers import RedisServer
 from servers import running as running_server
 from worker_process import TINY, Workplace
@@ -94,6 +96,29 @@ def settings_for(engine: Engine, broker_url: str) -> Settings:
     """Settings of a background that isn't in a hurry."""
     url = engine.url.render_as_string(hide_password=False)
     return short(url, broker_url).model_copy(update={"heartbeat_timeout_s": 30.0})
+
+
+def test_a_question_that_the_broker_has_lost_is_asked_again(
+    engine: Engine, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exchange, "AGAIN_S", 0.1)
+    key = PrivateKey.generate()
+    host = enroll(engine, "lab-9", key)
+    me = identity.Identity(host, "lab-9", key, service_key(KEY).public)
+    answers: list[exchange.Answer] = []
+
+    def ask() -> None:
+        with contextlib.closing(queue.redis_client(redis_url)) as client:
+            answers.append(exchange.hello(client, me, wait_s=10.0))
+
+    asking = threading.Thread(target=ask)
+    with redis.Redis.from_url(redis_url) as client:
+        asking.start()
+        eventually(lambda: client.llen(queue.HEARTBEAT_QUEUE))
+        client.flushall()
+    with running(settings_for(engine, redis_url)):
+        asking.join(20.0)
+    assert [answer.body["name"] for answer in answers] == ["lab-9"]
 
 
 def test_a_job_flows_on_accounts_that_may_do_little(

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
+import shutil
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -115,6 +118,44 @@ def test_every_setting_says_what_it_is() -> None:
     assert all(field.description for field in gonogo_settings.Settings.model_fields.values())
 
 
+UNITS = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "examples/systemd").iterdir())
+
+
+def test_systemd_takes_the_units_as_they_are(tmp_path: Path) -> None:
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("systemd: not installed")
+    names = []
+    for unit in UNITS:
+        text = (ROOT / unit).read_text()
+        names.append(Path(unit).name.replace("@", "@1"))
+        (tmp_path / Path(unit).name).write_text(text.replace("/opt/gonogo/bin/gonogo", "/bin/true"))
+    done = subprocess.run(
+        ["systemd-analyze", "verify", *names],
+        env={**os.environ, "SYSTEMD_UNIT_PATH": f"{tmp_path}:"},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    docs = "".join((DOCS / name).read_text() for name in ("reliability.md", "devices.md"))
+    commands = [line for unit in UNITS for line in (ROOT / unit).read_text().splitlines()]
+    assert all(Path(unit).name in docs for unit in UNITS)
+    assert sum(line.startswith("ExecStart=/opt/gonogo/bin/gonogo ") for line in commands) == 4
+
+
+def test_the_promises_name_tests_and_each_alert_has_a_page_of_the_runbook() -> None:
+    text = (DOCS / "reliability.md").read_text()
+    sources = list((ROOT / "tests").rglob("test_*.py"))
+    known = {path.name for path in sources}
+    for path in sources:
+        known |= set(re.findall(r"^def (test_\w+)\(", path.read_text(), re.M))
+    named = set(re.findall(r"`(test_\w+(?:\.py)?)`", text))
+    assert len(named) > 20
+    assert named <= known
+    rules = yaml.safe_load((ROOT / "dashboards/grafana/prometheus/alerts.yml").read_text())
+    alerts = [rule["alert"] for group in rules["groups"] for rule in group["rules"]]
+    assert re.findall(r"^### (Gonogo\w+)$", text, re.M) == alerts
+
+
 def variables(text: str) -> set[str]:
     """Every GONOGO_ name in a text."""
     return set(re.findall(r"\bGONOGO_[A-Z_]*[A-Z]", text))
@@ -130,7 +171,7 @@ DOCUMENTS = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in DOCS.g
         "docker-compose.yml",
         "docker-compose.wormhole.yml",
         "Dockerfile",
-        "examples/systemd/gonogo-worker@.service",
+        *UNITS,
         ".ci/run",
         "Makefile",
     ],

@@ -39,6 +39,9 @@ log = logging.getLogger(__name__)
 WAIT_S = 30.0
 POLL_S = 1
 WARN_AFTER_S = 5.0
+AGAIN_S, MOST_S = 5.0, 60.0
+"""A question is asked again after this time, then after twice as long, and so on: the broker may
+have lost it, or its answer."""
 PRECISE_S = 0.25
 MAX_REPEATS = 4
 
@@ -68,17 +71,20 @@ def ask(
     wait_s: float = WAIT_S,
     waiting: Callable[[], None] = lambda: None,
 ) -> Answer:
-    """Ask the service, and return its answer.
+    """Ask the service until it answers, and return its answer.
 
     `waiting` is called once when it takes long. Raises NoAnswer, and InfrastructureError when the
     broker can't be reached.
     """
     nonce, began = secrets.token_hex(16), time.monotonic()
     asked_at = time.time()
-    warned = False
+    question = {**body, "nonce": nonce, "at": asked_at}
+    warned, again_after_s, pause_s = False, 0.0, AGAIN_S
     try:
-        queue.send(client, key, HEARTBEAT_QUEUE, task, {**body, "nonce": nonce, "at": asked_at})
         while True:
+            if time.monotonic() - began >= again_after_s:
+                queue.send(client, key, HEARTBEAT_QUEUE, task, question)
+                again_after_s, pause_s = again_after_s + pause_s, min(2 * pause_s, MOST_S)
             item: Any = client.blpop([queue.reply_key(nonce)], timeout=POLL_S)
             passed = time.monotonic() - began
             if item is not None:

@@ -11,6 +11,7 @@ names, with the text as its only argument. The task checks the signature.
 
 from __future__ import annotations
 
+import logging
 import time
 import uuid
 from collections.abc import Iterator
@@ -20,11 +21,13 @@ from typing import Any, Final
 
 from kombu.serialization import register
 from kombu.transport import redis as kombu_redis
-from redis.exceptions import ResponseError
+from redis.exceptions import OutOfMemoryError, ResponseError
 
 from gonogo_workers.queue import envelope
 from gonogo_workers.queue.dropped import Dropped
 from gonogo_workers.queue.names import MAX_MESSAGE_BYTES
+
+log = logging.getLogger(__name__)
 
 CONTENT_TYPE: Final = "application/x-gonogo"
 SERIALIZER: Final = "gonogo"
@@ -63,9 +66,14 @@ def as_text(value: bytes | str) -> str:
 
 @contextmanager
 def of_wrong_type(key: str) -> Iterator[None]:
-    """Go on where somebody has made another value of a key: then a crash may lose messages."""
+    """Go on where somebody has made another value of a key, and where the broker is full.
+
+    Then a crash may lose messages.
+    """
     try:
         yield
+    except OutOfMemoryError:  # nobody's fault: it counts as no refused message
+        log.warning("the broker is full: %s is not written", key)
     except ResponseError as problem:
         Dropped.add(key, f"can't be used: {problem}")
 

@@ -1,0 +1,289 @@
+"""The place of a chaos run: a service in production's form, with several workers on two hosts.
+
+Database and broker are private servers. The API's listening socket is this process's, as systemd
+holds it in production: an API that is replaced refuses nobody.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets as random_secrets
+import socket
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx
+import psutil  # type: ignore[import-untyped]  # it ships no types
+import redis
+from sqlalchemy import Engine
+
+from benchmarks.chaos import processes
+from benchmarks.chaos.processes import Child, wait_until
+from gonogo_cli.operate.db import enroll_host
+from gonogo_service.access.issuing import issue_token
+from gonogo_service.access.principals import Keys
+from gonogo_service.webhooks import secrets as webhook_secrets
+from gonogo_service.webhooks.secrets import Box
+from gonogo_storage.access import hosts
+from gonogo_storage.db.engine import make_engine, session
+from gonogo_storage.messages import webhooks
+from gonogo_storage.ops import schema
+from gonogo_workers.messages.identity import Identity, load
+from gonogo_workers.queue import PrivateKey
+from running_service import clean_environment, gonogo
+from servers import PostgresServer, RedisServer, administer
+
+HOSTS = {"lab-1": 2, "lab-2": 1}
+"""The workers of each host."""
+HOSTILE = "mallory"
+"""A host that is enrolled, with a valid key, for queues of its own."""
+BACKGROUNDS = 2
+LEASE_S = 4.0
+QUICK = {
+    "GONOGO_HEARTBEAT_S": "0.5",
+    "GONOGO_HEARTBEAT_TIMEOUT_S": str(LEASE_S),
+    "GONOGO_POLL_S": "0.2",
+    "GONOGO_CHUNK_SECONDS": "2",
+}
+"""Short leases: what takes half a minute in production takes 4 s here."""
+READY_S = 60.0
+PARTS = ("api", "background", "broker", "database", "receiver", "workers")
+"""The parts of which a fault has some for itself while it lasts."""
+
+T = TypeVar("T")
+
+
+class Site:
+    """Every process of the run, and the clients with which it is watched."""
+
+    def __init__(self, folder: Path, database: str, say: Callable[[str], None]) -> None:
+        self.folder, self.say = folder, say
+        self.is_postgres = database == "postgres"
+        # a server dies with the thread that started it: this one lives as long as the run
+        self._starter = ThreadPoolExecutor(1, "servers")
+        self.broker = RedisServer()
+        self.postgres = PostgresServer() if self.is_postgres else None
+        self.database_url = (
+            f"sqlite:///{folder / 'gonogo.sqlite'}"
+            if self.postgres is None
+            else self.postgres.url("chaos")
+        )
+        self.listener = socket.create_server(("127.0.0.1", 0), backlog=512)
+        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
+        self.key, self.webhook_secret = random_secrets.token_urlsafe(32), webhook_secrets.make()
+        self.hostile_key = PrivateKey.generate()
+        self.hostile_id = self.token = ""
+        self.engine: Engine = make_engine(self.database_url, pool_size=5)
+        self.redis = redis.Redis.from_url(self.broker.url, socket_timeout=5)
+        self.locks = {part: threading.Lock() for part in PARTS}
+        self.problems: list[str] = []
+        """Trouble that no check at the end would see."""
+        self.ended: Counter[str] = Counter()
+        """Processes that ended by themselves, and were started again."""
+        self._faults_held, self._fault_lock = 0, threading.Lock()
+        self.released_at = time.monotonic()
+        self._make_children()
+
+    def _make_children(self) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            receiver_port = int(probe.getsockname()[1])
+        self.received = self.folder / "received"
+        self.receiver_url = f"http://127.0.0.1:{receiver_port}/gonogo"
+        common = clean_environment(
+            **QUICK, GONOGO_BROKER_URL=self.broker.url, PYTHONFAULTHANDLER="1"
+        )
+        server = common | {
+            "GONOGO_DATABASE_URL": self.database_url,
+            "GONOGO_SECRET_KEY": self.key,
+            "GONOGO_VAR_DIR": str(self.folder / "var"),
+            "GONOGO_WEBHOOK_PRIVATE": "127.0.0.0/8",
+            "GONOGO_QUOTA_REQUESTS": "0",
+            "GONOGO_QUOTA_DEVICE_S": "0",
+        }
+        self.server_environment = server
+        descriptor = self.listener.fileno()
+        self.api = Child(
+            "api", gonogo("serve", "--fd", str(descriptor)), server, self.folder, [descriptor]
+        )
+        self.backgrounds = [
+            Child(f"background-{number}", gonogo("background"), server, self.folder)
+            for number in range(BACKGROUNDS)
+        ]
+        self.workers = [
+            Child(
+                f"worker-{host}-{number}",
+                gonogo("worker", "--executor", "witness,emulator"),
+                common
+                | {
+                    "GONOGO_VAR_DIR": str(self.folder / host),
+                    "GONOGO_EXECUTORS": "witness=benchmarks.chaos.witness:Witness",
+                    "GONOGO_CHILD_VARIABLES": "CHAOS_*",
+                    "CHAOS_WITNESS": str(self.witness(host)),
+                },
+                self.folder,
+            )
+            for host, count in HOSTS.items()
+            for number in range(count)
+        ]
+        self.receiver = Child(
+            "receiver",
+            [
+                sys.executable,
+                "-m",
+                "benchmarks.chaos.receiver",
+                str(receiver_port),
+                str(self.received),
+            ],
+            common | {"CHAOS_SECRET": self.webhook_secret},
+            self.folder,
+        )
+        self.children = [self.api, *self.backgrounds, *self.workers, self.receiver]
+
+    def witness(self, host: str) -> Path:
+        """Return the file in which a host's kernels write down what they ran."""
+        return self.folder / f"{host}.witness"
+
+    def start(self) -> None:
+        """Start everything, and wait until the service answers."""
+        processes.adopt_orphans()
+        self.start_server(self.broker)
+        if self.postgres is not None:
+            self.start_server(self.postgres)
+            administer(self.postgres.url(), "CREATE DATABASE chaos")
+            # the tests' server commits without waiting for its disk: after a kill it would lose
+            # what it has confirmed
+            administer(self.postgres.url(), "ALTER DATABASE chaos SET synchronous_commit = on")
+        schema.upgrade(self.engine)
+        for host in HOSTS:
+            enroll_host(self.engine, host, self.folder / host, self.key)
+        self._enroll_hostile()
+        self.received.touch()
+        for child in self.children:
+            child.start()
+        self.wait_ready()
+
+    def _enroll_hostile(self) -> None:
+        public, keys = self.hostile_key.public, Keys(self.key)
+        with session(self.engine) as current:
+            self.hostile_id = hosts.enroll(
+                current,
+                HOSTILE,
+                key_id=public.id,
+                public_key=public.text,
+                actor="chaos",
+                queues=["mallory.*.*"],
+            )
+            self.token = issue_token(current, "chaos", ["admin"], actor="chaos", keys=keys)
+            webhooks.create(
+                current,
+                kind="standard",
+                url=self.receiver_url,
+                events=["*"],
+                description="chaos",
+                secret=Box(keys).close(self.webhook_secret),
+                actor="chaos",
+            )
+
+    def start_server(self, server: RedisServer | PostgresServer) -> None:
+        """Start a database server or a broker; wait until it answers."""
+        self._starter.submit(server.start).result()
+
+    def client(self) -> httpx.Client:
+        """Return a client of the API with an admin's token."""
+        headers = {"Authorization": f"Bearer {self.token}"}
+        return httpx.Client(
+            base_url=f"{self.url}/api/v1", headers=headers, timeout=20, trust_env=False
+        )
+
+    def wait_ready(self, seconds: float = READY_S) -> None:
+        """Wait for /readyz. Raises TimeoutError."""
+
+        def is_ready() -> bool:
+            try:
+                return httpx.get(f"{self.url}/readyz", timeout=5, trust_env=False).is_success
+            except httpx.TransportError:
+                return False
+
+        wait_until(is_ready, seconds, f"the API ({self.api.log})")
+
+    def identity(self, host: str) -> Identity:
+        """Return what a host's workers are enrolled with."""
+        return load(self.folder / host)
+
+    def writers(self) -> list[int]:
+        """Return the processes that write the database's files."""
+        if self.postgres is None:
+            return [child.pid for child in (self.api, *self.backgrounds) if child.runs()]
+        assert self.postgres.process is not None
+        with contextlib.suppress(psutil.NoSuchProcess):
+            return [process.pid for process in psutil.Process(self.postgres.process.pid).children()]
+        return []
+
+    @contextmanager
+    def holding(self) -> Iterator[None]:
+        """Say that a fault is held: a stall now is the fault's, not the service's."""
+        with self._fault_lock:
+            self._faults_held += 1
+        try:
+            yield
+        finally:
+            with self._fault_lock:
+                self._faults_held -= 1
+                self.released_at = time.monotonic()
+
+    @property
+    def is_held(self) -> bool:
+        """Return whether a fault is held now."""
+        return self._faults_held > 0
+
+    def stop(self, child: Child) -> None:
+        """Stop a process in order; one that doesn't end in time is a problem of the run."""
+        if child.runs() and not child.stop():
+            self.problems.append(f"{child.name} did not stop within {processes.STOP_S:.0f} s")
+
+    def restart_ended(self) -> None:
+        """Start what has ended by itself, as systemd does; what a fault holds is left alone."""
+        groups = {
+            "api": [self.api],
+            "background": self.backgrounds,
+            "workers": self.workers,
+            "receiver": [self.receiver],
+        }
+        for part, children in groups.items():
+            if not self.locks[part].acquire(blocking=False):
+                continue
+            try:
+                for child in children:
+                    if child.process is not None and (code := child.process.poll()) is not None:
+                        self.ended[f"exit code {code}: {child.last_words()}"] += 1
+                        child.start()
+            finally:
+                self.locks[part].release()
+
+    def close(self) -> None:
+        """Kill what still runs, by id, and remove the servers."""
+        for child in self.children:
+            if child.runs():
+                child.kill()
+        self.redis.close()
+        self.engine.dispose()
+        for server in (self.broker, self.postgres):
+            if server is not None:
+                self._starter.submit(server.close).result()
+        processes.end(processes.left_over([os.getpid()]))
+        self._starter.shutdown()
+        self.listener.close()
+
+
+def pause(chance: Any, least: float, most: float) -> None:
+    """Sleep for a random time."""
+    time.sleep(chance.uniform(least, most))
