@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any
 
 import pytest
@@ -104,6 +104,19 @@ def test_messages_in_hand_while_redis_restarts_don_t_stall_the_consumer(
 def _heard(engine: Engine) -> bool:
     with reading(engine) as current:
         return bool(workers.list_(current).items)
+
+
+def test_a_dead_process_s_messages_come_back_at_every_look(redis_url: str) -> None:
+    app = queue.make_app(redis_url, visibility_timeout_s=60)
+    with app.connection_for_read() as connection, closing(queue.redis_client(redis_url)) as client:
+        channel = connection.default_channel
+        channel._active_queues.append(queue.BACKGROUND_QUEUE)
+        for number in range(1, 3):
+            client.hset("unacked", "tag", f"{queue.BACKGROUND_QUEUE} text")
+            client.zadd("unacked_index", {"tag": 1.0})
+            connection.transport.cycle.maybe_restore_messages()
+            assert client.llen(queue.BACKGROUND_QUEUE) == number
+    app.close()
 
 
 def test_results_wait_for_a_database_that_is_away(

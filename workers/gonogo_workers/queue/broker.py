@@ -73,6 +73,8 @@ def make_app(broker_url: str, *, visibility_timeout_s: int | None = None) -> Cel
         broker_transport_options={
             "ack_emulation": visibility_timeout_s is not None,
             "visibility_timeout": visibility_timeout_s or 0,
+            # kombu looks every ten seconds, and by itself acts on every tenth look only
+            "unacked_restore_throttle": 1,
             "restorable": frozenset({BACKGROUND_QUEUE, HEARTBEAT_QUEUE}),
             "socket_connect_timeout": 2.0,
             "socket_timeout": 10.0,
