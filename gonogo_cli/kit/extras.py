@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from importlib.util import find_spec
 
@@ -56,7 +57,7 @@ def require_background() -> None:
 def _require(packages: Iterable[str], extra: str) -> None:
     for package in packages:
         try:
-            is_installed = find_spec(package) is not None
+            is_installed = package in sys.modules or find_spec(package) is not None
         except ImportError:
             is_installed = False
         if not is_installed:

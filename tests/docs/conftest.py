@@ -21,7 +21,7 @@ def server_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     process = Process(words, clean_environment(HOME=str(folder)), folder / "up.log")
     process.start()
     try:
-        until(lambda: answers(url), what=(folder / "up.log").read_text())
+        until(lambda: answers(url), what=(folder / "up.log").read_text)
         yield url
     finally:
         process.stop(15)

@@ -33,6 +33,7 @@ class Forked:
 
     def __init__(self, words: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
         """Start it in a session of its own, in the log's folder."""
+        log.touch()
         self._process = _server().Process(target=_run, args=(list(words), dict(environment), log))
         self._process.start()
         assert self._process.pid is not None
