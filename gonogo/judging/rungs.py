@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gonogo.numerics.expectation import Array
 from gonogo.numerics.replay import ladder
@@ -44,7 +45,9 @@ def _error(program: Program) -> tuple[str, ...]:
     return program.variance, program.order, program.column_order
 
 
-def explain(graph: Graph, program: Program, changed: Array, form: str, distance: Array) -> bool:
+def explain(
+    graph: Graph, program: Program, changed: NDArray[np.floating], form: str, distance: Array
+) -> bool:
     """Return whether another rung than `program` explains a changed output (rows, N).
 
     form: the output's format. distance: how far each element lies outside its cell by `program`.
@@ -58,7 +61,9 @@ def explain(graph: Graph, program: Program, changed: Array, form: str, distance:
     return False
 
 
-def is_whole_explained(graph: Graph, program: Program, changed: Array, form: str) -> bool:
+def is_whole_explained(
+    graph: Graph, program: Program, changed: NDArray[np.floating], form: str
+) -> bool:
     """Return whether a program explains an output: its elements, its rows and what they share."""
     measured = cells(changed, graph.replay(program), form, program.output_rounding)
     return is_explained(measured) and (

@@ -100,12 +100,14 @@ def _largest(faults: Iterable[Fault], residual: Residual) -> TermShare | None:
         return None
     best: TermShare | None = None
     least = energy
+    distinct = residual.distinct
+    chance *= np.sqrt(residual.error.size / distinct)
     for fault in faults:
         if not np.isfinite(fault.effect).all():
             continue
         # fitted numbers take a part of the rounding, too
         left = residual.without(fault.effect).energy
-        left += rounding * min(1.0, fault.fitted / residual.error.size)
+        left += rounding * min(1.0, fault.fitted / distinct)
         # a fault must halve what the one before leaves, which more numbers alone wouldn't; the
         # noise of the kernel's own fp32 operations is left for no fitted one
         floor = rounding + (COMPLETE * (energy - rounding) if fault.fitted else 0.0)

@@ -70,6 +70,16 @@ class Residual:
         """Return the standard deviation of that energy; errors are uniform over a step."""
         return float(np.sqrt(UNIFORM * ((self.weight * self.variance) ** 2).sum()))
 
+    @property
+    def distinct(self) -> int:
+        """Return the number of different errors, row by row.
+
+        Beside an offset, x has few values in 16 bits. Elements of a row that are computed from the
+        same values share one rounding error.
+        """
+        ordered = np.sort(self.error, axis=1)
+        return len(ordered) + int(np.count_nonzero(np.diff(ordered, axis=1)))
+
     def without(self, effect: Array) -> Residual:
         """Return what is left when an effect (rows, N) is explained."""
         return replace(self, error=self.error - effect)

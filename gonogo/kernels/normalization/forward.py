@@ -143,8 +143,6 @@ KNOWN: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     # the same with the library's own variance of x: torch.var_mean, jnp.var
     ("x", "(x - mean) / root", (*OWN_VARIANCE, "root", "x^", "gamma x^")),
     ("x", "(x - mean) rstd", (*OWN_VARIANCE, *SCALED)),
-    # torch.native_batch_norm, which is given the transpose
-    ("x", "(x - mean) rstd", ("mean", "x - mean", *SCALED)),
     # XLA on a CPU: compiled code contracts fp16's multiplications and additions, and squares bf16's
     # values in fp32
     ("x", "(x - mean) rstd", (*OWN_VARIANCE, "rstd", "x^")),

@@ -222,3 +222,14 @@ def test_the_error_of_a_program_that_is_further_off_than_the_function_is_no_faul
         share = diagnose(graph, round_to(y, "bf16"), "bf16", program)
         assert share is not None
         assert share.words == "row 8 holds the values of row 7"
+
+
+def test_elements_of_equal_inputs_round_alike_and_fit_no_column_of_gamma() -> None:
+    generator = np.random.default_rng(3)
+    x = round_to(100 + generator.standard_normal((16, 1000)), "bf16").astype(np.float64)
+    gamma = round_to(1 + 0.1 * generator.standard_normal((1, 1000)), "bf16").astype(np.float64)
+    graph = NormalizedRows(Rows(x, gamma, None, 1e-5, centered=False))
+    y = round_to(1.0015 * graph.replay(graph.forms[0]).values, "bf16")
+    share = diagnose(graph, y, "bf16", graph.forms[0])
+    assert share is not None
+    assert "gamma" not in share.words
