@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo.judging.epsilon import Sight
 from gonogo.judging.few_rows import STEP, hides_step
-from gonogo.judging.limits import DetectionLimits, detection_limits
+from gonogo.judging.limits.detection import DetectionLimits, detection_limits
+from gonogo.judging.limits.epsilon import Sight
 from gonogo.judging.named import programs
 from gonogo.judging.other_programs import other_programs
 from gonogo.judging.term_shares import TermShare, diagnose

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from gonogo.exact.judge import judge_exact
 from gonogo.judging import expected
-from gonogo.judging.limits import FACTORS, DetectionLimits, is_idle, without_terms
+from gonogo.judging.limits.detection import FACTORS, DetectionLimits, is_idle, without_terms
 from gonogo.kernels import registry
 from gonogo.kernels.kind import ELEMENTS_PER_BLOCK, EVERYTHING
 from gonogo.numerics import compare, directions

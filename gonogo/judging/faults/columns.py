@@ -10,7 +10,7 @@ from gonogo.judging.faults import rows as of_rows
 from gonogo.judging.faults import statistics
 from gonogo.judging.faults.fault import SMALL, Fault, Residual, places
 from gonogo.judging.faults.statistics import TILE
-from gonogo.judging.limits import without_terms
+from gonogo.judging.limits.detection import without_terms
 from gonogo.kernels.layernorm.replay import BackwardRows, ColumnGradient
 from gonogo.numerics.expectation import Array
 

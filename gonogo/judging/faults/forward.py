@@ -12,7 +12,7 @@ from gonogo.judging.faults import groups, statistics
 from gonogo.judging.faults import rows as of_rows
 from gonogo.judging.faults.fault import Fault, Residual, places
 from gonogo.judging.faults.statistics import TILE
-from gonogo.judging.limits import without_terms
+from gonogo.judging.limits.detection import without_terms
 from gonogo.kernels.normalization.forward import NormalizedRows
 from gonogo.kernels.normalization.moments import Rows
 from gonogo.numerics.expectation import Array

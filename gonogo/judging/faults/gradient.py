@@ -9,7 +9,7 @@ import numpy as np
 from gonogo.judging.faults import rows as of_rows
 from gonogo.judging.faults import statistics
 from gonogo.judging.faults.fault import Fault, Residual, places
-from gonogo.judging.limits import without_terms
+from gonogo.judging.limits.detection import without_terms
 from gonogo.kernels.layernorm.replay import InputGradient
 from gonogo.numerics.expectation import Array
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from gonogo.judging import budget_limits, expected
 from gonogo.judging.budget_limits import OutputRuler, Part, Sample, Whole
 from gonogo.judging.judging import SeedJudgement, judge
-from gonogo.judging.limits import FACTORS, percent
+from gonogo.judging.limits.detection import FACTORS, percent
 from gonogo.kernels import registry
 from gonogo.numerics import jit
 from gonogo.spec.test_spec import TestSpec

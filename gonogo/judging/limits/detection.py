@@ -13,8 +13,8 @@ from functools import singledispatch
 
 import numpy as np
 
-from gonogo.judging import rungs
-from gonogo.judging.epsilon import EPSILON, Sight, sight
+from gonogo.judging.limits import rungs
+from gonogo.judging.limits.epsilon import EPSILON, Sight, sight
 from gonogo.kernels.layernorm.narrowed import narrowed
 from gonogo.kernels.layernorm.replay import ColumnGradient, InputGradient
 from gonogo.kernels.normalization.forward import NormalizedRows

@@ -13,8 +13,8 @@ from functools import singledispatch
 
 import numpy as np
 
-from gonogo.judging import rungs
-from gonogo.judging.rungs import is_explained
+from gonogo.judging.limits import rungs
+from gonogo.judging.limits.rungs import is_explained
 from gonogo.kernels.layernorm.narrowed import narrowed
 from gonogo.kernels.layernorm.replay import ColumnGradient, InputGradient
 from gonogo.kernels.normalization.forward import NormalizedRows, RowStatistic

@@ -1,0 +1,1 @@
+"""Detection limits: the faults that an output could not have shown."""
