@@ -9,7 +9,6 @@ from typing import Any
 
 import psutil
 import pytest
-import redis
 
 from gonogo_cli.kit.client import Client
 from running_service import Process, Service, every_seed_once, family, gone, submit, until
@@ -80,24 +79,6 @@ def middle_of(client: Client, job: str) -> None:
     until(some, what="the first results")
 
 
-def kill_worker(place: Service, *_: Any) -> None:
-    children = family(place.workers[0].pid)[1:]
-    place.workers[0].kill()
-    until(lambda: gone(children), 15, "the killed worker's kernel host to end")
-    place.add_worker("troublesome")
-
-
-def kill_background(place: Service, *_: Any) -> None:
-    place.background.kill()
-    time.sleep(0.5)  # results pile up meanwhile
-    place.background.start()
-
-
-def flush_redis(place: Service, _postgres: PostgresServer, server: RedisServer) -> None:
-    with redis.Redis.from_url(server.url) as client:
-        client.flushall()
-
-
 def restart_redis(place: Service, _postgres: PostgresServer, server: RedisServer) -> None:
     server.stop()
     time.sleep(1.0)
@@ -110,20 +91,8 @@ def restart_postgres(place: Service, postgres: PostgresServer, _redis: RedisServ
     postgres.start()
 
 
-def restart_api(place: Service, *_: Any) -> None:
-    place.api.kill()
-    place.api.start()
-    place.wait_ready()
-
-
-MISFORTUNES: list[Callable[..., None]] = [
-    kill_worker,
-    kill_background,
-    flush_redis,
-    restart_redis,
-    restart_postgres,
-    restart_api,
-]
+MISFORTUNES: list[Callable[..., None]] = [restart_redis, restart_postgres]
+"""The faults that take too long for the half minute of test_chaos.py, which has the others."""
 
 
 @pytest.mark.parametrize("misfortune", MISFORTUNES, ids=lambda function: function.__name__)
