@@ -80,7 +80,7 @@ SUBJECTS = (
     Subject(
         "leases",
         ("gonogo_storage/messages/leases.py",),
-        ("tests/integration/storage/test_metric_reads.py",),
+        ("tests/integration/storage/test_leases.py",),
     ),
     Subject(
         "auth",
