@@ -23,7 +23,7 @@ TORCH_VENV ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gonogo/torch-$(TORCH_VERSIO
 # what the pages' scripts and styles are made of
 FRONT := $(shell find dashboards/web dashboards/gonogo_dashboards/build.py -name node_modules -prune -o -type f -print 2>/dev/null)
 
-.PHONY: help setup demo up compiled test fuzz docs docs-test test-sim wormhole-sim torch libraries lint bench chaos pictures lock audit release sbom pin clean
+.PHONY: help setup demo up compiled test explore fuzz docs docs-test test-sim wormhole-sim torch libraries lint bench chaos pictures lock audit release sbom pin clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1	/' | expand -t 14
@@ -78,6 +78,9 @@ compiled: setup
 test: setup compiled ## all tests but those of test-sim; ARGS go to pytest
 	@GONOGO_TEST_TORCH_PYTHON="$${GONOGO_TEST_TORCH_PYTHON:-$(wildcard $(TORCH_VENV)/bin/python)}" \
 	  $(BIN)/python -m pytest $(PYTEST_SPREAD) --ignore=tests/simulator --ignore=tests/docs $(ARGS)
+
+explore: setup compiled ## all tests of properties, each night with new examples (.ci/nightly); `make test` has the same ones each time
+	@$(BIN)/python -m pytest $(PYTEST_SPREAD) --hypothesis-profile=nightly -m hypothesis --timeout=1800 $(ARGS)
 
 fuzz: setup ## hostile input for hours: every parser of strangers' input, every address (checks/fuzz.py)
 	@$(BIN)/python -m pytest --hypothesis-profile=fuzz --timeout=0 tests/unit/project/test_hostile_input.py tests/acceptance/test_openapi.py $(ARGS)

@@ -63,6 +63,7 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--shape", default="3,273,1,8462", help="of the nightly test")
     chosen = parser.parse_args(words)
     console = Console(highlight=False, width=160)
+    console.print("out-of-sample: the gates are others', and nothing was chosen on them\n")
     began = time.monotonic()
     broken: list[str] = []
     shape = [int(size) for size in chosen.shape.split(",")]

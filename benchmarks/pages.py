@@ -1,14 +1,20 @@
 """Measure the pages on a large database: server time, and when two pages are painted.
 
-`python -m benchmarks.pages [--seeds N] [--requests N] [--folder F]`. The database (SQLite, in a
-temporary folder; some 430 bytes a seed) is made anew and removed at the end. Asked for 10 million
-seeds: p95 of a page's server time under 50 ms, first contentful paint of the overview and of a
-test's page within 1 s (the browser part needs playwright and chromium).
+`python -m benchmarks.pages [--seeds N] [--requests N] [--folder F] [--writers N] [--postgres]`. The
+database (SQLite, in a temporary folder, some 430 bytes a seed; or a private PostgreSQL) is made
+anew and removed at the end. Asked for 10 million seeds: p95 of a page's server time under 50 ms,
+first contentful paint of the overview and of a test's page within 1 s (the browser part needs
+playwright and chromium). A first look is a page's first request to a process that has just started.
+Writers store jobs and assess their tests all the time, as ingest and background do: pages are then
+read while what they show changes.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import itertools
+import multiprocessing
 import os
 import shutil
 import socket
@@ -47,6 +53,8 @@ from gonogo_storage.tables import JobRow
 WARM_UP, START_S = 5, 60.0
 P95_MS, PAINT_MS = 50.0, 1000.0
 PER_JOB, TESTS, HUGE = 1000, 60, 100_000
+WRITTEN, WRITES = 100, 5
+"""Seeds of a job that a writer stores, and its jobs a second at most."""
 SMALL: dict[str, Any] = {
     "kernel": "layernorm_bw",
     "shape": [1, 1, 32, 64],
@@ -68,24 +76,85 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument(
         "--folder", type=Path, help="keep the database here, or use the one that is here"
     )
+    parser.add_argument("--writers", type=int, default=0, help="processes that store jobs, too")
+    parser.add_argument("--postgres", action="store_true", help="on a PostgreSQL of its own")
     options = parser.parse_args(words)
     folder = options.folder or Path(tempfile.mkdtemp(prefix="gonogo-pages-"))
     try:
-        file = folder / "gonogo.sqlite"
-        if not file.exists():
-            folder.mkdir(exist_ok=True, parents=True)
-            build(f"sqlite:///{file}", options.seeds)
-        return measure(file, options.requests)
+        folder.mkdir(exist_ok=True, parents=True)
+        with contextlib.ExitStack() as stack:
+            url = f"sqlite:///{folder / 'gonogo.sqlite'}"
+            if options.postgres:
+                url = stack.enter_context(postgres())
+            if is_empty(url):
+                build(url, options.seeds)
+            stack.enter_context(writing(url, options.writers))
+            return measure(url, options.requests)
     finally:
         if options.folder is None:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def postgres() -> Iterator[str]:
+    """Run the tests' PostgreSQL, which commits without waiting for its disk; yield its URL."""
+    sys.path.insert(0, str(Path(__file__).parent.parent / "tests/support"))
+    from servers import PostgresServer
+
+    server = PostgresServer()
+    server.start()
+    try:
+        yield server.url()
+    finally:
+        server.close()
+
+
+def is_empty(url: str) -> bool:
+    """Make the tables where there are none; say whether there is no job in them."""
+    engine = engines.make_engine(url)
+    schema.upgrade(engine)
+    with engines.reading(engine) as session:
+        empty = session.scalar(select(JobRow.id).limit(1)) is None
+    engine.dispose()
+    return empty
+
+
+@contextmanager
+def writing(url: str, writers: int) -> Iterator[None]:
+    """Let processes store jobs until the end."""
+    context = multiprocessing.get_context("spawn")
+    processes = [
+        context.Process(target=write, args=(url, number), daemon=True) for number in range(writers)
+    ]
+    for process in processes:
+        process.start()
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.terminate()
+            process.join()
+
+
+def write(url: str, number: int) -> None:
+    """Store up to WRITES jobs of WRITTEN seeds a second, as ingest does, and assess their tests."""
+    engine = engines.make_engine(url)
+    with assessing(url) as assessor:
+        for test in itertools.cycle(range(TESTS)):
+            began = time.monotonic()
+            spec, sequence = harvest.spec(test), 100_000 + number
+            place = harvest.Place(spec, f"w{number:04d}", sequence, utcnow())
+            with engines.session(engine) as session:
+                harvest.stored(session, harvest.HOLLOW, place, WRITTEN)
+            while assessor.run_once():
+                pass
+            time.sleep(max(0.0, 1 / WRITES - (time.monotonic() - began)))
 
 
 def build(url: str, seeds: int) -> None:
     """Make the database: TESTS tests on several builds, one job of HUGE seeds, assessed."""
     began = time.monotonic()
     engine = engines.make_engine(url)
-    schema.upgrade(engine)
     now = utcnow()
     tests = [harvest.spec(number) for number in range(TESTS)]
     builds = max(4, round((seeds - HUGE) / (TESTS * PER_JOB)))
@@ -119,36 +188,43 @@ def build(url: str, seeds: int) -> None:
     with engines.reading(engine) as session:
         stored = session.scalar(select(func.sum(JobRow.done)))
     engine.dispose()  # the last connection empties SQLite's log into the file
-    size = Path(url.removeprefix("sqlite:///")).stat().st_size / 2**30
     took = time.monotonic() - began
     console.print(
         f"{stored:,} seeds of {TESTS} tests on {builds} builds, {assessed} assessed: "
-        f"{size:.2f} GiB, made in {took:.0f} s"
+        f"{size_of(url)}made in {took:.0f} s"
     )
 
 
-def assess(url: str) -> int:
-    """Assess every test as the background does; return how many."""
-    core = open_background_context(
-        Settings(
-            database_url=url, broker_url="redis://127.0.0.1:1/0", secret_key=SecretStr("k" * 40)
-        ),
-        threading.Event(),
+def size_of(url: str) -> str:
+    """Return the size of SQLite's file in words; "" for PostgreSQL."""
+    file = Path(url.removeprefix("sqlite:///"))
+    return f"{file.stat().st_size / 2**30:.2f} GiB, " if file.exists() else ""
+
+
+@contextmanager
+def assessing(url: str) -> Iterator[Assessor]:
+    """Yield what assesses tests in the background."""
+    settings = Settings(
+        database_url=url, broker_url="redis://127.0.0.1:1/0", secret_key=SecretStr("k" * 40)
     )
+    core = open_background_context(settings, threading.Event())
     try:
-        assessor, done = Assessor(core), 0
-        while number := assessor.run_once():
-            done += number
-        return done
+        yield Assessor(core)
     finally:
         core.close()
 
 
+def assess(url: str) -> int:
+    """Assess every test as the background does; return how many."""
+    with assessing(url) as assessor:
+        return sum(iter(assessor.run_once, 0))
+
+
 @contextmanager
-def served(file: Path) -> Iterator[tuple[str, psutil.Process]]:
+def served(database_url: str) -> Iterator[tuple[str, psutil.Process]]:
     """Serve this database as `gonogo up` does; yield the address and the process."""
     settings = {
-        "DATABASE_URL": f"sqlite:///{file}",
+        "DATABASE_URL": database_url,
         "BROKER_URL": "redis://127.0.0.1:1/0",
         "SECRET_KEY": "k" * 40,
         "EMBEDDED": "1",
@@ -160,7 +236,7 @@ def served(file: Path) -> Iterator[tuple[str, psutil.Process]]:
         port, fd = listening.getsockname()[1], listening.fileno()
         words = command("serve", "--fd", str(fd))
         process = subprocess.Popen(
-            words, cwd=file.parent, env=variables, stdin=subprocess.DEVNULL, pass_fds=[fd]
+            words, cwd=tempfile.gettempdir(), env=variables, stdin=subprocess.DEVNULL, pass_fds=[fd]
         )
     try:
         url = f"http://127.0.0.1:{port}"
@@ -181,7 +257,7 @@ def served(file: Path) -> Iterator[tuple[str, psutil.Process]]:
             process.wait()
 
 
-def addresses(file: Path, url: str) -> dict[str, str]:
+def addresses(database_url: str, url: str) -> dict[str, str]:
     """Return the addresses to measure, by name."""
     with httpx.Client(base_url=url) as client:
 
@@ -194,7 +270,7 @@ def addresses(file: Path, url: str) -> dict[str, str]:
         gauge = post("gauges", {"test": SMALL, "seeds": {"count": 2}})
         bisection = post("bisections", {"test": SMALL, "builds": ["correct"] * 16})
         flagged = client.get("/flags.json?limit=1").json()["items"]
-    engine = engines.make_engine(f"sqlite:///{file}")
+    engine = engines.make_engine(database_url)
     with engines.reading(engine) as session:
         branch_jobs = select(JobRow.id).where(JobRow.branch == harvest.LINE)
         largest, newest = (
@@ -250,12 +326,13 @@ def addresses(file: Path, url: str) -> dict[str, str]:
     return pages | ({"flag": urls.flag(flagged[0]["id"])} if flagged else {})
 
 
-def measure(file: Path, requests: int) -> int:
+def measure(database_url: str, requests: int) -> int:
     """Every page asked for again and again, one request at a time."""
     slow: list[str] = []
-    with served(file) as (url, process):
+    with served(database_url) as (url, process):
         table = Table(
             "page",
+            "first ms",
             "p50 ms",
             "p95 ms",
             "most",
@@ -263,12 +340,12 @@ def measure(file: Path, requests: int) -> int:
             "kB",
             title=f"server time of {requests} requests, one after the other",
         )
-        pages = addresses(file, url)
+        pages = addresses(database_url, url)
         with httpx.Client(
             base_url=url, headers={"Accept-Encoding": "identity"}, timeout=60
         ) as client:
             for name, path in pages.items():
-                times, size, busy = [], 0, 0.0
+                times, size, busy, first = [], 0, 0.0, 0.0
                 for number in range(WARM_UP + requests):
                     busy = cpu(process) if number == WARM_UP else busy
                     began = time.perf_counter()
@@ -276,6 +353,7 @@ def measure(file: Path, requests: int) -> int:
                     took = 1000 * (time.perf_counter() - began)
                     answer.raise_for_status()
                     size = len(answer.content)
+                    first = first or took
                     times += [took] if number >= WARM_UP else []
                 p95 = statistics.quantiles(times, n=20)[-1]
                 slow += [f"{name}: p95 {p95:.0f} ms"] * (p95 > P95_MS)
@@ -284,7 +362,7 @@ def measure(file: Path, requests: int) -> int:
                     name,
                     *(
                         f"{value:.1f}"
-                        for value in (statistics.median(times), p95, max(times), busy_ms)
+                        for value in (first, statistics.median(times), p95, max(times), busy_ms)
                     ),
                     f"{size / 1000:.0f}",
                 )

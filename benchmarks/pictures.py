@@ -85,7 +85,7 @@ def main(words: list[str] | None = None) -> int:
         browser = playwright.chromium.launch(
             executable_path=program, args=["--no-sandbox"] if os.getuid() == 0 else []
         )
-        with served(file) as (url, _):
+        with served(f"sqlite:///{file}") as (url, _):
             for picture in PICTURES:
                 if picture.file in names:
                     take(browser, url + pages[picture.page], picture)

@@ -69,7 +69,7 @@ CHECK = (
 def environment() -> dict[str, str]:
     """This process's, without GONOGO_ variables, and this checkout first."""
     return {name: value for name, value in os.environ.items() if not name.startswith("GONOGO_")} | {
-        "PYTHONPATH": str(ROOT)
+        "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     }
 
 

@@ -43,6 +43,7 @@ def main(words: list[str] | None = None) -> int:
     options = parser.parse_args(words)
     shape = [int(part) for part in options.shape.split(",")]
     console = Console(highlight=False, markup=False, width=120)
+    console.print("in-sample: torch's arithmetic models were made from these builds\n")
     with tempfile.TemporaryDirectory() as folder:
         python = os.environ.get("GONOGO_TEST_TORCH_PYTHON")
         if gonogo_settings.load().builds is None and python:

@@ -25,8 +25,12 @@ _QUOTED = 200
 """The same limit in a document for programs: a response must not grow with a hostile request."""
 _FIELD = 500
 """Characters of a field's path; the names in it may be a stranger's."""
+_FEW = 4
+"""Fields that the sentence about several problems names."""
 _NAMES = 12
 """Names of a list of allowed ones that a sentence has: a message is no catalogue."""
+_MISSING = ("is required", "is needed")
+"""Beginnings of the reasons that say that a field isn't there."""
 _DIGITS = 24
 """A whole number with more digits is shown by its first digits and their count."""
 
@@ -50,9 +54,9 @@ class Bug(GonogoError):
 class FieldError(JobError):
     """One field of the input is wrong.
 
-    `field` is a dotted path ("test.shape"), `value` the value that was given, and `limit` what is
-    allowed (None if the reason says it all). The CLI prints str(error); the HTTP service makes a
-    problem document from the parts.
+    `field` is a dotted path ("test.shape"), `value` the value that was given (None: it is
+    missing), and `limit` what is allowed (None if the reason says it all). The CLI prints
+    str(error); the HTTP service makes a problem document from the parts.
     """
 
     def __init__(self, field: str, value: object, reason: str, *, limit: object = None) -> None:
@@ -61,7 +65,9 @@ class FieldError(JobError):
         self.reason = reason = shorten(reason)
         self.limit = limit
         allowed = "" if limit is None else f" (allowed: {brief(limit)})"
-        super().__init__(f"{field}: {reason}{allowed}; got {_cut(_written(value), _SHOWN)}")
+        is_missing = value is None and reason.startswith(_MISSING)  # "got None" would be a riddle
+        got = "" if is_missing else f"; got {_cut(_written(value), _SHOWN)}"
+        super().__init__(f"{field}: {reason}{allowed}{got}")
 
 
 class FieldErrors(FieldError):
@@ -74,6 +80,12 @@ class FieldErrors(FieldError):
         first = problems[0]
         super().__init__(first.field, first.value, first.reason, limit=first.limit)
         self.problems = tuple(problems)
+
+    def __str__(self) -> str:
+        """Return the first problem in words, and the fields of the first few others."""
+        others = [problem.field for problem in self.problems[1:]]
+        words = ", ".join((*others[:_FEW], *(["..."] if len(others) > _FEW else ())))
+        return super().__str__() + (f"; {len(others)} more: {words}" if others else "")
 
 
 class KernelOutputError(JobError):
@@ -122,7 +134,8 @@ def quote(value: object) -> Any:
         and "Infinity" not in text
         and shorten(text) == text
     )
-    return value if exact else _cut(shorten(text), _QUOTED)
+    # what was read back is plain, also where the value had an uploaded file in it
+    return json.loads(text) if exact else _cut(shorten(text), _QUOTED)
 
 
 def _written(value: object) -> str:
@@ -133,7 +146,7 @@ def _written(value: object) -> str:
     if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 14_000:
         return f"a whole number of about {int(value.bit_length() * math.log10(2))} digits"
     try:
-        return shorten(repr(_beginning(value)))
+        return " ".join(shorten(repr(_beginning(value))).split("\n"))
     except (ValueError, RecursionError):
         return type(value).__name__
 

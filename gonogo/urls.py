@@ -39,6 +39,8 @@ HOOKS = "/hooks"
 RULES = "/rules"
 BISECTIONS = "/bisections"
 SEARCH = "/search"
+VIEWS = f"{API}/views"
+"""The saved views of lists."""
 WORSE = "/worse"
 BADGES = "/badges"
 """Pictures for READMEs, which GONOGO_PUBLIC_BADGES makes public."""
@@ -75,14 +77,18 @@ def job(
     *,
     output: str | None = None,
     seed: tuple[int, int] | None = None,
+    tests: Mapping[str, object] | None = None,
     as_json: bool = False,
 ) -> str:
-    """Return a job's page, for one of its outputs, with the details of a (seed, repeat)."""
+    """Return a job's page, for one of its outputs, with the details of a (seed, repeat).
+
+    tests: the part of a selection's tests: {"search": text in their names, "after": a number}.
+    """
     chosen = (
         {} if seed is None else {"seed": str(seed[0]), "repeat": str(seed[1]) if seed[1] else None}
     )
     return f"{JOBS}/{_part(job_id)}{'.json' if as_json else ''}" + _query(
-        {"output": output, **chosen}
+        {"output": output, **chosen, **{name: str(v or "") for name, v in (tests or {}).items()}}
     )
 
 
@@ -213,9 +219,9 @@ def of_test(key: str, what: str, chosen: Mapping[str, str | None] | None = None)
     return f"{API}/tests/{_part(key)}/{what}" + _query(chosen or {})
 
 
-def devices(*, as_json: bool = False) -> str:
-    """Return the list of devices."""
-    return f"{DEVICES}.json" if as_json else DEVICES
+def devices(chosen: Mapping[str, str | None] | None = None, *, as_json: bool = False) -> str:
+    """Return the list of devices; chosen: its time range, such as {"range": "7d"}."""
+    return (f"{DEVICES}.json" if as_json else DEVICES) + _query(chosen or {})
 
 
 def device(
@@ -376,6 +382,16 @@ def worse(chosen: Mapping[str, str | None] | None = None, *, as_json: bool = Fal
 def search(text: str | None = None, *, as_json: bool = False) -> str:
     """Return the search for a text."""
     return (f"{SEARCH}.json" if as_json else SEARCH) + _query({"q": text})
+
+
+def view(page: str, query: str) -> str:
+    """Return a list, such as "tests", with the filters of a saved view."""
+    return f"/{page}?{query}"
+
+
+def delete_view(view_id: str) -> str:
+    """Return the endpoint that deletes a saved view (DELETE)."""
+    return f"{VIEWS}/{_part(view_id)}"
 
 
 def events(job_id: str) -> str:

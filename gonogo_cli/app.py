@@ -6,9 +6,12 @@ no broker, `var/` in use).
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import sys
+import traceback
+from pathlib import Path
 from typing import Any, NoReturn
 
 import typer
@@ -18,6 +21,7 @@ from gonogo_cli.commands import COMMANDS as COMMANDS
 from gonogo_cli.kit import extras, private_process
 from gonogo_cli.kit import problem as problems
 from gonogo_cli.kit.groups import Group, UsageError, in_one_line, is_help
+from gonogo_cli.kit.terminal import plain
 
 INFRASTRUCTURE = 3
 """Exit code when a server, a database, a broker or a device is not there: nothing is said about a
@@ -98,13 +102,11 @@ def root(
 def fail(problem: BaseException, code: int) -> NoReturn:
     """Say one line on stderr (the whole traceback with GONOGO_LOG_LEVEL=debug) and exit."""
     if os.environ.get("GONOGO_LOG_LEVEL") == "debug":
-        import traceback
-
         traceback.print_exception(problem)
     if problems.json_requested(sys.argv[1:]):
         problems.tell(problem, code)
     else:
-        print(f"gonogo: {problem}", file=sys.stderr)
+        print(f"gonogo: {plain(problems.lines(problem))}", file=sys.stderr)
         _tell_unread_variables()
     raise SystemExit(code)
 
@@ -129,7 +131,7 @@ def run() -> NoReturn:
             if problems.json_requested(sys.argv[1:]):
                 problems.tell(words, code)
             else:
-                print(f"gonogo: {words}", file=sys.stderr)
+                print(f"gonogo: {plain(words)}", file=sys.stderr)
     except typer.Abort:
         code = 1
     raise SystemExit(code if isinstance(code, int) else 0)
@@ -144,12 +146,20 @@ def main() -> None:
     ):  # numba reads its own variable when it is first imported, in this process or in a child
         os.environ["NUMBA_CACHE_DIR"] = folder
     try:
-        run()
+        try:
+            run()
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()  # here and not at the end of Python, which prints a traceback
     except SystemExit:
         raise
     except BrokenPipeError:
         sys.stderr.close()
         raise SystemExit(1) from None
+    except OSError as problem:  # a full disk, a folder that may not be written
+        _drop_output()
+        place = "the output" if problem.filename is None else problem.filename
+        fail(OSError(f"{place}: {problem.strerror or problem}"), INFRASTRUCTURE)
     except Exception as problem:
         from gonogo.errors import InfrastructureError, JobError
 
@@ -161,4 +171,37 @@ def main() -> None:
             fail(problem, INFRASTRUCTURE)
         if type(problem).__name__ == "SettingsError":
             fail(problem, 2)
+        if words := _of_a_package(problem):
+            fail(JobError(words), 2)
         raise
+
+
+def _drop_output() -> None:
+    """Let what is still to be written go nowhere."""
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+def _of_a_package(problem: Exception) -> str | None:
+    """Return what to say of an error while a kernel of another package is judged; else None.
+
+    It may be raised in our code, as where the kernel returns an output under a wrong name.
+    """
+    from gonogo.errors import in_words
+    from gonogo.spec.kernels.registry import KERNELS, loaded
+
+    if not loaded():
+        return None
+    packages = {KERNELS[name].numerics.partition(".")[0] for name in loaded()}
+    frames = traceback.extract_tb(problem.__traceback__)
+    package_frames = [
+        frame for frame in frames if packages.intersection(Path(frame.filename).parts)
+    ]
+    where = (
+        f", at {package_frames[-1].filename}:{package_frames[-1].lineno}" if package_frames else ""
+    )
+    return (
+        f"the kernel {' or '.join(loaded())} of an installed package can't be judged: "
+        f"{in_words(problem)}{where} (GONOGO_LOG_LEVEL=debug shows the traceback; docs/kernels.md "
+        "lists every part of a kind)"
+    )

@@ -59,6 +59,11 @@ COMMANDS: dict[str, Entry] = {
         LOCAL,
         "List the kernels that can be tested, and their emulated builds.",
     ),
+    "headers": Entry(
+        "gonogo_cli.local.headers:headers",
+        LOCAL,
+        "Print the folder of gonogo_dump.hpp, for GoogleTest programs that hand over arrays.",
+    ),
     "submit": Entry(
         "gonogo_cli.server.submit:submit",
         SERVER,
@@ -101,7 +106,7 @@ COMMANDS: dict[str, Entry] = {
     "suites": Entry(
         "gonogo_cli.server.nouns.suites:app",
         NOUNS,
-        "Store suites of tests, and look at them.",
+        "Store suites of tests, look at them, and run them.",
     ),
     "runs": Entry(
         "gonogo_cli.server.nouns.runs:app",
@@ -157,6 +162,11 @@ COMMANDS: dict[str, Entry] = {
         "gonogo_cli.server.nouns.hooks:app",
         NOUNS,
         "Look at deliveries of GitHub and other CI; fetch missed ones.",
+    ),
+    "views": Entry(
+        "gonogo_cli.server.nouns.views:app",
+        NOUNS,
+        "Save filters of the pages' lists under a name.",
     ),
     "tokens": Entry(
         "gonogo_cli.server.nouns.tokens:app",

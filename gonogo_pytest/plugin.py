@@ -10,10 +10,12 @@ them to a server. `exact_inputs` needs all of gonogo.
 
 from __future__ import annotations
 
+import argparse
 import functools
 import hashlib
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,8 @@ installed gonogo writes the same lines."""
 SEEDS = 3
 LOCAL_FILE = ".gonogo.sqlite"
 OFF = "off"
+_ADDRESS = re.compile(r"[\w.-]+:\d+(/.*)?|(?!https?:)\w+://.*")
+"""A host with a port, or a scheme other than a server's: no file that anybody would want."""
 SEEDS_MARK = "gonogo_seeds"
 
 
@@ -67,7 +71,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--gonogo-seeds",
         metavar="N",
-        type=_count,
+        type=_seeds,
         default=SEEDS,
         help=f"seeds of tests that take gonogo_seed; default {SEEDS}",
     )
@@ -93,6 +97,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=[],
         help="a label of the run; repeatable",
     )
+
+
+def _seeds(text: str) -> int:
+    """Return how many seeds: none would skip every test that takes one."""
+    value = _count(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1; got {text!r}")
+    return value
 
 
 def _count(text: str) -> int:
@@ -146,6 +158,11 @@ def _report(config: pytest.Config) -> None:
             raise pytest.UsageError(f"--gonogo-label must be NAME=VALUE; got {text!r}")
         labels[name] = value
     suite, build = config.getoption("--gonogo-suite"), config.getoption("--gonogo-build")
+    if where is not None and _ADDRESS.fullmatch(where):
+        raise pytest.UsageError(
+            f"--gonogo: {where!r} would be a file; a server's address begins with http:// or "
+            f"https://, such as http://{where}"
+        )
     if where is not None and delivery.is_server(where):
         to: str | None = where
     else:

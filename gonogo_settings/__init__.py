@@ -51,6 +51,7 @@ OUTSIDE_VARIABLES = {
         "set by a worker for gtest and pytest suites: the folder into which tests hand arrays over"
     ),
     "GONOGO_ITERATION": "set by a worker for the tests of a suite: the number of the iteration",
+    "GONOGO_PACKAGE": "set in the pipelines of docs/ci.md: what pip installs there",
     "GONOGO_SECRETS_FD": (
         "set by a GoNoGo process for one that it starts, or for itself: the pipe with its secrets"
     ),
@@ -325,13 +326,17 @@ class Settings(BaseSettings):
         30.0, description="a statement that reads for a page or an answer ends after this time"
     )
     header_deadline_s: PositiveFloat = Field(
-        10.0, description="the headers of a request must arrive within this time"
+        10.0,
+        description=(
+            "the headers of a request must arrive within this time, and a client must take 32 KiB "
+            "of a waiting answer"
+        ),
     )
     max_connections: PositiveInt = Field(
         500,
         description=(
-            "open connections of each HTTP process; an address has a quarter of them, unless it "
-            "is one of GONOGO_PROXIES or this machine"
+            "open connections of each HTTP process; an address (of IPv6: a /64 network) has a "
+            "quarter of them, unless it is one of GONOGO_PROXIES or this machine"
         ),
     )
     max_import_bytes: PositiveInt = Field(
@@ -478,7 +483,9 @@ class Settings(BaseSettings):
     @classmethod
     def _address(cls, value: str | None) -> str | None:
         if value is not None and _scheme(value) not in {"http", "https"}:
-            raise ValueError("must be an http:// or https:// URL with a host")
+            raise ValueError(
+                "must be an http:// or https:// URL with a host, such as http://127.0.0.1:8717"
+            )
         return value
 
     @field_validator("webhook_private")

@@ -25,6 +25,7 @@ from gonogo_storage.db.engine import make_engine
 from gonogo_storage.ops import schema
 from servers import Missing, PostgresServer, RedisServer, running
 
+# the same examples in every run: CI fails by a change, never by chance
 hypothesis_settings.register_profile(
     "gonogo",
     derandomize=True,
@@ -33,11 +34,22 @@ hypothesis_settings.register_profile(
     max_examples=50,
     suppress_health_check=[HealthCheck.too_slow],
 )
+# `make explore`: pytest --hypothesis-profile=nightly
+hypothesis_settings.register_profile(
+    "nightly",
+    deadline=None,
+    database=None,
+    derandomize=False,  # hypothesis would fix the examples wherever CI is set
+    max_examples=500,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 # `make fuzz`: pytest --hypothesis-profile=fuzz
 hypothesis_settings.register_profile(
     "fuzz",
     deadline=None,
     database=None,
+    derandomize=False,
     max_examples=20_000,
     suppress_health_check=[HealthCheck.too_slow],
 )

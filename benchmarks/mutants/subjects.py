@@ -21,10 +21,44 @@ SUBJECTS = (
             "gonogo/judging/comparison.py",
             "gonogo/judging/judging.py",
             "gonogo/judging/closeness.py",
+            "gonogo/spec/verdicts.py",
         ),
         (
-            "tests/unit/domain/judging/test_comparison.py",
+            "tests/unit/domain/spec/test_verdicts.py",
             "tests/unit/domain/judging/test_judging.py",
+            "tests/unit/domain/judging/test_closeness.py",
+            "tests/unit/domain/judging/test_comparison.py",
+        ),
+    ),
+    Subject(
+        "replay",
+        (
+            "gonogo/numerics/replay/common.py",
+            "gonogo/numerics/replay/missed.py",
+            "gonogo/numerics/replay/quantity.py",
+        ),
+        (
+            "tests/unit/domain/numerics/test_replay_common.py",
+            "tests/unit/domain/numerics/test_replay_quantity.py",
+            "tests/unit/domain/judging/test_missed_rows_found.py",
+            "tests/unit/domain/kernels/test_replay_forward.py",
+        ),
+    ),
+    Subject(
+        "forensics",
+        (
+            "gonogo/kernels/layernorm/forensics/fit.py",
+            "gonogo/kernels/layernorm/forensics/outliers.py",
+            "gonogo/kernels/layernorm/forensics/patterns.py",
+            "gonogo/kernels/layernorm/forensics/precision.py",
+        ),
+        (
+            "tests/unit/domain/kernels/test_forensics_words.py",
+            "tests/unit/domain/kernels/test_forensics_limits.py",
+            "tests/unit/domain/kernels/test_forensics_forward.py",
+            "tests/unit/domain/kernels/test_forensics_backward.py",
+            "tests/unit/domain/kernels/test_forensics_strange.py",
+            "tests/unit/domain/kernels/test_forensics_exotic.py",
         ),
     ),
     Subject(
@@ -35,7 +69,10 @@ SUBJECTS = (
             "gonogo/flakiness/gating.py",
             "gonogo/flakiness/masking.py",
         ),
-        ("tests/unit/domain/flakiness", "tests/unit/domain/ci"),
+        (
+            "tests/unit/domain/flakiness",
+            "tests/unit/domain/ci",
+        ),
     ),
     Subject(
         "closing",
@@ -43,6 +80,9 @@ SUBJECTS = (
         (
             "tests/integration/storage/test_storage_jobs.py",
             "tests/integration/background/test_flow_states.py",
+            "tests/integration/storage/test_flag_rules.py",
+            "tests/integration/background/test_suspect_seeds.py",
+            "tests/integration/background/test_sequential_seeds.py",
         ),
     ),
     Subject(
@@ -52,6 +92,8 @@ SUBJECTS = (
             "tests/integration/background/test_flow_states.py",
             "tests/integration/storage/test_storage_jobs.py",
             "tests/integration/background/test_reaper.py",
+            "tests/integration/storage/test_device_periods.py",
+            "tests/integration/background/test_hostile_senders.py",
         ),
     ),
     Subject(
@@ -65,11 +107,15 @@ SUBJECTS = (
     ),
     Subject(
         "flags",
-        ("gonogo_storage/flags/flags.py", "gonogo_storage/flags/flag_changes.py"),
         (
+            "gonogo_storage/flags/flags.py",
+            "gonogo_storage/flags/flag_changes.py",
+        ),
+        (
+            "tests/integration/storage/test_flag_rules.py",
             "tests/integration/background/test_flag_life.py",
+            "tests/integration/storage/test_storage_jobs.py",
             "tests/integration/background/test_flags_many.py",
-            "tests/integration/background/test_assessments.py",
         ),
     ),
     Subject(
@@ -85,7 +131,12 @@ SUBJECTS = (
     Subject(
         "auth",
         ("gonogo_storage/access/tokens.py", "service/gonogo_service/access/principals.py"),
-        ("tests/integration/api/test_token_life.py", "tests/integration/api/test_auth_tokens.py"),
+        (
+            "tests/unit/service/test_principals.py",
+            "tests/integration/storage/test_tokens.py",
+            "tests/integration/api/test_token_life.py",
+            "tests/integration/api/test_auth_tokens.py",
+        ),
     ),
     Subject(
         "hooks",
@@ -94,6 +145,8 @@ SUBJECTS = (
             "service/gonogo_service/hooks/processor.py",
         ),
         (
+            "tests/unit/service/test_hook_signatures.py",
+            "tests/integration/hooks/test_hooks_processor.py",
             "tests/integration/hooks/test_hooks_service.py",
             "tests/integration/hooks/test_hooks_rules.py",
             "tests/integration/hooks/test_hooks_payloads.py",
@@ -112,6 +165,7 @@ SUBJECTS = (
         "ingest",
         ("service/gonogo_service/background/ingest.py",),
         (
+            "tests/integration/background/test_ingest.py",
             "tests/integration/background/test_hostile_senders.py",
             "tests/integration/background/test_flow_states.py",
         ),
@@ -121,28 +175,35 @@ SUBJECTS = (
         ("service/gonogo_service/background/reaper.py",),
         (
             "tests/integration/background/test_reaper.py",
-            "tests/integration/background/test_flow_states.py",
+            "tests/integration/storage/test_due_messages.py",
         ),
     ),
     Subject(
         "locks",
         ("workers/gonogo_workers/devices/locks.py",),
-        (
-            "tests/unit/workers/test_device_locks.py",
-            "tests/integration/workers/test_device_lock.py",
-        ),
+        ("tests/unit/workers/test_device_locks.py",),
     ),
     Subject(
         "cancel",
         ("workers/gonogo_workers/messages/cancel.py",),
-        (
-            "tests/unit/workers/test_cancel_watcher.py",
-            "tests/integration/workers/test_worker_flow.py",
-        ),
+        ("tests/unit/workers/test_cancel_watcher.py",),
     ),
     Subject(
         "envelope",
         ("workers/gonogo_workers/queue/envelope.py",),
         ("tests/unit/workers/test_workers_queue.py",),
+    ),
+    Subject(
+        "recovery",
+        (
+            "service/gonogo_service/background/roles.py",
+            "service/gonogo_service/background/consumer.py",
+            "service/gonogo_service/kit/background_context.py",
+            "workers/gonogo_workers/messages/result_sender.py",
+        ),
+        (
+            "tests/unit/workers/test_result_sender.py",
+            "tests/integration/background/test_recovery.py",
+        ),
     ),
 )

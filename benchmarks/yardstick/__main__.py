@@ -18,7 +18,7 @@ import platform
 import sys
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -179,9 +179,9 @@ def as_json(tables: Mapping[str, Mapping[str, Counts]]) -> dict[str, object]:
         "formats": {
             name: {
                 judge: {
-                    "plain": judged.plain.rate.to_json(),
-                    "faint": judged.faint.rate.to_json(),
-                    "false_alarms": judged.right.rate.to_json(),
+                    "plain": asdict(judged.plain.rate.summary),
+                    "faint": asdict(judged.faint.rate.summary),
+                    "false_alarms": asdict(judged.right.rate.summary),
                 }
                 for judge, judged in counts.items()
             }

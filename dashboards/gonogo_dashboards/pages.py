@@ -38,6 +38,7 @@ from gonogo_dashboards.jobs import (
     map_charts,
     seed_details,
     seed_grid,
+    selection_tests,
     term_charts,
 )
 from gonogo_dashboards.kit import (
@@ -132,6 +133,7 @@ def environment() -> Environment:
     )
     templates.filters.update(number=words.number, data=_data, exact=bidi.exact)
     templates.filters.update(capital=words.sentence_case, inline=words.inline)
+    templates.filters.update(moment=words.moment)
     templates.filters.update(seconds=lambda ms: "–" if ms is None else words.duration(ms / 1000))
     return templates
 
@@ -216,10 +218,11 @@ def make_router(
             query.get("output"),
             at,
             seed_details.requested(query),
+            selection_tests.Part.requested(query),
         )
 
-    def all_devices(session: Session, _: Request, at: datetime) -> device_page.DevicesView:
-        return device_page.devices(session, at, patience)
+    def all_devices(session: Session, request: Request, at: datetime) -> device_page.DevicesView:
+        return device_page.devices(session, at, patience, request.query_params)
 
     def device(session: Session, request: Request, at: datetime) -> device_page.DeviceView | None:
         return device_page.device(
@@ -227,10 +230,10 @@ def make_router(
         )
 
     site.add(urls.OVERVIEW, "overview/overview.html", front, json_path=urls.overview(as_json=True))
-    site.add_list(urls.JOBS, "jobs/jobs.html", job_page.jobs)
+    site.add_list(urls.JOBS, "jobs/jobs.html", job_page.jobs, views="jobs")
     job_form.add(site, context.quotas)  # before single jobs: "new" is no job's id
     site.add(urls.JOBS + "/{job_id}", "jobs/job.html", job, noun="job")
-    site.add(urls.DEVICES, "devices/devices.html", all_devices, as_csv=True)
+    site.add(urls.DEVICES, "devices/devices.html", all_devices, as_csv=True, views="devices")
     site.add(urls.DEVICES + "/{device_id}", "devices/device.html", device, noun="device")
     for more in (
         form_pages,

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, available_timezones
 
 from cronsim import CronSim, CronSimError
 
 from gonogo.errors import FieldError
+from gonogo.spec.fields import did_you_mean
 
 FIELDS = 5
 MAX_LENGTH = 200
@@ -95,6 +96,6 @@ def _zone(name: str, field: str) -> ZoneInfo:
         raise FieldError(
             field,
             name,
-            "unknown time zone",
+            "unknown time zone" + did_you_mean(name, available_timezones()),
             limit="a name of the IANA database, such as Europe/Berlin",
         ) from None

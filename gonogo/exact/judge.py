@@ -20,6 +20,7 @@ from gonogo.exact.readings import down, gradients
 from gonogo.exact.readings import forward as forward_readings
 from gonogo.exact.readings.reading import Reading
 from gonogo.numerics.formats import round_to
+from gonogo.spec.compared_outputs import ExactComparison
 from gonogo.spec.verdicts import Explanation
 
 if TYPE_CHECKING:
@@ -55,20 +56,21 @@ class ExactJudgement:
     words: str
     reading: Reading | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the judgment in plain JSON types; tiles are counted from 0."""
+    @property
+    def comparison(self) -> ExactComparison:
+        """Return what a result holds of it."""
         reading = self.reading
-        return {
-            "judged": self.judged,
-            "unequal": self.unequal,
-            "mismatches": self.mismatches,
-            "explanation": self.explanation.value,
-            "words": self.words,
-            "term": None if reading is None else reading.term,
-            "tiles": [] if reading is None else list(reading.tiles),
-            "factor": None if reading is None else reading.factor,
-            "share": None if reading is None else reading.share,
-        }
+        return ExactComparison(
+            self.judged,
+            self.unequal,
+            self.mismatches,
+            self.explanation,
+            self.words,
+            term=None if reading is None else reading.term,
+            tiles=[] if reading is None else list(reading.tiles),
+            factor=None if reading is None else reading.factor,
+            share=None if reading is None else reading.share,
+        )
 
 
 def judge_exact(

@@ -13,7 +13,7 @@ from typing import Any
 
 from gonogo.devices.suspicion import Suspicion
 from gonogo.flakiness.policy import POLICY, FlakinessPolicy
-from gonogo.flakiness.rates import Outcome, Rate, fisher, greater, rate, rate_of
+from gonogo.flakiness.rates import Outcome, Rate, fisher, odds, rate, rate_of
 from gonogo.flakiness.samples import (
     Configuration,
     Sample,
@@ -196,7 +196,7 @@ def _repeats(digested: Sequence[Sample], policy: FlakinessPolicy) -> tuple[Facto
     by_state = (
         firsts[0].runs >= policy.few_pairs
         and firsts[0].failures == 0
-        and (greater(others[0], firsts[0], policy) or 0.0) > policy.level
+        and _is_known(others[0], firsts[0], policy)
     )
     state = Factor(
         Cause.context_dependent,
@@ -311,18 +311,30 @@ def _between(
 def beyond_chance(differing: Rate, repeats: Rate, policy: FlakinessPolicy = POLICY) -> bool:
     """Return whether seeds differ between levels more often than between plain repeats.
 
-    If a kernel never repeats itself, differences between levels show nothing about a factor.
+    If a kernel never repeats itself, differences between levels show nothing about a factor. Nor
+    does a single one where repeats never differed: a rare race can be missed by all of them. Most
+    kernels repeat themselves, so where fewer than `few_pairs` seeds ran twice, that many count as
+    equal.
     """
     if not differing.failures:
         return False
     if not repeats.failures:
-        return True
+        agreeing = rate(0, max(repeats.runs, policy.few_pairs), policy)
+        return _is_known(differing, agreeing, policy)
     more = differing.failures * repeats.runs > repeats.failures * differing.runs
     return (
         more
         and fisher(differing.failures, differing.runs, repeats.failures, repeats.runs)
         <= policy.significance
     )
+
+
+def _is_known(one: Rate, other: Rate, policy: FlakinessPolicy) -> bool:
+    """Return whether two rates are known to differ.
+
+    A single differing seed among many is more likely a rare race, which the repeats missed.
+    """
+    return odds(one, other, policy) >= policy.factor_odds
 
 
 def _all_but_device(sample: Sample) -> Hashable:

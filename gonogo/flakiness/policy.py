@@ -16,7 +16,7 @@ class FlakinessPolicy:
     Derivations stand beside the numbers; `calibrated` refers to `python -m benchmarks.flakiness`.
     """
 
-    version: str = "2"
+    version: str = "3"
 
     # rates
     level: float = 0.95
@@ -36,6 +36,11 @@ class FlakinessPolicy:
     few_pairs: int = 3
     """Seeds that must be compared twice before `never differs` is said: with fewer, determinism
     counts as unmeasured."""
+
+    factor_odds: float = 19.0
+    """Bayes factor for differences between devices or contexts that repeats never show: .95 at even
+    odds, and by Markov's inequality at most 1 of 19 rare races passes it (mean over the prior).
+    3 of 3 seeds that differ, where 3 of 3 repeat, have 20."""
 
     # tails and grades
     latent_target: float = 1e-3
@@ -199,7 +204,7 @@ class FlakinessPolicy:
         for name in counts:
             if getattr(self, name) < 1:
                 raise FieldError(name, getattr(self, name), "must be at least 1", limit=1)
-        for name in ("bisect_gate", "bisect_bad", "bisect_good", "bisect_boldness"):
+        for name in ("factor_odds", "bisect_gate", "bisect_bad", "bisect_good", "bisect_boldness"):
             if getattr(self, name) <= 0:
                 raise FieldError(name, getattr(self, name), "must be positive", limit=0)
         if self.prior <= 0:

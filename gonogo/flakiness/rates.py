@@ -167,3 +167,25 @@ def _density(
     a, b = side.failures + policy.prior, side.runs - side.failures + policy.prior
     logs = -a * np.logaddexp(0.0, -logits) - b * np.logaddexp(0.0, logits)
     return np.asarray(np.exp(logs - logs.max()), dtype=np.float64)
+
+
+def odds(one: Rate, other: Rate, policy: FlakinessPolicy = POLICY) -> float:
+    """Return the Bayes factor of two rates against one that both share.
+
+    Each rate has the policy's Beta prior. By Markov's inequality, rates that are equal give a
+    factor above k in at most 1 of k cases (mean over the prior).
+    """
+    a = policy.prior
+
+    def log_beta(failures: int, runs: int) -> float:
+        return (
+            math.lgamma(failures + a)
+            + math.lgamma(runs - failures + a)
+            - math.lgamma(runs + 2 * a)
+            - 2 * math.lgamma(a)
+            + math.lgamma(2 * a)
+        )
+
+    shared = log_beta(one.failures + other.failures, one.runs + other.runs)
+    separate = log_beta(one.failures, one.runs) + log_beta(other.failures, other.runs)
+    return math.exp(min(700.0, separate - shared))

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from gonogo.gauge.comparators import Comparator
+from gonogo.gauge.summary import AdvisedTolerance
 from gonogo.gauge.windows import Row, Tolerances, Window, rejects
 
 
@@ -31,15 +31,16 @@ class Advice:
         """Return whether every mutant that can show is rejected on every seed."""
         return bool(self.tolerance and self.parts) and not self.missed
 
-    def to_json(self) -> dict[str, Any]:
-        """Return "tolerance", "works", "rejected" and "missed" in plain JSON types."""
-        rejected = [part for part in self.parts if part not in self.missed]
-        return {
-            "tolerance": {name: dict(limits) for name, limits in self.tolerance.items()},
-            "works": self.works,
-            "rejected": rejected,
-            "missed": dict(self.missed),
-        }
+    @property
+    def summary(self) -> AdvisedTolerance:
+        """Return it in plain values."""
+        return AdvisedTolerance(
+            tolerance={name: dict(limits) for name, limits in self.tolerance.items()},
+            works=self.works,
+            rejected=[part for part in self.parts if part not in self.missed],
+            missed=dict(self.missed),
+            words=self.words,
+        )
 
     @property
     def words(self) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from gonogo.gauge.advice import spelled
 from gonogo.gauge.report import Gauge
+from gonogo.gauge.summary import TriedSummary
 from gonogo.kernels import registry
 
 if TYPE_CHECKING:
@@ -54,16 +55,17 @@ class TriedInputs:
             tuple(p for p in rejected_here if p not in rejected_there),
         )
 
-    def to_json(self) -> dict[str, Any]:
-        """Return name, sentence, inputs, advice, gains and loses in plain JSON types."""
-        return {
-            "name": self.where.name,
-            "sentence": self.where.sentence,
-            "inputs": self.where.inputs,
-            "advice": {**self.gauge.advice.to_json(), "words": self.gauge.advice.words},
-            "gains": list(self.gains),
-            "loses": list(self.loses),
-        }
+    @property
+    def summary(self) -> TriedSummary:
+        """Return it in plain values."""
+        return TriedSummary(
+            name=self.where.name,
+            sentence=self.where.sentence,
+            inputs=self.where.inputs,
+            advice=self.gauge.advice.summary,
+            gains=list(self.gains),
+            loses=list(self.loses),
+        )
 
     @property
     def words(self) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from gonogo.flakiness.special import beta_quantile
+from gonogo.gauge.summary import MeasuredRate
 
 CONFIDENCE = 0.95
 """The level of the intervals."""
@@ -47,7 +47,7 @@ class Rate:
         )
         return low, high
 
-    def to_json(self) -> dict[str, Any]:
-        """Return "count", "of", "rate", "low" and "high" in plain JSON types."""
-        low, high = self.interval
-        return {"count": self.count, "of": self.of, "rate": self.value, "low": low, "high": high}
+    @property
+    def summary(self) -> MeasuredRate:
+        """Return it with its interval."""
+        return MeasuredRate(self.count, self.of, self.value, *self.interval)

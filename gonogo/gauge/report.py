@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gonogo.flakiness.grades import Sharpness
@@ -12,6 +12,14 @@ from gonogo.gauge.arithmetic import by_part
 from gonogo.gauge.comparators import comparators
 from gonogo.gauge.gates import Gate, judging
 from gonogo.gauge.rates import Rate
+from gonogo.gauge.summary import (
+    FalseAlarms,
+    GateSummary,
+    MeasuredTest,
+    Misses,
+    MutantMisses,
+    PartArithmetic,
+)
 from gonogo.gauge.windows import Row, Window, window
 from gonogo.spec.arithmetic_words import OutputArithmetic
 from gonogo.spec.tolerances import Tolerance
@@ -75,50 +83,53 @@ class Gauge:
             name for name, rate in self.misses.items() if rate.of and rate.count == rate.of
         )
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it in plain JSON types."""
-        return {
-            "test": self.test.canonical(),
-            "key": self.test.key,
-            "workload_key": self.test.workload_key,
-            "seeds": self.seeds,
-            "sharpness": self.sharpness.value,
-            "false_alarms": {
-                **self.alarms.to_json(),
-                "predicted": self.predicted,
-                "parts": {name: rate.to_json() for name, rate in self.false_alarms.items()},
-            },
-            "misses": {
-                **self.missed.to_json(),
-                "parts": {
-                    name: {
-                        **rate.to_json(),
-                        "cannot_show": self.hidden.get(name, 0),
-                        "unexplained": self.seen[name].to_json(),
-                    }
+    @property
+    def summary(self) -> MeasuredTest:
+        """Return it in plain values."""
+        return MeasuredTest(
+            test=self.test.canonical(),
+            key=self.test.key,
+            workload_key=self.test.workload_key,
+            seeds=self.seeds,
+            sharpness=self.sharpness,
+            false_alarms=FalseAlarms(
+                **vars(self.alarms.summary),
+                predicted=self.predicted,
+                parts={name: rate.summary for name, rate in self.false_alarms.items()},
+            ),
+            misses=Misses(
+                **vars(self.missed.summary),
+                parts={
+                    name: MutantMisses(
+                        **vars(rate.summary),
+                        cannot_show=self.hidden.get(name, 0),
+                        unexplained=self.seen[name].summary,
+                    )
                     for name, rate in self.misses.items()
                 },
-            },
-            "broken": dict(self.broken),
-            "arithmetic": {
-                part: [{**asdict(output.summary), "model": output.model} for output in outputs]
+            ),
+            broken=dict(self.broken),
+            arithmetic={
+                part: [
+                    PartArithmetic(**vars(output.summary), model=output.model) for output in outputs
+                ]
                 for part, outputs in self.arithmetic.items()
             },
-            "windows": [window.to_json() for window in self.windows],
-            "advice": {**self.advice.to_json(), "words": self.advice.words},
-            "gates": {
-                name: {
-                    "false_alarms": alarms.to_json(),
-                    "rejected": list(rejected),
-                    "missed": list(missed),
-                    "sentence": self.applied_gates[name].sentence,
-                    "limit": self.applied_gates[name].limit(self.test),
-                    "source": self.applied_gates[name].source,
-                }
+            windows=[window.summary for window in self.windows],
+            advice=self.advice.summary,
+            gates={
+                name: GateSummary(
+                    alarms.summary,
+                    list(rejected),
+                    list(missed),
+                    sentence=self.applied_gates[name].sentence,
+                    limit=self.applied_gates[name].limit(self.test),
+                    source=self.applied_gates[name].source,
+                )
                 for name, (alarms, rejected, missed) in self.gates.items()
             },
-            "words": self.words,
-        }
+            words=self.words,
+        )
 
     @property
     def words(self) -> str:

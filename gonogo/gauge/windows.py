@@ -13,6 +13,7 @@ from statistics import fmean, pstdev
 from typing import Any
 
 from gonogo.gauge.comparators import Comparator, above
+from gonogo.gauge.summary import SingleEdges, WindowEdges, WindowSummary
 
 Row = Mapping[str, Any]
 Tolerances = Mapping[str, Mapping[str, float]]
@@ -106,28 +107,29 @@ class Window:
             name: self.comparator.tolerance(above(low, digits)) for name, low in self.lower.items()
         }
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it in plain JSON types; infinite numbers are null."""
-        return {
-            "comparator": self.comparator.name,
-            "rtol": self.comparator.rtol,
-            "works": self.works,
-            "room": _finite(self.room),
-            "room_within_reach": _finite(self.within_reach),
-            "outputs": {
-                name: {
-                    "lower": low,
-                    "upper": _finite(low * self.within_reach) if low else None,
-                    "observed": _finite(self.tails[name].observed),
-                    "tail": self.tails[name].level,
-                    "tail_probability": self.tails[name].probability,
-                }
+    @property
+    def summary(self) -> WindowSummary:
+        """Return it in plain values; infinite numbers are None."""
+        return WindowSummary(
+            comparator=self.comparator.name,
+            rtol=self.comparator.rtol,
+            works=self.works,
+            room=_finite(self.room),
+            room_within_reach=_finite(self.within_reach),
+            outputs={
+                name: WindowEdges(
+                    lower=low,
+                    upper=_finite(low * self.within_reach) if low else None,
+                    observed=_finite(self.tails[name].observed),
+                    tail=self.tails[name].level,
+                    tail_probability=self.tails[name].probability,
+                )
                 for name, low in self.lower.items()
             },
-            "single": {"lower": _finite(self.single[0]), "upper": _finite(self.single[1])},
-            "missed": dict(self.missed),
-            "tolerance": self.tolerances() if self.usable else None,
-        }
+            single=SingleEdges(_finite(self.single[0]), _finite(self.single[1])),
+            missed=dict(self.missed),
+            tolerance=self.tolerances() if self.usable else None,
+        )
 
 
 def _finite(value: float) -> float | None:

@@ -23,6 +23,8 @@ from gonogo.numerics.replay import ladder
 from gonogo.numerics.replay.cells import on_grid
 from gonogo.numerics.replay.graph import ALL_COLUMNS, Graph
 from gonogo.numerics.replay.missed import MissedRows, find_missed, has_rows, known_programs
+from gonogo.numerics.replay.program import Program
+from gonogo.numerics.replay.walks import Summed, is_walk
 from gonogo.spec import arithmetic_words, missed_rows
 from gonogo.spec.arithmetic_names import NamedArithmetic
 from gonogo.spec.arithmetic_words import UNKNOWN
@@ -63,6 +65,16 @@ class Ruling:
     advice: ToleranceAdvice | None = None
     missed: MissedRows | None = None
     others: tuple[str, ...] = ()
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether no program reproduces the output, named or not."""
+        return not self.finding.explained and self.reproduced_by is None
+
+    @property
+    def is_loose(self) -> bool:
+        """Return whether it is open, or explained by an order of sums that nobody knows."""
+        return self.is_open or (self.finding.explained and is_walk(self.finding.program))
 
     @property
     def name(self) -> str:
@@ -125,8 +137,10 @@ def rulings(
             return graphs  # rounding changed nothing; the sums of these inputs are known by now
         return numerics.graphs(test, raw)
 
-    ruled = {}
-    for name, output in outputs.items():
+    ruled: dict[str, Ruling] = {}
+    # sums down the columns last: the program of another output says what the kernel stores
+    for name in sorted(outputs, key=lambda name: isinstance(graphs.get(name), Summed)):
+        output = outputs[name]
         if name not in graphs or not np.isfinite(output).all():
             continue
         matrix = output.reshape(-1, 1) if test.is_per_row(name) else output
@@ -135,7 +149,10 @@ def rulings(
         finding, other = (
             _by_name(graphs[name], matrix, form, narrow, permitted)
             if permitted
-            else (ladder.climb(graphs[name], matrix, form, narrow), None)
+            else (
+                ladder.climb(graphs[name], matrix, form, narrow, _likely(graphs, ruled, name)),
+                None,
+            )
         )
         if other is not None:
             ruled[name] = Ruling(finding, reproduced_by=other)
@@ -145,12 +162,37 @@ def rulings(
                 missed=_missed(graphs[name], matrix, form, finding, permitted, narrow),
                 others=_others(test, graphs[name], matrix, form, finding, narrow),
             )
+    ruled = {name: ruled[name] for name in outputs if name in ruled}
+    if any(ruling.finding.is_at_random for ruling in ruled.values()):
+        for name in [name for name, ruling in ruled.items() if ruling.is_loose]:
+            matrix = outputs[name].reshape(-1, 1) if test.is_per_row(name) else outputs[name]
+            form = _format(matrix, test.numerics.output)
+            too = ladder.at_random_too(graphs[name], matrix, form)
+            if too is not None:
+                ruled[name] = _ruling(
+                    test, name, graphs[name], exact_graphs, matrix, too, form, narrow
+                )
     # a kernel computes rstd once: the output that shows its epsilon shows that of all outputs
     known = {name: ruling.limits for name, ruling in ruled.items() if ruling.limits is not None}
     if all(limits.sight is not Sight.seen for limits in known.values()):
         for name, limits in known.items():
             ruled[name] = replace(ruled[name], limits=limits.with_epsilon())
     return ruled
+
+
+def _likely(
+    graphs: Mapping[str, Graph], ruled: Mapping[str, Ruling], name: str
+) -> tuple[Program, ...]:
+    """Return the programs that an output has if it is computed as those before it are."""
+    graph = graphs[name]
+    if not isinstance(graph, Summed):
+        return ()
+    return tuple(
+        program
+        for ruling in ruled.values()
+        if ruling.finding.explained
+        for program in graph.of_same_kernel(ruling.finding.program)
+    )
 
 
 def _others(
@@ -220,11 +262,12 @@ def _ruling(
 ) -> Ruling:
     if not finding.explained:
         return Ruling(finding, fault=diagnose(graph, output, form, finding.program))
-    limits = detection_limits(graph, finding.program, form)
+    limits = detection_limits(graph, output, finding.program, form)
     if hides_step(graph, finding.program, narrow):
         limits = replace(limits, terms=(*limits.terms, STEP))
     tolerance = test.tolerance_for(name)
-    if tolerance is None or tolerance.allclose is None:
+    is_random = finding.program.output_rounding == "random"  # the advice knows half steps only
+    if tolerance is None or tolerance.allclose is None or is_random:
         return Ruling(finding, limits=limits)
     rows, features = output.shape
     count = max(1, min(rows, ADVISED_ELEMENTS // features))

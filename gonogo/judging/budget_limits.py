@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -169,7 +169,7 @@ class Whole:
         outputs = {name: self._part.stored(name, values)}
         numbers = expected.statistics(test, given, given, outputs, self._part.arithmetic)[name]
         if is_exact(test.inputs):
-            numbers["exact"] = judge_exact(test, given, outputs)[name].to_json()
+            numbers["exact"] = asdict(judge_exact(test, given, outputs)[name].comparison)
         return is_flagged(numbers, policy)
 
 

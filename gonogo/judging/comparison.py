@@ -57,6 +57,18 @@ def judge_here(
     )
 
 
+def pass_words(judgement: SeedJudgement, spec: Mapping[str, Any]) -> str:
+    """Return the message of a pass: what passed, and what could not have shown in it."""
+    lines = [
+        f"{spec['kernel']} {list(spec['shape'])}: {judgement.verdict.label} "
+        f"(arithmetic: {judgement.arithmetic}). {judgement.verdict.sentence}"
+    ]
+    for name, output in judgement.outputs.items():
+        if limits := output.statistics.get("detection_limits"):
+            lines.append(f"  {name}: {arithmetic_words.unseen(limits)}")
+    return "\n".join(lines)
+
+
 def judge_against(
     test_fields: Mapping[str, Any],
     arrays: Arrays,

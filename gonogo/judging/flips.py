@@ -15,7 +15,6 @@ a factor of gamma x^ (or of rstd) in an output gamma x^ + beta.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +22,7 @@ from numpy.typing import NDArray
 from gonogo.numerics.blocks import over_rows
 from gonogo.numerics.expectation import Array, Mask
 from gonogo.numerics.formats import ulp
+from gonogo.spec.compared_outputs import FlipCounts, FlipPivot
 
 ZERO, BETA = "zero", "beta"
 """The pivots: the values that a factor leaves in place."""
@@ -100,7 +100,7 @@ class Pivoted:
         whole = (size >= STEP_FACTORS[0]) & (size <= STEP_FACTORS[1]) & agreement
         return np.where(whole & (moved >= STEP_MOVES), np.sign(factor), 0).astype(np.int64)
 
-    def to_json(self, used: Mask) -> dict[str, Any]:
+    def totals(self, used: Mask) -> FlipPivot:
         """Return the totals of the rows that count, with the factor and its standard error.
 
         The error comes from the scatter of the rows: their elements share errors.
@@ -113,19 +113,21 @@ class Pivoted:
         if factor is not None and moves.size > 1:
             scatter = float(((moves - factor * weights) ** 2).sum())
             error = (scatter * moves.size / (moves.size - 1)) ** 0.5 / total
-        return {
-            "away": int(away.sum()),
-            "toward": int(toward.sum()),
-            "rows_away": int((away > toward).sum()),
-            "rows_toward": int((toward > away).sum()),
-            "elements": int(self.elements[used].sum()),
-            "sensitivity": total,
-            "factor": factor,
-            "factor_error": error,
-            **self._slope(used),
-        }
+        slope, slope_error = self._slope(used)
+        return FlipPivot(
+            away=int(away.sum()),
+            toward=int(toward.sum()),
+            rows_away=int((away > toward).sum()),
+            rows_toward=int((toward > away).sum()),
+            elements=int(self.elements[used].sum()),
+            sensitivity=total,
+            factor=factor,
+            factor_error=error,
+            slope=slope,
+            slope_error=slope_error,
+        )
 
-    def _slope(self, used: Mask) -> dict[str, float | None]:
+    def _slope(self, used: Mask) -> tuple[float | None, float | None]:
         """Return the slope of the moves on the weights, with an offset, and its standard error.
 
         A factor moves large mantissas further: the slope is the factor. Another rounding of the
@@ -137,11 +139,11 @@ class Pivoted:
         )
         spread = squares - weights**2 / max(elements, 1.0)
         if elements <= 2 or spread <= FLAT * squares:
-            return {"slope": None, "slope_error": None}
+            return None, None
         moves = float(self.moves[used].sum())
         slope = (float(self.weighted_moves[used].sum()) - weights * moves / elements) / spread
         left = float(self.squared_moves[used].sum()) - moves**2 / elements - slope**2 * spread
-        return {"slope": slope, "slope_error": (max(left, 0.0) / (elements - 2) / spread) ** 0.5}
+        return slope, (max(left, 0.0) / (elements - 2) / spread) ** 0.5
 
 
 def count(
@@ -150,8 +152,8 @@ def count(
     output_format: str,
     shared_factor: float,
     beta: Array | None = None,
-) -> dict[str, Any]:
-    """Return the flips of one output of one seed, JSON-ready (docs/pairs.md).
+) -> FlipCounts:
+    """Return the flips of one output of one seed (docs/pairs.md).
 
     Args:
         output: the values of one build. A matrix (rows, N); or one row (1, N) of values that are
@@ -160,15 +162,6 @@ def count(
         output_format: the name of their format in gonogo.numerics.formats. It sets the ulp.
         shared_factor: the common factor that two right kernels may have here (shared_factors.py).
         beta: for an output gamma x^ + beta, beta in the output's shape; None for all others.
-
-    Returns:
-        `shared_factor`, `elements` (finite on both sides), `differing`, `rows`, `stepped_up` and
-        `stepped_down` (rows that moved as a whole, as a step of rstd does), and `pivots`, each
-        with `away` and `toward` (elements), `rows_away` and `rows_toward` (rows by the majority of
-        their moves), `elements` (those that a factor could move), `sensitivity` (moves in ulp that
-        a factor of 2 would make), `factor` (d, relative), `factor_error` (its standard error),
-        `slope` and `slope_error` (of the moves on |v| / ulp(v): the factor again, or 0 if all
-        elements moved alike).
 
     Stepped rows are left out of the pivots where they are a minority. If most rows moved as a
     whole, a factor moved them.
@@ -204,18 +197,18 @@ def count(
     stepped = steps != 0
     used = ~stepped if 2 * stepped.sum() <= stepped.size else np.ones(stepped.size, dtype=bool)
     pivots = {
-        name: _joined([part[2][place] for part in blocks]).to_json(used)
+        name: _joined([part[2][place] for part in blocks]).totals(used)
         for place, name in enumerate((ZERO,) if beta is None else (ZERO, BETA))
     }
-    return {
-        "shared_factor": shared_factor,
-        "elements": sum(part[0] for part in blocks),
-        "differing": sum(part[1] for part in blocks),
-        "rows": int(stepped.size),
-        "stepped_up": int((steps > 0).sum()),
-        "stepped_down": int((steps < 0).sum()),
-        "pivots": pivots,
-    }
+    return FlipCounts(
+        shared_factor=shared_factor,
+        elements=sum(part[0] for part in blocks),
+        differing=sum(part[1] for part in blocks),
+        rows=int(stepped.size),
+        stepped_up=int((steps > 0).sum()),
+        stepped_down=int((steps < 0).sum()),
+        pivots=pivots,
+    )
 
 
 def _joined(parts: list[Pivoted]) -> Pivoted:

@@ -6,7 +6,7 @@ Every output is compared with its expectation and explained; the table gives the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -119,7 +119,7 @@ def judge(
         statistics[name] |= ruling.statistics()
     if is_exact(test.inputs):
         for name, reading in judge_exact(test, given, matrices).items():
-            statistics[name]["exact"] = reading.to_json()
+            statistics[name]["exact"] = asdict(reading.comparison)
     by_budget = [
         name
         for name, numbers in statistics.items()

@@ -9,7 +9,7 @@ produce is judged against float64 alone.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from gonogo.spec import fields
 from gonogo.spec.arithmetic_names import BUDGETS, canonical
 from gonogo.spec.arithmetic_words import UNKNOWN
 from gonogo.spec.builds import MAX_NAME
+from gonogo.spec.compared_outputs import AgainstFloat64, AgainstReference
 from gonogo.spec.program_name import ProgramName
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import (
@@ -37,8 +38,6 @@ from gonogo.spec.verdicts import (
 )
 
 Arrays = Mapping[str, NDArray[Any]]
-FLOAT64_STATISTICS = ("budget_ratio", "chi")
-"""The statistics that are shown of the reference build's own comparison with float64."""
 
 
 @dataclass(frozen=True)
@@ -139,22 +138,21 @@ def compare(
             factor = shared[name]
             if _may_store(output) or _may_store(reference_judged.outputs[name]):
                 factor = max(factor, stored)
-            entry = {
-                **_entry(reference, difference, is_within, reference_judged.outputs[name]),
-                **numbers,
-                "flips": flips.count(
-                    our_values,
-                    reference_values,
-                    test.numerics.output,
-                    factor,
-                    offsets.get(name),
-                ),
-            }
+            flip_counts = flips.count(
+                our_values, reference_values, test.numerics.output, factor, offsets.get(name)
+            )
+            against = AgainstReference(
+                reference.build,
+                difference,
+                is_within,
+                _against_float64(reference_judged.outputs[name]),
+                flip_counts,
+            )
             explanation = worst_explanation((output.explanation, difference))
             output = OutputJudgement(
                 verdict(is_within, explanation),
                 explanation,
-                {**output.statistics, "reference": entry},
+                {**output.statistics, "reference": asdict(against) | numbers},
             )
         all_within = all_within and is_within
         results[name] = output
@@ -180,26 +178,11 @@ def _budget_model(judged: SeedJudgement) -> str | None:
     return judged.arithmetic if judged.arithmetic in BUDGETS else None
 
 
-def _entry(
-    reference: Reference,
-    difference: Explanation,
-    is_within: bool | None,
-    reference_judged: OutputJudgement | None,
-) -> dict[str, Any]:
-    against = (
-        None
-        if reference_judged is None
-        else {
-            "explanation": reference_judged.explanation.value,
-            **{name: reference_judged.statistics.get(name) for name in FLOAT64_STATISTICS},
-        }
+def _against_float64(reference_judged: OutputJudgement) -> AgainstFloat64:
+    numbers = reference_judged.statistics
+    return AgainstFloat64(
+        reference_judged.explanation, numbers.get("budget_ratio"), numbers.get("chi")
     )
-    return {
-        "build": reference.build,
-        "explanation": difference.value,
-        "within": is_within,
-        "against_float64": against,
-    }
 
 
 def _downstream(
@@ -220,11 +203,9 @@ def _downstream(
         for side in (outputs, reference_outputs)
     )
     numbers = paired.without_budget(our_values, reference_values, UNIT_ROUNDOFF["bf16"], shape)
-    entry = {
-        **_entry(reference, Explanation.not_judged, None, None),
-        **numbers,
-        "flips": flips.count(our_values, reference_values, "bf16", shared_factor),
-    }
+    flip_counts = flips.count(our_values, reference_values, "bf16", shared_factor)
+    against = AgainstReference(reference.build, Explanation.not_judged, None, None, flip_counts)
+    entry = asdict(against) | numbers
     return replace(output, statistics={**output.statistics, "reference": entry})
 
 

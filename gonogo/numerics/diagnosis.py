@@ -7,12 +7,34 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 
 @dataclass(frozen=True)
-class Term:
+class DiagnosedTerm:
+    """A term of an output: 1 means that it is used once, which is right; null is not known."""
+
+    output: str
+    name: str
+    tiles: int
+    coefficients: tuple[float | None, ...]
+    errors: tuple[float | None, ...]
+    """The standard errors of the coefficients"""
+    words: str = ""
+    group: int = 1
+    """The tiles that share a coefficient"""
+    unit: str = "tile"
+    wrong: bool = False
+    can_tell: bool = True
+    """Whether the data can show that it is wrong"""
+    scatter: float | None = None
+    rows: tuple[int, ...] = ()
+    """The rows, counted from 1, that do not follow the others"""
+
+
+@dataclass(frozen=True)
+class Term(DiagnosedTerm):
     """One term of one output: how often each tile's part of it was used (1 = as it should be).
 
     `coefficients` and `errors` (standard errors) have one entry per group of `group` neighboring
@@ -21,42 +43,16 @@ class Term:
     `scatter` is the residual of the coefficients, in units of rounding.
     """
 
-    output: str
-    name: str
-    tiles: int
-    coefficients: tuple[float | None, ...]
-    errors: tuple[float | None, ...]
-    words: str = ""
-    group: int = 1
-    unit: str = "tile"
-    wrong: bool = False
-    can_tell: bool = True
-    scatter: float | None = None
     hidden: bool = False
     """True where the inputs themselves (constant, alike in every row) hide the tiles."""
     coarse: bool = False
     """True where the test's own arithmetic (low fidelity, few bits) may make such an error."""
     named: bool = False
     """True where the words name something that was added to the sums, and no tiles."""
-    rows: tuple[int, ...] = ()
-    """The rows, counted from 1, that do not follow the others; empty when all do."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON types: floats of six digits, null where there is no number."""
-        return {
-            "output": self.output,
-            "name": self.name,
-            "tiles": self.tiles,
-            "group": self.group,
-            "unit": self.unit,
-            "coefficients": [number(value) for value in self.coefficients],
-            "errors": [number(value) for value in self.errors],
-            "wrong": self.wrong,
-            "can_tell": self.can_tell,
-            "scatter": number(self.scatter),
-            "rows": list(self.rows),
-            "words": self.words,
-        }
+        return {part.name: _plain(getattr(self, part.name)) for part in fields(DiagnosedTerm)}
 
 
 @dataclass(frozen=True)
@@ -84,6 +80,13 @@ class Diagnosis:
                 for name, part in self.residuals.items()
             },
         }
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    # a kind of others may give NumPy's scalars
+    return value if value is None or isinstance(value, str | int) else number(value)
 
 
 def number(value: float | None) -> float | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from gonogo.public import handover, recorded, tensors
+from gonogo.public import arguments, handover, recorded, tensors
 from gonogo.public.recorded import HOLLOW, Comparison
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ __tracebackhide__ = True
 """pytest shows the test's line, and none of ours (`--full-trace` shows all)."""
 
 NO_SPEC = "without the kernel's spec and inputs nobody can say whether rounding explains the error"
+FORMS = "compare(actual, expected, ...) and compare('layernorm_fw', x=x, ..., y=y)"
 KERNEL_FORMATS = ("bf16", "fp16", "fp32", "bfp8_b", "bfp4_b")
 
 
@@ -48,7 +49,13 @@ def compare(*given: Any, **named: Any) -> Any:
     examples.
     """
     if "actual" in named or (given and not isinstance(given[0], str)):
+        if len(given) + ("actual" in named) < 2 and "expected" not in named:
+            raise TypeError(f"expected: is required beside actual (allowed: {FORMS})")
         return against(*given, **named)
+    if len(given) > 1:
+        raise arguments.refused("actual", given[0], "must be a tensor", FORMS)
+    if not given and "kernel" not in named:
+        raise TypeError(f"actual: is required, or the name of a kernel (allowed: {FORMS})")
     return handover.compare(*given, **named)
 
 
@@ -108,16 +115,17 @@ def against(
 
     Raises:
         AssertionError: a comparator doesn't hold.
-        TypeError: `actual` or `expected` isn't a tensor, or its dtype has no default tolerance.
+        TypeError: an argument has a wrong type: `actual` isn't a tensor, or `rtol` isn't a number.
+            Or the dtype has no default tolerance.
         ValueError: the tolerance is invalid.
     """
     from gonogo.judging.closeness import Gate
 
-    if fields and kernel is None:
-        raise TypeError(
-            f"compare() got an unexpected keyword argument {next(iter(fields))!r}"
-            " (fields of a test need kernel=)"
-        )
+    _check(kernel, fields)
+    arguments.check_numbers(rtol=rtol, atol=atol, pcc=pcc, frobenius=frobenius, ulp=ulp)
+    arguments.check_switches(equal_nan=equal_nan)
+    arguments.check_mappings(inputs=inputs, raw=raw)
+    arguments.check_texts(output=output, arithmetic=arithmetic)
     gate = Gate(rtol, atol, pcc, frobenius, ulp, equal_nan)
     spec = {"kernel": kernel} if isinstance(kernel, str) else dict(kernel or {})
     spec |= fields
@@ -143,6 +151,18 @@ def against(
             )
         )
     return comparison
+
+
+def _check(kernel: object, fields: Mapping[str, Any]) -> None:
+    """Raise TypeError for a kernel that is none, and for fields of a test without a kernel."""
+    if fields and kernel is None:
+        raise TypeError(
+            f"compare() got an unexpected keyword argument {next(iter(fields))!r}"
+            " (fields of a test need kernel=)"
+        )
+    if kernel is not None and not isinstance(kernel, str | Mapping):
+        allowed = "the name of a kernel, or an object with fields of a test (docs/spec.md)"
+        raise arguments.refused("kernel", kernel, "must name a kernel", allowed)
 
 
 def assert_allclose(

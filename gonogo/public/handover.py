@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from gonogo.public import recorded, tensors
+from gonogo.public import arguments, recorded, tensors
 from gonogo.public.recorded import Arrays
 
 if TYPE_CHECKING:
@@ -88,6 +88,7 @@ def compare(
         TypeError: a value is neither a tensor nor plain JSON, or x is missing.
         RuntimeError: the numerics aren't installed here.
     """
+    arguments.check_mappings(raw=raw)
     label = None if name is None else str(name)[:MAX_NAME]
     try:
         arrays = _arrays(kernel, raw, given, label, arithmetic)
@@ -162,6 +163,8 @@ def test_fields(kernel: str, arrays: dict[str, Any], given: dict[str, Any]) -> d
                 f"{key} is neither a tensor ({known}) nor a field of a test in plain JSON:"
                 f" {problem}"
             ) from problem
+    _check_tensors(kernel, arrays)
+    arguments.check_mappings(numerics=given.get("numerics"))
     fields = {"kernel": kernel, **given}
     if "shape" not in fields:
         if "x" not in arrays:
@@ -172,6 +175,23 @@ def test_fields(kernel: str, arrays: dict[str, Any], given: dict[str, Any]) -> d
     if statistics and not statistics & arrays.keys():
         fields["numerics"] = {"statistics": "own", **numerics}
     return fields
+
+
+def _check_tensors(kernel: str, names: Iterable[str]) -> None:
+    """Raise FieldError for a tensor that the kernel doesn't have, such as torch's `weight`."""
+    known = known_kernel(kernel)
+    if known is None:
+        return
+    from gonogo.errors import FieldError
+    from gonogo.spec.fields import did_you_mean
+
+    inputs = tuple(dict.fromkeys((*known.drawn, *(known.given or ()))))
+    tensors_ = (*inputs, *known.outputs, *known.downstream)
+    for name in names:
+        if name not in tensors_:
+            reason = f"isn't a tensor of {kernel}{did_you_mean(name, tensors_)}"
+            limit = f"inputs {', '.join(inputs)}; outputs {', '.join(known.outputs)}"
+            raise FieldError(name, name, reason, limit=limit)
 
 
 def known_kernel(name: object) -> Kernel | None:

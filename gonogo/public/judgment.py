@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from gonogo.public import handover, tensors
+from gonogo.public import arguments, handover, tensors
 
 KERNEL_FORMATS = ("fp32", "bf16", "fp16", "bfp8_b", "bfp4_b")
 WORST_FIRST = (
@@ -25,7 +25,7 @@ WORST_FIRST = (
 EXPLANATIONS = ("unexplained", "suspect", "inconclusive", "not_judged", "explained")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Judgment:
     """The answer to two questions: are the outputs within the tolerance, and is the error rounding?
 
@@ -50,6 +50,11 @@ class Judgment:
     words: str = ""
     outputs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     seeds: int = 1
+
+    def __repr__(self) -> str:
+        """Return its words: all statistics would fill a screen (`to_json` has them)."""
+        outputs = ", ".join(self.outputs)
+        return f"<Judgment {self.verdict}, {self.explanation}, of {outputs}: {self.arithmetic}>"
 
     def to_json(self) -> dict[str, Any]:
         """Return it in plain JSON types."""
@@ -99,10 +104,15 @@ def judge(
             and the limit.
         JobError: an input is missing, or no output is given.
         KernelOutputError: an output has a wrong shape or type.
-        TypeError: a value isn't a tensor of real numbers.
+        TypeError: an argument has a wrong type, or a value isn't a tensor of real numbers.
     """
-    from gonogo.judging.comparison import judge_here
+    from gonogo.judging.comparison import judge_here, pass_words
 
+    for name, value in (("inputs", inputs), ("outputs", outputs)):
+        if value is None:
+            raise TypeError(f"{name}: is required (allowed: such as {arguments.EXAMPLES[name]})")
+    arguments.check_mappings(inputs=inputs, outputs=outputs)
+    arguments.check_mappings(tolerance=tolerance, numerics=numerics, parameters=parameters)
     read = {name: tensors.read(value, name) for name, value in inputs.items()}
     read_outputs = {name: tensors.read(value, name) for name, value in outputs.items()}
     arrays = {
@@ -122,7 +132,11 @@ def judge(
         arithmetic or tensors.default_arithmetic(outputs.values()),
     )
     return _from_record(
-        record | {"arithmetic": judgment.arithmetic, "words": words or ""},
+        record
+        | {
+            "arithmetic": judgment.arithmetic,
+            "words": words or pass_words(judgment, record["spec"]),
+        },
         {name: output.to_json() for name, output in judgment.outputs.items()},
     )
 
@@ -154,12 +168,20 @@ def pool(judgments: Iterable[Judgment]) -> Judgment:
 
     A fault is a detection limit, and a term is unseen, where no seed could have shown it: a red
     seed that is inconclusive for terms that other seeds could have seen is a false alarm. The other
-    statistics are those of each output's worst seed. Raises ValueError for no judgments.
+    statistics are those of each output's worst seed. Raises ValueError for no judgments, and
+    TypeError for what isn't one.
     """
     from gonogo.spec import missed_rows, unseen_terms
     from gonogo.spec.arithmetic_words import shared_limits
 
-    given = list(judgments)
+    members: list[Any] = [*judgments] if hasattr(judgments, "__iter__") else [judgments]
+    for place, judgment in enumerate(members):
+        if not isinstance(judgment, Judgment):
+            name = f"judgments[{place}]"
+            raise arguments.refused(
+                name, judgment, "must be a judgment", "a list of what gonogo.judge returned"
+            )
+    given: list[Judgment] = members
     if not given:
         raise ValueError("judgments is empty: pool needs at least one")
     entries = {

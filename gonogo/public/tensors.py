@@ -70,7 +70,10 @@ def read(value: Any, name: str) -> Tensor:
         value = (value.double() if wide else value.float()).numpy()  # NumPy knows no bfloat16
     if not hasattr(value, "__array__") and hasattr(value, "__dlpack__"):
         value = np.from_dlpack(value)
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except ValueError as problem:  # a list whose rows have different lengths
+        raise TypeError(f"{name} can't be read as an array: {problem}") from None
     # V: the kind of ml_dtypes' bfloat16
     if array.dtype.kind not in "fiubV" or array.dtype.names is not None:
         raise TypeError(

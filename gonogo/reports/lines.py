@@ -23,7 +23,7 @@ from gonogo.reports.cases import (
 )
 from gonogo.reports.outcomes import Outcome
 from gonogo.reports.texts import MAX_MESSAGE_CHARS, MAX_NAME_CHARS, clean
-from gonogo.spec import fields, json_text
+from gonogo.spec import fields, json_text, statistics
 from gonogo.spec.arithmetic_names import canonical
 from gonogo.spec.kernels.registry import KERNELS
 from gonogo.spec.test_spec import MAX_ELEMENTS, TestSpec
@@ -164,8 +164,8 @@ def _comparison(
         fields.known(outputs, (*test.outputs, *test.downstream), f"{path}.outputs")
     return Comparison(
         outputs={
-            clean(name, MAX_NAME_CHARS): _statistics(statistics, f"{path}.outputs.{name}")
-            for name, statistics in outputs.items()
+            clean(name, MAX_NAME_CHARS): _statistics(numbers, f"{path}.outputs.{name}")
+            for name, numbers in outputs.items()
         },
         name=_text(given.get("name"), f"{path}.name"),
         test=test,
@@ -198,11 +198,20 @@ def _statistics(data: object, path: str) -> dict[str, Any]:
     if len(given) > MAX_STATISTICS:
         raise FieldError(path, len(given), "too many statistics", limit=str(MAX_STATISTICS))
     computed = {"verdict", "explanation", "outcome", "test", "policy"}
-    return {
+    numbers = {
         clean(name, 100): _plain(value, f"{path}.{name}")
         for name, value in given.items()
         if name not in computed
     }
+    for name, value in numbers.items():
+        if not statistics.fits(name, value):
+            raise FieldError(
+                f"{path}.{name}",
+                value,
+                "is no value of this statistic",
+                limit="what docs/verdicts.md says, or another name",
+            )
+    return numbers
 
 
 def _failure(data: object, path: str) -> dict[str, Any]:

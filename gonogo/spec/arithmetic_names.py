@@ -37,7 +37,7 @@ ROUNDED = tuple(
     f"{what}{words}"
     for what in ("", "output ")
     for mode, words in ROUNDINGS.items()
-    if mode != "even"
+    if mode != "even" and (what or mode != "random")  # what is stored at random isn't replayed
 )
 VARIANCES = {f"variance by {WELFORD}": WELFORD, f"variance as {CANCELLED}": CANCELLED}
 """How a name says the variance that isn't the mean of (x - mean)^2."""
@@ -46,7 +46,7 @@ TRAITS = (*ROUNDED, *VARIANCES, Order.running.value, Order.running_mean.value)
 _ORDERS = tuple(order for order in ColumnOrder if order is not ColumnOrder.blocked)
 SUM_ORDERS: Mapping[str, tuple[str, ...]] = {
     COLUMN_SUMS: tuple(order.value for order in _ORDERS),
-    ROW_SUMS: tuple(map(along_rows, _ORDERS)),
+    ROW_SUMS: tuple(along_rows(order) for order in _ORDERS if order is not ColumnOrder.unordered),
 }
 """Sums whose total is stored after each addition, as a name has them -> their orders."""
 _ROWS = "column sums: rows in order"

@@ -180,6 +180,17 @@ def check_kernel(build: Build, kernel: str, path: str = "build") -> None:
     )
 
 
+def check_emulated(name: str, kernel: str, path: str = "build") -> None:
+    """Raise FieldError for an emulated build that the kernel doesn't have."""
+    known = emulator_builds().get(name)
+    if known is not None:
+        check_kernel(known, kernel, path)
+        return
+    reason = f"unknown build of {kernel}"
+    reason += fields.did_you_mean(name, KERNELS[kernel].emulated_builds)
+    raise FieldError(path, name, reason, limit=f"those of `gonogo kernels show {kernel}`")
+
+
 WORMHOLE_ARITHMETIC = "generic"
 
 

@@ -6,9 +6,12 @@ It reads and returns plain JSON: the API and the pages need no numbers for it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from gonogo.spec.verdicts import Explanation
+from gonogo.numerics.diagnosis import DiagnosedTerm as DiagnosedTerm
+from gonogo.spec.stages import JobStages
+from gonogo.spec.verdicts import Explanation, Verdict
 
 RIGHT = "no term is wrong"
 """The words for a kernel in which every term can be judged and is right."""
@@ -19,6 +22,30 @@ NOT_FOUND = (
     " cannot tell what is wrong"
 )
 AT_THE_EDGE = "no term stands out; the error is at the edge of what rounding explains"
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobDiagnosis:
+    """The diagnosis of a job: that of its most telling seed, and the stages of a staged suite.
+
+    Without a diagnosed seed there are no terms.
+    """
+
+    seed: int | None = None
+    repeat: int | None = None
+    verdict: Verdict | None = None
+    explanation: Explanation | None = None
+    """Whether rounding explains the seed's error"""
+    words: str | None = None
+    can_tell: bool | None = None
+    terms: list[DiagnosedTerm] = field(default_factory=list)
+    faults: dict[str, str] = field(default_factory=dict)
+    """The fault of each wrong output that exact inputs or the replay show"""
+    residuals: dict[str, dict[str, float | None]] = field(default_factory=dict)
+    """By output: the rms error `before` and `after` the wrong terms are taken away, in units of its
+    rounding, and the shares of its energy along the terms' directions"""
+    stages: JobStages | None = None
+    """For a staged suite: all iterations, with blocker and regressions"""
 
 
 def consistent_diagnosis(

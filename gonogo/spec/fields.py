@@ -6,14 +6,41 @@ Each wrong value becomes a FieldError that names it and its limit.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Any
 
-from gonogo.errors import FieldError
+from gonogo.errors import FieldError, FieldErrors
 
 _MAX_NAME = 200
 """Characters: a longer text is no misspelled name, and comparing it would take long."""
+
+
+MAX_PROBLEMS = 20
+"""Problems of one file that are told."""
+
+
+class Problems:
+    """All that is wrong with one document: people want to see it at once."""
+
+    def __init__(self) -> None:
+        self._errors: list[FieldError] = []
+
+    @contextmanager
+    def collecting(self) -> Iterator[None]:
+        """Note the FieldError that ends the block, and go on behind it."""
+        try:
+            yield
+        except FieldErrors as several:
+            self._errors += several.problems
+        except FieldError as problem:
+            self._errors.append(problem)
+
+    def check(self) -> None:
+        """Raise FieldErrors if anything was wrong."""
+        if self._errors:
+            raise FieldErrors(self._errors[:MAX_PROBLEMS])
 
 
 def join(path: str, name: object) -> str:

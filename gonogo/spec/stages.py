@@ -18,7 +18,7 @@ iterations has its worst status.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -79,21 +79,6 @@ class StageResult:
     iterations_passed: int = 0
     duration_ms: float | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it in plain JSON types."""
-        return {
-            "name": self.name,
-            "status": self.status.value,
-            "reason": self.reason,
-            "passed": self.passed,
-            "failed": self.failed,
-            "skipped": self.skipped,
-            "missing": list(self.missing),
-            "iterations": self.iterations,
-            "iterations_passed": self.iterations_passed,
-            "duration_ms": self.duration_ms,
-        }
-
 
 @dataclass(frozen=True)
 class StageTable:
@@ -140,7 +125,7 @@ class StageTable:
     def to_json(self) -> dict[str, Any]:
         """Return it in plain JSON types; `parse` reads it back."""
         return {
-            "stages": [stage.to_json() for stage in self.stages],
+            "stages": [asdict(stage) for stage in self.stages],
             "blocker": None if self.blocker is None else self.blocker.name,
             "words": self.words,
         }
@@ -167,14 +152,17 @@ class Regression:
     since: str
     """The build of the last run in which it passed."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it in plain JSON types."""
-        return {
-            "stage": self.stage,
-            "status": self.status.value,
-            "reason": self.reason,
-            "since": self.since,
-        }
+
+@dataclass(frozen=True)
+class JobStages:
+    """The stages of a job, each with its worst status of all iterations."""
+
+    stages: list[StageResult]
+    blocker: str | None
+    """The first stage that blocks others, else the first not passed"""
+    words: str
+    regressions: list[Regression]
+    """The stages that passed in an earlier run and no longer do"""
 
 
 def table(

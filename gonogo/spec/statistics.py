@@ -1,14 +1,21 @@
 """The statistics of an output: one row says what each is, and how it is stored, added and shown.
 
-The docs' table, the columns of exports, the numbers on a seed's page, the forms of stored numbers
-and the roll-ups are made from these rows. gonogo/numerics computes the values.
+The docs' table, the columns of exports, the numbers on a seed's page, the forms of stored numbers,
+the roll-ups and the API's schema are made from these rows. gonogo/numerics computes the values.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from functools import cache
+from typing import Any, Literal
+
+from pydantic import TypeAdapter, ValidationError
+
+from gonogo.spec.compared_outputs import AgainstReference, ExactComparison
+from gonogo.spec.missed_rows import MissedRows
 
 
 @dataclass(frozen=True)
@@ -30,6 +37,7 @@ class Statistic:
             null.
         quantiles: roll-ups keep its quantiles, too.
         shared: its value seldom differs between seeds, and is stored once for all that share it.
+        kind: the type of its value where it isn't null; ingest refuses other values.
     """
 
     name: str
@@ -42,11 +50,22 @@ class Statistic:
     rolled_up: Literal["largest", "mean"] | None = None
     quantiles: bool = False
     shared: bool = False
+    kind: Any = float
+
+    @property
+    def adapter(self) -> TypeAdapter[Any]:
+        """The form of its values in JSON, which may all be null."""
+        return _adapter(self.kind)
 
     @property
     def heading(self) -> str:
         """The label with its unit."""
         return f"{self.label}, {self.unit}" if self.unit else self.label
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind | None)
 
 
 _ROWS = (
@@ -113,7 +132,7 @@ _ROWS = (
     Statistic("col_z", "the same along a constant down each column", "quantized", "σ", column=True),
     Statistic("*_z", "the same along another [direction](#directions)", "quantized", "σ"),
     Statistic("*_z_max", "the largest of the rows or columns", "quantized", "σ"),
-    Statistic("*_count", "the number of rows or columns that have the direction"),
+    Statistic("*_count", "the number of rows or columns that have the direction", kind=int),
     Statistic(
         "cell_max",
         "the largest distance from the replayed value's rounding, in standard deviations of what"
@@ -188,6 +207,7 @@ _ROWS = (
         "needed_atol",
         "the smallest atol that passes, for each rtol of 0, 1e-5, 1e-3, 1e-2, 1.6e-2 and 1e-1",
         "raw",
+        kind=dict[str, float | None],
     ),
     Statistic(
         "mismatch_fraction",
@@ -214,25 +234,42 @@ _ROWS = (
         " a known Wormhole erratum",
         "quantized",
         column=True,
+        kind=int,
     ),
-    Statistic("rows_left_out", "the number of rows that give no information", column=True),
+    Statistic(
+        "rows_left_out", "the number of rows that give no information", column=True, kind=int
+    ),
     Statistic(
         "worst_index",
         "row and column of the largest error divided by its budget, or of the first NaN or Inf",
+        kind=list[int],
     ),
-    Statistic("count", "the number of elements", column=True),
-    Statistic("digest", "the hash of the output's bytes and shape", column=True),
-    Statistic("nonfinite", "the number of NaN and Inf values of the output"),
-    Statistic("nonfinite_kinds", "their kinds, and those of statistics that aren't finite"),
-    Statistic("nonfinite_statistics", "the names of infinite statistics, and their kinds"),
+    Statistic("count", "the number of elements", column=True, kind=int),
+    Statistic("digest", "the hash of the output's bytes and shape", column=True, kind=str),
+    Statistic("nonfinite", "the number of NaN and Inf values of the output", kind=int),
+    Statistic(
+        "nonfinite_kinds",
+        "their kinds, and those of statistics that aren't finite",
+        kind=dict[str, int | str],
+    ),
+    Statistic(
+        "nonfinite_statistics",
+        "the names of infinite statistics, and their kinds",
+        kind=dict[str, str],
+    ),
     Statistic(
         "arithmetic",
         "the [arithmetic model](#the-arithmetic-model) that explains the output, or null",
         "replay",
         shared=True,
+        kind=str,
     ),
     Statistic(
-        "nearest_arithmetic", "the arithmetic model that comes nearest", "replay", shared=True
+        "nearest_arithmetic",
+        "the arithmetic model that comes nearest",
+        "replay",
+        shared=True,
+        kind=str,
     ),
     Statistic(
         "also_explained_by",
@@ -240,29 +277,58 @@ _ROWS = (
         " ([small tests](#several-programs-explain-a-small-test) only)",
         "replay",
         shared=True,
+        kind=list[str],
     ),
     Statistic(
         "reproduced_by",
         "the program that reproduces the output where none of the named ones does",
         "replay",
+        kind=str,
     ),
-    Statistic("may_store", "whether the kernel may store narrow values in between", "replay"),
+    Statistic(
+        "may_store", "whether the kernel may store narrow values in between", "replay", kind=bool
+    ),
     Statistic(
         "missed_rows",
         "the storing program that reproduces most rows, the number of rows that it `missed`, and"
         " all `rows` ([below](#missed-rows))",
         "replay",
+        kind=MissedRows,
     ),
-    Statistic("fault", "the fault that explains most of an unexplained error", "replay"),
+    Statistic("fault", "the fault that explains most of an unexplained error", "replay", kind=str),
     Statistic("fault_share", "the fraction of the error that it explains", "replay"),
     Statistic(
         "detection_limits",
         "what the verdict could not have seen ([below](#detection-limits))",
         shared=True,
+        kind=list[str],
     ),
-    Statistic("unseen_terms", "the terms whose absence would be explained, too", shared=True),
+    Statistic(
+        "unseen_terms",
+        "the terms whose absence would be explained, too",
+        shared=True,
+        kind=list[str],
+    ),
     Statistic("red_rate", "how often today's tolerance turns a right kernel red", "replay"),
-    Statistic("advice", "a sentence on the tolerance to take", "replay"),
+    Statistic("advice", "a sentence on the tolerance to take", "replay", kind=str),
+    Statistic(
+        "exact", "the comparison with the exact result, of exact inputs", kind=ExactComparison
+    ),
+    Statistic(
+        "reference",
+        "the comparison with the reference build, of a job that has one",
+        kind=AgainstReference,
+    ),
+    Statistic(
+        "against_float64",
+        "its errors against float64, where its test compared it with values of its own",
+        kind=dict[str, float | None],
+    ),
+    Statistic(
+        "gates",
+        "the largest error divided by what each public gate allows, in a gauge's runs",
+        kind=dict[str, float | None],
+    ),
 )
 STATISTICS: Mapping[str, Statistic] = {row.name: row for row in _ROWS}
 """Name -> statistic, in the order of pages, docs and exports."""
@@ -274,3 +340,15 @@ def find(name: str) -> Statistic | None:
     """Return the row of a name, or of its ending; None if there is none."""
     endings = (row for row in _ROWS if row.name.startswith("*") and name.endswith(row.name[1:]))
     return STATISTICS.get(name) or next(endings, None)
+
+
+def fits(name: str, value: object) -> bool:
+    """Return whether a value may stand for the statistic of this name; others hold anything."""
+    row = find(name)
+    if row is None or value is None or type(value) is row.kind:
+        return True
+    try:
+        row.adapter.validate_json(json.dumps(value), strict=True)
+    except ValidationError:
+        return False
+    return True

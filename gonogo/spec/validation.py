@@ -6,6 +6,7 @@ from the model's own JSON schema: what OpenAPI documents is what a refusal says.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import islice
@@ -32,7 +33,7 @@ from pydantic_core import (
 )
 from pydantic_core.core_schema import ErrorType
 
-from gonogo.errors import FieldError
+from gonogo.errors import FieldError, FieldErrors
 from gonogo.spec import fields
 
 MAX_ERRORS = 20
@@ -90,7 +91,7 @@ class Model(BaseModel):
 
     @classmethod
     def parse(cls, data: object, path: str = "") -> Self:
-        """Parse JSON; `path` is its place in the request. Raises FieldError, with the first one."""
+        """Parse JSON; `path` is its place in the request. Raises FieldError, or FieldErrors."""
         return cls._read(data, path)
 
     @classmethod
@@ -101,7 +102,8 @@ class Model(BaseModel):
         try:
             return cls.model_validate(data)
         except ValidationError as problem:
-            raise field_errors(problem.errors(include_url=False), cls, path)[0] from None
+            errors = field_errors(problem.errors(include_url=False), cls, path)
+            raise (errors[0] if len(errors) == 1 else FieldErrors(errors)) from None
 
     def replace(self, **changes: object) -> Self:
         """Return a checked copy with other fields. Raises FieldError."""
@@ -309,6 +311,7 @@ def _field_error(item: Mapping[str, Any], model: type[BaseModel] | None, path: s
     elif limit is None:
         nodes = [] if model is None else list(_nodes(model, location))
         names = next((node["enum"] for node in nodes if "enum" in node), ())
+        names = names or _QUOTED.findall(str(context.get("expected", "")))
         limit = next(filter(None, map(_limit, nodes)), None) or _limit(_as_schema(context))
         reason += fields.did_you_mean(value, names)
     return FieldError(field, value, reason, limit=limit)
@@ -359,8 +362,15 @@ _FROM_CONTEXT = {
 """Names in the context of pydantic's errors -> those of a JSON schema."""
 
 
+_QUOTED = re.compile(r"'([^']*)'")
+"""A word of pydantic's "'open', 'acknowledged' or 'resolved'"."""
+
+
 def _as_schema(context: Mapping[str, Any]) -> dict[str, Any]:
     """Return the limit in an error's context, which stands for that of a schema."""
+    words = _QUOTED.findall(str(context.get("expected", "")))
+    if len(words) > 1:
+        return {"enum": words}
     return {name: context[key] for key, name in _FROM_CONTEXT.items() if key in context}
 
 

@@ -22,6 +22,7 @@ PAGE = 500
 EXPIRES_HEADER = "GoNoGo-Token-Expires"
 """In answers to a token that ends within two weeks: when it does."""
 ENDED = {"finished", "cancelled", "failed"}
+ROOT = "GONOGO_URL is a server's own address without a path, such as http://127.0.0.1:8717"
 SEND_S = 300.0
 """A large file is stored in one transaction before it is answered."""
 
@@ -49,7 +50,7 @@ def server_url() -> str:
     """
     config = gonogo_settings.load()
     if config.url:
-        return config.url.rstrip("/")
+        return config.url.rstrip("/").removesuffix(API)
     record = _running_here()
     if record is None:
         raise InfrastructureError(
@@ -140,10 +141,19 @@ class Client:
                 break
             except httpx.TransportError as problem:
                 if last or isinstance(problem, httpx.ConnectError | httpx.TimeoutException):
-                    raise InfrastructureError(
-                        f"{self.url} can't be reached: {problem}"
-                    ) from problem
-        return self._checked(answer).json()
+                    raise self._unreachable(problem) from problem
+        try:
+            return self._checked(answer).json()
+        except ValueError as problem:
+            raise InfrastructureError(f"{self.url} answers with no JSON: {ROOT}") from problem
+
+    def _unreachable(self, problem: Exception) -> InfrastructureError:
+        """Return what to say where nothing answers, and what to do about it."""
+        if "SSL" in str(problem) or "CERTIFICATE" in str(problem):
+            remedy = "if the server has no TLS, its address begins with http://"
+        else:
+            remedy = "is the server running, and GONOGO_URL its address?"
+        return InfrastructureError(f"{self.url} can't be reached: {problem}; {remedy}")
 
     def _checked(self, answer: httpx.Response) -> httpx.Response:
         self._warn(answer)
@@ -154,6 +164,10 @@ class Client:
         detail = str(document["detail"])
         if answer.status_code >= 500 or answer.status_code == 429:
             raise Unwell(f"{self.url} answers {answer.status_code}: {detail}", document)
+        if not is_problem(answer):
+            # another program's page, or a path in GONOGO_URL that leads past the API
+            words = f"{self.url} answers {answer.status_code} where the API should be: {ROOT}"
+            raise Unwell(words, {**document, "detail": words})
         if answer.status_code == 401:
             detail += " Set GONOGO_TOKEN."
         raise Refused(detail, document)
@@ -171,7 +185,7 @@ class Client:
             with self._http.stream("GET", API + path, params=parameters) as answer:
                 yield from self._checked(answer).iter_bytes()
         except httpx.TransportError as problem:
-            raise InfrastructureError(f"{self.url} can't be reached: {problem}") from problem
+            raise self._unreachable(problem) from problem
 
     def pages(
         self, path: str, *, most: int | None = None, **parameters: Any
@@ -299,6 +313,14 @@ def lines(parts: Iterable[bytes]) -> Iterator[bytes]:
         yield from lines
 
 
+def is_problem(answer: httpx.Response) -> bool:
+    """Return whether an answer is an error of our API, and not of another program or a proxy."""
+    try:
+        return isinstance(answer.json(), dict)
+    except ValueError:
+        return False
+
+
 def problem_of(answer: httpx.Response) -> dict[str, Any]:
     """Return an answer's RFC 9457 problem document, or make one where it holds none.
 
@@ -309,6 +331,6 @@ def problem_of(answer: httpx.Response) -> dict[str, Any]:
     except ValueError:
         document = None
     if not isinstance(document, dict):
-        document = {"title": answer.reason_phrase, "detail": answer.text[:200]}
+        document = {"title": answer.reason_phrase}
     detail = document.get("detail") or document.get("title") or "no detail"
     return {"type": "about:blank", "status": answer.status_code, **document, "detail": detail}

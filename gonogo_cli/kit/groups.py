@@ -42,6 +42,7 @@ _REASONS = {
     "Input should be less than or equal to": "must be at most",
 }
 """Beginnings of the reasons of typer's parser, and ours."""
+_UNEXPECTED = "Got unexpected extra argument"
 
 
 class Group(TyperGroup):
@@ -91,10 +92,13 @@ def is_help(error: Any) -> bool:
 def _words(error: Any) -> str:
     option = getattr(error, "option_name", None)
     if type(error).__name__ == "NoSuchOption" and option:
-        return f"there is no option {option}" + did_you_mean(option, _options(error.ctx))
+        return f"there is no option {option}" + _option_meant(option, _options(error.ctx))
     parameter = getattr(error, "param", None)
     if parameter is None:
-        return str(error.message or error.format_message())
+        words = str(error.message or error.format_message())
+        if words.startswith(_UNEXPECTED):
+            return f"unexpected: {words.rpartition('(')[2].rstrip(')')}"
+        return words
     name = parameter.metavar or parameter.name.upper()
     if parameter.param_type_name == "option":
         name = max(parameter.opts, key=len)
@@ -109,6 +113,13 @@ def _words(error: Any) -> str:
         given = reason.partition("' is not one of")[0].removeprefix("'")
         reason = f"{given!r} is not one of {', '.join(choices)}{did_you_mean(given, choices)}"
     return f"{name}: {reason}"
+
+
+def _option_meant(option: str, names: list[str]) -> str:
+    """Return "; did you mean ...?". The dashes would make any two options look alike."""
+    by_word = {name.lstrip("-"): name for name in names}
+    hint = did_you_mean(option.lstrip("-"), by_word)
+    return hint.replace("did you mean '", "did you mean '--")
 
 
 def _options(context: Any) -> list[str]:

@@ -13,8 +13,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from gonogo.errors import JobError
+from gonogo.spec.executors import EXECUTORS
+from gonogo.spec.fields import did_you_mean
 from gonogo_cli.kit import show
-from gonogo_cli.kit.client import Client
+from gonogo_cli.kit.client import Client, Refused
 
 Item = Mapping[str, Any]
 Cell = str | Callable[[Item], Any]
@@ -26,6 +29,9 @@ CURSOR = typer.Option(
     None, "--cursor", help="Go on where a list ended: `next` of the JSON, or the line below it."
 )
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
+_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+NAMED = {"build": "builds", "suite": "suites", "test": "tests", "schedule": "schedules"}
+"""Filters of lists that name one of another noun."""
 _HIDDEN = ("links",)
 EMPTY: tuple[object, ...] = (None, "", [], {})
 """Values that say nothing."""
@@ -42,6 +48,7 @@ class Noun:
         columns: the columns of their list.
         words: what one of them is called in a sentence, such as "a suite".
         key: what names one of them on the command line.
+        name_key: a field that names one of them as well, where only one has that name.
         page: from the key to the path of its page; None: it has none.
         parts: fields that hold a list of objects -> the columns of their table.
         path: their address in the API; default: /NAME.
@@ -56,17 +63,38 @@ class Noun:
     parts: Mapping[str, Mapping[str, Cell]] = field(default_factory=dict)
     path: str = ""
     is_paged: bool = True
+    name_key: str | None = None
 
     @property
     def address(self) -> str:
         """Return the path of the list in the API."""
         return self.path or f"/{self.name}"
 
+    @property
+    def argument_help(self) -> str:
+        """Return the help of the argument that names one of them."""
+        return f"Its {self.key}{f' or {self.name_key}' if self.name_key else ''}."
+
+    def address_of(self, client: Client, text: str) -> str:
+        """Return the path in the API of the one with this key or name.
+
+        A name that none has is left to the server, which says so. Raises JobError for a misspelled
+        name, and for one that several have.
+        """
+        if self.name_key is None or _ID.fullmatch(text):
+            return self.of(text)
+        items = list(client.pages(self.address))
+        named = [item for item in items if item[self.name_key] == text]
+        if len(named) > 1:
+            keys = ", ".join(str(item[self.key]) for item in named)
+            raise JobError(f"{len(named)} {self.name} are called {text!r}: use an id: {keys}")
+        if not named and (hint := did_you_mean(text, [item[self.name_key] for item in items])):
+            raise JobError(f"there is no {self.name.removesuffix('s')} {text!r}{hint}")
+        return self.of(str(named[0][self.key]) if named else text)
+
     def of(self, identity: str) -> str:
         """Return the path of one of them in the API."""
-        from urllib.parse import quote
-
-        return f"{self.address}/{quote(identity, safe='/@+:')}"
+        return f"{self.address}/{_quoted(identity)}"
 
 
 def print_list(
@@ -78,6 +106,7 @@ def print_list(
             page = client.some(noun.address, limit=limit, cursor=cursor, **filters)
         else:
             page = client.call("GET", noun.address, **filters)
+        unknown = () if page["items"] else _unknown(client, filters)
     if as_json:
         show.print_json({"items": page["items"], "next": page.get("next")})
         return
@@ -85,7 +114,8 @@ def print_list(
     if page["items"]:
         show.console().print(table(page["items"], noun.columns))
     else:
-        errors.print(f"no {noun.name}", style="dim")
+        for sentence in (f"no {noun.name}", *unknown):
+            errors.print(sentence, style="dim", markup=False, highlight=False, soft_wrap=True)
     if page.get("next"):
         errors.print(
             f"there are more: --cursor {page['next']}, or a larger --limit",
@@ -94,6 +124,24 @@ def print_list(
             highlight=False,
             soft_wrap=True,
         )
+
+
+def _unknown(client: Client, filters: Item) -> list[str]:
+    """Return what the server says about names in filters that it doesn't know.
+
+    A misspelled name looks like one that has nothing.
+    """
+    sentences = []
+    executor = filters.get("executor")
+    if executor is not None and executor not in EXECUTORS:
+        sentences.append(f"executor {executor!r} has none{did_you_mean(executor, EXECUTORS)}")
+    for name, noun in NAMED.items():
+        if filters.get(name) is not None:
+            try:
+                client.call("GET", f"/{noun}/{_quoted(str(filters[name]))}")
+            except Refused as problem:
+                sentences.append(str(problem))
+    return sentences
 
 
 def print_one(noun: Noun, record: Item, *, as_json: bool, url: str | None = None) -> None:
@@ -152,11 +200,11 @@ def add_show(app: typer.Typer, noun: Noun, sentence: str) -> None:
 
     @app.command("show", help=sentence)
     def show_one(
-        identity: str = typer.Argument(metavar=noun.key.upper(), help=f"Its {noun.key}."),
+        identity: str = typer.Argument(metavar=noun.key.upper(), help=noun.argument_help),
         as_json: bool = JSON,
     ) -> None:
         with Client() as client:
-            record = client.call("GET", noun.of(identity))
+            record = client.call("GET", noun.address_of(client, identity))
             print_one(noun, record, as_json=as_json, url=_page(client, noun, record))
 
 
@@ -165,20 +213,22 @@ def add_remove(app: typer.Typer, noun: Noun, sentence: str, done: str) -> None:
 
     @app.command("remove", help=sentence)
     def remove(
-        identity: str = typer.Argument(metavar=noun.key.upper(), help=f"Its {noun.key}."),
+        identity: str = typer.Argument(metavar=noun.key.upper(), help=noun.argument_help),
         as_json: bool = JSON,
     ) -> None:
         with Client() as client:
-            record = client.call("DELETE", noun.of(identity))
+            record = client.call("DELETE", noun.address_of(client, identity))
         if as_json:
             show.print_json(record)
         else:
             print(f"{done} {identity}")
 
 
-def stored(noun: Noun, client: Client, record: Item, done: str, *, as_json: bool) -> None:
+def stored(
+    noun: Noun, client: Client, record: Item, done: str, *, as_json: bool, url: str | None = None
+) -> None:
     """Print what a command created or changed: one line with its key and its page."""
-    url = _page(client, noun, record)
+    url = url or _page(client, noun, record)
     if as_json:
         show.print_json(record if url is None else {**record, "url": url})
     else:
@@ -199,6 +249,12 @@ def pairs(texts: Sequence[str], option: str) -> dict[str, str]:
 def given(**fields: Any) -> dict[str, Any]:
     """Return the fields that were named on the command line; others stay as they are."""
     return {name: value for name, value in fields.items() if value not in (None, [], {})}
+
+
+def _quoted(identity: str) -> str:
+    from urllib.parse import quote
+
+    return quote(identity, safe="/@+:")
 
 
 def _page(client: Client, noun: Noun, record: Item) -> str | None:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from gonogo.errors import FieldError, InfrastructureError, quote
+from gonogo.errors import FieldError, FieldErrors, InfrastructureError, quote
 
 TYPE_PREFIX = "urn:gonogo:problem:"
 USAGE, INFRASTRUCTURE = 2, 3
@@ -34,13 +34,30 @@ def document(problem: BaseException | str, code: int) -> dict[str, Any]:
     )
     document: dict[str, Any] = {"type": TYPE_PREFIX + slug, "title": title, "detail": str(problem)}
     if isinstance(problem, FieldError):
-        named = {"field": problem.field, "value": quote(problem.value), "limit": problem.limit}
-        document |= {
-            "type": TYPE_PREFIX + "invalid-field",
-            **named,
-            "errors": [{**named, "message": f"{problem.field}: {problem.reason}"}],
-        }
+        errors = [
+            {
+                "field": error.field,
+                "value": quote(error.value),
+                "limit": error.limit,
+                "message": f"{error.field}: {error.reason}",
+            }
+            for error in _errors(problem)
+        ]
+        named = {name: value for name, value in errors[0].items() if name != "message"}
+        document |= {"type": TYPE_PREFIX + "invalid-field", **named, "errors": errors}
     return document | {"exit_code": code}
+
+
+def lines(problem: BaseException) -> str:
+    """Return a problem in words: several wrong fields have a line error."""
+    if not isinstance(problem, FieldErrors) or len(problem.problems) == 1:
+        return str(problem)
+    heading = f"{len(problem.problems)} problems:"
+    return "\n".join((heading, *(f"  {error}" for error in problem.problems)))
+
+
+def _errors(problem: FieldError) -> Sequence[FieldError]:
+    return problem.problems if isinstance(problem, FieldErrors) else (problem,)
 
 
 def tell(problem: BaseException | str, code: int) -> None:

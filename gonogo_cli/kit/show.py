@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -16,6 +16,7 @@ from rich.progress import (
     TextColumn,
     TimeElapsedColumn,
 )
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -23,6 +24,7 @@ from gonogo import urls
 from gonogo.spec import arithmetic_words
 from gonogo.spec.selections import Selection, is_selection
 from gonogo.spec.verdicts import Verdict
+from gonogo_cli.kit.terminal import plain
 
 COLORS = {
     "pass": "green",
@@ -65,10 +67,22 @@ NOTHING_JUDGED = frozenset({"not_judged", "skipped", "not_run"})
 """Verdicts of kernels that are never a success. A selection is asked by its outcomes first."""
 
 
+class SafeConsole(Console):
+    """A console whose escapes are its own: those in what it prints are shown as pictures."""
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """Yield the segments of what is printed."""
+        for segment in super().render(renderable, options):
+            text = segment.text if segment.control else plain(segment.text)
+            yield segment if text == segment.text else Segment(text, segment.style)
+
+
 def console(*, stderr: bool = False) -> Console:
     """Return a console; without a terminal it is 160 wide, so that a log keeps whole sentences."""
-    out = Console(stderr=stderr)
-    return out if out.is_terminal else Console(stderr=stderr, width=160)
+    out = SafeConsole(stderr=stderr)
+    return out if out.is_terminal else SafeConsole(stderr=stderr, width=160)
 
 
 def print_json(value: Any) -> None:

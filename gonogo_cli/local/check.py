@@ -13,7 +13,9 @@ import typer
 
 from gonogo.errors import FieldError
 from gonogo_cli.kit import show
+from gonogo_cli.kit.given import refuse_others
 from gonogo_cli.local import options, selections
+from gonogo_cli.local.named_builds import check_build, check_selection, default_build
 from gonogo_cli.local.references import References
 
 if TYPE_CHECKING:
@@ -21,7 +23,15 @@ if TYPE_CHECKING:
     from gonogo_workers.local.runner import LocalRunner
 
 
+OF_A_SELECTION = (
+    *("executor", "build", "suite", "words", "shuffle", "stage"),
+    *("seeds", "seed_start", "repeats", "deadline", "fail_on", "as_json"),
+)
+"""The parameters that mean something to gtest and pytest, whose tests are written already."""
+
+
 def check(
+    ctx: typer.Context,
     shape: str | None = typer.Option(
         None, help="Shape of x, such as 3,273,1,8462; needed for a kernel."
     ),
@@ -76,6 +86,8 @@ def check(
     infrastructure.
     """
     import gonogo_settings
+    from gonogo.spec.builds import check_emulated
+    from gonogo.spec.executors import EMULATOR
     from gonogo.spec.kernels.registry import allow_installed
     from gonogo.spec.regimes import check_exact_executor
     from gonogo.spec.selections import Selection, check_executor
@@ -85,11 +97,16 @@ def check(
     from gonogo_workers.messages.chunk import ISOLATED, parse_context
 
     allow_installed()
+    is_selection = selections.requested(executor, suite, words, shuffle, stage)
+    if is_selection:
+        refuse_others(ctx, OF_A_SELECTION, selections.NO_KERNEL)
     build = build or default_build(executor)
+    check_build(executor, build)
     _check_counts(seeds, seed_start, deadline)
-    if selections.requested(executor, suite, words, shuffle, stage):
+    if is_selection:
         selection = Selection.parse(selections.from_flags(suite, words, shuffle, stage))
         check_executor(selection, executor)
+        check_selection(executor, build, selection)
         iterations = range(seed_start, seed_start + seeds)
         selections.check(
             selection,
@@ -102,7 +119,7 @@ def check(
             fail_on=fail_on,
         )
     if shape is None:
-        raise FieldError("test.shape", None, "is required", limit="--shape 3,273,1,8462")
+        raise FieldError("test.shape", None, "is required", limit="such as --shape 3,273,1,8462")
     tolerance = {"rtol": rtol, "atol": atol, "pcc": pcc, "frobenius": frobenius, "ulp": ulp}
     data = {
         "kernel": kernel,
@@ -118,6 +135,10 @@ def check(
     test = TestSpec.parse(data, max_elements=most)
     check_executor(test, executor)
     check_exact_executor(test.inputs, executor, test.kernel, test.features, "test")
+    if executor == EMULATOR:
+        for path, named in (("build", build), ("reference_build", reference_build)):
+            if named is not None:
+                check_emulated(named, test.kernel, path)
     name, before = parse_context(options.json_flag(context, "context") or ISOLATED, most)
 
     chosen = range(seed_start, seed_start + seeds)
@@ -146,24 +167,6 @@ def check(
     if limits:
         report["known_limits"] = limits
     options.finish(report, test, title, as_json=as_json, fail_on=fail_on)
-
-
-def default_build(executor: str) -> str:
-    """Return the build that runs if none is named.
-
-    Raises FieldError for an unknown executor, and for one whose builds are all the host's own.
-    """
-    import gonogo_settings
-    from gonogo.spec.executors import EXECUTORS
-    from gonogo_workers.executors import builds_file, registry
-
-    registry.find(executor)
-    build = EXECUTORS[executor].default_build if executor in EXECUTORS else None
-    if build is not None:
-        return build
-    names = builds_file.read(gonogo_settings.load().builds).of(executor)
-    limit = "one of " + ", ".join(names) if names else "a name of the builds file (GONOGO_BUILDS)"
-    raise FieldError("build", None, f"is needed for {executor}", limit=limit)
 
 
 def _inputs(inputs: str | None, exact: bool) -> object:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -92,6 +92,7 @@ def gauge(
     from gonogo.gauge.gates import named
     from gonogo.gauge.tests_file import parse
     from gonogo.spec.kernels.registry import allow_installed
+    from gonogo_workers.executors import registry
 
     allow_installed()
     if deadline is not None and not deadline > 0:
@@ -109,7 +110,10 @@ def gauge(
     else:
         if shape is None:
             raise FieldError(
-                "test.shape", None, "is required", limit="--shape 3,273,1,8462, or a file of tests"
+                "test.shape",
+                None,
+                "is required",
+                limit="such as --shape 3,273,1,8462, or a file of tests",
             )
         metrics = {"rtol": rtol, "atol": atol, "pcc": pcc, "frobenius": frobenius, "ulp": ulp}
         metrics = {name: value for name, value in metrics.items() if value is not None}
@@ -137,6 +141,8 @@ def gauge(
             "gates": gate,
         }
         entries = parse([entry], seeds=seeds, max_elements=limit)
+    for entry_ in entries:  # one that runs no build isn't asked for later
+        registry.find(entry_.executor)
     results = []
     with show.progress(show.console(stderr=True)) as bars:
         for entry_ in entries:
@@ -284,8 +290,8 @@ def _finish(results: Sequence[Measured], *, single: bool, as_json: bool, fail_on
         documents = [
             {
                 "name": entry.name,
-                **result.to_json(),
-                "elsewhere": [attempt.to_json() for attempt in tried],
+                **asdict(result.summary),
+                "elsewhere": [asdict(attempt.summary) for attempt in tried],
             }
             for entry, result, tried in results
         ]

@@ -115,15 +115,15 @@ def windows(result: Gauge) -> Table:
         "misses at the lower edge",
     )
     for window in result.windows:
-        edges_by_output = window.to_json()["outputs"]
+        edges_by_output = window.summary.outputs
         first = True
         for name, edges in edges_by_output.items():
             table.add_row(
                 str(window.comparator) if first else "",
                 name,
-                show.number(edges["lower"]),
-                show.number(edges["observed"]),
-                show.number(edges["upper"]),
+                show.number(edges.lower),
+                show.number(edges.observed),
+                show.number(edges.upper),
                 ("yes" if window.works else "no") if first else "",
                 ", ".join(window.missed) if first else "",
             )

@@ -17,15 +17,20 @@ app = group("Look at the kernels that can be tested, and at their emulated build
 
 @app.command("list")
 def list_(as_json: bool = JSON) -> None:
-    """List the kernels."""
+    """List the kernels, and name those of installed packages, which are not imported here."""
+    from gonogo.spec.kernels import installed
     from gonogo.spec.kernels.registry import KERNELS
 
     items = [_summary(name) for name in KERNELS]
+    others = [name for name in installed.names() if name not in KERNELS]
     if as_json:
-        show.print_json({"items": items, "next": None})
+        show.print_json({"items": items, "next": None, "installed": others})
     else:
         columns = ("kernel", "inputs", "outputs", "parameters", "builds")
         show.console().print(nouns.table(items, {name: name for name in columns}))
+        for name in others:
+            words = f"{name}: of an installed package; see gonogo kernels show {name}"
+            show.console().print(words, markup=False, highlight=False, soft_wrap=True)
 
 
 @app.command("show")
@@ -34,9 +39,11 @@ def show_one(
 ) -> None:
     """Show a kernel: its tensors, its parameters, and a sentence for each emulated build."""
     from gonogo.spec import fields
-    from gonogo.spec.kernels.registry import KERNELS
+    from gonogo.spec.kernels.registry import KERNELS, allow_installed, nameable
 
-    fields.choice(kernel, list(KERNELS), "kernel")
+    allow_installed()
+    if kernel not in KERNELS:
+        fields.choice(kernel, [name for name in nameable() if name != kernel], "kernel")
     parameters = [
         {"name": name, "default": parameter.default, "meaning": parameter.sentence}
         for name, parameter in (KERNELS[kernel].parameters or {}).items()

@@ -36,6 +36,13 @@ PARAMETERS = typer.Option(
     None, help='Fields that only this kernel has, as JSON, such as {"num_groups": 8}.'
 )
 JSON = typer.Option(False, "--json", help="Print one JSON document.")
+EXAMPLES = {
+    "inputs": '{"regime": "normal"}',
+    "numerics": '{"input": "fp32", "output": "fp32"}',
+    "parameters": '{"num_groups": 8}',
+    "context": '{"name": "suite", "before": []}',
+}
+"""Flag that holds JSON -> what one may type."""
 
 
 def json_flag(text: str | None, field: str) -> Any:
@@ -45,7 +52,9 @@ def json_flag(text: str | None, field: str) -> Any:
     try:
         return json_text.loads(text)
     except (ValueError, RecursionError) as problem:
-        raise FieldError(field, text, f"isn't JSON: {problem}") from None
+        example = EXAMPLES.get(field.rpartition(".")[2])
+        limit = None if example is None else f"JSON, such as '{example}'"
+        raise FieldError(field, text, f"isn't JSON: {problem}", limit=limit) from None
 
 
 def shape_flag(text: str) -> list[int]:
@@ -57,7 +66,7 @@ def shape_flag(text: str) -> list[int]:
             "test.shape",
             text,
             "must be whole numbers with commas between them",
-            limit="3,273,1,8462",
+            limit="such as 3,273,1,8462",
         ) from None
 
 

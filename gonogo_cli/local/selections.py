@@ -27,6 +27,8 @@ SHUFFLE = typer.Option(
     None, help="gtest, pytest: true (in the order of each seed), or the number of one seed."
 )
 STAGE = typer.Option([], "--stage", help="pytest: a stage of a staged suite; repeatable.")
+NO_KERNEL = "is for kernels: here the program's own tests run, with their shapes and tolerances"
+"""The reason why a selection refuses an option."""
 _RATIOS = ("tolerance_ratio", "budget_ratio")
 OUTCOMES = ("error", "crash", "hang", "failed", "skipped", "not_run", "passed")
 """Outcomes that a test reports about itself, worst first."""

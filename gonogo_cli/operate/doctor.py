@@ -16,7 +16,8 @@ import typer
 
 import gonogo_settings
 from gonogo.errors import GonogoError
-from gonogo_cli.kit import show
+from gonogo.spec.fields import did_you_mean
+from gonogo_cli.kit import extras, show
 
 LEAST_FREE_BYTES = 2**30
 MAX_SHOWN = 3
@@ -79,6 +80,8 @@ def broker() -> Finding:
     """The configured Redis, or a program for the embedded one."""
     url = gonogo_settings.load().broker_url
     if url is None:
+        import redis  # noqa: F401  a bare install has no use for the program either
+
         from gonogo_cli.operate.redis_server import program
 
         return Finding("redis", True, f"embedded: {program()}")
@@ -266,7 +269,12 @@ def findings(parts: Sequence[str] = (), canary: bool = False) -> Iterator[Findin
             result = builds(canary) if check is builds else check()
             yield from (result,) if isinstance(result, Finding) else result
         except Exception as problem:  # a broken part is what the doctor looks for
-            yield Finding(part, False, _first_line(problem))
+            # a bare install lacks nothing of what it is for
+            without = extras.missing(getattr(problem, "name", None))
+            if isinstance(problem, ModuleNotFoundError) and without is not None:
+                yield Finding(part, None, f"not needed without a server: {without}")
+            else:
+                yield Finding(part, False, _first_line(problem))
 
 
 def deep_findings(parts: Sequence[str] = ()) -> Iterator[Finding]:
@@ -356,7 +364,8 @@ def doctor(
     unknown = sorted(set(part) - set(names))
     if unknown:
         raise typer.BadParameter(
-            f"no such part: {', '.join(unknown)}; there are {', '.join(names)}"
+            f"no such part: {', '.join(unknown)}{did_you_mean(unknown[0], names)}; there are "
+            + ", ".join(names)
             + ("" if deep else ", and more with --deep")
         )
     results = [] if part and not set(part) & set(CHECKS) else list(findings(part, canary))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
+import logging
+import os
 import signal
 import socket
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NoReturn
 
 import typer
 
@@ -83,8 +87,8 @@ def serve(
     # a page makes thousands of objects, hardly any in cycles: looking for them took a tenth of its
     # time
     gc.set_threshold(20_000, 20, 20)
-    # reads compute in threads: so the event loop, which answers probes, gets its turn sooner
-    sys.setswitchinterval(0.001)
+    # requests compute in threads: so the event loop, which answers probes, gets its turn sooner
+    sys.setswitchinterval(0.0001)
     server.run(sockets=None if fd is None else [socket.socket(fileno=fd)])
     if not server.started:
         raise InfrastructureError("the HTTP service could not start; the log says why")
@@ -118,4 +122,17 @@ def worker(
     need(config, "broker_url")
     from gonogo_workers.worker import main
 
-    raise typer.Exit(main(executor=executor, device=device))
+    _leave(main(executor=executor, device=device))
+
+
+def _leave(code: int) -> NoReturn:
+    """End the process without taking the interpreter apart.
+
+    Taking it apart has kept a stopped worker for more than 15 s. Threads that wait for the broker
+    die then wherever they are, and may hold a library's lock.
+    """
+    atexit._run_exitfuncs()
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

@@ -210,6 +210,16 @@ def configured_secrets() -> dict[str, str]:
     }
 
 
+def require_executors(text: str, config: gonogo_settings.Settings) -> None:
+    """Raise FieldError for an unknown executor and for a wrong builds file, before all starts."""
+    from gonogo_workers.executors import builds_file, registry
+
+    builds_file.read(config.builds)
+    for name in text.split(","):
+        if name.strip() != "all":
+            registry.find(name.strip(), config.executors)
+
+
 def children(plan: Plan, executor: str) -> list[Child]:
     """Return the processes to start, in the order of ORDER."""
     logs = plan.folder / "logs"
@@ -349,6 +359,7 @@ def up(
 
     config = gonogo_settings.load()
     registry.load(config.kernels)  # a wrong setting is said here, not in three logs
+    require_executors(executor, config)
     if (config.database_url or config.broker_url) and not config.embedded:
         raise typer.BadParameter(
             "GONOGO_DATABASE_URL or GONOGO_BROKER_URL is set, but `up` brings its own: "

@@ -11,8 +11,6 @@ from typing import Any
 
 import typer
 
-from gonogo import urls
-from gonogo.errors import JobError
 from gonogo_cli.kit import nouns, show
 from gonogo_cli.kit.client import Client
 from gonogo_cli.kit.fail_on import FailOn, fail_on_option
@@ -55,7 +53,7 @@ def ci(
     ),
     fail_on: FailOn = FAIL_ON,
     label: list[str] = typer.Option([], "--label", help="NAME=VALUE of the run; repeatable."),
-    commit: str | None = typer.Option(None, help="The commit; default: the pipeline's."),
+    commit: str | None = typer.Option(None, help="The commit, or HEAD; default: the pipeline's."),
     branch: str | None = typer.Option(
         None,
         help="Its branch, of a pull request the branch to merge into; default: the pipeline's.",
@@ -96,8 +94,7 @@ def ci(
     }
     source = origin.read(os.environ, given)
     content = suites.read(suite)
-    if not suites.is_suite(content):
-        raise JobError(f"{suite} is no suite: it has no `entries`")
+    suites.require_suite(content, suite)
     name = builds.named(build, source.commit, source)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a pipeline that is canceled
     with Client() as client:
@@ -119,7 +116,7 @@ def ci(
                 url=client.url,
             )
             if not as_json:
-                suites.report(run, client.url + urls.run(run["id"]), False)
+                suites.report(client, run, as_json=False)
         else:
             in_run = f"{before}@{run['id']}" if before in run["builds"] else before
             comparison = compare.watch(client, in_run, f"{name}@{run['id']}", fail_on)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +12,9 @@ from typing import Any, Literal
 
 from gonogo.errors import FieldError
 
+_FULL = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}|0+", re.IGNORECASE)
+"""A full hash of a commit; zeros stand for none."""
+GIT_S = 30.0
 Provider = Literal["github", "gitlab", "other"]
 
 
@@ -36,7 +41,7 @@ class Origin:
 def read(environment: Mapping[str, str], given: Mapping[str, Any]) -> Origin:
     """Return the commit of a pipeline; the options in `given` come before its variables.
 
-    Raises FieldError where nothing names a commit.
+    Raises FieldError where nothing names a commit, or an option names none.
     """
     if environment.get("GITHUB_ACTIONS") == "true":
         provider, facts = "github", _github(environment)
@@ -45,6 +50,9 @@ def read(environment: Mapping[str, str], given: Mapping[str, Any]) -> Origin:
     else:
         provider, facts = "other", {}
     facts |= {name: value for name, value in given.items() if value is not None}
+    for name, option in (("commit", "--commit"), ("base", "--base-commit")):
+        if given.get(name):
+            facts[name] = resolved(given[name], option)
     commit = facts.get("commit")
     if not commit:
         raise FieldError(
@@ -56,6 +64,27 @@ def read(environment: Mapping[str, str], given: Mapping[str, Any]) -> Origin:
     if set(facts.get("base") or "0") == {"0"} or facts["base"] == commit:
         facts["base"] = None  # forty zeros: the push made the branch
     return Origin(provider, **facts)  # type: ignore[arg-type]
+
+
+def resolved(text: str, option: str) -> str:
+    """Return the full hash of a commit; git resolves a name such as HEAD in the current folder.
+
+    Raises FieldError where git doesn't know it: the name of a build has the commit in it.
+    """
+    if _FULL.fullmatch(text):
+        return text.lower()
+    command = ["git", "rev-parse", "--verify", "--quiet", f"{text}^{{commit}}"]
+    reason = "is no option's value"
+    if not text.startswith("-"):
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=GIT_S)
+            if done.returncode == 0:
+                return done.stdout.strip()
+            reason = f"git knows no such commit in {Path.cwd()}"
+        except (OSError, ValueError, subprocess.TimeoutExpired) as problem:
+            reason = f"can't be resolved: {problem}"
+    limit = "a full hash (40 or 64 hexadecimal digits), or a name that git knows in this folder"
+    raise FieldError(option, text, reason, limit=limit)
 
 
 def _github(environment: Mapping[str, str]) -> dict[str, Any]:

@@ -16,6 +16,8 @@ from gonogo_cli.server import suites
 
 Record = Mapping[str, Any]
 BLOCKED, UNDECIDED = 1, 3
+UNKNOWN = frozenset({Verdict.error, Verdict.hang, Verdict.crash})
+"""Verdicts that say nothing about the kernel's numbers, as the class `infrastructure` does."""
 NOTHING_RAN = frozenset({Verdict.skipped, Verdict.not_run})
 _LEVELS_OF_CODES: Mapping[int, Level] = {BLOCKED: "failure", UNDECIDED: "warning"}
 
@@ -178,6 +180,8 @@ def of_run(
         # without a base nothing can be new, but what could not run is never green
         bad = suites.test_code(test, "any" if fail_on == "new" else fail_on)
         code = bad if bad == UNDECIDED or fail_on != "new" else 0
+        if verdict in UNKNOWN and not code:
+            code = UNDECIDED
         remarks.append(
             Remark(
                 test["name"],

@@ -16,6 +16,7 @@ from gonogo_cli.kit.client import Client, lines
 from gonogo_cli.kit.destination import destination
 from gonogo_cli.kit.groups import group
 from gonogo_cli.kit.nouns import CURSOR, JSON, LIMIT, Noun
+from gonogo_cli.kit.terminal import plain
 
 AUDIT = Noun(
     "audit",
@@ -105,7 +106,9 @@ def verify(
     elif result.problem is None:
         print(f"{result.entries} entries, each as it was written; keep this head:\n{result.head}")
     else:
-        print(f"BROKEN: {result.problem} (the {result.entries} entries before it are in order)")
+        print(
+            plain(f"BROKEN: {result.problem} (the {result.entries} entries before it are in order)")
+        )
     raise typer.Exit(0 if result.problem is None else 1)
 
 

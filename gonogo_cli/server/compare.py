@@ -15,6 +15,7 @@ from gonogo.spec.fields import did_you_mean
 from gonogo_cli.kit import show, waiting
 from gonogo_cli.kit.client import Client
 from gonogo_cli.kit.fail_on import FAIL_ON, FailOn
+from gonogo_cli.kit.terminal import plain
 from gonogo_cli.local import references
 from gonogo_cli.server.jobs import JSON
 
@@ -64,7 +65,7 @@ def _hint(client: Client, name: str) -> None:
     """Tell which build was meant where a name has run nothing."""
     names = [build["name"] for build in client.some("/builds", limit=MAX_NAMES)["items"]]
     if name not in names and (hint := did_you_mean(name, names)):
-        print(f"no build {name!r}{hint}", file=sys.stderr)
+        print(plain(f"no build {name!r}{hint}"), file=sys.stderr)
 
 
 def read(client: Client, base: str, head: str, fail_on: str) -> dict[str, Any]:

@@ -17,6 +17,8 @@ from gonogo_cli.local import references, selections
 JSON = typer.Option(False, "--json", help="Print JSON.")
 WITHOUT_NUMBERS = {"error", "crash", "hang"}
 """Verdicts of seeds whose message says what happened."""
+MAX_RESULTS = 2000
+"""Results of a job among which such a seed is looked for."""
 
 
 def follow(client: Client, job: str, *, quiet: bool = False) -> dict[str, Any]:
@@ -68,7 +70,7 @@ def report(client: Client, job: dict[str, Any], as_json: bool, fail_on: FailOn) 
             out.print(references.flips_line(output), soft_wrap=True)
         for sentence in decided(job):
             out.print(sentence, markup=False, soft_wrap=True)
-        if message := _first_message(client, job):
+        if message := first_message(client, job):
             out.print(message, markup=False)
         if job["state"] == "cancelled":
             out.print(
@@ -138,27 +140,22 @@ def _why_none(diagnosis: dict[str, Any]) -> str:
     return "no diagnosis: nothing unexplained was seen"
 
 
-def _first_message(client: Client, job: dict[str, Any]) -> str | None:
-    """Return the message of the first seed without numbers, for a job with such a verdict."""
-    if job.get("verdict") not in WITHOUT_NUMBERS:
+def first_message(client: Client, job: Mapping[str, Any]) -> str | None:
+    """Return the message of the first seed without numbers; None where there is no such seed."""
+    if not any(job["counts"].get(verdict) for verdict in WITHOUT_NUMBERS):
         return None
     failures = (
         item
-        for item in client.pages(f"/jobs/{job['id']}/results", limit=200)
-        if item["verdict"] == job["verdict"]
+        for item in client.pages(f"/jobs/{job['id']}/results", most=MAX_RESULTS, limit=200)
+        if item["verdict"] in WITHOUT_NUMBERS
     )
     item = next(failures, None)
     if item is None:
         return None
-    of_verdict = {
-        name: output
-        for name, output in item["outputs"].items()
-        if output["verdict"] == job["verdict"]
-    }
     messages = [
         f"{name}: {output['message']}"
-        for name, output in of_verdict.items()
-        if output.get("message")
+        for name, output in item["outputs"].items()
+        if output["verdict"] in WITHOUT_NUMBERS and output.get("message")
     ]
     noun = "seed" if item.get("iteration") is None else "iteration"
     return (

@@ -12,6 +12,7 @@ from gonogo.errors import FieldError, JobError
 from gonogo_cli.kit import show
 from gonogo_cli.kit.client import Client
 from gonogo_cli.kit.fail_on import FailOn, fail_on_option
+from gonogo_cli.kit.given import refuse_others
 from gonogo_cli.local import options, selections
 from gonogo_cli.server import suites
 from gonogo_cli.server.jobs import follow, report
@@ -63,7 +64,18 @@ def jobs_of(content: Any, path: Path) -> list[dict[str, Any]]:
 FAIL_ON = fail_on_option("Only with --watch.")
 
 
+OF_JOBS_FILE = frozenset(("file", "wait", "fail_on", "base", "as_json"))
+OF_SUITE_FILE = OF_JOBS_FILE | {"build", "label"}
+"""The parameters that a file leaves open."""
+OF_A_KERNEL = {
+    *("kernel", "shape", "parameters", "epsilon", "inputs", "numerics", "reference_build"),
+    *("rtol", "atol", "pcc", "frobenius", "ulp"),
+}
+"""The parameters that say nothing about a program's own tests."""
+
+
 def submit(
+    ctx: typer.Context,
     file: Path | None = typer.Argument(
         None,
         help=(
@@ -120,13 +132,12 @@ def submit(
     labels = dict(part.partition("=")[::2] for part in label)
     if file is not None:
         content = suites.read(file)
-        if suites.is_suite(content):
-            if base is not None and not wait:
-                raise typer.BadParameter("--base needs --watch: what is compared has to be over")
+        is_suite = suites.is_suite(content)
+        allowed = OF_SUITE_FILE if is_suite else OF_JOBS_FILE
+        refuse_others(ctx, allowed, f"can't be used with a file: change {file}")
+        if is_suite:
             return suites.submit(
-                content,
-                build,
-                labels,
+                suites.request(content, build, labels),
                 wait=wait,
                 fail_on=fail_on,
                 as_json=as_json,
@@ -138,6 +149,9 @@ def submit(
         chosen = selections.requested(executor, suite, words, shuffle, stage)
         if (shape is None and not chosen) or not build:
             raise typer.BadParameter("--build is needed, and --shape for a kernel (or a file)")
+        if chosen:
+            others = {parameter.name for parameter in ctx.command.params} - OF_A_KERNEL
+            refuse_others(ctx, others, selections.NO_KERNEL)
         tolerance = {"rtol": rtol, "atol": atol, "pcc": pcc, "frobenius": frobenius, "ulp": ulp}
         given = {
             "parameters": options.json_flag(parameters, "test.parameters"),

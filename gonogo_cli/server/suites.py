@@ -7,7 +7,7 @@ import sys
 import time
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +15,21 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from gonogo import urls
 from gonogo.errors import JobError
 from gonogo.reports import red_hollow
 from gonogo.spec import json_text
+from gonogo.spec.fields import did_you_mean
 from gonogo.spec.verdicts import Verdict
 from gonogo_cli.kit import show, waiting
 from gonogo_cli.kit.client import Client, Refused
 from gonogo_cli.local import selections
-from gonogo_cli.server import compare
+from gonogo_cli.server import compare, jobs
 
 ENDED = {"finished", "cancelled"}
 TELL_EVERY_S = 30.0
+MAX_MESSAGES = 5
+"""Tests of a run whose first error is shown: one cause often fails all of them."""
 OF_THE_RUN = ("builds", "labels", "commit")
 """Fields of the run that a file may have beside the suite; flags come before them."""
 
@@ -45,8 +49,33 @@ def read(path: Path) -> Any:
             content = tomllib.loads(text) if path.suffix == ".toml" else json_text.loads(text)
         json.dumps(content, allow_nan=False)
     except (OSError, ValueError, TypeError, RecursionError, yaml.YAMLError) as problem:
-        raise JobError(f"{path} can't be read: {problem}") from problem
+        raise JobError(f"{path} can't be read: {_why(problem)}") from problem
     return content
+
+
+def _why(problem: Exception) -> str:
+    """Return the reason in one line; YAML's own has five, with the place at the end."""
+    mark = getattr(problem, "problem_mark", None)
+    if mark is not None:
+        reason = getattr(problem, "problem", None) or "is no YAML"
+        return f"line {mark.line + 1}, column {mark.column + 1}: {reason}"
+    if isinstance(problem, OSError) and problem.strerror:
+        return problem.strerror
+    return " ".join(str(problem).split())
+
+
+def require_suite(content: Any, path: Path) -> None:
+    """Raise JobError for a file without `entries`, and name the field that was meant."""
+    if not is_suite(content):
+        hint = next(
+            (
+                f"; did you mean `entries` by `{name}`?"
+                for name in (content if isinstance(content, dict) else ())
+                if did_you_mean(name, ["entries"])
+            ),
+            "",
+        )
+        raise JobError(f"{path} is no suite: it has no `entries`{hint}")
 
 
 @contextmanager
@@ -81,23 +110,23 @@ def request(
 
 
 def submit(
-    content: Mapping[str, Any],
-    builds: Sequence[str],
-    labels: Mapping[str, str],
+    body: Mapping[str, Any],
     *,
     wait: bool,
     fail_on: str,
     as_json: bool,
     base: str | None = None,
-    path: Path,
+    path: Path | None = None,
 ) -> None:
-    """Submit the suite of a file as one run.
+    """Submit a run: of the suite in a file at `path`, or of a stored one.
 
     With `wait`, follow it and exit with its code; with `base`, with that of the comparison.
     """
+    if base is not None and not wait:
+        raise typer.BadParameter("--base needs --watch: what is compared has to be over")
     with Client() as client:
-        with problems_in(path):
-            run = client.call("POST", "/runs", body=request(content, builds, labels))
+        with nullcontext() if path is None else problems_in(path):
+            run = client.call("POST", "/runs", body=body)
         url = client.url + run["links"]["page"]
         if wait:
             run = follow(client, run["id"], quiet=as_json)
@@ -106,7 +135,8 @@ def submit(
                 if base is None
                 else [compare.watch(client, *pair, fail_on) for pair in pairs(run, base)]
             )
-            report(run | ({} if base is None else {"comparisons": comparisons}), url, as_json)
+            compared = {} if base is None else {"comparisons": comparisons}
+            report(client, run | compared, as_json=as_json)
             if not as_json:
                 for comparison in comparisons:
                     compare.report(comparison, False, client.url)
@@ -177,14 +207,19 @@ def pairs(run: Mapping[str, Any], base: str) -> list[tuple[str, str]]:
     return [(before, f"{build}@{run['id']}") for build in builds if build != base]
 
 
-def report(run: Mapping[str, Any], url: str, as_json: bool) -> None:
-    """Print a run that has ended: one line a test, one verdict, one link."""
+def report(client: Client, run: Mapping[str, Any], *, as_json: bool) -> None:
+    """Print a run that has ended: one line a test, what failed it, one verdict, one link."""
+    url = client.url + urls.run(run["id"])
     if as_json:
         show.print_json({**run, "url": url})
         return
     out = show.console()
     out.print(table(run["tests"]))
+    messages = 0
     for test in run["tests"]:
+        if messages < MAX_MESSAGES and (message := jobs.first_message(client, test)):
+            messages += 1
+            out.print(f"{test['name']} on {test['build']}: {message}", markup=False, soft_wrap=True)
         both = red_hollow.words(test["red"], test["hollow"], red_hollow.noun(test["test"]))
         if both:
             out.print(f"{test['name']} on {test['build']}: {both}", markup=False, soft_wrap=True)

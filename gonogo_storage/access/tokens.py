@@ -76,7 +76,6 @@ def create(
         revoked_at=None,
     )
     session.add(row)
-    session.flush()
     return of_row(row)
 
 
@@ -92,7 +91,6 @@ def shorten(session: Session, token_id: str, expires_at: datetime) -> Token | No
     if row is None or not of_row(row).valid(utcnow()):
         return None
     row.expires_at = min(expires_at, row.expires_at or expires_at)
-    session.flush()
     return of_row(row)
 
 
@@ -126,7 +124,6 @@ def revoke(session: Session, token_id: str) -> Token | None:
         row.revoked_at = utcnow()
     for login in session.scalars(select(SessionRow).where(SessionRow.token_id == token_id)):
         session.delete(login)
-    session.flush()
     return of_row(row)
 
 

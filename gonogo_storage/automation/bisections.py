@@ -7,22 +7,23 @@ lock never asks for a bisection's.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session, defer
 
-from gonogo.flakiness.bisecting import Expect, Signal
+from gonogo.flakiness.bisecting import Expect, Signal, Stage
+from gonogo.flakiness.masking import BuildChange
 from gonogo.flakiness.outcomes import Outcome, outcome_of
 from gonogo.spec.verdicts import Explanation
 from gonogo_storage.catalogue import test_specs
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.ids import is_id, new_id
 from gonogo_storage.db.paging import Page, newest_first
-from gonogo_storage.db.records import from_object
+from gonogo_storage.db.records import from_json, from_object
 from gonogo_storage.db.states import BisectionState, JobState
 from gonogo_storage.jobs.job import NewJob
 from gonogo_storage.messages import outbox
@@ -82,6 +83,65 @@ class Probe:
 
 
 @dataclass(frozen=True)
+class SearchPlace:
+    """A search over a part of the series: what it knows of the place of the change."""
+
+    track: Signal
+    low: int
+    high: int
+    """The places of its first and its last build"""
+    posterior: list[tuple[int, float]]
+    """For each testable build but the first: its place, and the probability that it is the first
+    changed one"""
+    build: str | None
+    """The likeliest build; null before any is"""
+    probability: float
+
+
+@dataclass(frozen=True)
+class SearchTrack(SearchPlace):
+    """A search with its stage, and with the rates of bad runs before and after the change."""
+
+    stage: Stage
+    evidence: float
+    place: int | None
+    """The place of `build`"""
+    before: float
+    after: float
+
+
+@dataclass(frozen=True)
+class SearchMove:
+    """The searches after a number of ended runs."""
+
+    runs: int
+    tracks: list[SearchPlace]
+
+
+ChangeKind = Literal["fixed", "broken", "masked", "unmasked", "quieter", "louder"]
+
+
+@dataclass(frozen=True)
+class FoundChange:
+    """A change with its evidence: the compared numbers of its two neighbors' runs."""
+
+    track: Signal
+    kind: ChangeKind
+    place: int
+    build: str
+    """The first changed build"""
+    before: str
+    """The last unchanged build"""
+    between: list[str]
+    """Builds between the two that could not be tested"""
+    probability: float
+    rates: tuple[float, float]
+    """The rates of bad runs before and after"""
+    words: str
+    comparison: BuildChange
+
+
+@dataclass(frozen=True)
 class BisectionSummary:
     """A bisection in a list."""
 
@@ -99,7 +159,7 @@ class BisectionSummary:
     max_runs: int
     runs: int
     version: int
-    findings: list[dict[str, Any]]
+    findings: list[FoundChange]
     conclusion: str | None
     """found, no_change, untestable, undecided; null until it is over"""
     words: str | None
@@ -113,9 +173,9 @@ class Bisection(BisectionSummary):
     """A bisection with the state of its searches, and its probes."""
 
     request: dict[str, Any]
-    tracks: list[dict[str, Any]]
+    tracks: list[SearchTrack]
     probes: tuple[Probe, ...]
-    moves: tuple[Mapping[str, Any], ...]
+    moves: tuple[SearchMove, ...]
     """The state of the searches after each number of ended runs, oldest first."""
 
 
@@ -155,7 +215,7 @@ def create(session: Session, new: NewBisection, *, now: datetime | None = None) 
     )
     session.add(row)
     session.flush()
-    return _bisection(Bisection, row, dict(job.canonical), probes=(), moves=())
+    return _bisection(Bisection, row, dict(job.canonical), tracks=[], probes=(), moves=())
 
 
 def get(session: Session, bisection_id: str) -> Bisection | None:
@@ -166,8 +226,14 @@ def get(session: Session, bisection_id: str) -> Bisection | None:
     if stored is None:
         return None
     row, canonical = stored
-    probes = _probes(session, bisection_id)
-    return _bisection(Bisection, row, canonical, probes=probes, moves=tuple(row.moves or ()))
+    return _bisection(
+        Bisection,
+        row,
+        canonical,
+        tracks=[from_json(SearchTrack, track) for track in row.tracks],
+        probes=_probes(session, bisection_id),
+        moves=tuple(from_json(SearchMove, move) for move in row.moves or ()),
+    )
 
 
 def list_(
@@ -286,10 +352,10 @@ def add(session: Session, bisection_id: str, *, place: int, seed: int, job: str)
     session.flush()
 
 
-def store_tracks(session: Session, bisection_id: str, tracks: Sequence[Mapping[str, Any]]) -> None:
+def store_tracks(session: Session, bisection_id: str, tracks: Sequence[SearchTrack]) -> None:
     """Store the state of the searches; clients that follow the bisection receive it."""
     row = session.get_one(BisectionRow, bisection_id)
-    row.tracks = [dict(track) for track in tracks]
+    row.tracks = [asdict(track) for track in tracks]
     ended = (
         select(func.count())
         .select_from(ProbeRow)
@@ -301,26 +367,25 @@ def store_tracks(session: Session, bisection_id: str, tracks: Sequence[Mapping[s
 
 
 def with_move(
-    before: Sequence[Mapping[str, Any]], runs: int, tracks: Sequence[Mapping[str, Any]]
+    before: Sequence[Mapping[str, Any]], runs: int, tracks: Sequence[SearchTrack]
 ) -> list[Mapping[str, Any]]:
-    """Return the moves with one more.
-
-    A move is {"runs": the number of ended runs, "tracks": [{"track", "low", "high", "posterior",
-    "build", "probability"}]}.
-    """
-    copied = ("track", "low", "high", "build", "probability")
-    moved_tracks = []
-    for track in tracks:
-        shares = [
-            [place, round(share, 3)] for place, share in track["posterior"] if share > _VISIBLE
-        ]
-        moved_tracks.append({**{name: track[name] for name in copied}, "posterior": shares})
+    """Return the stored moves with one more."""
+    places = [
+        from_object(
+            SearchPlace,
+            track,
+            posterior=[
+                (place, round(share, 3)) for place, share in track.posterior if share > _VISIBLE
+            ],
+        )
+        for track in tracks
+    ]
     older = (
         list(before)
         if len(before) < MAX_MOVES
         else [*before[: MAX_MOVES // 2 : 2], *before[MAX_MOVES // 2 :]]
     )
-    return [*older, {"runs": runs, "tracks": moved_tracks}]
+    return [*older, asdict(SearchMove(runs, places))]
 
 
 def finish(
@@ -329,7 +394,7 @@ def finish(
     *,
     conclusion: str | None,
     words: str,
-    findings: Sequence[Mapping[str, Any]] = (),
+    findings: Sequence[FoundChange] = (),
     state: BisectionState = BisectionState.finished,
     error: str | None = None,
     now: datetime,
@@ -340,7 +405,7 @@ def finish(
     """
     row = session.get_one(BisectionRow, bisection_id)
     row.state, row.conclusion, row.words, row.error = state, conclusion, words, error
-    row.findings, row.finished_at = [dict(finding) for finding in findings], now
+    row.findings, row.finished_at = [asdict(finding) for finding in findings], now
     row.version += 1
     outbox.add(
         session,
@@ -436,5 +501,6 @@ def _bisection(
         signal=Signal(row.signal),
         expect=Expect(row.expect),
         test=canonical,
+        findings=[from_json(FoundChange, finding) for finding in row.findings],
         **others,
     )

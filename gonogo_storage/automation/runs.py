@@ -21,10 +21,10 @@ from gonogo.spec.verdicts import worst as worst_verdict
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.ids import is_id, new_id
 from gonogo_storage.db.paging import Page, newest_first
-from gonogo_storage.db.records import from_object
+from gonogo_storage.db.records import from_json, from_object
 from gonogo_storage.db.states import JobState, RunState
 from gonogo_storage.jobs import closing, jobs
-from gonogo_storage.jobs.job import NewJob
+from gonogo_storage.jobs.job import JobCommit, NewJob
 from gonogo_storage.messages import outbox
 from gonogo_storage.tables import JobRow, RunJobRow, RunRow, TestSpecRow
 
@@ -121,7 +121,7 @@ class Run:
     owner: str
     builds: list[str]
     labels: dict[str, str]
-    commit: dict[str, Any] | None
+    commit: JobCommit | None
     jobs: JobsOfRun
     seeds: SeedsOfRun
     red: int
@@ -374,6 +374,7 @@ def _run(row: RunRow) -> Run:
         schedule=row.schedule_id,
         state=state,
         verdict=None if row.verdict is None else Verdict(row.verdict),
+        commit=row.commit and from_json(JobCommit, row.commit),
         jobs=JobsOfRun(row.job_count, row.job_count if state.final else 0, row.job_counts),
         seeds=SeedsOfRun(row.total, row.done, row.counts),
     )

@@ -36,16 +36,21 @@ from gonogo_storage.rollups.variants import Variant, variants_of_all
 from gonogo_storage.tables import AssessmentRow, FlagRow, JobRow, TestSpecRow
 
 HOLLOW = "hollow"
+RED = "red"
 FLAGGED = "flagged"
 STANDINGS = (
     HOLLOW,
+    RED,
     Stability.broken.value,
     Stability.flaky.value,
     Stability.marginal.value,
     Sharpness.blunt.value,
     FLAGGED,
 )
-"""Filters by the state of tests: a value of their newest assessment, or FLAGGED, an open flag."""
+"""Filters by the state of tests: a value of their newest assessment, RED or FLAGGED.
+
+RED: the newest job that was judged has a red seed. FLAGGED: there is an open flag.
+"""
 ATTENTION, NEWEST = "attention", "newest"
 SORTS = (ATTENTION, NEWEST)
 """The orders of the list: hollow, broken, flaky and marginal tests first; by first submission."""
@@ -182,7 +187,7 @@ def _worst() -> Select[Any]:
     table, graded = TestSpecRow, AssessmentRow
     branch = bindparam("branch", type_=Text)
     ran = select(JobRow.id).where(JobRow.test_key == table.key, JobRow.branch == branch).exists()
-    order = _attention(graded.branch == branch), table.created_at, table.key
+    order = attention(graded.branch == branch), table.created_at, table.key
     query = select(table.key, table.kernel, table.canonical).where(ran)
     return query.order_by(*(column.desc() for column in order)).limit(
         bindparam("limit", type_=Integer)
@@ -208,6 +213,10 @@ def _conditions(filters: TestFilter) -> list[ColumnElement[bool]]:
             .where(FlagRow.test_key == table.key, FlagRow.state.in_(STATES["open"]))
             .exists()
         )
+    elif filters.standing == RED:
+        judged = aliased(JobRow)
+        newest = _newest_job(judged=True)
+        conditions.append(select(judged.id).where(judged.id == newest, judged.red > 0).exists())
     elif filters.standing is not None:
         graded = AssessmentRow
         has = (
@@ -225,7 +234,7 @@ def _conditions(filters: TestFilter) -> list[ColumnElement[bool]]:
     return conditions
 
 
-def _attention(*of: ColumnElement[bool]) -> Any:
+def attention(*of: ColumnElement[bool]) -> Any:
     """Return the column that is largest for the tests that need attention first.
 
     of: conditions on the assessments that count.
@@ -241,7 +250,7 @@ def _attention(*of: ColumnElement[bool]) -> Any:
 
 
 _ORDERS: Mapping[str, Sequence[Any]] = {
-    ATTENTION: (_attention(), TestSpecRow.created_at, TestSpecRow.key),
+    ATTENTION: (attention(), TestSpecRow.created_at, TestSpecRow.key),
     NEWEST: (TestSpecRow.created_at, TestSpecRow.key),
 }
 
@@ -290,7 +299,17 @@ def _last_judged(session: Session, keys: Collection[str]) -> dict[str, tuple[Any
 def _newest(
     session: Session, keys: Collection[str], columns: Sequence[Any], *, judged: bool = False
 ) -> dict[str, tuple[Any, ...]]:
-    table, newest = JobRow, aliased(JobRow)
+    table = JobRow
+    query = select(table.test_key, *columns).select_from(TestSpecRow)
+    query = query.join(table, table.id == _newest_job(judged=judged))
+    return {
+        row[0]: tuple(row[1:]) for row in session.execute(query.where(TestSpecRow.key.in_(keys)))
+    }
+
+
+def _newest_job(*, judged: bool) -> Any:
+    """Return the column with the newest job of a test, or its newest one that was judged."""
+    newest = aliased(JobRow)
     ended = newest.state.in_((JobState.finished, JobState.cancelled))
     last = (
         select(newest.id)
@@ -299,8 +318,4 @@ def _newest(
         .order_by(newest.id.desc())
         .limit(1)
     )
-    query = select(table.test_key, *columns).select_from(TestSpecRow)
-    query = query.join(table, table.id == last.correlate(TestSpecRow).scalar_subquery())
-    return {
-        row[0]: tuple(row[1:]) for row in session.execute(query.where(TestSpecRow.key.in_(keys)))
-    }
+    return last.correlate(TestSpecRow).scalar_subquery()

@@ -14,7 +14,6 @@ from sqlalchemy.orm import Session
 from gonogo.spec.selections import FIELD, KERNEL, Selection, is_selection
 from gonogo.spec.statistics import ROLLED_UP
 from gonogo_storage.db.dialect import insert_once
-from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.db.paging import Page, newest_first
 from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import LISTED_KINDS, JobState
@@ -34,6 +33,27 @@ class StoredTest:
     kernel: str
     test: dict[str, Any]
     created_at: datetime
+
+
+@dataclass(frozen=True)
+class BuildResults:
+    """A test's results on one build, over all variants."""
+
+    build: str
+    branch: str
+    sequence: int
+    jobs: int
+    """Finished ones"""
+    seeds: int
+    """All stored seeds, also those of running and canceled jobs"""
+    counts: dict[str, int]
+    """The same seeds by verdict"""
+    outputs: dict[str, dict[str, float | None]]
+    """For each output its METRICS over the seeds of finished jobs"""
+    last_job: str | None
+    """The finished one that was submitted last"""
+    last_at: datetime | None
+    """When it finished"""
 
 
 @dataclass(frozen=True)
@@ -118,65 +138,61 @@ def suites(session: Session, limit: int = 50) -> list[str]:
     )
 
 
-def builds_of(session: Session, key: str) -> list[dict[str, Any]]:
+def builds_of(session: Session, key: str) -> list[BuildResults]:
     """Return a test's results on each build, the newest build first.
 
-    [{"build", "branch", "sequence", "jobs", "seeds", "counts": {verdict: n}, "outputs": {output:
-    {metric: value}}, "last_job", "last_at"}]
-
-    `seeds` and `counts` include all stored seeds, also of running and canceled jobs. `jobs`,
-    `last_job` and `outputs` only include finished jobs. Jobs that compare two builds are left out.
-    Everything comes from roll-ups and an index of jobs, so that the cost doesn't grow with the
-    number of seeds.
+    Jobs that compare two builds are left out. Everything comes from roll-ups and an index of jobs,
+    so that the cost doesn't grow with the number of seeds.
     """
-    by_build: dict[tuple[int, str, str], dict[str, Any]] = {}
-
-    def entry(build: str, branch: str, sequence: int) -> dict[str, Any]:
-        empty = {
-            "build": build,
-            "branch": branch,
-            "sequence": sequence,
-            "jobs": 0,
-            "seeds": 0,
-            "counts": {},
-            "outputs": {},
-        }
-        return by_build.setdefault(
-            (sequence, build, branch), {**empty, "last_job": None, "last_at": None}
-        )
-
+    counted: dict[Any, tuple[int, dict[str, int]]] = {}
     for rollup in rollups.of_test(
         session, key, by=("build", "branch", "build_sequence"), numbers=False
     ):
-        counted = entry(*rollup.place.values())
-        counted["seeds"], counted["counts"] = rollup.seeds, dict(rollup.counts)
+        counted[tuple(rollup.place.values())] = rollup.seeds, dict(rollup.counts)
     finished = (JobRow.test_key == key, JobRow.state == JobState.finished, COUNTED)
     builds = (JobRow.build, JobRow.branch, JobRow.build_sequence)
     # Ids are in the order of submission. PostgreSQL has no max(uuid) before version 18.
     last = func.max(cast(JobRow.id, Text))
-    for build, branch, sequence, jobs, text in session.execute(
-        select(*builds, func.count(), last).where(*finished).group_by(*builds)
-    ):
-        ended = entry(build, branch, sequence)
-        ended["jobs"], ended["last_job"] = jobs, str(UUID(text))
+    ended = {
+        (build, branch, sequence): (jobs, str(UUID(text)))
+        for build, branch, sequence, jobs, text in session.execute(
+            select(*builds, func.count(), last).where(*finished).group_by(*builds)
+        )
+    }
     ends = select(JobRow.id, JobRow.finished_at).where(
-        JobRow.id.in_([build["last_job"] for build in by_build.values() if build["last_job"]])
+        JobRow.id.in_([last_job for _, last_job in ended.values()])
     )
-    at = {job_id: timestamp(moment) for job_id, moment in session.execute(ends)}
+    ended_at: dict[str | None, datetime | None] = dict(session.execute(ends).all())
     table = JobTallyRow
     query = select(*builds, table.output, table.figures).join(JobRow, JobRow.id == table.job_id)
     of_outputs = (table.output != WHOLE, table.shadow.is_(False))
-    figures: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
-    for *place, of_job in session.execute(
+    figures: dict[tuple[Any, ...], dict[str, list[Mapping[str, Any]]]] = {}
+    for build, branch, sequence, output, of_job in session.execute(
         query.where(*of_outputs, *finished).order_by(table.output)
     ):
-        figures.setdefault(tuple(place), []).append(of_job)
-    for (build, branch, sequence, output), of_jobs in figures.items():
-        entry(build, branch, sequence)["outputs"][output] = _metrics(total_figures(of_jobs))
-    return [
-        result | {"last_at": at.get(result["last_job"])}
-        for _, result in sorted(by_build.items(), key=lambda item: (-item[0][0], item[0][1:]))
-    ]
+        figures.setdefault((build, branch, sequence), {}).setdefault(output, []).append(of_job)
+    results = []
+    for place in counted.keys() | ended.keys():
+        build, branch, sequence = place
+        seeds, counts = counted.get(place, (0, dict[str, int]()))
+        jobs, last_job = ended.get(place, (0, None))
+        results.append(
+            BuildResults(
+                build,
+                branch,
+                sequence,
+                jobs,
+                seeds,
+                counts,
+                {
+                    output: _metrics(total_figures(of_jobs))
+                    for output, of_jobs in figures.get(place, {}).items()
+                },
+                last_job,
+                ended_at.get(last_job),
+            )
+        )
+    return sorted(results, key=lambda result: (-result.sequence, result.build, result.branch))
 
 
 def _metrics(figures: Mapping[str, Any]) -> dict[str, float | None]:

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Select, and_, exists, func, or_, select
+from sqlalchemy import ColumnElement, Select, exists, func, or_, select, tuple_
 from sqlalchemy.orm import Session, aliased
 
 from gonogo.flakiness.grades import Sharpness, Stability
+from gonogo_storage.catalogue import test_list
 from gonogo_storage.db.paging import BadCursor, Page
 from gonogo_storage.db.states import JobKind
 from gonogo_storage.rollups.tallies import WHOLE
@@ -104,8 +105,9 @@ def rows(
     limit: int = 50,
     cursor: str | None = None,
 ) -> Page[RowRecord]:
-    """Return the tests that have a seed on any of the builds, submitted last first.
+    """Return the tests that have a seed on any of the builds: first those that need attention.
 
+    Tests of the same grade come by the time of their first submission, the last first.
     verdict: only tests with such a seed. cursor: a test's key. label: "name" or "name=value", of a
     job of the test on one of the builds. suite: such a job was submitted with it. grade: one of
     GRADES. Raises BadCursor.
@@ -118,14 +120,14 @@ def rows(
     if kernel is not None:
         query = query.where(table.kernel == kernel)
     query = query.where(*_filters(build_names, branch, arch, board, label, suite, grade))
+    order = test_list.attention(AssessmentRow.branch == branch), table.created_at, table.key
     if cursor is not None:
-        after = session.get(table, cursor)
+        after = session.execute(select(*order).where(table.key == cursor)).one_or_none()
         if after is None:
             raise BadCursor(cursor)
-        older = and_(table.created_at == after.created_at, table.key < after.key)
-        query = query.where(or_(table.created_at < after.created_at, older))
+        query = query.where(tuple_(*order) < tuple_(*after))
     page_rows = session.execute(
-        query.order_by(table.created_at.desc(), table.key.desc()).limit(limit + 1)
+        query.order_by(*(column.desc() for column in order)).limit(limit + 1)
     )
     return Page.cut([RowRecord(*row) for row in page_rows], limit, lambda item: item.key)
 

@@ -42,6 +42,14 @@ def from_json(shape: type[T], stored: Mapping[str, Any]) -> T:
     return read
 
 
+def if_readable(shape: type[T], stored: Mapping[str, Any] | None) -> T | None:
+    """Return the dataclass of an object; None without one, or if it isn't of this shape."""
+    try:
+        return None if stored is None else from_json(shape, stored)
+    except ValueError:
+        return None
+
+
 @cache
 def _reader(shape: Any) -> TypeAdapter[Any]:
     return TypeAdapter(shape)

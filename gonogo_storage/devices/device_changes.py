@@ -236,7 +236,10 @@ def note(
     *,
     now: datetime,
 ) -> None:
-    """Add a row to the device's history; `what` is "health", "state" (online) or "drain"."""
+    """Add a row to the device's history.
+
+    `what` is "health", "state" (online), "drain" or "firmware".
+    """
     session.add(
         DeviceHealthRow(
             id=new_id(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypeVar
 
@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.ids import is_id
 from gonogo_storage.db.paging import Page
-from gonogo_storage.db.records import from_object
+from gonogo_storage.db.records import from_object, if_readable
 from gonogo_storage.db.states import DeviceHealth, DeviceState, JobKind
 from gonogo_storage.tables import (
     AttemptRow,
@@ -30,6 +30,37 @@ HISTORY = 200
 
 
 @dataclass(frozen=True)
+class Telemetry:
+    """The readings of a device at one time; null where its driver has none."""
+
+    temperature_c: float | None = None
+    clock_mhz: float | None = None
+    power_w: float | None = None
+    voltage_v: float | None = None
+    current_a: float | None = None
+    firmware: str | None = None
+    at: float | None = None
+    """Seconds since 1970, by the clock of its host"""
+
+
+Standing = Literal["golden", "first", "differs"]
+
+
+@dataclass(frozen=True)
+class PassedCanary:
+    """A device's last canary that passed, and whether its bits are those of other devices."""
+
+    build: str
+    arch: str
+    outputs: dict[str, str]
+    """The digest of each output"""
+    executor: str = ""
+    at: datetime | None = None
+    golden: Standing | None = None
+    """`first`: no second device has confirmed these bits"""
+
+
+@dataclass(frozen=True)
 class Device:
     """A device; `device` is its name among all hosts, as results store it."""
 
@@ -41,7 +72,8 @@ class Device:
     board: str
     serial: str | None
     pci: str | None
-    firmware: dict[str, Any]
+    firmware: dict[str, str | float | None]
+    """By the name of its part"""
     driver: str | None
     source: str
     queues: list[str]
@@ -53,10 +85,9 @@ class Device:
     reason: str | None
     drained: bool
     version: int
-    telemetry: dict[str, Any] | None
-    canary: dict[str, Any] | None
-    """The last one that passed: build, arch, digests of the outputs, time; `golden` is `golden`,
-    `first` (unconfirmed) or `differs`"""
+    telemetry: Telemetry | None
+    """The last readings"""
+    canary: PassedCanary | None
     first_heard_at: datetime
     heard_at: datetime
     changed_at: datetime
@@ -65,10 +96,10 @@ class Device:
 
 @dataclass(frozen=True)
 class DeviceChange:
-    """An entry of a device's history: of its health, its state, or a drain."""
+    """An entry of a device's history: of its health, its state, a drain, or its firmware."""
 
     at: datetime
-    what: Literal["health", "state", "drain"]
+    what: Literal["health", "state", "drain", "firmware"]
     before: str | None
     after: str
     actor: str
@@ -129,7 +160,7 @@ def _jobs(session: Session, rows: Sequence[DeviceRow]) -> dict[str, str]:
     return {row.id: row.job_id for row in session.execute(query)}
 
 
-def _standing(session: Session, device_id: str | None = None) -> dict[tuple[str, ...], str]:
+def _standing(session: Session, device_id: str | None = None) -> dict[tuple[str, ...], Standing]:
     """Return the status of each device's latest canary by (device id, executor, build, arch).
 
     It is "golden", "first" (not confirmed yet) or "differs".
@@ -156,21 +187,14 @@ def _device(
     row: DeviceRow,
     limit: datetime,
     jobs: Mapping[str, str],
-    standing: Mapping[tuple[str, ...], str],
+    standing: Mapping[tuple[str, ...], Standing],
     **others: Any,
 ) -> AnyDevice:
     """Return a device; one that was not heard since `limit` is offline."""
-    canary = row.digests and {
-        **row.digests,
-        "golden": standing.get(
-            (
-                row.id,
-                str(row.digests.get("executor", "")),
-                str(row.digests.get("build")),
-                str(row.digests.get("arch")),
-            )
-        ),
-    }
+    canary = if_readable(PassedCanary, row.digests)
+    if canary is not None:
+        key = (row.id, canary.executor, canary.build, canary.arch)
+        canary = replace(canary, golden=standing.get(key))
     state = DeviceState.busy if row.attempt_id else DeviceState.idle
     return from_object(
         shape,
@@ -181,6 +205,7 @@ def _device(
         state=DeviceState.offline if row.heard_at < limit else state,
         health=DeviceHealth(row.health),
         canary=canary,
+        telemetry=if_readable(Telemetry, row.telemetry),
         health_at=row.health_at or row.changed_at,
         **others,
     )

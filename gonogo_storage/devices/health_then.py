@@ -1,4 +1,4 @@
-"""The number of sick devices at an earlier time, from the history of their health. Reads only."""
+"""Sick devices at and since an earlier time, from the history of their health. Reads only."""
 
 from __future__ import annotations
 
@@ -31,6 +31,25 @@ def sick_at(session: Session, memory: Memory, at: datetime, *, now: datetime) ->
     if memory.counted_at is None or not timedelta(0) <= now - memory.counted_at < RECOUNT:
         memory.sick, memory.counted_at = _count(session, at), now
     return memory.sick
+
+
+def turned_sick(session: Session, since: datetime) -> dict[str, dict[str, int]]:
+    """Return how often each device, by its id, turned bad and suspect since a moment."""
+    change = DeviceHealthRow
+    query = (
+        select(change.device_id, change.after, func.count())
+        .where(
+            change.id >= floor(since),
+            change.what == "health",
+            change.after.in_((DeviceHealth.bad, DeviceHealth.suspect)),
+            func.coalesce(change.before, "") != change.after,
+        )
+        .group_by(change.device_id, change.after)
+    )
+    turns: dict[str, dict[str, int]] = {}
+    for device, health, number in session.execute(query):
+        turns.setdefault(device, {})[health] = number
+    return turns
 
 
 def _count(session: Session, at: datetime) -> int | None:

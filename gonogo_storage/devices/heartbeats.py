@@ -10,17 +10,22 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from gonogo_storage.db.encoding import storable, timestamp, utcnow
-from gonogo_storage.db.ids import is_id, new_id
+from gonogo_storage.db.ids import floor, is_id, new_id
 from gonogo_storage.db.states import DeviceHealth, DeviceState
 from gonogo_storage.devices import periods
 from gonogo_storage.devices.device_changes import change, locked, note
 from gonogo_storage.devices.devices import TIMEOUT_S
-from gonogo_storage.tables import DeviceRow, WorkerRow
+from gonogo_storage.tables import DeviceHealthRow, DeviceRow, WorkerRow
 
 MAX_DEVICES = 256
 """The devices that one host may announce: a host with a valid key must not fill the database."""
 MAX_NEW_WORKERS = 1000
 """The workers that one host may announce in an hour; one that crashes every 5 s has 720."""
+BUNDLE = "fw_bundle_version"
+"""tt-smi's name for the firmware as a whole."""
+MAX_VERSION = 200
+FIRMWARE_EVERY = timedelta(minutes=10)
+"""A change of the firmware so soon after another one is not recorded: flashing takes longer."""
 _FACTS = ("host", "name", "arch", "board", "serial", "pci", "driver", "source")
 
 
@@ -86,6 +91,7 @@ def heard(
         for name, value in (*values.items(), ("firmware", firmware), ("worker", worker))
         if getattr(row, name) != value
     }
+    _note_firmware(session, row, firmware, worker, now)
     for name, value in changed.items():
         setattr(row, name, value)
     if facts["queue"] not in row.queues:
@@ -98,6 +104,29 @@ def heard(
             session, row, "state", DeviceState.offline, "online", f"worker:{worker}", None, now=now
         )
     session.flush()
+
+
+def _note_firmware(
+    session: Session, row: DeviceRow, firmware: Mapping[str, Any], worker: str, now: datetime
+) -> None:
+    """Record in the device's history that it has other firmware."""
+    before, after = version_of(row.firmware), version_of(firmware)
+    if not before or not after or before == after:
+        return
+    history = DeviceHealthRow
+    lately = select(history.id).where(
+        history.device_id == row.id,
+        history.what == "firmware",
+        history.id >= floor(now - FIRMWARE_EVERY),
+    )
+    if session.scalar(lately.limit(1)) is None:
+        note(session, row, "firmware", before, after, f"worker:{worker}", None, now=now)
+
+
+def version_of(firmware: Mapping[str, Any]) -> str:
+    """Return the version of a chip's firmware: of the bundle, else of each part; "" for none."""
+    parts = ", ".join(f"{name} {value}" for name, value in sorted(firmware.items()))
+    return str(storable(firmware.get(BUNDLE) or parts))[:MAX_VERSION]
 
 
 def report(session: Session, body: Mapping[str, Any], *, now: datetime) -> bool:

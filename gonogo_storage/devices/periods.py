@@ -51,6 +51,15 @@ class Load:
 
 
 @dataclass(frozen=True)
+class Work:
+    """A device's stored seeds, busy time and ended attempts in some hours."""
+
+    seeds: int = 0
+    busy_s: float = 0.0
+    attempts: int = 0
+
+
+@dataclass(frozen=True)
 class Hour:
     """A device's activity in the hour from `start`.
 
@@ -219,6 +228,17 @@ def hours(session: Session, device: str, *, since: datetime) -> list[Hour]:
         )
         for start, seeds, busy_us, attempts, *canaries, telemetry in session.execute(query)
     ]
+
+
+def work(session: Session, *, since: datetime) -> dict[str, Work]:
+    """Return what each device did since an hour; those that did nothing are left out."""
+    table = DevicePeriodRow
+    sums = func.sum(table.seeds), func.sum(table.busy_us), func.sum(table.attempts)
+    query = select(table.device, *sums).where(*_from(HOUR, _start(since, HOUR)))
+    return {
+        device: Work(int(seeds), float(busy_us) / 1e6, int(attempts))
+        for device, seeds, busy_us, attempts in session.execute(query.group_by(table.device))
+    }
 
 
 def forget(session: Session, *, now: datetime) -> None:

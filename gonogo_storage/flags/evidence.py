@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, func, select, true
 from sqlalchemy.orm import Session
 
-from gonogo.spec.diagnoses import consistent_diagnosis
+from gonogo.spec.diagnoses import JobDiagnosis, consistent_diagnosis
 from gonogo.spec.selections import KERNEL, Selection, is_selection
 from gonogo.spec.statistics import ROLLED_UP
 from gonogo.spec.tolerances import for_output
 from gonogo.spec.verdicts import Explanation, Verdict
+from gonogo_storage.db.records import if_readable
 from gonogo_storage.db.states import FlagKind, JobKind
 from gonogo_storage.devices import sick_devices
 from gonogo_storage.flags.flags import Finding
@@ -47,30 +49,20 @@ class _Fact(NamedTuple):
 _GREEN = _Fact(Verdict.pass_.value, Explanation.explained.value, 0.0, {})
 
 
-def diagnosis(session: Session, job_id: str) -> dict[str, Any] | None:
+def diagnosis(session: Session, job_id: str) -> JobDiagnosis | None:
     """Return the diagnosis of the most telling seed, and the stages of a staged suite.
 
-    {"seed", "repeat", "verdict", "explanation", **Diagnosis.to_json()}, with stages also {"stages":
-    gonogo_storage.seeds.stages.of_job}, whose words come first. It is None if there is neither.
+    The words of the stages come first. It is None if there is neither.
     """
     numbers, table = _of_numbers(session, job_id), stages.of_job(session, job_id)
     if table is None:
         return numbers
-    diagnosed = numbers or {
-        "seed": None,
-        "repeat": None,
-        "terms": [],
-        "can_tell": True,
-        "residuals": {},
-    }
-    return {
-        **diagnosed,
-        "words": " ".join(filter(None, (table["words"], diagnosed.get("words")))),
-        "stages": table,
-    }
+    diagnosed = numbers or JobDiagnosis(can_tell=True)
+    words = " ".join(filter(None, (table.words, diagnosed.words)))
+    return replace(diagnosed, words=words, stages=table)
 
 
-def _of_numbers(session: Session, job_id: str) -> dict[str, Any] | None:
+def _of_numbers(session: Session, job_id: str) -> JobDiagnosis | None:
     """Return the diagnosis of the most telling seed, or None.
 
     Unexplained seeds come before explained ones, then the worse verdict, then the larger
@@ -107,13 +99,16 @@ def _of_numbers(session: Session, job_id: str) -> dict[str, Any] | None:
     best = min(artifacts, key=order)
     content = session.scalars(select(ArtifactRow.content).where(ArtifactRow.id == best.id)).one()
     fact = facts.get((best.seed, best.repeat))
-    return {
-        "seed": best.seed,
-        "repeat": best.repeat,
-        "verdict": fact and fact.verdict,
-        "explanation": fact and fact.explanation,
-        **consistent_diagnosis(content, fact and fact.explanation, fact and fact.outputs),
-    }
+    return if_readable(
+        JobDiagnosis,
+        {
+            **consistent_diagnosis(content, fact and fact.explanation, fact and fact.outputs),
+            "seed": best.seed,
+            "repeat": best.repeat,
+            "verdict": fact and fact.verdict,
+            "explanation": fact and fact.explanation,
+        },
+    )
 
 
 def findings(session: Session, job: JobRow) -> list[Finding]:

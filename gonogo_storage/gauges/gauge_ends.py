@@ -7,6 +7,7 @@ If no tolerance works, the gauge tries other inputs first. Then come the report 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
@@ -18,8 +19,10 @@ from gonogo.gauge.elsewhere import OtherInputs, TriedInputs, beyond, candidates
 from gonogo.gauge.kernels import Kind
 from gonogo.gauge.line import LEFT_OUT, gauge_line
 from gonogo.gauge.report import Gauge, report
+from gonogo.gauge.summary import GaugeCommand, GaugeReport
 from gonogo.spec.builds import EMULATOR
 from gonogo.spec.test_spec import TestSpec
+from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import FlagKind, FlagState, JobState
 from gonogo_storage.flags import flag_changes, flags
 from gonogo_storage.flags.evidence import check_line
@@ -67,16 +70,18 @@ def conclude(session: Session, job: JobRow, state: JobState, *, now: datetime) -
     gauge.misses = {name: [rate.count, rate.of] for name, rate in here.misses.items()}
     gauge.words = _brief(here, tried)
     sentences = {row["part"]: row["sentence"] for row in rows if row.get("sentence")}
-    gauge.report = {
-        **here.to_json(),
-        "sentences": sentences,
-        "elsewhere": [attempt.to_json() for attempt in tried],
-        "beyond": beyond(tried).strip(),
-        "command": _command(test.canonical(), gauge, gates),
-    }
+    stored = from_object(
+        GaugeReport,
+        here.summary,
+        sentences=sentences,
+        elsewhere=[attempt.summary for attempt in tried],
+        beyond=beyond(tried).strip(),
+        command=_command(test.canonical(), gauge, gates),
+    )
+    gauge.report = asdict(stored)
     session.flush()
     if state is JobState.finished and here.sharpness is Sharpness.blunt:
-        _open(session, job, gauge, here, rows, now=now)
+        _open(session, job, gauge, here, stored, rows, now=now)
     elif state is JobState.finished and here.sharpness is Sharpness.sharp and not here.broken:
         _resolve(session, job, gauge, here, now=now)
     return True
@@ -124,7 +129,7 @@ def _tried(
 
 def _command(
     canonical: Mapping[str, Any], gauge: GaugeRow, gates: Sequence[str] = ()
-) -> dict[str, Any]:
+) -> GaugeCommand:
     """Return the command line that repeats the gauge, and the fields that it leaves out."""
     foreign = [
         part for part in gauge.parts if part["executor"] != EMULATOR and part["where"] is None
@@ -138,7 +143,7 @@ def _command(
         wrong_builds=[part["build"] for part in foreign if part["kind"] == Kind.no_go],
         gates=gates,
     )
-    return {"line": line, "leaves_out": [name for name in LEFT_OUT if name in canonical]}
+    return GaugeCommand(line, [name for name in LEFT_OUT if name in canonical])
 
 
 def _open(
@@ -146,6 +151,7 @@ def _open(
     job: JobRow,
     gauge: GaugeRow,
     here: Gauge,
+    stored: GaugeReport,
     rows: Sequence[Row],
     *,
     now: datetime,
@@ -168,12 +174,11 @@ def _open(
         if row["part"] == worst and row["where"] is None and row.get("able")
     )
     canonical = here.test.canonical()
-    stored_report = gauge.report or {}
     evidence: dict[str, Any] = {
         "sentence": f"{len(missed)} of {able} known-wrong kernels that can show pass this test.",
         "gauge": gauge.id,
         "misses": {
-            name: {**rate.to_json(), "sentence": stored_report["sentences"].get(name)}
+            name: {**asdict(rate.summary), "sentence": stored.sentences.get(name)}
             for name, rate in missed.items()
         },
         "on_every_seed": list(here.blind),
@@ -181,10 +186,10 @@ def _open(
         "seeds": gauge.seeds,
         "devices": sorted({row["device"] for row in rows if row["device"]}),
         "tolerance": dict(canonical.get("tolerance", {})),
-        "advice": stored_report["advice"],
-        "beyond": stored_report["beyond"],
-        "command": stored_report["command"]["line"],
-        "command_leaves_out": stored_report["command"]["leaves_out"],
+        "advice": asdict(stored.advice),
+        "beyond": stored.beyond,
+        "command": stored.command.line,
+        "command_leaves_out": stored.command.leaves_out,
         "check": check_line(
             canonical,
             build=part["build"],

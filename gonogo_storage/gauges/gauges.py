@@ -15,9 +15,10 @@ from gonogo.gauge.elsewhere import OtherInputs
 from gonogo.gauge.kernels import Kind
 from gonogo.gauge.plan import Planned
 from gonogo.gauge.rates import Rate
+from gonogo.gauge.summary import GaugeReport
 from gonogo_storage.db.ids import is_id
 from gonogo_storage.db.paging import Page, newest_first
-from gonogo_storage.db.records import from_object
+from gonogo_storage.db.records import from_json, from_object
 from gonogo_storage.db.states import ChunkCounts, JobState
 from gonogo_storage.tables import GaugeRow, JobRow, TestSpecRow
 
@@ -76,7 +77,7 @@ class Gauge(GaugeSummary):
     parts: list[GaugePart]
     elsewhere: list[OtherInputs]
     """Other inputs, which were tried because no tolerance works with those of the test"""
-    report: dict[str, Any] | None
+    report: GaugeReport | None
     """The report of `gonogo gauge --json`, with the command that measures it again"""
 
 
@@ -95,6 +96,7 @@ def get(session: Session, gauge_id: str) -> Gauge | None:
         *row,
         parts=[GaugePart(**{**part, "kind": Kind(part["kind"])}) for part in gauge.parts],
         elsewhere=[OtherInputs(**inputs) for inputs in gauge.elsewhere],
+        report=gauge.report and from_json(GaugeReport, gauge.report),
     )
 
 
@@ -129,7 +131,7 @@ class LastReport:
 
     gauge: str
     finished_at: datetime
-    report: dict[str, Any]
+    report: GaugeReport
 
 
 def last(session: Session, test_key: str, branch: str, arch: str, board: str) -> LastReport | None:
@@ -147,7 +149,9 @@ def last(session: Session, test_key: str, branch: str, arch: str, board: str) ->
     row = session.execute(
         query.order_by((GaugeRow.branch == branch).desc(), GaugeRow.id.desc()).limit(1)
     ).one_or_none()
-    return None if row is None else LastReport(*row)
+    if row is None:
+        return None
+    return LastReport(row.id, row.finished_at, from_json(GaugeReport, row.report))
 
 
 def sharpness_of(

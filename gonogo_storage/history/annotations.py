@@ -1,7 +1,8 @@
-"""Changes around a test that can explain a step in its numbers. Reads only, by index.
+"""Changes that can explain a step in numbers over time. Reads only, by index.
 
-They are the arithmetic model of its builds, the firmware of its devices, and other tolerances of
-the same workload.
+On an axis of a test's builds or days they are the arithmetic model of its builds, the firmware of
+its devices, and other tolerances of the same workload. On an axis of time they are those of all
+tests and devices, or of one device, and new builds of ttnn.
 """
 
 from __future__ import annotations
@@ -11,28 +12,36 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import select
-from sqlalchemy.orm import Session
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session, aliased
 
-from gonogo_storage.tables import AttemptRow, BuildRow, TestSpecRow
+from gonogo_storage.db.ids import floor
+from gonogo_storage.tables import AttemptRow, BuildRow, DeviceHealthRow, DeviceRow, TestSpecRow
 
 MAX_TESTS = 20
 """Other tests of a workload that are read, the newest first."""
 MAX_ATTEMPTS = 400
+TTNN = "ttnn"
+"""The executor whose builds are versions of ttnn."""
+MAX_DATED = 200
+"""Changes of each kind on an axis of time, the newest first."""
 
 
 @dataclass(frozen=True)
-class BuildPlace:
-    """A build on a time axis: its jobs, and when the first of them was submitted."""
+class AxisPlace:
+    """A build or a day on an axis: its builds, its jobs, and when the first was submitted.
 
-    build: str
-    jobs: tuple[str, ...]
-    at: datetime
+    `at` is None where only other tests of the workload ran.
+    """
+
+    builds: tuple[str, ...]
+    jobs: tuple[str, ...] = ()
+    at: datetime | None = None
 
 
 @dataclass(frozen=True)
 class Annotation:
-    """A change from the build before `place` to the one at it; `before` is None for a new one."""
+    """A change from the place before `place` to the one at it; `before` is None for a new one."""
 
     place: int
     kind: str
@@ -41,17 +50,44 @@ class Annotation:
     after: Any
 
 
+@dataclass(frozen=True)
+class DatedAnnotation:
+    """A change at a moment; `subject` is the device, the branch or the kernel that changed."""
+
+    at: datetime
+    kind: str
+    """ "arithmetic", "build", "firmware" or "tolerance"."""
+    subject: str
+    before: str | None
+    after: Any
+
+
 def read(
-    session: Session, builds: Sequence[BuildPlace], workload_key: str, test_key: str
+    session: Session, places: Sequence[AxisPlace], workload_key: str, test_key: str
 ) -> list[Annotation]:
-    """Return the changes between these builds, which are in order."""
-    models = _models(session, builds)
-    firmware = _firmware(session, builds)
+    """Return the changes between these places, which are in order."""
+    firmware = _firmware(session, places)
     return [
-        *_steps("arithmetic", [models.get(build.build) for build in builds]),
-        *_steps("firmware", [firmware.get(build.build) for build in builds]),
-        *_tolerances(session, builds, workload_key, test_key),
+        *of_models(session, places),
+        *_steps("firmware", [firmware.get(place) for place in range(len(places))]),
+        *_tolerances(session, places, workload_key, test_key),
     ]
+
+
+def of_models(session: Session, places: Sequence[AxisPlace]) -> list[Annotation]:
+    """Return the changes of the builds' arithmetic model."""
+    names = {build for place in places for build in place.builds}
+    query = select(BuildRow.name, BuildRow.arithmetic).where(BuildRow.name.in_(names))
+    models = dict(session.execute(query).all())
+    known = [[model for build in place.builds if (model := models.get(build))] for place in places]
+    return _steps("arithmetic", [of_place[-1] if of_place else None for of_place in known])
+
+
+def since(session: Session, start: datetime, device_id: str | None = None) -> list[DatedAnnotation]:
+    """Return the changes from a moment on, in order; of one device without tests' tolerances."""
+    changes = [*_builds(session, start), *_device_firmware(session, start, device_id)]
+    changes += _new_tolerances(session, start) if device_id is None else []
+    return sorted(changes, key=lambda change: change.at)
 
 
 def _steps(kind: str, values: Sequence[str | None]) -> list[Annotation]:
@@ -66,29 +102,26 @@ def _steps(kind: str, values: Sequence[str | None]) -> list[Annotation]:
     return steps
 
 
-def _models(session: Session, builds: Sequence[BuildPlace]) -> Mapping[str, str | None]:
-    names = [build.build for build in builds]
-    query = select(BuildRow.name, BuildRow.arithmetic).where(BuildRow.name.in_(names))
-    return dict(session.execute(query).all())
-
-
-def _firmware(session: Session, builds: Sequence[BuildPlace]) -> Mapping[str, str]:
-    """Return the firmware of the devices of each build, where all of them have the same."""
-    of_job = {job: build.build for build in builds for job in build.jobs}
+def _firmware(session: Session, places: Sequence[AxisPlace]) -> Mapping[int, str]:
+    """Return the firmware of the devices of each place, where all of them have the same."""
+    of_job: dict[str, int] = {}
+    for number, place in enumerate(places):  # a build may have two places on a trend
+        for job in place.jobs:
+            of_job.setdefault(job, number)
     query = select(AttemptRow.job_id, AttemptRow.telemetry["firmware"].as_string()).where(
         AttemptRow.job_id.in_(list(of_job)), AttemptRow.telemetry.is_not(None)
     )
-    versions: dict[str, set[str]] = {}
+    versions: dict[int, set[str]] = {}
     for job, version in session.execute(query.limit(MAX_ATTEMPTS)):
         if version:
             versions.setdefault(of_job[job], set()).add(version)
     return {
-        build: next(iter(of_build)) for build, of_build in versions.items() if len(of_build) == 1
+        place: next(iter(of_place)) for place, of_place in versions.items() if len(of_place) == 1
     }
 
 
 def _tolerances(
-    session: Session, builds: Sequence[BuildPlace], workload_key: str, test_key: str
+    session: Session, places: Sequence[AxisPlace], workload_key: str, test_key: str
 ) -> list[Annotation]:
     query = (
         select(TestSpecRow.canonical, TestSpecRow.created_at)
@@ -98,7 +131,70 @@ def _tolerances(
     )
     changes = []
     for canonical, created_at in session.execute(query):
-        place = next((place for place, build in enumerate(builds) if build.at >= created_at), None)
+        after = (
+            number for number, place in enumerate(places) if place.at and place.at >= created_at
+        )
+        place = next(after, None)
         if place:  # before the first build nothing can have changed
             changes.append(Annotation(place, "tolerance", None, canonical.get("tolerance", {})))
     return changes
+
+
+def _builds(session: Session, start: datetime) -> list[DatedAnnotation]:
+    """Return the new builds of ttnn, and the builds with another arithmetic model."""
+    table = BuildRow
+    known = select(
+        table.name,
+        table.branch,
+        table.executor,
+        table.arithmetic,
+        table.created_at,
+        func.lag(table.arithmetic)
+        .over(partition_by=table.branch, order_by=table.sequence)
+        .label("before"),
+    ).subquery()
+    query = select(known).where(known.c.created_at >= start).order_by(known.c.created_at.desc())
+    changes = []
+    for name, branch, executor, model, at, before in session.execute(query.limit(MAX_DATED)):
+        if executor == TTNN:
+            changes.append(DatedAnnotation(at, "build", branch, None, name))
+        if before and model and before != model:
+            changes.append(DatedAnnotation(at, "arithmetic", branch, before, model))
+    return changes
+
+
+def _device_firmware(
+    session: Session, start: datetime, device_id: str | None
+) -> list[DatedAnnotation]:
+    table = DeviceHealthRow
+    query = (
+        select(table.at, DeviceRow.identity, table.before, table.after)
+        .join(DeviceRow, DeviceRow.id == table.device_id)
+        .where(table.what == "firmware", table.id >= floor(start))
+        .order_by(table.id.desc())
+        .limit(MAX_DATED)
+    )
+    if device_id is not None:
+        query = query.where(table.device_id == device_id)
+    return [
+        DatedAnnotation(at, "firmware", device, before, after)
+        for at, device, before, after in session.execute(query)
+    ]
+
+
+def _new_tolerances(session: Session, start: datetime) -> list[DatedAnnotation]:
+    """Return the new tests of a workload that had another one before."""
+    table, older = TestSpecRow, aliased(TestSpecRow)
+    had = select(older.key).where(
+        older.workload_key == table.workload_key, older.created_at < table.created_at
+    )
+    query = (
+        select(table.created_at, table.kernel, table.canonical)
+        .where(table.created_at >= start, had.exists())
+        .order_by(table.created_at.desc())
+        .limit(MAX_DATED)
+    )
+    return [
+        DatedAnnotation(at, "tolerance", kernel, None, canonical.get("tolerance", {}))
+        for at, kernel, canonical in session.execute(query)
+    ]

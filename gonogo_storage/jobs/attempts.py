@@ -282,6 +282,7 @@ def store(
     current = chunk.attempt_id == attempt.id and attempt.state in OPEN_ATTEMPT
     _begin(session, job, chunk, attempt, now=now)
     whole = Batch.parse(body)
+    whole.check()
     if sender is not None:
         _check_devices(attempt, whole)
     batch = _fresh(session, job, attempt, whole, current=current, sender=sender, now=now)

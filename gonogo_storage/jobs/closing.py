@@ -7,6 +7,7 @@ and results. So two "last" chunks can't each believe that the other one is still
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import asdict
 from datetime import datetime
 
 from sqlalchemy import func, select, update
@@ -308,7 +309,8 @@ def close(session: Session, job: JobRow, *, now: datetime) -> None:
     if verdict is Verdict.suspect and job.kind == JobKind.seeds:
         suspects.undecided(session, job)
     session.flush()
-    job.diagnosis = evidence.diagnosis(session, job.id)
+    diagnosis = evidence.diagnosis(session, job.id)
+    job.diagnosis = None if diagnosis is None else asdict(diagnosis)
     for finding in (*evidence.findings(session, job), *suspects.findings(session, job)):
         flags.upsert(session, finding, now=now)
     if job.done and job.reference is None:
@@ -331,14 +333,14 @@ def _add_seeds(session: Session, job: JobRow, seeds: list[int], *, now: datetime
 
     The new chunks are no longer than its longest so far.
     """
-    longest_s = session.scalar(
+    longest_s = session.scalars(
         select(func.max(ChunkRow.estimate_s)).where(ChunkRow.job_id == job.id)
-    )
+    ).one()
     pair_s = session.scalars(
         select(ChunkRangeRow.pair_s).where(ChunkRangeRow.job_id == job.id).limit(1)
     ).one()
     work = Work(seeds, range(int(job.request.get("repeats", 1))))
-    cut = chunking.equal(work, 1.0, max(1.0, round((longest_s or 0.0) / pair_s)))
+    cut = chunking.equal(work, 1.0, max(1.0, round(longest_s / pair_s)))
     ranges.add(session, job, work, cut, queue=job.queue, pair_s=pair_s)
     job.total += len(work)
     job.version += 1

@@ -15,6 +15,7 @@ from gonogo_storage.tables import AttemptRow, DeviceHealthRow
 
 MAX_CHANGES = 400
 """As many as a picture of its time can show."""
+_OF_HEALTH = ("health", "state", "drain")
 MAX_ATTEMPTS = 200
 """The newest attempts of a device, among which its latest jobs are found."""
 
@@ -49,14 +50,14 @@ def changes(session: Session, device_id: str, *, since: datetime) -> tuple[list[
     columns = (table.at, table.what, table.after, table.actor, table.reason)
     query = (
         select(*columns)
-        .where(table.device_id == device_id, table.at >= since)
+        .where(table.device_id == device_id, table.at >= since, table.what.in_(_OF_HEALTH))
         .order_by(table.id.desc())
         .limit(MAX_CHANGES + 1)
     )
     entries = [Change(*row) for row in session.execute(query)]
     if len(entries) > MAX_CHANGES:
         return entries[MAX_CHANGES - 1 :: -1], False
-    for what in ("health", "state", "drain"):
+    for what in _OF_HEALTH:
         before = select(*columns).where(
             table.device_id == device_id, table.at < since, table.what == what
         )

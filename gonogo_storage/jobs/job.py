@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeVar
 
-from gonogo.spec.verdicts import Verdict
-from gonogo_storage.db.records import from_json, from_object
+from gonogo.spec.diagnoses import JobDiagnosis
+from gonogo.spec.verdicts import Explanation, Verdict
+from gonogo_storage.db.records import from_json, from_object, if_readable
 from gonogo_storage.db.states import ChunkCounts, JobKind, JobState
 from gonogo_storage.jobs.sequential import SeedDecision, SeedProgress
 from gonogo_storage.tables import JobRow
@@ -77,6 +78,63 @@ class ReferenceBuild:
 
 
 @dataclass(frozen=True)
+class JobCommit:
+    """The commit that a job or a run is for."""
+
+    repository: str
+    sha: str
+    pull_request: int | None = None
+
+
+@dataclass(frozen=True)
+class ImportedFile:
+    """The report that an imported job was read from."""
+
+    format: str
+    tool: str | None
+    """The program that wrote it"""
+    tests: int
+    numbers: bool
+    """Whether it has numbers to judge; else the tests only pass or fail"""
+    bytes: int
+    sha256: str
+    started_at: str | None
+    """As the report writes it"""
+
+
+@dataclass(frozen=True)
+class PooledOutput:
+    """The judgment of an output over several seeds together."""
+
+    explanation: Explanation
+    rows: int
+    """The number of seeds and repeats"""
+    evidence: float | None
+    """The largest statistic relative to its limit: above 1 is unexplained"""
+    statistics: dict[str, int | float | bool | str | list[str] | dict[str, int | str] | None]
+
+
+@dataclass(frozen=True)
+class SuspectSeeds:
+    """A job's suspect seeds, the seeds that they added, and the result of all seeds together."""
+
+    seeds: list[int]
+    """The first suspect ones; `count` is the number of all"""
+    count: int
+    rounds: int
+    """How often seeds were added"""
+    added: list[int]
+    explanation: Explanation | None
+    """null while the added seeds run"""
+    pooled: dict[str, PooledOutput] | None
+    """By output; null where one seed decides, or nothing was added"""
+    words: str
+    policy: str
+    more: int | None = None
+    """How many more seeds would decide: 0 where more don't help; null where it is decided"""
+
+
+@dataclass(frozen=True)
 class JobSummary:
     """A job in a list: its request, its state and its counts."""
 
@@ -101,13 +159,12 @@ class JobSummary:
     seeds: dict[str, int | str | bool] | list[int]
     """As requested: a list, `start` and `count`, or those of a sequential decision"""
     repeats: int
-    import_: dict[str, Any] | None
-    """For the kind `import`: format, tool, tests, numbers (false: pass and fail only), bytes,
-    sha256, started_at"""
+    import_: ImportedFile | None
+    """For the kind `import`; else null"""
     context: str | dict[str, Any]
     priority: int
     labels: dict[str, str]
-    commit: dict[str, Any] | None
+    commit: JobCommit | None
     resubmit_of: str | None
     reference: ReferenceBuild | None
     sequential: SeedProgress | None
@@ -144,10 +201,15 @@ class JobSummary:
 class Job(JobSummary):
     """A job with its diagnosis."""
 
-    suspects: dict[str, Any] | None
-    """Suspect seeds, the added seeds, and the result of all seeds together"""
-    diagnosis: dict[str, Any] | None
+    suspects: SuspectSeeds | None
+    """null without suspect seeds"""
+    diagnosis: JobDiagnosis | None
     """The diagnosis of the most informative seed"""
+
+    @property
+    def added_seeds(self) -> Sequence[int]:
+        """Return the seeds that suspect ones added, in their order."""
+        return () if self.suspects is None else self.suspects.added
 
 
 def removed_words(job: JobSummary) -> tuple[str, ...]:
@@ -190,10 +252,19 @@ def job_of(
         target=from_object(JobTarget, row),
         seeds=request["seeds"],
         repeats=request.get("repeats", 1),
-        import_=request.get("import"),
+        import_=request.get("import") and from_json(ImportedFile, request["import"]),
         reference=None if row.reference is None else ReferenceBuild(row.reference),
         sequential=row.sequential and from_json(SeedProgress, row.sequential),
         stop=row.stop and from_json(SeedDecision, row.stop),
         chunks=ChunkCounts(row.chunk_count, row.open_chunks),
+        commit=row.commit and from_json(JobCommit, row.commit),
         diagnosis_words=words,
+        **(
+            {
+                "suspects": row.suspects and from_json(SuspectSeeds, row.suspects),
+                "diagnosis": if_readable(JobDiagnosis, row.diagnosis),
+            }
+            if issubclass(shape, Job)
+            else {}
+        ),
     )

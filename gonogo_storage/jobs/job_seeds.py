@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import union_all
+from sqlalchemy import func, select, union_all
 from sqlalchemy.orm import Session
 
 from gonogo.spec.statistics import ROLLED_UP
@@ -160,6 +160,18 @@ def worst_seeds(session: Session, job_id: str, limit: int, rollup: RollUp) -> li
     query = union_all(*(of_job.where(SeedResultRow.arrival == place) for place in places))
     seeds = {seed.arrival: seed for seed in stored.read(session, query)}
     return [_seed(seeds[arrival]) for arrival in places]
+
+
+def worst_iteration(session: Session, job_id: str) -> int | None:
+    """Return the first iteration with the worst verdict; None for none. It reads no outputs.
+
+    An iteration of a selection may have tens of thousands of them.
+    """
+    table = SeedResultRow
+    query = select(table.verdict, func.min(table.seed)).where(table.job_id == job_id)
+    firsts = session.execute(query.group_by(table.verdict)).all()
+    ranked = sorted((_RANK.get(verdict, len(_RANK)), seed) for verdict, seed in firsts)
+    return ranked[0][1] if ranked else None
 
 
 def _worst_of_all(session: Session, job_id: str, limit: int, rollup: RollUp) -> list[int]:

@@ -44,7 +44,9 @@ def fill(session: Session, job: JobRow, rows: Iterable[Mapping[str, Any]]) -> No
 
     The caller holds the job's lock and has stored the rows.
     """
-    order = SeedOrder.of(job.request["seeds"], job.request["repeats"], job.suspects)
+    order = SeedOrder.of(
+        job.request["seeds"], job.request["repeats"], (job.suspects or {}).get("added", ())
+    )
     row = session.get(SeedGridRow, job.id, populate_existing=True)
     # the first rows, or a job that ran when the table was added: stored rows are read once
     if row is None:
@@ -62,7 +64,7 @@ def read(session: Session, job: Job) -> str:
     letters = session.scalar(select(SeedGridRow.letters).where(SeedGridRow.job_id == job.id))
     if letters is not None or not job.done:
         return letters or ""
-    order = SeedOrder.of(job.seeds, job.repeats, job.suspects)
+    order = SeedOrder.of(job.seeds, job.repeats, job.added_seeds)
     return _from_rows(session, job.id, order)
 
 

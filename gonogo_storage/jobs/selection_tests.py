@@ -77,20 +77,26 @@ def census(session: Session, job: Job) -> dict[tuple[str, str | None], int]:
     return dict(runs)
 
 
-def tests(session: Session, job_id: str, limit: int) -> tuple[list[TestRecord], int]:
-    """Return the worst `limit` tests of a job, and the number of all.
+def tests(
+    session: Session, job_id: str, limit: int, *, skip: int, search: str
+) -> tuple[list[TestRecord], int]:
+    """Return the worst `limit` tests of a job after the first `skip`, and the number of all.
+
+    Only those count whose names hold the text of `search`, whatever its case.
 
     The order is the worst verdict, then the worst outcome (red before green), then the name.
     """
     worst: dict[str, tuple[tuple[int, int, int, int], dict[str, Any]]] = {}
     counts: dict[str, Counter[str]] = {}
     for name, seed, output in _runs(session, job_id):
+        if search.casefold() not in name.casefold():
+            continue
         counts.setdefault(name, Counter())[output["outcome"]] += 1
         verdict = _RANK.get(output["verdict"], len(_RANK))
         place = (verdict, _WORST_OUTCOME.get(output["outcome"], 0), seed.seed, seed.repeat)
         if name not in worst or place < worst[name][0]:
             worst[name] = place, output
-    ordered = nsmallest(limit, worst, key=lambda name: (*worst[name][0][:2], name))
+    ordered = nsmallest(skip + limit, worst, key=lambda name: (*worst[name][0][:2], name))[skip:]
     records = [
         TestRecord(
             name,

@@ -115,6 +115,16 @@ def subscribed(session: Session, type_: str) -> list[Webhook]:
     return [_webhook(Webhook, row) for row in rows if type_ in row.events or "*" in row.events]
 
 
+def failing(session: Session) -> list[str]:
+    """Return the active subscriptions whose newest message that was tried has not arrived."""
+    sent = DeliveryRow
+    newest = select(sent.state).where(sent.webhook_id == WebhookRow.id, sent.tries > 0)
+    last = newest.order_by(sent.id.desc()).limit(1).correlate(WebhookRow).scalar_subquery()
+    active = WebhookRow.state == WebhookState.active.value
+    query = select(WebhookRow.id).where(active, last != DeliveryState.delivered.value)
+    return list(session.scalars(query.order_by(WebhookRow.id)))
+
+
 def change(session: Session, webhook_id: str, fields: Mapping[str, Any]) -> Webhook | None:
     """Change fields of a subscription; None if it doesn't exist.
 

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from gonogo.spec.statistics import ROLLED_UP
+from gonogo_storage.seed_rows import forms
 
 if TYPE_CHECKING:
     from gonogo.judging.columns import SeedColumns
 
 Outputs = Mapping[str, Mapping[str, Any]]
+MAX_DURATION_MS = 1e12
+"""Thirty years."""
+LARGEST = 1e100
+"""An error in float32 divided by the smallest rounding of it is below 1e84."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +65,43 @@ class Batch:
         ]
         return cls(rows, columns, tests, [*columns, *columns_of(arrays, [*tests])])
 
+    def check(self) -> None:
+        """Raise SenselessResult for statistics that no judgment has, and places that no seed has.
+
+        A hostile host sends anything, and roll-ups, charts and comparisons compute with them.
+        """
+        for row in self.rows:
+            forms.check_row(row)
+            position, spent = row.get("position"), row.get("duration_ms")
+            is_place = position is None or (type(position) is int and 0 <= position < 2**31)
+            if not is_place or not _is_possible(spent) or (spent or 0) > MAX_DURATION_MS:
+                raise forms.SenselessResult(
+                    f"position {str(position)[:40]!r}, duration {str(spent)[:40]!r}"
+                )
+        for tests in self.objects.values():
+            for name, test in tests.items():
+                if "outcome" in test:
+                    forms.check_test(name, test)
+        for output in (output for part in self.judged for output in part.outputs):
+            forms.check_names(
+                (output.name, *output.statistics, *(k or "" for _, k in output.fields))
+            )
+            forms.check_floats(output.name, output.fields)
+            for name, values in output.others.items():
+                forms.check_values(output.name, name, values)
+            for name in ROLLED_UP:
+                numbers = output.find(name)
+                if numbers is None:
+                    wrong = [value for value in output.values(name) if not _is_possible(value)]
+                else:  # NaN and infinity become null
+                    too_large = (numbers > LARGEST) & (numbers != math.inf)
+                    wrong = list(numbers[(numbers < 0) | too_large])
+                if wrong:
+                    text = str(wrong[0])[:40]
+                    raise forms.SenselessResult(
+                        f"{output.name[:40]!r}: the statistic {name} is {text!r}"
+                    )
+
     def with_outputs(self) -> set[int]:
         """Return the places of the rows that have outputs."""
         return {*self.objects, *(row for part in self.columns for row in part.rows)}
@@ -77,3 +122,11 @@ class Batch:
 def has_tests(outputs: Outputs) -> bool:
     """Return whether a seed has results of existing tests among its outputs."""
     return any("outcome" in output for output in outputs.values())
+
+
+def _is_possible(value: object) -> bool:
+    """Return whether a statistic may have a value that isn't a float in every seed."""
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return True
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and 0 <= value <= LARGEST  # type: ignore[operator]

@@ -28,9 +28,9 @@ class SeedOrder:
         cls,
         requested: Mapping[str, Any] | Sequence[int],
         repeats: int,
-        suspects: Mapping[str, Any] | None,
+        added: Sequence[int],
     ) -> SeedOrder:
-        """Return the order for a job's requested seeds and its suspect seeds.
+        """Return the order for a job's requested seeds and those that suspect ones added.
 
         The requested seeds are a range, a maximum number, or a list.
         """
@@ -38,7 +38,7 @@ class SeedOrder:
         return cls(
             seeds if isinstance(seeds, range) else sorted(seeds),
             repeats,
-            tuple(int(seed) for seed in (suspects or {}).get("added", ())),
+            tuple(added),
         )
 
     def __len__(self) -> int:

@@ -9,7 +9,7 @@ from sqlalchemy import and_, or_, select
 from sqlalchemy.orm import Session
 
 from gonogo.errors import FieldError
-from gonogo.spec.stages import StageTable, combined, regression_words, regressions
+from gonogo.spec.stages import JobStages, StageTable, combined, regression_words, regressions
 from gonogo_storage.db.states import JobState
 from gonogo_storage.tables import ArtifactRow, JobRow, TestSpecRow
 
@@ -19,8 +19,8 @@ MAX_EARLIER = 100
 """Maximum number of earlier jobs that are read."""
 
 
-def of_job(session: Session, job_id: str) -> dict[str, Any] | None:
-    """Return {"stages", "blocker", "words", "regressions"} of a job; None if it has no stages.
+def of_job(session: Session, job_id: str) -> JobStages | None:
+    """Return the stages of a job; None if it has none.
 
     A stage has the worst status of all iterations so far. `regressions` are the stages that don't
     pass in this job but passed in an earlier one: a finished job of the same suite and branch, of
@@ -36,11 +36,8 @@ def of_job(session: Session, job_id: str) -> dict[str, Any] | None:
     table = combined(tables)
     lost = regressions(_earlier(session, session.get_one(JobRow, job_id)), table)
     words = " ".join(filter(None, (table.words, regression_words(lost))))
-    return {
-        **table.to_json(),
-        "words": words,
-        "regressions": [regression.to_json() for regression in lost],
-    }
+    blocker = None if table.blocker is None else table.blocker.name
+    return JobStages(list(table.stages), blocker, words, list(lost))
 
 
 def _earlier(session: Session, job: JobRow) -> list[tuple[str, StageTable]]:

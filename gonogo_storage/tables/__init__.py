@@ -58,6 +58,7 @@ from gonogo_storage.tables.suites import (
     ScheduleRow,
     SuiteRow,
 )
+from gonogo_storage.tables.views import SavedViewRow
 from gonogo_storage.tables.webhooks import DeliveryRow, DeliveryTryRow, WebhookRow
 from gonogo_storage.tables.work import (
     AttemptRow,
@@ -116,6 +117,7 @@ __all__ = [
     "RolledRow",
     "RunJobRow",
     "RunRow",
+    "SavedViewRow",
     "ScheduleRow",
     "SeedGridRow",
     "SeedLayoutRow",

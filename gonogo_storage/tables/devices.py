@@ -102,7 +102,7 @@ class DeviceHealthRow(Base):
     id: Mapped[str] = mapped_column(IdType, primary_key=True)
     device_id: Mapped[str] = mapped_column(IdType, ForeignKey("devices.id"))
     at: Mapped[datetime]
-    what: Mapped[str]  # "health", "state" or "drain"
+    what: Mapped[str]  # "health", "state", "drain" or "firmware"
     before: Mapped[str | None]
     after: Mapped[str]
     actor: Mapped[str]

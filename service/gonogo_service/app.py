@@ -29,6 +29,7 @@ from gonogo_service.kit.body_limits import BodyLimits, LimitBodies
 from gonogo_service.kit.live_events import Hub, closing_on_signals
 from gonogo_service.kit.metrics import Metrics
 from gonogo_service.kit.notifier import DispatchNotifier
+from gonogo_service.kit.readiness import Readiness, check
 from gonogo_settings import Settings
 from gonogo_settings.release import release
 from gonogo_storage.access import sessions, tokens
@@ -83,8 +84,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     )
     app.state.context = context
     all_routers = [
+        health.router,  # first: addresses are matched in turn, and probes are asked most often
         *routers(),
-        health.router,
         login.router,
         triage_form.router,
         pages.make_router(context),
@@ -98,7 +99,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     refusals.install(app, limits=limits, routes=routes)
     # the middleware that is added last is the outermost
     app.add_middleware(GZipMiddleware, minimum_size=GZIP_FROM, compresslevel=GZIP_LEVEL)
-    app.add_middleware(LimitRequests)
+    app.add_middleware(LimitRequests, connections=settings.max_connections)
     app.add_middleware(LimitBodies, limits=limits)
     app.add_middleware(Edge, context=context, limits=FailureLimits(context), bodies=limits)
     return app
@@ -148,13 +149,16 @@ def make_context(settings: Settings) -> Context:
             now = utcnow()
             return tokens.living(session, token_ids, now) | sessions.living(session, logins, now)
 
+    notifier = DispatchNotifier(settings.broker_url)
+    probe = engines.make_engine(settings.database_url, pool_size=1)
     hub, bisection_hub = Hub(positions, read), Hub(bisection_positions, bisection_events)
     return Context(
         settings=settings,
         engine=engine,
-        probe=engines.make_engine(settings.database_url, pool_size=1),
+        probe=probe,
+        readiness=Readiness(lambda: check(probe, notifier)),
         keys=Keys(secret),
-        notifier=DispatchNotifier(settings.broker_url),
+        notifier=notifier,
         hub=hub,
         bisections=bisection_hub,
         live=LivePrincipals(living),

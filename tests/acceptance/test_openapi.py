@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 
 import stored_jobs
 from api import JOB, Api, in_process
+from gonogo.spec.statistics import STATISTICS
 from gonogo_service.api.admin import health
 from gonogo_service.api.routers import routers
 from gonogo_storage.db.encoding import timestamp, utcnow
@@ -58,6 +59,7 @@ def service(tmp_path_factory: pytest.TempPathFactory, redis_server: RedisServer)
         header = api.token("submit")
         for path, body in (
             ("suites", SUITE),
+            ("views", {"page": "tests", "name": "hollow ones", "query": "standing=hollow"}),
             ("runs", {"suite": "nightly"}),
             ("schedules", {"name": "every night", "suite": "nightly", "cron": "30 2 * * *"}),
             ("rejudgements", {"test": job.test_key, "store": True}),
@@ -194,7 +196,7 @@ def test_the_answers_for_what_exists_keep_to_the_document(
     (job,) = get("/api/v1/jobs?state=finished", headers=header).json()["items"]
     (flag,) = get("/api/v1/flags", headers=header).json()["items"]
     (device,) = get("/api/v1/devices", headers=header).json()["items"]
-    nouns = ("runs", "schedules", "rejudgements", "bisections", "waivers")
+    nouns = ("runs", "schedules", "rejudgements", "bisections", "waivers", "views")
     of_nouns = {
         name: get(f"/api/v1/{name}", headers=header).json()["items"][-1]["id"] for name in nouns
     }
@@ -283,6 +285,19 @@ def test_answers_describe_their_tests_and_their_inherited_fields(service: Api) -
     ]["schemas"]
     job, listed = (schemas[name]["properties"] for name in ("JobOut", "ListedJob"))
     assert job["test"]["oneOf"] == schemas["JobIn"]["properties"]["test"]["oneOf"]
-    assert "sha256" in job["import"]["description"]
+    assert job["context"]["oneOf"] == schemas["JobIn"]["properties"]["context"]["oneOf"]
+    assert {"$ref": "#/components/schemas/Inputs"} in schemas["TriedSummary"]["properties"][
+        "inputs"
+    ]["anyOf"]
+    kinds = {"import": "ImportedFile", "commit": "JobCommit", "suspects": "SuspectSeeds"}
+    for name, kind in kinds.items():
+        assert {"$ref": f"#/components/schemas/{kind}"} in job[name]["anyOf"], name
+    assert schemas["ImportedFile"]["properties"]["sha256"] == {"type": "string", "title": "Sha256"}
     assert job["chunks"] == {"$ref": "#/components/schemas/ChunkCounts"}
     assert {"diagnosis", "suspects"} <= job.keys() - listed.keys()
+    output = schemas["OutputNumbers"]
+    assert STATISTICS.keys() <= output["properties"].keys() | {"*_z", "*_z_max", "*_count"}
+    assert output["properties"]["worst_index"]["anyOf"][0]["items"] == {"type": "integer"}
+    assert output["patternProperties"]["_count$"]["anyOf"][0] == {"type": "integer"}
+    report = schemas["GaugeOut"]["properties"]["report"]
+    assert {"$ref": "#/components/schemas/GaugeReport"} in report["anyOf"]

@@ -68,7 +68,7 @@ def place(service: Service) -> Iterator[Service]:
         service.workers.remove(worker)
 
 
-def middle_of(client: Client, job: str) -> None:
+def middle_of(place: Service, client: Client, job: str) -> None:
     """Wait until some of the job's seeds are stored, but not all."""
 
     def some() -> bool:
@@ -76,7 +76,7 @@ def middle_of(client: Client, job: str) -> None:
         assert progress["state"] in {"queued", "running"}, progress
         return int(progress["done"]) >= 3
 
-    until(some, what="the first results")
+    until(some, what=lambda: f"the first results: {client.job(job)}\n{place.logs()}")
 
 
 def restart_redis(place: Service, _postgres: PostgresServer, server: RedisServer) -> None:
@@ -101,7 +101,7 @@ def test_every_seed_is_stored_exactly_once(
 ) -> None:
     with place.client() as client:
         job = submit(client, SEEDS, **SLOW)
-        middle_of(client, job)
+        middle_of(place, client, job)
         misfortune(place, postgres, broker)
         place.wait_ready()
         ended = client.wait(job)
@@ -138,7 +138,7 @@ def test_a_running_job_is_cancelled_within_five_seconds_and_leaves_no_process(
 def test_a_worker_that_is_told_to_stop_hands_its_work_to_the_next(place: Service) -> None:
     with place.client() as client:
         job = submit(client, SEEDS, **SLOW)
-        middle_of(client, job)
+        middle_of(place, client, job)
         first = place.workers[0]
         left = family(first.pid)
         second = place.add_worker("troublesome")

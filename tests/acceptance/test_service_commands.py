@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
+import forked
 from running_service import Service, clean_environment, gonogo
 from servers import RedisServer
 
@@ -33,9 +34,7 @@ def place(tmp_path_factory: pytest.TempPathFactory, redis_server: RedisServer) -
 def call(place: Service, *words: str, code: int = 0, **environment: str) -> str:
     """Run a command against the service, check its exit code and return its output."""
     env = clean_environment(**({"GONOGO_URL": place.url} | environment))
-    done = subprocess.run(
-        gonogo(*words), cwd=place.folder, env=env, capture_output=True, text=True, timeout=120
-    )
+    done = forked.run(words, env, place.folder)
     assert done.returncode == code, f"{done.returncode}: {done.stdout}{done.stderr}{place.logs()}"
     return done.stdout if code in {0, 1} else done.stdout + done.stderr
 

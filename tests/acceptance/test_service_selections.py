@@ -6,7 +6,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,11 @@ from typing import Any
 import httpx
 import pytest
 
+import forked
 from gonogo.errors import JobError
 from gonogo_cli.kit.client import Client
 from gtest_programs import BEHAVIOURS, LAYERNORM, builds_file
-from running_service import Service, clean_environment, family, gonogo, until
+from running_service import Service, clean_environment, family, until
 from servers import RedisServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
@@ -328,9 +328,7 @@ def test_a_selection_before_a_kernel_is_refused(place: Service) -> None:
 def call(place: Service, *words: str, code: int) -> str:
     """Run a command against the service, check its exit code and return its stdout."""
     env = clean_environment(GONOGO_URL=place.url)
-    done = subprocess.run(
-        gonogo(*words), cwd=place.folder, env=env, capture_output=True, text=True, timeout=120
-    )
+    done = forked.run(words, env, place.folder)
     assert done.returncode == code, f"{done.returncode}: {done.stdout}{done.stderr}{place.logs()}"
     return done.stdout
 

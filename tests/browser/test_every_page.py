@@ -16,6 +16,7 @@ from servers import Missing
 
 DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 MAX_FIRST_LOAD = 350 * 1000
+MAX_HTML = 150_000
 SCHEMES = ("light", "dark")
 NOWHERE = (
     "/nowhere",
@@ -186,10 +187,13 @@ def look(page: Page, url: str, number: int, hostile: bool, walked: bool) -> list
     )  # swagger-ui's own page: heavy, light only, and not our markup
     page.emulate_media(color_scheme=first[0], media="screen", reduced_motion="reduce")
     page.set_viewport_size(first[1])
-    page.goto(url, wait_until="load")
+    answer = page.goto(url, wait_until="load")
+    assert answer is not None
+    size = len(answer.body())
     page.wait_for_function(DRAWN)
     facts = page.evaluate(FACTS)
     problems = [f"{facts['mains']} main landmarks"] * (facts["mains"] != 1)
+    problems += [f"{size} bytes of HTML"] * (size > MAX_HTML)
     if not docs:
         problems += [f"its h1: {facts['headings']}"] * (
             len(facts["headings"]) != 1 or not facts["headings"][0]

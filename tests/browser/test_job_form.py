@@ -4,6 +4,7 @@ page shows, and refuses people who may not submit."""
 from __future__ import annotations
 
 import json
+import re
 from urllib.parse import parse_qs, urlsplit
 
 import httpx
@@ -46,6 +47,7 @@ def test_a_job_is_checked_while_one_types_and_then_submitted(server, page: Page,
     page.get_by_label("Number of seeds", exact=True).fill("40")
     page.get_by_label("Labels", exact=True).fill("suite=<b>nightly</b>, team=kernels")
     expect(estimate).to_contain_text("On average")
+    expect(page).to_have_url(re.compile("labels="))
     body = json.loads(page.locator("#body").text_content() or "")
     assert body["test"]["tolerance"] == {"rtol": 1e-2, "atol": 0.25}
     address = parse_qs(urlsplit(page.url).query)

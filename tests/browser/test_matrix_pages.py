@@ -78,7 +78,7 @@ def test_a_hollow_cell_leads_by_keyboard_to_the_strip_that_shows_the_gap(
     [hollow_ones] = [
         series["data"] for series in options["series"] if series["name"] == "Hollow pass"
     ]
-    job, seed = options["links"][hollow_ones[2][-1]], hollow_ones[2][3]
+    job, seed = options["links"][hollow_ones[2][4]], hollow_ones[2][2]
     figure.locator(".canvas").click(position=place(figure, options, hollow_ones[2]))
     expect(page).to_have_url(f"{server.url}{job}&seed={seed}")
     expect(page.locator("#seed-title")).to_have_text(f"Seed {seed}")
@@ -88,5 +88,5 @@ def test_a_hollow_cell_leads_by_keyboard_to_the_strip_that_shows_the_gap(
         page.emulate_media(color_scheme="dark")
         page.goto(url)
         page.wait_for_function(
-            "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+            "() => document.documentElement.scrollWidth <= document.documentElement.clientWidth"
         )

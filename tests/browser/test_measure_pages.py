@@ -63,7 +63,7 @@ def test_the_posterior_moves_while_one_looks_on(server, page: Page) -> None:
         go_on()
     moved = page.locator("figure[data-chart=moves-1]")
     expect(moved).to_contain_text("Likeliest: correct after")
-    expect(page.locator("#result")).to_contain_text("broken at correct")
+    expect(page.locator("#result")).to_contain_text("Broken at correct")
     runs = httpx.get(f"{server.url}/api/v1/bisections/{begun}").json()["runs"]
     expect(moved).to_have_attribute("data-marks", str(runs))
     assert page.evaluate("window.here")  # not loaded anew

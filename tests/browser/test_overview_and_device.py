@@ -61,6 +61,9 @@ def test_a_device_s_weeks_are_seen_heard_and_read(server, page: Page) -> None:
     with server.writing() as session:
         device_month.month(session, utcnow(), days=7, working=lambda hour: hour % 3 == 0)
     page.goto(f"{server.url}/devices")
+    page.get_by_role("link", name="7 days").click()
+    expect(page.locator("#devices tbody tr")).to_contain_text("of 7 days")
+    expect(page.locator("#devices tbody tr .over")).to_contain_text("in 7 days")
     page.get_by_role("link", name=device_month.DEVICE).click()
     announcement, spans = page.locator(".told"), page.locator(".timeline a")
     expect(spans).to_have_count(7)

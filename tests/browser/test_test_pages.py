@@ -35,7 +35,7 @@ def test_the_page_of_a_test_tells_a_masked_fix(server, page: Page) -> None:
     # a phone shows all of it without sideways scrolling
     page.set_viewport_size(PHONE)
     page.wait_for_function(
-        "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+        "() => document.documentElement.scrollWidth <= document.documentElement.clientWidth"
     )  # charts follow a moment later
     shown = httpx.get(f"{server.url}/tests/{key}.json?build=b0304ff7a5&metric=budget_ratio").json()
     assert (shown["build"], shown["curve"]["metric"], len(shown["curve"]["points"])) == (

@@ -20,7 +20,7 @@ from running_service import answers, clean_environment, until
 from servers import free_port
 from terminal import Terminal, differences
 
-PASTE_S = 100.0
+PASTE_S = 200.0
 MESSAGE = 3000
 PARSERS: dict[str, Callable[[str], Any]] = {
     "json": lambda text: list(documents(text)),

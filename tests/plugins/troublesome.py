@@ -97,6 +97,19 @@ class Troublesome:
         )
         return outputs
 
+    def hidden_daemon(self, outputs: dict, inputs: dict) -> dict:
+        """Leave a process that has lost its parent, its session and its environment."""
+        reader, writer = os.pipe()
+        if os.fork() == 0:
+            os.setsid()
+            if os.fork() == 0:
+                os.write(writer, str(os.getpid()).encode())
+                os.execve("/bin/sleep", ["sleep", "600"], {})
+            os._exit(0)
+        os.wait()
+        print(os.read(reader, 20).decode())
+        return outputs
+
     def wedges(self, outputs: dict, inputs: dict) -> dict:
         """Hang, and leave the device in a state that only a reset ends.
 

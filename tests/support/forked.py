@@ -12,29 +12,34 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
+from functools import cache
+from multiprocessing import forkserver
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
-
-PRELOADED = [
-    "gonogo_cli.app",
-    "gonogo_cli.operate.processes",
-    "gonogo_service.app",
-    "gonogo_service.background.process",
-    "gonogo_workers.worker",
-    "celery.worker",
-    "kombu.transport.redis",
-    "uvicorn",
-]
 
 
 class Forked:
     """A gonogo command; its methods are those of `subprocess.Popen`."""
 
-    def __init__(self, words: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
-        """Start it in a session of its own, in the log's folder."""
-        log.touch()
-        self._process = _server().Process(target=_run, args=(list(words), dict(environment), log))
+    def __init__(
+        self,
+        words: Sequence[str],
+        environment: Mapping[str, str],
+        log: Path,
+        *,
+        errors: Path | None = None,
+        folder: Path | None = None,
+    ) -> None:
+        """Start it in a session of its own, in this folder or the log's. `errors` takes its stderr,
+        or the log does."""
+        files, place = (log, errors or log), folder or log.parent
+        for file in files:
+            file.touch()
+        self._process = _server().Process(
+            target=_run, args=(list(words), dict(environment), place, *files)
+        )
         self._process.start()
         assert self._process.pid is not None
         self.pid = self._process.pid
@@ -69,18 +74,46 @@ class Forked:
         self.send_signal(signal.SIGKILL)
 
 
+def run(
+    words: Sequence[str], environment: Mapping[str, str], folder: Path, seconds: float = 120
+) -> subprocess.CompletedProcess[str]:
+    """Run a command in this folder to its end; its output, as `subprocess.run` captures it."""
+    with tempfile.TemporaryDirectory(dir=folder, prefix="output-") as captured:
+        out, errors = Path(captured, "out"), Path(captured, "errors")
+        command = Forked(words, environment, out, errors=errors, folder=folder)
+        try:
+            code = command.wait(seconds)
+        finally:
+            command.kill()
+        return subprocess.CompletedProcess(
+            ["gonogo", *words], code, out.read_text(), errors.read_text()
+        )
+
+
+@cache
 def _server() -> ForkServerContext:
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(PRELOADED)
+    context.set_forkserver_preload(["preloaded"])
+    # Python 3.11's server looks for what it preloads where its environment says only
+    path = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
+    try:
+        forkserver.ensure_running()
+    finally:
+        os.environ.pop("PYTHONPATH")
+        os.environ.update({} if path is None else {"PYTHONPATH": path})
     return context
 
 
-def _run(words: list[str], environment: dict[str, str], log: Path) -> None:
+def _run(
+    words: list[str], environment: dict[str, str], folder: Path, log: Path, errors: Path
+) -> None:
+    assert "preloaded" in sys.modules  # the server leaves out what it can't import
     os.setsid()
-    os.chdir(log.parent)
-    out = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.chdir(folder)
     nothing = os.open(os.devnull, os.O_RDONLY)
-    for number, descriptor in enumerate((nothing, out, out)):
+    appended = [os.open(file, os.O_WRONLY | os.O_APPEND) for file in (log, errors)]
+    for number, descriptor in enumerate((nothing, *appended)):
         os.dup2(descriptor, number)
     os.environ.clear()
     os.environ.update(environment)

@@ -17,6 +17,7 @@ from sqlalchemy.orm import Session
 
 import bisection_steps
 import compared_builds
+import device_month
 import gauge_results
 import nightly_history
 import stored_jobs
@@ -27,10 +28,11 @@ from gonogo_dashboards.kit import assets
 from gonogo_dashboards.pages import make_router
 from gonogo_storage.access import hosts, refused_messages
 from gonogo_storage.automation import commit_checks, runs
+from gonogo_storage.catalogue import builds
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.ids import new_id
 from gonogo_storage.db.states import DeliveryState, FlagKind, HookSource, IncomingState
-from gonogo_storage.devices import devices
+from gonogo_storage.devices import devices, heartbeats
 from gonogo_storage.flags import flags
 from gonogo_storage.flags.flags import Finding
 from gonogo_storage.jobs import jobs
@@ -133,6 +135,9 @@ def _jobs(house: House, session: Session) -> None:
 def _history(house: House, session: Session) -> None:
     masked = nightly_history.masked(session)
     jobs_by_name = compared_builds.history(session)
+    for name, sequence, model in (("b747edd158", 2, "bf16"), ("fixed-4c1e", 4, HOSTILE)):
+        fields: dict[str, Any] = {"executor": "ttnn", "branch": "main", "arithmetic": model}
+        builds.add(session, name=name, sequence=sequence, **fields)
     context = {"name": HOSTILE, "before": [TESTED]}
     evil = nightly_history.night(
         session, HOSTILE, 9, range(5), wrong=True, diagnosed=True, device=HOSTILE, context=context
@@ -163,6 +168,14 @@ def _machines(house: House, session: Session) -> None:
     stored_jobs.fleet(session, stored_jobs.submit(session))
     stored_jobs.fleet(session, stored_jobs.submit(session), host=HOSTILE, reason=HOSTILE)
     stored_jobs.fleet(session, stored_jobs.submit(session), host=LONG, reason=RIGHT_TO_LEFT)
+    flashed = {
+        **device_month.FACTS,
+        "device": f"{HOSTILE}/wormhole:3",
+        "host": HOSTILE,
+        "name": "wormhole:3",
+        "firmware": {"fw_bundle_version": HOSTILE},
+    }
+    heartbeats.heard(session, flashed, worker="w", attempt=None, now=utcnow())
     identities = {
         f"{device.host}/{device.name}": device.id
         for device in devices.list_(session, now=utcnow()).items

@@ -43,10 +43,12 @@ def gonogo(*words: str) -> list[str]:
 
 
 def clean_environment(**extra: str) -> dict[str, str]:
-    """This process's environment without GONOGO_ variables, the checkout importable, plug-ins of
-    tests/plugins on the path."""
+    """This process's environment without variables of GoNoGo and pytest, the checkout importable,
+    plug-ins of tests/plugins on the path."""
     inherited = {
-        name: value for name, value in os.environ.items() if not name.startswith("GONOGO_")
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("GONOGO_", "PYTEST_"))
     }
     return (
         inherited

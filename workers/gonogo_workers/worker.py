@@ -38,6 +38,7 @@ from gonogo_workers.executors.builds_file import BuildsFile, interpreters
 from gonogo_workers.executors.child_user import child_user, keep_capabilities_here
 from gonogo_workers.executors.kernel_host import sweep
 from gonogo_workers.executors.pool import HostPool
+from gonogo_workers.executors.reaping import FAMILY
 from gonogo_workers.executors.registry import ExecutorSpec
 from gonogo_workers.executors.threads import Threads
 from gonogo_workers.messages import exchange
@@ -87,6 +88,7 @@ def create_worker(
     state_folder = Path(settings.var_dir).absolute()
     sealer = Sealer(state_folder)
     client = queue.redis_client(settings.broker_url)
+    FAMILY.adopt()
     child_user()  # a wrong setting is said now, not at the first chunk
     keep_capabilities_here()
     app = queue.make_app(settings.broker_url)
@@ -194,7 +196,7 @@ def create_worker(
             monitor.begin()
 
     timekeeper = Timekeeper(lambda: exchange.hello(client, identity_of(state_folder)), sealer.clock)
-    orders = Orders(settings.broker_url, sealer, list(monitors.values()))
+    orders = Orders(settings.broker_url, sealer, list(monitors.values()), state_folder)
     return Worker(
         app=app,
         hostname=f"{first.name}-{os.getpid()}@{first.host}",

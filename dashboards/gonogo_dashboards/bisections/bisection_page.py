@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy.orm import Session
 
 from gonogo import urls
 from gonogo.flakiness.bisecting import Expect, Signal, Stage
-from gonogo_dashboards.kit import commands, words
+from gonogo_dashboards.kit import axis_events, commands, words
+from gonogo_dashboards.kit.axis_events import AxisEvent
 from gonogo_dashboards.kit.list_rows import details_of
 from gonogo_storage.automation import bisections as stored
-from gonogo_storage.automation.bisections import Bisection, BisectionSummary
+from gonogo_storage.automation.bisections import (
+    Bisection,
+    BisectionSummary,
+    FoundChange,
+    SearchMove,
+    SearchTrack,
+)
 from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.db.states import BisectionState
+from gonogo_storage.history import annotations as axis_changes
+from gonogo_storage.history.annotations import AxisPlace
 
 FILTERS = ("test", "state")
 STATES: Mapping[str, str] = {
@@ -126,6 +134,8 @@ class Search:
     dots: tuple[Dot, ...]
     moved: str
     """The moves in words."""
+    events: tuple[AxisEvent, ...] = ()
+    """The changes of the arithmetic model between its builds."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +156,7 @@ class BisectionView:
 
     bisection: BisectionLine
     searches: tuple[Search, ...]
-    findings: tuple[Mapping[str, Any], ...]
+    findings: tuple[FoundChange, ...]
     facts: tuple[tuple[str, str], ...]
     probes: tuple[ProbeLine, ...]
     error: str | None
@@ -190,7 +200,9 @@ def one(session: Session, bisection_id: str, now: datetime) -> BisectionView | N
         )
         for probe in reversed(bisection.probes[-LATEST:])
     )
-    searches = tuple(_search(bisection, track) for track in bisection.tracks)
+    places = [AxisPlace((build,)) for build in bisection.builds]
+    events = axis_events.of_builds(axis_changes.of_models(session, places), bisection.builds)
+    searches = tuple(_search(bisection, track, events) for track in bisection.tracks)
     return BisectionView(
         _line(bisection, now),
         searches,
@@ -231,10 +243,9 @@ def _line(bisection: BisectionSummary, now: datetime) -> BisectionLine:
     )
 
 
-def _search(bisection: Bisection, track: Mapping[str, Any]) -> Search:
-    numbers = track["track"] == Signal.numbers
-    low, high = int(track["low"]), int(track["high"])
-    shares = {int(place): float(share) for place, share in track["posterior"]}
+def _search(bisection: Bisection, track: SearchTrack, events: tuple[AxisEvent, ...]) -> Search:
+    numbers = track.track is Signal.numbers
+    low, high, shares = track.low, track.high, dict(track.posterior)
     lines = []
     for place in range(low, high + 1):
         probes = [probe for probe in bisection.probes if probe.place == place]
@@ -251,9 +262,7 @@ def _search(bisection: Bisection, track: Mapping[str, Any]) -> Search:
             )
         )
     moves = tuple(
-        move
-        for move_json in bisection.moves
-        if (move := _move(bisection, move_json, track)) is not None
+        shown for move in bisection.moves if (shown := _move(bisection, move, track)) is not None
     )
     dots = tuple(
         Dot(
@@ -268,18 +277,18 @@ def _search(bisection: Bisection, track: Mapping[str, Any]) -> Search:
         for probe in bisection.probes
         if low <= probe.place <= high
     )
-    stage = Stage(track["stage"])
-    culprit = track["build"] if stage is not Stage.gate and stage is not Stage.no_change else None
+    stage = track.stage
+    culprit = track.build if stage is not Stage.gate and stage is not Stage.no_change else None
     bad = "unexplained" if numbers else "red"
-    rates = f"{track['before']:.0%} {bad} before, {track['after']:.0%} after"
+    rates = f"{track.before:.0%} {bad} before, {track.after:.0%} after"
     result_words = (
-        f"{track['build']} with a probability of {track['probability']:.3f}; {rates}"
+        f"{track.build} with a probability of {track.probability:.3f}; {rates}"
         if culprit
         else stage.sentence
     )
     return Search(
-        track=track["track"],
-        track_words=Signal(track["track"]).sentence,
+        track=track.track,
+        track_words=track.track.sentence,
         stage=stage.value,
         stage_words=stage.sentence,
         words=result_words,
@@ -287,43 +296,37 @@ def _search(bisection: Bisection, track: Mapping[str, Any]) -> Search:
         high=bisection.builds[high],
         builds=tuple(lines),
         culprit=culprit,
-        probability=float(track["probability"]),
-        before=float(track["before"]),
-        after=float(track["after"]),
+        probability=track.probability,
+        before=track.before,
+        after=track.after,
         bad=bad,
         moves=moves,
         dots=dots,
         moved=_moved(moves, stage),
+        events=tuple(
+            replace(event, place=event.place - low) for event in events if low < event.place <= high
+        ),
     )
 
 
-def _move(bisection: Bisection, move: Mapping[str, Any], track: Mapping[str, Any]) -> Move | None:
+def _move(bisection: Bisection, move: SearchMove, track: SearchTrack) -> Move | None:
     """Return one move of a track's search in this part of the series; None where there was none.
 
     Before the series was split, the move comes from the enclosing part.
     """
-    low, high = int(track["low"]), int(track["high"])
     around = [
-        enclosing_track
-        for enclosing_track in move["tracks"]
-        if enclosing_track["track"] == track["track"]
-        and enclosing_track["low"] <= low
-        and high <= enclosing_track["high"]
+        part
+        for part in move.tracks
+        if part.track is track.track and part.low <= track.low and track.high <= part.high
     ]
     if not around:
         return None
-    narrowest = min(
-        around, key=lambda enclosing_track: enclosing_track["high"] - enclosing_track["low"]
-    )
-    inside = [
-        (int(place), float(share))
-        for place, share in narrowest["posterior"]
-        if low <= place <= high
-    ]
+    narrowest = min(around, key=lambda part: part.high - part.low)
+    inside = [pair for pair in narrowest.posterior if track.low <= pair[0] <= track.high]
     if not inside:
         return None
     place, share = max(inside, key=lambda pair: (pair[1], -pair[0]))
-    return Move(int(move["runs"]), tuple(inside), bisection.builds[place], share)
+    return Move(move.runs, tuple(inside), bisection.builds[place], share)
 
 
 def _moved(moves: tuple[Move, ...], stage: Stage) -> str:

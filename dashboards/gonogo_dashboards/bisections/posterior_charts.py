@@ -7,7 +7,7 @@ import math
 from gonogo.flakiness.bisecting import Stage
 from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.bisections.bisection_page import Search
-from gonogo_dashboards.charts.charts import AXIS, Options
+from gonogo_dashboards.charts.charts import AXIS, Options, marked
 from gonogo_dashboards.kit import words
 
 
@@ -33,7 +33,7 @@ def posterior(search: Search) -> Options:
                 "type": "value",
                 "min": 0,
                 "max": 1,
-                "name": "first changed build",
+                "name": "probability of being the first changed build",
                 "nameTextStyle": {"color": "$soft", "align": "left", "padding": [0, 0, 0, -40]},
                 "splitLine": {"show": True, "lineStyle": {"color": "$line"}},
             },
@@ -42,7 +42,7 @@ def posterior(search: Search) -> Options:
                 "type": "value",
                 "min": 0,
                 "max": 1,
-                "name": f"runs {bad}",
+                "name": f"share of runs {bad}",
                 "nameTextStyle": {"color": "$soft", "align": "right", "padding": [0, -40, 0, 0]},
             },
         ],
@@ -78,6 +78,7 @@ def posterior(search: Search) -> Options:
                     for line in ran
                 ],
             },
+            *marked(search.events),
         ],
     }
 

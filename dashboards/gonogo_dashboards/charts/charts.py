@@ -10,9 +10,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from gonogo_dashboards.charts import spreads
+from gonogo_dashboards.charts import log_axis, spreads
+from gonogo_dashboards.charts.log_axis import LogAxis
 from gonogo_dashboards.charts.plots import TOLERANCE_RATIO, SeedPlot
 from gonogo_dashboards.kit import words
+from gonogo_dashboards.kit.axis_events import AxisEvent
 
 Options = dict[str, Any]
 
@@ -32,6 +34,8 @@ _INNER_LABELS: Options = {
 _TEXT: Options = {"fontSize": 11, "textBorderColor": "$surface", "textBorderWidth": 3}
 LABEL: Options = {**_TEXT, "fontWeight": 600}
 """The label of a line or an area."""
+_ROOM = 1.7
+"""Room above the tolerance for its label."""
 _DASHES = 1000
 """Above this number of marks, a dash per mark would be a smear: the median stands for all."""
 _FLAT = 5.0
@@ -46,7 +50,8 @@ def seeds(plot: SeedPlot) -> Options:
 
     Lines show the tolerance and what rounding explains.
     """
-    low, high, off = _range(plot)
+    ends = _range(plot)
+    low, high, off = ends.low, ends.high, ends.off
     odd = any(mark.value is None for mark in plot.marks)
     place = _Places(plot)
     ratio = plot.metric == TOLERANCE_RATIO
@@ -57,7 +62,7 @@ def seeds(plot: SeedPlot) -> Options:
     own_dashes = len(plot.marks) <= _DASHES and not _one_line_will_do(plot)
     if own_dashes:
         series += _limit_dashes(plot, place, low)
-    series += _marks(plot, place, low, on_rail(high))
+    series += _marks(plot, place, low, ends.rail)
     return {
         "links": [""],  # a mark leads to the job's own page
         "grid": {"left": 62, "right": 18, "top": 30, "bottom": 44},
@@ -95,6 +100,35 @@ def seeds(plot: SeedPlot) -> Options:
         ],
         "series": [*series, _lines(plot, not own_dashes, low), *rail(high, off, odd)],
     }
+
+
+def marked(events: Sequence[AxisEvent], between: bool = False) -> list[Options]:
+    """Return an empty series with an upright line for each event; none where there is none.
+
+    between: the line stands before its place instead of on it.
+    """
+    if not events:
+        return []
+    label = {**_TEXT, "color": "$soft", "position": "insideEndTop"}
+    lines = [
+        {
+            "xAxis": event.place - 0.5 if between else event.place,
+            "lineStyle": {"color": "$soft", "type": "dashed", "width": 1},
+            "label": {**label, "formatter": event.label},
+        }
+        for event in events
+    ]
+    shared = {"silent": True, "symbol": "none", "animation": False, "precision": 15}
+    return [
+        {
+            "type": "scatter",
+            "name": "events",
+            "data": [],
+            "silent": True,
+            "z": 2,
+            "markLine": {**shared, "data": lines},
+        }
+    ]
 
 
 def rail(high: float, off: float, shown: bool) -> list[Options]:
@@ -146,11 +180,6 @@ def rail(high: float, off: float, shown: bool) -> list[Options]:
             },
         }
     ]
-
-
-def on_rail(high: float) -> float:
-    """Return the height of the marks on the rail."""
-    return high * math.sqrt(10.0)
 
 
 def _marks(plot: SeedPlot, place: _Places, low: float, odd: float) -> list[Options]:
@@ -289,21 +318,14 @@ def _line(y: float, color: str, dashes: Any, text: str, position: str) -> Option
     }
 
 
-def _range(plot: SeedPlot) -> tuple[float, float, float]:
-    """Return (lowest, highest, off the scale) of the log axis, in whole powers of ten.
-
-    Every value is inside; an exact 0 sits at the lowest.
-    """
+def _range(plot: SeedPlot) -> LogAxis:
+    """Return the log axis; every value is inside, and an exact 0 sits at its lowest."""
     values = [mark.value for mark in plot.marks if mark.value] + [
         mark.explained for mark in plot.marks if mark.explained
     ]
     values += [edge for edge in (plot.spread.low, plot.spread.high) if edge] if plot.spread else []
-    values.append(1.0)
-    low = 10.0 ** math.floor(math.log10(min(values)) - 0.02)
-    high = 10.0 ** math.ceil(math.log10(max(values)) + 0.25)
-    if any(mark.value == 0 for mark in plot.marks):
-        low /= 10
-    return low, high, high * 10
+    zeros = [min([1.0, *values]) / 5] if any(mark.value == 0 for mark in plot.marks) else []
+    return log_axis.fitted([1.0, *values, *zeros], _ROOM)
 
 
 class _Places:

@@ -25,9 +25,6 @@ from gonogo_storage.jobs.job import Job
 from gonogo_storage.jobs.job_seeds import MarkRecord, OutputRecord, RollUp
 from gonogo_storage.seeds.seed_order import SeedOrder
 
-MAX_MARKS = 5_000
-"""Maximum marks sent to a browser: above it, the spread of all seeds and the worst points."""
-
 WORST_MARKS = 400
 """Number of marks, besides the spread of all, above gonogo_storage.jobs.job_seeds.MAX_WHOLE seeds.
 
@@ -146,7 +143,7 @@ def read(
 
 def _ends(job: Job) -> tuple[int, int]:
     """Return the first and the last seed of the job that may have finished, about in order."""
-    order = SeedOrder.of(job.seeds, job.repeats, job.suspects)
+    order = SeedOrder.of(job.seeds, job.repeats, job.added_seeds)
     return order.at(0)[0], order.at(max(0, min(len(order), job.done) - 1))[0]
 
 

@@ -5,17 +5,19 @@ Pure, plain JSON, as in dashboards/gonogo_dashboards/charts/charts.py.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from gonogo_dashboards.charts.charts import AXIS, Options
+from gonogo_dashboards.charts.charts import AXIS, Options, marked
 from gonogo_dashboards.devices.activity import CANARIES, HOUR_S, DeviceDays, Series
+from gonogo_dashboards.kit.axis_events import AxisEvent
 
 _GRID: Options = {"left": 48, "right": 14, "top": 26, "bottom": 28}
 _NAME: Options = {"color": "$soft", "align": "left", "padding": [0, 0, 0, -40]}
 
 
-def work(view: DeviceDays) -> Options:
+def work(view: DeviceDays, events: Sequence[AxisEvent] = ()) -> Options:
     """Return the options of a bar per day: its busy fraction."""
     rows = [
         [
@@ -37,33 +39,37 @@ def work(view: DeviceDays) -> Options:
                 "itemStyle": {"color": "$bar"},
                 "barCategoryGap": "20%",
                 "data": rows,
-            }
+            },
+            *marked(events),
         ],
     }
 
 
-def canaries(view: DeviceDays) -> Options:
+def canaries(view: DeviceDays, events: Sequence[AxisEvent] = ()) -> Options:
     """Return the options of stacked bars: the canaries of each day by outcome, good ones lowest."""
     return {
         **_frame(view, "canaries", {"minInterval": 1}),
         "series": [
-            {
-                "type": "bar",
-                "name": label,
-                "stack": "canaries",
-                "dimensions": ["day", "canaries"],
-                "encode": {"x": 0, "y": 1},
-                "itemStyle": {"color": f"${verdict}"},
-                "barCategoryGap": "20%",
-                "data": [[_short(day.day), day.canaries[name]] for day in view.days],
-            }
-            for name, (label, verdict) in CANARIES.items()
-            if any(day.canaries[name] for day in view.days)
+            *marked(events),
+            *(
+                {
+                    "type": "bar",
+                    "name": label,
+                    "stack": "canaries",
+                    "dimensions": ["day", "canaries"],
+                    "encode": {"x": 0, "y": 1},
+                    "itemStyle": {"color": f"${verdict}"},
+                    "barCategoryGap": "20%",
+                    "data": [[_short(day.day), day.canaries[name]] for day in view.days],
+                }
+                for name, (label, verdict) in CANARIES.items()
+                if any(day.canaries[name] for day in view.days)
+            ),
         ],
     }
 
 
-def telemetry(view: DeviceDays, series: Series) -> Options:
+def telemetry(view: DeviceDays, series: Series, events: Sequence[AxisEvent] = ()) -> Options:
     """Return the options of each hour's mean as a line, and its range as a band.
 
     Hours without readings are a gap in both.
@@ -121,6 +127,7 @@ def telemetry(view: DeviceDays, series: Series) -> Options:
                 "data": line,
                 "z": 2,
             },
+            *marked(events),
         ],
     }
 

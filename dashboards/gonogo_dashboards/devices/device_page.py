@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -14,25 +14,30 @@ from gonogo_dashboards.devices import activity, health_timeline, hosts
 from gonogo_dashboards.devices.activity import DeviceDays
 from gonogo_dashboards.devices.health_timeline import Timeline
 from gonogo_dashboards.devices.hosts import HostLine
-from gonogo_dashboards.kit import ranges, words
+from gonogo_dashboards.kit import axis_events, ranges, words
+from gonogo_dashboards.kit.axis_events import AxisEvent
 from gonogo_dashboards.kit.list_rows import JobLine, job_line
 from gonogo_storage.access import hosts as stored_hosts
 from gonogo_storage.catalogue import entry_names
 from gonogo_storage.db.encoding import encode, timestamp
 from gonogo_storage.db.states import DeviceState
 from gonogo_storage.devices import devices as stored
-from gonogo_storage.devices import periods
-from gonogo_storage.devices.devices import Device, DeviceChange
-from gonogo_storage.devices.periods import Load, Pulse
+from gonogo_storage.devices import health_then, periods
+from gonogo_storage.devices.devices import Device, DeviceChange, PassedCanary, Telemetry
+from gonogo_storage.devices.heartbeats import BUNDLE
+from gonogo_storage.devices.periods import Load, Pulse, Work
+from gonogo_storage.history import annotations as axis_changes
 from gonogo_storage.jobs import device_history
 from gonogo_storage.jobs import jobs as stored_jobs
 from gonogo_storage.jobs.job import JobSummary
 
 _TELEMETRY = ("temperature_c", "clock_mhz", "power_w", "voltage_v", "current_a")
 _FACTS = (("serial", "serial"), ("pci", "PCI address"), ("driver", "driver"), ("source", "source"))
-BUNDLE = "fw_bundle_version"
-"""tt-smi's name for the firmware as a whole."""
 RANGES = ("7d", "30d", "90d")
+LIST_RANGES = ("1d", "7d", "30d")
+"""Time ranges of the list; its first is the default."""
+SHORTEST = timedelta(days=1)
+"""The shortest time that a device's charts cover."""
 DEFAULT_RANGE = "30d"
 """The period that a device's page covers."""
 RECENT_JOBS = 12
@@ -54,6 +59,17 @@ class CanaryLine:
     outputs: Mapping[str, str]
     at: str | None
     age: str
+
+
+@dataclass(frozen=True)
+class WorkLine:
+    """The work of a device in the list's time range, and how often it turned sick."""
+
+    busy: float
+    seeds: int
+    attempts: int
+    turns: str
+    """ "bad 2 times, suspect once"; "" for never."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +101,8 @@ class DeviceLine:
     telemetry: tuple[str, ...]
     load: Load
     """The busy fractions of the last hour and of the last day."""
+    work: WorkLine | None = None
+    """In a list: what it did in its time range."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +112,7 @@ class DevicesView:
     items: tuple[DeviceLine, ...]
     hosts: tuple[HostLine, ...]
     worker: str
+    range: ranges.Range
     at: str | None
 
 
@@ -159,14 +178,58 @@ class DeviceView:
     change_url: str
     before: Mapping[str, object]
     """The fields that an undo restores."""
+    events: tuple[AxisEvent, ...]
+    """The changes on its axes of time: their places are milliseconds."""
+    day_events: tuple[AxisEvent, ...]
     at: str | None
 
 
-def devices(session: Session, now: datetime, timeout_s: float) -> DevicesView:
-    """Return all devices; one without a heartbeat for `timeout_s` is offline."""
+def devices(
+    session: Session, now: datetime, timeout_s: float, query: Mapping[str, str] | None = None
+) -> DevicesView:
+    """Return all devices; one without a heartbeat for `timeout_s` is offline.
+
+    The query may name the time range of their work.
+    """
     items = lines(session, periods.pulse(session, now=now), now, timeout_s)
+    period = ranges.of(
+        query or {},
+        now,
+        lambda value: urls.devices({ranges.PARAMETER: value}),
+        default=LIST_RANGES[0],
+        allowed=LIST_RANGES,
+    )
+    since = period.since or now
+    window = now - since
+    done, turns = periods.work(session, since=since), health_then.turned_sick(session, since)
     worker = "gonogo worker --executor emulator"
-    return DevicesView(items, hosts.lines(session, now), worker, timestamp(now))
+    return DevicesView(
+        tuple(
+            replace(line, work=_work(line, done.get(line.device), turns.get(line.id, {}), window))
+            for line in items
+        ),
+        hosts.lines(session, now),
+        worker,
+        period,
+        timestamp(now),
+    )
+
+
+def _work(
+    line: DeviceLine, done: Work | None, turns: Mapping[str, int], window: timedelta
+) -> WorkLine:
+    """Return the work of a device; what it runs now is in the load of its last day only."""
+    done = done or Work()
+    busy_s = max(done.busy_s, line.load.day * timedelta(days=1).total_seconds())
+    return WorkLine(
+        min(1.0, busy_s / window.total_seconds()),
+        done.seeds,
+        done.attempts,
+        ", ".join(
+            f"{health} {'once' if number == 1 else f'{number:,} times'}"
+            for health, number in sorted(turns.items())
+        ),
+    )
 
 
 def lines(
@@ -210,7 +273,8 @@ def device(
         default=DEFAULT_RANGE,
         allowed=RANGES,
     )
-    since = (period.since or now).replace(
+    first = min(record.first_heard_at, now - SHORTEST)  # no axis begins long before the device
+    since = max(period.since or now, first).replace(
         minute=0, second=0, microsecond=0
     )  # the same for an hour, so that charts and the places of keys don't move
     changes, all_of_them = device_history.changes(session, device_id, since=since)
@@ -218,15 +282,15 @@ def device(
     began = max(since, record.first_heard_at)
     ran = device_history.recent_jobs(session, line.device, limit=RECENT_JOBS)
     entries = entry_names.latest(session, {ran_job.job.test_key for ran_job in ran})
+    days = activity.days(periods.hours(session, line.device, since=since), since, now, began=began)
+    dated = axis_changes.since(session, began, device_id)
     return DeviceView(
         device=line,
         facts=tuple(facts),
         timeline=health_timeline.timeline(
             changes, since, now, silent_since=silent, whole=all_of_them
         ),
-        days=activity.days(
-            periods.hours(session, line.device, since=since), since, now, began=began
-        ),
+        days=days,
         jobs=tuple(_ran(ran_job, now, entries) for ran_job in ran),
         climbs=tuple(_climb(entry) for entry in history if entry.steps),
         history=history,
@@ -234,6 +298,8 @@ def device(
         range=period,
         change_url=urls.device_api(device_id),
         before={"drained": line.drained, "reason": "undone on the page"},
+        events=axis_events.of_time(dated, now),
+        day_events=axis_events.of_days(dated, [day.day for day in days.days]),
         at=timestamp(now),
     )
 
@@ -256,7 +322,7 @@ def _line(
 ) -> DeviceLine:
     state, health = record.state, record.health
     job = jobs.get(record.job or "") if state is DeviceState.busy else None
-    firmware = record.firmware.get(BUNDLE) or (record.telemetry or {}).get("firmware")
+    firmware = record.firmware.get(BUNDLE) or (record.telemetry and record.telemetry.firmware)
     return DeviceLine(
         id=record.id,
         url=urls.device(record.id),
@@ -285,31 +351,30 @@ def _line(
         heard_words=_age(record.heard_at, now),
         job=None if job is None else job_line(job, now),
         canary=_canary(record.canary, now),
-        telemetry=_telemetry(record.telemetry or {}),
+        telemetry=_telemetry(record.telemetry or Telemetry()),
         load=pulse.load(record.device),
     )
 
 
-def _canary(result: Mapping[str, Any] | None, now: datetime) -> CanaryLine | None:
-    if not result:
+def _canary(canary: PassedCanary | None, now: datetime) -> CanaryLine | None:
+    if canary is None:
         return None
-    standing = result.get("golden")
     return CanaryLine(
-        build=str(result["build"]),
-        arch=str(result["arch"]),
-        standing=words.STANDINGS.get(str(standing), ""),
-        differs=standing == "differs",
-        outputs=dict(result["outputs"]),
-        at=result.get("at"),
-        age=_age(datetime.fromisoformat(result["at"]), now) if result.get("at") else "",
+        build=canary.build,
+        arch=canary.arch,
+        standing=words.STANDINGS.get(canary.golden or "", ""),
+        differs=canary.golden == "differs",
+        outputs=canary.outputs,
+        at=timestamp(canary.at),
+        age=_age(canary.at, now) if canary.at else "",
     )
 
 
-def _telemetry(readings: Mapping[str, Any]) -> tuple[str, ...]:
+def _telemetry(readings: Telemetry) -> tuple[str, ...]:
     return tuple(
-        f"{words.number(readings[name])} {words.quantity(name)[1]}"
+        f"{words.number(reading)} {words.quantity(name)[1]}"
         for name in _TELEMETRY
-        if isinstance(readings.get(name), int | float)
+        if (reading := getattr(readings, name)) is not None
     )
 
 

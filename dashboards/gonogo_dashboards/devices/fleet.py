@@ -15,6 +15,8 @@ GONE = timedelta(days=7)
 """A device that is silent for longer counts as removed: it is no trouble."""
 ROOMY = 36
 """Maximum number of devices at which each cell has room for its name and its job."""
+WORST_FIRST = ("fail", "suspect", "error")
+"""The looks of trouble in the order of the list: bad, suspect, only offline."""
 LETTERS = {DeviceState.busy: "B", DeviceState.idle: "I", DeviceState.offline: "–"}
 
 
@@ -69,13 +71,7 @@ def fleet(
     trouble = [
         device_trouble for line in lines if (device_trouble := _trouble(line, now)) is not None
     ]
-    order = {
-        verdict: place
-        for place, verdict in enumerate(
-            words.ordered({device_trouble.verdict for device_trouble in trouble})
-        )
-    }
-    trouble.sort(key=lambda device_trouble: order[device_trouble.verdict])
+    trouble.sort(key=lambda device_trouble: WORST_FIRST.index(device_trouble.verdict))
     several = len({line.host for line in lines}) > 1
     return Fleet(
         tuple(_cell(line, several) for line in lines),
@@ -119,24 +115,17 @@ def _trouble(line: DeviceLine, now: datetime) -> Trouble | None:
     """
     if line.health == DeviceHealth.maintenance or line.drained:
         return None
-    verdict = words.HEALTH_VERDICTS[line.health]
+    silence = ""
     if line.state == DeviceState.offline:
         if now - datetime.fromisoformat(line.heard_at) > GONE:
             return None
-        silence = f"offline: last heartbeat {line.heard_words}"
-        return Trouble(
-            line.device,
-            line.url,
-            "error",
-            silence if line.health == DeviceHealth.good else f"{silence}; {line.health} before",
-        )
+        silence = f"offline, last heartbeat {line.heard_words}"
     if line.health in (DeviceHealth.bad, DeviceHealth.suspect):
-        return Trouble(
-            line.device,
-            line.url,
-            verdict,
-            f"{line.health} since {line.since_words}: {line.reason or 'no reason given'}",
-        )
+        sick = f"{line.health} since {line.since_words}: {line.reason or 'no reason given'}"
+        verdict = words.HEALTH_VERDICTS[line.health]
+        return Trouble(line.device, line.url, verdict, f"{sick}; {silence}" if silence else sick)
+    if silence:
+        return Trouble(line.device, line.url, "error", silence)
     if line.canary is not None and line.canary.differs:
         return Trouble(
             line.device, line.url, "suspect", f"its last canary's {line.canary.standing}"

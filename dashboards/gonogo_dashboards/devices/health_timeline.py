@@ -68,6 +68,13 @@ class Timeline:
     ticks: tuple[str, ...]
     whole: bool
     """True where it has every change of the period."""
+    ends: tuple[float, float] = (0.0, 1.0)
+    """Its first and last moment in milliseconds."""
+
+    def place(self, moment_ms: float) -> float:
+        """Return the place of a moment in the chart."""
+        first, last = self.ends
+        return round(WIDTH * min(1.0, max(0.0, (moment_ms - first) / (last - first))), 1)
 
 
 @dataclass(frozen=True)
@@ -97,7 +104,7 @@ class _State:
                 away=why if change.after == DeviceState.offline else None,
                 health=self.health or DeviceHealth.good.value,
             )
-        return replace(self, drained=change.after == "drained")
+        return replace(self, drained=change.after == "drained") if change.what == "drain" else self
 
 
 def timeline(
@@ -146,6 +153,7 @@ def timeline(
         _words(spans, (now - since).total_seconds()),
         (*ticks, "now"),
         whole,
+        (since.timestamp() * 1000, now.timestamp() * 1000 + 1),
     )
 
 

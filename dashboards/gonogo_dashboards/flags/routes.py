@@ -21,5 +21,5 @@ def add(site: Site) -> None:
     def flag(session: Session, request: Request, now: datetime) -> flag_page.FlagView | None:
         return flag_page.one(session, request.path_params["name"], now)
 
-    site.add_list(urls.FLAGS, "flags/flags.html", flag_list.listed)
+    site.add_list(urls.FLAGS, "flags/flags.html", flag_list.listed, views="flags")
     site.add(urls.FLAGS + "/{name}", "flags/flag.html", flag, noun="flag")

@@ -5,14 +5,17 @@ Pure, plain JSON, as in dashboards/gonogo_dashboards/charts/charts.py.
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import Any
 
 from gonogo.spec.verdicts import Verdict
+from gonogo_dashboards.charts import log_axis
 from gonogo_dashboards.charts.charts import AXIS, LABEL, Options
 from gonogo_dashboards.gauges.curves import ALL, Picture
 from gonogo_dashboards.kit import words
+
+_ROOM = 2.0
+"""How far the curves go on beyond the outermost tolerances."""
 
 
 def curves(picture: Picture) -> Options:
@@ -75,14 +78,13 @@ def curves(picture: Picture) -> Options:
 
 
 def _range(picture: Picture) -> tuple[float, float]:
-    """Return the range of the axis in whole powers of ten, with everything inside."""
+    """Return the range of the axis, with everything inside."""
     values = [point.tolerance for point in picture.points] + [
         declared.tolerance for declared in picture.today
     ]
     values += [edge for edge in (picture.needed, *(picture.window or ())) if edge]
-    return 10.0 ** math.floor(math.log10(min(values)) - 0.1), 10.0 ** math.ceil(
-        math.log10(max(values)) + 0.1
-    )
+    ends = log_axis.fitted(values, _ROOM)
+    return ends.low, ends.high
 
 
 def _steps(

@@ -18,6 +18,7 @@ from gonogo.gauge.comparators import Comparator
 from gonogo.gauge.curves import Curves, Onset, Step, curves
 from gonogo.gauge.rates import Rate
 from gonogo.gauge.report import with_numbers
+from gonogo.gauge.summary import GaugeReport, WindowSummary
 from gonogo.spec.tolerances import Tolerance, for_output
 from gonogo_dashboards.kit import words
 from gonogo_storage.gauges import gauge_rows
@@ -114,22 +115,22 @@ def read(session: Session, gauge: Gauge, query: Mapping[str, str]) -> Picture | 
     report = gauge.report
     if report is None:
         return None
-    windows = [window for window in report["windows"] if window["outputs"]]
+    windows = [window for window in report.windows if window.outputs]
     if not windows:
         return None
     chosen = _chosen(windows, gauge.test, report, query.get("comparator", ""))
-    names = list(chosen["outputs"])
+    names = list(chosen.outputs)
     of = query["of"] if query.get("of") in names and len(names) > 1 else ALL
     rows = with_numbers(gauge_rows.on_test_inputs(session, gauge.id))
     go, able = (
         [row for row in rows if row["kind"] == "go"],
         [row for row in rows if row["kind"] == "no_go" and row.get("able")],
     )
-    comparator = Comparator(chosen["comparator"], chosen["rtol"])
+    comparator = Comparator(chosen.comparator, chosen.rtol)
     rates = curves(comparator, go, able, names if of == ALL else [of])
     if not rates.steps:
         return None
-    needed = chosen["single"]["lower"] if of == ALL else chosen["outputs"][of]["lower"]
+    needed = chosen.single.lower if of == ALL else chosen.outputs[of].lower
     window = _window(needed, rates)
     today = _today(gauge.test, comparator, names if of == ALL else [of])
     marked = (
@@ -155,10 +156,7 @@ def read(session: Session, gauge: Gauge, query: Mapping[str, str]) -> Picture | 
             for value, url in zip(values, links, strict=True)
         )
 
-    working = {
-        str(Comparator(window["comparator"], window["rtol"])): bool(window["works"])
-        for window in windows
-    }
+    working = {str(Comparator(window.comparator, window.rtol)): window.works for window in windows}
     picture = Picture(
         comparator=str(comparator),
         axis=NAMES[comparator.name]
@@ -180,25 +178,25 @@ def read(session: Session, gauge: Gauge, query: Mapping[str, str]) -> Picture | 
 
 
 def _chosen(
-    windows: Sequence[Mapping[str, Any]],
+    windows: Sequence[WindowSummary],
     test: Mapping[str, Any],
-    report: Mapping[str, Any],
+    report: GaugeReport,
     requested: str,
-) -> Mapping[str, Any]:
+) -> WindowSummary:
     """Return the requested window, else that of the test's own comparator.
 
     Without either, the first window that works.
     """
-    by_name = {str(Comparator(window["comparator"], window["rtol"])): window for window in windows}
+    by_name = {str(Comparator(window.comparator, window.rtol)): window for window in windows}
     declared = [
         tolerance
-        for name in report["windows"][0]["outputs"]
+        for name in report.windows[0].outputs
         if (tolerance := for_output(test.get("tolerance", {}), name)) is not None
     ]
     own_comparators = [
         str(comparator) for tolerance in declared for comparator in _comparators(tolerance)
     ]
-    working = [name for name, window in by_name.items() if window["works"]]
+    working = [name for name, window in by_name.items() if window.works]
     return next(
         (by_name[name] for name in (requested, *own_comparators, *working) if name in by_name),
         windows[0],
@@ -247,32 +245,30 @@ def _today(
     return tuple(Today(name, value) for name, value in limits.items())
 
 
-def _instead(
-    report: Mapping[str, Any], chosen: Mapping[str, Any], working: Mapping[str, bool]
-) -> list[str]:
+def _instead(report: GaugeReport, chosen: WindowSummary, working: Mapping[str, bool]) -> list[str]:
     """Return alternatives that have a window where this one has none.
 
     They are a tolerance for each output, another comparator, or other inputs.
     """
     alternatives = []
-    if chosen["works"] and chosen["tolerance"]:
-        alternatives.append(f"a separate tolerance for each output: {spelled(chosen['tolerance'])}")
+    if chosen.works and chosen.tolerance:
+        alternatives.append(f"a separate tolerance for each output: {spelled(chosen.tolerance)}")
     others = [
         name
         for name, works in working.items()
-        if works and name != str(Comparator(chosen["comparator"], chosen["rtol"]))
+        if works and name != str(Comparator(chosen.comparator, chosen.rtol))
     ]
     if others:
         alternatives.append(f"another comparator: {', '.join(others)}")
-    for inputs in report["elsewhere"]:
-        if inputs["advice"]["works"]:
+    for inputs in report.elsewhere:
+        if inputs.advice.works:
             alternatives.append(
-                f"other inputs, {inputs['name']} ({inputs['sentence']}):"
-                f" {spelled(inputs['advice']['tolerance'])}"
+                f"other inputs, {inputs.name} ({inputs.sentence}):"
+                f" {spelled(inputs.advice.tolerance)}"
             )
-    advice = report["advice"]
-    if not alternatives and advice["works"]:
-        alternatives.append(f"comparators together: {spelled(advice['tolerance'])}")
+    advice = report.advice
+    if not alternatives and advice.works:
+        alternatives.append(f"comparators together: {spelled(advice.tolerance)}")
     return alternatives
 
 

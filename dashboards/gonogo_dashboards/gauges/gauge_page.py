@@ -13,7 +13,7 @@ from gonogo import urls
 from gonogo.flakiness.grades import Sharpness
 from gonogo_dashboards.gauges import curves, report_rows
 from gonogo_dashboards.gauges.curves import Picture
-from gonogo_dashboards.gauges.report_rows import GaugeReport
+from gonogo_dashboards.gauges.report_rows import ReportView
 from gonogo_dashboards.kit import commands, words
 from gonogo_dashboards.kit.list_rows import details_of
 from gonogo_storage.catalogue import entry_names
@@ -78,7 +78,7 @@ class GaugeView:
     test: Mapping[str, Any]
     test_key: str
     facts: tuple[tuple[str, str], ...]
-    report: GaugeReport | None
+    report: ReportView | None
     picture: Picture | None
     """Rates over the tolerance; None before the end, and where no comparator bounds an error."""
     links: Mapping[str, str]

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from gonogo.gauge.advice import spelled
 from gonogo.gauge.arithmetic import alike
+from gonogo.gauge.summary import (
+    GateSummary,
+    GaugeReport,
+    MeasuredRate,
+    PartArithmetic,
+    TriedSummary,
+    WindowEdges,
+    WindowSummary,
+)
 from gonogo.spec import arithmetic_words
 from gonogo.spec.verdicts import Verdict
 from gonogo_storage.db.encoding import encode
@@ -40,17 +48,6 @@ class PartLine:
 
 
 @dataclass(frozen=True)
-class EdgeLine:
-    """One output in the window of a comparator."""
-
-    output: str
-    lower: float | None
-    observed: float | None
-    tail: float | None
-    upper: float | None
-
-
-@dataclass(frozen=True)
 class WindowLine:
     """A comparator: its edges, whether it works, and the tolerance at its lower edge.
 
@@ -59,7 +56,8 @@ class WindowLine:
 
     comparator: str
     works: bool
-    edges: tuple[EdgeLine, ...]
+    edges: Mapping[str, WindowEdges]
+    """By output."""
     missed: tuple[str, ...]
     tolerance: str
 
@@ -107,7 +105,7 @@ class ModelLine:
 
 
 @dataclass(frozen=True)
-class GaugeReport:
+class ReportView:
     """The report of a finished gauge."""
 
     alarms: RateLine
@@ -127,43 +125,43 @@ class GaugeReport:
     leaves_out: tuple[str, ...]
 
 
-def read(report: Mapping[str, Any]) -> GaugeReport:
+def read(report: GaugeReport) -> ReportView:
     """Return the lines of a stored report."""
-    advice = report["advice"]
-    return GaugeReport(
-        alarms=_rate(report["false_alarms"]),
-        predicted=report["false_alarms"]["predicted"],
-        misses=_rate(report["misses"]),
+    advice = report.advice
+    return ReportView(
+        alarms=_rate(report.false_alarms),
+        predicted=report.false_alarms.predicted,
+        misses=_rate(report.misses),
         parts=tuple(_parts(report)),
-        models=tuple(_models(report.get("arithmetic", {}))),  # older reports have none
-        advice=advice["words"],
-        works=advice["works"],
-        advised=encode(advice["tolerance"]) if advice["tolerance"] else "",
-        elsewhere=tuple(_elsewhere(tried) for tried in report["elsewhere"]),
-        beyond=report["beyond"],
-        windows=tuple(_window(window) for window in report["windows"]),
-        gates=tuple(_gate(name, gate) for name, gate in report["gates"].items()),
-        command=report["command"]["line"],
-        leaves_out=tuple(report["command"]["leaves_out"]),
+        models=tuple(_models(report.arithmetic)),
+        advice=advice.words,
+        works=advice.works,
+        advised=encode(advice.tolerance) if advice.tolerance else "",
+        elsewhere=tuple(_elsewhere(tried) for tried in report.elsewhere),
+        beyond=report.beyond,
+        windows=tuple(_window(window) for window in report.windows),
+        gates=tuple(_gate(name, gate) for name, gate in report.gates.items()),
+        command=report.command.line,
+        leaves_out=tuple(report.command.leaves_out),
     )
 
 
-def _rate(rate: Mapping[str, Any]) -> RateLine:
-    count, of = int(rate["count"]), int(rate["of"])
+def _rate(rate: MeasuredRate) -> RateLine:
+    count, of = rate.count, rate.of
     return RateLine(
-        count, of, f"{count:,} of {of:,} [{rate['low']:.1%}, {rate['high']:.1%}]" if of else "–"
+        count, of, f"{count:,} of {of:,} [{rate.low:.1%}, {rate.high:.1%}]" if of else "–"
     )
 
 
-def _parts(report: Mapping[str, Any]) -> list[PartLine]:
+def _parts(report: GaugeReport) -> list[PartLine]:
     """Return the kernels: right ones, then mutants.
 
     Mutants that pass come first, those whose fault can't show last.
     """
-    sentences, broken = report["sentences"], report["broken"]
+    sentences, broken = report.sentences, report.broken
     lines = []
-    for name, rate in report["false_alarms"]["parts"].items():
-        looks = Verdict.fail_by_tolerance if rate["count"] else Verdict.pass_
+    for name, rate in report.false_alarms.parts.items():
+        looks = Verdict.fail_by_tolerance if rate.count else Verdict.pass_
         lines.append(
             PartLine(
                 name,
@@ -177,22 +175,22 @@ def _parts(report: Mapping[str, Any]) -> list[PartLine]:
             )
         )
     wrong = []
-    for name, rate in report["misses"]["parts"].items():
+    for name, rate in report.misses.parts.items():
         looks = (
             Verdict.inconclusive
-            if not rate["of"]
+            if not rate.of
             else Verdict.pass_by_tolerance
-            if rate["count"]
+            if rate.count
             else Verdict.fail
         )
-        seen = _rate(rate["unexplained"])
+        seen = _rate(rate.unexplained)
         wrong.append(
             PartLine(
                 name,
                 sentences.get(name, ""),
                 False,
                 _rate(rate),
-                rate["cannot_show"],
+                rate.cannot_show,
                 seen,
                 broken.get(name, 0),
                 looks,
@@ -207,58 +205,52 @@ def _parts(report: Mapping[str, Any]) -> list[PartLine]:
     return lines + wrong + gone
 
 
-def _models(parts: Mapping[str, Any]) -> Iterator[ModelLine]:
+def _models(parts: Mapping[str, Sequence[PartArithmetic]]) -> Iterator[ModelLine]:
     for kernels, outputs in alike(parts):
         for output in outputs:
-            name = output["arithmetic"]
+            name = output.arithmetic
             yield ModelLine(
                 kernels,
-                output["output"],
-                output["model"],
-                arithmetic_words.meaning(name or output["reproduced_by"]),
-                tuple(output["detection_limits"]),
+                output.output,
+                output.model,
+                arithmetic_words.meaning(name or output.reproduced_by),
+                tuple(output.detection_limits),
             )
 
 
-def _window(window: Mapping[str, Any]) -> WindowLine:
-    rtol = window["rtol"]
+def _window(window: WindowSummary) -> WindowLine:
+    rtol = "" if window.rtol is None else f", rtol {window.rtol:g}"
     return WindowLine(
-        comparator=window["comparator"]
-        if rtol is None
-        else f"{window['comparator']}, rtol {rtol:g}",
-        works=window["works"],
-        edges=tuple(
-            EdgeLine(output, edge["lower"], edge["observed"], edge["tail"], edge["upper"])
-            for output, edge in window["outputs"].items()
-        ),
-        missed=tuple(window["missed"]),
-        tolerance="" if window["tolerance"] is None else spelled(window["tolerance"]),
+        comparator=f"{window.comparator}{rtol}",
+        works=window.works,
+        edges=window.outputs,
+        missed=tuple(window.missed),
+        tolerance="" if window.tolerance is None else spelled(window.tolerance),
     )
 
 
-def _elsewhere(tried: Mapping[str, Any]) -> ElsewhereLine:
-    advice = tried["advice"]
+def _elsewhere(tried: TriedSummary) -> ElsewhereLine:
+    advice = tried.advice
     return ElsewhereLine(
-        name=tried["name"],
-        sentence=tried["sentence"],
-        inputs=encode(tried["inputs"]),
-        works=advice["works"],
-        tolerance=spelled(advice["tolerance"]) or "–",
-        words=advice["words"],
-        gains=tuple(tried["gains"]),
-        loses=tuple(tried["loses"]),
+        name=tried.name,
+        sentence=tried.sentence,
+        inputs=encode(tried.inputs),
+        works=advice.works,
+        tolerance=spelled(advice.tolerance) or "–",
+        words=advice.words,
+        gains=tuple(tried.gains),
+        loses=tuple(tried.loses),
     )
 
 
-def _gate(name: str, gate: Mapping[str, Any]) -> GateLine:
-    rejected, missed = gate["rejected"], gate["missed"]
+def _gate(name: str, gate: GateSummary) -> GateLine:
     return GateLine(
         name,
-        gate.get("sentence", name),  # reports stored before gates had these have only names
-        gate.get("limit", ""),
-        gate.get("source", ""),
-        _rate(gate["false_alarms"]),
-        len(rejected),
-        len(rejected) + len(missed),
-        tuple(missed),
+        gate.sentence,
+        gate.limit,
+        gate.source,
+        _rate(gate.false_alarms),
+        len(gate.rejected),
+        len(gate.rejected) + len(gate.missed),
+        tuple(gate.missed),
     )

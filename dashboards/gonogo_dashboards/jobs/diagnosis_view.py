@@ -5,12 +5,12 @@ It has the words, a coefficient per tile for every term, and the stages of a sta
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from sqlalchemy.orm import Session
 
+from gonogo.spec.diagnoses import DiagnosedTerm, JobDiagnosis
 from gonogo_dashboards.jobs import stages
 from gonogo_dashboards.jobs.stages import StagesView
 from gonogo_dashboards.kit import words
@@ -25,25 +25,6 @@ DIRECTIONS = {
     "along_gamma": "γ in each row (the mean)",
 }
 """The directions of an error, by the names of the forensics."""
-
-
-@dataclass(frozen=True)
-class TermView:
-    """One term of an output, with a coefficient and a standard error per group of tiles.
-
-    1 means that the term is used once, which is right. None: not known.
-    """
-
-    output: str
-    name: str
-    words: str
-    wrong: bool
-    can_tell: bool
-    tiles: int
-    group: int
-    unit: str
-    coefficients: tuple[float | None, ...]
-    errors: tuple[float | None, ...]
 
 
 @dataclass(frozen=True)
@@ -68,7 +49,7 @@ class DiagnosisView:
     words: str
     can_tell: bool
     seed: int | None
-    terms: tuple[TermView, ...]
+    terms: tuple[DiagnosedTerm, ...]
     residuals: tuple[ResidualView, ...]
     stages: StagesView | None = None
 
@@ -79,35 +60,34 @@ def read(session: Session, job: Job) -> DiagnosisView | None:
     return None if stored is None else view(stored)
 
 
-def view(content: Mapping[str, Any]) -> DiagnosisView:
-    """Return a diagnosis for the page from its JSON.
+def view(diagnosis: JobDiagnosis) -> DiagnosisView:
+    """Return a diagnosis for the page.
 
     Wrong terms come first; terms without any coefficient are left out.
     """
     terms = [
-        _term(term)
-        for term in content.get("terms", ())
-        if any(value is not None for value in term.get("coefficients", ()))
+        term
+        for term in diagnosis.terms
+        if any(coefficient is not None for coefficient in term.coefficients)
     ]
     ordered = sorted(terms, key=lambda term: not term.wrong)
-    seed = content.get("seed")
     return DiagnosisView(
-        str(content.get("words") or ""),
-        bool(content.get("can_tell", True)),
-        seed if isinstance(seed, int) else None,
+        diagnosis.words or "",
+        diagnosis.can_tell is not False,
+        diagnosis.seed,
         tuple(ordered[:MAX_TERMS]),
         tuple(
             _residual(output, residual)
-            for output, residual in list((content.get("residuals") or {}).items())[:MAX_TERMS]
+            for output, residual in list(diagnosis.residuals.items())[:MAX_TERMS]
         ),
-        stages.view(content.get("stages")),
+        None if diagnosis.stages is None else stages.view(diagnosis.stages),
     )
 
 
 def _residual(output: str, residual: Mapping[str, float | None]) -> ResidualView:
     before, after = residual.get("before"), residual.get("after")
     along = [
-        (DIRECTIONS.get(name, name), float(share))
+        (DIRECTIONS.get(name, name), share)
         for name, share in residual.items()
         if name.startswith("along_") and share is not None
     ]
@@ -119,22 +99,3 @@ def _residual(output: str, residual: Mapping[str, float | None]) -> ResidualView
         if along and along[0][1] >= 0.01:
             text += f" {along[0][1]:.0%} of its energy lies along {along[0][0]}."
     return ResidualView(output, before, after, tuple(along), text)
-
-
-def _term(term: Mapping[str, Any]) -> TermView:
-    return TermView(
-        output=str(term.get("output", "")),
-        name=str(term.get("name", "")),
-        words=str(term.get("words") or ""),
-        wrong=bool(term.get("wrong", False)),
-        can_tell=bool(term.get("can_tell", True)),
-        tiles=int(term.get("tiles", 0)),
-        group=max(1, int(term.get("group", 1))),
-        unit=str(term.get("unit") or "tile"),
-        coefficients=_numbers(term.get("coefficients", ())),
-        errors=_numbers(term.get("errors", ())),
-    )
-
-
-def _numbers(values: Sequence[float | None]) -> tuple[float | None, ...]:
-    return tuple(None if value is None else float(value) for value in values)

@@ -46,7 +46,7 @@ from gonogo_storage.db.records import from_object
 from gonogo_storage.jobs import artifacts as stored_artifacts
 from gonogo_storage.jobs import job_attempts, job_seeds, selection_tests
 from gonogo_storage.jobs import jobs as stored_jobs
-from gonogo_storage.jobs.job import Job, removed_words
+from gonogo_storage.jobs.job import Job, JobCommit, SuspectSeeds, removed_words
 from gonogo_storage.jobs.job_seeds import SeedRecord
 from gonogo_storage.jobs.jobs import JobFilter
 from gonogo_storage.jobs.sequential import SeedDecision
@@ -63,6 +63,7 @@ _flips: LRUCache[tuple[FlipLine, ...]] = LRUCache(_CACHED)
 _arithmetic: LRUCache[tuple[ArithmeticLine, ...]] = LRUCache(_CACHED)
 _plots: LRUCache[SeedPlot] = LRUCache(_CACHED)
 FILTERS = ("state", "verdict", "build", "test", "label", "owner")
+FIRST_TESTS = reports.Part()
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ class JobView:
     """Whether its results per seed are still there, or were never any."""
     at_most: bool
     stop: SeedDecision | None
-    suspects: Mapping[str, Any] | None
+    suspects: SuspectSeeds | None
     test: Mapping[str, Any]
     test_key: str
     test_url: str
@@ -177,11 +178,12 @@ def job(
     output: str | None,
     now: datetime,
     pair: tuple[int, int] | None = None,
+    part: reports.Part = FIRST_TESTS,
 ) -> JobView | None:
     """Return a job's page; None where there is no such job.
 
     output: the output of its plot; None chooses the worst. pair: a (seed, repeat) whose details are
-    shown.
+    shown. part: the part of a selection's tests.
     """
     stored = stored_jobs.get(session, job_id)
     if stored is None:
@@ -190,7 +192,7 @@ def job(
     line = job_line(stored, now, entry)
     rolled_up = rollups.of_job(session, job_id)
     outputs = job_seeds.outputs(session, job_id, rolled_up)
-    tests = reports.read(session, stored)
+    tests = reports.read(session, stored, part, output)
     if tests is not None:
         judged = selection_tests.judged_outputs(session, job_id)
         outputs = [head for head in outputs if head.output in judged]
@@ -200,6 +202,7 @@ def job(
     so_far = next(iter(words.ordered(name for name, seeds in stored.counts.items() if seeds)), None)
     verdict = stored.verdict if stored.state.final else so_far
     fixed = _fixed(stored, rolled_up)
+    has_numbers = tests is None or bool(outputs)
     worst = (
         _worst.get(
             fixed,
@@ -207,9 +210,13 @@ def job(
                 session, job_id, WORST_SEEDS if tests is None else 1, rolled_up
             ),
         )
-        or []
-    )
-    seed = worst[0].seed if worst else commands.first_seeds(stored)[0]
+        if has_numbers
+        else None
+    ) or []
+    iteration = None if has_numbers else job_seeds.worst_iteration(session, job_id)
+    if worst:
+        iteration = worst[0].seed
+    seed = commands.first_seeds(stored)[0] if iteration is None else iteration
     heads = stored_artifacts.list_(session, job_id)
     log = job_logs.log(session, job_id, heads, pair)
     attempts = tuple(job_attempts.for_page(session, job_id))
@@ -348,10 +355,15 @@ def _facts(job: Job) -> tuple[tuple[str, str], ...]:
             ("labels", ", ".join(f"{name}={value}" for name, value in sorted(job.labels.items())))
         )
     if job.commit:
-        facts.append(("commit", commands.plain(job.commit)))
+        facts.append(("commit", _commit_text(job.commit)))
     facts.append(("submitted", f"{job.created_at:%Y-%m-%d %H:%M:%S} UTC by {job.owner}"))
     if job.started_at and job.finished_at:
         facts.append(
             ("duration", words.duration((job.finished_at - job.started_at).total_seconds()))
         )
     return tuple(facts)
+
+
+def _commit_text(commit: JobCommit) -> str:
+    pull = f", pull request {commit.pull_request}" if commit.pull_request else ""
+    return f"{commit.sha} of {commit.repository}{pull}"

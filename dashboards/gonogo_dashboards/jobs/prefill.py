@@ -24,7 +24,6 @@ def of_job(session: Session, job_id: str) -> dict[str, str] | None:
     job = jobs.get(session, job_id)
     if job is None:
         return None
-    commit = job.commit or {}
     return {
         **_of_test(job.test),
         "build": job.build,
@@ -36,9 +35,9 @@ def of_job(session: Session, job_id: str) -> dict[str, str] | None:
         "labels": ", ".join(f"{name}={value}" for name, value in sorted(job.labels.items())),
         "context": "" if job.context == "isolated" else encode(job.context),
         "reference": job.reference.build if job.reference else "",
-        "repository": _text(commit.get("repository")),
-        "sha": _text(commit.get("sha")),
-        "pull_request": _text(commit.get("pull_request")),
+        "repository": job.commit.repository if job.commit else "",
+        "sha": job.commit.sha if job.commit else "",
+        "pull_request": _text(job.commit.pull_request if job.commit else None),
     }
 
 

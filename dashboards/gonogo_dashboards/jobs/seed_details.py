@@ -73,7 +73,7 @@ def read(
     session: Session, job: Job, pair: tuple[int, int], output: str | None
 ) -> SeedDetails | None:
     """Return the details of a (seed, repeat); None where the job has no such seed."""
-    order = SeedOrder.of(job.seeds, job.repeats, job.suspects)
+    order = SeedOrder.of(job.seeds, job.repeats, job.added_seeds)
     stored = results.get(session, job.id, *pair)
     place = order.place(*pair)
     if stored is None and place is None:

@@ -77,7 +77,7 @@ def read(session: Session, job: Job, noun: str) -> GridView:
 
 def view(job: Job, letters: str, noun: str) -> GridView:
     """Return the grid from the stored letters."""
-    order = SeedOrder.of(job.seeds, job.repeats, job.suspects)
+    order = SeedOrder.of(job.seeds, job.repeats, job.added_seeds)
     length = len(letters) if job.sequential is not None else max(len(letters), len(order))
     length = min(max(length, 1), len(order))
     width = _width(length)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
+from gonogo import urls
 from gonogo.spec.selections import KERNEL, Selection
 from gonogo_dashboards.kit.outcomes import OutcomeCount, outcomes
 from gonogo_storage.jobs import selection_tests
 from gonogo_storage.jobs.job import Job
 
-MAX_TESTS = 500
+PAGE = 100
+"""Tests of a page; the others are a click away. A run may have 20,000."""
 MAX_NUMBERS = 6
 MAX_CHARS = 600
+MAX_SEARCH, MAX_DIGITS = 200, 7
 
 
 @dataclass(frozen=True)
@@ -41,12 +45,18 @@ class TestLine:
 
 @dataclass(frozen=True)
 class TestsView:
-    """The tests of a job, worst first; `total` includes those that are left out."""
+    """A part of a job's tests, worst first."""
 
     __test__ = False  # pytest: not a test case
 
     lines: tuple[TestLine, ...]
+    first: int
+    """The place of the first one, from 1."""
     total: int
+    """All that the search finds; without one, all tests."""
+    search: str
+    before_url: str | None
+    next_url: str | None
     outcomes: tuple[OutcomeCount, ...]
     """The outcomes of all tests and iterations."""
     staged: bool
@@ -57,13 +67,46 @@ def is_selection(job: Job) -> bool:
     return job.kernel == KERNEL
 
 
-def read(session: Session, job: Job) -> TestsView | None:
-    """Return the tests of a job; None for a kernel's job."""
+@dataclass(frozen=True)
+class Part:
+    """The requested part of the tests: those whose names hold a text, without the first ones."""
+
+    search: str = ""
+    skip: int = 0
+
+    @classmethod
+    def requested(cls, query: Mapping[str, str]) -> Part:
+        """Return the part that a page's query names."""
+        skip = query.get("after", "")
+        is_number = skip.isascii() and skip.isdigit() and len(skip) < MAX_DIGITS
+        return cls(query.get("search", "").strip()[:MAX_SEARCH], int(skip) if is_number else 0)
+
+
+def read(session: Session, job: Job, part: Part, output: str | None = None) -> TestsView | None:
+    """Return a part of the tests of a job; None for a kernel's job.
+
+    output: the output that the page shows, which the addresses of other parts keep.
+    """
     if not is_selection(job):
         return None
-    records, total = selection_tests.tests(session, job.id, MAX_TESTS)
+    records, total = selection_tests.tests(
+        session, job.id, PAGE, skip=part.skip, search=part.search
+    )
+
+    def url(skip: int) -> str:
+        return urls.job(job.id, output=output, tests={"search": part.search, "after": skip})
+
     lines = tuple(map(_line, records))
-    return TestsView(lines, total, outcomes(job.outcomes or {}), any(line.stage for line in lines))
+    return TestsView(
+        lines,
+        part.skip + 1,
+        total,
+        part.search,
+        url(max(0, part.skip - PAGE)) if part.skip else None,
+        url(part.skip + PAGE) if part.skip + PAGE < total else None,
+        outcomes(job.outcomes or {}),
+        any(line.stage for line in lines),
+    )
 
 
 def facts(job: Job) -> tuple[tuple[str, str], ...]:

@@ -17,7 +17,7 @@ def notes(job: Job) -> tuple[str, ...]:
         read = f"{words.count(plan.seen, 'seed')} read in order"
         sentences.append(f"Not decided yet: {read}, {plan.failures:,} failed{needed}.")
     if job.suspects is not None:
-        text = str(job.suspects["words"])
+        text = job.suspects.words
         sentences.append(f"{text[:1].upper()}{text[1:]}.")
     return tuple(sentences)
 

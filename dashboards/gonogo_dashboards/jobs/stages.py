@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from gonogo.errors import FieldError
-from gonogo.spec.stages import StageResult, StageStatus, StageTable
+from gonogo.spec.stages import JobStages, StageResult, StageStatus
 from gonogo.spec.verdicts import Verdict
 
 LOOKS: Mapping[StageStatus, str] = {
@@ -47,29 +45,17 @@ class StagesView:
     lines: tuple[StageLine, ...]
 
 
-def view(content: Any) -> StagesView | None:
-    """Return the stages from the JSON of gonogo_storage.seeds.stages.of_job.
-
-    None without any, or where the JSON is of a version that this one can't read.
-    """
-    if not isinstance(content, Mapping):
-        return None
-    try:
-        table = StageTable.parse(content)
-    except FieldError:
-        return None
-    since = {
-        str(regression.get("stage")): str(regression.get("since"))
-        for regression in content.get("regressions") or ()
-    }
+def view(table: JobStages) -> StagesView:
+    """Return the stages of a job for its page."""
+    since = {regression.stage: regression.since for regression in table.regressions}
     lines = tuple(
         _line(number, stage, table, since.get(stage.name))
         for number, stage in enumerate(table.stages, 1)
     )
-    return StagesView(str(content.get("words") or table.words), lines)
+    return StagesView(table.words, lines)
 
 
-def _line(number: int, stage: StageResult, table: StageTable, passed_on: str | None) -> StageLine:
+def _line(number: int, stage: StageResult, table: JobStages, passed_on: str | None) -> StageLine:
     counts = (("passed", stage.passed), ("failed", stage.failed), ("skipped", stage.skipped))
     tests = [f"{count:,}\N{NO-BREAK SPACE}{name}" for name, count in counts if count]
     return StageLine(
@@ -80,7 +66,7 @@ def _line(number: int, stage: StageResult, table: StageTable, passed_on: str | N
         stage.status.sentence,
         stage.reason,
         ", ".join(tests) or "none",
-        table.blocker is not None and table.blocker.name == stage.name,
+        stage.name == table.blocker,
         passed_on,
         stage.duration_ms,
     )

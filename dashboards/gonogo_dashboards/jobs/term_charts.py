@@ -4,51 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import groupby
 from typing import Any
 
+from gonogo.spec.diagnoses import DiagnosedTerm
 from gonogo_dashboards.charts.charts import AXIS, Options, _short
-from gonogo_dashboards.jobs.diagnosis_view import TermView
 from gonogo_dashboards.kit import words
 
-MAX_ROWS = 1000
-"""Maximum rows of the table of a term."""
+MAX_ROWS = 100
+"""Maximum rows of the table of a term; the diagnosis as JSON has every tile."""
 
 
 @lru_cache(maxsize=64)  # a diagnosis never changes, and its page is read repeatedly
-def term(view: TermView) -> Options:
+def term(view: DiagnosedTerm) -> Options:
     """Return the options of a bar per tile: how many times a term's part is used; 1 is right.
 
     Whiskers show one standard error in each direction. Where a tile is wrong, the part missing up
-    to 1 or the excess above it stands out, so that a bar of height 0 is visible too.
+    to 1 or the excess above it stands out, so that a bar of height 0 is visible too. The browser
+    draws both from the two numbers of a row, because a row may have a thousand tiles.
     """
     bars: list[list[Any]] = []
-    strange: list[Options] = []
-    whiskers: list[list[float | None]] = []
+    strange: list[list[Any]] = []
     for index, value in enumerate(view.coefficients):
         if value is None:
             continue
         first, last = tiles_of(view, index)
-        x = (first + last) / 2
         error = view.errors[index] if index < len(view.errors) else None
-        texts = [str(first) if first == last else f"{first} … {last}", _short(value), _short(error)]
-        wrong = differs(value, error)
-        bars.append([x, _short(min(value, 1.0) if wrong else value), *texts])
-        if wrong:
-            missing = {"opacity": 0.32} if value < 1 else {}
-            strange.append(
-                {"value": [x, _short(abs(1 - max(value, 0.0))), *texts], "itemStyle": missing}
-            )
-        if error is not None:
-            whiskers.append([x, _short(value - error), _short(value + error)])
+        row = [(first + last) / 2 if last > first else first, _short(value), _short(error)]
+        row += [f"{first} … {last}"] if view.group > 1 else []
+        (strange if differs(value, error) else bars).append(row)
     values = [value for value in view.coefficients if value is not None]
+    numbers = ["times used", "± standard error"]
     shared: Options = {
-        "type": "bar",
-        "stack": "tile",
-        "dimensions": ["_x", "_y", view.unit, "times used", "± standard error"],
+        "type": "custom",
+        "renderItem": "coefficient",
+        "dimensions": ["_x", *numbers, view.unit] if view.group > 1 else [view.unit, *numbers],
         "encode": {"x": 0, "y": 1},
-        "barCategoryGap": "15%",
-        "barMaxWidth": 26,
-        "barMinWidth": 1,
     }
     right = {
         "silent": True,
@@ -93,10 +84,6 @@ def term(view: TermView) -> Options:
                 "name": f"{view.name} of {view.output}",
                 "itemStyle": {"color": "$bar"},
                 "data": bars,
-                "markLine": {
-                    **right,
-                    "lineStyle": {"color": "$limit", "type": [6, 4], "width": 1.2},
-                },
             },
             {
                 **shared,
@@ -105,37 +92,45 @@ def term(view: TermView) -> Options:
                 "data": strange,
             },
             {
-                "type": "custom",
-                "name": "whiskers",
-                "renderItem": "whisker",
-                "data": whiskers,
-                "encode": {"x": 0, "y": [1, 2]},
+                "type": "scatter",
+                "name": "right",
+                "data": [],
                 "silent": True,
-                "z": 4,
+                "markLine": {
+                    **right,
+                    "lineStyle": {"color": "$limit", "type": [6, 4], "width": 1.2},
+                },
             },
         ],
     }
 
 
 @lru_cache(maxsize=64)
-def term_rows(view: TermView) -> Sequence[tuple[str, str, str]]:
+def term_rows(view: DiagnosedTerm) -> Sequence[tuple[str, str, str]]:
     """Return the same as a table, at most MAX_ROWS: (tiles, times used, standard error) in words.
 
-    It is made here because a template takes three times as long, and there are three terms of
-    hundreds of tiles.
+    Neighbors that are used equally often, to two decimals, share a row with their largest error.
     """
+    places = range(len(view.coefficients))
+    errors = dict(zip(places, view.errors, strict=False))
+
+    def rounded(index: int) -> float | None:
+        value = view.coefficients[index]
+        return None if value is None else round(value, 2) + 0.0  # never -0
+
     rows = []
-    for index, value in enumerate(view.coefficients[:MAX_ROWS]):
-        first, last = tiles_of(view, index)
-        error = view.errors[index] if index < len(view.errors) else None
+    for used, group in groupby(places, rounded):
+        members = list(group)
+        first, last = tiles_of(view, members[0])[0], tiles_of(view, members[-1])[1]
+        known = [error for place in members if (error := errors.get(place)) is not None]
         rows.append(
             (
                 str(first) if first == last else f"{first} … {last}",
-                words.number(value),
-                words.number(error),
+                "–" if used is None else f"{used:.2f}",
+                words.number(max(known, default=None)),
             )
         )
-    return rows
+    return rows[:MAX_ROWS]
 
 
 def _from_one(tiles: int) -> list[int]:
@@ -166,7 +161,7 @@ def differs(value: float, error: float | None) -> bool:
     return abs(value - 1) > max(0.1, 4 * (error or 0.0))
 
 
-def tiles_of(view: TermView, index: int) -> tuple[int, int]:
+def tiles_of(view: DiagnosedTerm, index: int) -> tuple[int, int]:
     """Return the first and last tile, counted from 1, of a term's coefficient."""
     return index * view.group + 1, min(view.tiles, (index + 1) * view.group) if view.tiles else (
         index + 1

@@ -33,14 +33,13 @@ def read(job: JobSummary) -> ImportedView | None:
     stored = job.import_
     if stored is None:
         return None
-    numbers = bool(stored["numbers"])
-    text = f"Imported from {NAMES[stored['format']]}" + (
+    text = f"Imported from {NAMES[stored.format]}" + (
         ": the numbers come with it and were judged here."
-        if numbers
+        if stored.numbers
         else ": history without numbers. It shows red and green, but not whether a pass is hollow."
     )
     return ImportedView(
-        stored["format"], stored["tool"], int(stored["tests"]), numbers, stored["started_at"], text
+        stored.format, stored.tool, stored.tests, stored.numbers, stored.started_at, text
     )
 
 

@@ -16,7 +16,8 @@ from sqlalchemy.orm import Session
 
 from gonogo import urls
 from gonogo.errors import FieldError
-from gonogo_dashboards.kit import csv_export
+from gonogo_dashboards.kit import csv_export, saved_views
+from gonogo_dashboards.kit.saved_views import SavedViews
 from gonogo_storage.db.paging import BadCursor
 from gonogo_storage.flags import triage
 
@@ -46,6 +47,8 @@ class Frame:
     open_flags: int = 0
     csv_url: str = ""
     reader: str = ""
+    views: SavedViews | None = None
+    """The saved views of a list."""
 
 
 @dataclass(frozen=True)
@@ -78,13 +81,15 @@ class Site:
         scope: str = "",
         json_path: str = "",
         as_csv: bool = False,
+        views: str = "",
     ) -> None:
         """Add `path` and its JSON version, a list's as CSV, too; all only read.
 
         noun: the kind of page: "list" for one whose cursor may be wrong (400), else a thing that
         may not exist (404), named by the last part of the address. wrong: the title where a field
         of the query is invalid (422). scope: the scope that the reader needs beyond `read` (403).
-        json_path: the address of the JSON version, if not `path`.json.
+        json_path: the address of the JSON version, if not `path`.json. views: the list whose
+        saved views it shows.
         """
 
         def view(request: Request, form: Callable[[Session, Any], Response]) -> Response:
@@ -127,7 +132,12 @@ class Site:
             csv_url = f"{request.url.path}.csv{'?' if address else ''}{address}" if as_csv else ""
 
             def framed(session: Session, shown: Any) -> Response:
-                frame = Frame(triage.open_total(session), csv_url, self.reader(request))
+                frame = Frame(
+                    triage.open_total(session),
+                    csv_url,
+                    self.reader(request),
+                    saved_views.read(session, views, address) if views else None,
+                )
                 return self.page(request, template, shown, frame)
 
             return view(request, framed)
@@ -153,7 +163,9 @@ class Site:
             self.router.add_api_route(f"{path}.csv", csv_version, methods=["GET"])
         self.router.add_api_route(path, page, methods=["GET"])
 
-    def add_list(self, path: str, template: str, read: ReadList, *, scope: str = "") -> None:
+    def add_list(
+        self, path: str, template: str, read: ReadList, *, scope: str = "", views: str = ""
+    ) -> None:
         """Add a list with its JSON version; its query has filters, a cursor and a length.
 
         As CSV it has as many lines as a list can have at once.
@@ -165,4 +177,4 @@ class Site:
             limit = urls.MAX_LENGTH if whole and "limit" not in query else self.limit(query)
             return read(session, query, query.get("cursor") or None, limit, now)
 
-        self.add(path, template, view, scope=scope, as_csv=True)
+        self.add(path, template, view, scope=scope, as_csv=True, views=views)

@@ -374,14 +374,17 @@ FLAG_STATES: dict[str, str] = {
 GRADES: dict[str, str] = {
     Stability.robust: Verdict.pass_,
     Stability.marginal: Verdict.suspect,
-    Stability.flaky: Verdict.fail_by_tolerance,
+    Stability.flaky: Verdict.suspect,
     Stability.broken: Verdict.fail,
     Stability.unknown: Verdict.inconclusive,
     Sharpness.sharp: Verdict.pass_,
-    Sharpness.blunt: Verdict.pass_by_tolerance,
+    Sharpness.blunt: Verdict.suspect,
     Sharpness.unmeasured: Verdict.inconclusive,
 }
-"""The verdict whose shape and color a grade takes."""
+"""The verdict whose shape and color a grade takes.
+
+Grades are no verdicts: only `broken` is as loud as one.
+"""
 
 GRADE_SENTENCES: dict[str, str] = {
     **{stability: stability.sentence for stability in Stability},
@@ -506,6 +509,11 @@ def is_gone(kind: str, build: str, newest: str | None) -> bool:
 def inline(label: str) -> str:
     """Return a label for the middle of a sentence: "Hollow pass" becomes "hollow pass"."""
     return label[:1].lower() + label[1:] if label[1:2].islower() else label
+
+
+def moment(text: str | None) -> str:
+    """Return a time of the JSON version for reading: "2026-11-23 14:28:24 UTC"; "–" for none."""
+    return f"{text[:19].replace('T', ' ')} UTC" if text else "–"
 
 
 def sentence_case(text: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
 
@@ -12,7 +12,8 @@ from sqlalchemy.orm import Session
 from gonogo import urls
 from gonogo.spec.executors import EMULATOR
 from gonogo.spec.verdicts import WORST_FIRST
-from gonogo_dashboards.kit import words
+from gonogo_dashboards.kit import axis_events, words
+from gonogo_dashboards.kit.axis_events import AxisEvent
 from gonogo_dashboards.kit.build_cells import HOLLOW, LOST, RED, verdict_of
 from gonogo_dashboards.kit.list_rows import Count, counts, details_of, shape_of, tolerance_of
 from gonogo_storage.catalogue import entry_names, test_list
@@ -21,6 +22,8 @@ from gonogo_storage.comparison import matrices as reads
 from gonogo_storage.comparison.matrices import GRADES, BuildRecord, CellPlace, RowRecord
 from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.db.paging import Page
+from gonogo_storage.history import annotations as axis_changes
+from gonogo_storage.history.annotations import AxisPlace
 
 FILTERS = ("branch", "arch", "board", "kernel", "verdict", "label", "suite", "grade", "until")
 BUILDS, MAX_BUILDS = 20, 60
@@ -96,6 +99,13 @@ class MatrixView:
     next_url: str | None
     json_url: str
     at: str | None
+    events: tuple[AxisEvent, ...] = ()
+    """The changes of the arithmetic model between these builds."""
+
+    @property
+    def changed(self) -> Mapping[int, str]:
+        """Return the words of the changes by column."""
+        return {round(event.place): event.words for event in self.events}
 
     @property
     def mixed(self) -> bool:
@@ -116,13 +126,15 @@ class Glance:
     rows: tuple[MatrixRow, ...]
     summary: str
     url: str
+    compare_url: str
+    """The newest build against the one before; "" where there is none."""
 
 
 def glance(session: Session, tests: int, columns: int) -> Glance:
     """Return a compact matrix: the `tests` that need attention most by the last builds."""
     known = reads.builds(session)
     if not known:
-        return Glance(None, (), (), "", urls.MATRIX)
+        return Glance(None, (), (), "", urls.MATRIX, "")
     branch = _branch(known)
     shown = [build for build in reversed(known) if build.branch == branch][:columns]
     names = [build.name for build in shown]
@@ -133,9 +145,9 @@ def glance(session: Session, tests: int, columns: int) -> Glance:
     heads = tuple(
         _head(build, [row.cells[place] for row in rows], None) for place, build in enumerate(shown)
     )
-    return Glance(
-        branch, heads, rows, _summary(heads, rows, branch), urls.matrix({"branch": branch})
-    )
+    changed = urls.compare(names[1], names[0]) if len(names) > 1 else ""
+    address = urls.matrix({"branch": branch})
+    return Glance(branch, heads, rows, _summary(heads, rows, branch), address, changed)
 
 
 def read(
@@ -192,7 +204,18 @@ def read(
         next_url=urls.matrix(address, cursor=page.next) if page.next else None,
         json_url=urls.matrix(address, cursor=cursor, as_json=True),
         at=timestamp(now),
+        events=_events(session, names),
     )
+
+
+def _events(session: Session, names: Sequence[str]) -> tuple[AxisEvent, ...]:
+    """Return the changes of the arithmetic model between these builds, the newest first."""
+    in_order = names[::-1]
+    changes = axis_changes.of_models(session, [AxisPlace((name,)) for name in in_order])
+    return tuple(
+        replace(event, place=len(names) - 1 - event.place)
+        for event in axis_events.of_builds(changes, in_order)
+    )[::-1]
 
 
 def _branch(known: Sequence[BuildRecord]) -> str:

@@ -22,4 +22,4 @@ def add(site: Site) -> None:
             session, query, query.get("cursor"), site.limit(query), columns, now
         )
 
-    site.add(urls.MATRIX, "matrix/matrix.html", read, noun="matrix")
+    site.add(urls.MATRIX, "matrix/matrix.html", read, noun="matrix", views="matrix")

@@ -13,7 +13,7 @@ from datetime import date, timedelta
 from gonogo import urls
 from gonogo_dashboards.devices.fleet import Fleet
 from gonogo_dashboards.kit import words
-from gonogo_storage.catalogue.test_list import HOLLOW
+from gonogo_storage.catalogue.test_list import HOLLOW, RED
 from gonogo_storage.db.states import DeviceHealth
 from gonogo_storage.rollups.day_tests import DayTests
 
@@ -61,7 +61,7 @@ class NumberLine:
 _KINDS = (
     ("hollow", "Hollow", "pass_by_tolerance", HOLLOW,
      "Tests with a seed that passes only by tolerance."),
-    ("red", "Red", "fail", "broken", "Tests with a seed that fails, whether rightly or not."),
+    ("red", "Red", "fail", RED, "Tests with a seed that fails, whether rightly or not."),
     ("flaky", "Flaky", "suspect", "flaky",
      "Tests with passing and failing seeds on the same build."),
 )  # fmt: skip

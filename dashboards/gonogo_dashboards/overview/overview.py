@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from sqlalchemy.orm import Session
 
 from gonogo import urls
 from gonogo_dashboards.devices import device_page, fleet, hosts
 from gonogo_dashboards.devices.fleet import Fleet
-from gonogo_dashboards.kit import commands, ranges, words
+from gonogo_dashboards.kit import axis_events, commands, ranges, words
+from gonogo_dashboards.kit.axis_events import AxisEvent
 from gonogo_dashboards.kit.list_rows import FlagLine, JobLine, flag_line, job_line
 from gonogo_dashboards.kit.ranges import Range
 from gonogo_dashboards.matrix import matrix_page
@@ -27,8 +28,10 @@ from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.devices import health_then, periods
 from gonogo_storage.flags import attention as needs
 from gonogo_storage.flags.attention import Night
+from gonogo_storage.history import annotations as axis_changes
 from gonogo_storage.jobs import latest as reads
 from gonogo_storage.jobs import queue_estimate
+from gonogo_storage.messages import webhooks
 from gonogo_storage.rollups import day_tests, day_totals
 
 EACH_KIND = 3
@@ -39,6 +42,7 @@ DAY_RANGES = ("7d", "30d", "90d")
 TESTS, BUILDS = 12, 20
 """Size of the compact matrix."""
 RUNNING, RECENT = 12, 8
+EVENTS_EVERY = timedelta(minutes=5)
 HOLLOW = ("passes_by_tolerance", "fix_masked")
 
 
@@ -140,6 +144,8 @@ class Memory:
     totals: day_totals.Memory = field(default_factory=day_totals.Memory)
     tests: day_tests.Memory = field(default_factory=day_tests.Memory)
     health: health_then.Memory = field(default_factory=health_then.Memory)
+    events: dict[str, tuple[datetime, tuple[AxisEvent, ...]]] = field(default_factory=dict)
+    """By time range: when the changes on the axis of days were read, and they."""
 
 
 @dataclass(frozen=True)
@@ -159,6 +165,8 @@ class OverviewView:
     fleet: Fleet
     rates: tuple[RateLine, ...]
     days: Days
+    day_events: tuple[AxisEvent, ...]
+    """The changes on the axis of days."""
     range: Range
     running: tuple[JobLine, ...]
     """The jobs that run, then the queue in its order."""
@@ -207,7 +215,7 @@ def overview(
     strip = fleet.fleet(
         device_page.lines(session, pulse, now, timeout_s), now, hosts.flagged(session, now)
     )
-    needs_shown = _needs(flags, night, strip, queues)
+    needs_shown = _needs(flags, night, strip, queues, webhooks.failing(session))
     period = ranges.of(
         query or {},
         now,
@@ -216,6 +224,7 @@ def overview(
         allowed=DAY_RANGES,
     )
     tests = day_tests.read(session, memory.tests, days=numbers.DAYS, now=now)
+    seeds = days.days(day_totals.read(session, memory.totals, days=period.days or 30, now=now))
     return OverviewView(
         numbers=(
             *numbers.of_tests(tests),
@@ -233,7 +242,8 @@ def overview(
         queues=queues,
         fleet=strip,
         rates=tuple(_rate(name, rate) for name, rate in pulse.rates.items()),
-        days=days.days(day_totals.read(session, memory.totals, days=period.days or 30, now=now)),
+        days=seeds,
+        day_events=_events(session, memory, period, [day.day for day in seeds.days], now),
         range=period,
         running=running,
         recent=recent,
@@ -241,6 +251,18 @@ def overview(
         start=commands.START,
         at=timestamp(now),
     )
+
+
+def _events(
+    session: Session, memory: Memory, period: Range, shown: Sequence[str], now: datetime
+) -> tuple[AxisEvent, ...]:
+    """Return the changes on the axis of days; they are read again after some minutes."""
+    read_at, events = memory.events.get(period.value, (None, ()))
+    if read_at is None or not timedelta(0) <= now - read_at < EVENTS_EVERY:
+        dated = axis_changes.since(session, period.since or now)
+        events = axis_events.of_days(dated, shown)
+        memory.events[period.value] = now, events
+    return events
 
 
 def _kind(flags: needs.OpenFlags, now: datetime, entries: Mapping[str, str]) -> FlagKindLine:
@@ -316,11 +338,16 @@ def _rate(name: str, rate: periods.Rate) -> RateLine:
 
 
 def _needs(
-    flags: Sequence[FlagKindLine], night: NightView, strip: Fleet, queues: Sequence[QueueLine]
+    flags: Sequence[FlagKindLine],
+    night: NightView,
+    strip: Fleet,
+    queues: Sequence[QueueLine],
+    failing: Sequence[str],
 ) -> tuple[Need, ...]:
     """Return the needs in the order of the page.
 
-    Hollow passes, new failures, devices, hosts, queues, then other findings.
+    Hollow passes, new failures, devices, hosts, queues, webhooks, then other findings. `failing`
+    are webhooks whose messages don't arrive.
     """
     hollow = sum(kind.count for kind in flags if kind.kind in HOLLOW)
     other = sum(kind.count for kind in flags if kind.kind not in HOLLOW)
@@ -349,6 +376,13 @@ def _needs(
             "#trouble",
         ),
         Need("queues", stuck, words.count(stuck, "stuck queue"), "hang", "#stuck"),
+        Need(
+            "webhooks",
+            len(failing),
+            words.count(len(failing), "failing webhook"),
+            "error",
+            urls.webhook(failing[0]) if len(failing) == 1 else urls.webhooks(),
+        ),
         Need("flags", other, words.count(other, "other new flag"), "suspect", "#flagged"),
     )
     return tuple(need for need in needs_found if need.count)

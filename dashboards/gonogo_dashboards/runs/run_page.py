@@ -21,6 +21,7 @@ from gonogo_storage.automation import runs as stored_runs
 from gonogo_storage.automation import schedules as stored_schedules
 from gonogo_storage.automation.runs import Run, RunJob
 from gonogo_storage.db.encoding import timestamp
+from gonogo_storage.jobs.job import JobCommit
 
 FILTERS = ("suite", "state", "schedule")
 SCHEDULES = 100
@@ -108,7 +109,7 @@ class RunView:
     sentence: str
     job_counts: tuple[Count, ...]
     tests: tuple[TestLine, ...]
-    commit: Mapping[str, Any] | None
+    commit: JobCommit | None
     origins: tuple[OriginLine, ...]
     cancel: str
     files: Mapping[str, str]

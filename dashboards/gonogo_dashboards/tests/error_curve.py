@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gonogo.spec.statistics import STATISTICS
 from gonogo.spec.tolerances import Tolerance
 from gonogo.spec.verdicts import Verdict
-from gonogo_dashboards.charts.charts import AXIS, LABEL, Options, on_rail, rail
+from gonogo_dashboards.charts import log_axis
+from gonogo_dashboards.charts.charts import AXIS, LABEL, Options, marked, rail
 from gonogo_dashboards.kit import comparators_view, words
+from gonogo_dashboards.kit.axis_events import AxisEvent
 from gonogo_dashboards.kit.list_rows import Count, counts
 from gonogo_storage.db.records import from_object
 from gonogo_storage.history.build_series import MAX_BUILDS, METRICS, OF_COMPARATORS
@@ -65,6 +66,7 @@ class Curve:
     limit: float | None
     """The largest value that the declared tolerance allows, where it is about this statistic."""
     summary: str
+    events: tuple[AxisEvent, ...] = ()
 
     @property
     def verdicts(self) -> list[str]:
@@ -72,8 +74,13 @@ class Curve:
         return words.ordered({point.verdict for point in self.points if _shown(point)})
 
 
-def read(trend: Trend, output: str, declared: Tolerance | None = None) -> Curve | None:
-    """Return the curve of an output from a trend.
+def read(
+    trend: Trend,
+    output: str,
+    declared: Tolerance | None = None,
+    events: tuple[AxisEvent, ...] = (),
+) -> Curve | None:
+    """Return the curve of an output from a trend, with the changes between its points.
 
     None: no point has a number, nor NaN or Inf.
     """
@@ -102,7 +109,7 @@ def read(trend: Trend, output: str, declared: Tolerance | None = None) -> Curve 
     summary += f" Hollow passes: {_named(hollow, noun)}." if hollow else ""
     summary += f" NaN or Inf: {_named([point.name for point in odd], noun)}." if odd else ""
     limit = comparators_view.limit(declared, metric)
-    return Curve(output, metric, over, points, changes, limit, summary)
+    return Curve(output, metric, over, points, changes, limit, summary, events)
 
 
 def _named(names: Sequence[str], noun: str) -> str:
@@ -137,12 +144,9 @@ def trend(curve: Curve) -> Options:
         for edge in (point.low, point.high)
         if edge is not None and edge > 0
     ]
-    edges = [*edges, *([curve.limit] if curve.limit else [])] or [1.0]
+    ends = log_axis.fitted([*edges, *([curve.limit] if curve.limit else [])])
+    low, high, off = ends.low, ends.high, ends.off
     odd = any(point.nonfinite for point in curve.points)
-    low, high = (
-        10.0 ** math.floor(math.log10(min(edges)) - 0.05),
-        10.0 ** math.ceil(math.log10(max(edges)) + 0.05),
-    )
     rows = [(place, point) for place, point in enumerate(curve.points) if point.mean is not None]
     whiskers = [
         [place, _short(max(low, point.low or _FLOOR)), _short(max(low, point.high or _FLOOR))]
@@ -172,7 +176,7 @@ def trend(curve: Curve) -> Options:
             "name": label(curve.metric),
             "nameTextStyle": {"color": "$soft", "align": "left", "padding": [0, 0, 0, -54]},
             "min": low,
-            "max": high * 10 if odd else high,
+            "max": off if odd else high,
             "axisLine": {"show": True, "onZero": False, "lineStyle": {"color": "$line-strong"}},
             "axisLabel": {"color": "$soft", "formatter": "power", "showMaxLabel": not odd},
             "splitLine": {"show": True, "lineStyle": {"color": "$line"}},
@@ -186,14 +190,15 @@ def trend(curve: Curve) -> Options:
                 "silent": True,
                 "z": 1,
             },
-            *(_marks(curve, verdict, noun, low, high) for verdict in reversed(curve.verdicts)),
+            *(_marks(curve, verdict, noun, low, ends.rail) for verdict in reversed(curve.verdicts)),
             _changes(curve),
-            *rail(high, high * 10, odd),
+            *marked(curve.events),
+            *rail(high, off, odd),
         ],
     }
 
 
-def _marks(curve: Curve, verdict: str, noun: str, low: float, high: float) -> Options:
+def _marks(curve: Curve, verdict: str, noun: str, low: float, top: float) -> Options:
     """Return the points with a verdict: their means, and on the rail those with NaN or Inf."""
     looks = words.mark(verdict)
     data = []
@@ -201,7 +206,7 @@ def _marks(curve: Curve, verdict: str, noun: str, low: float, high: float) -> Op
         if point.verdict != verdict:
             continue
         heights = [] if point.mean is None else [max(low, point.mean or _FLOOR)]
-        heights += [on_rail(high)] if point.nonfinite else []
+        heights += [top] if point.nonfinite else []
         data += [
             [
                 place,

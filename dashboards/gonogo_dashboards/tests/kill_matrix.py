@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 
 from gonogo import urls
 from gonogo.gauge.advice import spelled
+from gonogo.gauge.summary import AdvisedTolerance
 from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.gauges import report_rows
 from gonogo_dashboards.kit import words
@@ -72,7 +73,7 @@ def read(session: Session, variant: Variant, now: datetime) -> KillMatrix | None
         return None
     report = last.report
     known = report_rows.read(report)
-    advice = report["advice"]
+    advice = report.advice
     lines = tuple(
         _line(part, advice)
         for part in known.parts
@@ -84,24 +85,24 @@ def read(session: Session, variant: Variant, now: datetime) -> KillMatrix | None
         url=urls.gauge(last.gauge),
         at=timestamp(last.finished_at),
         age=words.since(last.finished_at, now),
-        sharpness=report["sharpness"],
+        sharpness=report.sharpness,
         sentence=f"{len(passing)} of {len(able)} mutants (known-wrong kernels) pass this test."
         if able
         else "No mutant's fault can show with these inputs.",
         alarms=known.alarms.words,
         advice=known.advice,
         works=known.works,
-        tolerance=advice["tolerance"] or {},
-        advised=spelled(advice["tolerance"]) if advice["tolerance"] else "",
+        tolerance=advice.tolerance,
+        advised=spelled(advice.tolerance) if advice.tolerance else "",
         lines=lines,
     )
 
 
-def _line(part: report_rows.PartLine, advice: Mapping[str, Any]) -> KillLine:
+def _line(part: report_rows.PartLine, advice: AdvisedTolerance) -> KillLine:
     declared = _cell(part.rate.of - part.rate.count, part.rate.of)
     advised = None
-    if advice["tolerance"]:
-        advised = _cell(part.rate.of - advice["missed"].get(part.name, 0), part.rate.of)
+    if advice.tolerance:
+        advised = _cell(part.rate.of - advice.missed.get(part.name, 0), part.rate.of)
     rounding = part.unexplained or part.rate
     return KillLine(
         part.name,

@@ -18,5 +18,5 @@ def add(site: Site) -> None:
     def test(session: Session, request: Request, now: datetime) -> test_page.TestView | None:
         return test_page.one(session, request.path_params["name"], request.query_params, now)
 
-    site.add_list(urls.TESTS, "tests/tests.html", test_list.listed)
+    site.add_list(urls.TESTS, "tests/tests.html", test_list.listed, views="tests")
     site.add(urls.TESTS + "/{name}", "tests/test.html", test, noun="test")

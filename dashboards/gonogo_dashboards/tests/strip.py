@@ -28,18 +28,19 @@ from gonogo.spec.selections import is_selection
 from gonogo.spec.tolerances import Tolerance, for_output
 from gonogo.spec.verdicts import Explanation, Verdict
 from gonogo_dashboards.charts import spreads
-from gonogo_dashboards.charts.plots import MAX_MARKS, TOLERANCE_RATIO
+from gonogo_dashboards.charts.plots import TOLERANCE_RATIO
 from gonogo_dashboards.charts.spreads import Spread, finite
-from gonogo_dashboards.kit import commands, comparators_view, words
+from gonogo_dashboards.kit import comparators_view, words
+from gonogo_dashboards.kit.axis_events import AxisEvent
 from gonogo_dashboards.kit.list_rows import Count, counts
-from gonogo_storage.history import annotations as axis_changes
-from gonogo_storage.history.annotations import Annotation, BuildPlace
 from gonogo_storage.rollups.variants import JobFacts
 from gonogo_storage.seeds import strips as reads
 from gonogo_storage.seeds.strips import StripSeed, Sums
 
 MAX_COLUMNS = 32
 """A month of nights."""
+MAX_MARKS = 1_500
+"""Maximum seeds with a mark each: more would be a smear, and a page of more than 150 kB."""
 WORST_MARKS = 480
 """Number of marks, besides the spread of all, where there are more than MAX_MARKS seeds."""
 HALF = 0.43
@@ -101,15 +102,6 @@ class StripColumn(Spread):
 
 
 @dataclass(frozen=True)
-class StripEvent:
-    """A change between two columns that can explain a step: it is drawn before `column`."""
-
-    column: int
-    kind: str
-    words: str
-
-
-@dataclass(frozen=True)
 class StripWorst:
     """One of the worst seeds, with its evidence."""
 
@@ -141,7 +133,7 @@ class Strip:
     bands: tuple[StripBand, ...]
     worst: tuple[StripWorst, ...]
     summary: str
-    events: tuple[StripEvent, ...] = ()
+    events: tuple[AxisEvent, ...] = ()
 
     @property
     def verdicts(self) -> set[str]:
@@ -181,11 +173,12 @@ def read(
     test: Mapping[str, Any],
     advised: Mapping[str, Any],
     here: Mapping[str, str],
+    events: Sequence[AxisEvent] = (),
 ) -> Strip | None:
     """Return the chart of these jobs of one variant, newest first; None where no seed has a number.
 
     test: its canonical form; advised: the tolerance that a gauge advises, in the form of a test's,
-    {} for none; here: the variant as a page's query names it.
+    {} for none; here: the variant as a page's query names it; events: the changes between builds.
     """
     columns, older = _columns(jobs)
     shown = [job for group in columns for job in group]
@@ -235,15 +228,6 @@ def read(
         _worst(mark, columns_shown[round(mark.x)].build, output)
         for mark in sorted(flat, key=_severity)[:MAX_NAMED]
     ]
-    places = [
-        BuildPlace(
-            group[0].build,
-            tuple(job.id for job in group),
-            min(job.created_at for job in group),
-        )
-        for group in columns
-    ]
-    changes = axis_changes.read(session, places, jobs[0].workload_key, jobs[0].variant.test_key)
     strip = Strip(
         output=output,
         metric=metric,
@@ -256,20 +240,17 @@ def read(
         bands=tuple(lines),
         worst=tuple(worst),
         summary="",
-        events=tuple(_event(change) for change in changes),
+        events=_events(events, [column.build for column in columns_shown]),
     )
     return replace(strip, summary=summary(strip))
 
 
-def _event(change: Annotation) -> StripEvent:
-    after = change.after
-    if change.kind == "tolerance":
-        text = f"another test of this workload from here on: {commands.tolerance_words(after)}"
-    elif change.kind == "arithmetic":
-        text = f"arithmetic model {change.before} until here, {after} from here on"
-    else:
-        text = f"firmware {change.before} until here, {after} from here on"
-    return StripEvent(change.place, change.kind, text)
+def _events(events: Sequence[AxisEvent], builds: Sequence[str]) -> tuple[AxisEvent, ...]:
+    """Return the events of the columns, with their places."""
+    places = {build: place for place, build in enumerate(builds)}
+    return tuple(
+        replace(event, place=places[event.name]) for event in events if event.name in places
+    )
 
 
 def _columns(jobs: Iterable[JobFacts]) -> tuple[list[list[JobFacts]], int]:

@@ -5,17 +5,19 @@ Pure, plain JSON, as in dashboards/gonogo_dashboards/charts/charts.py.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 from gonogo import urls
-from gonogo_dashboards.charts import spreads
-from gonogo_dashboards.charts.charts import AXIS, LABEL, Options, drawn, on_rail, rail
+from gonogo_dashboards.charts import log_axis, spreads
+from gonogo_dashboards.charts.charts import AXIS, LABEL, Options, drawn, marked, rail
+from gonogo_dashboards.charts.log_axis import LogAxis
 from gonogo_dashboards.charts.plots import TOLERANCE_RATIO
 from gonogo_dashboards.kit import words
-from gonogo_dashboards.tests.strip import HALF, Strip, StripEvent, StripMark
+from gonogo_dashboards.tests.strip import HALF, Strip, StripMark
 
+_ROOM = 1.5
+"""Room above the tolerance for its label."""
 _SIZES = ((60, 11), (200, 8), (2000, 6))
 """(maximum number of marks, their size in pixels)"""
 
@@ -25,13 +27,15 @@ def strip(plot: Strip) -> Options:
 
     Behind them are each column's bands and lines, and the declared tolerance across all columns.
     """
-    low, high, off = _range(plot)
+    ends = _range(plot)
+    low, high, off = ends.low, ends.high, ends.off
     ratio = plot.metric == TOLERANCE_RATIO
     names = [words.brief(column.build) for column in plot.columns]
     jobs = {job: place for place, job in enumerate(dict.fromkeys(mark.job for mark in plot.marks))}
     unnumbered = any(mark.value is None for mark in plot.marks)
     return {
         "links": [urls.job(job, output=plot.output) for job in jobs],
+        "places": names,
         "grid": {"left": 62, "right": 18, "top": 30, "bottom": 58},
         "tooltip": {"trigger": "item", "formatter": "row"},
         "xAxis": {
@@ -75,8 +79,9 @@ def strip(plot: Strip) -> Options:
         ],
         "series": [
             *_bands(plot, low),
-            *_marks(plot, names, jobs, low, on_rail(high)),
+            *_marks(plot, jobs, low, ends.rail),
             _across(plot),
+            *marked(plot.events, between=True),
             *rail(high, off, unnumbered),
         ],
     }
@@ -131,16 +136,14 @@ def _spread(plot: Strip, low: float) -> tuple[list[list[float]], list[list[float
     return ranges, medians
 
 
-def _marks(
-    plot: Strip, names: list[str], jobs: Mapping[str, int], low: float, odd: float
-) -> list[Options]:
+def _marks(plot: Strip, jobs: Mapping[str, int], low: float, odd: float) -> list[Options]:
     """Return a series per verdict, the worst last and so on top.
 
     Only these series have `dimensions`: the texts of a tooltip, and what counts as a mark.
     """
     rows: dict[str, list[list[Any]]] = {}
     for mark in plot.marks:
-        rows.setdefault(mark.verdict, []).append(_row(mark, names, jobs[mark.job], low, odd))
+        rows.setdefault(mark.verdict, []).append(_row(mark, jobs[mark.job], low, odd))
     value_label = "error ÷ tolerance" if plot.metric == TOLERANCE_RATIO else "error ÷ budget"
     dimensions = ["_x", "_y", "build", plot.noun, "repeat", value_label, "_link"]
     dimensions += ["decided by"] if plot.decides else []
@@ -161,11 +164,18 @@ def _marks(
     ]
 
 
-def _row(mark: StripMark, names: list[str], job: int, low: float, odd: float) -> list[Any]:
+def _row(mark: StripMark, job: int, low: float, odd: float) -> list[Any]:
+    """Return a mark: x, y, seed, repeat, job, and what differs from y or decided.
+
+    The browser makes the row of the `dimensions` from it: the build is that of the column, and the
+    value is y unless the row says otherwise.
+    """
     value = None if mark.value is None else float(f"{mark.value:.4g}")
     y = odd if value is None else max(low, value)
-    row = [mark.x, y, names[round(mark.x)], mark.seed, mark.repeat, value, job]
-    return [*row, mark.decided or "–"] if mark.decided is not None else row
+    row = [round(mark.x, 3), y, mark.seed, mark.repeat, job]
+    if mark.decided is not None:
+        return [*row, value, mark.decided or "–"]
+    return row if value == y else [*row, value]
 
 
 def _across(plot: Strip) -> Options:
@@ -187,7 +197,6 @@ def _across(plot: Strip) -> Options:
         }
     ]
     shown: list[Options] = lines if plot.metric == TOLERANCE_RATIO else []
-    shown = [*shown, *(_event(event) for event in plot.events)]
     mark_line = {
         "silent": True,
         "symbol": "none",
@@ -205,20 +214,8 @@ def _across(plot: Strip) -> Options:
     }
 
 
-def _event(event: StripEvent) -> Options:
-    """Return the upright line of a change between two builds."""
-    return {
-        "xAxis": event.column - 0.5,
-        "lineStyle": {"color": "$soft", "type": "dashed", "width": 1},
-        "label": {**LABEL, "formatter": event.kind, "color": "$soft", "position": "insideEndTop"},
-    }
-
-
-def _range(plot: Strip) -> tuple[float, float, float]:
-    """Return (lowest, highest, off the scale) of the log axis, in whole powers of ten.
-
-    Every value is inside; an exact 0 sits at the lowest.
-    """
+def _range(plot: Strip) -> LogAxis:
+    """Return the log axis; every value is inside, and an exact 0 sits at its lowest."""
     values = [edge for column in plot.columns for edge in (column.low, column.high) if edge]
     values += [mark.value for mark in plot.marks if mark.value]
     values += [
@@ -227,6 +224,4 @@ def _range(plot: Strip) -> tuple[float, float, float]:
         for edge in (band.explained, band.advised, band.declared)
         if edge
     ]
-    low = 10.0 ** math.floor(math.log10(min(values, default=1.0)) - 0.02)
-    high = 10.0 ** math.ceil(math.log10(max(values, default=1.0)) + 0.1)
-    return low, high, high * 10
+    return log_axis.fitted(values, _ROOM)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -11,6 +10,7 @@ from sqlalchemy.orm import Session
 from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.predicted_rates import Tail, Threshold
 from gonogo.flakiness.sketches import Sketch
+from gonogo_dashboards.charts import log_axis
 from gonogo_dashboards.charts.charts import AXIS, LABEL, Options
 from gonogo_dashboards.charts.plots import TOLERANCE_RATIO
 from gonogo_dashboards.kit import words
@@ -115,7 +115,7 @@ def survival(view: TailView) -> Options:
     rates = [share for _, share in view.curve] + [
         rate for rate in (view.predicted, view.upper, view.target) if rate
     ]
-    ratios = [ratio for ratio, _ in view.curve] + [1.0]
+    across = log_axis.fitted([*(ratio for ratio, _ in view.curve), 1.0])
     mark = [] if not view.predicted else [[1.0, view.predicted, view.predicted, view.upper]]
     lines = [
         {
@@ -145,8 +145,8 @@ def survival(view: TailView) -> Options:
         "xAxis": {
             **AXIS,
             "type": "log",
-            "min": 10.0 ** math.floor(math.log10(min(ratios)) - 0.02),
-            "max": 10.0 ** math.ceil(math.log10(max(ratios)) + 0.1),
+            "min": across.low,
+            "max": across.high,
             "name": "error ÷ declared tolerance",
             "nameLocation": "middle",
             "nameGap": 27,
@@ -155,11 +155,11 @@ def survival(view: TailView) -> Options:
         "yAxis": {
             **AXIS,
             "type": "log",
-            "min": 10.0 ** math.floor(math.log10(min(rates)) - 0.1),
+            "min": log_axis.fitted([*rates, 1.0]).low,
             "max": 1,
             "name": "share of seeds above",
             "nameTextStyle": {"color": "$soft", "align": "left", "padding": [0, 0, 0, -44]},
-            "axisLabel": {"color": "$soft", "formatter": "power"},
+            "axisLabel": {"color": "$soft", "formatter": "power", "hideOverlap": True},
             "splitLine": {"show": True, "lineStyle": {"color": "$line"}},
         },
         "series": [

@@ -29,13 +29,21 @@ MAX_VARIANTS = 3
 """The variants of a test whose last builds are read."""
 STANDINGS = {
     test_list.HOLLOW: ("Hollow", "pass_by_tolerance"),
+    test_list.RED: ("Red", "fail"),
     "broken": ("Broken", "fail"),
-    "flaky": ("Flaky", "fail_by_tolerance"),
+    "flaky": ("Flaky", "suspect"),
     "marginal": ("Marginal", "suspect"),
-    "blunt": ("Blunt", "pass_by_tolerance"),
+    "blunt": ("Blunt", "suspect"),
     test_list.FLAGGED: ("Open flags", "suspect"),
 }
 """The label of each filter by state, and the verdict whose looks it takes."""
+STANDING_SENTENCES = {
+    test_list.HOLLOW: "On its newest build it passes only by tolerance.",
+    test_list.RED: "Its newest result has a failing seed, whether rightly or not.",
+    test_list.FLAGGED: "It has a flag that nobody has acknowledged.",
+    **words.GRADE_SENTENCES,
+}
+"""The tests that each filter finds."""
 SORTS = {test_list.ATTENTION: "Worst first", test_list.NEWEST: "Newest first"}
 
 
@@ -75,6 +83,7 @@ class Chip:
     verdict: str
     url: str
     chosen: bool
+    sentence: str = ""
 
 
 @dataclass(frozen=True)
@@ -161,6 +170,7 @@ def listed(
             *STANDINGS[value],
             address("standing", None if given.get("standing") == value else value),
             given.get("standing") == value,
+            STANDING_SENTENCES[value],
         )
         for value in test_list.STANDINGS
     )

@@ -22,8 +22,9 @@ from gonogo.spec.tolerances import Tolerance, for_output
 from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.flags import flag_page
 from gonogo_dashboards.flags.flag_page import FindingLine
-from gonogo_dashboards.kit import arithmetic_view, build_cells, ranges, words
+from gonogo_dashboards.kit import arithmetic_view, axis_events, build_cells, ranges, words
 from gonogo_dashboards.kit.arithmetic_view import ArithmeticLine
+from gonogo_dashboards.kit.axis_events import AxisEvent
 from gonogo_dashboards.kit.evidence_view import percent, rate_words
 from gonogo_dashboards.kit.list_rows import (
     Count,
@@ -50,7 +51,9 @@ from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.db.records import from_object
 from gonogo_storage.flags import flags
 from gonogo_storage.flags.flags import Flag
+from gonogo_storage.history import annotations as axis_changes
 from gonogo_storage.history import trends, variant_status
+from gonogo_storage.history.annotations import AxisPlace
 from gonogo_storage.history.build_series import METRICS
 from gonogo_storage.history.trends import Trend
 from gonogo_storage.history.variant_status import BuildHistory
@@ -325,6 +328,9 @@ def _judged(
     }
     of_any_build = urls.history(variant.test_key, {**chosen, "build": None})
     declared = _declared(canonical, output)
+    events = of_builds = _events(session, variant, jobs, names, over)
+    if over != "builds":
+        of_builds = _events(session, variant, jobs, _in_order(jobs), "builds")
     metrics = error_curve.metrics(declared)
     killed = kills.read(session, variant, now)
     advised = killed.tolerance if killed else {}
@@ -399,14 +405,14 @@ def _judged(
         ),
         "contexts": tuple(_row_line(row) for row in cause.contexts),
         "devices": tuple(_row_line(row) for row in cause.devices),
-        "strip": strips.read(session, charted, output, canonical, advised, here)
+        "strip": strips.read(session, charted, output, canonical, advised, here, of_builds)
         if output and charted
         else None,
         "tail": tails.read(
             session, status.grade.tail, [job for job in jobs if job.build == status.build]
         ),
         "kills": killed,
-        "curve": error_curve.read(trend, output, declared) if output else None,
+        "curve": error_curve.read(trend, output, declared, events) if output else None,
         "outputs": choices("output", outputs, {}),
         "metrics": choices("metric", metrics, {name: error_curve.label(name) for name in metrics}),
         "overs": choices("over", ("builds", "days"), {"builds": "by build", "days": "by day"}),
@@ -435,6 +441,34 @@ def _judged(
         },
         "json_url": urls.history(variant.test_key, chosen, as_json=True),
     }
+
+
+def _in_order(jobs: Sequence[JobFacts]) -> list[str]:
+    """Return the builds in the branch's order."""
+    return list(
+        dict.fromkeys(job.build for job in sorted(jobs, key=lambda job: (job.sequence, job.build)))
+    )
+
+
+def _events(
+    session: Session, variant: Variant, jobs: Sequence[JobFacts], names: Sequence[str], over: str
+) -> tuple[AxisEvent, ...]:
+    """Return the changes between the builds or days of an axis."""
+    by_name: dict[str, list[JobFacts]] = {name: [] for name in names}
+    for job in jobs:
+        day = (job.finished_at or job.created_at).date().isoformat()
+        by_name.get(job.build if over == "builds" else day, []).append(job)
+    places = [
+        AxisPlace(
+            tuple(_in_order(group)) or ((name,) if over == "builds" else ()),
+            tuple(job.id for job in group),
+            min((job.created_at for job in group), default=None),
+        )
+        for name, group in ((name, by_name[name]) for name in names)
+    ]
+    workload = jobs[0].workload_key if jobs else ""
+    changes = axis_changes.read(session, places, workload, variant.test_key)
+    return axis_events.of_builds(changes, names)
 
 
 def _reason(

@@ -179,6 +179,7 @@ def _webhook(
     session: Session, webhook: Webhook, waiting: Mapping[str, int], now: datetime
 ) -> WebhookLine:
     newest = deliveries.list_(session, webhook.id, limit=_RECENT).items
+    last = deliveries.last_tries(session, [newest[0].id]) if newest else {}
     tried = next((item for item in newest if item.tries), None)
     until = webhook.old_secret_until
     return from_object(
@@ -193,7 +194,7 @@ def _webhook(
         created_at=timestamp(webhook.created_at),
         old_secret_until=timestamp(until) if until is not None and until > now else None,
         waiting=waiting.get(webhook.id, 0),
-        last=_delivery(newest[0], webhook, now) if newest else None,
+        last=_delivery(newest[0], webhook, now, last.get(newest[0].id)) if newest else None,
         standing=_standing(webhook, tried),
         test=urls.test_webhook(webhook.id),
     )

@@ -1,8 +1,16 @@
 // Buttons and forms: cancel and resubmit a job, change a flag, copy a command line. Requests carry the page's CSRF token in a header.
 
 function say(text) {
-  const place = document.getElementById('said');
+  const place = document.getElementById('said') ?? document.getElementById('view-said');
   if (place) place.textContent = text;
+}
+
+/** Says what an action did, where the page has a line for it. */
+function done(text) {
+  const line = document.querySelector('p.result');
+  if (!line) return;
+  line.textContent = text;
+  line.hidden = false;
 }
 
 /** Replaces the browser's own message for a network error, which differs between browsers. */
@@ -31,7 +39,10 @@ async function post(button) {
   try {
     const body = await send(button.dataset.method ?? 'POST', button.dataset.post, {});
     if (button.dataset.then && body.id) location.assign(button.dataset.then.replace('{id}', encodeURIComponent(body.id)));
-    else document.dispatchEvent(new Event('gonogo:ask'));
+    else {
+      done(`${button.textContent.trim()}: done.`);
+      document.dispatchEvent(new Event('gonogo:ask'));
+    }
   } catch (error) {
     say(`${button.textContent.trim()} failed: ${error.message}`);
     button.disabled = false;
@@ -53,6 +64,7 @@ async function postAll(button) {
     }
   }
   say(sent === addresses.length ? '' : `${sent} of ${addresses.length} were sent again${problem}`);
+  if (sent === addresses.length) done(`${sent === 1 ? 'The message waits' : `${sent} messages wait`} to be sent again.`);
   document.dispatchEvent(new Event('gonogo:ask'));
   button.disabled = false;
 }
@@ -84,7 +96,7 @@ async function patch(form, pressed) {
     await send('PATCH', form.dataset.patch, values);
     const before = form.dataset.before ? JSON.parse(form.dataset.before) : {};
     const undoes = !pressed?.name || pressed.name in before; // else nothing can be taken back, such as a test that ran
-    if (form.dataset.before) keepResult({ here: location.href, words: `${pressed?.textContent.trim() || 'Save'}: done.`, patch: form.dataset.patch, before: undoes ? before : null });
+    if (form.dataset.before) keepResult({ here: location.href, words: pressed?.dataset.done ?? `${pressed?.textContent.trim() || 'Save'}: done.`, patch: form.dataset.patch, before: undoes ? before : null });
     location.reload();
   } catch (error) {
     say(`Not saved: ${error.message}`);
@@ -133,6 +145,17 @@ function showResult() {
   });
 }
 
+/** Saves the filters of a list under a name; the page with this view shows it as chosen. */
+async function saveView(form) {
+  const { page, query, view } = form.dataset;
+  try {
+    const saved = await send('POST', view, { page, query, name: form.elements.name.value });
+    location.assign(saved.links.page);
+  } catch (error) {
+    document.getElementById('view-said').textContent = `Not saved: ${error.message}`;
+  }
+}
+
 async function copy(button) {
   const text = document.getElementById(button.dataset.copy)?.textContent ?? '';
   try {
@@ -153,9 +176,10 @@ export function listen() {
   showResult();
   document.addEventListener('submit', (event) => {
     const form = event.target;
-    if (!(form instanceof HTMLFormElement) || !form.dataset.patch) return;
-    event.preventDefault();
-    patch(form, event.submitter);
+    if (!(form instanceof HTMLFormElement)) return;
+    if (form.dataset.patch || form.dataset.view) event.preventDefault();
+    if (form.dataset.patch) patch(form, event.submitter);
+    if (form.dataset.view) saveView(form);
   });
   const link = document.getElementById('copy-link');
   if (link) {

@@ -57,7 +57,8 @@ function drawOne(figure) {
   const { source, group } = figure.dataset;
   const cells = source ? content(source) : null;
   if (cells === undefined) return; // still loading
-  const { links, ...options } = JSON.parse(text);
+  const { links, places, ...options } = JSON.parse(text);
+  if (places) options.series = options.series.map((series) => (series.dimensions ? { ...series, data: series.data.map((row) => whole(row, places)) } : series));
   available(figure); // a chart needs its space when it starts
   const chart = old?.chart ?? start(figure.querySelector('.canvas'));
   chart.links = links;
@@ -68,6 +69,11 @@ function drawOne(figure) {
     connect(group);
   }
   figure.dataset.marks = String(marks(chart));
+}
+
+/** Returns the row of a test's mark as its `dimensions` name it; the server leaves out what the place says (tests/strip_charts.py). */
+function whole([x, y, seed, repeat, job, value = y, ...decided], places) {
+  return [x, y, places[Math.round(x)], seed, repeat, value, job, ...decided];
 }
 
 function start(element) {
@@ -127,9 +133,8 @@ const FORMATTERS = {
   },
   number,
   power: (value) => {
-    const exponent = Math.round(Math.log10(value));
-    const short = exponent >= -3 && exponent <= 4;
-    return short ? number(value) : `1e${exponent}`;
+    const short = value >= 9e-4 && value <= 2e4;
+    return short ? number(value) : value.toExponential(0).replace('+', '');
   },
 };
 
@@ -163,6 +168,20 @@ const RENDERERS = {
     const [width, height] = api.size([1, 1]);
     const [left, right, top, bottom] = [x - width / 2, x + width / 2, y - height / 2, y + height / 2].map(Math.round);
     return { type: 'rect', shape: { x: left, y: top, width: right - left, height: bottom - top }, style: { fill: api.visual('color') } };
+  },
+  // data row: [x, times used, standard error]: a bar with a whisker; in the color of what is wrong, the way from it to 1 stands out
+  coefficient: (_, api) => {
+    const [x, used, error] = [0, 1, 2].map((place) => api.value(place));
+    const wrong = api.visual('color') === color('pass_by_tolerance');
+    const half = Math.max(0.5, Math.min(13, api.size([1, 0])[0] * 0.42));
+    const part = (from, to, fill, opacity) => {
+      const [[middle, y1], [, y2]] = [api.coord([x, from]), api.coord([x, to])];
+      return { type: 'rect', shape: { x: middle - half, y: Math.min(y1, y2), width: 2 * half, height: Math.abs(y2 - y1) }, style: { fill, opacity } };
+    };
+    const children = [part(0, wrong ? Math.min(used, 1) : used, color('bar'), 1)];
+    if (wrong) children.push(part(1, Math.max(used, 0), color('pass_by_tolerance'), used < 1 ? 0.32 : 1));
+    if (!Number.isNaN(error)) children.push(RENDERERS.whisker(null, { ...api, value: (place) => [x, used - error, used + error][place] }));
+    return { type: 'group', children };
   },
   dash: (_, api) => level(api, null),
   dots: (_, api) => level(api, [3, 3]),

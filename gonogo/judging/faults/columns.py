@@ -18,6 +18,12 @@ WORST = 4
 """Rows along which the error lies most that are tried as missing ones."""
 MOST_FITTED = 0.5
 """The largest number of fitted rows, of the sums."""
+BLOCKS = (4, 8, 16, 64, 128, 256)
+"""Rows that kernels sum at a time; tiles of 32 have words of their own."""
+MIN_BLOCK = 0.9
+"""The least share of the error that a block of rows explains: there are many blocks to choose."""
+AT_ONCE = 128
+"""Blocks of rows that are tried at a time, to save memory."""
 
 
 def faults(
@@ -44,6 +50,7 @@ def faults(
             tile = terms[start : start + TILE].sum(axis=0, keepdims=True)
             yield Fault(f"row tile {start // TILE} is missing from the sum", -tile)
             yield Fault(f"row tile {start // TILE} is added twice", tile)
+    yield from _blocks(terms, residual)
     is_computed = graph.weighted and not whole.is_given
     if is_computed:
         x, dy = np.asarray(rows.x, np.float64), np.asarray(rows.dy, np.float64)
@@ -52,12 +59,52 @@ def faults(
             with np.errstate(invalid="ignore"):
                 changed = (dy * (x - wrong.mean) * wrong.rstd).sum(axis=0, keepdims=True)
             yield Fault(wrong.words, changed - exact)
-    yield from of_rows.common(exact, residual)
+    factors = of_rows.common(exact, residual)
+    fitted = None
+    if is_computed:
+
+        def of_epsilon(value: float) -> Array:
+            other = statistics.right(every, value, centered=rows.centered)
+            return np.asarray(
+                (dy * (x - other.mean) * other.rstd).sum(axis=0, keepdims=True) - exact
+            )
+
+        fitted = statistics.fitted_epsilon(of_epsilon, rows.epsilon, residual)
+    yield from statistics.better_first(factors, fitted, residual)
     if graph.weighted and count <= MOST_FITTED * features:
         yield _of_rows("the rstd is off", terms, residual, is_coherent=False)
         if is_computed and rows.centered:
             of_mean = np.asarray(rows.dy, np.float64)
             yield _of_rows("the mean is off", of_mean, residual)
+
+
+def _blocks(terms: Array, residual: Residual) -> Iterator[Fault]:
+    """Yield the neighboring rows that, left out or added twice, explain nearly all of the error.
+
+    They are rows at either end, or a block of a usual size: kernels sum rows in blocks of their
+    own, and the last one is rarely whole.
+    """
+    count = len(terms)
+    before = np.concatenate([np.zeros((1, terms.shape[1])), np.cumsum(terms, axis=0)])
+    spans = [(start, count) for start in range(1, count - 1)]
+    spans += [(0, stop) for stop in range(2, count)]
+    spans += [(at, min(at + size, count)) for size in BLOCKS for at in range(0, count, size)]
+    if not spans:
+        return
+    starts, stops = np.array(spans).T
+    weight, error = residual.weight[0], residual.error[0]
+    along, size = np.empty((2, len(spans)))
+    for first in range(0, len(spans), AT_ONCE):
+        part = slice(first, first + AT_ONCE)
+        block = before[stops[part]] - before[starts[part]]
+        along[part], size[part] = block @ (weight * error), block**2 @ weight
+    for words, sign in (("missing from the sum", -1.0), ("added twice", 1.0)):
+        left = residual.energy - 2.0 * sign * along + size
+        best = int(np.argmin(left))
+        if left[best] < (1.0 - MIN_BLOCK) * residual.energy + residual.expected:
+            start, stop = spans[best]
+            effect = sign * terms[start:stop].sum(axis=0, keepdims=True)
+            yield Fault(f"rows {start} to {stop - 1} are {words}", effect)
 
 
 def _of_rows(words: str, patterns: Array, residual: Residual, *, is_coherent: bool = True) -> Fault:

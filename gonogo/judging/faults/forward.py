@@ -26,9 +26,19 @@ def faults(graph: NormalizedRows, exact: Array, residual: Residual) -> Iterator[
     beta = np.zeros((1, 1)) if rows.beta is None else rows.beta
     right = statistics.right(x, rows.epsilon, centered=rows.centered)
     normalized = (x - right.mean) * right.rstd
-    for term, changed in without_terms(graph).items():
-        yield Fault(f"{term} is missing", changed - exact)
-    for wrong in statistics.wrong(x, rows.epsilon, centered=rows.centered):
+    terms = [
+        Fault(f"{term} is missing", changed - exact)
+        for term, changed in without_terms(graph).items()
+    ]
+    yield from terms
+    scaled = np.broadcast_to(gamma * normalized, exact.shape)
+    of_mean = -gamma * right.rstd if rows.centered else None
+    for wrong in statistics.wrong(
+        x,
+        rows.epsilon,
+        centered=rows.centered,
+        **_tails(x, right, scaled, of_mean, residual),
+    ):
         with np.errstate(invalid="ignore"):
             yield Fault(wrong.words, (x - wrong.mean) * wrong.rstd * gamma + beta - exact)
     if rows.gamma is not None and x.shape[1] > TILE:
@@ -38,13 +48,25 @@ def faults(graph: NormalizedRows, exact: Array, residual: Residual) -> Iterator[
             yield Fault(f"gamma is shifted by {shift} {noun}", moved)
     if rows.channel_width > 1:
         yield from groups.faults(rows, gamma, beta, exact)
-    yield from of_rows.stale(exact, residual)
-    yield from of_rows.common(exact, residual)
-    scaled = np.broadcast_to(gamma * normalized, exact.shape)
     if rows.beta is not None:
-        yield from of_rows.common(scaled, residual, "the rstd has a common factor")
+        added = np.broadcast_to(beta, exact.shape)
+        yield Fault("beta is added twice", added)
+        terms.append(Fault("beta is added twice", added))
+    for fault in terms:
+        yield from of_rows.in_rows(fault, residual)
+    yield from of_rows.stale(exact, residual)
+    factors = [*of_rows.common(exact, residual)]
+    if rows.beta is not None:
+        factors += of_rows.common(scaled, residual, "the rstd has a common factor")
+
+    def of_epsilon(value: float) -> Array:
+        other = statistics.right(x, value, centered=rows.centered)
+        return np.asarray((other.rstd / right.rstd - 1.0) * scaled)
+
+    fitted = statistics.fitted_epsilon(of_epsilon, rows.epsilon, residual)
+    yield from statistics.better_first(factors, fitted, residual)
     labels = rows.channels
-    in_rows = _of_rows(exact, scaled, -gamma * right.rstd if rows.centered else None, residual)
+    in_rows = _of_rows(exact, scaled, of_mean, residual)
     in_columns = _of_columns(rows, normalized, residual)
     # the fewer numbers are fitted, the more an equally good fit says
     if len(x) <= int(labels.max()) + 1:
@@ -56,6 +78,26 @@ def faults(graph: NormalizedRows, exact: Array, residual: Residual) -> Iterator[
         yield Fault("the mean and the rstd of the rows are off", both, 2 * len(x))
     if rows.channel_width > 1:
         yield groups.recut(rows, gamma, normalized, residual)
+
+
+def _tails(
+    x: Array,
+    right: statistics.Statistics,
+    scaled: Array,
+    of_mean: Array | None,
+    residual: Residual,
+) -> dict[str, tuple[int, ...]]:
+    """Return how many last columns the mean and the variance seem to leave out, row by row."""
+    count = x.shape[1]
+    with np.errstate(divide="ignore"):
+        had = (right.rstd * (1.0 + residual.per_row(scaled))) ** -2.0
+    squares = (x - right.mean) ** 2 / count
+    tails: dict[str, tuple[int, ...]]
+    tails = {"of_squares": (statistics.tail(squares, right.rstd**-2.0 - had),)}
+    if of_mean is not None:
+        off = residual.per_row(np.broadcast_to(of_mean, x.shape))
+        tails["of_mean"] = (statistics.tail(x / count, -off),)
+    return tails
 
 
 def _of_rows(

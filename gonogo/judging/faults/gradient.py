@@ -28,10 +28,12 @@ def faults(graph: InputGradient, exact: Array, residual: Residual) -> Iterator[F
     rstd = computed.rstd if rows.rstd is None else rows.rstd
     product = dy * rows.gamma
     normalized = (x - mean) * rstd
-    for term, changed in without_terms(graph).items():
-        words = "the last rstd is missing" if term == "rstd" else f"{term} is missing"
-        yield Fault(words, changed - exact)
-    yield from _sums(product, normalized, rstd, centered=rows.centered)
+    terms = [
+        Fault("the last rstd is missing" if term == "rstd" else f"{term} is missing", wrong - exact)
+        for term, wrong in without_terms(graph).items()
+    ]
+    yield from terms
+    yield from _sums(product, normalized, rstd, residual, centered=rows.centered)
     if not rows.is_given:
         for wrong in statistics.wrong(x, rows.epsilon, centered=rows.centered):
             with np.errstate(invalid="ignore"):
@@ -39,8 +41,20 @@ def faults(graph: InputGradient, exact: Array, residual: Residual) -> Iterator[F
                     product, (x - wrong.mean) * wrong.rstd, wrong.rstd, centered=rows.centered
                 )
             yield Fault(wrong.words, changed - exact)
+    for fault in terms:
+        yield from of_rows.in_rows(fault, residual)
     yield from of_rows.stale(exact, residual)
-    yield from of_rows.common(exact, residual)
+    factors = of_rows.common(exact, residual)
+
+    def of_epsilon(value: float) -> Array:
+        other = statistics.right(x, value, centered=rows.centered)
+        normalized = (x - other.mean) * other.rstd
+        return _gradient(product, normalized, other.rstd, centered=rows.centered) - exact
+
+    fitted = None
+    if not rows.is_given:
+        fitted = statistics.fitted_epsilon(of_epsilon, rows.epsilon, residual)
+    yield from statistics.better_first(factors, fitted, residual)
     off_gamma = _gamma(dy, normalized, rstd, residual, centered=rows.centered)
     # the fewer numbers are fitted, the more an equally good fit says
     if dy.shape[1] < len(x):
@@ -74,7 +88,9 @@ def _gradient(product: Array, normalized: Array, rstd: Array, *, centered: bool)
     return np.asarray(rstd * (product - s1 - normalized * s2))
 
 
-def _sums(product: Array, normalized: Array, rstd: Array, *, centered: bool) -> Iterator[Fault]:
+def _sums(
+    product: Array, normalized: Array, rstd: Array, residual: Residual, *, centered: bool
+) -> Iterator[Fault]:
     """Yield the faults of s1 and s2."""
     count, features = product.shape
     terms = {"s1": (product, np.ones((1, 1))), "s2": (product * normalized, normalized)}
@@ -86,7 +102,8 @@ def _sums(product: Array, normalized: Array, rstd: Array, *, centered: bool) -> 
         yield Fault(f"{name} has the wrong sign", 2 * rstd * total * pattern)
         if features > 1:
             yield Fault(f"{name} divides by N - 1", -rstd * total / (features - 1) * pattern)
-        for width in statistics.left_out(features):
+        off = residual.per_row(np.broadcast_to(rstd * pattern, product.shape))
+        for width in statistics.left_out(features, statistics.tail(summed / features, off)):
             missing = summed[:, features - width :].sum(axis=1, keepdims=True) / features
             words = f"{name} leaves out the last {width} columns"
             yield Fault(words, rstd * missing * pattern)

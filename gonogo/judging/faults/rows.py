@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from gonogo.judging.faults.fault import Fault, Residual
+from gonogo.judging.faults.fault import Fault, Residual, places
 from gonogo.numerics.expectation import Array
 
 WORST = 4
@@ -31,6 +31,20 @@ def stale(exact: Array, residual: Residual) -> Iterator[Fault]:
         effect = np.zeros_like(exact)
         effect[row] = exact[other] - exact[row]
         yield Fault(f"row {row} holds the values of row {other}", effect)
+
+
+def in_rows(fault: Fault, residual: Residual) -> Iterator[Fault]:
+    """Yield a whole fault in those rows alone whose error it more than halves, if some have none.
+
+    The last block of rows may take another path than the others.
+    """
+    of_right = (residual.weight * residual.variance).sum(axis=1)
+    before = (residual.weight * residual.error**2).sum(axis=1)
+    after = (residual.weight * (residual.error - fault.effect) ** 2).sum(axis=1)
+    chosen = (after < before / 2) & (before > 2 * of_right)
+    if chosen.any() and not chosen.all():
+        words = f"{fault.words} in {places('row', chosen.astype(np.float64))}"
+        yield Fault(words, np.where(chosen[:, None], fault.effect, 0.0))
 
 
 def common(exact: Array, residual: Residual, words: str = "a common factor") -> Iterator[Fault]:

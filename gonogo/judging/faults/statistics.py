@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
+from gonogo.judging.faults.fault import SMALL, Fault, Residual
 from gonogo.numerics.expectation import Array
 
 TILE = 32
 EPSILONS = (1e-12, 1e-8, 1e-6, 1e-5, 1e-3)
 """The usual epsilons, one of which a kernel may have instead of its own."""
+DECADES = range(-12, 1)
+"""Powers of ten from which any other epsilon is fitted."""
+ROUNDS, STEP, LONGEST = 6, 1e-3, 4.0
+"""The rounds of that fit, the relative step of its derivatives, and the largest factor a round."""
 
 
 @dataclass(frozen=True)
@@ -23,9 +28,57 @@ class Statistics:
     rstd: Array
 
 
-def left_out(features: int) -> list[int]:
-    """Return the numbers of last columns that a loop over tiles may leave out of a sum."""
-    return sorted({TILE, features % TILE or TILE, 3} & set(range(1, features)))
+def left_out(features: int, *more: int) -> list[int]:
+    """Return the numbers of last columns that a loop over tiles may leave out of a sum.
+
+    more: numbers that the data show (see tail).
+    """
+    return sorted({TILE, features % TILE or TILE, 3, *more} & set(range(1, features)))
+
+
+def tail(terms: Array, missing: Array) -> int:
+    """Return how many last columns of `terms` (rows, N) have sums nearest to `missing` (rows, 1).
+
+    A loop has a width of its own: of a vector, a warp, a block of threads.
+    """
+    sums = np.cumsum(terms[:, ::-1], axis=1)
+    return 1 + int(np.argmin(np.square(sums - missing).sum(axis=0)))
+
+
+def fitted_epsilon(
+    effect: Callable[[float], Array], epsilon: float, residual: Residual
+) -> Fault | None:
+    """Return the fault of another epsilon, of the size that fits best; None: there is none.
+
+    effect: from an epsilon to what it adds to the output.
+    """
+    if epsilon <= 0.0:
+        return None
+
+    def energy(value: float) -> float:
+        return residual.without(effect(value)).energy
+
+    value = min((10.0**decade for decade in DECADES), key=energy)
+    for _ in range(ROUNDS):
+        here = effect(value)
+        slope = (effect(value * (1.0 + STEP)) - here) / STEP
+        weighted = residual.weight * slope
+        step = ((residual.error - here) * weighted).sum() / max((slope * weighted).sum(), SMALL)
+        value *= float(np.clip(1.0 + step, 1.0 / LONGEST, LONGEST))
+    return Fault(f"epsilon is about {value:.2g}", effect(value), 1)
+
+
+def better_first(common: Iterable[Fault], other: Fault | None, residual: Residual) -> list[Fault]:
+    """Return a common factor and another epsilon, of which one gives the other, the better first.
+
+    In rows of equal variance they are the same; then it is called a factor.
+    """
+    faults = list(common)
+    if other is None or not faults or not np.isfinite(other.effect).all():
+        return faults
+    left = min(residual.without(fault.effect).energy for fault in faults)
+    is_better = residual.without(other.effect).energy < left - 5.0 * residual.deviation
+    return [other, *faults] if is_better else [*faults, other]
 
 
 def right(x: Array, epsilon: float, *, centered: bool = True) -> Statistics:
@@ -34,8 +87,19 @@ def right(x: Array, epsilon: float, *, centered: bool = True) -> Statistics:
     return Statistics("", mean, _rstd(((x - mean) ** 2).mean(axis=1, keepdims=True), epsilon))
 
 
-def wrong(x: Array, epsilon: float, *, centered: bool = True) -> Iterator[Statistics]:
-    """Yield the faults of the statistics of x (rows, N)."""
+def wrong(
+    x: Array,
+    epsilon: float,
+    *,
+    centered: bool = True,
+    of_mean: tuple[int, ...] = (),
+    of_squares: tuple[int, ...] = (),
+) -> Iterator[Statistics]:
+    """Yield the faults of the statistics of x (rows, N).
+
+    of_mean, of_squares: numbers of last columns that the data show as left out of the mean, and of
+    the variance.
+    """
     noun = "variance" if centered else "mean square"
     features = x.shape[1]
     of_rows = right(x, epsilon, centered=centered)
@@ -55,12 +119,15 @@ def wrong(x: Array, epsilon: float, *, centered: bool = True) -> Iterator[Statis
     else:
         centers = x.mean(axis=1, keepdims=True)
         yield _about("the mean is subtracted", x, centers, epsilon)
-    for width in left_out(features):
+    for width in left_out(features, *of_squares):
         columns = slice(features - width, None)
         without = variance - squares[:, columns].sum(axis=1, keepdims=True) / features
         name = f"the last {width} columns"
         yield Statistics(f"the {noun} leaves out {name}", mean, _rstd(without, epsilon))
-        if centered:
+    if centered:
+        for width in left_out(features, *of_mean):
+            columns = slice(features - width, None)
+            name = f"the last {width} columns"
             part = mean - x[:, columns].sum(axis=1, keepdims=True) / features
             yield _about(f"the mean leaves out {name}", x, part, epsilon)
     for shift, place in ((1, "before"), (-1, "after")):
@@ -71,6 +138,9 @@ def wrong(x: Array, epsilon: float, *, centered: bool = True) -> Iterator[Statis
                 words = f"each row has the mean of the row {place} it"
                 yield Statistics(words, np.roll(mean, shift, axis=0), rstd)
     yield Statistics(f"the {noun} leaves epsilon out", mean, _rstd(variance, 0.0))
+    with np.errstate(divide="ignore"):
+        outside = 1.0 / (np.sqrt(variance) + epsilon)
+    yield Statistics("epsilon is added outside the root", mean, outside)
     for other in EPSILONS:
         if other != epsilon:
             yield Statistics(f"epsilon is {other:g}", mean, _rstd(variance, other))

@@ -12,14 +12,17 @@ from dataclasses import dataclass, replace
 from functools import singledispatch
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gonogo.judging.limits import rungs
 from gonogo.judging.limits.epsilon import EPSILON, Sight, sight
+from gonogo.judging.limits.factor import stood_in_for
 from gonogo.kernels.layernorm.narrowed import narrowed
 from gonogo.kernels.layernorm.replay import ColumnGradient, InputGradient
 from gonogo.kernels.normalization.forward import NormalizedRows
 from gonogo.numerics.expectation import Array
 from gonogo.numerics.formats import round_to
+from gonogo.numerics.replay import walks
 from gonogo.numerics.replay.cells import cells
 from gonogo.numerics.replay.graph import Graph
 from gonogo.numerics.replay.program import Program
@@ -77,17 +80,25 @@ def percent(share: float) -> str:
     return f"{np.format_float_positional(100 * share, precision=2, fractional=False, trim='-')} %"
 
 
-def detection_limits(graph: Graph, program: Program, form: str) -> DetectionLimits:
-    """Return what the output of this graph, in its format, could not have shown."""
+def detection_limits(
+    graph: Graph, output: NDArray[np.floating], program: Program, form: str
+) -> DetectionLimits:
+    """Return what the output of this graph (rows, N), in its format, could not have shown."""
     rows = graph.shape[0]
-    part = graph.some(np.unique(np.linspace(0, rows - 1, min(rows, MAX_ROWS)).astype(np.intp)))
+    chosen = np.unique(np.linspace(0, rows - 1, min(rows, MAX_ROWS)).astype(np.intp))
+    part = graph.some(chosen)
     if isinstance(part, ColumnGradient):
-        part, _ = narrowed(part, MAX_SUMMED)
+        part, columns = narrowed(part, MAX_SUMMED)
+        part_output = output[:, columns]
     replay = part.replay(program)
     mode = program.output_rounding
 
     def is_seen(values: Array, *, is_small: bool = False) -> bool:
         with np.errstate(all="ignore"):
+            if walks.is_walk(program):  # its errors are told from a fault by their directions
+                walked = part_output + (values - replay.values)
+                walked = round_to(walked, form, mode).astype(np.float64)
+                return walks.score(part, program, walked, form) > walks.MAX_SCORE
             changed = round_to(values, form, mode)
             measured = cells(changed, replay, form, mode)
             if rungs.is_explained(measured):
@@ -106,8 +117,11 @@ def detection_limits(graph: Graph, program: Program, form: str) -> DetectionLimi
         FACTORS, True, key=lambda factor: is_seen(replay.values * (1.0 + factor), is_small=True)
     )
     factor = FACTORS[seen_from - 1] if seen_from else 0.0
+    if not isinstance(part, ColumnGradient):
+        other = stood_in_for(part, output[chosen], program, form)
+        factor = max(factor, FACTORS[bisect(FACTORS, other)] if other else 0.0)
     return DetectionLimits(
-        tuple(terms), tuple(idle), factor, sight=sight(graph, program, form, part)
+        tuple(terms), tuple(idle), factor, sight=sight(graph, output, program, form, part)
     )
 
 

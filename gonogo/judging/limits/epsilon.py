@@ -12,6 +12,7 @@ from enum import Enum
 from functools import singledispatch
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gonogo.judging.limits import rungs
 from gonogo.judging.limits.rungs import is_explained
@@ -33,6 +34,8 @@ don't use it."""
 SURE = 2.0
 """The standard deviations beyond the usual score of a factor from which it is sure to be seen: an
 output has noise of its own, which the replay hasn't."""
+WRONG = (0.0, 2.0)
+"""The wrong epsilons, relative to the right one, that an earlier rung is tried with."""
 MIN_CAUSE = 1 / 4
 """The least change, relative to the output's rounding, that may be why an output is red. A kernel
 with less of an error is as red as the right one."""
@@ -48,15 +51,19 @@ class Sight(Enum):
     unseen = "its absence would be explained"
 
 
-def sight(graph: Graph, program: Program, form: str, few: Graph) -> Sight:
+def sight(
+    graph: Graph, output: NDArray[np.floating], program: Program, form: str, few: Graph
+) -> Sight:
     """Return what an output, explained by a program, says about epsilon.
 
     It is tried on more rows than other terms, since it shows in what all rows share: a part of
     MAX_ELEMENTS elements. The missing epsilon goes through the program, whose stored values may
-    hide it, or move by a step; if that doesn't explain it, another rung of the ladder may.
+    hide it, or move by a step; if that doesn't explain it, another rung of the ladder may. And a
+    program from a later rung may stand in for another epsilon under an earlier one.
 
     Args:
         graph: the output's formula with the kernel's inputs.
+        output: (rows, N).
         program: a program that explains the output.
         form: the output's format.
         few: some rows of it, on which the other rungs are tried before they are on more.
@@ -64,8 +71,8 @@ def sight(graph: Graph, program: Program, form: str, few: Graph) -> Sight:
     other = without_epsilon(graph)
     if other is None:
         return Sight.none
-    part, share = _part(graph)
-    wrong, _ = _part(other)
+    part, share, _ = _part(graph, output)
+    wrong, _, _ = _part(other, output)
     mode = program.output_rounding
     with np.errstate(all="ignore"):  # rows without any variance
         replay = part.replay(program)
@@ -81,14 +88,39 @@ def sight(graph: Graph, program: Program, form: str, few: Graph) -> Sight:
             common_factor(part, program, changed, form, measured.shared, MIN_SCORE + SURE)
             > MAX_COMMON
         )
-        if not is_hidden and not (
-            _is_hidden_elsewhere(few, program, form)
-            and rungs.explain(part, program, changed, form, measured.distance)
+        if (
+            not is_hidden
+            and not (
+                _is_hidden_elsewhere(few, program, form)
+                and rungs.explain(part, program, changed, form, measured.distance)
+            )
+            and not _is_epsilon_elsewhere(graph, output, program, form)
         ):
             return Sight.seen
         rounding = half_ulp(right, form) + np.sqrt(replay.variance)
     is_faint = np.abs(values - replay.values).max() < MIN_CAUSE * rounding.max()
     return Sight.faint if is_faint else Sight.unseen
+
+
+def _is_epsilon_elsewhere(
+    graph: Graph, output: NDArray[np.floating], program: Program, form: str
+) -> bool:
+    """Return whether an earlier rung with another epsilon explains what the program explains.
+
+    Where the mean is large, a running E[x^2] - mean^2 is as far off as a small epsilon matters, and
+    to the same side in all rows.
+    """
+    part, _, part_output = _part(graph, output)
+    earlier = rungs.earlier(part, program)
+    if not earlier:
+        return False
+    for factor in WRONG:
+        other = with_epsilon(graph, factor)
+        if other is not None and rungs.any_explains(
+            earlier, _part(other, output)[0], part_output, form
+        ):
+            return True
+    return False
 
 
 def _is_hidden_elsewhere(few: Graph, program: Program, form: str) -> bool:
@@ -102,43 +134,51 @@ def _is_hidden_elsewhere(few: Graph, program: Program, form: str) -> bool:
     return rungs.explain(few, program, changed, form, measured.distance)
 
 
-def _part(graph: Graph) -> tuple[Graph, float]:
-    """Return some rows of a graph, or some columns of sums, and their share of the output."""
+def _part(graph: Graph, output: NDArray[np.floating]) -> tuple[Graph, float, NDArray[np.floating]]:
+    """Return some rows of a graph, or some columns of sums, their share, and their output."""
     if isinstance(graph, ColumnGradient):
-        part, _ = narrowed(graph, MAX_ELEMENTS)
-        return part, part.shape[1] / graph.shape[1]
+        part, columns = narrowed(graph, MAX_ELEMENTS)
+        return part, part.shape[1] / graph.shape[1], output[:, columns]
     rows, width = graph.shape
     count = max(1, min(rows, MAX_ELEMENTS // width))
-    return graph.some(np.linspace(0, rows - 1, count).astype(np.intp)), count / rows
+    chosen = np.linspace(0, rows - 1, count).astype(np.intp)
+    return graph.some(chosen), count / rows, output[chosen]
+
+
+def without_epsilon(graph: Graph) -> Graph | None:
+    """Return the graph of a kernel that adds no epsilon; None where none is added."""
+    return with_epsilon(graph, 0.0)
 
 
 @singledispatch
-def without_epsilon(graph: object) -> Graph | None:
-    """Return the graph of a kernel that adds no epsilon; None where none is added."""
+def with_epsilon(graph: object, factor: float) -> Graph | None:
+    """Return the graph of a kernel that adds epsilon times a factor; None where none is added."""
     return None
 
 
-@without_epsilon.register
-def _(graph: NormalizedRows) -> Graph | None:
-    return replace(graph, rows=graph.rows.without_epsilon) if graph.rows.epsilon else None
+@with_epsilon.register
+def _(graph: NormalizedRows, factor: float) -> Graph | None:
+    if not graph.rows.epsilon:
+        return None
+    return replace(graph, rows=graph.rows.with_epsilon(factor * graph.rows.epsilon))
 
 
-@without_epsilon.register
-def _(graph: RowStatistic) -> Graph | None:
+@with_epsilon.register
+def _(graph: RowStatistic, factor: float) -> Graph | None:
     if not graph.rstd or not graph.rows.epsilon:
         return None
-    return replace(graph, rows=graph.rows.without_epsilon)
+    return replace(graph, rows=graph.rows.with_epsilon(factor * graph.rows.epsilon))
 
 
-@without_epsilon.register
-def _(graph: InputGradient) -> Graph | None:
+@with_epsilon.register
+def _(graph: InputGradient, factor: float) -> Graph | None:
     if graph.rows.is_given or not graph.rows.epsilon:
         return None
-    return replace(graph, rows=graph.rows.without_epsilon)
+    return replace(graph, rows=graph.rows.with_epsilon(factor * graph.rows.epsilon))
 
 
-@without_epsilon.register
-def _(graph: ColumnGradient) -> Graph | None:
+@with_epsilon.register
+def _(graph: ColumnGradient, factor: float) -> Graph | None:
     if graph.rows.is_given or not graph.weighted or not graph.rows.epsilon:
         return None
-    return replace(graph, rows=graph.rows.without_epsilon)
+    return replace(graph, rows=graph.rows.with_epsilon(factor * graph.rows.epsilon))

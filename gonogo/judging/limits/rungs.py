@@ -5,8 +5,9 @@ A detection limit asks whether a changed output would be explained, and the ladd
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import takewhile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +40,30 @@ def rungs(graph: Graph, program: Program) -> Iterator[Program]:
         if _error(rung) not in known:
             known.add(_error(rung))
             yield rung
+
+
+def earlier(graph: Graph, program: Program) -> list[Program]:
+    """Return the rungs before a program that stores nothing, one of each error.
+
+    They are simpler: the ladder comes to the program only where none of them explains an output.
+    """
+    if program.stored or program.output_rounding != "even":
+        return []
+    before = takewhile(lambda rung: rung != program, ladder.plain(graph))
+    by_error = {_error(rung): rung for rung in before if _error(rung) != _error(program)}
+    return list(by_error.values())
+
+
+def any_explains(
+    programs: Iterable[Program], graph: Graph, output: NDArray[np.floating], form: str
+) -> bool:
+    """Return whether one of some programs explains an output (rows, N) of a graph."""
+    columns = np.unique(np.linspace(0, output.shape[1] - 1, PROBED_COLUMNS).astype(np.intp))
+    return any(
+        is_explained(cells(output[:, columns], graph.replay(program, columns), form))
+        and is_whole_explained(graph, program, output, form)
+        for program in programs
+    )
 
 
 def _error(program: Program) -> tuple[str, ...]:

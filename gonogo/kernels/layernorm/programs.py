@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from gonogo.kernels.layernorm import derivations
@@ -12,7 +12,7 @@ CENTERED = "rstd (P - s1 - x^ s2)"
 LINEAR = "rstd P + b x + c"
 TWO_CASTS = "rstd P - rstd (s1 + x^ s2)"
 PRODUCTS: Mapping[str, tuple[str, ...]] = {
-    CENTERED: ("x^", "P", "P x^", "s1", "s2", "x^ s2", "P - s1", "P - s1 - x^ s2"),
+    CENTERED: ("x - mean", "x^", "P", "P x^", "s1", "s2", "x^ s2", "P - s1", "P - s1 - x^ s2"),
     LINEAR: ("P", "b", "c"),
     TWO_CASTS: ("P", "rstd P", "rstd (s1 + x^ s2)"),
 }
@@ -68,6 +68,49 @@ def of_inputs(centered: bool, is_given: bool) -> Known:
 def of_plain_sums() -> Known:
     """Return the known programs of dbeta."""
     return tuple((Program(column_order=order), ("column sum",)) for order in COLUMN_ORDERS)
+
+
+def of_same_kernel(program: Program, *, centered: bool, is_given: bool) -> tuple[Program, ...]:
+    """Return the programs of dgamma in a kernel whose dx has this storing program.
+
+    A kernel computes mean, rstd and x^ once: dgamma has them as dx has. What it stores after that,
+    and the order down the columns, is its own.
+    """
+    if program.product in derivations.DERIVED:
+        base = program
+        shared = derivations.forward_names(program.product, centered=centered)
+    else:
+        base = replace(program, product=Program().product)
+        shared = ("x^",) if is_given else (*statistics(centered), "x - mean", "x^")
+    inherited = {name: form for name, form in program.stored.items() if name in shared}
+    form = next(iter(inherited.values()), None)
+    if form is None:
+        return ()
+    listed = []
+    for order in (ColumnOrder.blocked, *COLUMN_ORDERS):
+        sums = () if order is ColumnOrder.blocked else ("column sum",)
+        for names in (sums, ("dy x^", *sums)):
+            stored = {**inherited, **dict.fromkeys(names, form)}
+            listed.append(replace(base, stored=stored, column_order=order))
+    return tuple(listed)
+
+
+def in_any_order(
+    formats: Sequence[str], likely: Iterable[Program], forms: Iterable[Program]
+) -> Iterator[Program]:
+    """Yield the programs of sums to which rows are added in any order, in fp32 and in 16 bits.
+
+    likely: programs of what is summed that are tried, too. forms: those with nothing stored.
+    """
+    order = ColumnOrder.unordered
+    plain = [form for form in forms if form.column_order is ColumnOrder.blocked]
+    stored = [one for one in likely if one.stored and "column sum" not in one.stored]
+    for program in (*plain, *stored):
+        yield replace(program, column_order=order)
+    for form in formats:
+        for program in (*plain, *stored):
+            narrow = {**program.stored, "column sum": form}
+            yield replace(program, column_order=order, stored=narrow)
 
 
 def of_weighted_sums(centered: bool, is_given: bool) -> Known:

@@ -5,7 +5,7 @@ They are LayerNorm's, and those of RMSNorm, which subtracts no mean: there is no
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -69,10 +69,9 @@ class BackwardRows:
         """Return whether the kernel is given the statistics of its rows."""
         return self.rstd is not None
 
-    @property
-    def without_epsilon(self) -> BackwardRows:
-        """Return the rows of a kernel that adds no epsilon."""
-        return replace(self, epsilon=0.0, forward=self._forward.without_epsilon)
+    def with_epsilon(self, epsilon: float) -> BackwardRows:
+        """Return the rows of a kernel that adds another epsilon."""
+        return replace(self, epsilon=epsilon, forward=self._forward.with_epsilon(epsilon))
 
     def some(self, chosen: NDArray[np.intp]) -> BackwardRows:
         """Return some of the rows."""
@@ -188,7 +187,9 @@ class InputGradient:
         s1 = None if mean is None else machine.mean(product, "s1", "sum of P").per_row("s1")
         if program.product == LINEAR:
             return self._linear(machine, x, product, (mean, rstd, s1), columns)
-        centered = x if mean is None else machine.subtract(x, mean)
+        centered = x
+        if mean is not None:
+            centered = machine.store(machine.subtract(x, mean), "x - mean")
         normalized = machine.store(machine.multiply(centered, rstd), "x^")
         weighted = machine.store(machine.multiply(product, normalized), "P x^")
         s2 = machine.store(machine.mean(weighted, "s2", "sum of P x^").per_row("s2"), "s2")
@@ -302,6 +303,22 @@ class ColumnGradient:
             return programs.of_plain_sums()
         return programs.of_weighted_sums(self.rows.centered, self.rows.is_given)
 
+    @property
+    def count(self) -> int:
+        """Return the number of rows that are added up."""
+        return len(self.rows.x)
+
+    def unordered(self, formats: Sequence[str], likely: Iterable[Program]) -> Iterable[Program]:
+        """Return the programs that add up the rows in any order; see walks.Summed."""
+        return programs.in_any_order(formats, likely, self.forms)
+
+    def of_same_kernel(self, program: Program) -> tuple[Program, ...]:
+        """Return the programs of these sums in a kernel whose dx has a storing program."""
+        rows = self.rows
+        if not self.weighted:
+            return ()
+        return programs.of_same_kernel(program, centered=rows.centered, is_given=rows.is_given)
+
     def storable(self, program: Program) -> tuple[str, ...]:
         """Return nothing: a single row is too little to search on, so only known programs count."""
         return ()
@@ -337,12 +354,15 @@ class ColumnGradient:
         x = Quantity(self.rows.x[:, columns])
         if mean is None:
             normalized = machine.multiply(x, rstd)
-        elif program.product == LATE_MEAN or "column sum" in program.stored:
+        elif program.product == LATE_MEAN or (
+            "column sum" in program.stored and "x - mean" not in program.stored
+        ):
             # as ATen has it; its noise covers (x - mean) rstd
             shift = machine.multiply(mean, rstd)
             normalized = machine.subtract(machine.multiply(x, rstd), shift)
         else:
-            normalized = machine.multiply(machine.subtract(x, mean), rstd)
+            centered = machine.store(machine.subtract(x, mean), "x - mean")
+            normalized = machine.multiply(centered, rstd)
         normalized = machine.store(normalized, "x^")
         return machine.store(machine.multiply(dy, normalized), "dy x^")
 
@@ -351,6 +371,7 @@ class ColumnGradient:
     ) -> Quantity:
         """Return some columns of the sums, before their own rounding."""
         is_plain = not program.stored and program.product != LATE_MEAN
+        is_plain &= program.column_order is not ColumnOrder.unordered
         if is_plain and not quick and columns is ALL_COLUMNS and pays(self.rows.x.size):
             return self.by_loops(program)
         return self.by_definition(program, columns, quick=quick)

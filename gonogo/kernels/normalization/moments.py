@@ -91,10 +91,9 @@ class Rows:
             self.groups,
         )
 
-    @property
-    def without_epsilon(self) -> Rows:
-        """Return the rows of a kernel that adds no epsilon."""
-        return replace(self, epsilon=0.0, cache={}, loops={})
+    def with_epsilon(self, epsilon: float) -> Rows:
+        """Return the rows of a kernel that adds another epsilon."""
+        return replace(self, epsilon=epsilon, cache={}, loops={})
 
     def is_tail(self, block: int) -> NDArray[np.bool_]:
         """Return which rows (rows, 1) come after the last full block of rows."""

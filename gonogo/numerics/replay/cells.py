@@ -185,9 +185,14 @@ class Edges:
 def edges(output: Array, values: Array, form: str, mode: Mode = "even") -> Edges:
     """Return the edges of an output's cells (rows, N) that are nearest to values.
 
-    An output that rounds to nearest stands for what lies within half a step. One that truncates
-    stands for its own value and larger ones, up to a step; 0 stands for a step of either sign.
+    An output that rounds to nearest stands for what lies within half a step, and one that rounds at
+    random for a step to either side. One that truncates stands for its own value and larger ones,
+    up to a step; 0 stands for a step of either sign.
     """
+    if mode == "random":
+        error = output - values
+        size = np.minimum(np.abs(output), np.abs(values))
+        return Edges(np.abs(error) - ulp(size, form), np.sign(error))
     if mode != "zero":
         error = output - values
         return Edges(np.abs(error) - half_cell(output, values, form), np.sign(error))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gonogo.numerics.replay import narrow_sums, orders
+from gonogo.numerics.replay import narrow_sums, orders, walks
 from gonogo.numerics.replay.narrow_sums import Place
 from gonogo.numerics.replay.program import ColumnOrder, Order, Program
 from gonogo.numerics.replay.quantity import NOTHING, TIE, Quantity
@@ -22,6 +22,10 @@ def column_sum(terms: Quantity, program: Program, place: Place | None = None) ->
     noise = np.broadcast_to(terms.noise, values.shape).sum(axis=0, keepdims=True)
     for error in terms.shared.values():  # the rows' errors are independent of each other
         noise = noise + np.broadcast_to(error**2, values.shape).sum(axis=0, keepdims=True)
+    if program.column_order is ColumnOrder.unordered:
+        steps = walks.variance(values, form or "fp32")
+        slack = np.broadcast_to(terms.slack, values.shape).sum(axis=0, keepdims=True)
+        return Quantity(values.sum(axis=0, keepdims=True), noise + steps, slack=slack)
     if form is None:
         along = Order.blocked if program.column_order is ColumnOrder.blocked else Order.running
         by_column = np.ascontiguousarray(values.T)

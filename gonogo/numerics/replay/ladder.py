@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo.numerics.replay import search
-from gonogo.numerics.replay.cells import Measurement
+from gonogo.numerics.replay import at_random, search, walks
+from gonogo.numerics.replay.cells import Measurement, cells
 from gonogo.numerics.replay.common import common_factor
 from gonogo.numerics.replay.graph import Graph
 from gonogo.numerics.replay.measure import measure
@@ -31,6 +31,8 @@ approximate rsqrt, as GPUs and vector units have it."""
 LARGEST = float(np.finfo(np.float64).max)
 MIN_REPRODUCED = 4
 """Rows that a program reproduces by no chance, so that those it misses tell what it lacks."""
+SAMPLED_COLUMNS = 64
+"""Columns of sums in any order on which such a program is tried first."""
 SAMPLED_ROWS = 12
 """Rows on which a program is tried before the whole output; half of them its worst."""
 
@@ -66,6 +68,11 @@ class Finding:
         """Return whether the program explains the output."""
         return self.size <= LIMIT
 
+    @property
+    def is_at_random(self) -> bool:
+        """Return whether the output is explained by a program that rounds it at random."""
+        return self.explained and self.program.output_rounding == "random"
+
     def statistics(self) -> dict[str, Any]:
         """Return the numbers as statistics of the output."""
         return {
@@ -84,6 +91,7 @@ def climb(
     output: NDArray[np.floating],
     form: str,
     formats: Sequence[str],
+    likely: Sequence[Program] = (),
 ) -> Finding:
     """Return the first program that explains `output` (rows, N), else the nearest one.
 
@@ -92,13 +100,17 @@ def climb(
         output: finite values.
         form: the output's format.
         formats: the narrow formats of the kernel's tensors, in which it may store.
+        likely: the storing programs that are tried first, since another output has one like them.
     """
     y = np.asarray(output)
     near = search.Near()
-    searched = search.candidates(graph, y, form, formats)
+    searched = search.candidates(graph, y, form, formats, likely)
     # evaluated last: the rows that the programs before it missed are known then
     again = _refined(graph, y, form, near)
-    finding = nearest(graph, y, form, chain(plain(graph), searched, again), near)
+    unordered = _in_any_order(graph, y, form, formats, likely)
+    at_last = at_random.programs(graph, form)
+    programs = chain(plain(graph), searched, again, unordered, at_last)
+    finding = nearest(graph, y, form, programs, near)
     return finding if finding.explained else replace(finding, may_store=bool(formats))
 
 
@@ -121,6 +133,20 @@ def nearest(
     rows = _sample(distances)
     part, part_output = graph.some(rows), y[rows] if graph.shape[0] == len(y) else y
     for program in others:
+        if walks.is_walk(program):  # wide, so it is earned or nothing
+            if _is_near(graph, y, form, program):
+                finding, _ = _find(graph, y, form, program)
+                if finding.explained:
+                    return finding
+            continue
+        if (
+            program.output_rounding == "random"
+        ):  # a few rows can't earn it, but they can rule it out
+            if _find(part, part_output, form, program, 0.0)[0].explained:
+                finding, _ = _find(graph, y, form, program)
+                if finding.explained:
+                    return finding
+            continue
         sampled, measured = _find(part, part_output, form, program)
         if not sampled.explained:
             if near is not None:
@@ -159,6 +185,29 @@ def _refined(
         yield from search.refined(graph, output, form, near)
 
 
+def _in_any_order(
+    graph: Graph,
+    output: NDArray[np.floating],
+    form: str,
+    formats: Sequence[str],
+    likely: Sequence[Program],
+) -> Iterator[Program]:
+    """Yield the programs that add up rows in any order, unless a factor explains the output."""
+    if isinstance(graph, walks.Summed):
+        programs = list(graph.unordered(formats, likely))
+        in_known_orders = (
+            replace(program, column_order=order)
+            for program in programs
+            if "column sum" in program.stored
+            for order in walks.KNOWN_ORDERS
+        )
+        if not any(
+            walks.is_scaled(graph, program, output, form)
+            for program in chain(programs, in_known_orders)
+        ):
+            yield from programs
+
+
 def _note(near: search.Near, program: Program, missed: NDArray[np.intp]) -> None:
     """Remember a storing program and the rows that it misses, if there are any."""
     if program.stored and len(missed):
@@ -180,17 +229,46 @@ def _finite(distance: float) -> float:
     return distance if distance <= LARGEST else LARGEST
 
 
+def at_random_too(graph: Graph, output: NDArray[np.floating], form: str) -> Finding | None:
+    """Return the program that rounds at random, where it explains an output of any size.
+
+    That is for a kernel which another output has shown to do so.
+    """
+    for program in at_random.programs(graph, form):
+        finding, _ = _find(graph, np.asarray(output), form, program, 0.0)
+        if finding.explained:
+            return finding
+    return None
+
+
 def _find(
-    graph: Graph, output: NDArray[np.floating], form: str, program: Program
+    graph: Graph,
+    output: NDArray[np.floating],
+    form: str,
+    program: Program,
+    least: float = at_random.MIN_INFORMATION,
 ) -> tuple[Finding, Measurement]:
-    """Return how near a program is to an output."""
+    """Return how near a program is to an output; least: see at_random.score."""
     with np.errstate(over="ignore", invalid="ignore"):  # fp16 squares overflow
         measured = measure(graph, program, output, form, LIMIT)
     finding = Finding(program, measured.largest, measured.largest_row, 0.0, measured.mismatch)
+    if finding.explained and program.output_rounding == "random":
+        score = at_random.score(graph, program, output, form, least)
+        return replace(finding, row_error=LIMIT / at_random.MAX_SCORE * score), measured
+    if finding.explained and walks.is_walk(program):
+        score = walks.score(graph, program, output, form)
+        return replace(finding, row_error=score), measured
     if finding.explained:
         common = common_factor(graph, program, output, form, measured.shared)
         finding = replace(finding, common=common)
     return finding, measured
+
+
+def _is_near(graph: Graph, output: NDArray[np.floating], form: str, program: Program) -> bool:
+    """Return whether a program explains some columns of an output, so that all are worth a try."""
+    width = output.shape[1]
+    columns = np.unique(np.linspace(0, width - 1, min(width, SAMPLED_COLUMNS)).astype(np.intp))
+    return cells(output[:, columns], graph.replay(program, columns), form).largest <= LIMIT
 
 
 def _sample(measured: Measurement) -> NDArray[np.intp]:

@@ -60,6 +60,8 @@ class ColumnOrder(StrEnum):
     windows = "windows of 32 rows"
     packets = "4 packets of 8 rows, in halves"
     """Eigen's order along a row: see columns.packets."""
+    unordered = "rows in any order"
+    """One total, or several, to which rows are added as they come: see walks."""
 
 
 def along_rows(order: ColumnOrder) -> str:
@@ -71,6 +73,7 @@ ROUNDINGS: Mapping[Mode, str] = {
     "even": "rounded to nearest",
     "away": "rounded with ties away from zero",
     "zero": "truncated",
+    "random": "rounded at random",
 }
 
 
@@ -89,7 +92,7 @@ class Program:
         row_order: the order of the sums along a row whose total is stored: blocked where it is
             stored once, at the end.
         rounding: how stored values are rounded; see formats.round_to.
-        output_rounding: how the output is.
+        output_rounding: how the output is; "random": up with the probability of what is cut off.
     """
 
     variance: str = "x - mean"

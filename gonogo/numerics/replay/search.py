@@ -53,9 +53,10 @@ MAX_STEPS = 8
 PROGRESS = 0.9
 """The factor by which a step must lower the loss for the search to go on."""
 PROBED = 2
+PROBED_COLUMNS = 16
 PROBED_MISMATCH = 0.05
-"""Rows on which a known program is tried first, and the share that it may miss there: a quick look
-spares the whole sample nearly all programs."""
+"""Rows on which a known program is tried first, the columns where there is one row, and the share
+that it may miss there: a quick look spares the whole sample nearly all programs."""
 
 
 @dataclass(frozen=True)
@@ -130,21 +131,29 @@ def samples(
     spread = np.linspace(0, rows - 1, min(rows, 2 * ROWS)).astype(np.intp)
     columns = np.unique(np.linspace(0, count - 1, min(count, COLUMNS)).astype(np.intp))
 
-    def sample(chosen: NDArray[np.intp]) -> Sample:
-        part = np.asarray(output, np.float64)[np.ix_(chosen, columns)]
+    def sample(chosen: NDArray[np.intp], columns: NDArray[np.intp] = columns) -> Sample:
+        part = np.asarray(output[np.ix_(chosen, columns)], np.float64)
         return Sample(graph.some(chosen), part, columns, form)
 
     searched = np.unique(np.concatenate([spread[::2], np.asarray(telling, np.intp)]))
     checked = spread[1::2] if len(spread) > 1 else searched
+    if rows == 1:
+        whole = sample(searched)
+        return sample(searched, columns[:: -(-len(columns) // PROBED_COLUMNS)]), whole, whole
     return sample(searched[:PROBED]), sample(searched), sample(checked)
 
 
 def candidates(
-    graph: Graph, output: NDArray[np.floating], form: str, formats: Sequence[str]
+    graph: Graph,
+    output: NDArray[np.floating],
+    form: str,
+    formats: Sequence[str],
+    likely: Sequence[Program] = (),
 ) -> Iterator[Program]:
     """Yield the storing programs that reproduce the samples, those of known libraries first.
 
-    formats: the formats in which a kernel may store, those of its tensors.
+    formats: the formats in which a kernel may store, those of its tensors. likely: programs that
+    are tried before those of libraries.
     """
     probed, searched, checked = samples(graph, output, form)
 
@@ -156,6 +165,7 @@ def candidates(
             and checked.fit(program).mismatch <= MAX_MISMATCH
         )
 
+    yield from filter(reproduces, likely)
     for format_ in formats:
         known = [
             replace(base, stored=dict.fromkeys(quantities, format_))
@@ -195,10 +205,24 @@ def refined(graph: Graph, output: NDArray[np.floating], form: str, near: Near) -
 
 def _built(searched: Sample, checked: Sample, form: str) -> Iterator[Program]:
     """Yield the programs of each form that a search builds and other rows confirm."""
-    for base in searched.graph.forms:
+    for base in _bases(searched.graph):
         for built in (_grown(searched, base, form), _shrunk(searched, base, form)):
             if built is not None and _nearly(checked.fit(built)):
                 yield built
+
+
+def _bases(graph: Graph) -> list[Program]:
+    """Return the programs that a search grows: each form, also with the variance from x itself.
+
+    While nothing is stored, that is the same. A kernel that stores its mean may take the variance
+    from x before.
+    """
+    apart = [
+        replace(base, variance="x")
+        for base in graph.forms
+        if base.variance == Program.variance and "mean" in graph.storable(base)
+    ]
+    return [*graph.forms, *(base for base in apart if base not in graph.forms)]
 
 
 def running(programs: Iterable[Program]) -> Iterator[Program]:

@@ -61,6 +61,12 @@ def create(
     output: list[str] = typer.Option(
         [], "--output", help="An output that it produces; repeatable; default: all."
     ),
+    new_executor: bool = typer.Option(
+        False,
+        "--new-executor",
+        help="Accept an executor that the server hasn't heard of, such as a plug-in that a device "
+        "host will serve.",
+    ),
     as_json: bool = JSON,
 ) -> None:
     """Register a build. Registering the same build again changes nothing.
@@ -68,7 +74,12 @@ def create(
     A token with the scope submit may register the names that it was made for.
     """
     body = nouns.given(
-        branch=branch, sequence=sequence, commit=commit, arithmetic=arithmetic, outputs=output
+        branch=branch,
+        sequence=sequence,
+        commit=commit,
+        arithmetic=arithmetic,
+        outputs=output,
+        new_executor=new_executor or None,
     )
     with Client() as client:
         record = client.call(

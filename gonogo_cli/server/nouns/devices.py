@@ -61,7 +61,9 @@ def show_one(device: str = DEVICE, as_json: bool = JSON) -> None:
 @app.command()
 def change(
     device: str = DEVICE,
-    reason: str = typer.Option(..., help="Say why; the device's history keeps it."),
+    reason: str | None = typer.Option(
+        None, help="Say why; the device's history keeps it. A test alone needs none."
+    ),
     health: str | None = typer.Option(
         None, help="maintenance: nothing runs on it. good: its canary decides."
     ),

@@ -50,7 +50,7 @@ def show_one(run: str = typer.Argument(help="Its id."), as_json: bool = JSON) ->
     """Show a run: its verdict, and a line per test."""
     with Client() as client:
         record = client.call("GET", RUNS.of(run))
-        suites.report(record, client.url + urls.run(record["id"]), as_json)
+        suites.report(client, record, as_json=as_json)
 
 
 @app.command()

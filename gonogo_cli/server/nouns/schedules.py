@@ -25,6 +25,7 @@ SCHEDULES = Noun(
         "last": lambda schedule: schedule["last"][0]["outcome"] if schedule["last"] else None,
     },
     "a schedule",
+    name_key="name",
     parts={"last": {"due": "due_at", "outcome": "outcome", "run": "run", "reason": "reason"}},
 )
 SUITE = typer.Option(None, help="Name of the stored suite to run.")
@@ -79,7 +80,7 @@ def create(
 
 @app.command()
 def change(
-    schedule: str = typer.Argument(help="Its id."),
+    schedule: str = typer.Argument(help=SCHEDULES.argument_help),
     name: str | None = typer.Option(None, help="Give it another name."),
     suite: str | None = SUITE,
     cron: str | None = CRON,
@@ -102,7 +103,7 @@ def change(
         paused=pause,
     )
     with Client() as client:
-        record = client.call("PATCH", SCHEDULES.of(schedule), body=body)
+        record = client.call("PATCH", SCHEDULES.address_of(client, schedule), body=body)
         nouns.stored(SCHEDULES, client, record, "changed", as_json=as_json)
 
 
@@ -110,10 +111,10 @@ nouns.add_remove(app, SCHEDULES, "Archive a schedule. Its runs stay.", "archived
 
 
 @app.command()
-def run(schedule: str = typer.Argument(help="Its id."), as_json: bool = JSON) -> None:
+def run(schedule: str = typer.Argument(help=SCHEDULES.argument_help), as_json: bool = JSON) -> None:
     """Start a run now, even if the schedule is paused."""
     with Client() as client:
-        record = client.call("POST", f"{SCHEDULES.of(schedule)}:run-now")
+        record = client.call("POST", f"{SCHEDULES.address_of(client, schedule)}:run-now")
         url = client.url + urls.run(record["id"])
     if as_json:
         show.print_json({**record, "url": url})

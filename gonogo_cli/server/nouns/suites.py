@@ -6,9 +6,9 @@ from pathlib import Path
 
 import typer
 
-from gonogo.errors import JobError
 from gonogo_cli.kit import nouns, show
 from gonogo_cli.kit.client import Client
+from gonogo_cli.kit.fail_on import FailOn, fail_on_option
 from gonogo_cli.kit.groups import group
 from gonogo_cli.kit.nouns import CURSOR, JSON, LIMIT, Noun
 from gonogo_cli.server import suites as files
@@ -36,10 +36,11 @@ SUITES = Noun(
     },
 )
 
+FAIL_ON = fail_on_option("Only with --watch.")
 OF_A_RUN = ("labels", "commit")
 """Fields of a suite file that only a run has."""
 
-app = group("Store suites of tests on the server, and look at them.")
+app = group("Store suites of tests on the server, look at them, and run them.")
 
 
 @app.command("list")
@@ -81,8 +82,7 @@ def push(
     with Client() as client:
         for file in files_:
             content = files.read(file)
-            if not files.is_suite(content):
-                raise JobError(f"{file} is no suite: it has no `entries`")
+            files.require_suite(content, file)
             suite = {name: value for name, value in content.items() if name not in OF_A_RUN}
             with files.problems_in(file):
                 stored.append(client.call("POST", "/suites", body=suite))
@@ -95,6 +95,25 @@ def push(
                 f"stored {suite['name']}, version {suite['version']}: "
                 f"{count} test{'s' * (count != 1)}"
             )
+
+
+@app.command()
+def run(
+    name: str = typer.Argument(help="Its name."),
+    build: list[str] = typer.Option(
+        [], "--build", help="Build to run; repeatable; default: the suite's builds."
+    ),
+    label: list[str] = typer.Option([], "--label", help="NAME=VALUE of the run; repeatable."),
+    wait: bool = typer.Option(False, "--watch", help="Wait for the verdict."),
+    fail_on: FailOn = FAIL_ON,
+    base: str | None = typer.Option(
+        None, "--base", help="With --watch: gate on what is new against this build or run."
+    ),
+    as_json: bool = JSON,
+) -> None:
+    """Submit a stored suite as one run; with --watch, wait for its verdict."""
+    body = {"suite": name, "builds": build, "labels": nouns.pairs(label, "--label")}
+    files.submit(body, wait=wait, fail_on=fail_on, as_json=as_json, base=base)
 
 
 nouns.add_remove(

@@ -33,6 +33,7 @@ TOKENS = Noun(
         "revoked": "revoked_at",
     },
     "a token",
+    name_key="name",
 )
 
 app = group("Make bearer tokens, list, rotate and revoke them.")

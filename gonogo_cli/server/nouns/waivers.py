@@ -12,6 +12,7 @@ from gonogo_cli.kit import nouns, show
 from gonogo_cli.kit.client import Client
 from gonogo_cli.kit.groups import group
 from gonogo_cli.kit.nouns import CURSOR, JSON, LIMIT, Noun
+from gonogo_cli.kit.terminal import plain
 
 DAYS = 14.0
 """Long enough for a fix, short enough that someone looks again."""
@@ -93,7 +94,7 @@ def create(
     if as_json:
         show.print_json(waiver)
     else:
-        print(f"{waiver['id']}  {about(waiver)}: {waiver['words']}")
+        print(plain(f"{waiver['id']}  {about(waiver)}: {waiver['words']}"))
 
 
 @app.command("list")

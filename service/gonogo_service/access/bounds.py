@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 
     from gonogo_service.access.context import Context
 
+CLOSED: Final = (
+    "this address belongs to no repository and no suite (open to it: jobs, runs, imports, builds, "
+    "and comparisons of runs within its limits). For gauges, bisections, pages and all else make a "
+    "token without limits: gonogo tokens create"
+)
 Check = Callable[["Session", Principal, "re.Match[str]", dict[str, str]], bool]
 
 
@@ -74,6 +79,7 @@ RULES: Final[tuple[tuple[str, str, Check], ...]] = (
     ("POST", "/jobs", _checked_by_the_endpoint),
     ("POST", "/jobs:validate", _checked_by_the_endpoint),
     ("POST", "/runs", _checked_by_the_endpoint),
+    ("POST", "/imports", _checked_by_the_endpoint),
 )
 """Method, address below /api/v1, and what makes it belong to the token's limits."""
 _RULES: Final = tuple((method, re.compile(API + path), check) for method, path, check in RULES)
@@ -90,7 +96,7 @@ def check_address(
             with context.reading() as session:
                 if check(session, principal, match, fields):
                     return
-    raise _outside(principal, "this address isn't limited to them")
+    raise _outside(principal, CLOSED)
 
 
 def demand_within(
@@ -116,6 +122,6 @@ def _outside(principal: Principal, why: str) -> Problem:
     ]
     return Problem(
         403,
-        f"The token {principal.name!r} is limited to {' and '.join(limits)}: {why[:200]}.",
+        f"The token {principal.name!r} is limited to {' and '.join(limits)}: {why[:300]}.",
         slug="bounds",
     )

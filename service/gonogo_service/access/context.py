@@ -19,6 +19,7 @@ from gonogo_service.access.principals import Keys, Principal, demand
 from gonogo_service.kit.live_events import Hub
 from gonogo_service.kit.metrics import Metrics
 from gonogo_service.kit.notifier import DispatchNotifier
+from gonogo_service.kit.readiness import Readiness
 from gonogo_settings import Settings
 from gonogo_storage.db import engine as engines
 from gonogo_storage.db.encoding import utcnow
@@ -32,6 +33,7 @@ class Context:
     engine: Engine
     probe: Engine
     """One connection for readiness, which must not wait for the others"""
+    readiness: Readiness
     keys: Keys
     notifier: DispatchNotifier
     hub: Hub

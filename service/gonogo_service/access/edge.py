@@ -24,6 +24,7 @@ from gonogo import urls
 from gonogo_service.access import auth, bounds, principals
 from gonogo_service.access.context import Context
 from gonogo_service.access.failures import FailureLimits
+from gonogo_service.access.pace import Pace
 from gonogo_service.access.quotas import RequestQuota
 from gonogo_service.kit import refusals
 from gonogo_service.kit.body_limits import COMPLETE, BodyLimits, has_body
@@ -141,6 +142,7 @@ class Edge:
         self.context = context
         self.limits = limits
         self.requests = RequestQuota(context.settings)
+        self.pace = Pace()
         self.bodies = bodies
         url = urlsplit(context.settings.url or "")
         self.hosts = {bare_host(host) for host in context.settings.hosts} | (
@@ -161,13 +163,17 @@ class Edge:
                 status = message["status"]
                 headers = MutableHeaders(raw=message.setdefault("headers", []))
                 _decorate(headers, visit, scope.get("state", {}).get("principal"))
-                if status >= 400 and has_body(scope) and not scope["state"].get(COMPLETE):
-                    # else the server would read a body that nobody wants to its end
+                if has_body(scope) and not scope["state"].get(COMPLETE):
+                    # else the server would read a body that nobody wants to its end, for ever
                     headers["Connection"] = "close"
             await send(message)
 
         try:
-            response = await self._admit(scope, visit)
+            try:
+                response = await self._admit(scope, visit)
+            finally:
+                if self._is_paced(scope, visit):
+                    await self.pace.wait(visit.client)
             await (response or self.app)(scope, receive, send_with_headers)
         except Exception as error:
             problem = refusals.from_exception(error, limit=self.bodies.of(visit.path))
@@ -180,6 +186,15 @@ class Edge:
             self.context.metrics.observe(
                 visit.method, _template(scope), status, time.perf_counter() - started
             )
+
+    def _is_paced(self, scope: Scope, visit: Visit) -> bool:
+        """Return whether it comes from a stranger, who sends no more than `Pace` lets through."""
+        is_stranger = scope["state"].get("principal") is None
+        return is_stranger and visit.path not in HEALTH and not self._is_open_to(visit)
+
+    def _is_open_to(self, visit: Visit) -> bool:
+        settings = self.context.settings
+        return settings.embedded and not settings.loopback_login and visit.on_loopback
 
     async def _admit(self, scope: Scope, visit: Visit) -> Response | None:
         """Admit the request (None, with its principal in the scope), or answer it here.
@@ -244,9 +259,7 @@ class Edge:
             principal = await to_thread.run_sync(auth.by_cookie, self.context, cookie)
             if principal is not None:
                 return principal
-        settings = self.context.settings
-        is_open = settings.embedded and not settings.loopback_login
-        return principals.LOCAL if is_open and visit.on_loopback else None
+        return principals.LOCAL if self._is_open_to(visit) else None
 
     def _check_origin(self, visit: Visit) -> None:
         """Raise Problem 403 for an unsafe request from another site.

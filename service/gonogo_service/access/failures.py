@@ -7,7 +7,6 @@ Failures never block a valid token: 190 random bits are guessed by nobody.
 
 from __future__ import annotations
 
-import ipaddress
 import time
 from typing import TYPE_CHECKING, Final
 
@@ -17,6 +16,7 @@ from limits.storage import MemoryStorage
 from limits.strategies import FixedWindowRateLimiter
 from sqlalchemy.exc import SQLAlchemyError
 
+from gonogo_service.kit.networks import network_of
 from gonogo_service.kit.problems import Problem
 from gonogo_storage.access import failures
 from gonogo_storage.db.encoding import utcnow
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 TOKEN_FAILURES: Final = RateLimitItemPerMinute(30)
 LOGIN_FAILURES: Final = RateLimitItemPerMinute(10)
-IPV6_NETWORK: Final = 64
-"""A host has this much of an IPv6 address to itself, so it counts as one."""
 _log = structlog.get_logger("gonogo.service")
 
 
@@ -88,14 +86,3 @@ def too_many(amount: int, wait_s: int) -> Problem:
         slug="too-many-failures",
         headers={"Retry-After": str(max(1, wait_s))},
     )
-
-
-def network_of(client: str) -> str:
-    """Return the address by which failures are counted: of IPv6 the network."""
-    try:
-        address = ipaddress.ip_address(client)
-    except ValueError:
-        return "unknown"
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is None:
-        return str(ipaddress.ip_network((address, IPV6_NETWORK), strict=False))
-    return str(address)

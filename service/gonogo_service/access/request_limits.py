@@ -7,8 +7,9 @@ that finds no place waits in line for a while. Nothing waits in a thread.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -26,6 +27,8 @@ WAITING = 64
 PATIENCE_S = 15.0
 STREAMS = "/events"
 """The end of addresses that stream events for hours, without a thread."""
+STREAM_SHARE, TOKEN_SHARE = 2, 8
+"""All streams may have half of the connections, those of a token an eighth."""
 READS = frozenset({"GET", "HEAD"})
 
 
@@ -40,19 +43,47 @@ class _Line:
 class LimitRequests:
     """Middleware that lets a few requests run at once; it stands behind the identification."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, connections: int) -> None:
         self.app = app
+        self._connections = connections
+        self._streams: Counter[str] = Counter()
         self._lines: dict[tuple[bool, str], _Line] = {}
         self._places = {kind: asyncio.Semaphore(OF_ALL) for kind in (True, False)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         principal = scope.get("state", {}).get("principal") if scope["type"] == "http" else None
-        if principal is None or scope["path"].endswith(STREAMS):
+        if principal is None:
             await self.app(scope, receive, send)
+            return
+        if scope["path"].endswith(STREAMS):
+            with self._stream(principal):
+                await self.app(scope, receive, send)
             return
         reads = scope["method"] in READS
         async with self._of_token(principal, reads):
             await self._of_all(self._places[reads], scope, receive, send)
+
+    @contextmanager
+    def _stream(self, principal: Principal) -> Iterator[None]:
+        """Count a stream until it ends: each holds a connection. Raises Problem 429."""
+        most = max(1, self._connections // TOKEN_SHARE)
+        most_of_all = max(1, self._connections // STREAM_SHARE)
+        if self._streams[principal.id] >= most or self._streams.total() >= most_of_all:
+            raise Problem(
+                429,
+                f"Too many streams of events are open (allowed: {most} of the token "
+                f"{principal.name!r}, {most_of_all} of all). Ask for the job instead, or try again "
+                "later.",
+                slug="too-many-streams",
+                headers={"Retry-After": "30"},
+            )
+        self._streams[principal.id] += 1
+        try:
+            yield
+        finally:
+            self._streams[principal.id] -= 1
+            if not self._streams[principal.id]:
+                del self._streams[principal.id]
 
     @asynccontextmanager
     async def _of_token(self, principal: Principal, reads: bool) -> AsyncIterator[None]:

@@ -18,6 +18,7 @@ from gonogo_service.api.tests import (
     gauges,
     rejudgements,
     tests,
+    views,
     workloads,
 )
 
@@ -31,6 +32,7 @@ def routers() -> list[APIRouter]:
         changes,
         compare,
         workloads,
+        views,
         gauges,
         bisections,
         flags,

@@ -42,8 +42,7 @@ class Consumer(threading.Thread):
             except Exception:
                 log.exception("the consumer failed; starting it again")
             delay = 0.1 if time.monotonic() - began > 60 else min(2 * delay, 5.0)
-            if not self._context.stop.is_set():
-                self._context.stop.wait(delay)
+            self._context.stop.wait(delay)
 
     def shut_down(self, timeout_s: float) -> None:
         """Finish the running tasks and end.

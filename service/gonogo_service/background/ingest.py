@@ -14,7 +14,7 @@ from celery.exceptions import Reject
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from gonogo_service.background import enrollment
+from gonogo_service.background import beats, enrollment, evidence
 from gonogo_service.background.keyring import Keyring, Refused
 from gonogo_service.background.refusals import Refusals
 from gonogo_service.kit.background_context import BackgroundContext, Stopping, log
@@ -24,6 +24,7 @@ from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.devices import goldens, heartbeats, workers
 from gonogo_storage.jobs import attempts
 from gonogo_storage.jobs.senders import ConflictingContent, ForeignSender, Sender
+from gonogo_storage.seed_rows.forms import SenselessResult
 from gonogo_workers.queue import (
     ENROLL,
     FINISHED,
@@ -39,8 +40,8 @@ from gonogo_workers.queue import (
 
 Body = dict[str, Any]
 MAX_DEVICES = 64
-MAX_VERSION = 64
 """The devices that one worker serves."""
+MAX_VERSION = 64
 MAX_TELEMETRY = 10_000
 TOGETHER_S = 10.0
 """Messages that are sealed within this time may be stored in another order."""
@@ -122,6 +123,8 @@ def _task(
             refusals.add(sender, "sender", f"{name}: {problem}")
         except ConflictingContent as problem:
             refusals.add(sender, "conflict", f"{name}: {problem}")
+        except SenselessResult as problem:
+            refusals.add(sender, "content", f"{name}: {problem}")
         # signed, but it can't be processed: if requeued, it would come back forever; its seeds are
         # dispatched again
         except Exception as problem:
@@ -134,11 +137,11 @@ def _task(
 
 def started(context: BackgroundContext, checked: CheckedMessage) -> None:
     """Store that a worker started an attempt; its queue has room for another one."""
-    now, body, sender = utcnow(), checked.body, checked.sender
-    sender.check(body.get("worker"), "worker")
+    now, body = utcnow(), checked.body
+    evidence.check("started", body)
 
     def work(session: Session) -> str | None:
-        return attempts.started(session, body["attempt"], body, now=now, sender=sender)
+        return attempts.started(session, body["attempt"], body, now=now, sender=checked.sender)
 
     if _twice(context, work) is not None:
         context.notify()
@@ -150,14 +153,14 @@ def heartbeat(context: BackgroundContext, checked: CheckedMessage) -> None:
     attempt, seed, stage = body.get("attempt"), body.get("seed"), body.get("stage")
     worker, devices = body.get("worker"), body.get("devices") or []
     sender.check(worker, "worker")
-    for facts in devices[: MAX_DEVICES + 1]:
+    if len(devices) > MAX_DEVICES:
+        raise MessageRefused("size", f"{len(devices)} devices; allowed: {MAX_DEVICES}")
+    for facts in devices:
         sender.check(facts.get("device"), "device")
         if facts.get("host") != sender.name:
             raise ForeignSender(f"{sender.name} sent facts of the host {facts.get('host')!r}")
-    if len(devices) > MAX_DEVICES:
-        raise MessageRefused("size", f"{len(devices)} devices; allowed: {MAX_DEVICES}")
-
-    identities = [str(facts["device"]) for facts in devices]
+    beats.check(body)
+    identities = [facts["device"] for facts in devices]
 
     def work(session: Session) -> bool:
         excess = heartbeats.excess(session, sender.name, str(worker), identities, now=now)
@@ -195,6 +198,7 @@ def heartbeat(context: BackgroundContext, checked: CheckedMessage) -> None:
 def store(context: BackgroundContext, checked: CheckedMessage) -> None:
     """Store a batch of results."""
     body = checked.body
+    evidence.check("results", body)
     _twice(
         context,
         lambda session: attempts.store(
@@ -211,6 +215,7 @@ def store(context: BackgroundContext, checked: CheckedMessage) -> None:
 def finished(context: BackgroundContext, checked: CheckedMessage) -> None:
     """Store the end of an attempt; the worker is free again."""
     body = checked.body
+    evidence.check("finished", body)
 
     def work(session: Session) -> None:
         now, telemetry = utcnow(), body.get("telemetry")
@@ -227,6 +232,7 @@ def finished(context: BackgroundContext, checked: CheckedMessage) -> None:
 def health(context: BackgroundContext, checked: CheckedMessage) -> None:
     """Store a device's health and its canary's bits, and compare them with other devices' bits."""
     body, now = checked.body, utcnow()
+    evidence.check("health", body)
     checked.sender.check(body.get("device"), "device")
     checked.sender.check(body.get("worker"), "worker")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -173,13 +173,21 @@ class Reaper:
     def _sweep(self, now: datetime) -> None:
         context = self.context
         context.session(lambda session: partitions.ensure(session.connection(), now=now))
-        for purge in (outbox.purge, deliveries.purge, incoming.purge):
-            context.session(partial(purge, now=now))
-        context.session(partial(workers.forget, now=now))
-        context.session(partial(periods.forget, now=now))
         context.session(leases.forget)
-        context.session(partial(invitations.forget, now=now))
-        context.session(partial(message_numbers.forget, now=now))
+        for forget in _FORGET:
+            context.session(partial(forget, now=now))
+
+
+_FORGET: tuple[Callable[..., object], ...] = (
+    outbox.purge,
+    deliveries.purge,
+    incoming.purge,
+    workers.forget,
+    periods.forget,
+    invitations.forget,
+    message_numbers.forget,
+)
+"""The functions that delete rows which nobody needs; each has a transaction of its own."""
 
 
 class CaughtUp:

@@ -73,11 +73,10 @@ def _test(case: Case) -> dict[str, Any]:
 
 def _environment(job: Job) -> dict[str, Any]:
     """Return the environment of the first job; each test names its own build."""
-    commit = job.commit or {}
     fields = {
         "buildName": job.build,
-        "repositoryName": commit.get("repository"),
-        "commit": commit.get("sha"),
+        "repositoryName": job.commit.repository if job.commit else None,
+        "commit": job.commit.sha if job.commit else None,
     }
     return {name: value for name, value in fields.items() if value}
 

@@ -98,7 +98,7 @@ async def _strictly(request: Request) -> None:
             raise BadField(
                 name,
                 request.query_params[name],
-                "unknown parameter",
+                "unknown parameter" + did_you_mean(name, known),
                 limit="one of " + ", ".join(sorted(known)) if known else "none",
             )
 

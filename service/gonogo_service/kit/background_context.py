@@ -171,20 +171,10 @@ def open_background_context(settings: Settings, stop: threading.Event) -> Backgr
 
     Raises ValueError when a required setting is missing.
     """
-    missing = [
-        name
-        for name in ("database_url", "broker_url", "secret_key")
-        if getattr(settings, name) is None
-    ]
-    if (
-        missing
-        or settings.database_url is None
-        or settings.broker_url is None
-        or settings.secret_key is None
-    ):
-        raise ValueError(
-            "gonogo background needs " + ", ".join(f"GONOGO_{name.upper()}" for name in missing)
-        )
+    if settings.database_url is None or settings.broker_url is None or settings.secret_key is None:
+        needed = ("database_url", "broker_url", "secret_key")
+        missing = [f"GONOGO_{name.upper()}" for name in needed if getattr(settings, name) is None]
+        raise ValueError(f"gonogo background needs {', '.join(missing)}")
     return BackgroundContext(
         settings=settings,
         engine=engines.make_engine(settings.database_url),

@@ -20,6 +20,7 @@ from starlette.middleware.body_limit import RequestBodyLimitResponder
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gonogo import urls
+from gonogo_service.kit.networks import network_of
 from gonogo_service.kit.problems import Problem
 from gonogo_settings import Settings
 
@@ -41,7 +42,7 @@ class BodyLimit:
     at_once: int = 128
     """The bodies of all senders; so the memory of bodies is bounded."""
     of_sender: int = 16
-    """The bodies of one token, or of one address without a token: others still get through."""
+    """The bodies of one token, or of one network without a token: others still get through."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,11 @@ class LimitBodies:
         """Take one of the places for bodies until the answer is sent. Raises Problem 503."""
         principal = scope.get("state", {}).get("principal")
         client = scope.get("client")
-        sender = f"token {principal.id}" if principal is not None else str(client and client[0])
+        sender = (
+            f"token {principal.id}"
+            if principal is not None
+            else network_of(client[0] if client else "")
+        )
         # senders without a token must not take the places of those with one
         group = limit.setting + ("" if principal is not None else " without a token")
         if self._all[group] >= limit.at_once or self._senders[group, sender] >= limit.of_sender:

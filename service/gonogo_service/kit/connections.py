@@ -1,6 +1,7 @@
-"""Connections of the HTTP server: their number, a deadline for a request's headers, an orderly end.
+"""Connections of the HTTP server: their number, deadlines for headers and readers, an orderly end.
 
-uvicorn has no such limits: a sender that never ends its headers would hold a connection for ever.
+uvicorn has no such limits: a sender that never ends its headers, and a client that doesn't read its
+answer, would hold a connection for ever.
 When it stops, it closes a connection whose request is on its way but not yet read: that request
 would fail although the next process could have answered it.
 """
@@ -14,6 +15,7 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from gonogo_service.kit.networks import network_of
 from gonogo_settings import Settings
 
 FULL = (
@@ -24,7 +26,9 @@ CLOSE = (b"connection", b"close")
 LINGER_S = 0.3
 """A stopping server still answers requests that arrive within this time on open connections."""
 ADDRESS_SHARE = 4
-"""One address may have this part of all connections, unless it is a proxy or this machine."""
+"""One network may have this part of all connections, unless it is a proxy or this machine."""
+SLOWEST_BYTES = 32 * 1024
+"""A client must take this much of a waiting answer within the deadline of a request's headers."""
 
 
 def protocol(settings: Settings) -> type[H11Protocol]:
@@ -37,13 +41,16 @@ def protocol(settings: Settings) -> type[H11Protocol]:
         """A connection that is closed when a request's headers take too long."""
 
         _timer: asyncio.TimerHandle | None = None
+        _reader_timer: asyncio.TimerHandle | None = None
         _address: str | None = None
         _leaving = False
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
-            address = self.client[0] if self.client else ""
-            limit = most if address in exempt or not address else max(1, most // ADDRESS_SHARE)
+            client = self.client[0] if self.client else ""
+            is_exempt = not client or client in exempt
+            limit = most if is_exempt else max(1, most // ADDRESS_SHARE)
+            address = client if is_exempt else network_of(client)
             if len(self.connections) > most or addresses[address] >= limit:
                 transport.write(FULL)
                 transport.close()
@@ -59,6 +66,33 @@ def protocol(settings: Settings) -> type[H11Protocol]:
             self._watch()
             if self._leaving:
                 self._last_answer()
+
+        def _should_upgrade(self) -> bool:
+            """Speak HTTP only: other protocols would take the connection out of the limits."""
+            return False
+
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            self._expect_reader()
+
+        def resume_writing(self) -> None:
+            self._stop_reader_timer()
+            super().resume_writing()
+
+        def _expect_reader(self) -> None:
+            waiting = self.transport.get_write_buffer_size()
+            self._reader_timer = self.loop.call_later(deadline_s, self._check_reader, waiting)
+
+        def _check_reader(self, before: int) -> None:
+            if self.transport.get_write_buffer_size() > before - SLOWEST_BYTES:
+                self.transport.abort()
+            else:
+                self._expect_reader()
+
+        def _stop_reader_timer(self) -> None:
+            if self._reader_timer is not None:
+                self._reader_timer.cancel()
+                self._reader_timer = None
 
         def shutdown(self) -> None:
             """End after the answer that is being made, or after a moment without a request."""
@@ -80,6 +114,7 @@ def protocol(settings: Settings) -> type[H11Protocol]:
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._stop()
+            self._stop_reader_timer()
             if self._address is not None:
                 addresses[self._address] -= 1
                 if not addresses[self._address]:

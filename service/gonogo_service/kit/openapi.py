@@ -84,11 +84,12 @@ def _build(app: FastAPI, described: Iterable[APIRoute]) -> dict[str, Any]:
     schemas = components.setdefault("schemas", {})
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
-    test = schemas["JobIn"]["properties"]["test"]
+    given = schemas["TestSpec"]["properties"] | schemas["JobIn"]["properties"]
     for shape in _shapes(described):
         properties = schemas.get(shape.__name__, {}).get("properties", {})
-        if "test" in properties and properties["test"].get("type") == "object":
-            properties["test"] = test  # canonical: a test that leaves out its defaults
+        for name in properties.keys() & given.keys():
+            if _is_free(properties[name]):  # as it was given, without its defaults
+                properties[name] = given[name]
         for name, text in _docstrings(shape).items():
             if name in properties:
                 properties[name] = {**properties[name], "description": text}
@@ -109,6 +110,12 @@ def _build(app: FastAPI, described: Iterable[APIRoute]) -> dict[str, Any]:
             responses["default"] = REFUSED
             operation["security"] = [] if path in PUBLIC else [{"bearer": []}, {"session": []}, {}]
     return document
+
+
+def _is_free(schema: dict[str, Any]) -> bool:
+    """Return whether a schema allows any object."""
+    free = schema.get("type") == "object" and schema.get("additionalProperties") is True
+    return free or any(map(_is_free, schema.get("anyOf", ())))
 
 
 def _shapes(routes: Iterable[APIRoute]) -> set[type[Any]]:

@@ -162,6 +162,24 @@ def plugins(settings: Settings) -> set[str]:
     return {name for entry in entries if (name := entry.partition("=")[0].strip())}
 
 
+def check_executor_known(
+    session: Session, executor: str, settings: Settings, field: str, *, otherwise: str = ""
+) -> None:
+    """Raise FieldError for an executor that no setting, build or worker has named so far.
+
+    `otherwise` says what else is allowed.
+    """
+    built, served = queue_estimate.executors(session)
+    known = set(EXECUTORS) | plugins(settings) | built | served
+    if executor not in known:
+        raise FieldError(
+            field,
+            executor,
+            "unknown executor" + did_you_mean(executor, known),
+            limit="one of " + ", ".join(sorted(known)) + otherwise,
+        )
+
+
 def check_size(test: TestSpec, settings: Settings, path: str) -> None:
     """Raise FieldError for a test with more elements than the service accepts."""
     test.check_elements(settings.max_elements, path, "GONOGO_MAX_ELEMENTS")
@@ -254,15 +272,8 @@ def build_of(session: Session, name: str, executor: str, settings: Settings, fie
                 f"build {name!r} belongs to another executor",
                 limit=known.executor if field == "build" else executor,
             )
-    built, served = queue_estimate.executors(session)
-    executors = set(EXECUTORS) | plugins(settings) | built | served
-    if executor not in executors:
-        raise FieldError(
-            "target.executor",
-            executor,
-            "unknown executor" + did_you_mean(executor, executors),
-            limit="one of " + ", ".join(sorted(executors)),
-        )
+    check_executor_known(session, executor, settings, "target.executor")
+    _, served = queue_estimate.executors(session)
     if executor in (plugins(settings) | served) - set(EXECUTORS):
         return Build(name=name, executor=executor, branch=executor)
     if executor == EMULATOR:

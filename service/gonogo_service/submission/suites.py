@@ -111,6 +111,47 @@ def submit(
 
     The builds are the order's, else the suite's. Raises FieldError before anything is written.
     """
+    builds, new_jobs = _resolve(session, content, order, settings, owner, path)
+    run = runs.create(
+        session,
+        runs.NewRun(
+            name=str(content["name"]),
+            jobs=new_jobs,
+            owner=owner,
+            suite_version=order.suite_version,
+            builds=builds,
+            labels=order.labels,
+            commit=order.commit,
+            schedule_id=order.schedule_id,
+            due_at=order.due_at,
+        ),
+    )
+    audit.record(
+        session,
+        actor=order.actor or f"owner:{owner}",
+        action="run.submitted",
+        subject=run.id,
+        detail={"suite": str(content["name"]), "builds": builds, "jobs": len(new_jobs)},
+    )
+    return run
+
+
+def check_order(
+    session: Session, name: str, builds: Sequence[str], settings: Settings, owner: str
+) -> None:
+    """Run the checks of a later run of a stored suite, and create nothing. Raises FieldError."""
+    _resolve(session, usable(session, name).content, Order(builds, {}), settings, owner)
+
+
+def _resolve(
+    session: Session,
+    content: Mapping[str, Any],
+    order: Order,
+    settings: Settings,
+    owner: str,
+    path: str = "",
+) -> tuple[list[str], list[tuple[str, NewJob]]]:
+    """Return the builds of a run, and its jobs with their names. Raises FieldError."""
     check(content, settings, path)
     templates = expand(content, path)
     uses_suite_builds = not order.builds
@@ -143,28 +184,7 @@ def submit(
                 else:
                     field = template.where(error.field)
                 raise FieldError(field, error.value, error.reason, limit=error.limit) from None
-    run = runs.create(
-        session,
-        runs.NewRun(
-            name=str(content["name"]),
-            jobs=new_jobs,
-            owner=owner,
-            suite_version=order.suite_version,
-            builds=builds,
-            labels=order.labels,
-            commit=order.commit,
-            schedule_id=order.schedule_id,
-            due_at=order.due_at,
-        ),
-    )
-    audit.record(
-        session,
-        actor=order.actor or f"owner:{owner}",
-        action="run.submitted",
-        subject=run.id,
-        detail={"suite": str(content["name"]), "builds": builds, "jobs": len(new_jobs)},
-    )
-    return run
+    return builds, new_jobs
 
 
 def submit_stored(

@@ -118,16 +118,14 @@ def permitted(address: str, allowed: Sequence[Network]) -> bool:
     both = [part for part in (value, inner) if part is not None]
     if any(part in network for part in both for network in allowed):
         return True
-    if isinstance(value, ipaddress.IPv6Address) and (
-        value.is_site_local or any(value in network for network in _LOCAL)
-    ):
+    if isinstance(value, ipaddress.IPv6Address) and (value.is_site_local or value in _LOCAL):
         return False
     mapped = isinstance(value, ipaddress.IPv6Address) and value.ipv4_mapped is not None
     checked = [part for part in (None if mapped else value, inner) if part is not None]
     return all(part.is_global and not part.is_multicast for part in checked)
 
 
-_LOCAL = networks(["64:ff9b:1::/48"])
+_LOCAL = ipaddress.IPv6Network("64:ff9b:1::/48")
 """Local-use translation (RFC 8215)."""
 _LAST_BITS = networks(["::/96", "::ffff:0:0:0/96", "64:ff9b::/96"])
 """The last 32 bits are an IPv4 address."""

@@ -45,7 +45,7 @@ def requested_delay(retry_after: str | None, now: datetime) -> timedelta | None:
         return None
     text = retry_after.strip()
     if text.isascii() and text.isdigit():
-        return min(timedelta(seconds=min(int(text[:9]), 10**8)), MAX_RETRY_AFTER)
+        return min(timedelta(seconds=int(text[:9])), MAX_RETRY_AFTER)
     try:
         moment = parsedate_to_datetime(text)
     except (TypeError, ValueError, OverflowError):  # a year of twenty digits

@@ -14,15 +14,16 @@ from sqlalchemy import text
 import stored_jobs
 from api import Api, TestClient, in_process, make_settings
 from gonogo_service.app import create_app
-from gonogo_service.kit import metrics
+from gonogo_service.kit import metrics, readiness
 from gonogo_storage.ops import metric_reads, schema
 from servers import PostgresServer, RedisServer
 
 
 @pytest.fixture(autouse=True)
 def uncached(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let each scrape read the database."""
+    """Let each scrape read the database, and each probe wait for its check."""
     monkeypatch.setattr(metrics, "MAX_AGE_S", 0.0)
+    monkeypatch.setattr(readiness, "SOON_S", 60.0)
 
 
 def metric(api: Api, name: str) -> float:

@@ -119,6 +119,7 @@ def test_a_token_for_submitting_appends_builds_within_its_patterns_only(api: Api
         ({"sequence": True}, "sequence"),
         ({"commit": 7}, "commit"),
         ({"outputs": []}, "outputs"),
+        ({"executor": "emulatr"}, "executor"),
         ({"outputs": [" "]}, "outputs.0"),
     ],
 )
@@ -128,6 +129,12 @@ def test_a_wrong_build_is_refused_by_its_field(
     answer = api.client.post("/api/v1/builds", json={**V60, **changes})
     assert (answer.status_code, answer.json()["field"]) == (422, field)
     assert api.rows()["builds"] == 0
+
+
+def test_a_build_may_name_an_executor_that_comes_later(api: Api) -> None:
+    for changes, code in (({}, 422), ({"new_executor": True}, 201), ({"name": "v2"}, 201)):
+        body = {**V60, "executor": "abacus", "sequence": None, **changes}
+        assert api.client.post("/api/v1/builds", json=body).status_code == code
 
 
 def test_a_registered_build_takes_jobs_on_its_own_executor_only(api: Api) -> None:

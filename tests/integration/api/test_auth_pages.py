@@ -153,6 +153,15 @@ def test_a_login_sends_nobody_to_another_site(api: Api, target: str) -> None:
     assert answer.headers["location"] == "/"
 
 
+@pytest.mark.parametrize("fields", ["token", "next"])
+def test_a_file_in_the_place_of_a_field_is_a_refusal_without_a_traceback(
+    api: Api, fields: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer = api.visitor().post("/login", files={"token": (None, "x"), fields: ("x", b"x")})
+    assert (answer.status_code, answer.json()["field"]) == (422, fields)
+    assert "Traceback" not in "".join(capsys.readouterr())
+
+
 def test_revoking_a_token_ends_its_logins(api: Api) -> None:
     browser = log_in(api, "read")
     admin = api.token("admin", name="boss")

@@ -191,7 +191,7 @@ def test_a_scope_contains_those_before_it_and_no_others(api: Api) -> None:
         "bisection_id",
         "commit_check",
     )
-    names |= dict.fromkeys((*ids, "waiver_id"), UNKNOWN)
+    names |= dict.fromkeys((*ids, "view_id", "waiver_id"), UNKNOWN)
     names |= {"device_id": "h.ttnn:0", "host": "h", "name": "h:1", "build": "b"}
     seen = 0
     for router in routers():

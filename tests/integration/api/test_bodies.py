@@ -198,6 +198,12 @@ def test_connections_are_limited_in_number_and_in_the_time_of_their_headers(
         assert client.get("/healthz").status_code == 200
 
 
+def test_a_body_that_nobody_reads_ends_the_connection(api: Api) -> None:
+    """Else its sender would hold the connection for ever, with a byte now and then."""
+    answer = api.client.request("GET", "/healthz", content=b"x")
+    assert (answer.status_code, answer.headers.get("connection")) == (200, "close")
+
+
 TEST = JOB["test"]
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import html
 import json
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,7 @@ def row(seed: int, factor: float = FACTOR, repeat: int = 0) -> dict[str, Any]:
         "ulp_max": 1.0,
         "mismatch_fraction": 1e-3,
         "budget_ratio": 0.3,
-        "flips": counts,
+        "flips": asdict(counts),
     }
     result["outputs"]["dx"]["reference"] = entry
     return result

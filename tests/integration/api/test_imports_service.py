@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from api import Api, in_process
+from gonogo_storage.jobs import job_seeds
 
 JUNIT = b"""<testsuite name="nightly"><testcase classname="ln" name="dx" time="0.5"/>
 <testcase classname="ln" name="dgamma"><failure message="off"/></testcase></testsuite>"""
@@ -154,6 +155,42 @@ def test_the_pages_say_that_it_was_imported_and_whether_it_has_numbers(api: Api)
     assert words not in page
     twin = api.client.get(f"/jobs/{without}.json").json()
     assert twin["imported"]["numbers"] is False
+
+
+def test_the_page_of_a_file_without_numbers_looks_for_no_worst_numbers(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For a file of 19,900 tests that took .7 s, more than all the rest of the page."""
+    job = take(api, JUNIT, suite="pages")["id"]
+    monkeypatch.delattr(job_seeds, "worst_seeds")
+    assert api.client.get(f"/jobs/{job}", headers={"Accept": "text/html"}).status_code == 200
+
+
+def test_a_page_shows_a_hundred_tests_worst_first_and_finds_the_others(api: Api) -> None:
+    """The page of a file of 19,900 tests had 385 kB."""
+    cases = [
+        {"name": f"t.py::Test_{number:03}", "outcome": "failed" if number == 207 else "passed"}
+        for number in range(250)
+    ]
+    job = take(api, lines(*cases, suite="many"), format="gonogo")["id"]
+
+    def part(query: str) -> tuple[int, list[str], str | None]:
+        tests = api.client.get(f"/jobs/{job}.json?{query}").json()["tests"]
+        return tests["total"], [line["name"][-3:] for line in tests["lines"]], tests["next_url"]
+
+    total, names, next_url = part("")
+    assert (total, len(names), names[:2]) == (250, 100, ["207", "000"])
+    assert next_url == f"/jobs/{job}?after=100"
+    last = [f"{number:03}" for number in range(200, 250) if number != 207]
+    assert part("after=200") == (250, ["199", *last], None)
+    assert part("search=TEST_20&after=x") == (10, ["207", *last[:7], *last[7:9]], None)
+    for query, words in (
+        ("", "Tests 1 to 100 of 250"),
+        ("search=no such", "No such test"),
+        ("after=900", "No such test"),
+    ):
+        page = api.client.get(f"/jobs/{job}?{query}", headers={"Accept": "text/html"}).text
+        assert words in page, query
 
 
 def test_an_import_cant_run_again_and_the_same_key_makes_one_job(api: Api) -> None:

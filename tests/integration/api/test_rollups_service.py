@@ -15,7 +15,8 @@ from functools import partial
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, delete, select, update
+from sqlalchemy import Engine, delete, select, text, update
+from sqlalchemy.exc import OperationalError
 
 import stored_jobs
 from gonogo.errors import JobError
@@ -215,17 +216,15 @@ def test_axes_that_are_left_out_are_summed_over_and_jobs_that_compare_builds_lef
 
     # a job that compares two builds counts in no roll-up, and in no build of a test
     with engines.reading(engine) as session:
-        newest, oldest = sorted(
-            test_specs.builds_of(session, KEY), key=lambda build: str(build["build"])
-        )
-    assert (newest["build"], newest["jobs"], newest["seeds"], newest["counts"]) == (
+        newest, oldest = sorted(test_specs.builds_of(session, KEY), key=lambda result: result.build)
+    assert (newest.build, newest.jobs, newest.seeds, newest.counts) == (
         "correct",
         1,
         8,
         {"pass": 8},
     )
-    assert newest["outputs"]["dx"]["budget_ratio"] < 1.1
-    assert (oldest["build"], oldest["jobs"], oldest["seeds"]) == (
+    assert newest.outputs["dx"]["budget_ratio"] < 1.1
+    assert (oldest.build, oldest.jobs, oldest.seeds) == (
         "tt-train-2025",
         0,
         41,
@@ -298,6 +297,28 @@ def test_several_ingests_and_rebuilds_at_once_lose_and_double_nothing(
     assert not any(row["shadow"] for row in before.values())
     rebuild.rebuild(engine)
     assert stored(engine) == before
+
+
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+def test_ingest_waits_for_whoever_changes_the_roll_ups_of_its_test(engine: Engine) -> None:
+    wider = {**stored_jobs.NIGHTLY, "tolerance": {"rtol": 0.01}}
+    job, other = submit(engine), submit(engine, test=wider)
+
+    def impatient(job_id: str) -> None:
+        with engines.session(engine) as session:
+            session.execute(text("SET LOCAL lock_timeout = '50ms'"))
+            row = closing.lock(session, job_id)
+            assert row is not None
+            closing.record(session, row, new_id(), Batch.of([wild(0)]), now=NOON)
+
+    with engines.session(engine) as holder:
+        rollups.lock(holder, KEY)
+        with pytest.raises(OperationalError, match="lock timeout"):
+            impatient(job)
+        impatient(other)
+    impatient(job)
+    (whole,) = read(engine)
+    assert whole.seeds == 1
 
 
 def test_a_rebuild_mends_what_is_wrong_and_drops_what_belongs_to_nothing(engine: Engine) -> None:

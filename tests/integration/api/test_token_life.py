@@ -14,6 +14,7 @@ from api import ELSEWHERE, JOB, Api, in_process, on_port
 from gonogo_service.access import bounds
 from gonogo_service.access.edge import EXPIRES_HEADER
 from gonogo_service.access.issuing import issue_token
+from gonogo_service.access.pace import Pace
 from gonogo_storage.access import failures, tokens
 from gonogo_storage.db.encoding import utcnow
 from suite_runs import SUITE
@@ -180,6 +181,19 @@ def test_a_limited_token_reaches_what_belongs_to_its_limits_and_nothing_else(api
         (f"/compare?base={foreign_run}&head={run}", "suite"): 403,
         ("/compare?base=correct&head=correct", "suite"): 403,
     }
+    report = b"<testsuite name='t'><testcase name='a'/></testsuite>"
+    commit = f"&sha={'a' * 40}&repository="
+    for query, limited, status in (
+        (f"{commit}org/kernels", by_repository, 201),
+        (f"{commit}other/kernels", by_repository, 403),
+        ("", by_repository, 403),
+        (f"{commit}org/kernels&suite=nightly", by_suite, 403),
+    ):
+        path = f"/api/v1/imports?format=junit{query}"
+        answer = api.client.post(path, content=report, headers=limited)
+        assert answer.status_code == status, (query, answer.text)
+    closed = api.client.post("/api/v1/gauges", json={}, headers=by_repository).json()
+    assert "For gauges, bisections, pages and all else make a token without" in closed["detail"]
     headers = {"repository": by_repository, "suite": by_suite}
     for (path, limits), status in reads.items():
         answer = api.client.get(f"/api/v1{path}", headers=headers[limits])
@@ -299,6 +313,31 @@ def test_a_revoked_token_s_use_names_it_in_the_audit(api: Api) -> None:
     query = {"action": "token.refused"}
     (entry,) = api.client.get("/api/v1/audit", params=query, headers=admin).json()["items"]
     assert (entry["subject"], entry["detail"]["reason"]) == (token["prefix"], "revoked")
+
+
+def test_strangers_wait_for_their_turn_and_nobody_else_does(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They wait before their body is read, and hold nothing meanwhile."""
+    waited: list[str] = []
+
+    async def wait(self: Pace, client: str) -> None:
+        waited.append(client)
+
+    monkeypatch.setattr(Pace, "wait", wait)
+    right = api.token("read")
+    for path, headers in (("/api/v1/jobs", right), ("/healthz", {}), ("/readyz", {})):
+        api.client.get(path, headers=headers)
+    assert waited == []
+    for path, headers in (
+        ("/api/v1/jobs", {}),
+        ("/api/v1/jobs", bearer("wrong")),
+        ("/api/v1/jobs", {"Host": "evil"}),
+        ("/login", {}),
+    ):
+        api.client.get(path, headers=headers)
+    answer = api.client.post("/api/v1/hooks/github", content=b"x" * 10**7)
+    assert (answer.status_code, waited) == (413, [ELSEWHERE[0]] * 5)
 
 
 def test_failures_from_everywhere_fill_no_table(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,23 +9,29 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Engine, update
 from sqlalchemy.orm import Session
 
+from gonogo.gauge.plan import planned
+from gonogo.spec.test_spec import TestSpec
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.engine import reading, session
 from gonogo_storage.db.states import AttemptState
-from gonogo_storage.jobs import attempts, chunks, closing, hang_limits, jobs, queues
+from gonogo_storage.jobs import attempts, chunks, closing, gauge_jobs, hang_limits, jobs, queues
 from gonogo_storage.jobs.attempts import Sendable
-from gonogo_storage.jobs.job import Job
+from gonogo_storage.jobs.gauge_jobs import NewGauge
+from gonogo_storage.jobs.job import BACKGROUND_PRIORITY, Job
 from gonogo_storage.messages import events, outbox
+from gonogo_storage.seed_rows.batch import Batch
 from gonogo_storage.seeds import results
-from gonogo_storage.tables import AttemptRow
-from job_flow import QUEUE, empty_row, new_job, row
+from gonogo_storage.tables import AttemptRow, ChunkRow, JobRow
+from job_flow import QUEUE, empty_row, new_job, output, row
 from stored_attempts import attempts_of
 
 NOW = utcnow()
 LATER = NOW + timedelta(seconds=60)
+GAUGED = ("test_key", "workload_key", "kernel", "canonical", "elements", "branch", "arch", "board")
+UNKNOWN = "01900000-0000-7000-8000-000000000000"
 
 
 @pytest.fixture
@@ -92,6 +98,87 @@ def test_the_owner_with_less_in_flight_comes_first_then_priority_then_age(curren
     assert [item.job for item in send(current, 10)] == [old.id] * 4
 
 
+def test_background_work_comes_last_and_only_so_much_of_it(current: Session) -> None:
+    fast = {"chunk_seconds": 1e-6}
+    gauge = submit(current, 4, owner="cy", priority=BACKGROUND_PRIORITY, **fast)
+    job = submit(current, 2, owner="ann", **fast)
+    submit(current, 2, owner="ann", board="p150", **fast)  # another queue
+
+    def chosen(count: int, background: int | None) -> list[chunks.Place]:
+        return chunks.choose(current, QUEUE, count, background)
+
+    places = [(job.id, 0), (job.id, 1), *((gauge.id, number) for number in range(4))]
+    assert chosen(10, None) == places
+    assert chosen(10, 1) == places[:3]
+    assert chosen(4, 3) == places[:4]
+    assert chosen(1, 3) == places[:1]
+    assert chunks.waiting(current) == {QUEUE: 6, QUEUE.replace("n150", "p150"): 2}
+
+
+def test_shares_count_what_is_in_flight_in_the_same_queue(current: Session) -> None:
+    fast = {"chunk_seconds": 1e-6}
+    ann = submit(current, 5, owner="ann", **fast)
+    bob = submit(current, 3, owner="bob", **fast)
+    submit(current, 3, owner="bob", board="p150", **fast)
+    sent = chunks.dispatch(current, [(ann.id, 0), (ann.id, 1)], now=NOW)
+    chunks.dispatch(current, chunks.choose(current, QUEUE.replace("n150", "p150"), 3), now=NOW)
+    attempts.started(current, sent[0], {"worker": "w"}, now=NOW)
+    order = [(bob.id, 0), (bob.id, 1), (ann.id, 2), (bob.id, 2), (ann.id, 3), (ann.id, 4)]
+    assert chunks.choose(current, QUEUE, 9) == order
+    attempts.finished(current, sent[0], {"outcome": "handed_back", "sent": []}, now=NOW)
+    # what waits again comes before what was never sent
+    order = [(bob.id, 0), (ann.id, 0), (bob.id, 1), (ann.id, 2), (bob.id, 2), (ann.id, 3)]
+    assert chunks.choose(current, QUEUE, 6) == order
+    assert chunks.waiting(current)[QUEUE] == 7
+    assert chunks.unstarted(current)[QUEUE] == 1
+    jobs.cancel(current, ann.id, now=NOW)
+    assert chunks.choose(current, QUEUE, 9) == [(bob.id, 0), (bob.id, 1), (bob.id, 2)]
+    assert chunks.dispatch(current, [(ann.id, 0), (UNKNOWN, 0), (bob.id, 9)], now=NOW) == []
+
+
+def test_a_chunk_whose_results_came_meanwhile_is_closed_instead_of_sent(current: Session) -> None:
+    job = submit(current, 3, chunk_seconds=1e-6)
+    first, second, third = send(current)
+    for item in (first, second, third):
+        finish(current, item, sent=[], outcome="handed_back" if item is first else "error")
+    locked = current.get_one(JobRow, job.id)
+    rows = [row(first.work[0][0]), row(second.work[0][0])]
+    closing.record(current, locked, first.attempt, Batch.of(rows), now=NOW)
+    assert chunks.choose(current, QUEUE, 1) == [(job.id, 0)]
+    (again,) = send(current)
+    assert again.work == third.work
+    numbers = [attempt["number"] for attempt in attempts_of(current, job.id)]
+    assert numbers == [1, 1, 1, 2]
+    assert now_of(current, job).chunks.open == 1
+
+
+@pytest.mark.parametrize(
+    ("elements", "reference", "most"),
+    [
+        (10**9, None, chunks.MAX_WORK),
+        (2**16, "other", 1024),
+        (2**26, "other", 1),
+        (2**27, "other", 1),
+    ],
+)
+def test_a_reference_s_outputs_limit_the_seeds_of_a_chunk(
+    elements: int, reference: str | None, most: int
+) -> None:
+    assert chunks.max_seeds(elements, reference) == most
+    work, cut = chunks.cut(new_job(2048, elements=elements, reference=reference), 1e-9)
+    assert (len(work), cut.chunks) == (2048, -(-2048 // most))
+
+
+def test_a_guess_grows_with_the_size_and_sequential_chunks_with_their_number(
+    current: Session,
+) -> None:
+    fixed, per_element = chunks.UNKNOWN_SEED_S
+    guess = chunks.estimate_seed_s(current, "v1-workload", "mine", 10**6)
+    assert guess == pytest.approx(fixed + 10**6 * per_element)
+    sequential = new_job(100, stop_on_finding=True)
+    assert chunks.cut(sequential, 0.01)[1].growth != chunks.cut(new_job(100), 0.01)[1].growth
+
+
 def test_a_chosen_chunk_is_dispatched_once(current: Session) -> None:
     submit(current)
     chosen = chunks.choose(current, QUEUE, 5)
@@ -144,6 +231,7 @@ def test_a_shortfall_gets_an_attempt_for_exactly_the_missing_ones_and_at_last_an
     missing = results.get(current, job.id, 3)
     assert missing is not None
     assert missing["message"] == "no result after 3 attempts; the last one: no device"
+    assert missing["attempt"] == third.attempt
     assert send(current) == []
 
 
@@ -156,6 +244,106 @@ def test_handing_back_does_not_count_as_an_attempt(current: Session) -> None:
     store(current, item, [row(0)])
     finish(current, item)
     assert now_of(current, job).verdict == "pass"
+
+
+@pytest.mark.parametrize(("before", "state"), [(2, "running"), (1, "finished")])
+def test_endless_hand_backs_end_a_job(current: Session, before: int, state: str) -> None:
+    job = submit(current, 1)
+    (item,) = send(current)
+    chunk = current.get_one(ChunkRow, item.chunk)
+    chunk.returns = closing.MAX_RETURNS - before
+    finish(current, item, sent=[], outcome="handed_back")
+    assert (chunk.attempts, chunk.returns) == (0, closing.MAX_RETURNS - before + 1)
+    assert now_of(current, job).state == state
+    (attempt,) = attempts_of(current, job.id)
+    assert attempt["state"] == "handed_back"
+
+
+@pytest.mark.parametrize(
+    ("worker", "heard"), [("w", True), (None, True), ("another", False)], ids=str
+)
+def test_a_heartbeat_keeps_its_worker_s_attempt_alive_until_it_ends(
+    current: Session, worker: str | None, heard: bool
+) -> None:
+    job = submit(current, 1)
+    (item,) = send(current)
+    attempts.heartbeat(current, item.attempt, seed=7, stage="run", now=LATER, worker=worker)
+    (attempt,) = attempts_of(current, job.id)
+    assert (attempt["heard_at"], attempt["seed"], attempt["stage"]) == (
+        (LATER, 7, "run") if heard else (NOW, None, None)
+    )
+    store(current, item, [row(0)])
+    finish(current, item)
+    attempts.heartbeat(current, item.attempt, seed=8, stage="run", now=LATER, worker=worker)
+    attempts.heartbeat(current, "nonsense", seed=8, stage="run", now=LATER)
+    assert attempts_of(current, job.id)[0]["seed"] == (7 if heard else None)
+
+
+def test_results_are_a_sign_of_life_of_a_running_attempt_only(current: Session) -> None:
+    job = submit(current, 3, chunk_seconds=1e-6)
+    running, lost, unsent = send(current, start=False)
+    later = LATER + timedelta(seconds=1)
+    for item in (running, lost):
+        attempts.started(current, item.attempt, {"worker": "w"}, now=NOW)
+    attempts.mark_lost(current, lost.attempt, "no heartbeat", before=LATER, now=LATER)
+    for item in (running, lost):
+        attempts.store(current, item.attempt, {"rows": [row(item.work[0][0])]}, now=later)
+    heard = {attempt["id"]: attempt["heard_at"] for attempt in attempts_of(current, job.id)}
+    assert heard == {running.attempt: later, lost.attempt: NOW, unsent.attempt: NOW}
+    silent = attempts.silent_attempts(current, AttemptState.running, before=later)
+    assert silent == []
+    silent = attempts.silent_attempts(
+        current, AttemptState.running, before=later + timedelta(seconds=1)
+    )
+    assert [(item.attempt, item.worker) for item in silent] == [(running.attempt, "w")]
+    assert attempts.to_cancel(current) == []
+
+
+@pytest.mark.parametrize("number", [True, -1, attempts.MAX_BATCHES, "0", None])
+def test_a_batch_without_a_sane_number_is_stored_and_not_counted(
+    current: Session, number: Any
+) -> None:
+    job = submit(current, 2)
+    (item,) = send(current)
+    attempts.store(current, item.attempt, {"batch": number, "rows": [row(0)]}, now=NOW)
+    attempts.store(
+        current, item.attempt, {"batch": attempts.MAX_BATCHES - 1, "rows": [row(1)]}, now=NOW
+    )
+    assert seeds_of(current, job) == {0: "pass", 1: "pass"}
+    assert list(attempts_of(current, job.id)[0]["batches"]) == [str(attempts.MAX_BATCHES - 1)]
+
+
+def test_the_last_message_of_an_attempt_is_kept_with_it_and_heard_once(current: Session) -> None:
+    job = submit(current, 2)
+    (item,) = send(current)
+    store(current, item, [row(0)])
+    telemetry = {"temperature_c": 61.0}
+    finish(current, item, log_tail="a\x00b", error="hot", telemetry=telemetry, batches=2)
+    finish(current, item, outcome="error", error="again", batches=0)
+    (attempt,) = attempts_of(current, job.id)
+    assert (attempt["state"], attempt["error"], attempt["telemetry"], attempt["finished_at"]) == (
+        "reported",
+        "hot",
+        telemetry,
+        NOW,
+    )
+    assert attempt["log_tail"].startswith("a")
+    assert attempt["expected"] == {"outcome": "done", "sent": item.work, "batches": 2}
+    assert attempts.to_cancel(current) == []
+    assert attempts.is_unbound(current, item.attempt) is False
+    assert attempts.device_of(current, item.attempt) is None
+
+
+@pytest.mark.parametrize(("table", "place"), [(AttemptRow, "attempt"), (ChunkRow, "chunk")])
+def test_a_message_is_read_against_the_state_that_another_process_wrote(
+    current: Session, table: type[AttemptRow | ChunkRow], place: str
+) -> None:
+    job = submit(current, 1)
+    (item,) = send(current, start=False)
+    earlier = current.get_one(table, getattr(item, place))  # the session knows it
+    current.execute(update(table).values(state="lost").execution_options(synchronize_session=False))
+    attempts.started(current, item.attempt, {"worker": "w"}, now=NOW)
+    assert (now_of(current, job).state, earlier.state) == ("queued", "lost")
 
 
 def test_finished_before_its_last_batch_waits_for_it(current: Session) -> None:
@@ -187,7 +375,7 @@ def test_a_last_batch_of_artifacts_only_is_waited_for_as_well(current: Session) 
     )
     ended = now_of(current, job)
     assert ended.diagnosis is not None
-    assert ended.diagnosis["words"] == "every term is right"
+    assert ended.diagnosis.words == "every term is right"
 
 
 def test_a_batch_that_never_comes_is_asked_for_again(current: Session) -> None:
@@ -255,6 +443,8 @@ def test_started_is_heard_once_and_only_by_a_live_attempt(current: Session) -> N
     assert attempts.started(current, item.attempt, {}, now=NOW) is None
     assert attempts.started(current, "nonsense", {}, now=NOW) is None
     assert attempts.store(current, job.id, {"rows": [row(0)]}, now=NOW) is None
+    assert attempts.finished(current, job.id, {"outcome": "done"}, now=NOW) is None
+    assert attempts.mark_lost(current, job.id, "no heartbeat", before=LATER, now=NOW) is None
 
 
 def test_finished_may_overtake_started(current: Session) -> None:
@@ -265,6 +455,18 @@ def test_finished_may_overtake_started(current: Session) -> None:
     assert attempts.started(current, item.attempt, {"worker": "w"}, now=NOW) is None
     ended = now_of(current, job)
     assert (ended.state, ended.verdict, ended.started_at) == ("finished", "pass", NOW)
+
+
+def test_finished_may_overtake_everything(current: Session) -> None:
+    job = submit(current, 1)
+    (item,) = send(current, start=False)
+    finish(current, item, batches=1)
+    waits = now_of(current, job)
+    assert (waits.state, waits.started_at) == ("running", NOW)
+    jobs.cancel(current, job.id, now=NOW)  # its kernel has run: the numbers are waited for
+    store(current, item, [row(0, verdict="fail")])
+    ended = now_of(current, job)
+    assert (ended.state, ended.verdict) == ("cancelled", "fail")
 
 
 def test_results_may_overtake_started(current: Session) -> None:
@@ -339,6 +541,90 @@ def test_a_cancel_that_no_worker_answers_ends_anyway(current: Session) -> None:
     assert queues.overdue_cancels(current, before=LATER) == [job.id]
     assert queues.close_unresponsive(current, job.id, now=LATER)
     assert now_of(current, job).state == "cancelled"
+    (attempt,) = attempts_of(current, job.id)
+    assert (attempt["state"], attempt["finished_at"], attempt["error"]) == (
+        "lost",
+        LATER,
+        "did not stop in time after it was asked to",
+    )
+
+
+def test_results_that_come_after_retention_change_no_sum(current: Session) -> None:
+    job = submit(current, 2)
+    (item,) = send(current)
+    store(current, item, [row(0)])
+    current.get_one(JobRow, job.id).seeds_removed_at = NOW
+    store(current, item, [row(1)], batch=1)
+    assert (now_of(current, job).done, now_of(current, job).counts) == (1, {"pass": 1})
+
+
+@pytest.mark.parametrize(
+    ("kernel", "red", "hollow", "outcomes"),
+    [
+        # the tests of a selection count by themselves, an iteration without any by its verdict
+        ("selection", 3, 2, {"passed": 3, "failed": 2, "crash": 1}),
+        ("layernorm_bw", 2, 1, None),
+    ],
+)
+def test_red_and_hollow_are_counted_side_by_side(
+    current: Session, kernel: str, red: int, hollow: int, outcomes: dict[str, int] | None
+) -> None:
+    job = submit(current, 4, kernel=kernel)
+    (item,) = send(current)
+    failed = output("fail", "unexplained", outcome="failed")
+    tests = {"a": output(outcome="passed"), "b": output("pass_by_tolerance", outcome="passed")}
+    store(current, item, [row(0, verdict="fail", outputs={"c": failed, **tests})])
+    more = {"b": tests["b"], "c": failed}
+    store(current, item, [row(1, verdict="pass_by_tolerance", outputs=more)], batch=1)
+    store(current, item, [empty_row(2, "crash", "signal 11")], batch=2)
+    ended = now_of(current, job)
+    assert (ended.red, ended.hollow, ended.outcomes) == (red, hollow, outcomes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "rows", "assessments"),
+    [({}, 1, 1), ({"reference": "correct"}, 1, 0), ({}, 0, 0)],
+    ids=["rows", "reference", "none"],
+)
+def test_an_ended_job_is_announced_once_and_assessed_where_it_has_rows(
+    current: Session, changes: dict[str, Any], rows: int, assessments: int
+) -> None:
+    job = submit(current, 2, chunk_seconds=1e-6, **changes)
+    (item,) = send(current, 1)
+    store(current, item, [row(0)][:rows])
+    jobs.cancel(current, job.id, now=NOW)
+    finish(current, item, [[0, 0]][:rows], outcome="cancelled")
+    ended = now_of(current, job)
+    assert (ended.state, ended.waiting_reason, ended.finished_at) == ("cancelled", None, NOW)
+    version = current.get_one(JobRow, job.id).version
+    assert [m.payload for m in outbox.due(current, topics=["job.finished"], now=LATER)] == [
+        {"job": job.id, "version": version}
+    ]
+    assert len(outbox.due(current, topics=["assess"], now=LATER)) == assessments
+
+
+def test_a_gauge_s_end_grades_its_test_anew_on_its_board_only(current: Session) -> None:
+    graded = []
+    for board in ("n150", "n300"):
+        graded.append(submit(current, 1).id)
+        current.get_one(JobRow, graded[-1]).board = board
+        (item,) = send(current)
+        store(current, item, [row(0)])
+        finish(current, item)
+    variant = {name: getattr(new_job(), name) for name in GAUGED}
+    parts = tuple(planned(TestSpec.parse(variant["canonical"])))
+    gauge = gauge_jobs.create(current, NewGauge(**variant, parts=parts, seeds=(0,)), now=NOW)
+    gauge_jobs.cancel(current, gauge.id, now=NOW)
+    requests = [message.payload["job"] for message in outbox.due(current, topics=["assess"])]
+    assert sorted(requests) == [graded[0], *graded]  # each at its own end, and one by the gauge
+
+
+def test_the_lock_reads_the_job_anew(current: Session) -> None:
+    job = submit(current)
+    current.execute(update(JobRow).values(priority=7).execution_options(synchronize_session=False))
+    locked = closing.lock(current, job.id)
+    assert locked is not None
+    assert locked.priority == 7
 
 
 def test_a_queue_without_a_live_worker_is_named_in_the_job(current: Session) -> None:
@@ -411,6 +697,17 @@ def test_a_job_fails_at_its_queue_deadline_and_says_nothing_about_the_kernel(
     assert failed.error == f"no worker started it within its queue deadline of 30 s (queue {QUEUE})"
 
 
+def test_a_job_that_fails_takes_back_what_no_worker_has_started(current: Session) -> None:
+    job = submit(current, 3, queue_deadline_s=30.0, chunk_seconds=1e-6)
+    (sent,) = send(current, 1, start=False)
+    assert queues.expire(current, job.id, now=LATER)
+    cancels = outbox.due(current, topics=["attempt.cancel"], now=LATER)
+    assert [message.payload for message in cancels] == [{"attempt": sent.attempt}]
+    assert current.get_one(AttemptRow, sent.attempt).state == AttemptState.cancelled
+    assert attempts.started(current, sent.attempt, {"worker": "w"}, now=LATER) is None
+    assert send(current) == []
+
+
 def test_a_running_job_outlives_its_queue_deadline_while_workers_live(current: Session) -> None:
     job = submit(current, 2, queue_deadline_s=30.0, chunk_seconds=1e-6)
     (item,) = send(current, 1)
@@ -424,15 +721,14 @@ def test_a_running_job_outlives_its_queue_deadline_while_workers_live(current: S
 
 
 def test_events_are_numbered_without_gaps_and_resume_anywhere(current: Session) -> None:
-    job = submit(current, 3)
+    job = submit(current, 5)
     (item,) = send(current)
+    hollow = [
+        row(seed, verdict="pass_by_tolerance", explanation="unexplained") for seed in range(5)
+    ]
     store(current, item, [row(0)])
-    store(
-        current,
-        item,
-        [row(1, verdict="pass_by_tolerance", explanation="unexplained"), row(2)],
-        batch=1,
-    )
+    store(current, item, [hollow[3], hollow[1], row(2)], batch=1)
+    store(current, item, [hollow[4]], batch=2)  # no worse
     finish(current, item)
     every = events.after(current, job.id, 0)
     assert [event["number"] for event in every] == list(range(1, len(every) + 1))
@@ -442,6 +738,7 @@ def test_events_are_numbered_without_gaps_and_resume_anywhere(current: Session) 
         "verdict",
         "progress",
         "verdict",
+        "progress",
         "progress",
         "state",
     ]
@@ -453,11 +750,11 @@ def test_events_are_numbered_without_gaps_and_resume_anywhere(current: Session) 
         "explanation": "unexplained",
     }
     assert every[5]["data"] == {
-        "done": 3,
-        "total": 3,
-        "verdicts": {"pass": 2, "pass_by_tolerance": 1},
+        "done": 4,
+        "total": 5,
+        "verdicts": {"pass": 2, "pass_by_tolerance": 2},
     }
-    assert every[6]["data"] == {"state": "finished", "verdict": "pass_by_tolerance"}
+    assert every[7]["data"] == {"state": "finished", "verdict": "pass_by_tolerance"}
     assert events.after(current, job.id, 5) == every[5:]
     assert now_of(current, job).last_event == len(every)
 

@@ -4,138 +4,48 @@ from __future__ import annotations
 
 import gzip
 import json
-import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from redis.exceptions import OutOfMemoryError
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine
 
+import stored_jobs
 from background_thread import broker, running, short, submit, until
-from gonogo_service.background import ingest, keyring
-from gonogo_service.background.refusals import Refusals
-from gonogo_service.kit.background_context import BackgroundContext, open_background_context
 from gonogo_storage.access import audit, hosts, refused_messages
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.engine import reading, session
 from gonogo_storage.devices import devices, heartbeats, workers
-from gonogo_storage.jobs import attempts, chunks, jobs
+from gonogo_storage.jobs import attempts
 from gonogo_storage.seeds import results
-from gonogo_storage.tables import AttemptRow, DeviceRow
+from gonogo_storage.tables import AttemptRow
 from gonogo_workers import queue
-from gonogo_workers.queue import Numbers, PrivateKey
+from gonogo_workers.queue import PrivateKey
 from gonogo_workers.queue.transport import of_wrong_type
-from job_flow import DEVICE, HOST, HOST_KEY, QUEUE, SimulatedWorker, enroll, new_job, row
+from ingest_post import (
+    OTHER,
+    OTHER_KEY,
+    WORKER,
+    Post,
+    batch,
+    beat,
+    done,
+    ingest_of_two_hosts,
+    place,
+    report,
+)
+from job_flow import DEVICE, HOST, HOST_KEY, SimulatedWorker, enroll, row
 from running_service import until as eventually
-
-OTHER, OTHER_KEY = "host-2", PrivateKey.of(b"2" * 32)
-WORKER = f"{HOST}/worker-1"
-
-
-class Post:
-    """The service's ingest without a broker, and a host's side of it."""
-
-    def __init__(self, context: BackgroundContext) -> None:
-        self.context, self.refusals = context, Refusals(context)
-        ingest.register(context, self.refusals)
-        self.numbers = Numbers()
-
-    def send(
-        self,
-        task: str,
-        body: Mapping[str, Any],
-        key: PrivateKey = HOST_KEY,
-        number: int | None = None,
-    ) -> str:
-        """Seal a message and hand it to ingest; its text."""
-        text = queue.seal(key, task, body, self.numbers.next() if number is None else number)
-        return self.deliver(task, text)
-
-    def deliver(self, task: str, text: str) -> str:
-        """Hand a text to ingest, as the broker does; the same text."""
-        self.context.app.tasks[task](text)
-        return text
-
-    def refused(self) -> dict[tuple[str, str], int]:
-        """The refused messages so far, by (sender, reason)."""
-        self.refusals.store()
-        return self.context.reading(refused_messages.counts)
-
-    def attempt(self, seeds: int = 2) -> tuple[str, str]:
-        """Submit a job and dispatch its only chunk; (job, attempt)."""
-        job = self.context.session(lambda current: jobs.create(current, new_job(seeds))).id
-        now = utcnow()
-        chosen = self.context.reading(lambda current: chunks.choose(current, QUEUE, 50))
-        self.context.session(lambda current: chunks.dispatch(current, chosen, now=now))
-        with reading(self.context.engine) as current:
-            query = select(AttemptRow.id).where(AttemptRow.job_id == job)
-            return job, str(current.scalars(query.order_by(AttemptRow.id.desc())).first())
-
-    def job(self, job_id: str) -> Any:
-        """The job as it is stored."""
-        return self.context.reading(lambda current: jobs.get(current, job_id))
-
-    def health(self, device: str = DEVICE) -> str | None:
-        """The stored health of a device."""
-        with reading(self.context.engine) as current:
-            return current.scalar(select(DeviceRow.health).where(DeviceRow.identity == device))
-
-
-def place(attempt: str, host: str = HOST) -> dict[str, Any]:
-    """The part that every message about an attempt has."""
-    return {"attempt": attempt, "worker": f"{host}/worker-1", "device": f"{host}/emulator:0"}
-
-
-def batch(attempt: str, *rows: Mapping[str, Any], number: int = 0) -> dict[str, Any]:
-    """A batch of results of the first host."""
-    return {**place(attempt), "batch": number, "rows": list(rows), "artifacts": []}
-
-
-def done(attempt: str, seeds: int = 2) -> dict[str, Any]:
-    """The last message of an attempt."""
-    sent = [[seed, 0] for seed in range(seeds)]
-    return {**place(attempt), "outcome": "done", "sent": sent, "batches": 1}
-
-
-def beat(host: str = HOST, **changes: Any) -> dict[str, Any]:
-    """A heartbeat of a host with one device."""
-    facts = {"device": f"{host}/emulator:0", "host": host, "name": "emulator:0", "queue": QUEUE}
-    kind = {"arch": "wormhole", "board": "n150", "source": "configured"}
-    return {
-        "worker": f"{host}/worker-1",
-        "device": f"{host}/emulator:0",
-        "queues": [QUEUE],
-        "devices": [{**facts, **kind}],
-        "attempt": None,
-        **changes,
-    }
-
-
-def report(health: str, host: str = HOST) -> dict[str, Any]:
-    """A report on the health of a host's device."""
-    return {
-        "worker": f"{host}/worker-1",
-        "device": f"{host}/emulator:0",
-        "health": health,
-        "reason": "its canary",
-        "evidence": {},
-    }
 
 
 @pytest.fixture
-def post(database_url: str, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Iterator[Post]:
-    """Ingest with two enrolled hosts; nothing asks the broker, and each message reads the keys."""
-    assert keyring.KNOWN_S <= 5
-    monkeypatch.setattr(keyring, "KNOWN_S", 0.0)
-    enroll(engine)
-    enroll(engine, OTHER, OTHER_KEY)
-    settings = short(database_url, "redis://127.0.0.1:1/0")
-    context = open_background_context(settings, threading.Event())
-    yield Post(context)
-    context.close()
+def post(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Post]:
+    """Ingest on either database, with two enrolled hosts."""
+    with ingest_of_two_hosts(database_url, monkeypatch) as post:
+        yield post
 
 
 def test_a_host_speaks_for_its_own_attempts_and_devices_only(post: Post) -> None:
@@ -275,6 +185,48 @@ def test_a_broker_that_takes_no_answer_is_not_held_against_the_host_that_asked(p
     assert post.refused() == {}
 
 
+def test_a_statistic_that_no_judgment_has_is_refused(post: Post) -> None:
+    """It would fail the job's page, and whatever computes with it, for everybody."""
+    job, attempt = post.attempt(1)
+    post.send(queue.STARTED, place(attempt))
+    values = ("NaN", -1, -1.0, 1e308, 10**400, True, [1.0])
+    for value in values:
+        hostile = row(0)
+        hostile["outputs"]["dx"]["row_z"] = value
+        post.send(queue.RESULTS, batch(attempt, hostile))
+    post.send(queue.RESULTS, batch(attempt, row(0, position="first")))
+    post.send(queue.RESULTS, batch(attempt, row(0, duration_ms=-1)))
+    assert (post.job(job).done, post.refused()) == (0, {(HOST, "content"): len(values) + 2})
+    post.send(queue.RESULTS, batch(attempt, row(0), number=1))
+    assert post.job(job).done == 1
+
+
+HOSTILE_BEATS: tuple[tuple[str, object], ...] = (
+    ("seed", "1"),
+    ("seed", -1),
+    ("stage", {}),
+    ("queues", [{}]),
+    ("queues", "all"),
+    ("device", 1),
+    ("devices.queue", {}),
+    ("devices.firmware", {"fw": []}),
+    ("devices.board", 1),
+)
+
+
+def test_a_heartbeat_of_another_form_is_refused(post: Post) -> None:
+    """One such field failed the list of workers for everybody."""
+    for field, value in HOSTILE_BEATS:
+        hostile = beat()
+        part = hostile["devices"][0] if field.startswith("devices.") else hostile
+        part[field.rpartition(".")[2]] = value
+        post.send(queue.HEARTBEAT, hostile)
+    assert post.refused() == {(HOST, "content"): len(HOSTILE_BEATS)}
+    assert post.context.reading(lambda current: workers.list_(current).items) == ()
+    post.send(queue.HEARTBEAT, beat(seed=1, stage="running"))
+    assert len(post.context.reading(lambda current: workers.list_(current).items)) == 1
+
+
 def test_a_good_of_yesterday_heals_nothing(post: Post) -> None:
     post.send(queue.HEARTBEAT, beat())
     good = post.send(queue.HEALTH, report("good"))
@@ -294,12 +246,89 @@ def test_a_good_of_yesterday_heals_nothing(post: Post) -> None:
     assert post.health() == "good"
 
 
+CELLS = [[0.1, 0.2]]
+ERROR_MAP = {
+    "rows": 8,
+    "features": 64,
+    "tile": 32,
+    "group": [1, 1],
+    "cells": [1, 2],
+    "format": "fp32",
+    "max_abs": CELLS,
+    "max_ulp": CELLS,
+    "signed_mean": CELLS,
+    "nonfinite": [[0, 1]],
+}
+TERMS = stored_jobs.diagnosis(2)["terms"]
+DIAGNOSIS = {"terms": TERMS, "words": "s1 is wrong", "can_tell": True, "residuals": {}}
+SENSELESS_CONTENTS: list[tuple[str, Any]] = [
+    ("error_map", {}),
+    ("error_map", {**ERROR_MAP, "cells": [10**9, 10**9]}),
+    ("error_map", {**ERROR_MAP, "max_abs": [[0.1]]}),
+    ("error_map", {**ERROR_MAP, "nonfinite": [["1", 0]]}),
+    ("diagnosis", {"terms": True}),
+    ("diagnosis", {**DIAGNOSIS, "words": None}),
+    ("diagnosis", {**DIAGNOSIS, "stages": {"stages": 7}}),
+    ("diagnosis", {**DIAGNOSIS, "terms": [{**TERMS[0], "tiles": "x"}]}),
+    ("diagnosis", {**DIAGNOSIS, "terms": [{**TERMS[0], "errors": [0.1]}]}),
+    ("diagnosis", {**DIAGNOSIS, "residuals": {"dx": {"before": "x"}}}),
+    ("coefficients", {"terms": [1e308]}),
+    ("stages", {"stages": [{"name": 7}]}),
+    ("log", {"text": ["x"]}),
+    ("triage", {"text": "nul\0"}),
+]
+"""Contents of artifacts that pages or the API would break at, by their kind."""
+SENSELESS_OUTPUTS: list[dict[str, Any]] = [
+    *({"arithmetic": 2**63}, {"arithmetic": 5.0}, {"detection_limits": [[[]]]}, {"count": -1}),
+    *({"nonfinite_kinds": {"a": {"b": 1}}}, {"worst_index": 7}, {"digest": {}}, {"may_store": 1}),
+    *({"exact": "x"}, {"reference": {"flips": {"rows": "x"}}}, {"advice": "nul\0"}),
+    {"verdict": "splendid"},
+    *({"gates": {"kernelbench": "x"}}, {"exact": {"share": 0.5}}, {"reference": {"chi": 0.5}}),
+]
+SENSELESS_ROWS: list[dict[str, Any]] = [
+    *({"duration_ms": 2**64}, {"duration_ms": 1e40}, {"verdict": "splendid"}, {"seed": "0"}),
+    *({"arithmetic": ["x"]}, {"host_run": {}}, {"message": ["x"]}, {"explanation": 1}),
+    *({"edges": "x"}, {"edges": {"dx": {"needed_atol": "x"}}}, {"able": 1}, {"sentence": {}}),
+    {"outputs": {"S.t": {"outcome": "splendid", "verdict": "pass"}}},
+    {"outputs": {"S.t": {"outcome": "failed", "verdict": "fail", "failures": [{"count": "x"}]}}},
+    {"outputs": {"S.t": {"outcome": "failed", "verdict": "fail", "message": {"a": 1}}}},
+]
+
+
+def test_what_pages_would_break_at_is_refused_where_it_comes_in(post: Post) -> None:
+    job, attempt = post.attempt()
+    post.send(queue.STARTED, {**place(attempt), "host": HOST})
+    honest = row(0)
+    bodies = [
+        {**batch(attempt, honest), "artifacts": [{"kind": kind, "seed": 0, "content": content}]}
+        for kind, content in SENSELESS_CONTENTS
+    ]
+    for changes in SENSELESS_OUTPUTS:
+        outputs = {**honest["outputs"], "dx": {**honest["outputs"]["dx"], **changes}}
+        bodies.append(batch(attempt, {**honest, "outputs": outputs}))
+    bodies += [batch(attempt, {**honest, **changes}) for changes in SENSELESS_ROWS]
+    for body in bodies:
+        before = sum(post.refused().values())
+        post.send(queue.RESULTS, body)
+        assert post.refused() == {(HOST, "content"): before + 1}, body
+    post.send(queue.FINISHED, {**done(attempt), "sent": [["x"]]})
+    post.send(queue.HEALTH, {**report("bad"), "evidence": {"digests": 7}})
+    assert post.refused() == {(HOST, "content"): len(bodies) + 2}
+    assert post.job(job).done == 0
+    contents = (("error_map", ERROR_MAP), ("diagnosis", DIAGNOSIS), ("log", {"text": "x"}))
+    artifacts = [{"kind": kind, "seed": 0, "content": content} for kind, content in contents]
+    post.send(queue.RESULTS, {**batch(attempt, row(0), row(1)), "artifacts": artifacts})
+    post.send(queue.FINISHED, done(attempt))
+    assert (post.job(job).state, len(bodies) + 2) == ("finished", sum(post.refused().values()))
+
+
 def test_other_content_for_a_batch_or_a_seed_that_is_stored_is_flagged(post: Post) -> None:
     job, first = post.attempt()
-    post.send(queue.RESULTS, batch(first, row(0)))
+    post.send(queue.RESULTS, batch(first, row(0), row(1)))
     post.send(queue.RESULTS, batch(first, row(1, verdict="fail")))  # the batch's number again
     assert post.refused() == {(HOST, "conflict"): 1}
-    post.send(queue.RESULTS, batch(first, row(0, verdict="fail"), number=1))
+    wrong = (row(0, verdict="fail"), row(1, verdict="fail"))
+    post.send(queue.RESULTS, batch(first, *wrong, number=1))  # one batch, one refusal
     post.send(queue.RESULTS, batch(first, row(0, duration_ms=9.0), number=2))  # no contradiction
     assert post.refused() == {(HOST, "conflict"): 2}
     with reading(post.context.engine) as current:

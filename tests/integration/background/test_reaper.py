@@ -1,64 +1,271 @@
-"""The reaper believes a worker's silence only where the queue of its messages is read."""
+"""The reaper: whom it believes dead, when, and what it does at which intervals.
+
+The broker and the database are real; the test sets the clocks.
+"""
 
 from __future__ import annotations
 
 import threading
-from datetime import timedelta
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from sqlalchemy import select, update
+from sqlalchemy.orm import Session
 
 from background_thread import short
 from gonogo_service.background import reaper
-from gonogo_service.background.reaper import Reaper
-from gonogo_service.kit.background_context import open_background_context
+from gonogo_service.background.dispatcher import CANCEL_KEY_S
+from gonogo_service.background.reaper import CaughtUp, Reaper
+from gonogo_service.kit.background_context import BackgroundContext, open_background_context
 from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.db.engine import session
+from gonogo_storage.db.engine import reading, session
+from gonogo_storage.devices import heartbeats, workers
 from gonogo_storage.jobs import attempts, chunks, jobs
-from gonogo_storage.ops import schema
+from gonogo_storage.jobs.job import Job
+from gonogo_storage.tables import DeviceRow
+from gonogo_workers import queue
 from gonogo_workers.queue import BACKGROUND_QUEUE, HEARTBEAT_QUEUE
-from job_flow import QUEUE, new_job, row
+from job_flow import DEVICE, HOST, QUEUE, new_job, row
 from stored_attempts import attempts_of
+
+TIMEOUT_S = 4.0
+BEGIN, BEGIN_TICK = utcnow().replace(microsecond=0), 1000.0
+
+
+class Watched:
+    """A reaper whose time is the test's, in seconds since its beginning."""
+
+    def __init__(self, context: BackgroundContext, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.context = context
+        self.second = 0.0
+        clock = SimpleNamespace(monotonic=lambda: BEGIN_TICK + self.second)
+        monkeypatch.setattr(reaper, "time", clock)
+        monkeypatch.setattr(reaper, "utcnow", lambda: at(self.second))
+        self.reaper = Reaper(context)
+
+    def run(self, *seconds: float) -> None:
+        """Run a pass at each of these times."""
+        for self.second in seconds:
+            self.reaper.run_once()
+
+    def do(self, work: Callable[..., Any], *words: Any, **options: Any) -> Any:
+        """Call a function of storage in a transaction."""
+        with session(self.context.engine) as current:
+            return work(current, *words, **options)
+
+    def sent(self, *published: float) -> list[str]:
+        """Store a job of one seed for each time, at which its attempt is sent; return their ids."""
+        job_ids = []
+        for second in published:
+            now = at(second)
+            job = self.do(jobs.create, new_job(1), now=now)
+            self.do(chunks.dispatch, self.do(chunks.choose, QUEUE, 9), now=now)
+            (item,) = self.do(attempts.unpublished, "epoch")
+            self.do(attempts.published, [item.attempt], "epoch", now=now)
+            job_ids.append(job.id)
+        return job_ids
+
+    def running(self, second: float) -> tuple[str, str]:
+        """Store a job of one seed that runs since then; return its id and its attempt's."""
+        (job,) = self.sent(second)
+        attempt = self.do(attempts_of, job)[0]["id"]
+        self.do(attempts.started, attempt, {"worker": "w"}, now=at(second))
+        return job, attempt
+
+    def states(self, *job_ids: str) -> list[str]:
+        """Return the states of the last attempts of jobs."""
+        with reading(self.context.engine) as current:
+            return [str(attempts_of(current, job_id)[-1]["state"]) for job_id in job_ids]
+
+
+def at(second: float) -> datetime:
+    return BEGIN + timedelta(seconds=second)
+
+
+def device(watched: Watched) -> None:
+    facts = {"device": DEVICE, "host": HOST, "queue": QUEUE, "name": "emulator:0"}
+    facts |= {"arch": "wormhole", "board": "n150", "source": "emulator"}
+    watched.do(heartbeats.heard, facts, worker="w", attempt=None, now=at(-60))
+
+
+def update_device(current: Session, **changes: Any) -> None:
+    current.execute(update(DeviceRow).values(**changes))
+
+
+@pytest.fixture
+def watched(
+    migrated_sqlite_url: str, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Watched]:
+    """A reaper of an empty service."""
+    settings = short(migrated_sqlite_url, redis_url)
+    settings = settings.model_copy(update={"heartbeat_timeout_s": TIMEOUT_S})
+    context = open_background_context(settings, threading.Event())
+    yield Watched(context, monkeypatch)
+    context.close()
 
 
 @pytest.mark.parametrize(
     ("backlog", "reported"), [(HEARTBEAT_QUEUE, False), (BACKGROUND_QUEUE, True)]
 )
 def test_a_backlog_makes_no_worker_look_dead(
-    migrated_sqlite_url: str,
-    redis_url: str,
-    monkeypatch: pytest.MonkeyPatch,
-    backlog: str,
-    reported: bool,
+    watched: Watched, backlog: str, reported: bool
 ) -> None:
-    context = open_background_context(short(migrated_sqlite_url, redis_url), threading.Event())
-    schema.upgrade(context.engine)
-    clock = SimpleNamespace(now=1000.0)
-    monkeypatch.setattr(reaper, "time", SimpleNamespace(monotonic=lambda: clock.now))
-    long_ago = utcnow() - timedelta(hours=1)
-    with session(context.engine) as current:
-        job = jobs.create(current, new_job(2), now=long_ago)
-        chunks.dispatch(current, chunks.choose(current, QUEUE, 9), now=long_ago)
-        (item,) = attempts.unpublished(current, "epoch")
-        attempts.published(current, [item.attempt], "epoch", now=long_ago)
-        attempts.started(current, item.attempt, {"worker": "w"}, now=long_ago)
-        if reported:  # of its two batches one is in the queue
-            attempts.store(current, item.attempt, {"batch": 0, "rows": [row(0)]}, now=long_ago)
-            body = {"outcome": "done", "sent": item.work, "batches": 2}
-            attempts.finished(current, item.attempt, body, now=long_ago)
-    watched = Reaper(context)
-
-    def state_after(seconds: int) -> str:
-        for _ in range(seconds):
-            watched.run_once()
-            clock.now += 1
-        with session(context.engine) as current:
-            return str(attempts_of(current, job.id)[0]["state"])
-
-    context.redis.rpush(backlog, "a message that nobody has read yet")
+    job, attempt = watched.running(-3600)
+    if reported:  # of its two batches one is in the queue
+        batch = {"batch": 0, "rows": [row(0)]}
+        watched.do(attempts.store, attempt, batch, now=at(-3600))
+        body = {"outcome": "done", "sent": [[0, 0]], "batches": 2}
+        watched.do(attempts.finished, attempt, body, now=at(-3600))
+    redis = watched.context.redis
+    redis.rpush(backlog, "a message that nobody has read yet")
     state, closed = ("reported", "done") if reported else ("running", "lost")
-    assert state_after(20) == state
-    context.redis.delete(backlog)
-    assert state_after(1) == state
-    assert state_after(5) == closed
-    context.close()
+    watched.run(*range(0, 40, 4))
+    assert watched.states(job) == [state]
+    redis.delete(backlog)
+    watched.run(40, 43)
+    assert watched.states(job) == [state]
+    assert not redis.exists(queue.DISPATCH_NOTIFICATION_KEY)
+    watched.run(44)
+    assert watched.states(job) == [closed]
+    assert redis.exists(queue.DISPATCH_NOTIFICATION_KEY)
+
+
+def test_a_worker_is_silent_after_the_timeout_and_not_before(watched: Watched) -> None:
+    watched.run(0)
+    (early, _), (late, attempt) = watched.running(6), watched.running(6)
+    watched.do(attempts.heartbeat, attempt, seed=0, stage="running", now=at(7), worker="w")
+    watched.run(10)
+    assert watched.states(early, late) == ["running", "running"]
+    watched.run(11)
+    assert watched.states(early, late) == ["lost", "running"]
+
+
+@pytest.mark.parametrize(("waiting", "lost"), [(0, 3), (1, 2), (3, 0), (5, 0)])
+def test_the_oldest_attempts_whose_messages_left_the_queue_are_lost(
+    watched: Watched, waiting: int, lost: int
+) -> None:
+    sent = watched.sent(-9, -8, 0)  # the last one may still be on its way at second 4
+    for _ in range(waiting):
+        watched.context.redis.rpush(QUEUE, "a message")
+    watched.run(0, 4, 7)
+    assert watched.states(*sent) == ["sent"] * 3
+    watched.run(8, 10)
+    early = min(lost, 2)
+    assert watched.states(*sent) == ["lost"] * early + ["sent"] * (3 - early)
+    watched.run(11)
+    assert watched.states(*sent) == ["lost"] * lost + ["sent"] * (3 - lost)
+    assert watched.reaper.missing == {}
+
+
+def test_what_was_seen_before_the_broker_was_away_proves_nothing(watched: Watched) -> None:
+    sent = watched.sent(-9)
+    watched.run(0, 4, 7)
+    watched.reaper.reset()
+    watched.run(8, 12, 15)
+    assert watched.states(*sent) == ["sent"]
+    watched.run(16)
+    assert watched.states(*sent) == ["lost"]
+
+
+def test_a_queue_keeps_up_while_it_is_empty_now_and_then() -> None:
+    progress = CaughtUp()
+    seen = []
+    for tick, length in ((0, 1), (1, 0), (2, 0), (7, 3), (8, 1), (9, 0), (11, 0), (11.5, 1)):
+        progress.observe(tick, length)
+        seen.append(progress.for_s(tick))
+    assert seen == [-1, 0, 1, 6, -1, 0, 2, 2.5]
+
+
+def test_orders_and_cancels_survive_a_flush_and_are_signed_again_each_minute(
+    watched: Watched,
+) -> None:
+    device(watched)
+    job, attempt = watched.running(0)
+    redis, place = watched.context.redis, queue.device_key(DEVICE)
+
+    def order() -> str:
+        text = redis.get(place)
+        assert isinstance(text, bytes)
+        return text.decode()
+
+    watched.run(0)
+    assert not redis.exists(queue.cancel_key(attempt))
+    first, body = order(), {"device": DEVICE, "order": "work", "asked": 0}
+    find = watched.context.signer.public
+    message = queue.unseal(first, queue.ORDER, lambda _: find)
+    assert message.body == body
+    assert CANCEL_KEY_S - 60 <= redis.ttl(place) <= CANCEL_KEY_S
+    watched.do(jobs.cancel, job, now=at(0))
+    redis.flushdb()
+    watched.run(60)
+    assert order() == first
+    assert redis.exists(queue.cancel_key(attempt))
+    watched.run(61)
+    second = order()
+    assert second != first
+    assert queue.unseal(second, queue.ORDER, lambda _: find).body == body
+    watched.do(update_device, drained=True)
+    watched.run(62)
+    third = order()
+    assert queue.unseal(third, queue.ORDER, lambda _: find).body == {**body, "order": "drain"}
+    watched.run(63)
+    assert order() == third
+    watched.reaper.reset()
+    watched.run(64)
+    assert order() != third
+
+
+def test_each_duty_has_its_own_interval(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: dict[str, list[float]] = {"sickness": [], "cleanup": []}
+
+    def record(duty: str) -> Callable[..., None]:
+        return lambda *_: seen[duty].append(watched.second)
+
+    monkeypatch.setattr(reaper.sickness, "run_once", record("sickness"))
+    monkeypatch.setattr(Reaper, "_sweep", record("cleanup"))
+    device(watched)
+
+    def online() -> bool:
+        return bool(watched.do(lambda current: current.scalar(select(DeviceRow.online))))
+
+    watched.run(0, 3)
+    assert online()
+    watched.run(4)
+    assert not online()
+    watched.do(update_device, online=True)
+    watched.run(7)
+    assert online()
+    watched.run(59, 60, 119, 120, 3599, 3600, 3659)
+    assert seen == {"sickness": [60, 120, 3599, 3659], "cleanup": [0, 3600]}
+
+
+def test_a_job_says_what_it_waits_for_until_its_deadline(watched: Watched) -> None:
+    job = watched.do(jobs.create, new_job(1, queue_deadline_s=30), now=at(0))
+
+    def reason() -> str | None:
+        stored: Job = watched.do(jobs.get, job.id)
+        return stored.waiting_reason
+
+    watched.run(0)
+    assert reason() == f"no live worker serves the queue {QUEUE}"
+    alive = {"device": DEVICE, "host": HOST, "attempt": None}
+    watched.do(workers.heard, "w", queues=[QUEUE], now=at(1), **alive)
+    watched.run(1)
+    assert reason() is None
+    watched.run(30)
+    assert reason() is not None
+    watched.run(31)
+    assert watched.do(jobs.get, job.id).state == "failed"
+
+
+def test_a_cancel_that_workers_ignore_ends_the_job_after_two_timeouts(watched: Watched) -> None:
+    job, _ = watched.running(0)
+    watched.do(jobs.cancel, job, now=at(0))
+    watched.context.redis.rpush(HEARTBEAT_QUEUE, "a heartbeat that nobody has read yet")
+    watched.run(0, 8)
+    assert watched.do(jobs.get, job).state == "cancelling"
+    watched.run(9)
+    assert watched.do(jobs.get, job).state == "cancelled"

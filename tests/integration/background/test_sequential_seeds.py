@@ -19,7 +19,7 @@ import migrated_database
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.engine import reading, session
 from gonogo_storage.flags import flags
-from gonogo_storage.jobs import attempts, chunks, jobs, queues
+from gonogo_storage.jobs import attempts, chunks, closing, jobs, queues
 from gonogo_storage.jobs.attempts import Sendable
 from gonogo_storage.jobs.job import Job
 from gonogo_storage.jobs.sequential import SeedDecision, SeedProgress
@@ -393,6 +393,41 @@ def test_a_worker_that_dies_or_does_not_obey_cannot_keep_a_decided_job_open(
     assert (ended.state, ended.verdict, ended.chunks.open) == ("finished", "fail_by_tolerance", 0)
     store(current, items[4], [row(seed) for seed, _ in items[4].work])
     assert now_of(current, job).done == 2
+
+
+def test_a_decided_job_does_not_wait_for_what_its_dead_workers_had_not_sent(
+    current: Session,
+) -> None:
+    job = submit(current)
+    items = send(current)
+    store(current, items[0], [row(0, verdict="fail", explanation="unexplained")])
+    for item in items[2:]:
+        end(current, item, "cancelled", [])
+    assert queues.close_unresponsive(current, job.id, now=LATER)
+    assert now_of(current, job).chunks.open == 1  # the finder's is still needed
+    attempts.mark_lost(current, items[0].attempt, "its worker was killed", before=LATER, now=NOW)
+    ended = now_of(current, job)
+    assert (ended.state, ended.verdict, ended.done) == ("finished", "fail", 1)
+    assert send(current) == []
+
+
+def test_late_results_of_a_lost_attempt_that_decide_end_the_job(current: Session) -> None:
+    job = submit(current, 2)
+    (item,) = send(current)
+    attempts.mark_lost(current, item.attempt, "its worker was killed", before=LATER, now=NOW)
+    store(current, item, [row(seed, verdict="fail_by_tolerance") for seed in (0, 1)])
+    ended = now_of(current, job)
+    assert (ended.state, ended.verdict, ended.chunks.open) == ("finished", "fail_by_tolerance", 0)
+
+
+def test_seeds_that_never_gave_a_result_end_undecided(current: Session) -> None:
+    job = submit(current, 1)
+    for _ in range(closing.MAX_ATTEMPTS):
+        (item,) = send(current)
+        end(current, item, "error", [], error="no device")
+    ended = now_of(current, job)
+    assert (ended.state, ended.verdict, ended.chunks.open) == ("finished", "error", 0)
+    assert stop_of(current, job).decision == "undecided"
 
 
 def test_a_cancelled_job_stays_cancelled_whatever_its_seeds_had_decided(current: Session) -> None:

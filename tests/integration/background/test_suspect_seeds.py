@@ -75,19 +75,17 @@ def test_a_suspect_seed_adds_eight_and_what_was_chance_passes(current: Session) 
     assert (job.state, job.verdict, job.counts) == ("finished", "pass", {"pass": 11, "suspect": 1})
     assert (job.total, job.done, job.chunks.total) == (12, 12, 3)
     assert job.suspects is not None
-    assert (job.suspects["seeds"], job.suspects["added"], job.suspects["rounds"]) == (
+    assert (job.suspects.seeds, job.suspects.added, job.suspects.rounds) == (
         [3],
         list(range(4, 12)),
         1,
     )
     assert (
-        job.suspects["words"]
+        job.suspects.words
         == "seed 3 is suspect; 8 seeds were added: rounding explains them together: it was chance"
     )
-    assert list(job.suspects["pooled"]) == ["dx"]  # dgamma was never suspect
-    assert job.suspects["pooled"]["dx"]["statistics"]["row_z"] == pytest.approx(
-        ((36 + 11) / 12) ** 0.5
-    )
+    assert list(job.suspects.pooled) == ["dx"]  # dgamma was never suspect
+    assert job.suspects.pooled["dx"].statistics["row_z"] == pytest.approx(((36 + 11) / 12) ** 0.5)
     (state_change,) = [
         event["data"] for event in events.after(current, job.id, 0) if "reason" in event["data"]
     ]
@@ -110,17 +108,17 @@ def test_what_stays_at_the_edge_adds_eight_twice_and_raises_no_flag(current: Ses
     job = run(current, lambda number: seed(number, 6.0))
     assert (job.verdict, job.counts, job.total) == ("suspect", {"suspect": 20}, 20)
     assert job.suspects is not None
-    assert (job.suspects["rounds"], job.suspects["explanation"], len(job.suspects["added"])) == (
+    assert (job.suspects.rounds, job.suspects.explanation, len(job.suspects.added)) == (
         2,
         "suspect",
         16,
     )
-    assert job.suspects["seeds"] == list(range(8))
-    assert job.suspects["words"].startswith(
+    assert job.suspects.seeds == list(range(8))
+    assert job.suspects.words.startswith(
         "seeds 0, 1, 2, 3, 4, 5, 6, 7 and 12 more are suspect; "
         "16 seeds were added: together they are still"
     )
-    assert job.suspects["words"].endswith("more of them would not decide; exact inputs would")
+    assert job.suspects.words.endswith("more of them would not decide; exact inputs would")
     assert flags.list_(current, job=job.id).items == ()
 
 
@@ -132,7 +130,7 @@ def test_an_added_seed_that_is_unexplained_settles_it(current: Session) -> None:
     assert (job.verdict, job.total) == ("pass_by_tolerance", 12)
     assert job.suspects is not None
     assert (
-        job.suspects["words"]
+        job.suspects.words
         == "seed 0 is suspect; 8 seeds were added: seed 6 is unexplained by itself"
     )
     assert [flag.kind for flag in flags.list_(current, job=job.id).items] == ["passes_by_tolerance"]
@@ -192,9 +190,9 @@ def test_who_gets_more_seeds(current: Session, changes: dict[str, Any]) -> None:
         )
     else:
         assert job.suspects is not None
-        assert (job.verdict, job.total, job.suspects["added"]) == ("suspect", 4, [])
+        assert (job.verdict, job.total, job.suspects.added) == ("suspect", 4, [])
         # evidence 1.5 and .5 three times: mean .75, deviation .5, so (2 x .5 / .25)^2 = 16 seeds
-        assert job.suspects["words"] == (
+        assert job.suspects.words == (
             "seed 1 is suspect: rounding is at its edge, which is no finding, and no all-clear;"
             " about 12 more seeds would decide"
         )
@@ -207,7 +205,7 @@ def test_seeds_without_numbers_end_it(current: Session) -> None:
     )
     assert (job.verdict, job.total) == ("hang", 12)
     assert job.suspects is not None
-    assert (job.suspects["rounds"], job.suspects["explanation"]) == (1, "suspect")
+    assert (job.suspects.rounds, job.suspects.explanation) == (1, "suspect")
 
 
 def test_at_the_end_of_the_numbers_the_seeds_before_are_taken(current: Session) -> None:
@@ -215,7 +213,7 @@ def test_at_the_end_of_the_numbers_the_seeds_before_are_taken(current: Session) 
     seeds = tuple(range(last - 3, last + 1))
     job = run(current, lambda number: seed(number, 6.0 if number == last else 1.0), seeds=seeds)
     assert job.suspects is not None
-    assert (job.suspects["added"], job.verdict) == (list(range(last - 11, last - 3)), "pass")
+    assert (job.suspects.added, job.verdict) == (list(range(last - 11, last - 3)), "pass")
 
 
 def replayed(number: int, verdict: str, explanation: str, **statistics: Any) -> dict[str, Any]:
@@ -270,6 +268,6 @@ def test_a_red_suspect_seed_that_was_chance_is_acquitted_only_of_what_was_seen(
     assert (job.verdict, job.total) == (ends, 12)
     assert job.suspects is not None
     if unseen:
-        assert job.suspects["words"].endswith(
+        assert job.suspects.words.endswith(
             "rounding explains them together, but no seed could have seen every term"
         )

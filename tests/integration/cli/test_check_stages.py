@@ -65,3 +65,12 @@ def test_the_table_and_the_blocker_are_told(tmp_path: Path) -> None:
     done = check(tmp_path, "--stage", "api")
     assert "The stage 'api' passed." in done.stdout
     assert "kernels" not in done.stdout
+
+
+def test_an_unknown_suite_or_stage_is_a_usage_error(tmp_path: Path) -> None:
+    for words, line in (
+        (["--suite", "stagd"], "suite: unknown suite of op; did you mean 'staged'?"),
+        (["--stage", "kernel"], "stage: unknown stage of the suite staged; did you mean 'kernels'"),
+    ):
+        done = check(tmp_path, *words)
+        assert (done.returncode, line in done.stderr) == (2, True), done.stderr

@@ -6,6 +6,7 @@ The pipelines of GitHub and GitLab themselves run in tests/acceptance/test_pipel
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ import httpx
 import pytest
 import yaml
 
+import stored_jobs
 from api import on_port
 from gonogo_cli.app import main
 from gonogo_cli.kit import waiting
@@ -33,6 +35,8 @@ class Pipeline:
     run: Callable[..., tuple[int, str, str]]
     wrong: set[str] = field(default_factory=set)
     """Builds whose kernels are wrong, and green."""
+    broken: set[str] = field(default_factory=set)
+    """Builds whose first seed ends with an error."""
     on_wait: Callable[[], None] = lambda: None
 
     def register(self, build: str) -> None:
@@ -69,6 +73,11 @@ def pipeline(
             with context.session() as session:
                 queued = jobs.list_(session, jobs.JobFilter(state="queued")).items
                 for job in queued:
+                    if job.build in here.broken:
+                        failure = stored_jobs.unwell(0, "error", "no [b]program[/b]")
+                        stored_jobs.report(session, job.id, [failure])
+                        stored_jobs.finish(session, job.id)
+                        continue
                     finish(session, job.id, wrong=job.build in here.wrong)
                 conclude(session)
 
@@ -92,6 +101,29 @@ def test_a_registered_base_that_never_ran_runs_beside_the_commit(pipeline: Pipel
     (first, second) = pipeline.client.get("/api/v1/runs").json()["items"][::-1]
     assert (first["builds"], second["builds"]) == ([after, before], [after])
     assert json.loads(out)["base"] == before
+
+
+def test_a_name_of_a_commit_is_resolved_here_and_an_unknown_one_refused(
+    pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    git = ["git", "-c", "user.name=x", "-c", "user.email=x@example.org"]
+    subprocess.run([*git, "init", "-q"], check=True)
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "first"], check=True)
+    sha = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True).stdout
+    code, _, error = pipeline.run("--commit", "HEAD", "--base", "none")
+    assert (code, f"registered kernels-{sha[:12]}" in error) == (0, True), error
+    for option, name in (("--commit", "HAED"), ("--base-commit", "--all"), ("--commit", "a" * 39)):
+        code, _, error = pipeline.run(f"{option}={name}")
+        assert (code, error.startswith(f"gonogo: {option}: ")) == (2, True)
+        assert f"a name that git knows in this folder); got '{name}'" in error
+
+
+def test_what_failed_a_seed_is_told(pipeline: Pipeline) -> None:
+    pipeline.broken.add(f"kernels-{HEAD[:12]}")
+    code, out, _ = pipeline.run("--base", "none")
+    assert code == 3
+    assert f"small on kernels-{HEAD[:12]}: seed 0: no [b]program[/b]\n" in out
 
 
 @pytest.mark.parametrize(

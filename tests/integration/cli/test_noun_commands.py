@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,6 +24,20 @@ from gonogo_storage.flags import flags
 from gonogo_storage.flags.flags import Finding
 from gonogo_workers.queue import PrivateKey
 from suite_runs import SUITE
+
+MISSPELLED = {
+    "flags list --state opne": (2, "state: unknown value; did you mean 'open'? (allowed: one of o"),
+    "jobs list --state runing": (2, "did you mean 'running'?"),
+    "jobs list --build corect": (0, "There is no build 'corect'; did you mean 'correct'?"),
+    "builds create x --executor emulatr": (2, "executor: unknown executor; did you mean 'emulato"),
+    "schedules create x --suite nightly --cron '1 * * * *' --build corect": (
+        2,
+        "builds.0: unknown build; did you mean 'correct'?",
+    ),
+    "suites run nightli": (2, "there is no suite with this name; did you mean 'nightly'?"),
+    "views create x --page test --query a=b": (2, "page: unknown value; did you mean 'tests'?"),
+}
+"""Command lines with a misspelled name -> the exit code, and a part of what is said about them."""
 
 NOUNS = [
     name for name, entry in COMMANDS.items() if entry.target.startswith("gonogo_cli.server.nouns")
@@ -99,7 +114,17 @@ def test_each_noun_is_made_listed_shown_changed_and_removed(gonogo: Gonogo, tmp_
     (flag,) = of(gonogo, "flags", "list", "--kind", "hangs")["items"]
     (device,) = of(gonogo, "devices", "list")["items"]
     (job,) = of(gonogo, "jobs", "list")["items"]
-    run = of(gonogo, "schedules", "run", schedule["id"])
+    view = of(gonogo, "views", "create", "hollow", "--page", "tests", "--query", "standing=hollow")
+    assert view["url"].endswith("/tests?standing=hollow")
+    run = of(gonogo, "suites", "run", "nightly", "--build", "correct", "--label", "a=b")
+    assert (run["jobs"], of(gonogo, "runs", "show", run["id"])["labels"]) == (3, {"a": "b"})
+    run = of(gonogo, "schedules", "run", "every night")
+    assert of(gonogo, "schedules", "show", "every night")["id"] == schedule["id"]
+    code, _, error = gonogo("schedules", "show", "evry night")
+    assert (code, error) == (
+        2,
+        "gonogo: there is no schedule 'evry night'; did you mean 'every night'?\n",
+    )
     keys = {
         "suites": "nightly",
         "builds": "kernels-1",
@@ -111,10 +136,11 @@ def test_each_noun_is_made_listed_shown_changed_and_removed(gonogo: Gonogo, tmp_
         "jobs": job["id"],
         "runs": run["id"],
         "hosts": "lab-1",
+        "views": "hollow",
     }
     for noun, key in keys.items():
         code, listed, _ = gonogo(
-            noun, "list", *([] if noun in ("devices", "hosts") else ["-n", "500"])
+            noun, "list", *([] if noun in ("devices", "hosts", "views") else ["-n", "500"])
         )
         assert (code, key in listed) == (0, True), noun
         record = of(gonogo, noun, "show", key)
@@ -141,7 +167,10 @@ def test_each_noun_is_made_listed_shown_changed_and_removed(gonogo: Gonogo, tmp_
     code, out, error = gonogo("hosts", "invite", "lab/2")
     assert (code, "can't be a host's name" in error) == (2, True)
     assert of(gonogo, "runs", "cancel", run["id"])["state"] in ("cancelled", "cancelling")
-    for noun in ("suites", "schedules", "webhooks", "waivers"):
+    for words, (code, line) in MISSPELLED.items():
+        result = gonogo(*shlex.split(words))
+        assert (result[0], line in result[2]) == (code, True), (words, result)
+    for noun in ("suites", "schedules", "webhooks", "waivers", "views"):
         code, out, _ = gonogo(noun, "remove", keys[noun])
         assert (code, keys[noun] in out) == (0, True)
     assert of(gonogo, "webhooks", "list") == {"items": [], "next": None}

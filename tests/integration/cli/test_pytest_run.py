@@ -6,6 +6,8 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from shutil import copyfile
@@ -27,7 +29,7 @@ from gonogo_pytest.delivery import catch_up
 from gonogo_pytest.records import new_id
 from gonogo_pytest.spool import PREFIX
 from pytest_plugin import Run as Pytest
-from pytest_plugin import finished, in_a_process, in_this_process
+from pytest_plugin import environment, finished, in_a_process, in_this_process
 
 ROOT = Path(__file__).parents[3]
 TEST = TestSpec.parse({"kernel": "layernorm_bw", "shape": [1, 32, 64]})
@@ -362,3 +364,22 @@ def test_the_commit_is_what_the_ci_says(
         json.dumps({"pull_request": {"number": 7, "head": {"sha": "b" * 40}}})
     )
     assert surroundings.commit_of(variables) == commit
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ("--gonogo=localhost:8717", "'localhost:8717' would be a file; a server's address begins"),
+        ("--gonogo=htp://x", "'htp://x' would be a file; a server's address begins with http://"),
+        ("--gonogo-seeds=0", "argument --gonogo-seeds: must be at least 1; got '0'"),
+    ],
+)
+def test_an_option_that_would_do_something_else_is_refused(
+    tmp_path: Path, option: str, words: str
+) -> None:
+    (tmp_path / "test_one.py").write_text("def test_one(gonogo_seed): pass")
+    command = [sys.executable, "-m", "pytest", "-p", "gonogo_pytest.plugin", "-q", option]
+    done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True)
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert words in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["test_one.py"]

@@ -20,10 +20,12 @@ from gonogo_storage.automation.runs import NewRun
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.engine import reading, session
 from gonogo_storage.db.ids import new_id
-from gonogo_storage.db.states import JobState
+from gonogo_storage.db.states import DeliveryState, JobState
 from gonogo_storage.devices import device_changes, workers
 from gonogo_storage.flags import flag_changes, flags
 from gonogo_storage.jobs import closing
+from gonogo_storage.messages import deliveries, webhooks
+from gonogo_storage.messages.deliveries import Try
 from gonogo_storage.rollups import day_totals
 from gonogo_storage.seed_rows.batch import Batch
 from suite_runs import conclude
@@ -221,16 +223,27 @@ def test_the_page_and_its_twin_say_the_same_in_a_bounded_number_of_statements(
             stored_jobs.finished(current, seeds=2)
             machines = stored_jobs.fleet(current, stored_jobs.submit(current))
             night(current, a=True, b=False)
+            hook = {"kind": "standard", "url": "https://ci", "events": ["*"], "description": ""}
+            failing = webhooks.create(current, **hook, secret=None, actor="ada").id
+            deliveries.add(current, [failing], "1", "job.finished", {})
+            (sent,) = deliveries.list_(current, failing).items
+            refused = Try(utcnow(), 1.0, 500)
+            deliveries.tried(current, sent.id, refused, state=DeliveryState.failed, again_at=None)
+            webhooks.create(current, **hook, secret=None, actor="ada")
         statements: list[str] = []
         event.listen(
             api.context.engine, "before_cursor_execute", lambda *given: statements.append(given[2])
         )
         twin = api.client.get("/overview.json").json()
-        assert len(statements) <= 30, statements
+        assert len(statements) <= 31, statements
         assert not any("seed_results" in statement for statement in statements)
         page = api.client.get("/").text
         for number in twin["numbers"]:
             assert f'href="{number["url"]}"' in page
+        (red,) = (number for number in twin["numbers"] if number["name"] == "red")
+        listed = api.client.get(red["url"].replace("/tests", "/tests.json")).json()
+        assert len(listed["items"]) == red["value"] == 1, "the list has the tests that are counted"
+        assert f'<a class="need v-error" href="/webhooks/{failing}">' in page
         assert {cell["id"] for cell in twin["fleet"]["cells"]} == set(machines.values())
         assert "<span>flagged host</span>" in page
         for shown in (page, api.client.get("/devices").text):

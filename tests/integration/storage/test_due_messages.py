@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from pydantic import SecretStr
-from sqlalchemy import Engine
+from sqlalchemy import Engine, select
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
@@ -20,16 +20,18 @@ from gonogo_service.background.reaper import Reaper
 from gonogo_service.kit.background_context import BackgroundContext, open_background_context
 from gonogo_settings import Settings
 from gonogo_storage.automation import commit_checks
+from gonogo_storage.db import partitions
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.engine import reading, session
 from gonogo_storage.db.ids import new_id
 from gonogo_storage.db.states import AnswerState, DeliveryState, HookSource, IncomingState
-from gonogo_storage.messages import deliveries, github_answers, incoming, outbox, webhooks
+from gonogo_storage.messages import deliveries, github_answers, incoming, leases, outbox, webhooks
 from gonogo_storage.messages.deliveries import DELIVERIES, Try
 from gonogo_storage.messages.due import Backoff
 from gonogo_storage.messages.github_answers import ANSWERS
 from gonogo_storage.messages.incoming import INCOMING
 from gonogo_storage.messages.outbox import OUTBOX, OutboxMessage
+from gonogo_storage.tables import LeaseRow
 from job_flow import KEY
 
 LONG = (5, 300, 1800, 7200, 18000, 36000, 50400, 72000, 86400)
@@ -311,8 +313,13 @@ def test_the_hourly_cleanup_deletes_what_was_done_a_month_ago(core: BackgroundCo
         keys = [[messages.add(current) for _ in range(2)] for messages in kinds]
         for messages, (done, _) in zip(kinds, keys, strict=True):
             messages.done(current, done)
+        for holder, age_s in (("dead", leases.FORGET_S + 60), ("alive", leases.FORGET_S - 60)):
+            leases.acquire(current, f"duty of the {holder}", holder, -age_s)
     Reaper(core)._sweep(utcnow() + timedelta(days=29))
-    with reading(core.engine) as current:
+    with session(core.engine) as current:
+        assert current.scalars(select(LeaseRow.holder)).all() == ["alive"]
+        month_ahead = utcnow() + timedelta(days=29)
+        assert partitions.ensure(current.connection(), now=month_ahead) == []
         body = [current.get_one(INCOMING.row, key).body is not None for key in keys[1]]
         assert body == [True, True]
     Reaper(core)._sweep(utcnow() + timedelta(days=31))

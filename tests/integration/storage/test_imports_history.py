@@ -63,5 +63,5 @@ def test_red_and_green_of_one_build_are_flaky_and_no_command_is_offered(database
             (build,) = test_specs.builds_of(session, SUITE.key)
             listed = jobs.list_(session, jobs.JobFilter(kind="import"), limit=20).items
         assert (flag.kind, flag.evidence["check"]) == ("flaky", None)
-        assert (build["jobs"], build["seeds"], build["counts"]) == (6, 6, {"not_judged": 6})
+        assert (build.jobs, build.seeds, build.counts) == (6, 6, {"not_judged": 6})
         assert {job.id for job in listed} == {job.id for job in imported_jobs}

@@ -86,7 +86,7 @@ BAD = {"api": "passed", "kernels": "failed"}
 def regressions(session: Session, job_id: str) -> list[tuple[str, str]]:
     job_stages = stages.of_job(session, job_id)
     assert job_stages is not None
-    return [(regression["stage"], regression["since"]) for regression in job_stages["regressions"]]
+    return [(regression.stage, regression.since) for regression in job_stages.regressions]
 
 
 def test_a_stage_has_its_worst_status_of_all_iterations_in_the_job_s_diagnosis(api: Api) -> None:
@@ -164,5 +164,5 @@ def test_the_words_of_stages_come_before_those_of_the_numbers(api: Api) -> None:
         artifacts.add(session, job_id, new_id(), items, now=utcnow())
         diagnosis = evidence.diagnosis(session, job_id)
     assert diagnosis is not None
-    assert diagnosis["words"].startswith("All 2 stages passed. s1 is subtracted twice")
-    assert len(diagnosis["terms"]) == 3
+    assert diagnosis.words.startswith("All 2 stages passed. s1 is subtracted twice")
+    assert len(diagnosis.terms) == 3

@@ -287,7 +287,7 @@ def test_a_hollow_pass_opens_a_flag_with_evidence_and_the_command_that_shows_it(
     )
     assert job.diagnosis is not None
     words = "dx: s2 is missing: explains 99.9 % of the error"
-    assert (job.diagnosis["seed"], job.diagnosis["words"]) == (1, words)
+    assert (job.diagnosis.seed, job.diagnosis.words) == (1, words)
     with reading(engine) as current:
         (flag,) = flags.list_(current, state="open").items
         assert [message.topic for message in outbox.due(current)] == [
@@ -356,9 +356,9 @@ def test_history_of_test_and_workload(engine: Engine) -> None:
     other = run(engine, [row(0)], test_key="v1-other", build="correct", build_sequence=2)
     with reading(engine) as current:
         newest, oldest = test_specs.builds_of(current, "v1-test")
-        assert (newest["build"], newest["seeds"], newest["counts"]) == ("correct", 2, {"pass": 2})
-        assert newest["outputs"]["dx"]["budget_ratio"] == 0.99
-        assert (oldest["build"], oldest["outputs"]["dx"]["budget_ratio"], oldest["last_job"]) == (
+        assert (newest.build, newest.seeds, newest.counts) == ("correct", 2, {"pass": 2})
+        assert newest.outputs["dx"]["budget_ratio"] == 0.99
+        assert (oldest.build, oldest.outputs["dx"]["budget_ratio"], oldest.last_job) == (
             "tt-train-2025",
             157.0,
             wrong.id,
@@ -439,13 +439,22 @@ def test_an_attempt_carries_what_is_registered_of_its_build(engine: Engine) -> N
         )
         for build in ("nightly", "other", "correct"):
             jobs.create(current, new_job([0], build=build))
+        for reference in ("nightly", "other"):
+            jobs.create(current, new_job([0], build="old", reference=reference))
     with session(engine) as current:
-        carried = {item.build: (item.arithmetic, item.outputs) for item in dispatch_all(current)}
-    assert carried == {
+        sent = dispatch_all(current)
+    assert {item.build: (item.arithmetic, item.outputs) for item in sent} == {
         "nightly": ("generic", ["dx"]),
         "other": (None, None),
         "correct": (None, None),
+        "old": (None, None),
     }  # a build of another executor is another build
+    assert [item.reference for item in sent] == [
+        *(None, None, None),
+        {"build": "nightly", "arithmetic": "generic", "outputs": ["dx"]},
+        {"build": "other", "arithmetic": None, "outputs": None},
+    ]
+    assert all(item.first and item.gauge is None and item.seed_s is not None for item in sent)
 
 
 def test_workers_are_live_while_they_are_heard(engine: Engine) -> None:

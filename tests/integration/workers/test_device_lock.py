@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from gonogo_workers.devices import locks
-from gonogo_workers.executors.reaping import start_time
+from gonogo_workers.executors.reaping import group_members, start_time
 from running_service import clean_environment, gonogo
 
 
@@ -95,6 +95,29 @@ def test_a_lock_file_ends_no_process_of_another_user(tmp_path: Path) -> None:
     finally:
         other.kill()
         other.wait()
+
+
+def test_whatever_a_kernel_writes_into_the_lock_file_the_device_can_be_used(
+    tmp_path: Path,
+) -> None:
+    locks.lock_path(tmp_path, "emulator:0").write_text("[" * 4096)
+    locks.acquire(tmp_path, "emulator:0", lambda: False, threading.Event()).close()
+
+
+def test_a_process_whose_name_is_no_text_hides_no_other() -> None:
+    """Else any user of the host stops its workers from ending processes."""
+    rename = "import ctypes; ctypes.CDLL(None).prctl(15, b'\\xff) R 1', 0, 0, 0); print(flush=True)"
+    with subprocess.Popen(
+        [sys.executable, "-c", f"{rename}; input()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    ) as named:
+        assert named.stdout is not None
+        named.stdout.readline()
+        assert group_members(named.pid) == [named.pid]
+        assert start_time(named.pid) is not None
+        named.kill()
 
 
 def test_a_device_that_there_is_not_is_named(tmp_path: Path) -> None:

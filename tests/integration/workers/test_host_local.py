@@ -152,7 +152,17 @@ def test_the_suite_runs_what_an_installed_executor_says_that_it_offers(
     assert conformance.main(["numpy", "float32"]) == 0
     assert conformance.main(["numpy_executor:NumpyExecutor", "no-s2"]) == 1
     assert "FAIL  it is a LayerNorm: layernorm_bw" in capsys.readouterr().out
-    assert conformance.main(["numpy_executor"]) == 2
+    assert conformance.main(["numpy", "no-s2", "--wrong", "--kernel", "layernorm_bw"]) == 0
+    assert "layernorm_fw" not in capsys.readouterr().out
+    for words, code, phrase in (
+        (["--help"], 0, "the name by which a package offers it"),
+        (["numpy_executor"], 2, "required: build"),
+        (["numpy_executor:NumpyExecuter", "float32"], 2, "has no attribute 'NumpyExecuter'"),
+        (["nowhere.to:Be", "float32"], 2, "executor: No module named 'nowhere'"),
+        (["numpy", "float32", "--kernel", "l2nrm_fw"], 2, "did you mean 'l2norm_fw'?"),
+    ):
+        assert conformance.main(words) == code
+        assert phrase in " ".join("".join(capsys.readouterr()).split())
     from numpy_executor import NumpyExecutor
 
     monkeypatch.setattr(NumpyExecutor, "kernels", ("l2norm_fw", "groupnorm_fw"))

@@ -4,6 +4,7 @@ right failure and leaves nothing behind."""
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import pwd
 import select
@@ -20,6 +21,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from checkout import PYTHONPATH
 from gonogo.errors import FieldError, InfrastructureError
 from gonogo.judging.inputs import generate, quantise
 from gonogo.spec.test_spec import TestSpec
@@ -30,6 +32,7 @@ from gonogo_workers.executors.base import (
     KernelError,
     KernelHang,
     Stopped,
+    duration_of,
     output_shapes,
     shaped_inputs,
 )
@@ -387,6 +390,48 @@ time.sleep(60)
     assert not Path(folder).exists()
     assert living_host.folder.exists()
     living_host.kill()
+
+
+def test_a_worker_leaves_no_process_that_hid_itself() -> None:
+    """It has a session of its own, and nothing in its environment by which we would find it."""
+    program = f"""
+import os, sys
+sys.path[:0] = {[str(Path(__file__).parent), str(ROOT / "tests" / "support")]!r}
+import test_host_trouble as trouble
+from gonogo_workers.executors.reaping import FAMILY
+FAMILY.adopt()
+host, other = trouble.KernelHost(trouble.SPEC), trouble.KernelHost(trouble.SPEC)
+host.open("hidden_daemon")
+trouble.run(host)
+hidden = host.log.tail().split()[-1]
+host.kill()
+print(os.path.exists(f"/proc/{{hidden}}"), other.alive)
+other.kill()
+"""
+    environment = {**os.environ, "PYTHONPATH": f"{PYTHONPATH}{os.pathsep}{PLUGINS}"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=environment, timeout=60
+    )
+    assert done.stdout.split() == ["False", "True"], done.stderr
+
+
+@pytest.mark.parametrize(
+    ("spent", "duration"),
+    [
+        (1.5, 1.5),
+        (2, 2.0),
+        (True, None),
+        ("1", None),
+        (-1, None),
+        (math.nan, None),
+        (10**400, None),
+    ],
+)
+def test_a_duration_is_a_number_whatever_the_kernel_answers(
+    spent: object, duration: float | None
+) -> None:
+    """A number of 400 digits was "a bug in the worker", and no failure of the kernel."""
+    assert duration_of({"ms": spent}) == duration
 
 
 def test_a_spare_is_fresh_and_ready() -> None:

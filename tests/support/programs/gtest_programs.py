@@ -15,7 +15,8 @@ from servers import Missing
 
 SOURCES = ROOT / "tests" / "gtest"
 PROGRAMS = ("behaviours", "layernorm")
-FLAGS = ("-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", f"-I{ROOT / 'include'}")
+HEADERS = ROOT / "workers" / "gonogo_workers" / "include"
+FLAGS = ("-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", f"-I{HEADERS}")
 LINKED = ("-lgtest", "-lgtest_main", "-lpthread")
 BUILD_S = 100.0
 

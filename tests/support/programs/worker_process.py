@@ -17,6 +17,7 @@ from typing import Any
 import psutil
 
 from checkout import PYTHONPATH, ROOT
+from forked import Forked
 from gonogo.judging.columns import rows_of
 from gonogo_service.kit.signing import service_key
 from gonogo_workers import queue
@@ -32,7 +33,8 @@ TINY: dict[str, Any] = {
     "shape": [1, 1, 32, 64],
     "tolerance": {"rtol": 1e-3, "atol": 0.5},
 }
-PROGRAM = "import sys; from gonogo_workers.worker import main; sys.exit(main(*sys.argv[1:]))"
+Started = Forked | subprocess.Popen[bytes]
+"""A worker process, by the fork server or by a command line of its own."""
 
 
 @dataclass
@@ -70,7 +72,7 @@ class Workplace:
         self._clock_ahead_s = clock_ahead_s
         IDENTITY.save(folder)
         self.redis = queue.redis_client(url)
-        self.workers: list[subprocess.Popen[bytes]] = []
+        self.workers: list[Started] = []
         self.answers: dict[str, Answer] = {}
         self.healths: list[dict[str, Any]] = []
         self.routine: list[dict[str, Any]] = []
@@ -78,7 +80,7 @@ class Workplace:
 
     def start(
         self, executors: str = "emulator,troublesome", device: str | None = None, **environment: str
-    ) -> subprocess.Popen[bytes]:
+    ) -> Forked:
         """A worker process; returns once its first heartbeat is here."""
         worker = self.start_unheard(executors, device, **environment)
         self.beat(lambda body: body["worker"].endswith(f"/{worker.pid}"))
@@ -86,10 +88,13 @@ class Workplace:
 
     def start_unheard(
         self, executors: str, device: str | None = None, **environment: str
-    ) -> subprocess.Popen[bytes]:
+    ) -> Forked:
         """A worker process whose heartbeats somebody else takes from the queue."""
-        arguments = [executors, *([] if device is None else [device])]
-        return self.start_program(["-c", PROGRAM, *arguments], **environment)
+        words = ["worker", "--executor", executors]
+        words += [] if device is None else ["--device", device]
+        worker = Forked(words, self._environment(environment), self._log_file)
+        self.workers.append(worker)
+        return worker
 
     def start_program(
         self,
@@ -98,21 +103,10 @@ class Workplace:
         **environment: str,
     ) -> subprocess.Popen[bytes]:
         """A worker by this command line of Python; `before` runs in the new process."""
-        env = {
-            name: value for name, value in os.environ.items() if not name.startswith("GONOGO_")
-        } | {
-            "GONOGO_BROKER_URL": self.url,
-            "GONOGO_VAR_DIR": str(self.folder),
-            "GONOGO_EXECUTORS": "troublesome=troublesome:Troublesome",
-            "GONOGO_CHILD_VARIABLES": "TROUBLE_*,REPORT_*",
-            "GONOGO_HEARTBEAT_S": "1",
-            "PYTHONPATH": f"{PYTHONPATH}{os.pathsep}{ROOT / 'tests' / 'plugins'}",
-            **environment,
-        }
-        with (self.folder / "worker.log").open("ab") as log:
+        with self._log_file.open("ab") as log:
             worker = subprocess.Popen(
                 [sys.executable, *arguments],
-                env=env,
+                env=self._environment(environment),
                 preexec_fn=before,
                 stdout=log,
                 stderr=log,
@@ -219,13 +213,13 @@ class Workplace:
                 return got[1]
             assert time.monotonic() < deadline, f"waited {seconds} s\n{self.log()}"
 
-    def children(self, worker: subprocess.Popen[bytes]) -> list[psutil.Process]:
+    def children(self, worker: Started) -> list[psutil.Process]:
         """The kernel hosts of a worker and what they started."""
         return psutil.Process(worker.pid).children(recursive=True)
 
     def log(self) -> str:
         """The end of the workers' log."""
-        return (self.folder / "worker.log").read_text()[-4000:]
+        return self._log_file.read_text()[-4000:]
 
     def close(self) -> None:
         """Stop every worker; none may leave a process."""
@@ -246,6 +240,24 @@ class Workplace:
                 worker.kill()
                 worker.wait()
             self.redis.close()
+
+    @property
+    def _log_file(self) -> Path:
+        return self.folder / "worker.log"
+
+    def _environment(self, added: dict[str, str]) -> dict[str, str]:
+        inherited = {
+            name: value for name, value in os.environ.items() if not name.startswith("GONOGO_")
+        }
+        return inherited | {
+            "GONOGO_BROKER_URL": self.url,
+            "GONOGO_VAR_DIR": str(self.folder),
+            "GONOGO_EXECUTORS": "troublesome=troublesome:Troublesome",
+            "GONOGO_CHILD_VARIABLES": "TROUBLE_*,REPORT_*",
+            "GONOGO_HEARTBEAT_S": "1",
+            "PYTHONPATH": f"{PYTHONPATH}{os.pathsep}{ROOT / 'tests' / 'plugins'}",
+            **added,
+        }
 
     def _pop(self, name: str) -> tuple[str, dict[str, Any]] | None:
         got: Any = self.redis.brpop([name], timeout=1)

@@ -82,6 +82,9 @@ def test_a_reference_that_hangs_or_crashes_is_an_error_with_its_name() -> None:
 
 
 def test_an_unknown_reference_build_is_refused() -> None:
-    result = check("--build", "correct", "--reference-build", "nothing")
+    result = check("--build", "correct", "--reference-build", "tt-train-2024")
     assert result.exception is not None
-    assert "tt-train-2025" in str(result.exception)
+    message = str(result.exception)
+    assert message.startswith("reference_build: unknown build of layernorm_bw")
+    assert "tt-train-2025" in message
+    assert "`gonogo kernels show layernorm_bw`" in message

@@ -14,11 +14,13 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
+import httpx
 import pytest
 import typer
 
-from gonogo.errors import FieldError, quote
+from gonogo.errors import FieldError, InfrastructureError, quote
 from gonogo_cli.kit import problem
+from gonogo_cli.kit.client import Client
 from gonogo_cli.operate import doctor
 from gonogo_cli.server import jobs
 from gonogo_settings import release
@@ -117,6 +119,35 @@ def test_the_servers_own_document_is_passed_on(
     assert "seeds: no" in document["detail"]
 
 
+@pytest.mark.parametrize(("status", "path"), [(404, ""), (200, "/manual")])
+def test_an_address_that_is_not_the_apis_is_said_to_be_one_without_its_page(
+    monkeypatch: pytest.MonkeyPatch, status: int, path: str
+) -> None:
+    def page(_: httpx.Request) -> httpx.Response:
+        return httpx.Response(status, text="<!doctype html>\n<html>")
+
+    client = Client(f"http://127.0.0.1:8717{path}", token="x")
+    client._http = httpx.Client(base_url=client.url, transport=httpx.MockTransport(page))
+    with client, pytest.raises(InfrastructureError) as refused:
+        client.call("GET", "/jobs")
+    assert "GONOGO_URL is a server's own address without a path" in str(refused.value)
+    assert "<" not in str(refused.value)
+
+
+def test_a_full_disk_is_told_in_one_line() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "gonogo_cli", "kernels", "list"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert done.stderr == "gonogo: the output: No space left on device\n"
+    assert done.returncode == 3
+
+
 def test_json_is_asked_for_among_the_commands_own_words_only() -> None:
     assert problem.json_requested(["jobs", "--json"])
     assert not problem.json_requested(["jobs"])
@@ -189,8 +220,9 @@ def test_there_is_one_version() -> None:
         ({"a": "x" * 300}, '{"a": "' + "x" * 193 + "..."),
         (float("nan"), "nan"),
         ([float("inf")], "[Infinity]"),
+        ({"file": Path("x")}, {"file": "x"}),
     ],
-    ids=range(9),
+    ids=range(10),
 )
 def test_values_are_quoted_short(value: object, shown: object) -> None:
     assert quote(value) == shown

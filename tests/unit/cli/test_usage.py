@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,19 @@ from gonogo_cli.app import COMMANDS, load, main
 from gonogo_cli.kit import show
 from gonogo_cli.kit.fail_on import HELP, FailOn
 from gonogo_cli.local import selections
+
+NIGHTLY = Path(__file__).resolve().parents[3] / "examples" / "nightly.yaml"
+MISTYPED, BROKEN = "mistyped.yaml", "broken.yaml"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work in a folder with two wrong files, next to a server that nobody asks."""
+    (tmp_path / MISTYPED).write_text("name: x\nentires: []\n")
+    (tmp_path / BROKEN).write_text("name: x\n  a: [\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GONOGO_URL", "http://127.0.0.1:9")
+    gonogo_settings.load.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -29,9 +43,39 @@ from gonogo_cli.local import selections
         ("tokens create", "--name is missing (gonogo tokens create --help)"),
         ("jobs show", "ID is missing (gonogo jobs show --help)"),
         ("check --kernel layernrm --shape 3,4", "test.kernel: unknown value; did you mean 'layern"),
-        ("check --shape 3,4 --build corect", "did you mean 'correct'? (allowed: one of correct, "),
+        (
+            "check --shape 3,4 --build corect",
+            "unknown build of layernorm_bw; did you mean 'corre",
+        ),
+        (
+            "check --kernel rmsnorm_fw --shape 3,4 --build list",
+            "unknown build of rmsnorm_fw (allowed: those of `gonogo kernels show rmsnorm_fw`)",
+        ),
+        ("check", "test.shape: is required (allowed: such as --shape 3,273,1,8462)"),
+        ("check --shape 3,4 --tolerance 1", "there is no option --tolerance (gonogo check --help)"),
+        ("check more", "unexpected: more (gonogo check --help)"),
+        (
+            "check --shape 3,4 --numerics fp32",
+            """JSON, such as '{"input": "fp32", """,
+        ),
+        (
+            "check --executor gtest --build mein",
+            "unknown build of gtest (allowed: a build ",
+        ),
+        ("check --executor pytest --build x --rtol 1", "--rtol is for kernels: here the program's"),
+        (
+            "submit --executor pytest --build x --shape 3",
+            "--shape is for kernels: here the ",
+        ),
+        (f"submit {NIGHTLY} --kernel layernorm_fw", "--kernel can't be used with a file: change "),
+        (f"suites push {MISTYPED}", "it has no `entries`; did you mean `entries` by `entires`?"),
+        (f"suites push {BROKEN}", "can't be read: line 2, column 4: mapping values are not"),
+        ("suites push nowhere.yaml", "nowhere.yaml can't be read: No such file or directory"),
         ("check --shape 3,4 --executor emulatr", "unknown executor; did you mean 'emulator'?"),
-        ("check --shape 3,4 --executor gtest --suite x", "build: is needed for gtest"),
+        ("check --executor gtest --suite x", "build: is needed for gtest (allowed: a name of "),
+        ("gauge --shape 3,4 --executor emulatr", "unknown executor; did you mean 'emulator'?"),
+        ("up --executor emulatr", "unknown executor; did you mean 'emulator'?"),
+        ("doctor --part pyton", "no such part: pyton; did you mean 'python'?"),
         ("kernels show rmsnorm", "kernel: unknown value; did you mean 'rmsnorm_fw'?"),
     ],
 )

@@ -224,13 +224,20 @@ LINE = DeviceLine(
         ({"health": "bad", "reason": "it hung"}, "bad since 2 d ago: it hung"),
         ({"health": "bad", "drained": True}, None),
         ({"health": "maintenance", "state": "offline"}, None),
-        ({"state": "offline", "heard_words": "3 h ago"}, "offline: last heartbeat 3 h ago"),
+        ({"state": "offline", "heard_words": "3 h ago"}, "offline, last heartbeat 3 h ago"),
+        (
+            {"state": "offline", "health": "bad", "reason": "it hung"},
+            "bad since 2 d ago: it hung; offline, last heartbeat just now",
+        ),
         ({"state": "offline", "heard_at": (NOW - timedelta(days=8)).isoformat()}, None),
     ],
 )
 def test_trouble_is_what_nobody_has_in_hand(changes: dict[str, Any], words: str | None) -> None:
     strip = fleet.fleet([replace(LINE, **changes)], NOW)
     assert [trouble.words for trouble in strip.trouble] == ([] if words is None else [words])
+    others = [replace(LINE, state="offline"), replace(LINE, health="bad"), replace(LINE, **changes)]
+    verdicts = [trouble.verdict for trouble in fleet.fleet(others, NOW).trouble]
+    assert verdicts == sorted(verdicts, key=["fail", "suspect", "error"].index)
 
 
 def test_a_cell_says_in_one_sentence_what_its_shape_and_letter_say() -> None:

@@ -11,7 +11,7 @@ import pytest
 from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.jobs import seed_grid
 from gonogo_storage.db.states import JobKind, JobState
-from gonogo_storage.jobs.job import Job
+from gonogo_storage.jobs.job import Job, SuspectSeeds
 from gonogo_storage.jobs.seed_grids import LETTERS, NONE_YET
 from gonogo_storage.seeds.seed_order import SeedOrder
 
@@ -31,6 +31,11 @@ def job(seeds: Any, *, repeats: int = 1, state: JobState = JobState.running, **c
     return Job(**{**values, **changes})
 
 
+def suspects_adding(*seeds: int) -> SuspectSeeds:
+    """Return suspect seeds that added others."""
+    return SuspectSeeds([0], 1, 1, list(seeds), None, None, "", "2")
+
+
 def test_every_verdict_has_a_letter_of_its_own_and_none_means_nothing() -> None:
     assert set(LETTERS) == set(Verdict)
     assert len(set(LETTERS.values()) | {NONE_YET}) == len(Verdict) + 1
@@ -40,14 +45,14 @@ def test_every_verdict_has_a_letter_of_its_own_and_none_means_nothing() -> None:
     ("order", "pairs"),
     [
         (
-            SeedOrder.of({"start": 5, "count": 2}, 2, None),
+            SeedOrder.of({"start": 5, "count": 2}, 2, ()),
             [(5, 0), (5, 1), (6, 0), (6, 1)],
         ),
         (
-            SeedOrder.of([9, 2, 5], 1, {"added": [10, 11]}),
+            SeedOrder.of([9, 2, 5], 1, [10, 11]),
             [(2, 0), (5, 0), (9, 0), (10, 0), (11, 0)],
         ),
-        (SeedOrder.of({"start": 0, "max": 3}, 1, None), [(0, 0), (1, 0), (2, 0)]),
+        (SeedOrder.of({"start": 0, "max": 3}, 1, ()), [(0, 0), (1, 0), (2, 0)]),
     ],
 )
 def test_places_and_seeds_are_each_others_inverse(
@@ -90,7 +95,9 @@ def test_cells_of_a_list_and_of_repeats_name_their_seeds() -> None:
         4,
         4,
     )
-    added = seed_grid.view(job({"start": 0, "count": 2}, suspects={"added": [70]}), "sp", "seed")
+    added = seed_grid.view(
+        job({"start": 0, "count": 2}, suspects=suspects_adding(70)), "sp", "seed"
+    )
     assert (added.cells, added.seeds) == ("sp.", (0, 1, 70))
 
 

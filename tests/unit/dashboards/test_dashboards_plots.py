@@ -9,11 +9,14 @@ from typing import Any
 import pytest
 
 from gonogo.flakiness.sketches import Sketch
+from gonogo.spec.diagnoses import DiagnosedTerm, JobDiagnosis
 from gonogo.spec.verdicts import POLICY
-from gonogo_dashboards.charts import charts, plots, spreads
+from gonogo_dashboards.charts import charts, log_axis, plots, spreads
 from gonogo_dashboards.charts.plots import EVIDENCE, TOLERANCE_RATIO, SeedPlot
 from gonogo_dashboards.jobs import term_charts
-from gonogo_dashboards.jobs.diagnosis_view import TermView, view
+from gonogo_dashboards.jobs.diagnosis_view import view
+from gonogo_storage.db.encoding import encode
+from gonogo_storage.db.records import from_json
 from gonogo_storage.jobs.job_seeds import MarkRecord, OutputRecord
 
 
@@ -67,6 +70,22 @@ def test_the_summary_says_how_far_beyond_rounding_a_green_seed_is() -> None:
     summary = plot(mark(0, "pass_by_tolerance", **HOLLOW), mark(1, "pass", **RIGHT)).summary
     assert "1 of 2 seeds shown are beyond that, the worst 50 times" in summary
     assert "between 0.0265 and 0.101 times the declared tolerance" in summary
+
+
+@pytest.mark.parametrize(
+    ("values", "ends"),
+    [
+        ([0.00187, 0.105, 1.0], (0.001, 2.0)),
+        ([0.0133], (0.005, 0.05)),  # equal values don't look far apart
+        ([3e-7, 9e-7, 0.0], (2e-7, 2e-6)),
+        ([1e-300, 1e300], (5e-101, 2e100)),
+        ([], (0.2, 5.0)),
+    ],
+)
+def test_a_log_axis_fits_its_data(values: list[float], ends: tuple[float, float]) -> None:
+    axis = log_axis.fitted(values)
+    assert (axis.low, axis.high) == ends
+    assert axis.high < axis.rail < axis.off
 
 
 def test_without_a_tolerance_the_axis_is_the_evidence() -> None:
@@ -181,33 +200,42 @@ def test_the_plot_shows_the_output_with_the_worst_verdict_unless_asked() -> None
     assert plots.choose([], "dx") == ""
 
 
-TERM = TermView(
+TERM = DiagnosedTerm(
     "dx",
     "s2",
-    "s2 sums only the last tile",
-    True,
-    True,
     3,
-    1,
-    "tile",
     (0.0, None, 0.996),
     (0.0012, None, 0.0012),
+    "s2 sums only the last tile",
+    wrong=True,
 )
 
 
 def test_a_term_is_a_bar_per_known_tile_with_its_error() -> None:
-    bars, strange, whiskers = term_charts.term(TERM)["series"]
-    assert [row[2:] for row in bars["data"]] == [["1", 0.0, 0.0012], ["3", 0.996, 0.0012]]
-    assert whiskers["data"] == [[1.0, -0.0012, 0.0012], [3.0, 0.9948, 0.9972]]
-    assert [row["value"][2] for row in strange["data"]] == ["1"], "only what is wrong stands out"
+    bars, strange, _ = term_charts.term(TERM)["series"]
+    assert bars["data"] == [[3, 0.996, 0.0012]]
+    assert strange["data"] == [[1, 0.0, 0.0012]], "only what is wrong stands out"
+    assert bars["dimensions"][:3] == ["tile", "times used", "± standard error"]
 
 
-def test_missing_and_surplus_parts_fill_the_way_to_one() -> None:
+def test_missing_and_surplus_parts_are_inside_the_axis() -> None:
     twice = replace(TERM, coefficients=(1.992, 0.0, -1.0))
     bars, strange, _ = term_charts.term(twice)["series"]
-    assert [row[1] for row in bars["data"]] == [1.0, 0.0, -1.0]
-    assert [row["value"][1] for row in strange["data"]] == [0.992, 1.0, 1.0]
+    assert bars["data"] == []
+    assert [row[1] for row in strange["data"]] == [1.992, 0.0, -1.0]
     assert term_charts.term(twice)["yAxis"]["min"] < -1
+
+
+def test_a_thousand_tiles_are_a_light_chart_and_a_short_table() -> None:
+    errors = tuple(0.001 + 1e-7 * tile for tile in range(1000))
+    last = replace(TERM, tiles=1000, coefficients=(*[-0.0004] * 999, 0.99812), errors=errors)
+    assert len(encode(term_charts.term(last))) < 30_000
+    assert term_charts.term_rows(last) == [
+        ("1 … 999", "0.00", "0.0011"),
+        ("1000", "1.00", "0.0011"),
+    ]
+    wild = replace(last, coefficients=tuple(0.1 * tile for tile in range(1000)))
+    assert len(term_charts.term_rows(wild)) == term_charts.MAX_ROWS
 
 
 def test_a_noisy_coefficient_is_not_called_wrong() -> None:
@@ -219,7 +247,7 @@ def test_a_noisy_coefficient_is_not_called_wrong() -> None:
 def test_grouped_tiles_say_which_they_are() -> None:
     grouped = replace(TERM, tiles=10, group=4, coefficients=(1.0, 1.0, 1.0), errors=())
     assert [term_charts.tiles_of(grouped, index) for index in range(3)] == [(1, 4), (5, 8), (9, 10)]
-    assert [row[2] for row in term_charts.term(grouped)["series"][0]["data"]] == [
+    assert [row[3] for row in term_charts.term(grouped)["series"][0]["data"]] == [
         "1 … 4",
         "5 … 8",
         "9 … 10",
@@ -233,14 +261,15 @@ def test_wrong_terms_come_first_and_those_without_numbers_are_left_out() -> None
         {**shared, "name": "unknown", "coefficients": [None, None]},
         {**shared, "name": "wrong", "coefficients": [2.0, 2.0], "wrong": True},
     ]
-    diagnosis = view({"terms": terms, "words": "wrong is used twice", "can_tell": True, "seed": 4})
+    content = {"terms": terms, "words": "wrong is used twice", "can_tell": True, "seed": 4}
+    diagnosis = view(from_json(JobDiagnosis, content))
     assert [term.name for term in diagnosis.terms] == ["wrong", "right"]
     assert (diagnosis.seed, diagnosis.words) == (4, "wrong is used twice")
 
 
 @pytest.mark.parametrize("tiles", [1, 2, 3, 9, 16, 100, 265, 1000])
 def test_the_axis_of_tiles_counts_from_1_as_the_words_do(tiles: int) -> None:
-    view = TermView("dx", "s1", "", False, True, tiles, 1, "tile", (1.0,) * tiles, (0.01,) * tiles)
+    view = DiagnosedTerm("dx", "s1", tiles, (1.0,) * tiles, (0.01,) * tiles)
     axis = term_charts.term(view)["xAxis"]
     ticks = axis["axisLabel"]["customValues"]
     assert ticks == axis["axisTick"]["customValues"]

@@ -8,10 +8,12 @@ from types import SimpleNamespace
 
 from rich.console import Console
 
-from gonogo.spec.stages import table
+from gonogo.spec.diagnoses import JobDiagnosis
+from gonogo.spec.stages import JobStages, table
 from gonogo_cli.kit import show
 from gonogo_dashboards import pages
 from gonogo_dashboards.jobs import stages
+from gonogo_storage.db.records import from_json, if_readable
 
 REPORTS = [
     {"stage": "API <exists>", "name": "a", "outcome": "passed"},
@@ -24,11 +26,11 @@ CONTENT = {
     **table(REPORTS).to_json(),
     "regressions": [{"stage": "kernels", "status": "hung", "reason": "", "since": "main-17"}],
 }
+STAGES = from_json(JobStages, CONTENT)
 
 
 def test_every_stage_has_its_status_its_looks_and_what_is_in_the_way() -> None:
-    view = stages.view(CONTENT)
-    assert view is not None
+    view = stages.view(STAGES)
     assert [(line.number, line.name, line.status, line.looks) for line in view.lines] == [
         (1, "API <exists>", "passed", "pass"),
         (2, "stubs", "partial", "suspect"),
@@ -41,9 +43,10 @@ def test_every_stage_has_its_status_its_looks_and_what_is_in_the_way() -> None:
     assert view.lines[1].reason == "1 of 2 tests failed, first c: assert <0>"
 
 
-def test_what_another_version_wrote_is_no_table() -> None:
-    assert stages.view(None) is None
-    assert stages.view({"stages": [{"name": "a", "status": "great"}]}) is None
+def test_what_another_version_wrote_is_no_diagnosis() -> None:
+    assert if_readable(JobDiagnosis, {"stages": CONTENT}) is not None
+    great = {**CONTENT, "stages": [{"name": "a", "status": "great"}]}
+    assert if_readable(JobDiagnosis, {"stages": great}) is None
 
 
 def test_the_partial_draws_the_table() -> None:
@@ -51,7 +54,7 @@ def test_the_partial_draws_the_table() -> None:
         '{% import "kit/parts.html" as parts with context %}{% include "jobs/stages.html" %}'
     )
     shown = SimpleNamespace(links={"diagnosis": "/api/v1/jobs/1/diagnosis"})
-    html = template.render(stages=stages.view(CONTENT), view=shown)
+    html = template.render(stages=stages.view(STAGES), view=shown)
     assert "API &lt;exists&gt;" in html
     assert "<0>" not in html
     assert html.count("<strong>Blocker</strong>") == 1
@@ -61,8 +64,7 @@ def test_the_partial_draws_the_table() -> None:
 
 
 def test_the_view_is_plain_json() -> None:
-    view = stages.view(CONTENT)
-    assert view is not None
+    view = stages.view(STAGES)
     assert asdict(view)["lines"][0]["name"] == "API <exists>"
 
 

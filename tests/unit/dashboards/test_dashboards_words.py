@@ -163,6 +163,11 @@ def test_the_login_keeps_where_to_go() -> None:
     assert "wrong" in body
 
 
+def test_a_moment_is_read_without_letters_and_fractions() -> None:
+    assert words.moment("2026-11-23T14:28:24.490337Z") == "2026-11-23 14:28:24 UTC"
+    assert words.moment(None) == "–"
+
+
 def test_a_list_as_csv_has_plain_columns_and_no_formulas() -> None:
     chip = Chip("=1+1", "Hollow", "", "/tests", chosen=True)
     line = ListLine("@x", None, 3, chip, (chip,), {"suite": "nightly"})
@@ -171,7 +176,7 @@ def test_a_list_as_csv_has_plain_columns_and_no_formulas() -> None:
     [_, first, second, _] = csv_export.text([bare, line]).split("\r\n")
     assert (first.count("=1+1"), second.count("=1+1")) == (0, 1)
     assert csv_export.text([line]).split("\r\n") == [
-        "name,verdict,seeds,chip.value,chip.label,chip.verdict,chip.url,chip.chosen,labels",
-        """'@x,,3,'=1+1,Hollow,,/tests,True,"{""suite"":""nightly""}\"""",
+        "name,verdict,seeds,chip.value,chip.label,chip.verdict,chip.url,chip.chosen,chip.sentence,labels",
+        """'@x,,3,'=1+1,Hollow,,/tests,True,,"{""suite"":""nightly""}\"""",
         "",
     ]

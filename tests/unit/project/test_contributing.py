@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 ROOT = Path(__file__).parents[3]
 ADR = ROOT / "docs/adr"
@@ -83,3 +84,10 @@ def test_the_tests_behind_the_claims_of_the_threat_model_exist() -> None:
         if not re.search(rf"^def {name}\(", (ROOT / path).read_text(), re.MULTILINE)
     ]
     assert missing == []
+
+
+def test_examples_are_the_same_in_ci_and_new_each_night() -> None:
+    assert settings.get_profile("gonogo").derandomize
+    assert not settings.get_profile("nightly").derandomize
+    assert "make explore" in (ROOT / ".ci/nightly").read_text()
+    assert "--hypothesis-profile=nightly -m hypothesis" in (ROOT / "Makefile").read_text()

@@ -45,7 +45,7 @@ async def settle() -> None:
 def test_a_token_has_a_few_requests_at_once_and_a_line() -> None:
     async def play() -> None:
         slow = Slow()
-        app = LimitRequests(slow)
+        app = LimitRequests(slow, 16)
         tasks = [ask(app, "ann") for _ in range(OF_TOKEN + WAITING + 3)]
         await settle()
         assert slow.running == OF_TOKEN
@@ -74,7 +74,7 @@ def test_a_request_that_finds_no_place_in_time_is_refused(monkeypatch: pytest.Mo
 
     async def play() -> None:
         slow = Slow()
-        app = LimitRequests(slow)
+        app = LimitRequests(slow, 16)
         first = [ask(app, "ann") for _ in range(OF_TOKEN)]
         with pytest.raises(Problem, match="busy") as caught:
             await ask(app, "ann")
@@ -83,3 +83,23 @@ def test_a_request_that_finds_no_place_in_time_is_refused(monkeypatch: pytest.Mo
         await asyncio.gather(*first)
 
     event_loop.run(play())
+
+
+def test_streams_take_no_more_than_their_share_of_the_connections() -> None:
+    """500 streams of one reader left no connection for anybody else, and none for probes."""
+
+    async def play() -> list[int]:
+        slow = Slow()
+        app = LimitRequests(slow, 16)
+        tasks = [
+            ask(app, name, "/api/v1/jobs/1/events")
+            for name in ("ann", "ann", "ann", "bob", "bob", "eve", "eve", "joe", "joe", "kim")
+        ]
+        await settle()
+        refused = [task.exception().status for task in tasks if task.done()]
+        slow.go.set()
+        await asyncio.gather(*(task for task in tasks if not task.done()))
+        assert not app._streams
+        return refused
+
+    assert event_loop.run(play()) == [429, 429]

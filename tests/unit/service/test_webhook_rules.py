@@ -15,7 +15,7 @@ from standardwebhooks import Webhook, WebhookVerificationError
 from gonogo_service.access.principals import Keys
 from gonogo_service.kit.problems import BadField
 from gonogo_service.webhooks import addresses, schedule, secrets
-from gonogo_service.webhooks.signatures import Unverified, signatures, verify
+from gonogo_service.webhooks.signatures import Unverified, recent, signatures, verify
 from gonogo_storage.db.states import DeliveryState
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
@@ -58,8 +58,8 @@ def test_we_verify_what_the_public_library_signs() -> None:
         {"message_id": "m2"},
         {"body": b"[]"},
         {"body": b"\xff"},
-        {"now": now + 301},
-        {"now": now - 301},  # signed in the future
+        {"now": int(now) + 301},
+        {"now": int(now) - 301},  # signed in the future
         {"header": header[:-2]},
         *times,
     ]
@@ -73,7 +73,12 @@ def test_we_verify_what_the_public_library_signs() -> None:
         } | changed
         with pytest.raises(Unverified):
             verify(secret, **arguments)
+    for age in (300, -300):
+        verify(secret, "m1", stamp, header, body, now=int(now) + age)
     verify(secret, "m1", stamp, header, body, now=now + 9999, tolerance_s=None)
+    assert recent("9" * 11, now=now, tolerance_s=None) == 99_999_999_999
+    with pytest.raises(Unverified, match="not a number of seconds"):
+        recent("9" * 12, now=now, tolerance_s=None)
     for bad, reason in (("whsec_", "empty"), ("whsec_!!!!", "not base64")):
         with pytest.raises(ValueError, match=reason):
             verify(bad, "m1", stamp, header, body, now=now)
@@ -103,11 +108,20 @@ def test_a_bad_secret_is_named(text: str) -> None:
         "https://example.org/#a",
         "http://[::1",
         "http://x:0/",
+        "http://u@example.org/",
+        "http://:p@example.org/",
+        "http://exämple.org/",
+        "http://x/" + "a" * (addresses.MAX_CHARS - 8),
     ],
 )
 def test_a_bad_address_is_named(url: str) -> None:
     with pytest.raises(BadField, match="url"):
         addresses.check(url)
+
+
+@pytest.mark.parametrize("url", ["http://x:1", "https://x/" + "a" * (addresses.MAX_CHARS - 10)])
+def test_a_good_address_is_any_other(url: str) -> None:
+    assert addresses.check(url) == url
 
 
 @pytest.mark.parametrize(
@@ -150,6 +164,23 @@ def test_a_private_address_is_refused_unless_its_network_is_allowed(address: str
 
 
 @pytest.mark.parametrize(
+    "address",
+    [
+        "10.0.0.1",
+        "::10.0.0.1",
+        "::ffff:10.0.0.1",
+        "::ffff:0:10.0.0.1",
+        "64:ff9b::10.0.0.1",
+        "2002:a00:1::1",
+        "2001:0:1::f5ff:fffe",
+    ],
+)
+def test_an_allowed_address_is_one_in_every_way_that_it_is_written(address: str) -> None:
+    assert addresses.permitted(address, addresses.networks(["192.168.0.0/16", "10.0.0.0/24"]))
+    assert not addresses.permitted(address, addresses.networks(["192.168.0.0/16", "10.0.1.0/24"]))
+
+
+@pytest.mark.parametrize(
     "address", [PUBLIC, "2606:4700::1", "::ffff:93.184.216.34", "64:ff9b::5db8:d822"]
 )
 def test_a_public_address_is_one_in_every_way_that_it_is_written(address: str) -> None:
@@ -169,6 +200,11 @@ def test_the_connection_goes_to_the_address_that_was_checked() -> None:
     assert pinned == addresses.Pinned(
         f"https://{PUBLIC}:8443/hook?a=1", "ci.example:8443", "ci.example"
     )
+    for url, port in (("https://ci.example", 443), ("http://ci.example", 80)):
+        pinned = addresses.pin(url, (), lambda _, number, port=port: [PUBLIC] * (number == port))
+        assert (pinned.url, pinned.host) == (f"{url.split(':')[0]}://{PUBLIC}/", "ci.example")
+    with pytest.raises(OSError, match="has no address"):
+        addresses.pin("https://ci.example/", (), lambda host, port: [])
     six = addresses.pin("http://[2606:4700::1]/", (), lambda host, port: ["2606:4700::1"])
     assert (six.url, six.host) == ("http://[2606:4700::1]/", "[2606:4700::1]")
 
@@ -195,7 +231,7 @@ def test_what_an_answer_means() -> None:
         assert schedule.after(1, status, None, NOW, chance) == schedule.Next(
             DeliveryState.delivered
         )
-    for refused in (301, 302, 400, 401, 404, 429, 500, None):
+    for refused in (199, 300, 301, 302, 400, 401, 404, 429, 500, None):
         assert schedule.after(1, refused, None, NOW, chance).state is DeliveryState.waiting
     assert schedule.after(1, 410, None, NOW, chance) == schedule.Next(
         DeliveryState.failed, disable=True

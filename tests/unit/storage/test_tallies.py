@@ -13,8 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gonogo.flakiness.rates import rate
 from gonogo_storage.rollups import counting
 from gonogo_storage.rollups.figures import figure, mean
+from gonogo_storage.rollups.rollups import Rollup
 from gonogo_storage.rollups.tallies import Tally, value_of
 from gonogo_storage.seed_rows.batch import Batch
 
@@ -93,6 +95,7 @@ def test_a_null_is_what_its_kind_says() -> None:
     assert value_of(row, "tolerance_ratio") == math.inf
     assert math.isnan(value_of(row, "rms") or 0.0)
     assert value_of(row, "budget_ratio") is None
+    assert value_of(row | {"budget_ratio": 0.0}, "budget_ratio") == 0.0
 
 
 @pytest.mark.parametrize(
@@ -109,6 +112,23 @@ def test_an_iteration_of_tests_counts_as_what_they_say_and_its_tests_have_no_sum
     sums = tallies([part(0, {**tests, "Suite.0/dx": output()}, verdict="not_judged")])
     assert set(sums) == {("emulator:0", ""), ("emulator:0", "Suite.0/dx")}
     assert sums["emulator:0", ""].outcomes == {counted: 1}
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "failures", "trouble"),
+    [
+        (["pass"], (0, 1), (0, 1)),
+        (["fail", "fail"], (2, 2), (0, 2)),
+        (["hang", "pass"], (0, 1), (1, 2)),
+        (["skipped"], (0, 0), (0, 0)),
+    ],
+)
+def test_rates_count_what_there_is(
+    verdicts: list[str], failures: tuple[int, int], trouble: tuple[int, int]
+) -> None:
+    seeds = [part(n, verdict=verdict) for n, verdict in enumerate(verdicts)]
+    whole = Rollup(tallies(seeds)["emulator:0", ""], "v1-test", {})
+    assert whole.rates() == (rate(*failures), rate(*trouble))
 
 
 def test_the_ratio_of_a_seed_is_that_of_its_worst_output() -> None:

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from gonogo.errors import FieldError
+import gonogo_settings
+from gonogo.errors import FieldError, FieldErrors
+from gonogo_cli.app import main
 from gonogo_workers.executors import builds_file, registry
 from gonogo_workers.executors.kernel_host import KernelHost
 from gonogo_workers.executors.pool import MAX_SPARES, HostPool
@@ -189,6 +191,38 @@ def test_what_is_wrong_is_named_with_field_value_and_limit(
         read(tmp_path, text)
     assert (raised.value.field, raised.value.value) == (field, value)
     assert (limit or "") in (raised.value.limit or "")
+
+
+def test_all_that_is_wrong_in_a_file_is_told_up_to_a_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wrong = (
+        '[builds.a]\nexecuter = "e"\npython = 3\nenvironment = {"A=B" = "1", C = 2}\n'
+        '[builds.b]\nexecutor = "E"\noutputs = []\n[build.c]\n'
+    )
+    with pytest.raises(FieldErrors) as raised:
+        read(tmp_path, wrong)
+    assert {problem.field for problem in raised.value.problems} == {
+        *("build", "builds.a.executer", "builds.a.python", "builds.a.environment.A=B"),
+        *("builds.a.environment.C", "builds.a.executor"),
+        *("builds.b.executor", "builds.b.outputs"),
+    }
+    assert "; 7 more: builds.a.executer, " in str(raised.value)
+    many = "".join(f'[builds.b{n}]\nexecutor = "e"\npython = 3\n' for n in range(30))
+    with pytest.raises(FieldErrors) as raised:
+        read(tmp_path, many)
+    assert len(raised.value.problems) == 20
+
+    (tmp_path / "wrong.toml").write_text(wrong)
+    monkeypatch.setenv("GONOGO_BUILDS", str(tmp_path / "wrong.toml"))
+    for words, count in ([], 9), (["--json"], 1):
+        gonogo_settings.load.cache_clear()
+        monkeypatch.setattr(sys, "argv", ["gonogo", "up", *words])
+        with pytest.raises(SystemExit):
+            main()
+        error = capsys.readouterr().err
+        assert len(error.splitlines()) == count
+    assert len(json.loads(error)["errors"]) == 8
 
 
 def test_a_file_that_is_not_there_or_no_toml_is_the_setting_s_fault(tmp_path: Path) -> None:

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
+import signal
+import stat
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from gonogo_workers.devices import locks
+from gonogo_workers.devices.chip import Chip
+from gonogo_workers.executors.kernel_host import HOST_RUN_VARIABLE
 from gonogo_workers.executors.reaping import start_time
 
 DEVICE = "wormhole:0"
@@ -37,11 +44,11 @@ def child(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     process.wait()
 
 
-@pytest.mark.parametrize("ended", [{}, {"ended": True}])
+@pytest.mark.parametrize("changes", [{}, {"ended": True}, {"worker_start": None}])
 def test_a_device_whose_worker_and_child_both_died_is_in_doubt(
-    tmp_path: Path, child: subprocess.Popen[bytes], ended: dict[str, bool]
+    tmp_path: Path, child: subprocess.Popen[bytes], changes: dict[str, Any]
 ) -> None:
-    user = {**DEAD, "group": child.pid, "group_start": start_time(child.pid), **ended}
+    user = {**DEAD, "group": child.pid, "group_start": start_time(child.pid), **changes}
     locks.lock_path(tmp_path, DEVICE).write_text(json.dumps(user) + "\n")
     threading.Thread(target=child.wait).start()  # reaped, as init does for a dead worker's child
     held_device = locks.acquire(tmp_path, DEVICE, lambda: True, WAITS)
@@ -50,13 +57,137 @@ def test_a_device_whose_worker_and_child_both_died_is_in_doubt(
     assert child.wait(10) != 0
 
 
+def descriptors(folder: Path) -> int:
+    """The number of open files of this process in a folder."""
+    opened = Path("/proc/self/fd").iterdir()
+    return sum(link.exists() and link.resolve().is_relative_to(folder) for link in opened)
+
+
+def claimed(path: Path) -> int:
+    fd = locks.try_claim(path)
+    assert fd is not None
+    return fd
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
 def test_a_proper_end_leaves_no_doubt(tmp_path: Path) -> None:
-    for _ in range(2):
-        held_device = locks.acquire(tmp_path, DEVICE, lambda: True, WAITS)
+    folder = tmp_path / "run" / "locks"
+    path = locks.lock_path(folder, DEVICE)
+    for mark in ("a longer mark", "mark"):
+        held_device = locks.acquire(folder, DEVICE, lambda: True, WAITS)
         assert not held_device.left_over
+        held_device.record(os.getpid(), mark)
         held_device.close()
-    path = locks.lock_path(tmp_path, DEVICE)
-    path.write_text(json.dumps({**DEAD, "group": 1, "group_start": 1}) + "\n")
+        user = json.loads(path.read_text())
+        assert (user["worker"], user["group"], user["host_run"]) == (os.getpid(), os.getpid(), mark)
+        assert user["worker_start"] == user["group_start"] == start_time(os.getpid())
+    assert mode(path) == 0o600
+
+
+class Pauses(threading.Event):
+    """An event that is never waited for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seconds: list[float | None] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Go on at once."""
+        self.seconds.append(timeout)
+        return False
+
+
+def test_a_device_in_use_is_tried_often_at_first_and_its_user_is_named_and_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[int] = []
+    monkeypatch.setattr(locks, "kill_left_over", lambda group, grace_s: ended.append(group))
     held_device = locks.acquire(tmp_path, DEVICE, lambda: True, WAITS)
-    assert held_device.left_over
+    held_device.record(os.getpid(), "no process")
+    pauses, tries = Pauses(), iter([True] * 7 + [False])
+    with pytest.raises(locks.LockedElsewhere, match=f"in use by process {os.getpid()}"):
+        locks.acquire(tmp_path, DEVICE, lambda: next(tries), pauses)
+    assert ended == []
+    assert pauses.seconds == [0.005, 0.01, 0.02, 0.04, 0.08, 0.1, 0.1]
+    assert descriptors(tmp_path) == 1
     held_device.close()
+
+
+@pytest.mark.parametrize(
+    ("changes", "owner", "ended"),
+    [
+        ({}, 0, True),
+        ({"ended": True}, 0, False),
+        ({"group_start": 1}, 0, False),  # the id was used again
+        ({"group_start": None}, 0, False),
+        ({"group": "12"}, 0, False),
+        ({"group": 1, "group_start": start_time(1)}, 0, False),
+        ({"group": DEAD["worker"], "group_start": None}, 0, False),
+        ({}, 1, False),  # a process of another user
+    ],
+)
+@pytest.mark.parametrize("second_user", [False, True])
+def test_only_a_kernels_process_that_its_dead_worker_left_is_ended(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    changes: dict[str, Any],
+    owner: int,
+    ended: bool,
+    second_user: bool,
+) -> None:
+    groups, marks = [], []
+    kernels = SimpleNamespace(uid=os.getuid() + 7, clean_up=lambda *words: marks.append(words))
+    uid = kernels.uid if second_user else os.getuid()
+    monkeypatch.setattr(locks, "child_user", lambda: kernels if second_user else None)
+    monkeypatch.setattr(locks, "kill_left_over", lambda group, grace_s: groups.append(group))
+    monkeypatch.setattr(locks, "_owner", lambda pid: uid + owner)
+    kernel = {
+        "group": os.getpid(),
+        "group_start": start_time(os.getpid()),
+        "host_run": "no process",
+    }
+    path = locks.lock_path(tmp_path, DEVICE)
+    path.write_text(json.dumps({**DEAD, **kernel, **changes}) + "\n")
+    held_device = locks.acquire(tmp_path, DEVICE, lambda: True, WAITS)
+    assert held_device.left_over == ("ended" not in changes)
+    assert groups == [os.getpid()] * ended
+    assert bool(marks) == (second_user and held_device.left_over)
+    assert set(marks) <= {(None, HOST_RUN_VARIABLE, "no process")}
+    held_device.close()
+
+
+def test_what_left_its_group_is_ended_by_its_mark(tmp_path: Path) -> None:
+    environment = {HOST_RUN_VARIABLE: str(tmp_path)}
+    stray = subprocess.Popen(["/bin/sleep", "60"], env=environment, start_new_session=True)
+    user = {**DEAD, "host_run": str(tmp_path)}
+    locks.lock_path(tmp_path, DEVICE).write_text(json.dumps(user) + "\n")
+    locks.acquire(tmp_path, DEVICE, lambda: True, WAITS).close()
+    try:
+        assert stray.wait(10) == -signal.SIGKILL
+    finally:
+        stray.kill()
+        stray.wait()
+
+
+def test_others_are_the_other_chips_and_only_while_nobody_uses_one(tmp_path: Path) -> None:
+    folder = tmp_path / "run" / "locks"
+    used_chip, chip, last = (
+        folder / f"{name}.lock" for name in ("wormhole-0", "blackhole-1", "wormhole-2")
+    )
+    used = [claimed(used_chip), claimed(folder / "emulator-0.lock")]
+    for path in (chip, last):
+        os.close(claimed(path))
+        assert mode(path) == 0o600
+    with locks.others(folder, Chip(0, "wormhole")) as free:
+        assert free
+        assert [locks.try_claim(path) for path in (chip, last)] == [None, None]
+    assert descriptors(tmp_path) == 2
+    used.append(claimed(last))
+    with locks.others(folder, Chip(0, "wormhole")) as free:
+        assert not free
+    assert descriptors(tmp_path) == 3
+    for fd in used:
+        os.close(fd)

@@ -1,4 +1,4 @@
-"""include/gonogo_dump.hpp by itself: it writes arrays only on request, and a problem fails no
+"""gonogo_dump.hpp by itself: it writes arrays only on request, and a problem fails no
 test."""
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory, gtest_programs: dict[str, Pa
         compiler,
         "-std=c++17",
         *warnings,
-        f"-I{ROOT / 'include'}",
+        f"-I{ROOT / 'workers/gonogo_workers/include'}",
         str(folder / "alone.cpp"),
         "-o",
         str(folder / "alone"),

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,9 @@ import pytest
 
 from gonogo.errors import FieldError, JobError
 from gonogo.spec.test_spec import TestSpec
+from gonogo_pytest.lines import Outcome
 from gonogo_workers import queue
-from gonogo_workers.executors import registry
+from gonogo_workers.executors import host, registry
 from gonogo_workers.executors.base import KernelError, check_outputs, output_shapes, shaped_inputs
 from gonogo_workers.executors.log import ChildLog
 from gonogo_workers.messages import rows
@@ -272,3 +274,36 @@ def test_the_tail_of_a_log_holds_all_that_was_printed_before_it_is_asked_for() -
         os.close(child)
         log.finish()
     assert log.tail().endswith("line 299\n")
+
+
+class Quarter:
+    """An executor that takes a quarter of a second."""
+
+    def __init__(self) -> None:
+        self.clock = 10.0
+
+    def run(self, *_: object) -> dict[str, Any]:
+        """Run a kernel without outputs."""
+        self.clock += 0.25
+        return {}
+
+    def report(self, *_: object, **__: object) -> list[Any]:
+        """Run a selection without tests."""
+        self.clock += 0.25
+        return []
+
+
+def test_durations_are_in_milliseconds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    child, executor = host.Host(), Quarter()
+    child.executor = executor
+    monkeypatch.setattr(host, "time", SimpleNamespace(perf_counter=lambda: executor.clock))
+    monkeypatch.setenv(host.DEADLINE_VARIABLE, "")
+    kernel = {"test": {"kernel": "k"}, "inputs": {}, "outputs": {}, "seed": 1}
+    tests = {"selection": {}, "iteration": 0, "deadline_s": 9, "file": str(tmp_path / "reports")}
+    assert child.run(kernel)["ms"] == child.report({**tests, "seed": 1})["ms"] == 250.0
+    outcome = Outcome()
+    for when, seconds in (("setup", 9.0), ("call", 0.25), ("teardown", 9.0)):
+        usual = {"outcome": "passed", "failed": False, "skipped": False, "user_properties": []}
+        phase: Any = SimpleNamespace(when=when, duration=seconds, **usual)
+        outcome.add(phase)
+    assert outcome.duration_ms == 250.0

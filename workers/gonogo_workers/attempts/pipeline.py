@@ -35,6 +35,7 @@ from gonogo_workers.executors.base import (
     KernelError,
     KernelHang,
     Stopped,
+    duration_of,
     output_shapes,
     shaped_inputs,
 )
@@ -386,8 +387,7 @@ class Pipeline:
             self._lose(problem)
             return
         item = self._next()
-        spent = answer.get("ms")
-        duration = float(spent) if isinstance(spent, int | float) and math.isfinite(spent) else None
+        duration = duration_of(answer)
         place = self._place()
         self._position += 1
         future = self._later(lambda: self._judge(item, place, duration))

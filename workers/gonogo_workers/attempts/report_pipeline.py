@@ -7,7 +7,6 @@ children are those of the pipeline of kernels.
 from __future__ import annotations
 
 import logging
-import math
 from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
@@ -25,7 +24,7 @@ from gonogo_workers.attempts.gauge_pipeline import GaugePipeline
 from gonogo_workers.attempts.lost_child import ChildLost, Hang
 from gonogo_workers.attempts.pipeline import AHEAD, Item, Pipeline
 from gonogo_workers.attempts.report_evidence import JudgedArrays, ReportEvidence
-from gonogo_workers.executors.base import KernelCrash, KernelError, KernelHang
+from gonogo_workers.executors.base import KernelCrash, KernelError, KernelHang, duration_of
 from gonogo_workers.executors.builds_file import ResolvedBuild
 from gonogo_workers.executors.kernel_host import KernelHost
 from gonogo_workers.executors.slots import Slot
@@ -158,8 +157,7 @@ class ReportPipeline(Pipeline):
         work = self._next().work
         place = self._place()
         self._position += 1
-        spent = answer.get("ms")
-        duration = float(spent) if isinstance(spent, int | float) and math.isfinite(spent) else None
+        duration = duration_of(answer)
         try:
             reports = read_reports(self._files.pop(work))
         except JobError as problem:

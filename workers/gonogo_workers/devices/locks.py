@@ -111,7 +111,7 @@ def acquire(
         raise InfrastructureError(
             f"can't make the lock file {path}: {problem.strerror}"
         ) from problem
-    killed, pause = False, RETRY_S[0]
+    left_over, pause = False, RETRY_S[0]
     try:
         while not _try_lock(fd):
             user = _read(fd)
@@ -122,7 +122,7 @@ def acquire(
                     user.get("worker"),
                 )
                 _end(user)
-                killed = True
+                left_over = True
             if not keep_waiting():
                 raise LockedElsewhere(
                     f"device {device} is in use by process {(user or {}).get('worker', 'unknown')}"
@@ -130,10 +130,10 @@ def acquire(
             wait.wait(pause)
             pause = min(2 * pause, RETRY_S[1])
         user = _read(fd)
-        abandoned = user is not None and not user.get("ended")
-        if user is not None and abandoned:
+        if user is not None and not user.get("ended"):
             _end(user)
-        return HeldDevice(fd, path, killed or abandoned)
+            left_over = True
+        return HeldDevice(fd, path, left_over)
     except BaseException:
         os.close(fd)
         raise
@@ -178,8 +178,8 @@ def _try_lock(fd: int) -> bool:
 def _read(fd: int) -> dict[str, Any] | None:
     try:
         content = json.loads(os.pread(fd, 4096, 0).split(b"\n")[0] or b"null")
-    except ValueError:
-        return {}  # unreadable: a process died while it wrote
+    except (ValueError, RecursionError):
+        return {}  # unreadable: a process died while it wrote, or a kernel wrote it
     return content if isinstance(content, dict) else None
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from gonogo_workers.executors.child_user import child_user
 from gonogo_workers.executors.environment import child_environment, command_environment
 from gonogo_workers.executors.kernel_host import HOST_RUN_VARIABLE, TERM_GRACE_S
-from gonogo_workers.executors.reaping import kill_group, strays
+from gonogo_workers.executors.reaping import FAMILY, kill_group, strays
 
 KEPT_BYTES = 64 * 1024
 MAX_OUTPUT_BYTES = 64 * 2**20
@@ -65,15 +65,18 @@ def run(
     env = {**inherited, **identity, **(environment or {}), HOST_RUN_VARIABLE: mark}
     with tempfile.TemporaryFile() as out:
         try:
-            process = subprocess.Popen(
-                list(words),
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                env=env,
-                cwd=folder,
-                **({} if user is None else user.start_options),
+            process = FAMILY.start(
+                lambda: subprocess.Popen(
+                    list(words),
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                    env=env,
+                    cwd=folder,
+                    **({} if user is None else user.start_options),
+                ),
+                lambda started: started.pid,
             )
         except (OSError, ValueError) as problem:
             return Done(
@@ -98,6 +101,7 @@ def run(
             process.wait()
         finally:
             os.close(pidfd)
+            FAMILY.ended(process.pid)
         if user is not None:
             user.clean_up(None, HOST_RUN_VARIABLE, mark)
         for pid in strays(HOST_RUN_VARIABLE, mark):

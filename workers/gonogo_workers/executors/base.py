@@ -22,6 +22,19 @@ from gonogo.spec.test_spec import TestSpec
 
 FloatArray = NDArray[np.float32]
 Arrays = Mapping[str, FloatArray]
+LONGEST_MS = 1e12
+"""Three decades: no duration of a kernel."""
+
+
+def duration_of(answer: Mapping[str, Any]) -> float | None:
+    """Return the milliseconds in a child's answer; None for what is no duration.
+
+    Code under test can write to the socket, so an answer holds anything.
+    """
+    spent = answer.get("ms")
+    if isinstance(spent, bool) or not isinstance(spent, int | float):
+        return None
+    return float(spent) if 0 <= spent < LONGEST_MS else None
 
 
 class Executor(Protocol):

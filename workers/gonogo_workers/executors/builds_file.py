@@ -35,7 +35,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,7 @@ from typing import Any
 from gonogo.errors import FieldError
 from gonogo.spec import fields
 from gonogo.spec.builds import Build, DeclaredBuild, default_arithmetic, known_build
+from gonogo.spec.fields import Problems
 from gonogo_workers.executors.registry import ExecutorSpec
 
 VARIABLE = "GONOGO_BUILD"
@@ -125,7 +126,7 @@ class ResolvedBuild:
 def read(path: str | None) -> BuildsFile:
     """Return the builds file, an empty one without a path.
 
-    Raises FieldError where it can't be read, or has an unknown or impossible entry.
+    Raises FieldError where it can't be read, and FieldErrors for its wrong entries.
     """
     if path is None:
         return BuildsFile()
@@ -140,27 +141,34 @@ def read(path: str | None) -> BuildsFile:
 def parse(content: bytes) -> BuildsFile:
     """Return the content of a builds file.
 
-    Raises ValueError or RecursionError for what is no TOML, and FieldError for wrong entries.
+    Raises ValueError or RecursionError for what is no TOML, and FieldErrors for wrong entries.
     """
     data = tomllib.loads(content.decode("utf-8"))
-    fields.known(data, ("executors", "builds"), "")
+    problems = Problems()
+    _check_names(data, ("executors", "builds"), "", problems)
     tables: dict[str, dict[str, Table]] = {"executors": {}, "builds": {}}
     for kind, names in (("executors", _EXECUTOR_FIELDS), ("builds", _BUILD_FIELDS)):
-        for name, given in fields.mapping(data.get(kind, {}), kind).items():
-            place = f"{kind}.{name}"
-            table = fields.mapping(given, place)
-            fields.known(table, names, place)
-            _check(table, place)
-            tables[kind][name] = table
+        with problems.collecting():
+            for name, given in fields.mapping(data.get(kind, {}), kind).items():
+                place = f"{kind}.{name}"
+                with problems.collecting():
+                    table = fields.mapping(given, place)
+                    _check_names(table, names, place, problems)
+                    _check(table, place, problems)
+                    tables[kind][name] = table
     for name, table in tables["builds"].items():
-        if name.count(STAR) > 1:
-            raise FieldError(
-                f"builds.{name}", name, "has more than one star", limit="one * in a pattern"
-            )
-        _build(name, table)
+        with problems.collecting():
+            if name.count(STAR) > 1:
+                raise FieldError(
+                    f"builds.{name}", name, "has more than one star", limit="one * in a pattern"
+                )
+            _build(name, table)
+    problems.check()
     builds = BuildsFile(**tables)
     for name, table in builds.builds.items():
-        _child_table(name, builds.executors.get(table["executor"], {}), table)
+        with problems.collecting():
+            _child_table(name, builds.executors.get(table["executor"], {}), table)
+    problems.check()
     return builds
 
 
@@ -252,40 +260,56 @@ def _child_table(name: str, defaults: Table, entry: Table) -> dict[str, Any]:
     return table
 
 
-def _check(table: Table, place: str) -> None:
-    """Check the fields of one table that no domain type checks. Raises FieldError."""
-    if "python" in table:
-        _argument(table["python"], f"{place}.python", "the path of an interpreter")
-    if "canary" in table:
-        _argument(
-            table["canary"], f"{place}.canary", "the name of a build that is known to be right"
-        )
-    for variable, value in fields.mapping(
-        table.get("environment", {}), f"{place}.environment"
-    ).items():
-        where = f"{place}.environment.{variable}"
-        if not _VARIABLE_NAME.fullmatch(variable) or variable == VARIABLE:
+def _check_names(table: Table, names: Sequence[str], place: str, problems: Problems) -> None:
+    for name, value in table.items():
+        with problems.collecting():
+            fields.known({name: value}, names, place)
+
+
+def _check(table: Table, place: str, problems: Problems) -> None:
+    """Check the fields of one table that no domain type checks."""
+    with problems.collecting():
+        if "python" in table:
+            _argument(table["python"], f"{place}.python", "the path of an interpreter")
+    with problems.collecting():
+        if "canary" in table:
+            what = "the name of a build that is known to be right"
+            _argument(table["canary"], f"{place}.canary", what)
+    with problems.collecting():
+        environment = fields.mapping(table.get("environment", {}), f"{place}.environment")
+        for variable, value in environment.items():
+            with problems.collecting():
+                _check_variable(variable, value, f"{place}.environment.{variable}")
+    with problems.collecting():
+        command = table.get("command", [])
+        if not isinstance(command, list) or ("command" in table and not command):
             raise FieldError(
-                where,
-                variable,
-                "is not the name of a variable",
-                limit=f"letters, digits and _; not {VARIABLE}",
+                f"{place}.command",
+                command,
+                "must be a list of texts",
+                limit='["/path/to/program", "argument", ...]',
             )
-        if not isinstance(value, str) or "\0" in value:
-            raise FieldError(where, value, "must be text", limit="without NUL")
-    command = table.get("command", [])
-    if not isinstance(command, list) or ("command" in table and not command):
+        for index, argument in enumerate(command):
+            with problems.collecting():
+                _argument(argument, f"{place}.command.{index}", "a program or an argument")
+    with problems.collecting():
+        _plain(fields.mapping(table.get("options", {}), f"{place}.options"), f"{place}.options")
+    with problems.collecting():
+        for name, suite in fields.mapping(table.get("suites", {}), f"{place}.suites").items():
+            with problems.collecting():
+                _plain(fields.mapping(suite, f"{place}.suites.{name}"), f"{place}.suites.{name}")
+
+
+def _check_variable(variable: str, value: object, where: str) -> None:
+    if not _VARIABLE_NAME.fullmatch(variable) or variable == VARIABLE:
         raise FieldError(
-            f"{place}.command",
-            command,
-            "must be a list of texts",
-            limit='["/path/to/program", "argument", ...]',
+            where,
+            variable,
+            "is not the name of a variable",
+            limit=f"letters, digits and _; not {VARIABLE}",
         )
-    for index, argument in enumerate(command):
-        _argument(argument, f"{place}.command.{index}", "a program or an argument")
-    _plain(fields.mapping(table.get("options", {}), f"{place}.options"), f"{place}.options")
-    for name, suite in fields.mapping(table.get("suites", {}), f"{place}.suites").items():
-        _plain(fields.mapping(suite, f"{place}.suites.{name}"), f"{place}.suites.{name}")
+    if not isinstance(value, str) or "\0" in value:
+        raise FieldError(where, value, "must be text", limit="without NUL")
 
 
 def _argument(value: object, path: str, what: str) -> None:

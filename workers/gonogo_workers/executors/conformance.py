@@ -8,7 +8,7 @@ It is for our tests and for those of plug-ins:
     def test_conformance(check):
         check()
 
-or, on a command line:
+or, on a command line (--help says more):
 
     python -m gonogo_workers.executors.conformance package.module:Factory build
 
@@ -18,6 +18,7 @@ installed packages, too.
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -272,30 +273,67 @@ def _possible(kernel: str, shapes: Sequence[tuple[int, ...]]) -> list[TestSpec]:
     return tests
 
 
+def _factory(module: str, name: str) -> Factory:
+    """Return the factory. Raises FieldError where its module, or the name in it, isn't there."""
+    try:
+        factory: Factory = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as problem:
+        limit = "package.module:Factory that can be imported here, or the name of an executor"
+        raise FieldError("executor", f"{module}:{name}", str(problem), limit=limit) from problem
+    return factory
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m gonogo_workers.executors.conformance",
+        description="Check that an executor keeps its promises: a line per check. "
+        "Exit codes: 0 all hold, 1 one does not, 2 usage.",
+    )
+    parser.add_argument(
+        "executor", help="package.module:Factory, or the name by which a package offers it"
+    )
+    parser.add_argument("build", help="a build that the executor knows")
+    parser.add_argument(
+        "--kernel",
+        action="append",
+        help="check this kernel; repeatable; default: those that the executor says it offers",
+    )
+    parser.add_argument(
+        "--wrong", action="store_true", help="the build is known to be wrong: don't look at numbers"
+    )
+    parser.add_argument(
+        "--varying", action="store_true", help="equal inputs may give other bits in the next run"
+    )
+    return parser
+
+
 def main(arguments: Sequence[str]) -> int:
     """Run the suite for an executor and a build, and print a line per check.
 
-    The executor is `package.module:Factory`, or the name by which an installed package offers it.
-    Return 1 when a check fails.
+    Return 1 when a check fails, 2 when the command line or what it names is wrong.
     """
-    if len(arguments) != 2:
-        print(
-            "usage: python -m gonogo_workers.executors.conformance package.module:Factory build",
-            file=sys.stderr,
-        )
-        return 2
-    name, build = arguments
     try:
-        module, _, factory_name = name.partition(":")
+        given = _parser().parse_args(arguments)
+    except SystemExit as ended:
+        return int(ended.code or 0)
+    allow_installed()
+    try:
+        module, _, factory_name = given.executor.partition(":")
         if not factory_name:
             # a build's interpreter may lack what reads our settings
             from gonogo_workers.executors import registry
 
-            spec = registry.find(name)
+            spec = registry.find(given.executor)
             sys.path[:0] = spec.paths
             module, factory_name = spec.module, spec.factory
-        suite = checks(getattr(importlib.import_module(module), factory_name), build)
-    except GonogoError as problem:
+        suite = checks(
+            _factory(module, factory_name),
+            given.build,
+            kernels=given.kernel,
+            right=not given.wrong,
+            deterministic=not given.varying,
+        )
+    except (GonogoError, AssertionError) as problem:
         print(problem, file=sys.stderr)
         return 2
     failures = 0

@@ -35,7 +35,7 @@ from gonogo_workers.executors.base import (
 from gonogo_workers.executors.child_user import child_user, delete_folder
 from gonogo_workers.executors.environment import child_environment
 from gonogo_workers.executors.log import ChildLog
-from gonogo_workers.executors.reaping import kill_group, start_time, strays
+from gonogo_workers.executors.reaping import FAMILY, kill_group, start_time, strays
 from gonogo_workers.executors.registry import ExecutorSpec
 
 TERM_GRACE_S = 2.0
@@ -83,20 +83,23 @@ class KernelHost:
         env[HOST_RUN_VARIABLE] = self.host_run
         env[kernels.SETTING] = ",".join(kernels.loaded())
         try:
-            self._process = subprocess.Popen(
-                [
-                    spec.interpreter,
-                    str(script),
-                    str(child_socket.fileno()),
-                    str(child_lifeline.fileno()),
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=self.log.writer,
-                stderr=self.log.writer,
-                pass_fds=(child_socket.fileno(), child_lifeline.fileno()),
-                start_new_session=True,
-                env=env,
-                **({} if self._user is None else self._user.start_options),
+            self._process = FAMILY.start(
+                lambda: subprocess.Popen(
+                    [
+                        spec.interpreter,
+                        str(script),
+                        str(child_socket.fileno()),
+                        str(child_lifeline.fileno()),
+                    ],
+                    stdin=subprocess.DEVNULL,
+                    stdout=self.log.writer,
+                    stderr=self.log.writer,
+                    pass_fds=(child_socket.fileno(), child_lifeline.fileno()),
+                    start_new_session=True,
+                    env=env,
+                    **({} if self._user is None else self._user.start_options),
+                ),
+                lambda process: process.pid,
             )
         except OSError as problem:
             self._ended = True
@@ -148,8 +151,12 @@ class KernelHost:
             raise
         except ExecutorFailure as problem:
             self.kill()
+            module = self.spec.module.partition(".")[0]
+            remedy = ""
+            if str(problem).endswith(f"No module named {module!r}"):
+                remedy = "; install it, or put its folder on PYTHONPATH"
             raise HostUnavailable(
-                f"executor {self.spec.name}: {problem}", self.log.tail()
+                f"executor {self.spec.name}: {problem}{remedy}", self.log.tail()
             ) from problem
         self._loaded = True
 
@@ -240,11 +247,13 @@ class KernelHost:
                 return
             kill_group(self._process.pid, self._pidfd, TERM_GRACE_S)
             self._process.wait()
+            FAMILY.ended(self._process.pid)
             if self._user is not None:
                 self._user.clean_up(None, HOST_RUN_VARIABLE, self.host_run)
             for pid in strays(HOST_RUN_VARIABLE, self.host_run):
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
+            FAMILY.end_orphans()
             self._ended = True
             self.log.finish()
             os.close(self._pidfd)

@@ -3,21 +3,93 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import select
 import signal
+import sys
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Final, TypeVar
+
+P = TypeVar("P")
+_PR_SET_CHILD_SUBREAPER: Final = 36
+_ORPHANS_S: Final = 5.0
+
+
+class Family:
+    """The processes that this one has started, and those that their descendants left behind.
+
+    A kernel's process may start one that leaves its group and its session, and clears the
+    environment by which we would find it. In a worker (`adopt`) the system makes such an orphan a
+    child of this process; who else is a child in a session of its own was started here.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._started: set[int] = set()
+        self._adopts = False
+
+    def adopt(self) -> None:
+        """Become the parent of orphans from now on. Only where all children are started here."""
+        if sys.platform == "linux":
+            self._adopts = ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+
+    def start(self, start: Callable[[], P], pid: Callable[[P], int]) -> P:
+        """Return what `start` starts in a session of its own; it is no orphan until `ended`."""
+        with self._lock:
+            process = start()
+            self._started.add(pid(process))
+        return process
+
+    def ended(self, pid: int) -> None:
+        """Forget a process, which has been waited for."""
+        with self._lock:
+            self._started.discard(pid)
+
+    def end_orphans(self) -> None:
+        """Kill orphans, and theirs, until none is left or 5 s are over."""
+        deadline = time.monotonic() + _ORPHANS_S
+        while self._adopts and self._kill_orphans() and time.monotonic() < deadline:
+            time.sleep(0.005)
+
+    def _kill_orphans(self) -> bool:
+        with self._lock:
+            orphans = [pid for pid in _children_elsewhere() if pid not in self._started]
+            for pid in orphans:
+                with contextlib.suppress(ProcessLookupError, PermissionError, ChildProcessError):
+                    os.kill(pid, signal.SIGKILL)
+                    os.waitpid(pid, os.WNOHANG)
+        return bool(orphans)
+
+
+FAMILY: Final = Family()
+
+
+def _children_elsewhere() -> list[int]:
+    """Return this process's children, dead ones too, in other sessions than its own."""
+    me, session, children = os.getpid(), os.getsid(0), []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):
+                stat = (entry / "stat").read_text(errors="replace")
+                fields = stat[stat.rindex(")") + 2 :].split()
+                if int(fields[1]) == me and int(fields[3]) != session:
+                    children.append(int(entry.name))
+    return children
 
 
 def start_time(pid: int) -> int | None:
     """Return when the process started, in clock ticks since boot; None without such a process.
 
-    Process ids are used again, pairs of id and start time aren't.
+    Process ids are used again, pairs of id and start time aren't. A kernel may have written the id:
+    it may have any number of digits.
     """
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except OSError:
         return None
     fields = stat[stat.rindex(")") + 2 :].split()
     return None if fields[0] in "ZX" else int(fields[19])
@@ -29,7 +101,7 @@ def group_members(group: int) -> list[int]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):
-                stat = (entry / "stat").read_text()
+                stat = (entry / "stat").read_text(errors="replace")
                 fields = stat[stat.rindex(")") + 2 :].split()
                 if int(fields[2]) == group and fields[0] not in "ZX":
                     members.append(int(entry.name))

@@ -12,7 +12,7 @@ from gonogo.spec.selections import Selection
 from gonogo_workers.attempts.report_evidence import JudgedArrays
 from gonogo_workers.attempts.report_pipeline import judge_iteration, read_dumps
 from gonogo_workers.executors import builds_file, registry
-from gonogo_workers.executors.base import KernelCrash, KernelError, KernelHang
+from gonogo_workers.executors.base import KernelCrash, KernelError, KernelHang, duration_of
 from gonogo_workers.executors.builds_file import ResolvedBuild
 from gonogo_workers.local.child import LocalChild
 from gonogo_workers.messages.rows import Place, Row, failed
@@ -54,8 +54,7 @@ class LocalReporter(LocalChild):
             return failed((iteration, repeat), place, spent, problem.verdict, str(problem)), []
         except KernelError as problem:
             return failed((iteration, repeat), place, None, problem.verdict, str(problem)), []
-        spent_ms = answer.get("ms")
-        duration = float(spent_ms) if isinstance(spent_ms, int | float) else None
+        duration = duration_of(answer)
         arrays = read_dumps(reports, self._max_elements)
         if any(report.outcome in LOST for report in reports):
             self.close(kill=True)

@@ -161,7 +161,8 @@ class LocalRunner(LocalChild):
                     self.build,
                     f"executor {self.resolved.executor.name} refuses it: {problem}",
                 ) from problem
-            raise
+            words = f"executor {self.resolved.executor.name}, build {self.build!r}: {problem}"
+            raise KernelError(words, problem.log_tail) from problem
 
     def _slot_for(self, host: KernelHost, test: TestSpec, inputs: Arrays, expected: Shapes) -> Slot:
         if self._slot is None or self._slot_test != test:

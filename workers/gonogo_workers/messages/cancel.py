@@ -55,7 +55,6 @@ class CancelWatcher:
     def _run(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._closed or self._watched is not None)
                 if self._closed:
                     return
                 watched = self._watched

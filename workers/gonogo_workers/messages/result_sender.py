@@ -37,6 +37,8 @@ class SealedMessage:
 
     queue: str
     text: str
+    name: str
+    """The name of its file, should it need one; names sort by the time of `post`."""
 
     @property
     def size(self) -> int:
@@ -89,8 +91,10 @@ class ResultSender:
         """Queue a message for delivery."""
         with self._changed:
             # with the lock: numbers rise in the order of the queue
-            sealed = SealedMessage(to, self._sealer.seal(task, body))
-            while not (self._closing or self._hurried):
+            self._number = max(self._number + 1, time.time_ns())
+            name = f"{self._number:020d}.json"
+            sealed = SealedMessage(to, self._sealer.seal(task, body), name)
+            while True:
                 # Messages must arrive in order: once the spool has one, newer ones queue behind it
                 if not self._spooled and (
                     self._size + sealed.size <= self._memory_bytes or not self._in_memory
@@ -98,6 +102,8 @@ class ResultSender:
                     break
                 if self._spooled_size < self._spool_bytes and self._spool(sealed):
                     return
+                if self._closing or self._hurried:
+                    break
                 self._changed.wait(1.0)
             self._in_memory.append(sealed)
             self._size += sealed.size
@@ -130,22 +136,16 @@ class ResultSender:
         self._thread.join(3.0)
         with self._changed:
             for sealed in self._in_memory:
-                if not self._spool(sealed, ahead=True):
+                if not self._spool(sealed):
                     log.error(
                         "a message of %d bytes is lost: neither broker nor disk accepted it",
                         sealed.size,
                     )
             self._in_memory.clear()
 
-    def _spool(self, sealed: SealedMessage, *, ahead: bool = False) -> bool:
-        """Write a message to disk; `ahead` puts it before the messages that wait there.
-
-        Those are newer.
-        """
-        self._number += 1
-        # Names sort by time; "0" before "1": a message still in memory when the worker ended is
-        # older than all those that it spooled
-        path = self._folder / f"{0 if ahead else 1}-{time.time_ns():020d}-{self._number:06d}.json"
+    def _spool(self, sealed: SealedMessage) -> bool:
+        """Write a message to disk; return False where there is no room."""
+        path = self._folder / sealed.name
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             part = path.with_suffix(".part")
@@ -165,14 +165,15 @@ class ResultSender:
         """
         with self._changed:
             while not self._closing:
-                # Messages in memory are older: none is added while the spool holds one, except at
-                # the very start
-                if self._in_memory:
+                if self._in_memory and not (
+                    self._spooled and self._spooled[0][0].name < self._in_memory[0].name
+                ):
                     return self._in_memory[0], None
                 if self._spooled:
                     path, size = self._spooled[0]
                     try:
-                        return SealedMessage(*json.loads(path.read_text())), path
+                        to, text = json.loads(path.read_text())
+                        return SealedMessage(to, text, path.name), path
                     except (OSError, ValueError, TypeError):
                         log.error("the spooled message %s is unreadable and was dropped", path)
                         self._drop_spooled(path, size)

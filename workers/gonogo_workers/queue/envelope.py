@@ -85,9 +85,8 @@ def unseal(
     """
     if len(text) > LIMITS[task].max_bytes:
         raise MessageRefused("size", f"the message has more than {LIMITS[task].max_bytes} bytes")
-    head, separator, payload = text.partition("\n")
-    fields = head.split(" ") if len(head) <= MAX_HEAD else []
-    if not separator or len(fields) != 6 or not text.isascii():
+    fields = _fields(text)
+    if not fields or not text.isascii():
         raise MessageRefused("form", "the message isn't sealed")
     encoded, version, key_id, its_task, digits, encoding = fields
     if version != VERSION or encoding not in (PLAIN, COMPRESSED):
@@ -107,6 +106,7 @@ def unseal(
         raise MessageRefused("form", "the message has no number")
     number = int(digits)
     _check_age(task, (time.time() if now is None else now) - number / 1e6)
+    payload = text.partition("\n")[2]
     digest = hashlib.sha256(payload.encode()).hexdigest()[:16]
     return Message(key_id, task, number, digest, unpack(encoding, payload))
 
@@ -124,8 +124,15 @@ def _check_age(task: str, age: float) -> None:
 
 def task_of(text: str) -> str | None:
     """Return the task that a sealed text names, unchecked; None for a text of another form."""
-    fields = text[: MAX_HEAD + 1].partition("\n")[0].split(" ")
-    return fields[3] if len(fields) == 6 and fields[3] in LIMITS else None
+    fields = _fields(text)
+    return fields[3] if fields and fields[3] in LIMITS else None
+
+
+def _fields(text: str) -> list[str]:
+    """Return the six fields of a text's head; none for a text of another form."""
+    head, separator, _ = text[: MAX_HEAD + 1].partition("\n")
+    fields = head.split(" ")
+    return fields if separator and len(fields) == 6 else []
 
 
 def pack(body: Mapping[str, Any]) -> tuple[str, str]:

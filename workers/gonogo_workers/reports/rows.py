@@ -239,9 +239,13 @@ def _failure(data: Mapping[str, Any]) -> dict[str, Any]:
         else 1,
         "message": clean(data.get("message") or "", MAX_MESSAGE_CHARS // 2),
     }
-    return failure | {
-        name: _plain_text(data[name]) for name in ("file", "line") if data.get(name) is not None
-    }
+    file, line = data.get("file"), data.get("line")
+    if file is not None:
+        failure["file"] = clean(str(file), MAX_MESSAGE_CHARS)
+    if line is not None:
+        is_number = isinstance(line, int) and not isinstance(line, bool) and 0 <= line < 2**53
+        failure["line"] = line if is_number else clean(str(line), MAX_NAME_CHARS)
+    return failure
 
 
 def _kinds(measurements: Mapping[str, float]) -> dict[str, str]:

@@ -71,11 +71,7 @@ class TileFit:
     @property
     def group(self) -> int:
         """Tiles per group (the last group may have fewer)."""
-        return (
-            int(self.starts[1] - self.starts[0])
-            if len(self.starts) > 1
-            else max(1, self.tiles // max(1, len(self.starts)))
-        )
+        return int(self.starts[1]) if len(self.starts) > 1 else max(1, self.tiles)
 
 
 @dataclass(frozen=True)
@@ -107,7 +103,7 @@ def fit_tiles(partial: Array, used: Array, sigma: Array) -> TileFit:
         weighted, target = weighted[finite], target[finite]
     where = np.flatnonzero(usable)
     starts = np.arange(0, tiles, -(-tiles // MAX_GROUPS) or 1)
-    if len(starts) < tiles and len(weighted):
+    if len(weighted):
         weighted = np.add.reduceat(weighted, starts, axis=1)
     return _Fitter(tiles, starts, where, weighted, target).fit()
 
@@ -153,7 +149,9 @@ class _Fitter:
             if per_tile.determined:
                 return self._full(per_tile, telling)
         if self.common.scatter <= GOOD_SCATTER:
-            if self.common.freedom >= 4 and telling.mean() > 0.5:
+            if self.common.freedom < 4:
+                return self._uniform("total", reason="too few rows")
+            if telling.mean() > 0.5:
                 return self._uniform("pattern", telling=telling)
             return self._uniform("total", reason=self._alike())
         odd = self._odd_rows()
@@ -228,7 +226,8 @@ class _Fitter:
     def _alike(self) -> str:
         if len(self.target) == 1:
             return "there is only one row"
-        spread = np.ptp(self.weighted / np.where(self.whole == 0, 1.0, self.whole)[:, None], axis=0)
+        says = self.whole != 0
+        spread = np.ptp(self.weighted[says] / self.whole[says, None], axis=0)
         return (
             "the rows are alike"
             if float(spread.max()) < 1e-6
@@ -246,9 +245,7 @@ class _Fitter:
             ratio = self.target / self.whole
         order = np.argsort(ratio)
         weight = np.cumsum(np.where(np.isfinite(ratio), np.abs(self.whole), 0.0)[order])
-        guess = float(
-            ratio[order[min(int(np.searchsorted(weight, weight[-1] / 2)), len(order) - 1)]]
-        )
+        guess = float(ratio[order[np.searchsorted(weight, weight[-1] / 2)]])
         for _ in range(20):
             good = np.abs(self.target - guess * self.whole) <= ODD_ROW * GOOD_SCATTER
             if good.mean() < 0.6 or not np.any(self.whole[good]):
@@ -322,7 +319,7 @@ class _Fitter:
         groups = 1 if method == "total" else self.weighted.shape[1]
         if method == "total":
             self.starts = self.starts[:1]
-        shown = np.ones(groups, bool) if telling is None or method == "total" else telling
+        shown = np.ones(groups, bool) if telling is None else telling
         coefficients = np.where(shown, common.coefficients[0], np.nan)
         errors = np.where(shown, common.errors[0], np.nan)
         return self._result(coefficients, errors, method, common.scatter, True, odd, reason, common)

@@ -68,9 +68,7 @@ def counted(values: Array, outliers: Places, start: int) -> NDArray[np.bool_] | 
     They are finite and no outliers.
     """
     stop = start + len(values)
-    if np.isfinite(values.sum()) and not (
-        outliers and any(row in outliers for row in range(start, stop))
-    ):
+    if np.isfinite(values.sum()) and outliers.keys().isdisjoint(range(start, stop)):
         return None
     keep = np.isfinite(values)
     for row in range(start, stop):

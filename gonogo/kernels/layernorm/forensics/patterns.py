@@ -69,7 +69,7 @@ def search(
         chosen.append(masks[order[0]])
         basis = np.column_stack([basis, weighted @ chosen[-1]])
         if float(left @ left) - best <= good**2 * freedom:
-            if len(order) > 1 and best - float(gains[order[1]]) < CLEAR:
+            if best - float(gains[order[1]]) < CLEAR:
                 return None
             return _pattern(basis, target, np.array(chosen), telling)
     return None
@@ -97,8 +97,7 @@ def _stretches(running: Array, left: Array, floor: float) -> tuple[Array, Array]
 
 def _gain(along: Array, size: Array, floor: float) -> Array:
     """Return the squared length that a direction explains; 0 where it is no more than rounding."""
-    with np.errstate(all="ignore"):
-        return np.where(size > floor, along**2 / np.where(size > floor, size, 1.0), 0.0)
+    return np.divide(along**2, size, out=np.zeros_like(size), where=size > floor)
 
 
 def _regular(tiles: int) -> Array:

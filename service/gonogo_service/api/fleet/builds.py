@@ -16,13 +16,18 @@ from gonogo_service.kit.answers import Cursor, Filter, Limit, make_router, missi
 from gonogo_service.kit.problems import BadField, Problem
 from gonogo_service.kit.strict import Strict
 from gonogo_service.submission.bodies import NAME
+from gonogo_service.submission.jobs import check_executor_known
 from gonogo_storage.access import audit
 from gonogo_storage.catalogue import builds as stored
 from gonogo_storage.catalogue.builds import ListedBuild
 from gonogo_storage.db.paging import Page
 from gonogo_storage.db.records import from_object
+from gonogo_storage.db.states import IMPORT_EXECUTOR
 
 router = make_router("builds")
+BROUGHT_LATER = (
+    "; one that a device host will serve needs new_executor, `gonogo builds create --new-executor`"
+)
 MAX_NAMES = 2000
 """Builds among which a misspelled one is looked for."""
 
@@ -36,6 +41,10 @@ class BuildIn(DeclaredBuild, Strict):
         None, ge=0, le=2**53, description="Its place in the branch; null: after all others"
     )
     commit: str | None = Field(None, pattern=NAME, max_length=200)
+    new_executor: bool = Field(
+        False,
+        description="True: accept an executor that no setting, build or worker has named so far",
+    )
 
 
 @router.get("/builds", summary="List builds")
@@ -64,7 +73,7 @@ def list_builds(
 
 
 @router.get("/builds/{build:path}", summary="Show a build")
-def look(context: Ctx, _who: Reader, build: str) -> ListedBuild:
+def look(context: Ctx, who: Reader, build: str) -> ListedBuild:
     """Show a built-in build or a registered one."""
     built_in = known_build(build)
     if built_in is not None:
@@ -72,7 +81,8 @@ def look(context: Ctx, _who: Reader, build: str) -> ListedBuild:
     with context.reading() as session:
         registered = stored.get(session, build)
         if registered is None:
-            others = stored.list_(session, limit=MAX_NAMES).items
+            # a limited token may look builds up, but not learn their names
+            others = () if who.bounded else stored.list_(session, limit=MAX_NAMES).items
             raise missing("build", build, [*own_builds(), *(other.name for other in others)])
     return registered
 
@@ -82,6 +92,8 @@ def register(context: Ctx, who: Submitter, body: BuildIn) -> ListedBuild:
     """Register a build. Registering the same build again is no error.
 
     Another build with an existing name is rejected (409), so that a name's meaning never changes.
+    So an executor that no setting, build or worker has named is rejected as misspelled, unless
+    `new_executor` is true.
     An admin may register any build. A token with the scope submit may append builds whose name and
     branch fit its patterns.
     """
@@ -101,6 +113,10 @@ def register(context: Ctx, who: Submitter, body: BuildIn) -> ListedBuild:
         raise BadField("name", build.name, f"is a build of {executor}", limit="another name")
     with context.session() as session:
         existing = stored.get(session, build.name)
+        if not body.new_executor and build.executor != IMPORT_EXECUTOR:
+            check_executor_known(
+                session, build.executor, context.settings, "executor", otherwise=BROUGHT_LATER
+            )
         try:
             registered = stored.add(session, **{**asdict(build), "sequence": body.sequence})
         except stored.BuildExists:

@@ -40,7 +40,11 @@ class DeviceIn(Strict):
     test: bool | None = Field(
         None, description="true: run the canary now, and store the outcome in the history"
     )
-    reason: Reason
+    reason: str = Field(
+        "",
+        max_length=MAX_REASON,
+        description="Stored in the device's history; needed for `health` and `drained`",
+    )
 
 
 class HostChange(Strict):
@@ -85,6 +89,8 @@ def change(context: Ctx, who: Admin, device_id: str, body: DeviceIn) -> DeviceWi
         name for name, value in fields.items() if value is not None
     }:
         raise BadField("body", fields, "nothing to change", limit="any of health, drained, test")
+    if (body.health, body.drained) != (None, None) and not body.reason.strip():
+        raise BadField("reason", body.reason, "say why", limit="some text; a test alone needs none")
     with context.session() as session:
         device = device_changes.patch(session, device_id, fields, actor=who.actor)
         if device is None:

@@ -16,6 +16,7 @@ from gonogo.reports.cases import TestReport
 from gonogo.reports.rows import rows_of
 from gonogo.spec.builds import known_build
 from gonogo.spec.selections import MAX_NAME, Selection
+from gonogo_service.access import bounds
 from gonogo_service.access.context import Ctx, Submitter
 from gonogo_service.api import idempotency_keys
 from gonogo_service.api.jobs.schemas import JobLinks, links
@@ -97,13 +98,15 @@ def import_report(
 ) -> Response:
     """Import a report as a finished job.
 
+    A token that is limited to repositories may import reports of their commits. One that is limited
+    to suites may not, because an import belongs to no suite of the service.
+
     Tests of JUnit, gtest and CTRF become `not_judged`: history without numbers. Tests in the format
     `gonogo` are judged.
     """
     digest = hashlib.sha256(data).hexdigest()
 
     def make(session: Session) -> idempotency_keys.Answer:
-        commit = _commit(repository, sha, pull_request) or _commit_of(report)
         new = _new(session, report, Selection(suite=suite or report.suite or format), build, commit)
         job = imports.create(
             session,
@@ -147,7 +150,12 @@ def import_report(
         return 201, accepted, {"Location": accepted.links.self}
 
     # before the transaction, so that others can write meanwhile
+    commit = _commit(repository, sha, pull_request)
+    if commit is not None:  # before a stranger's file is read, where that is enough
+        bounds.demand_within(who, repository=commit["repository"])
     report = reading.read(data, format, max_elements=context.settings.max_elements)
+    commit = commit or _commit_of(report)
+    bounds.demand_within(who, repository=None if commit is None else commit["repository"])
     rows = rows_of(report)
     response, _ = idempotency_keys.once(
         context, request, who, key, {"sha256": digest, "query": str(request.url.query)}, make

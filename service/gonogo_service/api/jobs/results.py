@@ -9,8 +9,10 @@ from typing import Annotated, Any
 from fastapi import Query, Response
 from fastapi.responses import StreamingResponse
 
+from gonogo.spec.fields import did_you_mean
 from gonogo_service.access.context import Ctx, Reader
 from gonogo_service.api.jobs.jobs import require_job
+from gonogo_service.api.jobs.outputs import OutputNumbers, TestOutcome
 from gonogo_service.exports import parts
 from gonogo_service.exports.forms import FORMS
 from gonogo_service.exports.parts import Export, Order
@@ -32,7 +34,7 @@ _STREAMS: dict[str, Any] = {form.media_type.partition(";")[0]: {} for form in FO
 
 @dataclass(frozen=True)
 class ResultOut:
-    """One (seed, repeat); `outputs` holds verdict, explanation and statistics of each output."""
+    """One (seed, repeat) with its outputs, or with the tests of a selection."""
 
     seed: int | None
     """null if not controlled: an iteration of gtest or pytest tests"""
@@ -50,7 +52,7 @@ class ResultOut:
     message: str | None
     attempt: str
     arrival: int
-    outputs: dict[str, dict[str, Any]]
+    outputs: dict[str, TestOutcome | OutputNumbers]
     outputs_from: int
     """Its outputs on earlier pages: a page has at most 1000, so a large iteration has several"""
     outputs_total: int
@@ -94,7 +96,12 @@ def results(
     over, and of arrival before.
     """
     if format not in FORMATS:
-        raise BadField("format", format, "unknown format", limit="one of " + ", ".join(FORMATS))
+        raise BadField(
+            "format",
+            format,
+            "unknown format" + did_you_mean(format, FORMATS),
+            limit="one of " + ", ".join(FORMATS),
+        )
     if format != "json" and cursor is not None:
         raise BadField("cursor", cursor, f"{format} has no pages: it contains everything")
     with context.reading() as session:
@@ -134,7 +141,12 @@ def of_run(
     For an unfinished run it contains the results that exist when each job is read.
     """
     if format not in FORMS:
-        raise BadField("format", format, "unknown format", limit="one of " + ", ".join(FORMS))
+        raise BadField(
+            "format",
+            format,
+            "unknown format" + did_you_mean(format, FORMS),
+            limit="one of " + ", ".join(FORMS),
+        )
     with context.reading() as session:
         run = runs.get(session, run_id)
         for job in jobs.many(session, [] if run is None else [m.id for m in run[1]]).values():

@@ -87,13 +87,16 @@ class ScheduleOut(Schedule):
     summary="Create a schedule",
 )
 def create(context: Ctx, who: Submitter, body: ScheduleIn) -> ScheduleOut:
-    """Create a schedule. Its jobs belong to the user who creates it."""
+    """Create a schedule. Its jobs belong to the user who creates it.
+
+    Its suite is checked on its builds as a run of now would be.
+    """
     now = utcnow()
     values = body.model_dump()
     line = CronLine.parse(body.cron, body.timezone)
     values["next_at"] = None if body.paused else line.after(now)
     with context.session() as session:
-        suites.usable(session, body.suite)
+        suites.check_order(session, body.suite, body.builds, context.settings, who.name)
         schedule = stored.create(session, values, owner=who.name, now=now)
         audit.record(
             session,
@@ -150,8 +153,8 @@ def change(context: Ctx, who: Submitter, schedule_id: str, body: ScheduleChange)
         before = _require(stored.lock(session, schedule_id), schedule_id)
         after = replace(before, **values)
         line = CronLine.parse(after.cron, after.timezone)
-        if "suite" in values:
-            suites.usable(session, after.suite)
+        if "suite" in values or "builds" in values:
+            suites.check_order(session, after.suite, after.builds, context.settings, who.name)
         if any(getattr(after, name) != getattr(before, name) for name in RETIMING):
             values["next_at"] = None if after.paused else line.after(now)
         changed = stored.change(session, schedule_id, values, now=now)

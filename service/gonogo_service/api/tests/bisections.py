@@ -50,6 +50,7 @@ from gonogo_storage.automation.bisections import (
     BisectionSummary,
     NewBisection,
     Probe,
+    SearchTrack,
 )
 from gonogo_storage.catalogue import builds
 from gonogo_storage.db.encoding import encode, utcnow
@@ -162,7 +163,7 @@ class ProbeOut(Probe):
 class BisectionOut(BisectionSummary):
     """A bisection with its searches (stage, posterior, rates) and every run."""
 
-    tracks: list[dict[str, Any]]
+    tracks: list[SearchTrack]
     probes: list[ProbeOut]
     links: BisectionLinks
 

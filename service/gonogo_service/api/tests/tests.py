@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import Query
 from sqlalchemy.orm import Session
@@ -21,7 +21,7 @@ from gonogo_service.kit.answers import (
 )
 from gonogo_service.kit.problems import Problem
 from gonogo_storage.catalogue import test_specs as stored
-from gonogo_storage.catalogue.test_specs import StoredTest
+from gonogo_storage.catalogue.test_specs import BuildResults, StoredTest
 from gonogo_storage.db.paging import Page
 from gonogo_storage.db.records import from_object
 from gonogo_storage.flags import flags
@@ -67,7 +67,7 @@ class TestHistory(StoredTest):
     variants: list[GradedVariant]
     more_variants: list[VariantOut]
     """Not graded in this answer: filter by branch, arch and board"""
-    builds: list[dict[str, Any]]
+    builds: list[BuildResults]
     flags: list[Flag]
 
 

@@ -86,7 +86,7 @@ def step(session: Session, bisection_id: str, settings: Settings, now: datetime)
         for track in Signal(bisection.signal).tracks
     ]
     tracks = [
-        text.search_json(track, search, builds, bisection.builds)
+        text.search_track(track, search, builds, bisection.builds)
         for track, (states, builds) in searches
         for search in states
     ]
@@ -99,7 +99,7 @@ def step(session: Session, bisection_id: str, settings: Settings, now: datetime)
             for search in states
             if search.located
         ]
-        findings.sort(key=lambda finding: (finding["place"], finding["track"]))
+        findings.sort(key=lambda finding: (finding.place, finding.track))
         untestable = any(
             search.stage is Stage.untestable for _, (states, _) in searches for search in states[:1]
         )

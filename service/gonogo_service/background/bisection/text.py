@@ -1,9 +1,8 @@
-"""A bisection's results: its searches in JSON, the changes that it found, and their sentences."""
+"""A bisection's results: its searches, the changes that it found, and their sentences."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -11,9 +10,15 @@ from gonogo.flakiness.bisecting import Signal
 from gonogo.flakiness.bisection import SearchState
 from gonogo.flakiness.masking import BuildChange, Change, compare_builds
 from gonogo_storage.automation.bisection_records import record
-from gonogo_storage.automation.bisections import Bisection, Probe
+from gonogo_storage.automation.bisections import (
+    Bisection,
+    ChangeKind,
+    FoundChange,
+    Probe,
+    SearchTrack,
+)
 
-_WORDS = {
+_WORDS: Mapping[ChangeKind, str] = {
     "fixed": "fixed at {build}: rounding explains the error from there on",
     "broken": "broken at {build}: rounding doesn't explain the error from there on",
     "masked": "masked at {build}, not fixed: the verdict turned green and the fault stayed",
@@ -25,30 +30,27 @@ _WORDS = {
 }
 
 
-def search_json(
+def search_track(
     track: Signal, search: SearchState, builds: Sequence[int], names: Sequence[str]
-) -> dict[str, Any]:
-    """Return a search in plain JSON.
-
-    `posterior` is [[place of the first changed build, probability], ...] among the testable builds.
-    """
+) -> SearchTrack:
+    """Return a search as it is stored."""
     place = None if search.culprit is None else builds[search.culprit]
-    return {
-        "track": track.value,
-        "stage": search.stage.value,
-        "low": builds[search.low] if builds else 0,
-        "high": builds[search.high] if builds else 0,
-        "posterior": [
-            [builds[search.low + 1 + number], round(share, 6)]
+    return SearchTrack(
+        track=track,
+        stage=search.stage,
+        low=builds[search.low] if builds else 0,
+        high=builds[search.high] if builds else 0,
+        posterior=[
+            (builds[search.low + 1 + number], round(share, 6))
             for number, share in enumerate(search.posterior)
         ],
-        "evidence": round(search.evidence, 4),
-        "place": place,
-        "build": None if place is None else names[place],
-        "probability": round(search.probability, 6),
-        "before": round(search.before, 6),
-        "after": round(search.after, 6),
-    }
+        evidence=round(search.evidence, 4),
+        place=place,
+        build=None if place is None else names[place],
+        probability=round(search.probability, 6),
+        before=round(search.before, 6),
+        after=round(search.after, 6),
+    )
 
 
 def finding(
@@ -58,7 +60,7 @@ def finding(
     track: Signal,
     search: SearchState,
     builds: Sequence[int],
-) -> dict[str, Any]:
+) -> FoundChange:
     """Return a change with its evidence: the compared numbers of its two neighbors' runs."""
     assert search.culprit is not None
     before, place = builds[search.culprit - 1], builds[search.culprit]
@@ -70,21 +72,21 @@ def finding(
     sentence = _WORDS[kind].format(build=bisection.builds[place])
     if between:
         sentence += f", or at one of {', '.join(between)}, which could not be tested"
-    return {
-        "track": track.value,
-        "kind": kind,
-        "place": place,
-        "build": bisection.builds[place],
-        "before": bisection.builds[before],
-        "between": between,
-        "probability": round(search.probability, 6),
-        "rates": [round(search.before, 6), round(search.after, 6)],
-        "words": sentence,
-        "comparison": change.to_json(),
-    }
+    return FoundChange(
+        track=track,
+        kind=kind,
+        place=place,
+        build=bisection.builds[place],
+        before=bisection.builds[before],
+        between=between,
+        probability=round(search.probability, 6),
+        rates=(round(search.before, 6), round(search.after, 6)),
+        words=sentence,
+        comparison=change,
+    )
 
 
-def kind_of(track: Signal, change: BuildChange, *, better: bool) -> str:
+def kind_of(track: Signal, change: BuildChange, *, better: bool) -> ChangeKind:
     """Return fixed, broken, masked, unmasked, quieter or louder.
 
     `better` says that the rate of bad runs falls. A verdict that changes while the error stays
@@ -103,10 +105,10 @@ def kind_of(track: Signal, change: BuildChange, *, better: bool) -> str:
     return "quieter" if better else "louder"
 
 
-def words(conclusion: str, findings: Sequence[Mapping[str, Any]]) -> str:
+def words(conclusion: str, findings: Sequence[FoundChange]) -> str:
     """Return the answer in one line."""
     if conclusion == "no_change":
         return "no change: the first and the last build are alike"
     if conclusion == "untestable":
         return "fewer than two of the builds could run"
-    return "; ".join(dict.fromkeys(str(finding["words"]) for finding in findings))
+    return "; ".join(dict.fromkeys(finding.words for finding in findings))

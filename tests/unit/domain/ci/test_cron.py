@@ -69,6 +69,7 @@ def test_due_times_only_go_forward_and_leave_no_day_out(zone: str) -> None:
         ("0 0 0 2 * *", "UTC", "cron"),
         ("60 * * * *", "UTC", "cron"),
         ("0 2 * * *", "Berlin", "timezone"),
+        ("0 2 * * *", "Europe/Berln", "timezone"),
         ("0 2 * * *", "../etc/passwd", "timezone"),
         ("0 2 * * *", "America", "timezone"),
         ("0 2 * * *", "\0", "timezone"),
@@ -79,3 +80,4 @@ def test_what_is_no_line_and_no_zone_is_named(line: str, zone: str, field: str) 
         CronLine.parse(line, zone)
     assert refused.value.field == field
     assert refused.value.limit
+    assert ("did you mean 'Europe/Berlin'?" in refused.value.reason) == ("Berl" in zone)

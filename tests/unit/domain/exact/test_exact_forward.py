@@ -163,7 +163,7 @@ def test_a_wrong_mean_output_is_read_directly() -> None:
     wrong = {"mean": outputs["mean"] * np.float32(1.001)}
     judgement = judge_exact(test, given, wrong)["mean"]
     assert judgement.words.endswith("by a factor of 1.001")
-    assert judgement.to_json()["term"] == "mean"
+    assert judgement.comparison.term == "mean"
 
 
 def test_a_nan_is_a_mismatch_and_names_its_tile() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gonogo.flakiness.classes import Class, OpenFlag, RunSummary
+from gonogo.flakiness.classes import Class, Finding, OpenFlag, RunSummary
 from gonogo.flakiness.classification import classify
 from gonogo.flakiness.gating import FailOn, gate
 from gonogo.flakiness.masking import Coefficients, Record, Seed
@@ -181,6 +181,434 @@ def test_every_case_has_its_class(
         classification.words != "",
     ) == (expected, True, True)
     assert classification.findings[0].kind == expected
+
+
+TOO_TIGHT = OpenFlag("f", "tolerance_too_tight", True)
+HOLLOW_FLAG = OpenFlag("f", "passes_by_tolerance", False)
+TWICE = {"dx s1": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("base", "head", "flags", "findings"),
+    [
+        (None, ran(fail=8), (), ["unknown fail: red 8 of 8; base was not run"]),
+        (
+            None,
+            ran(pass_by_tolerance=8),
+            (),
+            ["unknown pass_by_tolerance: green and unexplained 8 of 8; base was not run"],
+        ),
+        (
+            ran(green=8),
+            ran(pass_by_tolerance=8),
+            (),
+            [
+                "unknown pass_by_tolerance p: green and unexplained 8 of 8; "
+                "base has no arrays to judge"
+            ],
+        ),
+        (
+            ran(pass_=8),
+            ran(fail=8),
+            (ACKNOWLEDGED,),
+            [
+                "waived fail p flag: red 8 of 8; flag flaky, acknowledged by kim until "
+                "2026-12-01T00:00:00Z: a race, see the board"
+            ],
+        ),
+        (
+            ran(pass_=8),
+            ran(fail_by_tolerance=8),
+            (TOO_TIGHT,),
+            [
+                "waived fail_by_tolerance p flag: red though right 8 of 8; "
+                "flag tolerance_too_tight, acknowledged by someone: no reason given"
+            ],
+        ),
+        (
+            ran(pass_=8),
+            RunSummary("h", ("j",), {"pass": 1}, waiting=1),
+            (),
+            ["pending inconclusive: 1 job of head not finished"],
+        ),
+        (
+            ran(pass_=8),
+            RunSummary("h", ("j",), {}, waiting=2),
+            (),
+            ["pending inconclusive: 2 jobs of head not finished"],
+        ),
+        (
+            ran(pass_=8),
+            ran(hang=1, crash=2, pass_=5),
+            (OpenFlag("f", "hangs", True),),
+            [
+                "infrastructure crash new: 2 of 8 runs: crash",
+                (
+                    "waived hang flag: 1 of 8 runs: hang; flag hangs, acknowledged by someone: "
+                    "no reason given"
+                ),
+            ],
+        ),
+        (
+            ran(hang=1, pass_=7),
+            ran(hang=1, pass_=7),
+            (),
+            ["infrastructure hang: 1 of 8 runs: hang; on base, too: 1"],
+        ),
+        (
+            ran(pass_=8),
+            ran(hang=1, pass_=7),
+            (OpenFlag("f", "hangs", False),),
+            ["infrastructure hang flag: 1 of 8 runs: hang"],
+        ),
+        (None, ran(hang=1, pass_=7), (), ["infrastructure hang: 1 of 8 runs: hang"]),
+        (
+            ran(pass_=8),
+            RunSummary("h", ("j",), {"pass": 1}, sick={"lab/1": 2, "lab/0": 7}),
+            (),
+            ["infrastructure error: left out, because the device was sick: 7 on lab/0, 2 on lab/1"],
+        ),
+        (
+            ran(pass_=8),
+            RunSummary("h", ("j",), {}, sick={"lab/0": 7}),
+            (),
+            ["infrastructure error: left out, because the device was sick: 7 on lab/0"],
+        ),
+        (
+            ran(pass_=8),
+            RunSummary("h", ("j",), ended_empty={"queue deadline": 2, "cancelled": 1}),
+            (),
+            ["infrastructure error: ended without a result: 1 cancelled, 2 queue deadline"],
+        ),
+        (
+            ran(pass_=8),
+            RunSummary("h", ("j",), {"pass": 1}, ended_empty={"cancelled": 1}),
+            (),
+            ["passed pass: green 1 of 1"],
+        ),
+        (
+            ran(pass_=8),
+            RunSummary("h", ("j",), waiting=1, ended_empty={"cancelled": 1}),
+            (),
+            ["pending inconclusive: 1 job of head not finished"],
+        ),
+        (ran(pass_=8), RunSummary("h"), (), ["not_run not_run: 8 runs on b, none on head"]),
+        (ran(pass_=8), ran(fail=8), (), ["new_failure fail new p: red 8 of 8; none of 8 on base"]),
+        (
+            ran(fail=1, pass_=63),
+            ran(fail=64),
+            (),
+            [
+                (
+                    "new_failure fail new p: red 64 of 64; red on base, too, but less often: 1 "
+                    "of 64 (1.56%, 0.169% to 7.07%)"
+                ),
+            ],
+        ),
+        (
+            ran(fail_by_tolerance=8),
+            ran(fail=8),
+            (),
+            [
+                (
+                    "new_failure fail new p: red 8 of 8; base was red, too, and right: 8 of 8 "
+                    "(100%, 73.8% to 100%)"
+                ),
+            ],
+        ),
+        (
+            ran(pass_=64),
+            ran(fail=64),
+            (OPEN,),
+            [
+                (
+                    "new_failure fail new p flag: red 64 of 64; none of 64 on base; worse than "
+                    "open flag flaky can account for"
+                ),
+            ],
+        ),
+        (
+            ran(pass_=8),
+            ran(fail=2, pass_=6),
+            (OPEN,),
+            ["known_flaky fail flag: red 2 of 8; open flag flaky"],
+        ),
+        (
+            ran(fail=2, pass_=6),
+            ran(fail=4, pass_=4),
+            (),
+            ["broken_on_base fail: red 4 of 8; on base 2 of 8 (25%, 5.6% to 59.2%)"],
+        ),
+        (
+            ran(red=1, green=7),
+            ran(red=8),
+            (),
+            ["broken_on_base not_judged: red 8 of 8; on base 1 of 8 (12.5%, 1.38% to 45.4%)"],
+        ),
+        (
+            ran(green=8),
+            ran(red=8),
+            (),
+            ["new_failure not_judged new p: red 8 of 8; none of 8 on base"],
+        ),
+        (
+            ran(pass_by_tolerance=8),
+            ran(fail=8),
+            (),
+            ["new_failure fail new p: red 8 of 8; none of 8 on base"],
+        ),
+        (
+            ran(fail=4, pass_by_tolerance=4),
+            ran(fail=8),
+            (),
+            ["broken_on_base fail: red 8 of 8; on base 4 of 8 (50%, 19.9% to 80.1%)"],
+        ),
+        (
+            ran(pass_=8),
+            ran(fail_by_tolerance=1, pass_=7),
+            (),
+            [
+                (
+                    "false_alarm fail_by_tolerance new: red though right 1 of 8; on base 0 of "
+                    "8 (0%, 0% to 26.2%)"
+                ),
+            ],
+        ),
+        (
+            ran(fail_by_tolerance=1, pass_=7),
+            ran(fail_by_tolerance=1, pass_=7),
+            (),
+            [
+                (
+                    "false_alarm fail_by_tolerance: red though right 1 of 8; on base 1 of 8 "
+                    "(12.5%, 1.38% to 45.4%)"
+                ),
+            ],
+        ),
+        (
+            None,
+            ran(fail_by_tolerance=8),
+            (),
+            ["false_alarm fail_by_tolerance: red though right 8 of 8; base was not run"],
+        ),
+        (
+            ran(pass_=8),
+            ran(pass_by_tolerance=8),
+            (),
+            [
+                (
+                    "new_hollow_pass pass_by_tolerance new p: green and unexplained 8 of 8; "
+                    "none of 8 on base"
+                ),
+            ],
+        ),
+        (
+            ran(fail=8),
+            ran(pass_by_tolerance=8),
+            (),
+            ["new_hollow_pass pass_by_tolerance new p: green and unexplained 8 of 8; red on base"],
+        ),
+        (
+            ran(pass_by_tolerance=8),
+            ran(pass_by_tolerance=8),
+            (),
+            [
+                (
+                    "known_hollow pass_by_tolerance: green and unexplained 8 of 8; on base 8 "
+                    "of 8 (100%, 73.8% to 100%)"
+                ),
+            ],
+        ),
+        (
+            ran(pass_by_tolerance=1, pass_=63),
+            ran(pass_by_tolerance=64),
+            (),
+            [
+                (
+                    "new_hollow_pass pass_by_tolerance new p: green and unexplained 64 of 64; "
+                    "on base 1 of 64 (1.56%, 0.169% to 7.07%)"
+                ),
+            ],
+        ),
+        (
+            ran(pass_=8),
+            ran(pass_by_tolerance=1, pass_=7),
+            (HOLLOW_FLAG,),
+            [
+                (
+                    "known_hollow pass_by_tolerance flag: green and unexplained 1 of 8; open "
+                    "flag passes_by_tolerance"
+                ),
+            ],
+        ),
+        (
+            ran(pass_=2),
+            ran(pass_by_tolerance=2),
+            (HOLLOW_FLAG,),
+            [
+                (
+                    "new_hollow_pass pass_by_tolerance new flag: green and unexplained 2 of 2; "
+                    "none of 2 on base"
+                ),
+            ],
+        ),
+        (
+            ran(fail=1, pass_=1),
+            ran(pass_by_tolerance=2),
+            (HOLLOW_FLAG,),
+            [
+                (
+                    "new_hollow_pass pass_by_tolerance new flag: green and unexplained 2 of 2; "
+                    "red on base"
+                ),
+            ],
+        ),
+        (
+            ran(pass_=8),
+            ran(pass_by_tolerance=8),
+            (OpenFlag("f", "passes_by_tolerance", True),),
+            [
+                (
+                    "waived pass_by_tolerance p flag: green and unexplained 8 of 8; flag "
+                    "passes_by_tolerance, acknowledged by someone: no reason given"
+                ),
+            ],
+        ),
+        (
+            ran(fail=8),
+            ran(pass_=8),
+            (),
+            ["fixed pass: green 8 of 8; red on base 8 of 8 (100%, 73.8% to 100%)"],
+        ),
+        (
+            ran(fail=1, pass_=7),
+            ran(pass_=8),
+            (OPEN,),
+            ["passed pass flag: green 8 of 8; open flag flaky: too few seeds to call it fixed"],
+        ),
+        (
+            ran(fail=64),
+            ran(pass_=64),
+            (OPEN,),
+            ["fixed pass: green 64 of 64; red on base 64 of 64 (100%, 96.2% to 100%)"],
+        ),
+        (
+            ran(fail_by_tolerance=8),
+            ran(green=8),
+            (),
+            [
+                (
+                    "fixed not_judged: green 8 of 8, without arrays to judge; red on base 8 of "
+                    "8 (100%, 73.8% to 100%)"
+                ),
+            ],
+        ),
+        (
+            ran(pass_by_tolerance=8),
+            ran(pass_=8),
+            (),
+            [
+                (
+                    "no_longer_hollow pass: green 8 of 8; green and unexplained on base 8 of 8 "
+                    "(100%, 73.8% to 100%)"
+                ),
+            ],
+        ),
+        (
+            ran(pass_by_tolerance=8),
+            ran(green=8),
+            (),
+            ["passed not_judged: green 8 of 8, without arrays to judge"],
+        ),
+        (ran(pass_=8), ran(suspect=1, pass_=7), (), ["undecided suspect: 1 of 8 runs: suspect"]),
+        (
+            ran(pass_=8),
+            ran(inconclusive=6, skipped=2),
+            (),
+            ["undecided inconclusive: 6 of 8 runs: inconclusive"],
+        ),
+        (ran(pass_=8), ran(skipped=6, not_run=2), (), ["not_run skipped: 6 of 8 runs: skipped"]),
+        (ran(pass_=8), ran(inconclusive=1, pass_=7), (), ["passed pass: green 7 of 7"]),
+        (
+            ran("base", record("base", green=False, terms=TWICE), fail=8),
+            ran("head", record("head", green=True, terms=TWICE), pass_by_tolerance=8),
+            (),
+            [
+                (
+                    "new_hollow_pass pass_by_tolerance new p: green and unexplained 8 of 8; "
+                    "red on base, and the same error stays: masked, not fixed (the verdict "
+                    "turned green, and the error stayed: the fault is masked, not fixed, by "
+                    "coefficients)"
+                ),
+            ],
+        ),
+        (
+            ran("base", record("base", green=True, terms=TWICE), pass_by_tolerance=8),
+            ran("head", record("head", green=False, terms=TWICE), fail=8),
+            (),
+            [
+                (
+                    "broken_on_base fail p: red 8 of 8; on base the same error, hidden by the "
+                    "tolerance (the error is unexplained on both, and looks the same, by "
+                    "coefficients)"
+                ),
+            ],
+        ),
+        (
+            ran("base", record("base", green=False, terms=TWICE), fail=8),
+            ran("head", record("head", green=False, terms={"dx s2": 0.1}), fail=8),
+            (),
+            [
+                (
+                    "new_failure fail new: red 8 of 8; red on base, too, with another error "
+                    "(the error is unexplained on both, and looks different: another fault, or "
+                    "one of several fixed, by coefficients)"
+                ),
+            ],
+        ),
+        (
+            ran("base", record("base", green=True, terms=TWICE), pass_by_tolerance=8),
+            ran("head", record("head", green=True, terms={"dx s2": 0.1}), pass_by_tolerance=8),
+            (),
+            [
+                (
+                    "new_hollow_pass pass_by_tolerance new: green and unexplained 8 of 8; with "
+                    "another error than on base (the error is unexplained on both, and looks "
+                    "different: another fault, or one of several fixed, by coefficients)"
+                ),
+            ],
+        ),
+        (
+            ran("base", record("base", green=True, wrong=False), pass_=8),
+            ran("head", record("head", green=False), fail=8),
+            (),
+            [
+                (
+                    "new_failure fail new p: red 8 of 8; none of 8 on base (rounding explained "
+                    "the error, and does not any more)"
+                ),
+            ],
+        ),
+    ],
+)
+def test_every_finding_says_why_and_whether_it_is_new(
+    base: RunSummary | None,
+    head: RunSummary,
+    flags: tuple[OpenFlag, ...],
+    findings: list[str],
+) -> None:
+    """Each in a line: class, verdict, marks (new; p: head is worse; a flag), and words."""
+
+    def line(finding: Finding) -> str:
+        has = {
+            "new": finding.new,
+            "p": finding.evidence.get("p") is not None,
+            "flag": "flag" in finding.evidence,
+        }
+        marks = (mark for mark, is_there in has.items() if is_there)
+        return f"{' '.join((finding.kind, finding.verdict, *marks))}: {finding.words}"
+
+    assert [line(finding) for finding in classify(base, head, flags).findings] == findings
 
 
 def test_one_kind_of_trouble_hides_no_other() -> None:

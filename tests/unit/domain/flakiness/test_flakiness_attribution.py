@@ -134,6 +134,42 @@ def test_a_kernel_that_never_repeats_itself_shows_no_device_by_its_digests() -> 
     assert beyond_chance(rate(20, 20), rate(0, 40))
 
 
+@pytest.mark.parametrize(
+    ("differing", "repeats", "is_known"),
+    [
+        ((3, 3), (0, 3), True),
+        ((4, 4), (0, 0), True),  # most kernels repeat themselves
+        ((2, 2), (0, 0), False),
+        ((1, 20), (0, 30), False),
+        ((6, 20), (0, 30), True),
+        ((0, 20), (0, 30), False),
+    ],
+)
+def test_few_differences_may_be_a_rare_race_that_repeats_missed(
+    differing: tuple[int, int], repeats: tuple[int, int], is_known: bool
+) -> None:
+    assert beyond_chance(rate(*differing), rate(*repeats)) is is_known
+
+
+def test_a_race_is_not_blamed_on_where_it_happened_to_show() -> None:
+    """One run in a hundred failed, on a device on which its seed ran once."""
+    runs = [sample(k, repeat=r, device=d) for k in range(50) for r, d in enumerate(("d0", "d1"))]
+    runs[7] = sample(3, FAILED, repeat=1, device="d1", digest="race")
+    runs += [sample(k, repeat=2) for k in range(20) if k != 3]
+    assert cause(runs) is Cause.unknown
+
+
+def test_few_first_runs_that_agree_by_luck_do_not_blame_the_process() -> None:
+    """Each run sums in one of two orders, and 3 seeds were first in their process twice."""
+    runs = [sample(k, repeat=r, position=0, digest="left") for k in range(3) for r in range(2)]
+    runs += [
+        sample(k, FAILED if r and k % 2 else PASSED, repeat=r + 2, position=1, digest=digest)
+        for k in range(16)
+        for r, digest in enumerate(("left", "right" if k % 2 else "left"))
+    ]
+    assert cause(runs) is Cause.nondeterministic
+
+
 def test_outcomes_alone_show_a_context_where_seeds_are_not_controlled() -> None:
     runs = [sample(None, FAILED, digest=None) for _ in range(15)]
     runs += [sample(None, PASSED, digest=None, context="group", position=4) for _ in range(15)]

@@ -145,6 +145,140 @@ def test_coefficients_are_compared_within_their_errors() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("second", "errors", "same"),
+    [
+        ((1.0,) * 4 + (9.0,), None, True),  # four of five are enough
+        ((1.0,) * 3 + (9.0,) * 2, None, False),
+        ((1.049,) * 5, None, True),
+        ((1.051,) * 5, None, False),
+        ((1.5,) * 5, (0.1,) * 5, True),  # within four joint errors of 0.13
+        ((1.6,) * 5, (0.1,) * 5, False),
+        ((1.5,) * 5, (float("inf"),) * 5, False),  # an error without an end excuses nothing
+        ((1.0, float("nan"), float("inf"), None, 1.0), None, True),
+    ],
+)
+def test_most_tiles_have_the_same_coefficient(
+    second: tuple[float | None, ...], errors: tuple[float, ...] | None, same: bool
+) -> None:
+    first = Coefficients((1.0,) * 5, (0.08,) * 5 if errors else (None,) * 5, True)
+    other = Coefficients(second, errors or (None,) * 5, True)
+    assert same_coefficients(first, other) is same
+    assert same_coefficients(other, first) is same
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "change", "same", "differing"),
+    [
+        # explained limits: budget_ratio 3, chi 2, directions 4; the same is within a factor of two
+        ({"row_z": 40.0}, {"row_z": 80.0}, "fix_masked", ("dx row_z",), ()),
+        ({"row_z": 40.0}, {"row_z": -80.1}, "wrong_otherwise", (), ("dx row_z",)),
+        ({"row_z": 4.0}, {"row_z": 1.0}, "wrong_otherwise", (), ()),
+        ({"row_z": 4.1}, {"row_z": 2.1}, "fix_masked", ("dx row_z",), ()),
+        ({"chi": 2.1}, {"chi": 2.0}, "fix_masked", ("dx chi",), ()),
+        ({"chi": 2.0}, {"chi": 2.0}, "wrong_otherwise", (), ()),
+        ({"budget_ratio": 3.1}, {"budget_ratio": 3.0}, "fix_masked", ("dx budget_ratio",), ()),
+        ({"budget_ratio": 3.0}, {"budget_ratio": 3.0}, "wrong_otherwise", (), ()),
+        ({"row_z_max": 90.0}, {"row_z_max": 90.0}, "wrong_otherwise", (), ()),  # maxima scatter
+        ({"chi": 9.0, "row_z": 9.0}, {"chi": 9.0}, "fix_masked", ("dx chi",), ()),
+        (
+            {"chi": 9.0, "row_z": 9.0},
+            {"chi": 9.0, "row_z": 99.0},
+            "wrong_otherwise",
+            ("dx chi",),
+            ("dx row_z",),
+        ),
+    ],
+)
+def test_statistics_above_their_limits_are_the_signature(
+    before: dict[str, float],
+    after: dict[str, float],
+    change: str,
+    same: tuple[str, ...],
+    differing: tuple[str, ...],
+) -> None:
+    build_change = compare_builds(
+        Record("a", seeds(UNEXPLAINED, False, "w", **before)),
+        Record("b", seeds(UNEXPLAINED, True, "v", **after)),
+    )
+    assert (build_change.change, build_change.same, build_change.differing) == (
+        change,
+        same,
+        differing,
+    )
+    assert build_change.turned_green
+    assert build_change.by == ("statistics" if same or differing else "nothing")
+
+
+def test_terms_that_are_wrong_on_one_side_only_differ() -> None:
+    wrong = Coefficients((2.0,), (0.1,), True, "s1 is counted twice")
+    right = Coefficients((1.0,), (0.1,), False)
+
+    def record(build: str, **terms: Coefficients) -> Record:
+        return Record(build, seeds(UNEXPLAINED, False, build, chi=9.0), terms)
+
+    for before, after in ((wrong, right), (right, wrong)):
+        build_change = compare_builds(record("a", s1=before), record("b", s1=after))
+        assert (build_change.change, build_change.by) == (Change.wrong_otherwise, "coefficients")
+        assert build_change.differing == ("s1",)
+    neither = compare_builds(record("a", s1=right), record("b", s1=right))
+    assert (neither.change, neither.by) == (Change.still_wrong, "statistics")
+    unnamed = compare_builds(record("a", s1=wrong), record("b"))
+    assert (unnamed.change, unnamed.by) == (Change.still_wrong, "statistics")
+    both = compare_builds(record("a", s1=wrong, s2=wrong), record("b", s1=wrong, s2=right))
+    assert (both.change, both.same) == (Change.still_wrong, ("s1",))
+    assert both.words == (
+        "a to b: The error is unexplained on both, and looks the same; red 5 of 5, then 5 of 5; "
+        "unexplained 5 of 5, then 5 of 5; the same by coefficients: s1 (s1 is counted twice)"
+    )
+
+
+def test_only_common_seeds_with_digests_are_compared_bit_for_bit() -> None:
+    first = seeds(EXPLAINED, True, "w")
+    second = {**first, 7: Seed(True, EXPLAINED, {"dx": "other"}), 8: Seed(True, EXPLAINED)}
+    build_change = compare_builds(
+        Record("a", first), Record("b", second | {0: Seed(True, EXPLAINED)})
+    )
+    assert (build_change.change, build_change.by) == (Change.unchanged, "digests")
+    assert "; 4 seeds compared" in build_change.words
+    third = {**first, 2: Seed(True, EXPLAINED, {"dx": "other"})}
+    assert compare_builds(Record("a", first), Record("b", third)).change is Change.right
+
+
+def test_a_build_is_red_or_wrong_by_what_its_seeds_say() -> None:
+    before = {
+        0: Seed(False, UNEXPLAINED),
+        1: Seed(None, EXPLAINED),
+        2: Seed(True, Explanation.suspect),
+    }
+    silent = {0: Seed(None, Explanation.inconclusive)}
+    build_change = compare_builds(Record("a", before), Record("b", silent))
+    assert (build_change.change, build_change.turned_green) == (Change.unknown, False)
+    assert build_change.words.endswith("there is no baseline. No judged seed of b.")
+    assert (build_change.red[0].failures, build_change.red[0].runs, build_change.red[1].known) == (
+        1,
+        2,
+        False,
+    )
+    assert (build_change.unexplained[0].failures, build_change.unexplained[0].runs) == (1, 2)
+    both = compare_builds(Record("a", silent), Record("b", silent))
+    assert both.words.endswith("No judged seed of a and b.")
+
+
+def test_a_series_compares_with_the_nearest_judged_build() -> None:
+    silent = Record("s", {0: Seed(True, Explanation.suspect)})
+    right, wrong = (
+        Record("r", seeds(EXPLAINED, True, "r")),
+        Record("w", seeds(UNEXPLAINED, False, "w")),
+    )
+    build_change = series([silent, right, silent, wrong])
+    assert [(change.before, change.after, change.change.value) for change in build_change] == [
+        ("s", "r", "unknown"),
+        ("r", "s", "unknown"),
+        ("r", "w", "broken"),
+    ]
+
+
 def test_bits_that_are_equal_say_so_even_where_the_verdict_moved() -> None:
     before, after = (
         Record("a", seeds(UNEXPLAINED, False, "w")),

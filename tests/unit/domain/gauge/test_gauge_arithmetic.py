@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import Any
 
 from gonogo.gauge import kernels, measure
@@ -43,7 +44,7 @@ def test_a_kernel_s_model_and_limits_are_those_of_its_seeds() -> None:
     limits = [row_["outputs"]["y"]["detection_limits"] for row_ in rows]
     assert y.detection_limits
     assert set(y.detection_limits) <= {phrase for phrases in limits for phrase in phrases}
-    (shown,) = json.loads(json.dumps(gauge.to_json()))["arithmetic"]["mine:right"]
+    (shown,) = json.loads(json.dumps(asdict(gauge.summary)))["arithmetic"]["mine:right"]
     assert shown["model"] == "fp32-inside"
     assert shown["detection_limits"] == list(y.detection_limits)
 

@@ -125,7 +125,7 @@ def test_planning_and_reporting_load_no_numpy() -> None:
         "from gonogo.spec.test_spec import TestSpec\n"
         "test = TestSpec.parse({'kernel': 'layernorm_bw', 'shape': [32, 32]})\n"
         "planned(test, 'mine', ['a'], ['b'])\n"
-        "report(test, []).to_json()\n"
+        "report(test, []).summary\n"
         "import gonogo_service.submission.gauges\n"
         "print(sorted({'numba', 'scipy', 'numpy'} & set(sys.modules)))\n"
     )

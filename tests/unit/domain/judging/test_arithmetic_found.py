@@ -391,3 +391,87 @@ def test_a_fault_is_not_sought_in_the_error_of_a_program_that_the_kernel_does_no
     y[8] = y[7]
     result = judged("layernorm_fw", "bf16", given, {"y": y})
     assert "row 8 holds the values of row 7" in result.outputs["y"].statistics["fault"]
+
+
+def at_random(values: Floats) -> Floats:
+    """bf16, rounded up with the probability of what is cut off."""
+    drawn = np.random.default_rng(11).integers(0, 2**16, values.shape, dtype=np.uint32)
+    bits = np.asarray(values, np.float32).view(np.uint32) + drawn
+    return (bits & np.uint32(0xFFFF0000)).view(np.float32)
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.001])
+def test_rounding_at_random_is_explained_and_hides_no_factor(factor: float) -> None:
+    # every second element of .1 % is within a step of its value, but all rows lean one way
+    given = inputs("bf16", (16, 128))
+    result = judged(
+        "layernorm_fw", "bf16", given, {"y": at_random(layer_norm(given) * np.float32(factor))}
+    )
+    assert (result.explanation is Explanation.explained) is (factor == 1.0)
+    expected = "fp32-inside, output rounded at random" if factor == 1.0 else "unknown"
+    assert result.arithmetic == expected
+
+
+def test_a_small_output_is_rounded_at_random_where_a_large_one_shows_it() -> None:
+    given = inputs("bf16", (32, 20))
+    x, dy = given["x"], given["dy"]
+    centered = x - x.mean(axis=1, keepdims=True)
+    normalized = centered / np.sqrt(np.square(centered).mean(axis=1, keepdims=True) + EPSILON)
+    product = dy * given["gamma"]
+    s2 = (product * normalized).mean(axis=1, keepdims=True)
+    rstd = normalized[:, :1] / centered[:, :1]
+    dx = rstd * (product - product.mean(axis=1, keepdims=True) - normalized * s2)
+    outputs = {"dx": at_random(dx), "dbeta": at_random(dy.sum(axis=0))}
+    both = judged("layernorm_bw", "bf16", given, outputs)
+    assert both.arithmetic == "fp32-inside, output rounded at random"
+    outputs["dbeta"] = at_random(dy[:-1].sum(axis=0))
+    wrong = judged("layernorm_bw", "bf16", given, outputs).outputs["dbeta"]
+    assert wrong.explanation is Explanation.unexplained
+
+
+def test_what_a_later_rung_stands_in_for_is_a_limit() -> None:
+    # the running sums of E[x^2] - mean^2 are as far off as another epsilon, and to the same side
+    drawn = 3 + np.random.default_rng(7).standard_normal((2, 459))
+    given = inputs("fp32", (2, 459), x=np.asarray(drawn, np.float32))
+    centered = given["x"] - given["x"].mean(axis=1, keepdims=True)
+    variance = np.square(centered).mean(axis=1, keepdims=True)
+    y = centered / np.sqrt(variance + 2 * EPSILON) * given["gamma"] + given["beta"]
+    result = judged("layernorm_fw", "fp32", given, {"y": y})
+    assert result.arithmetic == "fp32-inside, variance as E[x^2] - mean^2, running sums"
+    limits = result.outputs["y"].statistics["detection_limits"]
+    assert limits == ["epsilon", "a common factor below 0.001 %"]
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.004])
+def test_a_backward_pass_in_single_operations_has_one_arithmetic_in_all_outputs(
+    factor: float,
+) -> None:
+    given = inputs("bf16", (40, 200))
+
+    def stored(values: Floats) -> Floats:
+        return round_to(values, "bf16")
+
+    def mean(values: Floats) -> Floats:
+        return values.mean(axis=1, keepdims=True)
+
+    x, dy = given["x"], given["dy"]
+    variance = mean(np.square(x - mean(x)))  # x.var() takes it from x, not from the stored mean
+    centered = stored(x - stored(mean(x)))
+    rstd = stored(1 / np.sqrt(variance + EPSILON)) * np.float32(factor)
+    normalized, product = stored(centered * rstd), stored(dy * given["gamma"])
+    s1, s2 = stored(mean(product)), stored(mean(stored(product * normalized)))
+    outputs = {
+        "dx": (product - s1 - stored(normalized * s2)) * rstd,
+        "dgamma": stored(dy * normalized).sum(axis=0),
+        "dbeta": dy.sum(axis=0),
+    }
+    judgement = judged("layernorm_bw", "bf16", given, outputs)
+    explained = {
+        name: output.explanation is Explanation.explained
+        for name, output in judgement.outputs.items()
+    }
+    is_right = factor == 1
+    assert explained == {"dx": is_right, "dgamma": is_right, "dbeta": True}
+    if is_right:
+        for name in ("mean", "x - mean", "rstd", "x^"):
+            assert all(name in judgement.arithmetic.split("; ")[at] for at in (0, 1))

@@ -16,11 +16,14 @@ from numpy.typing import NDArray
 
 import gonogo
 from gonogo.errors import FieldError, JobError
+from gonogo.judging import comparison
 from gonogo.judging.inputs import generate, quantise
+from gonogo.judging.judging import OutputJudgement, SeedJudgement
+from gonogo.judging.stored_tensors import given_inputs, shaped
 from gonogo.kernels.layernorm import emulation
 from gonogo.public import handover
 from gonogo.spec.test_spec import TestSpec
-from gonogo.spec.verdicts import Verdict
+from gonogo.spec.verdicts import Explanation, Verdict
 from pytest_plugin import in_this_process
 
 ROOT = Path(__file__).parents[4]
@@ -83,6 +86,123 @@ def test_a_green_that_rounding_can_t_explain_fails_with_numbers_and_the_term(
     )
     assert output.startswith("  dx: Hollow pass, unexplained; budget_ratio ")
     assert diagnosis == "  s1 is subtracted twice in all 32 tiles"
+
+
+def words_of(
+    explanation: Explanation, statistics: dict[str, Any], arrays: dict[str, NDArray[Any]]
+) -> list[str]:
+    """Return the lines of a message about dx, but for the first; dgamma passes."""
+    outputs = {
+        "dx": OutputJudgement(Verdict.suspect, explanation, statistics),
+        "dgamma": OutputJudgement(Verdict.pass_, Explanation.explained, {"chi": 1.0}),
+    }
+    judged = SeedJudgement(Verdict.suspect, explanation, outputs, "fp32", "2")
+    inputs = {name: array for name, array in arrays.items() if name != "dx"}
+    dx = shaped(TEST, "dx", arrays["dx"])
+    words = comparison._words(TEST, judged, given_inputs(TEST, inputs, {})[1], {"dx": dx})
+    return words.split("\n")[1:]
+
+
+def test_a_message_has_a_line_for_each_thing_that_is_known_of_an_output(
+    wrong: dict[str, NDArray[Any]],
+) -> None:
+    statistics = {
+        "budget_ratio": 5.0,
+        "chi": None,
+        "count": 9,
+        "reproduced_by": "sums in fp16",
+        "also_explained_by": ["tt-train", "fp32"],
+        "missed_rows": {"arithmetic": "rstd in bf16", "missed": 3, "rows": 32},
+        "advice": "a tolerance of 0.1 is enough",
+        "detection_limits": ["a missing beta"],
+    }
+    first, *lines = words_of(Explanation.suspect, statistics, wrong)
+    assert first == "  dx: Suspect, suspect; budget_ratio 5"
+    assert lines[:2] == [
+        "  dx: sums in fp16 reproduces it, which is not named",
+        "  dx: other arithmetic models explain it too: tt-train; fp32",
+    ]
+    assert lines[2:] == [
+        "  dx: all but 3 of 32 rows are those of rstd in bf16",
+        "  dx: a tolerance of 0.1 is enough",
+        "  dx: couldn't have seen: a missing beta",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fault", "diagnosed"),
+    [("s1 is off", True), ("gamma is off", False), (None, True)],
+)
+def test_a_diagnosis_is_shown_where_it_says_more_than_the_replay(
+    wrong: dict[str, NDArray[Any]], fault: str | None, diagnosed: bool
+) -> None:
+    _, *lines = words_of(Explanation.unexplained, {"chi": 9.0, "fault": fault}, wrong)
+    assert lines == [
+        *([f"  dx: {fault}"] if fault else []),
+        *(["  s1 is subtracted twice in all 32 tiles"] if diagnosed else []),
+    ]
+
+
+def test_a_comparison_of_ones_own_is_green_where_all_outputs_are_within() -> None:
+    given = quantise(TEST, generate(TEST, 0))
+    outputs = emulation.run(TEST, given, "correct")
+    arrays = {
+        name: np.asarray(array).reshape(TEST.shape_of(name))
+        for name, array in {**given, "dx": outputs["dx"], "dgamma": outputs["dgamma"]}.items()
+    }
+    fields = {**TEST.canonical(), "tolerance": FIELDS["tolerance"]}
+    expected = {"dx": {"max_abs": 0.25}, "dgamma": {"max_abs": 0.5}}
+    answers = [
+        comparison.judge_against(
+            fields, arrays, {}, "tt-train", expected, {"dx": True, "dgamma": is_within}
+        )
+        for is_within in (True, False)
+    ]
+    assert [(answer["verdict"], answer["within"], bool(answer["words"])) for answer in answers] == [
+        ("pass", True, False),
+        ("fail_by_tolerance", False, True),
+    ]
+    statistics = answers[0]["outputs"]["dx"]
+    assert statistics["max_abs"] == 0.25
+    assert 0 < statistics["against_float64"]["max_abs"] < 0.25
+
+
+@pytest.mark.parametrize(
+    ("kernel", "inputs", "build", "verdict", "fails"),
+    [
+        ("layernorm_bw", {}, "correct", "pass", False),
+        ("layernorm_bw", {}, "double-subtract", "pass_by_tolerance", True),
+        # it only warns
+        ("layernorm_fw", {"regime": "constant", "x": 0.5}, "correct", "inconclusive", False),
+    ],
+)
+def test_what_is_neither_right_nor_wrong_fails_no_test(
+    kernel: str, inputs: dict[str, Any], build: str, verdict: str, fails: bool
+) -> None:
+    fields = {"kernel": kernel, "shape": [1, 32, 1024], "tolerance": FIELDS["tolerance"]}
+    test = TestSpec.parse(fields | ({"inputs": inputs} if inputs else {}))
+    given = quantise(test, generate(test, 0))
+    arrays = {
+        name: np.asarray(array).reshape(test.shape_of(name))
+        for name, array in {**given, **emulation.run(test, given, build)}.items()
+    }
+    judgement, words, serious, record = comparison.judge_here(fields, arrays, {}, "tt-train")
+    assert (judgement.verdict, record["verdict"], serious) == (verdict, verdict, fails)
+    assert (words is None) is (verdict == "pass")
+    assert record["within"]
+
+
+def test_a_pass_names_what_could_not_have_shown() -> None:
+    outputs = {
+        "dx": OutputJudgement(
+            Verdict.pass_, Explanation.explained, {"detection_limits": ["a missing beta"]}
+        ),
+        "dgamma": OutputJudgement(Verdict.pass_, Explanation.explained, {}),
+    }
+    judged = SeedJudgement(Verdict.pass_, Explanation.explained, outputs, "fp32", "2")
+    first, *lines = comparison.pass_words(judged, TEST.canonical()).split("\n")
+    assert first.startswith("layernorm_bw [1, 32, 1024]: Pass (arithmetic: fp32). ")
+    assert lines == ["  dx: couldn't have seen: a missing beta"]
 
 
 def test_the_mode_may_warn_or_be_off(

@@ -69,6 +69,11 @@ def short_mean() -> Doubles:
     return X[:, :-3].sum(axis=1, keepdims=True) / WIDTH
 
 
+def in_some_rows(wrong: Doubles, right: Doubles) -> Doubles:
+    """Return an output whose last 5 rows are wrong."""
+    return np.concatenate([right[:-5], wrong[-5:]])
+
+
 FORWARD: dict[str, Callable[[], Doubles]] = {
     "the variance divides by N - 1": lambda: y(
         rstd=1 / np.sqrt(VARIANCE * WIDTH / (WIDTH - 1) + EPSILON)
@@ -86,6 +91,13 @@ FORWARD: dict[str, Callable[[], Doubles]] = {
     "a common factor of 1.001": lambda: 1.001 * y(),
     "the rstd has a common factor of 1.001": lambda: y(rstd=1.001 * RSTD),
     "the mean is off in": lambda: y(rounded_mean()),
+    "the variance leaves out the last 12 columns": lambda: y(
+        rstd=1 / np.sqrt((np.square(X - MEAN) / WIDTH)[:, :-12].sum(1, keepdims=True) + EPSILON)
+    ),
+    "epsilon is about 0.004": lambda: y(rstd=1 / np.sqrt(VARIANCE + 0.004)),
+    "epsilon is added outside the root": lambda: y(rstd=1 / (np.sqrt(VARIANCE) + EPSILON)),
+    "beta is missing in 5 rows from 19 to 23": lambda: in_some_rows(y(beta=0 * BETA), y()),
+    "beta is added twice in 5 rows from 19 to 23": lambda: in_some_rows(y(beta=2 * BETA), y()),
 }
 BACKWARD: dict[str, Callable[[], Doubles]] = {
     "s1 is missing": lambda: dx(s1=0.0),
@@ -95,6 +107,8 @@ BACKWARD: dict[str, Callable[[], Doubles]] = {
     "each row has the rstd of the row after it": lambda: dx(rstd=np.roll(RSTD, -1, axis=0)),
     "row 11 holds the values of row 3": lambda: stale(dx()),
     "a common factor of 0.999": lambda: 0.999 * dx(),
+    "s1 is missing in 5 rows from 19 to 23": lambda: in_some_rows(dx(s1=0.0), dx()),
+    "epsilon is about 0.004": lambda: dx(rstd=1 / np.sqrt(VARIANCE + 0.004)),
 }
 COLUMNS: dict[str, Callable[[], Doubles]] = {
     "row 23 is missing from the sum": lambda: dgamma(rows=slice(0, -1)),
@@ -103,6 +117,9 @@ COLUMNS: dict[str, Callable[[], Doubles]] = {
         rstd=1 / np.sqrt(VARIANCE * WIDTH / (WIDTH - 1) + EPSILON)
     ),
     "the mean is off in": lambda: dgamma(rounded_mean()),
+    "rows 17 to 23 are missing from the sum": lambda: dgamma(rows=slice(0, 17)),
+    "rows 8 to 15 are added twice": lambda: dgamma() + dgamma(rows=slice(8, 16)),
+    "epsilon is about 0.004": lambda: dgamma(rstd=1 / np.sqrt(VARIANCE + 0.004)),
     "a common factor of 1.001": lambda: 1.001 * dgamma(),
 }
 

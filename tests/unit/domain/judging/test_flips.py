@@ -5,6 +5,7 @@ The twins differ by a factor, by the order of their sums, or by a step of a stor
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from itertools import combinations
 from typing import Any
 
@@ -90,7 +91,7 @@ class Inputs:
             fp32_factor(output.shape[1]),
             beta if self.beta.any() else None,
         )
-        return pooled({"y": [counts]})[0]
+        return pooled({"y": [asdict(counts)]})[0]
 
 
 def test_flips_are_counted_by_direction_and_by_row() -> None:
@@ -101,59 +102,59 @@ def test_flips_are_counted_by_direction_and_by_row() -> None:
     output[0, 2] += 2.0**-6
     output[1, 2] += 2.0**-5 * 3  # three ulp toward zero
     counts = flips.count(output, reference, "bf16", 4)
-    zero = counts["pivots"]["zero"]
-    assert (counts["elements"], counts["differing"], counts["rows"]) == (8, 4, 2)
-    assert (zero["away"], zero["toward"]) == (2, 2)
-    assert (zero["rows_away"], zero["rows_toward"]) == (1, 1)
+    zero = counts.pivots["zero"]
+    assert (counts.elements, counts.differing, counts.rows) == (8, 4, 2)
+    assert (zero.away, zero.toward) == (2, 2)
+    assert (zero.rows_away, zero.rows_toward) == (1, 1)
     # |v| / ulp(v) of a power of two is 2^7
-    assert zero["sensitivity"] == 7 * 2**7
-    assert zero["factor"] == pytest.approx((1 - 1 + 1 - 3) / (7 * 2**7))
+    assert zero.sensitivity == 7 * 2**7
+    assert zero.factor == pytest.approx((1 - 1 + 1 - 3) / (7 * 2**7))
     # rows: moves 1 and -3, distances 384 and 512
-    residuals = np.array([1, -3]) - zero["factor"] * np.array([384, 512])
-    assert zero["factor_error"] == pytest.approx(np.sqrt(2 * (residuals**2).sum()) / (7 * 2**7))
-    assert (counts["stepped_up"], counts["stepped_down"]) == (0, 0)
+    residuals = np.array([1, -3]) - zero.factor * np.array([384, 512])
+    assert zero.factor_error == pytest.approx(np.sqrt(2 * (residuals**2).sum()) / (7 * 2**7))
+    assert (counts.stepped_up, counts.stepped_down) == (0, 0)
 
 
 def test_a_factor_that_leaves_beta_in_place_is_signed_by_beta() -> None:
     beta = np.full((1, 3), 1.0)
     reference = np.array([[0.5, 2.0, 1.0]], np.float32)
     output = np.array([[0.5 - 2.0**-8, 2.0 + 2.0**-6, 1.0]], np.float32)
-    pivots = flips.count(output, reference, "bf16", 64, beta)["pivots"]
-    assert (pivots["zero"]["away"], pivots["zero"]["toward"]) == (1, 1)
-    assert (pivots["beta"]["away"], pivots["beta"]["toward"]) == (2, 0)
+    pivots = flips.count(output, reference, "bf16", 64, beta).pivots
+    assert (pivots["zero"].away, pivots["zero"].toward) == (1, 1)
+    assert (pivots["beta"].away, pivots["beta"].toward) == (2, 0)
 
 
 def test_where_the_sum_cancels_nothing_is_counted_about_beta() -> None:
     beta = np.full((1, 2), 1.0)
     reference = np.array([[0.1, 0.125]], np.float32)  # beta is 9 and 7 values away from zero
     output = reference + np.float32(2.0**-10)
-    beta_pivot = flips.count(output, reference, "bf16", 64, beta)["pivots"]["beta"]
-    assert (beta_pivot["away"], beta_pivot["toward"]) == (0, 1)
+    beta_pivot = flips.count(output, reference, "bf16", 64, beta).pivots["beta"]
+    assert (beta_pivot.away, beta_pivot.toward) == (0, 1)
 
 
 def test_values_that_are_not_finite_are_left_out() -> None:
     reference = np.array([[1.0, np.inf, np.nan, 2.0]], np.float32)
     output = np.array([[np.nan, 1.0, np.nan, 2.0 + 2.0**-6]], np.float32)
     counts = flips.count(output, reference, "bf16", 4)
-    assert (counts["elements"], counts["differing"], counts["rows"]) == (1, 1, 4)
-    assert counts["pivots"]["zero"]["away"] == 1
+    assert (counts.elements, counts.differing, counts.rows) == (1, 1, 4)
+    assert counts.pivots["zero"].away == 1
 
 
 def test_values_of_a_vector_are_rows_of_their_own() -> None:
     reference = np.linspace(1, 2, 64, dtype=np.float32)[None]
     output = round_to(reference * 1.01, "bf16")
     counts = flips.count(output, round_to(reference, "bf16"), "bf16", 32)
-    assert counts["rows"] == 64
-    assert counts["pivots"]["zero"]["rows_away"] == counts["pivots"]["zero"]["away"] > 60
+    assert counts.rows == 64
+    assert counts.pivots["zero"].rows_away == counts.pivots["zero"].away > 60
 
 
 def test_a_block_format_counts_in_steps_of_its_blocks() -> None:
     reference = np.full((1, 16), 0.125, np.float32)
     reference[0, 0] = 1.0  # the block's exponent: its step is 2^-6
     output = reference + np.float32(2.0**-6)
-    zero = flips.count(output, reference, "bfp8_b", 16)["pivots"]["zero"]
-    assert zero["sensitivity"] == pytest.approx((1 + 15 * 0.125) / ulp(reference, "bfp8_b")[0, 0])
-    assert zero["factor"] == pytest.approx(16 / zero["sensitivity"])
+    zero = flips.count(output, reference, "bfp8_b", 16).pivots["zero"]
+    assert zero.sensitivity == pytest.approx((1 + 15 * 0.125) / ulp(reference, "bfp8_b")[0, 0])
+    assert zero.factor == pytest.approx(16 / zero.sensitivity)
 
 
 def test_blocks_of_rows_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,12 +190,10 @@ def test_a_factor_of_3e_6_shows_in_one_seed_of_32x1024(
 def test_a_million_elements_make_the_flips_of_the_formula(output_format: str) -> None:
     values = np.exp(np.random.default_rng(0).uniform(0, 8 * np.log(2), (1024, 1024)))
     reference, output = (round_to(values * factor, output_format) for factor in (1.0, 1 + 4e-6))
-    zero = flips.count(output, reference, output_format, fp32_factor(1024))["pivots"]["zero"]
-    assert zero["sensitivity"] / values.size == pytest.approx(
-        ULPS_OF_A_VALUE[output_format], rel=0.01
-    )
-    assert zero["away"] == pytest.approx(4e-6 * zero["sensitivity"], rel=0.15)
-    assert zero["toward"] == 0
+    zero = flips.count(output, reference, output_format, fp32_factor(1024)).pivots["zero"]
+    assert zero.sensitivity / values.size == pytest.approx(ULPS_OF_A_VALUE[output_format], rel=0.01)
+    assert zero.away == pytest.approx(4e-6 * zero.sensitivity, rel=0.15)
+    assert zero.toward == 0
 
 
 def test_a_factor_of_1e_6_shows_in_819x8462() -> None:
@@ -202,7 +201,7 @@ def test_a_factor_of_1e_6_shows_in_819x8462() -> None:
     reference, output = (
         round_to(values * factor, "bf16") for factor in (1.0, np.float64(1 + 1e-6))
     )
-    (result,) = pooled({"y": [flips.count(output, reference, "bf16", fp32_factor(8462))]})
+    (result,) = pooled({"y": [asdict(flips.count(output, reference, "bf16", fp32_factor(8462)))]})
     best = result.best
     assert best.seen
     assert best.toward == 0

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from benchmarks.arithmetics import perfect
 from gonogo.errors import FieldError, KernelOutputError
 from gonogo.judging import expected
-from gonogo.judging.judging import SeedJudgement, judge, matrix
+from gonogo.judging.judging import SeedJudgement, exact_words, judge, matrix
 from gonogo.spec.verdicts import POLICY, Explanation, Verdict
 from numeric_cases import KERNELS, Case, spec
 
@@ -167,6 +167,36 @@ def test_a_subset_is_judged_as_in_the_whole(case: Case) -> None:
     whole = judged(case)
     for name in case.test.outputs:
         assert judged(case, produced=(name,)).outputs[name] == whole.outputs[name]
+
+
+def test_a_downstream_output_is_there_where_the_build_has_it() -> None:
+    case = Case.of(spec("layernorm_fw", (8, 64), tolerance=LOOSE))
+    outputs = case.emulated() | {"linear": np.ones((8, 64), np.float32)}
+    produced = tuple(case.test.outputs)
+    assert list(judged(case, outputs, produced=produced).outputs) == list(produced)
+    judgement = judged(case, outputs, produced=(*produced, "linear"))
+    assert [*produced, "linear"] == list(judgement.outputs)
+    assert judgement.outputs["linear"].verdict is Verdict.not_judged
+
+
+@pytest.mark.parametrize(
+    ("arithmetic", "replayed"), [(None, True), ("fp32-inside", True), ("tt-train", False)]
+)
+def test_outputs_are_replayed_in_every_arithmetic_but_the_wormhole_s(
+    case: Case, arithmetic: str | None, replayed: bool
+) -> None:
+    judgement = judged(case, {"dx": case.emulated()["dx"]}, arithmetic, produced=("dx",))
+    assert ("cell_max" in judgement.outputs["dx"].statistics) is replayed
+
+
+def test_exact_inputs_name_each_output_that_is_wrong() -> None:
+    exact = {"inputs": {"regime": "exact"}, "tolerance": LOOSE}
+    case = Case.of(spec("layernorm_fw", (8, 64), **exact))
+    right = perfect(case.test, case.given)
+    assert exact_words(judged(case, right, None)) is None
+    wrong = exact_words(judged(case, right | {"y": right["y"] + np.float32(1)}, None))
+    assert wrong is not None
+    assert wrong.startswith("y: ")
 
 
 def test_no_output_at_all_is_unjudged(case: Case) -> None:

@@ -9,7 +9,11 @@ import pytest
 from numpy.typing import NDArray
 
 import gonogo
+from gonogo.kernels.normalization.forward import NormalizedRows
+from gonogo.kernels.normalization.moments import Rows
 from gonogo.numerics.formats import round_to
+from gonogo.numerics.replay import missed
+from gonogo.numerics.replay.program import Program
 
 Floats = NDArray[np.float32]
 EPSILON = np.float32(1e-6)
@@ -92,10 +96,23 @@ def test_single_elements_all_over_the_output_are_no_missed_rows() -> None:
     assert "missed_rows" not in judgment.outputs["y"]
 
 
-@pytest.mark.parametrize(("rows", "features"), [(7, 256), (32, 3)])
-def test_few_rows_or_elements_are_not_counted(rows: int, features: int) -> None:
-    arguments, _ = case(1.0, rows=rows, features=features)
-    assert "missed_rows" not in gonogo.judge(**arguments).outputs["y"]
+@pytest.mark.parametrize(("moved", "is_counted"), [(16, True), (17, False)])
+def test_at_most_half_of_the_rows_are_missed_ones(moved: int, is_counted: bool) -> None:
+    arguments, _ = case(1.0, arithmetic=STORED)
+    y = arguments["outputs"]["y"].copy()
+    y[:moved] = case(1.01)[0]["outputs"]["y"][:moved]
+    statistics = gonogo.judge(**{**arguments, "outputs": {"y": y}}).outputs["y"]
+    assert statistics.get("missed_rows") == (
+        {"arithmetic": STORED, "missed": moved, "rows": 32} if is_counted else None
+    )
+
+
+@pytest.mark.parametrize(
+    ("rows", "features", "is_counted"), [(7, 256, False), (8, 256, True), (32, 3, False)]
+)
+def test_few_rows_or_elements_are_not_counted(rows: int, features: int, is_counted: bool) -> None:
+    arguments, _ = case(1.0, rows=rows, features=features, arithmetic=STORED)
+    assert ("missed_rows" in gonogo.judge(**arguments).outputs["y"]) == is_counted
 
 
 def test_a_suspect_seed_with_two_missed_rows_makes_the_test_unexplained() -> None:
@@ -122,3 +139,19 @@ def test_one_missed_row_of_all_seeds_stays_suspect() -> None:
     right = [gonogo.judge(**case(1.0, number)[0]) for number in (2, 3)]
     assert gonogo.pool([seed, *right]).verdict == "suspect"
     assert gonogo.pool([seed, seed, *right]).verdict == "pass_by_tolerance"
+
+
+@pytest.mark.parametrize(
+    ("shape", "enough"), [((8, 4), True), ((7, 4), False), ((8, 3), False)], ids=str
+)
+def test_few_rows_or_few_elements_in_each_are_not_counted(
+    shape: tuple[int, int], enough: bool
+) -> None:
+    x = np.random.default_rng(0).normal(size=shape)
+    graph = NormalizedRows(Rows(x, None, None, float(EPSILON)))
+    assert missed.has_rows(graph) is enough
+    program = Program(stored={"rstd": "bf16"})
+    output = graph.replay(program).values
+    counted = missed.find_missed(graph, round_to(output, "bf16"), "bf16", [program])
+    assert (counted is not None) is enough
+    assert missed.find_missed(graph, graph.replay(Program()).values, "bf16", [Program()]) is None

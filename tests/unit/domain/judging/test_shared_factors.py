@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,7 @@ def rmsnorm(given: dict[str, Any], form: str, *, running: bool, factor: float = 
 
 def best(test: TestSpec, tested: Any, other: Any, shared: float) -> CommonFactor:
     counts = flips.count(tested, other, test.numerics.output, shared)
-    return pooled({"y": [counts]})[0].best
+    return pooled({"y": [asdict(counts)]})[0].best
 
 
 @pytest.mark.parametrize("form", ["bf16", "fp16"])

@@ -22,7 +22,7 @@ from gonogo.judging.inputs import generate, quantise
 from gonogo.kernels.registry import numerics
 from gonogo.spec.kernels import registry
 from gonogo.spec.test_spec import TestSpec
-from gonogo_cli.app import app
+from gonogo_cli.app import app, main
 from gonogo_service.app import create_app
 from gonogo_workers.local.runner import load
 
@@ -45,6 +45,35 @@ def test_a_local_command_loads_the_kernel_that_it_names() -> None:
     assert registry.loaded() == ("l2norm_fw",), "the other package was not named"
     with pytest.raises(FieldError, match="did you mean 'l2norm_fw'"):
         TestSpec.parse({**SPEC, "kernel": "l2nrm_fw"})
+
+
+def test_the_list_names_an_installed_kernel_and_show_describes_it() -> None:
+    code, listed = command("kernels", "list")
+    assert (code, listed["installed"]) == (0, ["l2norm_bw", "l2norm_fw"])
+    assert registry.loaded() == (), "listing imports nothing"
+    code, shown = command("kernels", "show", "l2norm_fw")
+    assert (code, shown["inputs"], shown["outputs"]) == (0, ["x", "gamma"], ["y"])
+    assert shown["builds"][1]["what it does"] == "The sum is divided by N, as in RMSNorm."
+
+
+def test_a_faulty_kernel_of_a_package_is_told_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    registry.allow_installed()
+    judged = numerics(TestSpec.parse(SPEC))
+    expectations = type(judged).expectations
+
+    def misnamed(*arguments: Any, **options: Any) -> Any:
+        return {"z": expectations(judged, *arguments[1:], **options)["y"]}
+
+    monkeypatch.setattr(type(judged), "expectations", misnamed)
+    monkeypatch.setattr(sys, "argv", ["gonogo", "check", *FORWARD, "--rtol", "0.01"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    (line,) = capsys.readouterr().err.splitlines()
+    assert ended.value.code == 2
+    assert line.startswith("gonogo: the kernel l2norm_fw of an installed package can't be judged: ")
+    assert "KeyError: 'y'" in line
 
 
 @pytest.mark.parametrize("kernel", ["l2norm_fw", "l2norm_bw"])

@@ -6,14 +6,18 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from gonogo.kernels.layernorm.replay import BackwardRows, ColumnGradient
 from gonogo.numerics.formats import round_to
+from gonogo.numerics.replay import ladder
 from gonogo.numerics.replay.columns import column_sum
 from gonogo.numerics.replay.narrow_sums import Place, _narrow, bounds
 from gonogo.numerics.replay.program import ColumnOrder, Program
 from gonogo.numerics.replay.quantity import Machine, Quantity
 from replay_emulations import running, tree
 
-STORED = [order for order in ColumnOrder if order is not ColumnOrder.blocked]
+STORED = [
+    order for order in ColumnOrder if order not in (ColumnOrder.blocked, ColumnOrder.unordered)
+]
 
 
 def terms(rows: int, form: str, seed: int = 0) -> Quantity:
@@ -116,3 +120,43 @@ def test_terms_within_their_noise_stay_within_the_slack(order: ColumnOrder) -> N
         moved = drawn.values + 2.5e-6 * generator.uniform(-1, 1, drawn.values.shape)
         total = column_sum(Quantity(moved), program).values
         assert (np.abs(total - replay.values) <= replay.slack).all()
+
+
+def climbed(dy: NDArray[np.float64], output: NDArray[np.floating], form: str) -> ladder.Finding:
+    """Return what the ladder finds for sums of dy whose order nobody named."""
+    rows = BackwardRows(np.zeros_like(dy), dy, np.ones((1, dy.shape[1])), None, None, 1e-5)
+    narrow = [form] if form != "fp32" else []
+    return ladder.climb(ColumnGradient(rows, weighted=False), output[None], form, narrow)
+
+
+@pytest.mark.parametrize("form", ["bf16", "fp16"])
+def test_narrow_totals_in_an_unknown_order_walk_and_nothing_else_does(form: str) -> None:
+    dy = round_to(np.random.default_rng(4).standard_normal((60, 400)), form).astype(np.float64)
+
+    def added(rows: NDArray[np.float64]) -> NDArray[np.float32]:
+        """Five blocks add their rows to totals of their own, which are added in fp32."""
+        totals = [running(rows[block::5].astype(np.float32), form) for block in range(5)]
+        return np.asarray(np.sum(totals, axis=0), np.float32)
+
+    finding = climbed(dy, round_to(added(dy), form), form)
+    assert finding.explained
+    assert finding.program.column_order is ColumnOrder.unordered
+    assert finding.program.stored == {"column sum": form}
+    twice = np.concatenate([dy, dy[7:8]])
+    exact = dy.sum(axis=0)
+    for wrong in (
+        *(added(dy[:-1]), added(twice), 1.01 * added(dy)),
+        *(1.001 * exact, np.where(np.arange(400) < 16, added(dy[8:]), added(dy))),
+    ):
+        assert not climbed(dy, round_to(wrong, form), form).explained
+
+
+def test_fp32_totals_in_an_unknown_order_walk() -> None:
+    generator = np.random.default_rng(5)
+    dy = np.abs(generator.standard_normal((4000, 40))).astype(np.float32)
+    order = generator.permutation(len(dy))
+    total = np.add.accumulate(dy[order], axis=0)[-1]
+    finding = climbed(dy.astype(np.float64), total, "fp32")
+    assert finding.explained
+    assert finding.program.column_order is ColumnOrder.unordered
+    assert not climbed(dy.astype(np.float64), total * np.float32(1 + 2e-6), "fp32").explained

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from gonogo.numerics.formats import round_to, ulp
-from gonogo.numerics.replay.program import Program
+from gonogo.numerics.replay.program import Order, Program
 from gonogo.numerics.replay.quantity import NOTHING, Machine, Quantity
 
 Array = NDArray[np.float64]
@@ -69,6 +69,25 @@ def test_a_product_carries_each_factor_s_error_times_the_other() -> None:
     assert shared["rstd"] == pytest.approx(np.array([[5.0]]))
 
 
+def test_values_of_float32_inputs_are_widened() -> None:
+    tenth = np.full((1, 1), 0.1, np.float32)
+    assert Quantity(tenth).values.dtype == np.float64
+    assert (
+        MACHINE.multiply(Quantity(tenth), Quantity(tenth)).values[0, 0] == float(tenth[0, 0]) ** 2
+    )
+
+
+def test_slack_of_both_operands_adds_up() -> None:
+    a, b = (
+        Quantity(np.array([[value]]), slack=np.array([[slack]]))
+        for value, slack in ((-5.0, 0.25), (7.0, 0.5))
+    )
+    assert MACHINE.add(a, b).slack.tolist() == [[0.75]]
+    assert MACHINE.subtract(a, b).slack.tolist() == [[0.75]]
+    widest = 5.25 * 7.5 - 5.0 * 7.0
+    assert MACHINE.multiply(a, b).slack.tolist() == [[widest]]
+
+
 @pytest.mark.parametrize(("method", "exponent"), [("root", 0.5), ("reciprocal", -1.0)])
 def test_powers_carry_errors_by_their_slope(method: str, exponent: float) -> None:
     a = Quantity(np.array([[4.0]]), np.array([[1e-8]]), {"variance": np.array([[1e-3]])})
@@ -102,6 +121,16 @@ def test_a_mean_names_the_order_of_its_sum_as_an_error_of_the_row() -> None:
     assert np.allclose(per_row.variance, mean.variance, rtol=1e-12, atol=0.0)
 
 
+@pytest.mark.parametrize("order", [Order.blocked, Order.running])
+def test_a_mean_has_the_error_of_its_order_and_none_of_its_terms(order: Order) -> None:
+    x = drawn((2, 4000)) * (1.0 + 2.0**-30)  # fp32 doesn't hold the terms
+    mean = Machine(Program(order=order)).mean(Quantity(x), "mean", "sum of x").values[:, 0]
+    terms = x.astype(np.float32)
+    summed = np.cumsum(terms, axis=1, dtype=np.float32)[:, -1].astype(np.float64)
+    error = summed - terms.sum(axis=1, dtype=np.float64) if order is Order.running else 0.0
+    np.testing.assert_allclose(mean, (x.sum(axis=1) + error) / 4000, rtol=1e-12)
+
+
 def test_a_stored_value_is_rounded_and_slack_only_near_a_tie() -> None:
     step = float(ulp(1.0, "bf16"))
     values = 1.0 + step * np.array([[0.5 + 1e-6, 0.25, 1.5 - 1e-6, 0.5 + 1e-3]])
@@ -121,11 +150,25 @@ def test_a_stored_sum_is_rounded_before_it_is_divided() -> None:
     assert mean.values[0, 0] == pytest.approx(stored / 7, rel=1e-15)
 
 
+def test_a_sum_that_is_stored_at_each_step_reaches_as_far_as_its_terms() -> None:
+    machine = Machine(Program(stored={"sum of x": "bf16"}))
+    terms = np.array([[1.0, 2.0, 3.0, 5.0]])
+    for slack, noise in ((0.1, 0.0), (0.0, 0.1**2 / 64), (0.05, 0.05**2 / 64)):
+        total = machine.row_sum(
+            Quantity(terms, np.full((1, 1), noise), slack=np.full((1, 1), slack)), "sum of x"
+        )
+        assert total.values.tolist() == [[11.0]]
+        assert total.slack.tolist() == [[7 * 2.0**-4]]  # four terms of .1, in steps of bf16
+    assert machine.row_sum(Quantity(terms), "sum of x").slack.tolist() == [[0.0]]
+
+
 def test_columns_and_joined_blocks_keep_every_part() -> None:
     whole = Quantity(drawn((4, 6)), drawn((4, 6), 1), {"mean": drawn((4, 1), 2)}, drawn((4, 6), 3))
     some = whole.columns(np.array([1, 4]))
     assert np.array_equal(some.values, whole.values[:, [1, 4]])
     assert some.shared["mean"].shape == (4, 1)
+    two = Quantity(drawn((4, 2))).columns(slice(1, 2))
+    assert two.values.shape == (4, 1)
     left, right = whole.columns(slice(0, 2)), whole.columns(slice(2, 6))
     joined = Quantity.joined([left, right], axis=1)
     assert np.array_equal(joined.values, whole.values)

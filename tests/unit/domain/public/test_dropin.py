@@ -189,6 +189,37 @@ def test_what_can_t_be_compared_is_refused() -> None:
         gonogo.compare([1.0], [1.0], atol=float("nan"))
 
 
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"rtol": "1e-3"}, "rtol: must be a number (allowed: a number such as 1e-3, or None); got"),
+        ({"atol": True}, "atol: must be a number"),
+        ({"pcc": [0.9]}, "pcc: must be a number"),
+        ({"ulp": np.ones(2)}, "ulp: must be a number"),
+        ({"equal_nan": "no"}, "equal_nan: must be true or false (allowed: True, False); got 'no'"),
+        ({"kernel": 7}, "kernel: must name a kernel (allowed: the name of a kernel, or an object"),
+        ({"inputs": [np.ones(99)]}, "inputs: must map names to values (allowed: such as {"),
+        ({"raw": 7}, "raw: must map names to values (allowed: such as {"),
+        ({"output": 3}, "output: must be text (allowed: such as 'y', or None); got 3"),
+        ({"arithmetic": 3}, "arithmetic: must be text (allowed: such as 'tt-train', or None)"),
+    ],
+)
+def test_an_argument_of_a_wrong_type_is_named(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(TypeError) as refused:
+        gonogo.compare([1.0], [1.0], **given)
+    (line,) = str(refused.value).splitlines()
+    assert line.startswith(words)
+    assert "; got " in line
+
+
+def test_a_number_of_any_library_is_a_tolerance() -> None:
+    for number in (np.float32(0.1), np.array(0.1), np.int64(1), 1):
+        assert gonogo.compare([1.0], [1.0], rtol=number).within
+    for call in (gonogo.compare, lambda: gonogo.compare([1.0]), lambda: gonogo.compare("y", [1.0])):
+        with pytest.raises(TypeError, match=r"allowed: compare\(actual, expected, \.\.\.\) and "):
+            call()
+
+
 def test_a_float32_array_of_bf16_values_is_one_of_bf16() -> None:
     actual, expected = noisy()
     assert tensors.read(actual, "actual").format == "bf16"

@@ -38,6 +38,49 @@ def test_a_right_kernel_passes_with_its_arithmetic_and_the_limits_of_the_verdict
     (limit,) = judgment.detection_limits["y"]
     assert limit.startswith("a common factor below 0.0000")
     assert json.loads(json.dumps(judgment.to_json()))["outputs"]["y"]["verdict"] == "pass"
+    first, second = judgment.words.splitlines()
+    assert first.startswith("rmsnorm_fw [16, 256]: Pass (arithmetic: fp32-inside). Green and right")
+    assert second.startswith("  y: couldn't have seen: a common factor below 0.0000")
+    assert repr(judgment) == "<Judgment pass, explained, of y: fp32-inside>"
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"inputs": [np.ones((2, 4))]}, "inputs: must map names to values (allowed: such as {"),
+        ({"outputs": np.ones((2, 4))}, "outputs: must map names to values (allowed: such as {"),
+        ({"tolerance": 1e-2}, """tolerance: must map names to values (allowed: such as {"rtol":"""),
+        ({"numerics": "bf16"}, "numerics: must map names to values (allowed: such as {"),
+        ({"parameters": []}, "parameters: must map names to values (allowed: such as {"),
+        ({"inputs": {1: [[1.0]]}}, "inputs: has a name that is no text (allowed: such as {"),
+        (
+            {"inputs": {"x": [[1.0]], "weight": [1.0]}},
+            "weight: isn't a tensor of rmsnorm_fw",
+        ),
+        (
+            {"outputs": {"out": [[1.0]]}},
+            "out: isn't a tensor of rmsnorm_fw (allowed: inputs x",
+        ),
+    ],
+)
+def test_an_argument_of_a_wrong_kind_is_told_in_one_line_with_an_example(
+    changes: dict[str, Any], words: str
+) -> None:
+    with pytest.raises((FieldError, TypeError)) as refused:
+        gonogo.judge(**{**case(), **changes})
+    (line,) = str(refused.value).splitlines()
+    assert line.startswith(words)
+
+
+@pytest.mark.parametrize("judgments", [[1], "x", None])
+def test_what_is_no_judgment_is_not_pooled(judgments: Any) -> None:
+    with pytest.raises(TypeError, match=r"judgments\[0\]: must be a judgment .*; got "):
+        gonogo.pool(judgments)
+
+
+def test_a_ragged_list_is_no_tensor() -> None:
+    with pytest.raises(TypeError, match="y can't be read as an array"):
+        gonogo.judge(**{**case(), "outputs": {"y": [[1.0], [1.0, 2.0]]}})
 
 
 def test_a_rms_norm_that_is_a_thousandth_off_is_a_hollow_pass_without_any_argument() -> None:

@@ -326,6 +326,10 @@ def test_a_comparison_of_a_kernel_that_is_not_here_is_kept_and_the_others_are_ju
             },
             "lines.2.comparisons.0.outputs.dz",
         ),
+        (
+            {"name": "t", "outcome": "passed", "comparisons": [{"outputs": {"y": {"chi": "low"}}}]},
+            "lines.2.comparisons.0.outputs.y.chi",
+        ),
         ({"name": "t", "outcome": "passed", "measurements": {"a": "1"}}, "lines.2.measurements.a"),
     ],
 )

@@ -14,7 +14,9 @@ from gonogo.spec.verdicts import (
     WORST_FIRST,
     Explanation,
     Verdict,
+    evidence,
     explain,
+    explain_output,
     verdict,
     within,
     worst,
@@ -109,13 +111,18 @@ LIMITS = [
     ("scale_z", 4.0, 20.0),
     ("xhat_z", 4.0, 20.0),
     ("row_z_max", 4 + math.sqrt(2 * math.log(819)), 20.0),
+    ("cell_max", 8.0, 16.0),
+    ("cell_row_max", 8.0, 16.0),
+    ("common_factor", 2.0**-22, 2.0**-21),
 ]
 
 
 @pytest.mark.parametrize(("name", "explained", "suspect"), LIMITS)
 def test_each_statistic_has_its_limits(name: str, explained: float, suspect: float) -> None:
+    replayed = {"cell_max": 1.0} if name.startswith(("cell", "common")) else {}
+
     def explanation(value: float) -> str:
-        return explain({**FINE, name: value}).value
+        return explain({**FINE, **replayed, name: value}).value
 
     assert explanation(explained) == "explained"
     assert explanation(math.nextafter(explained, math.inf)) == "suspect"
@@ -126,6 +133,69 @@ def test_each_statistic_has_its_limits(name: str, explained: float, suspect: flo
 
 def test_the_sign_of_a_direction_does_not_matter() -> None:
     assert explain({**FINE, "row_z": -21.0}) is Explanation.unexplained
+    assert explain({**FINE, "row_z": -21}) is Explanation.unexplained
+
+
+NARROW: dict[str, Any] = {**FINE, "arithmetic": None, "may_store": ["rstd"]}
+"""No program reproduces it, and it may store narrow quantities."""
+
+
+@pytest.mark.parametrize(
+    ("statistics", "explanation"),
+    [
+        ({**FINE, "budget_ratio": 99.0, "cell_max": 1.0}, "explained"),  # the replay decides alone
+        ({**FINE, "budget_ratio": 99.0, "cell_max": None}, "unexplained"),
+        (NARROW, "suspect"),  # the budget acquits of nothing
+        (NARROW | {"budget_ratio": 5.0}, "suspect"),
+        (NARROW | {"budget_ratio": 11.0}, "unexplained"),
+        (NARROW | {"cell_max": 99.0}, "suspect"),  # no program's cells count
+        (NARROW | {"arithmetic": "fp32"}, "explained"),
+        (NARROW | {"may_store": []}, "explained"),
+        (NARROW | {"fault_share": 0.9}, "unexplained"),
+        (NARROW | {"fault_share": 0.89}, "suspect"),
+        (FINE | {"fault_share": 0.9}, "explained"),
+        (FINE | {"exact": {"explanation": "unexplained"}}, "unexplained"),
+        (FINE | {"exact": {"explanation": "explained"}}, "explained"),
+        (FINE | {"row_z_max": None, "nonfinite_statistics": {"row_z_max": "nan"}}, "unexplained"),
+        (FINE | {"row_z": math.nan, "chi": True, "xhat_z": "9"}, "explained"),  # these say nothing
+    ],
+)
+def test_who_decides_the_explanation(statistics: dict[str, Any], explanation: str) -> None:
+    assert explain(statistics) == explanation
+
+
+@pytest.mark.parametrize(
+    ("is_within", "statistics", "explanation"),
+    [
+        (False, {"unseen_terms": ["beta"]}, "inconclusive"),
+        (True, {"unseen_terms": ["beta"]}, "explained"),
+        (False, {"unseen_terms": []}, "explained"),
+        (False, {"unseen_terms": ["beta"], "chi": 9.0}, "unexplained"),
+    ],
+)
+def test_a_red_output_whose_faults_could_not_all_be_seen_is_not_acquitted(
+    is_within: bool, statistics: dict[str, Any], explanation: str
+) -> None:
+    assert explain_output(is_within, FINE | statistics) == explanation
+
+
+@pytest.mark.parametrize(
+    ("statistics", "beyond"),
+    [
+        ({"budget_ratio": 6.0, "chi": 3.0}, 2.0),
+        ({"chi": 3.0, "budget_ratio": 6.6}, 2.2),
+        ({"row_z": -2.0}, 0.5),
+        ({"row_z_max": 8.0, "row_count": 1}, 2.0),
+        ({"row_z_max": 8.0}, 2.0),
+        ({"chi": None, "budget_ratio": math.nan}, None),
+        ({"chi": None, "nonfinite_statistics": {"chi": "inf"}}, math.inf),
+        ({"max_abs": 9.0}, None),
+    ],
+)
+def test_evidence_is_the_largest_ratio_to_what_is_explained(
+    statistics: dict[str, Any], beyond: float | None
+) -> None:
+    assert evidence(statistics) == (None if beyond is None else pytest.approx(beyond))
 
 
 def test_a_maximum_over_one_row_has_the_rms_limit_and_over_unknown_many_too() -> None:
@@ -202,7 +272,8 @@ def test_allclose_of_another_rtol_is_the_stored_ratio() -> None:
     assert within(Tolerance(rtol=0.5, atol=0.5), FINE)
     assert within(Tolerance(rtol=0.5, atol=0.5), {**FINE, "tolerance_ratio": 1.0})
     assert not within(Tolerance(rtol=0.5, atol=0.5), {**FINE, "tolerance_ratio": 1.0000001})
-    assert not within(Tolerance(rtol=0.5, atol=0.5), {**FINE, "tolerance_ratio": None})
+    for nothing in (None, True, "0", math.nan):
+        assert not within(Tolerance(rtol=0.5, atol=0.5), {**FINE, "tolerance_ratio": nothing})
     assert not within(
         Tolerance(rtol=1e-3, atol=0.5),
         {**FINE, "needed_atol": {"0.001": None}, "tolerance_ratio": None},

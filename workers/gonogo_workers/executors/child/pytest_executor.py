@@ -38,6 +38,7 @@ PLUGIN_FILES = (
     "gonogo/judging/__init__.py",
     "gonogo/judging/closeness.py",
     "gonogo/public/__init__.py",
+    "gonogo/public/arguments.py",
     "gonogo/public/dropin.py",
     "gonogo/public/handover.py",
     "gonogo/public/judgment.py",

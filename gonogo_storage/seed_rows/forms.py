@@ -1,0 +1,219 @@
+"""The form of results: a hostile host sends anything, and pages of others show what is stored.
+
+The table of statistics says which values each may have. Values are checked by the column, because
+most seeds share them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from gonogo.reports.outcomes import Outcome
+from gonogo.spec import statistics
+from gonogo.spec.verdicts import Explanation, Verdict
+
+
+class SenselessResult(ValueError):
+    """A result with values that no worker sends."""
+
+
+MAX_TEXT = 20_000
+MAX_NAME = 300
+MAX_ITEMS = 1000
+"""Members of a list or an object within a result."""
+MAX_DEPTH = 6
+MAX_COUNT = 2**53
+MAX_INTEGER = 2**63 - 1
+"""Tests may record any, such as a hash; the JSON encoder takes no larger one."""
+_VERDICTS = frozenset(verdict.value for verdict in Verdict)
+_EXPLANATIONS = frozenset((None, *(explanation.value for explanation in Explanation)))
+_OUTCOMES = frozenset(outcome.value for outcome in Outcome)
+_HEADS: Mapping[str, Collection[Any]] = {
+    "verdict": _VERDICTS,
+    "explanation": _EXPLANATIONS,
+    "outcome": _OUTCOMES,
+}
+
+
+def is_text(value: object, longest: int = MAX_TEXT) -> bool:
+    """Return whether a value is text that every database and every file can hold."""
+    if not isinstance(value, str) or len(value) > longest or "\x00" in value:
+        return False
+    return value.isascii() or not any("\ud800" <= character <= "\udfff" for character in value)
+
+
+def is_number(value: object) -> bool:
+    """Return whether a value is a finite number."""
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return type(value) is int and abs(value) <= MAX_INTEGER
+
+
+def is_count(value: object) -> bool:
+    """Return whether a value is a whole number from 0 that JSON readers know exactly."""
+    return type(value) is int and 0 <= value <= MAX_COUNT
+
+
+def is_plain(value: object, depth: int = 0) -> bool:
+    """Return whether a value is plain JSON of bounded size."""
+    if value is None or isinstance(value, bool) or is_number(value) or is_text(value):
+        return True
+    if depth >= MAX_DEPTH or not isinstance(value, list | tuple | Mapping):
+        return False
+    if len(value) > MAX_ITEMS:
+        return False
+    if isinstance(value, Mapping):
+        return all(is_text(name, MAX_NAME) for name in value) and all(
+            is_plain(item, depth + 1) for item in value.values()
+        )
+    return all(is_plain(item, depth + 1) for item in value)
+
+
+def _is_list(value: object, fits: Callable[[object], bool]) -> bool:
+    return isinstance(value, list | tuple) and len(value) <= MAX_ITEMS and all(map(fits, value))
+
+
+def _is_object(value: object, fits: Callable[[object], bool]) -> bool:
+    return (
+        isinstance(value, Mapping)
+        and len(value) <= MAX_ITEMS
+        and all(is_text(name, MAX_NAME) for name in value)
+        and all(map(fits, value.values()))
+    )
+
+
+_KINDS: Mapping[Any, Callable[[object], bool]] = {
+    float: is_number,
+    int: is_count,
+    bool: lambda value: isinstance(value, bool),
+    str: is_text,
+    list[str]: lambda value: _is_list(value, is_text),
+    list[int]: lambda value: _is_list(value, is_count),
+    dict[str, float | None]: lambda value: _is_object(
+        value, lambda item: item is None or is_number(item)
+    ),
+    dict[str, int | str]: lambda value: _is_object(
+        value, lambda item: is_text(item, 40) or is_count(item)
+    ),
+    dict[str, str]: lambda value: _is_object(value, lambda item: is_text(item, 40)),
+}
+"""How values are checked that seeds have by the thousand; those of other kinds, by their type."""
+
+
+def check_values(output: str, name: str, values: Sequence[Any]) -> None:
+    """Raise SenselessResult for a statistic with values that no judgment has, besides null."""
+    fits = _fitting(name)
+    # most seeds share most values, as one object
+    for value in {id(value): value for value in values}.values():
+        if value is not None and not fits(value):
+            raise SenselessResult(f"{output[:40]!r}: {name[:40]!r} is {str(value)[:40]!r}")
+
+
+def _fitting(name: str) -> Callable[[object], bool]:
+    if name in _HEADS:
+        return lambda value: _is_one_of(value, _HEADS[name])
+    row = statistics.find(name)
+    if row is None:
+        return is_plain
+    return _KINDS.get(row.kind) or (lambda value: is_plain(value) and statistics.fits(name, value))
+
+
+def check_floats(output: str, fields: Iterable[tuple[str, str | None]]) -> None:
+    """Raise SenselessResult for a statistic that comes as floats, and can't be one."""
+    for name, key in fields:
+        row = statistics.find(name)
+        number = float if key is None else dict[str, float | None]
+        if name in _HEADS or (row is not None and row.kind != number):
+            raise SenselessResult(f"{output[:40]!r}: {name[:40]!r} is a float")
+
+
+def check_test(name: str, test: Mapping[str, Any]) -> None:
+    """Raise SenselessResult for the report of an existing test in a form that no executor sends."""
+    if not is_text(name, MAX_TEXT) or not _is_object(test, is_plain):
+        raise SenselessResult(f"the report of {name[:40]!r}")
+    for field, fits in _REPORT.items():
+        value = test.get(field)
+        if value is not None and not fits(value):
+            raise SenselessResult(f"{name[:40]!r}: {field} is {str(value)[:40]!r}")
+    if test.get("outcome") not in _OUTCOMES or test.get("verdict") not in _VERDICTS:
+        raise SenselessResult(f"{name[:40]!r}: outcome {str(test.get('outcome'))[:40]!r}")
+
+
+def check_row(row: Mapping[str, Any]) -> None:
+    """Raise SenselessResult for the fields of a row that no worker sends."""
+    for field, fits in _ROW.items():
+        value = row.get(field)
+        if not fits(value):
+            raise SenselessResult(f"{field} is {str(value)[:40]!r}")
+
+
+def _is_one_of(value: object, names: Collection[Any]) -> bool:
+    return isinstance(value, str | None) and value in names
+
+
+def _or_null(fits: Callable[[object], bool]) -> Callable[[object], bool]:
+    return lambda value: value is None or fits(value)
+
+
+def _is_name(value: object) -> bool:
+    return is_text(value, MAX_NAME)
+
+
+def _are_statistics(value: object) -> bool:
+    """Return whether a value has statistics of an output; those of a gauge's edges."""
+    if not _is_object(value, is_plain):
+        return False
+    assert isinstance(value, Mapping)
+    try:
+        for name, item in value.items():
+            check_values("edges", name, [item])
+    except SenselessResult:
+        return False
+    return True
+
+
+def _is_failure(value: object) -> bool:
+    if not _is_object(value, is_plain):
+        return False
+    assert isinstance(value, Mapping)
+    texts = (value.get(field) for field in ("expression", "message", "file"))
+    count, line = value.get("count"), value.get("line")
+    return (
+        all(text is None or is_text(text) for text in texts)
+        and (count is None or is_count(count))
+        and (line is None or is_count(line) or is_text(line))
+    )
+
+
+_ROW: Mapping[str, Callable[[object], bool]] = {
+    "seed": is_count,
+    "repeat": is_count,
+    "verdict": lambda value: _is_one_of(value, _VERDICTS),
+    "explanation": lambda value: _is_one_of(value, _EXPLANATIONS),
+    "device": _or_null(_is_name),
+    "host_run": _or_null(_is_name),
+    "arithmetic": _or_null(is_text),
+    "policy": _or_null(_is_name),
+    # of a gauge's run
+    "able": _or_null(lambda value: isinstance(value, bool)),
+    "sentence": _or_null(is_text),
+    "edges": _or_null(lambda value: _is_object(value, _are_statistics)),
+    # its NUL and lone surrogates are replaced where it is stored
+    "message": _or_null(lambda value: isinstance(value, str) and len(value) <= MAX_TEXT),
+}
+_REPORT: Mapping[str, Callable[[object], bool]] = {
+    "message": is_text,
+    "stage": _is_name,
+    "duration_ms": is_number,
+    "failures": lambda value: _is_list(value, _is_failure),
+    "measurements": lambda value: _is_object(value, lambda item: item is None or is_number(item)),
+}
+
+
+def check_names(names: Iterable[object]) -> None:
+    """Raise SenselessResult for names of outputs or statistics that are no text."""
+    for name in names:
+        if not is_text(name, MAX_TEXT):
+            raise SenselessResult(f"the name {str(name)[:40]!r}")

@@ -1,0 +1,312 @@
+"""Background processes come back: leases of the dead, pauses, and messages that a dead process had
+in hand."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import redis
+from celery.worker import state as celery_state
+from sqlalchemy.exc import OperationalError
+from structlog.testing import capture_logs
+
+from background_thread import short
+from gonogo_service.background import consumer, roles
+from gonogo_service.background.consumer import Consumer, recover
+from gonogo_service.background.roles import LEASE_S, Role, take
+from gonogo_service.kit import background_context
+from gonogo_service.kit.background_context import (
+    BackgroundContext,
+    Stopping,
+    open_background_context,
+)
+from gonogo_settings import Settings
+from gonogo_storage.messages import leases
+from gonogo_workers import queue
+
+ALIVE, DEAD = os.getpid(), 2**22 + 1
+"""Processes; no process has an id as large as the second."""
+DUTY = "dispatcher"
+SERVER_GONE = OperationalError("SELECT 1", {}, Exception("the server\nclosed the connection"))
+
+
+class Steps(threading.Event):
+    """A stop event that writes down for how long somebody waits, and is set after so many waits."""
+
+    def __init__(self, waits: int) -> None:
+        super().__init__()
+        self.left, self.waits = waits, list[float | None]()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Go on at once."""
+        self.waits.append(timeout)
+        self.left -= 1
+        if self.left < 0:
+            self.set()
+        return self.is_set()
+
+
+class Script:
+    """A duty that does one thing after the other: raise an error, or return."""
+
+    def __init__(self, *steps: BaseException | None) -> None:
+        self.steps = list(steps)
+        self.calls = 0
+
+    def __call__(self, *_: object) -> int:
+        """Do the next thing."""
+        self.calls += 1
+        step = self.steps.pop(0) if self.steps else None
+        if step is not None:
+            raise step
+        return self.calls
+
+
+@pytest.fixture
+def context(migrated_sqlite_url: str, redis_url: str) -> Iterator[BackgroundContext]:
+    """A background process that runs none of its parts."""
+    context = open_background_context(short(migrated_sqlite_url, redis_url), threading.Event())
+    yield context
+    context.close()
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """The monotonic clock, which the test sets."""
+    clock = SimpleNamespace(now=5.0)
+    stopped = SimpleNamespace(monotonic=lambda: clock.now)
+    for module in (roles, consumer, background_context):
+        monkeypatch.setattr(module, "time", stopped)
+    return clock
+
+
+def holder(context: BackgroundContext, process: int, host: str | None = None) -> str:
+    own_host, _, _ = context.holder.split("/")
+    return f"{host or own_host}/{process}/another"
+
+
+def lease(context: BackgroundContext, name: str, of: str) -> None:
+    assert context.session(lambda session: leases.acquire(session, name, of, 60))
+
+
+@pytest.mark.parametrize(
+    ("process", "host", "is_dead"),
+    [(DEAD, None, True), (ALIVE, None, False), (DEAD, "elsewhere", False)],
+    ids=["dead here", "alive here", "dead elsewhere"],
+)
+def test_a_dead_process_of_this_host_loses_its_leases_at_once(
+    context: BackgroundContext, process: int, host: str | None, is_dead: bool
+) -> None:
+    assert context.session(lambda session: take(session, "free", context.holder))
+    assert context.session(lambda session: take(session, "free", context.holder))  # renewed
+    other = holder(context, process, host)
+    for name in (DUTY, "reaper"):
+        lease(context, name, other)
+    assert context.session(lambda session: take(session, DUTY, context.holder)) == is_dead
+    left = {} if is_dead else {"reaper": other}
+    holders = {"free": context.holder, DUTY: context.holder if is_dead else other, **left}
+    assert context.reading(leases.holders) == holders
+
+
+def test_a_process_of_another_user_is_alive(
+    context: BackgroundContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    signals: list[tuple[int, int]] = []
+
+    def kill(process: int, signal: int) -> None:
+        signals.append((process, signal))
+        raise PermissionError
+
+    monkeypatch.setattr(os, "kill", kill)
+    assert not roles.is_dead(holder(context, DEAD), context.holder)
+    assert signals == [(DEAD, 0)]  # a signal that does nothing
+
+
+def test_a_role_pauses_longer_after_each_failure_and_forgets_what_it_saw(
+    context: BackgroundContext,
+) -> None:
+    bug, away = ValueError("a bug"), redis.ConnectionError("away\nagain")
+    work = Script(bug, away, bug, away, bug, away, bug, away, None, None, SERVER_GONE)
+    lost, stop = Script(), Steps(12)
+    role = Role(replace(context, stop=stop), DUTY, work, every_s=7.0, lost=lost)
+    with capture_logs() as logs:
+        role.run()
+    assert stop.waits == [0, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5, 5, 7, 0, 7, 0]
+    assert (work.calls, lost.calls) == (10, 8)
+    assert [log["log_level"] for log in logs] == ["error", "warning"] * 4
+    assert logs[1]["error"] == "away"
+    assert role.daemon
+
+
+def test_a_role_waits_as_its_settings_or_its_pause_say(context: BackgroundContext) -> None:
+    for pause, waits in ((None, [0, context.settings.poll_s, 0]), (Script(), [0, 0, 0])):
+        stop = Steps(2)
+        Role(replace(context, stop=stop), DUTY, Script(), pause=pause).run()
+        assert stop.waits == waits
+        assert pause is None or pause.calls == 2
+    lease(context, "held", holder(context, ALIVE))
+    stop, work, lost = Steps(2), Script(), Script()
+    Role(replace(context, stop=stop), "held", work, lost=lost).run()
+    assert stop.waits == [0, context.settings.poll_s, context.settings.poll_s]
+    assert (work.calls, lost.calls) == (0, 2)
+
+
+def test_a_lease_is_renewed_every_three_seconds_and_after_a_failure(
+    context: BackgroundContext, clock: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    renewed: list[float] = []
+
+    def record(*_: object) -> bool:
+        renewed.append(clock.now)
+        return True
+
+    monkeypatch.setattr(roles, "take", record)
+    times = iter([6.0, 7.9, 8.0, 8.5, 9.0])
+
+    def pause() -> None:
+        clock.now = next(times)
+        if clock.now == 9.0:
+            raise ValueError("a bug")
+
+    role = Role(replace(context, stop=Steps(6)), DUTY, Script(), pause=pause)
+    with capture_logs():
+        role.run()
+    assert renewed == [5.0, 8.0, 9.0]
+    assert LEASE_S > 2 * roles.RENEW_S
+
+
+def test_the_consumer_is_started_again_sooner_where_it_ran_for_long(
+    context: BackgroundContext, clock: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seconds = iter([0, 0, 0, 0, 0, 0, 60, 61, 0])
+    outcomes = Script(ValueError("a bug"), SystemExit(), None)
+
+    def start() -> None:
+        clock.now += next(seconds)
+        outcomes()
+
+    stop = Steps(8)
+    worker = Consumer(replace(context, stop=stop))
+    monkeypatch.setattr(worker, "_worker", lambda: SimpleNamespace(start=start))
+    with capture_logs() as logs:
+        worker.run()
+    assert stop.waits == [0.2, 0.4, 0.8, 1.6, 3.2, 5, 5, 0.1, 0.2]
+    assert [log["log_level"] for log in logs] == ["error"]
+    assert worker.daemon
+
+
+def test_the_consumer_ends_on_request_and_leaves_celery_as_it_was(
+    context: BackgroundContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start() -> None:
+        deadline = time.monotonic() + 10
+        while celery_state.should_stop is None:
+            assert time.monotonic() < deadline
+        context.stop.set()
+
+    worker = Consumer(context)
+    monkeypatch.setattr(worker, "_worker", lambda: SimpleNamespace(start=start))
+    worker.start()
+    worker.shut_down(10)
+    assert not worker.is_alive()
+    assert celery_state.should_stop is None
+
+
+@pytest.mark.parametrize(
+    ("present", "restored"),
+    [([], True), ([DEAD], True), ([ALIVE], False), ([DEAD, ALIVE], False)],
+)
+def test_messages_in_hand_come_back_at_once_unless_their_process_may_live(
+    context: BackgroundContext, present: list[int], restored: bool
+) -> None:
+    lease(context, f"presence/{context.holder}", context.holder)
+    lease(context, DUTY, holder(context, ALIVE))  # says nothing about ingest
+    for process in present:
+        lease(context, f"presence/{process}", holder(context, process))
+    context.redis.hset("unacked", "tag", f"{queue.BACKGROUND_QUEUE} text")
+    context.redis.zadd("unacked_index", {"tag": time.time()})
+    recover(context)
+    assert context.redis.llen(queue.BACKGROUND_QUEUE) == restored
+    assert context.redis.hlen("unacked") == (not restored)
+
+
+def test_a_process_starts_without_its_broker(migrated_sqlite_url: str) -> None:
+    settings = short(migrated_sqlite_url, "redis://127.0.0.1:1/0")
+    context = open_background_context(settings, threading.Event())
+    with capture_logs() as logs:
+        recover(context)
+        context.notify()
+    context.close()
+    assert [log["log_level"] for log in logs] == ["warning", "warning"]
+
+
+def test_a_database_that_is_away_is_waited_for_until_the_process_stops(
+    context: BackgroundContext,
+) -> None:
+    work, stop = Script(*[SERVER_GONE] * 9), Steps(10)
+    with capture_logs() as logs:
+        assert replace(context, stop=stop).patiently(work) == 10
+    assert stop.waits == [0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5, 5]
+    assert {log["error"] for log in logs} == {"(builtins.Exception) the server"}
+    with pytest.raises(Stopping):
+        replace(context, stop=Steps(1)).patiently_reading(Script(*[SERVER_GONE] * 3))
+
+
+def test_what_is_due_is_handled_until_something_stops_it(
+    context: BackgroundContext, clock: SimpleNamespace
+) -> None:
+    postponed: list[tuple[str, str]] = []
+
+    def handle(key: str) -> bool:
+        clock.now += 1
+        if key == "bad":
+            raise ValueError("a bug")
+        return key != "nothing"
+
+    def run(*keys: str, **options: Any) -> int:
+        return context.handle_each(
+            "delivery",
+            keys,
+            handle,
+            lambda _, key, error: postponed.append((key, error)),
+            **options,
+        )
+
+    with capture_logs() as logs:
+        assert run("a", "bad", "nothing", "b") == 2
+        assert postponed == [("bad", "ValueError: a bug")]
+        assert context.handle_each("delivery", ["bad", "a"], handle) == 1
+    assert [log["id"] for log in logs] == ["bad", "bad"]
+    assert run(*"abcde", max_s=2) == 3
+    stops = iter([False, False, True])
+    assert run(*"abcde", stopped=lambda: next(stops)) == 2
+    with pytest.raises(OperationalError):
+        context.handle_each("delivery", ["a"], Script(SERVER_GONE))
+    context.stop.set()
+    assert run("a") == 0
+
+
+def test_a_flush_of_the_broker_is_seen_and_one_notification_waits(
+    context: BackgroundContext,
+) -> None:
+    generation = context.broker_generation()
+    assert context.broker_generation() == generation
+    context.redis.flushdb()
+    assert context.broker_generation() != generation
+    for _ in range(3):
+        context.notify()
+    assert context.redis.llen(queue.DISPATCH_NOTIFICATION_KEY) == 1
+
+
+@pytest.mark.parametrize("missing", ["database_url", "broker_url", "secret_key"])
+def test_a_missing_setting_is_named(missing: str) -> None:
+    settings: Settings = short("sqlite:///x", "redis://x").model_copy(update={missing: None})
+    with pytest.raises(ValueError, match=f"^gonogo background needs GONOGO_{missing.upper()}$"):
+        open_background_context(settings, threading.Event())

@@ -1,0 +1,122 @@
+"""Changes of ttnn, firmware, arithmetic and tolerance are marked on every time axis, on both
+databases."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import select
+
+import device_month
+import nightly_history
+import stored_jobs
+from api import in_process
+from gonogo import urls
+from gonogo_dashboards.kit import axis_events
+from gonogo_storage.catalogue import builds
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.db.ids import new_id
+from gonogo_storage.devices import devices, heartbeats
+from gonogo_storage.tables import AttemptRow, ChunkRow
+
+OTHER = {**stored_jobs.NIGHTLY, "tolerance": {"rtol": 1e-3, "atol": 0.02}}
+
+
+def kinds(events: Any) -> list[tuple[str, str]]:
+    """The kind and the place of each event."""
+    return [(event["kind"], event["name"]) for event in events]
+
+
+def test_every_time_axis_marks_what_changed(database_url: str) -> None:
+    now = utcnow()
+    facts = {**device_month.FACTS, "firmware": {"fw_bundle_version": "19.0.0.0"}}
+    with in_process(database_url) as api:
+        with api.context.session() as current:
+            device_month.heard(current, now - timedelta(days=2))
+            for minutes in (0, 1):  # reported with each heartbeat, noted once
+                at = now - timedelta(hours=3) + timedelta(minutes=minutes)
+                heartbeats.heard(current, facts, worker="w", attempt=None, now=at)
+            (device,) = devices.list_(current, now=now).items
+            for number, model in enumerate(("bf16", "bf16", "fp32", None), start=1):
+                builds.add(
+                    current,
+                    name=f"b{number}",
+                    executor="ttnn",
+                    branch="main",
+                    sequence=number,
+                    arithmetic=model,
+                    now=now - timedelta(days=1, hours=number),
+                )
+                test = stored_jobs.NIGHTLY if number != 2 else OTHER
+                nightly_history.night(current, f"b{number}", number, range(3), test=test)
+                job = nightly_history.night(current, f"b{number}", number, range(3))
+                chunk = current.scalars(select(ChunkRow.id).where(ChunkRow.job_id == job.id)).one()
+                current.add(
+                    AttemptRow(
+                        id=new_id(),
+                        chunk_id=chunk,
+                        job_id=job.id,
+                        number=1,
+                        state="done",
+                        queue="q",
+                        work=[],
+                        batches={},
+                        telemetry={"firmware": "18" if number < 4 else "19"},
+                        created_at=now,
+                    )
+                )
+
+        def look(url: str) -> Any:
+            return api.client.get(url).json()
+
+        key = job.test_key
+        test = look(urls.history(key, as_json=True))
+        builds_axis = [("tolerance", "b2"), ("arithmetic", "b3"), ("firmware", "b4")]
+        assert sorted(kinds(test["strip"]["events"])) == sorted(builds_axis)
+        assert sorted(kinds(test["curve"]["events"])) == sorted(builds_axis)
+        assert "atol 0.02" in test["strip"]["events"][0]["words"]
+        assert '"xAxis":0.5' in api.client.get(urls.history(key)).text, "it stands before b2"
+        (changed,) = (event for event in test["curve"]["events"] if event["kind"] == "arithmetic")
+        assert (changed["place"], changed["label"]) == (2, "arithmetic")
+        assert changed["words"] == "arithmetic model bf16 until here, fp32 from here on"
+        assert kinds(look(urls.matrix({"branch": "main"}, as_json=True))["events"]) == [
+            ("arithmetic", "b3")
+        ]
+        page = look(urls.device(device.id, as_json=True))
+        assert [event["kind"] for event in page["events"]] == [
+            *["build"] * 2,
+            "arithmetic",
+            "build",
+            "build",
+            "firmware",
+        ]
+        (firmware,) = (event for event in page["events"] if event["kind"] == "firmware")
+        assert "18.3.0.0 until here, 19.0.0.0 from here on" in firmware["words"]
+        assert firmware["place"] == int((now - timedelta(hours=3)).timestamp() * 1000)
+        assert {span["state"] for span in page["timeline"]["spans"]} == {"good", "away"}
+        assert {entry["what"] for entry in page["history"]} == {"health", "firmware"}
+        assert {event["kind"] for event in page["day_events"]} == {
+            "build",
+            "arithmetic",
+            "firmware",
+        }
+        overview = look(urls.overview(as_json=True))
+        assert {event["kind"] for event in overview["day_events"]} == {
+            "build",
+            "arithmetic",
+            "firmware",
+            "tolerance",
+        }
+        for url in (urls.OVERVIEW, urls.history(key), urls.device(device.id)):
+            assert '<ul class="events small">' in api.client.get(url).text
+
+
+def test_nightly_builds_of_ttnn_are_no_changes_each() -> None:
+    now = utcnow()
+    nights = [
+        axis_events.DatedAnnotation(now - timedelta(days=day), "build", "main", None, f"b{day}")
+        for day in range(axis_events.MAX_NEW_BUILDS + 1)
+    ]
+    assert axis_events.of_time(nights, now) == ()
+    assert len(axis_events.of_time(nights[1:], now)) == axis_events.MAX_NEW_BUILDS

@@ -1,0 +1,40 @@
+"""Names, errors and logs of others can't command the terminal of whoever looks at them."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.table import Table
+from rich.text import Text
+
+from gonogo.errors import FieldError
+from gonogo_cli import app
+from gonogo_cli.kit import show
+
+HOSTILE = "name\x1b]52;c;cm0gLXJm\x07\x1b[2J\x9b31m\u202egnp\rover"
+"""It would set the clipboard, clear the screen, and write over its own line."""
+
+
+def commands(text: str) -> set[str]:
+    """Return the characters of a text that command a terminal."""
+    return {character for character in text if not character.isprintable()} - {"\n"}
+
+
+@pytest.mark.parametrize("soft_wrap", [False, True])
+def test_the_console_s_escapes_are_its_own(soft_wrap: bool) -> None:
+    table = Table(HOSTILE, "b")
+    table.add_row(HOSTILE, Text(HOSTILE, style="red"))
+    for printed in (HOSTILE, Text(HOSTILE), table):
+        out = show.SafeConsole(file=io.StringIO(), width=200)
+        out.print(printed, soft_wrap=soft_wrap, markup=False)
+        text = out.file.getvalue()  # type: ignore[attr-defined]
+        assert "name\N{SYMBOL FOR ESCAPE}]52;" in text
+        assert commands(text) == set()
+    assert isinstance(show.console(), show.SafeConsole)
+
+
+def test_an_error_s_escapes_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        app.fail(FieldError(HOSTILE, 1, HOSTILE), 2)
+    assert commands(capsys.readouterr().err) == set()

@@ -1,0 +1,78 @@
+"""Readiness: a probe of a busy process is answered by the last check that found it ready."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+
+import pytest
+
+import event_loop
+from gonogo_service.kit import readiness
+from gonogo_service.kit.readiness import Readiness, Ready
+
+READY = Ready("ok", "head", "ok")
+
+
+class Checks:
+    """Checks that take until `go` is set; one after the other raises its outcome."""
+
+    def __init__(self, *outcomes: Exception | None) -> None:
+        self.outcomes = list(outcomes)
+        self.go = threading.Event()
+        self.go.set()
+
+    def __call__(self) -> Ready:
+        self.go.wait()
+        problem = self.outcomes.pop(0)
+        if problem is not None:
+            raise problem
+        return READY
+
+
+def play(checks: Checks, script: Callable[[Readiness], object]) -> None:
+    async def run() -> None:
+        try:
+            await script(Readiness(checks))  # type: ignore[misc]
+        finally:
+            checks.go.set()
+
+    event_loop.run(run())
+
+
+def test_a_check_that_takes_long_is_answered_by_the_one_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(readiness, "SOON_S", 0.01)
+    checks = Checks(None, None, OSError("gone"), OSError("still gone"))
+
+    async def script(parts: Readiness) -> None:
+        assert await parts.state() == READY
+        checks.go.clear()
+        assert [await parts.state() for _ in range(3)] == [READY] * 3
+        assert len(checks.outcomes) == 3  # one check runs, however many probes come
+        checks.go.set()
+        while parts._running is not None and not parts._running.done():
+            await asyncio.sleep(0)
+        monkeypatch.setattr(readiness, "SOON_S", 10.0)
+        for words in ("gone", "still gone"):
+            with pytest.raises(OSError, match=words):
+                await parts.state()
+
+    play(checks, script)
+
+
+def test_a_first_check_and_one_after_a_long_time_are_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(readiness, "SOON_S", 0.0)
+    monkeypatch.setattr(readiness, "KEPT_S", -1.0)
+    checks = Checks(None, OSError("gone"))
+
+    async def script(parts: Readiness) -> None:
+        assert await parts.state() == READY
+        with pytest.raises(OSError, match="gone"):
+            await parts.state()
+
+    play(checks, script)
