@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, text
@@ -16,6 +17,7 @@ from gonogo.errors import JobError
 from gonogo_storage.db.encoding import decode, encode
 
 BUSY_TIMEOUT_S = 30
+CONNECT_TIMEOUT_S = 5
 _READ = "gonogo_read"
 _STEPS = 10_000
 """Steps of SQLite's machine between looks at the clock: less than a millisecond."""
@@ -41,8 +43,10 @@ def normalize(url: str) -> URL:
     )
 
 
-def make_engine(url: str, *, pool_size: int = 10) -> Engine:
+def make_engine(url: str, *, pool_size: int = 10, patience_s: float | None = None) -> Engine:
     """Return an engine for `sqlite:///path` or `postgresql://...`; it connects on first use.
+
+    patience_s: the longest time of a statement; on SQLite, of the wait for a lock.
 
     SQLite gets WAL, foreign keys, and a busy timeout of 30 s. Every write transaction begins with
     BEGIN IMMEDIATE. Otherwise a transaction that reads first and writes later would fail at once
@@ -52,21 +56,28 @@ def make_engine(url: str, *, pool_size: int = 10) -> Engine:
     options: dict[str, Any] = {"json_serializer": encode, "json_deserializer": decode}
     options |= {"pool_size": pool_size, "max_overflow": 2 * pool_size}
     if parsed.drivername == "sqlite":
+        busy_s = BUSY_TIMEOUT_S if patience_s is None else patience_s
         engine = create_engine(
-            parsed, connect_args={"timeout": BUSY_TIMEOUT_S, "check_same_thread": False}, **options
+            parsed, connect_args={"timeout": busy_s, "check_same_thread": False}, **options
         )
-        event.listen(engine, "connect", _prepare_sqlite)
+        event.listen(engine, "connect", partial(_prepare_sqlite, busy_s))
         event.listen(engine, "begin", _begin_sqlite)
         return engine
-    return create_engine(parsed, connect_args={"connect_timeout": 5}, pool_pre_ping=True, **options)
+    limits: dict[str, Any] = {"connect_timeout": CONNECT_TIMEOUT_S}
+    if patience_s is not None:
+        milliseconds = max(1, round(1000 * patience_s))
+        limits["options"] = f"-c statement_timeout={milliseconds}"
+        # a server's machine that is gone ends no connection by itself, and keeps to no timeout
+        limits["tcp_user_timeout"] = milliseconds
+    return create_engine(parsed, connect_args=limits, pool_pre_ping=True, **options)
 
 
-def _prepare_sqlite(connection: Any, _record: Any) -> None:
+def _prepare_sqlite(busy_s: float, connection: Any, _record: Any) -> None:
     # The driver must not begin transactions by itself: _begin_sqlite does.
     connection.isolation_level = None
     cursor = connection.cursor()
     for pragma in (
-        f"busy_timeout = {BUSY_TIMEOUT_S * 1000}",
+        f"busy_timeout = {round(busy_s * 1000)}",
         "journal_mode = WAL",
         "synchronous = NORMAL",
         "foreign_keys = ON",

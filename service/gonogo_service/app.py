@@ -29,7 +29,7 @@ from gonogo_service.kit.body_limits import BodyLimits, LimitBodies
 from gonogo_service.kit.live_events import Hub, closing_on_signals
 from gonogo_service.kit.metrics import Metrics
 from gonogo_service.kit.notifier import DispatchNotifier
-from gonogo_service.kit.readiness import Readiness, check
+from gonogo_service.kit.readiness import PATIENCE_S, Readiness, check
 from gonogo_settings import Settings
 from gonogo_settings.release import release
 from gonogo_storage.access import sessions, tokens
@@ -150,7 +150,7 @@ def make_context(settings: Settings) -> Context:
             return tokens.living(session, token_ids, now) | sessions.living(session, logins, now)
 
     notifier = DispatchNotifier(settings.broker_url)
-    probe = engines.make_engine(settings.database_url, pool_size=1)
+    probe = engines.make_engine(settings.database_url, pool_size=1, patience_s=PATIENCE_S)
     hub, bisection_hub = Hub(positions, read), Hub(bisection_positions, bisection_events)
     return Context(
         settings=settings,

@@ -14,13 +14,16 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from gonogo_service.kit.notifier import DispatchNotifier
-from gonogo_service.kit.problems import Problem
+from gonogo_service.kit.problems import Problem, entry
 from gonogo_storage.ops import schema
 
 SOON_S = 0.02
 """A probe waits this long for its check. On an idle service that takes 2 to 4 ms."""
 KEPT_S = 30.0
-"""A longer check is answered by the last one that found everything ready, if it is younger."""
+"""A longer check is answered by the last one, if that found everything ready and is younger."""
+PATIENCE_S = 2.0
+"""A check that runs for longer isn't ready: a frozen database never answers, and a busy process
+needs less than a second."""
 _log = structlog.get_logger("gonogo.service")
 
 
@@ -38,36 +41,60 @@ class Readiness:
 
     A check crosses threads and waits for answers. Where other threads compute, it gets its turn
     late, and a probe that waits for it takes a busy service for a dead one. What isn't ready is
-    never kept: the next probe checks again.
+    never kept, and ends what was kept before: the next probe checks again.
     """
 
     def __init__(self, check: Callable[[], Ready]) -> None:
         self._check = check
         self._running: asyncio.Task[Ready] | None = None
+        self._started = 0.0
         self._ready: tuple[float, Ready] | None = None
 
     async def state(self) -> Ready:
-        """Return what the check returns. Raises what it raises."""
+        """Return what the check returns. Raises what it raises, or Problem 503 if it takes long."""
         running = self._running
         if running is None or running.done() or running.get_loop() is not _loop():
+            self._started = time.monotonic()
             running = self._running = _loop().create_task(self._run(), name="readiness")
             running.add_done_callback(_look)
-        done, _ = await asyncio.wait({running}, timeout=SOON_S)
-        if not done and self._ready is not None:
+        ends = self._started + PATIENCE_S
+        done, _ = await asyncio.wait({running}, timeout=min(SOON_S, _until(ends)))
+        if not done and self._ready is not None and time.monotonic() < ends:
             at, state = self._ready
             if time.monotonic() - at <= KEPT_S:
                 return state
-        return await asyncio.shield(running)
+        done, _ = await asyncio.wait({running}, timeout=_until(ends))
+        if not done:
+            raise _unanswered()
+        return running.result()
 
     async def _run(self) -> Ready:
-        # a limiter of its own: a probe must not wait for the threads of other requests
-        state = await to_thread.run_sync(self._check, limiter=CapacityLimiter(1))
+        try:
+            # a limiter of its own: a probe must not wait for the threads of other requests
+            state = await to_thread.run_sync(self._check, limiter=CapacityLimiter(1))
+        except Exception:
+            self._ready = None
+            raise
         self._ready = time.monotonic(), state
         return state
 
 
 def _loop() -> asyncio.AbstractEventLoop:
     return asyncio.get_running_loop()
+
+
+def _until(moment: float) -> float:
+    return max(0.0, moment - time.monotonic())
+
+
+def _unanswered() -> Problem:
+    """Return the 503 of a check that doesn't end; its thread goes on, and nobody waits for it."""
+    return Problem(
+        503,
+        f"Not ready: the database and the broker did not answer within {PATIENCE_S:g} s.",
+        slug="not-ready",
+        errors=[entry("check", "unanswered", "takes too long", f"{PATIENCE_S:g} s")],
+    )
 
 
 def _look(task: asyncio.Task[Ready]) -> None:

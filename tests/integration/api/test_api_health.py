@@ -13,6 +13,7 @@ from sqlalchemy import text
 
 import stored_jobs
 from api import Api, TestClient, in_process, make_settings
+from gonogo_service import app as application
 from gonogo_service.app import create_app
 from gonogo_service.kit import metrics, readiness
 from gonogo_storage.ops import metric_reads, schema
@@ -97,6 +98,20 @@ def test_a_dead_database_is_a_503_that_tells_nothing_of_it_and_comes_back(
         assert "retry-after" in api.client.get("/api/v1/jobs").headers
         private_postgres.start()
         assert api.get(f"/jobs/{job}")["state"] == "queued"
+
+
+def test_a_database_whose_schema_is_locked_is_not_ready(
+    private_postgres: PostgresServer, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The statement ends at its own timeout, and its thread with it."""
+    monkeypatch.setattr(application, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(readiness, "PATIENCE_S", 60.0)
+    with in_process(private_postgres.url(), broker_url=redis_url) as api:
+        with api.context.engine.begin() as connection:
+            connection.execute(text("LOCK TABLE alembic_version IN ACCESS EXCLUSIVE MODE"))
+            answer = api.client.get("/readyz")
+        assert (answer.status_code, answer.json()["field"]) == (503, "database")
+        assert api.client.get("/readyz").status_code == 200
 
 
 def test_metrics_tell_the_state_of_the_service(database_url: str) -> None:

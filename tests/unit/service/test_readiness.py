@@ -10,6 +10,7 @@ import pytest
 
 import event_loop
 from gonogo_service.kit import readiness
+from gonogo_service.kit.problems import Problem
 from gonogo_service.kit.readiness import Readiness, Ready
 
 READY = Ready("ok", "head", "ok")
@@ -74,5 +75,41 @@ def test_a_first_check_and_one_after_a_long_time_are_waited_for(
         assert await parts.state() == READY
         with pytest.raises(OSError, match="gone"):
             await parts.state()
+
+    play(checks, script)
+
+
+def test_a_check_that_failed_ends_what_was_kept_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next probe checks again, and isn't told of the time before the failure."""
+    monkeypatch.setattr(readiness, "SOON_S", 0.0)
+    checks = Checks(None, OSError("gone"), OSError("still gone"))
+
+    async def script(parts: Readiness) -> None:
+        assert await parts.state() == READY
+        checks.go.clear()
+        assert await parts.state() == READY
+        checks.go.set()
+        assert parts._running is not None
+        await asyncio.wait({parts._running})
+        with pytest.raises(OSError, match="still gone"):
+            await parts.state()
+
+    play(checks, script)
+
+
+def test_a_check_that_never_ends_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A frozen part holds the only check, whatever was ready before."""
+    monkeypatch.setattr(readiness, "SOON_S", 0.0)
+    checks = Checks(None, None)
+
+    async def script(parts: Readiness) -> None:
+        assert await parts.state() == READY
+        checks.go.clear()
+        assert await parts.state() == READY
+        monkeypatch.setattr(readiness, "PATIENCE_S", 0.0)
+        for _ in range(2):
+            with pytest.raises(Problem, match="did not answer within 0 s"):
+                await asyncio.wait_for(parts.state(), 10)
+        assert len(checks.outcomes) == 1  # no second thread waits beside the first
 
     play(checks, script)
