@@ -18,7 +18,7 @@ from starlette.routing import Route
 
 from gonogo.urls import API
 from gonogo_service.access import context
-from gonogo_service.access.edge import PUBLIC, SIGNED
+from gonogo_service.access.visit import PUBLIC, SIGNED
 from gonogo_service.app import create_app
 from gonogo_settings import Settings
 

@@ -150,7 +150,8 @@ class Settings(BaseSettings):
     proxies: Annotated[tuple[str, ...], NoDecode] = Field(
         (),
         description=(
-            "comma-separated addresses of reverse proxies whose X-Forwarded-* headers are believed"
+            "comma-separated addresses or networks of reverse proxies whose X-Forwarded-* headers "
+            "are believed, such as `127.0.0.1,172.18.0.0/16`; never `*`"
         ),
     )
     var_dir: str = Field(
@@ -496,6 +497,22 @@ class Settings(BaseSettings):
                 ip_network(text)
             except ValueError:
                 raise ValueError(f"number {number} is no network such as 10.1.0.0/16") from None
+        return value
+
+    @field_validator("proxies")
+    @classmethod
+    def _narrow_networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for number, text in enumerate(value, 1):
+            try:
+                fits = ip_network(text).prefixlen > 0
+            except ValueError:
+                fits = False
+            if not fits:
+                raise ValueError(
+                    f"number {number} is no address or network of a proxy (allowed: such as "
+                    "127.0.0.1 or 172.18.0.0/16; neither a name nor all addresses, whose senders "
+                    "could call themselves anything)"
+                )
         return value
 
     @field_validator("child_variables")

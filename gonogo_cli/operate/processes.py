@@ -67,6 +67,7 @@ def serve(
 
         from gonogo_service.app import create_app
         from gonogo_service.kit import connections, logs
+        from gonogo_service.kit.networks import Networks
 
         logs.configure()
         app = create_app(config)
@@ -81,7 +82,7 @@ def serve(
             http=connections.protocol(config),
             timeout_graceful_shutdown=GRACE_S,
             proxy_headers=bool(config.proxies),
-            forwarded_allow_ips=list(config.proxies) or None,
+            forwarded_allow_ips=Networks(config.proxies).names() or None,
         )
     )
     # a page makes thousands of objects, hardly any in cycles: looking for them took a tenth of its

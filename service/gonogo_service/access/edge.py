@@ -8,26 +8,26 @@ it is allowed here, so that a page or an endpoint that forgets about access is c
 from __future__ import annotations
 
 import hmac
-import ipaddress
 import time
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 from anyio import to_thread
-from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import cookie_parser
+from starlette.datastructures import MutableHeaders
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gonogo import urls
 from gonogo_service.access import auth, bounds, principals
 from gonogo_service.access.context import Context
 from gonogo_service.access.failures import FailureLimits
 from gonogo_service.access.pace import Pace
 from gonogo_service.access.quotas import RequestQuota
+from gonogo_service.access.visit import HEALTH, SAFE_METHODS, Visit, bare_host
 from gonogo_service.kit import refusals
 from gonogo_service.kit.body_limits import COMPLETE, BodyLimits, has_body
+from gonogo_service.kit.connection_places import LOCAL
+from gonogo_service.kit.connections import GONE
+from gonogo_service.kit.networks import Networks
 from gonogo_service.kit.problems import Problem
 from gonogo_storage.db.encoding import timestamp, utcnow
 
@@ -45,91 +45,14 @@ SECURITY_HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
-SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-HEALTH = frozenset({"/healthz", "/readyz"})
-SIGNED = frozenset({urls.GITHUB_DELIVERIES, urls.CI_DELIVERIES})
-"""Addresses that verify a signature instead of a token."""
-PUBLIC = HEALTH | SIGNED | {"/login"}
 FORMS = frozenset({"/logout", "/flags"})
 """Addresses of plain forms, which can't send headers.
 
 They read the CSRF token from the field `csrf_token`, and check it themselves.
 """
-COOKIE, SECURE_COOKIE = "gonogo_session", "__Host-gonogo_session"
 CSRF_HEADER = "X-CSRF-Token"
-FORWARDED = frozenset(
-    {
-        *("forwarded", "via", "x-real-ip", "x-client-ip", "x-cluster-client-ip", "true-client-ip"),
-        *("cf-connecting-ip", "fastly-client-ip", "fly-client-ip", "x-original-forwarded-for"),
-    }
-)
-"""Headers by which proxies say for whom they ask; with them, all that begin with X-Forwarded-."""
 EXPIRES_HEADER = "GoNoGo-Token-Expires"
 """In answers to a token that ends within two weeks: when it does."""
-
-
-@dataclass(frozen=True)
-class Visit:
-    """The parts of a request that access depends on."""
-
-    method: str
-    path: str
-    host: str
-    scheme: str
-    client: str
-    headers: Headers
-
-    @classmethod
-    def of(cls, scope: Scope) -> Visit:
-        """Read the visit from the ASGI scope."""
-        headers = Headers(scope=scope)
-        client = scope.get("client")
-        host = headers.get("host", "").lower()
-        return cls(
-            scope["method"],
-            scope["path"],
-            host,
-            scope.get("scheme", "http"),
-            client[0] if client else "",
-            headers,
-        )
-
-    @property
-    def public(self) -> bool:
-        """Return whether the address needs no principal."""
-        return self.path in PUBLIC or self.path.startswith("/static/")
-
-    @property
-    def badge(self) -> bool:
-        """Return whether the address is that of a badge, which a setting makes public."""
-        return self.method in SAFE_METHODS and self.path.startswith(f"{urls.BADGES}/")
-
-    @property
-    def on_loopback(self) -> bool:
-        """Return whether the caller is a process of this machine, and not a proxy."""
-        forwarded = any(
-            name in FORWARDED or name.startswith("x-forwarded") for name in self.headers
-        )
-        return not forwarded and is_loopback(self.client)
-
-    def cookie(self) -> str:
-        """Return the session cookie's value, "" without one.
-
-        Over https only the __Host- cookie counts, because no other site can set it.
-        """
-        return cookie_parser(self.headers.get("cookie", "")).get(self.cookie_name, "")
-
-    @property
-    def secure(self) -> bool:
-        """Return whether cookies must be Secure: always, except plain http to a loopback name."""
-        return self.scheme == "https" or not (
-            is_loopback(bare_host(self.host)) or bare_host(self.host) == "localhost"
-        )
-
-    @property
-    def cookie_name(self) -> str:
-        """Return the name of the session cookie."""
-        return SECURE_COOKIE if self.secure else COOKIE
 
 
 class Edge:
@@ -142,7 +65,10 @@ class Edge:
         self.context = context
         self.limits = limits
         self.requests = RequestQuota(context.settings)
-        self.pace = Pace()
+        self.pace = Pace(context.settings.max_connections)
+        # apart from the others: a flood of anything else must not make a process look dead
+        self.probes = Pace(context.settings.max_connections, waiting=0)
+        self.unpaced_probes = Networks([*LOCAL, *context.settings.proxies])
         self.bodies = bodies
         url = urlsplit(context.settings.url or "")
         self.hosts = {bare_host(host) for host in context.settings.hosts} | (
@@ -154,26 +80,33 @@ class Edge:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        visit, started, status = Visit.of(scope), time.perf_counter(), 0
-        scope.setdefault("state", {})
+        visit, started, status, waited_s = Visit.of(scope), time.perf_counter(), 0, 0.0
+        state = scope.setdefault("state", {})
 
         async def send_with_headers(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
                 headers = MutableHeaders(raw=message.setdefault("headers", []))
-                _decorate(headers, visit, scope.get("state", {}).get("principal"))
-                if has_body(scope) and not scope["state"].get(COMPLETE):
+                _decorate(headers, visit, state.get("principal"))
+                if has_body(scope) and not state.get(COMPLETE):
                     # else the server would read a body that nobody wants to its end, for ever
                     headers["Connection"] = "close"
             await send(message)
 
         try:
-            try:
+            if _is_anonymous(visit):
+                # before anything is done for it
+                waited_s = await self._take_turn(scope, visit)
                 response = await self._admit(scope, visit)
-            finally:
-                if self._is_paced(scope, visit):
-                    await self.pace.wait(visit.client)
+            else:
+                try:
+                    response = await self._admit(scope, visit)
+                finally:
+                    if state.get("principal") is None:
+                        waited_s = await self._take_turn(scope, visit)
+            if waited_s and GONE in state and state[GONE].is_set():
+                return
             await (response or self.app)(scope, receive, send_with_headers)
         except Exception as error:
             problem = refusals.from_exception(error, limit=self.bodies.of(visit.path))
@@ -184,13 +117,28 @@ class Edge:
             await refusals.respond(problem, scope)(scope, receive, send_with_headers)
         finally:
             self.context.metrics.observe(
-                visit.method, _template(scope), status, time.perf_counter() - started
+                visit.method, _template(scope), status, time.perf_counter() - started - waited_s
             )
 
-    def _is_paced(self, scope: Scope, visit: Visit) -> bool:
-        """Return whether it comes from a stranger, who sends no more than `Pace` lets through."""
-        is_stranger = scope["state"].get("principal") is None
-        return is_stranger and visit.path not in HEALTH and not self._is_open_to(visit)
+    async def _take_turn(self, scope: Scope, visit: Visit) -> float:
+        """Let a stranger wait for its turn; return the seconds.
+
+        Raises Problem 429 for one who sends more than `Pace` lets through.
+        """
+        if self._is_open_to(visit):
+            return 0.0
+        if visit.path in HEALTH:
+            if visit.client not in self.unpaced_probes:
+                self.probes.hit(visit.client, time.monotonic())
+            return 0.0
+        if (
+            visit.public
+            and (cookie := visit.cookie())
+            and self.pace.is_spent(visit.client)
+            and await to_thread.run_sync(auth.by_cookie, self.context, cookie) is not None
+        ):
+            return 0.0  # the files of a page that a user reads
+        return await self.pace.wait(visit.client, scope["state"].get(GONE))
 
     def _is_open_to(self, visit: Visit) -> bool:
         settings = self.context.settings
@@ -286,6 +234,12 @@ class Edge:
             )
 
 
+def _is_anonymous(visit: Visit) -> bool:
+    """Return whether it has neither a login nor what could be a token."""
+    token = visit.headers.get("authorization", "").partition(" ")[2]
+    return not auth.well_formed(token.strip()) and not visit.cookie()
+
+
 def check_csrf(principal: principals.Principal, given: str) -> None:
     """Raise Problem 403 unless the CSRF token is that of the login."""
     if not principal.csrf or not hmac.compare_digest(given.encode(), principal.csrf.encode()):
@@ -294,22 +248,6 @@ def check_csrf(principal: principals.Principal, given: str) -> None:
             f"The CSRF token is missing or wrong: send the page's token in {CSRF_HEADER}.",
             slug="csrf",
         )
-
-
-def bare_host(host: str) -> str:
-    """Return the host without its port, in lower case, and IPv6 without brackets."""
-    try:
-        return urlsplit("//" + host).hostname or ""
-    except ValueError:
-        return ""
-
-
-def is_loopback(address: str) -> bool:
-    """Return whether the text is a loopback IP address."""
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return False
 
 
 def _decorate(

@@ -10,8 +10,9 @@ from fastapi.responses import RedirectResponse
 from gonogo_dashboards.pages import login_page
 from gonogo_service.access import auth
 from gonogo_service.access.context import Ctx, principal_of
-from gonogo_service.access.edge import Visit, check_csrf
+from gonogo_service.access.edge import check_csrf
 from gonogo_service.access.failures import FailureLimits
+from gonogo_service.access.visit import Visit
 from gonogo_service.kit.problems import Problem
 from gonogo_storage.db.encoding import utcnow
 

@@ -9,13 +9,12 @@ would fail although the next process could have answered it.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from typing import Any
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from gonogo_service.kit.networks import network_of
+from gonogo_service.kit.connection_places import Places
 from gonogo_settings import Settings
 
 FULL = (
@@ -25,8 +24,8 @@ FULL = (
 CLOSE = (b"connection", b"close")
 LINGER_S = 0.3
 """A stopping server still answers requests that arrive within this time on open connections."""
-ADDRESS_SHARE = 4
-"""One network may have this part of all connections, unless it is a proxy or this machine."""
+GONE = "connection_gone"
+"""The key in a request's state: an asyncio.Event that is set when its connection has ended."""
 SLOWEST_BYTES = 32 * 1024
 """A client must take this much of a waiting answer within the deadline of a request's headers."""
 
@@ -34,30 +33,39 @@ SLOWEST_BYTES = 32 * 1024
 def protocol(settings: Settings) -> type[H11Protocol]:
     """Return the class of connections for uvicorn's option `http`."""
     deadline_s, most = settings.header_deadline_s, settings.max_connections
-    exempt = {"127.0.0.1", "::1", *settings.proxies}
-    addresses: Counter[str] = Counter()
+    places = Places(most, settings.proxies)
 
     class Connection(H11Protocol):
         """A connection that is closed when a request's headers take too long."""
 
         _timer: asyncio.TimerHandle | None = None
         _reader_timer: asyncio.TimerHandle | None = None
-        _address: str | None = None
         _leaving = False
+
+        def __init__(
+            self, config: Any, server_state: Any, app_state: dict[str, Any], _loop: Any = None
+        ) -> None:
+            self._gone = asyncio.Event()
+            super().__init__(config, server_state, {**app_state, GONE: self._gone}, _loop)
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
-            client = self.client[0] if self.client else ""
-            is_exempt = not client or client in exempt
-            limit = most if is_exempt else max(1, most // ADDRESS_SHARE)
-            address = client if is_exempt else network_of(client)
-            if len(self.connections) > most or addresses[address] >= limit:
+            if places.take(self, self.client[0] if self.client else ""):
+                self._watch()
+            else:
                 transport.write(FULL)
                 transport.close()
-                return
-            addresses[address] += 1
-            self._address = address
-            self._watch()
+
+        def waits_for_client(self) -> bool:
+            """Return whether headers, the rest of a body or a reader are due."""
+            cycle = self.cycle
+            if cycle is None or cycle.response_complete:
+                return True
+            return bool(cycle.more_body or self.flow.write_paused)
+
+        def abort(self) -> None:
+            """Close the connection at once."""
+            self.transport.abort()
 
         def data_received(self, data: bytes) -> None:
             if self.transport.is_closing():
@@ -115,11 +123,8 @@ def protocol(settings: Settings) -> type[H11Protocol]:
         def connection_lost(self, exc: Exception | None) -> None:
             self._stop()
             self._stop_reader_timer()
-            if self._address is not None:
-                addresses[self._address] -= 1
-                if not addresses[self._address]:
-                    del addresses[self._address]
-                self._address = None
+            places.give_back(self)
+            self._gone.set()
             super().connection_lost(exc)
 
         def _watch(self) -> None:

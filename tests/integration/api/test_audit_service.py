@@ -15,7 +15,7 @@ import gonogo_service
 import gonogo_storage
 from api import JOB, Api, in_process, on_port
 from gonogo_cli.app import main
-from gonogo_service.access.edge import SAFE_METHODS
+from gonogo_service.access.visit import SAFE_METHODS
 from gonogo_storage.tables import AuditRow
 from suite_runs import SUITE
 

@@ -13,9 +13,9 @@ from sqlalchemy import event, select
 
 from api import ELSEWHERE, JOB, Api, in_process
 from gonogo_service.access.auth import make_token, well_formed
-from gonogo_service.access.edge import SIGNED
 from gonogo_service.access.issuing import issue_token
 from gonogo_service.access.principals import Keys
+from gonogo_service.access.visit import SIGNED
 from gonogo_service.api.routers import routers
 from gonogo_service.kit.problems import BadField
 from gonogo_storage.tables import AuditRow, TokenRow

@@ -74,6 +74,25 @@ def test_a_wrong_value_is_refused_at_the_start_and_not_shown(
 
 
 @pytest.mark.parametrize(
+    "proxies", ["*", "nginx", "127.0.0.1,*", "0.0.0.0/0", "::/0", "172.18.0.1/16", "127.0.0.1:80"]
+)
+def test_only_addresses_and_networks_are_proxies(
+    monkeypatch: pytest.MonkeyPatch, proxies: str
+) -> None:
+    """uvicorn takes `*`, and then believes whatever a client says of itself."""
+    monkeypatch.setenv("GONOGO_PROXIES", proxies)
+    place = len(proxies.split(","))
+    words = rf"GONOGO_PROXIES: number {place} is no address or network .*allowed: such as 127\.0\.0"
+    with pytest.raises(gonogo_settings.SettingsError, match=words):
+        gonogo_settings.load()
+
+
+def test_proxies_may_be_a_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GONOGO_PROXIES", "127.0.0.1, 172.18.0.0/16,fd00::/8")
+    assert gonogo_settings.load().proxies == ("127.0.0.1", "172.18.0.0/16", "fd00::/8")
+
+
+@pytest.mark.parametrize(
     "url", ["postgresql://gonogo:password@host:hush/db", "hush://password", "password"]
 )
 def test_a_database_s_address_that_can_t_be_read_is_not_shown(url: str) -> None:

@@ -12,9 +12,7 @@ import pytest
 import uvicorn
 
 import event_loop
-from gonogo_service.access.pace import A_SECOND, AT_ONCE, LONGEST_S, Pace
 from gonogo_service.kit import connections
-from gonogo_service.kit.networks import network_of
 from gonogo_settings import Settings
 
 LONG = 64 * 2**20
@@ -34,10 +32,13 @@ class Hijacker(asyncio.Protocol):
     def __init__(self, **parts: Any) -> None: ...
 
 
-async def exchange(request: bytes) -> bytes:
-    """Send a request; return what can be read after the server has closed the connection."""
+async def exchange(request: bytes, app: Any = answer, *, leave: bool = False) -> bytes:
+    """Send a request; return what can be read after the connection has ended.
+
+    leave: the client ends it as soon as the server works for it.
+    """
     config = uvicorn.Config(
-        answer,  # type: ignore[arg-type]
+        app,
         http=connections.protocol(Settings(header_deadline_s=0.05)),
         ws=Hijacker,
         lifespan="off",
@@ -53,7 +54,11 @@ async def exchange(request: bytes) -> bytes:
             client.sendall(request)
             while not server.server_state.connections and not server.server_state.total_requests:
                 await asyncio.sleep(0.001)
-            while server.server_state.connections:
+            while leave and not server.server_state.tasks:
+                await asyncio.sleep(0.001)
+            if leave:
+                client.shutdown(socket.SHUT_RDWR)
+            while server.server_state.connections or (leave and server.server_state.tasks):
                 await asyncio.sleep(0.001)
             client.setblocking(False)
             with suppress(ConnectionResetError, BlockingIOError):
@@ -76,66 +81,112 @@ def test_no_other_protocol_takes_a_connection_out_of_the_limits() -> None:
     assert received.startswith(b"HTTP/1.1 200 OK")
 
 
-class Transport:
-    """A transport of a client's address that notes what is written."""
+class Transport(asyncio.Transport):
+    """A transport of a client's address that notes what is written, and whether it was cut off."""
 
     def __init__(self, client: str) -> None:
-        self.client, self.written = client, b""
+        super().__init__({"peername": (client, 1), "sockname": ("::1", 2)})
+        self.written, self.aborted = b"", False
 
-    def get_extra_info(self, name: str) -> Any:
-        return {"peername": (self.client, 1), "sockname": ("::1", 2)}.get(name)
-
-    def write(self, data: bytes) -> None:
+    def write(self, data: Any) -> None:
         self.written += data
 
     def close(self) -> None: ...
 
+    def abort(self) -> None:
+        self.aborted = True
+
     def is_closing(self) -> bool:
-        return False
+        return self.aborted
+
+
+HALF = b"GET / HTTP/1.1\r\nX:"
+UNDER_WAY = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+SLOW_BODY = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nx"
+
+
+def arrive(
+    senders: list[tuple[str, bytes]], *, most: int = 8, proxies: tuple[str, ...] = ()
+) -> str:
+    """Let senders connect and send, one after the other; return what became of each connection.
+
+    `.` is held, `x` was closed for another one, and `-` was refused.
+    """
+
+    async def forever(scope: Any, receive: Any, send: Any) -> None:
+        await asyncio.Event().wait()
+
+    async def play() -> str:
+        config = uvicorn.Config(forever, lifespan="off")
+        config.load()
+        state = uvicorn.server.ServerState()
+        protocol = connections.protocol(Settings(max_connections=most, proxies=proxies))
+        transports = []
+        for client, data in senders:
+            transports.append(Transport(client))
+            connection = protocol(config, state, {})
+            connection.connection_made(transports[-1])
+            if data and not transports[-1].written:
+                connection.data_received(data)
+        for task in state.tasks:
+            task.cancel()
+        return "".join(
+            "-" if transport.written.startswith(b"HTTP/1.1 503 ") else ".x"[transport.aborted]
+            for transport in transports
+        )
+
+    return event_loop.run(play())
 
 
 @pytest.mark.parametrize(
-    ("clients", "refused"),
+    ("clients", "fates"),
     [
-        (["2001:db8::1", "2001:db8::2", "2001:db8::3"], [False, False, True]),
-        (["2001:db8::1", "2001:db8::2", "2001:db8:0:1::3"], [False, False, False]),
-        (["192.0.2.1", "::ffff:192.0.2.1", "192.0.2.1"], [False, False, True]),
+        (["2001:db8::1", "2001:db8::2", "2001:db8::3"], "..-"),
+        (["2001:db8::1", "2001:db8::2", "2001:db8:0:1::3"], "..."),
+        (["192.0.2.1", "::ffff:192.0.2.1", "192.0.2.1"], "..-"),
+        (["127.0.0.2", "127.0.0.2", "127.0.0.2"], "..-"),
+        (["127.0.0.1", "127.0.0.1", "127.0.0.1"], "..."),
+        (["172.18.0.2", "::ffff:172.18.0.2", "172.18.0.2"], "..."),
+        (["172.19.0.2", "172.19.0.2", "172.19.0.2"], "..-"),
     ],
 )
-def test_a_network_has_its_share_of_the_connections(
-    clients: list[str], refused: list[bool]
-) -> None:
+def test_a_network_has_its_share_of_the_connections(clients: list[str], fates: str) -> None:
     """A host has 2^64 addresses of IPv6, so an address is no limit there."""
-
-    async def play() -> list[bool]:
-        config = uvicorn.Config(answer, lifespan="off")  # type: ignore[arg-type]
-        config.load()
-        state = uvicorn.server.ServerState()
-        protocol = connections.protocol(Settings(max_connections=8))
-        transports = [Transport(client) for client in clients]
-        for transport in transports:
-            protocol(config, state, {}).connection_made(transport)  # type: ignore[arg-type]
-        return [transport.written.startswith(b"HTTP/1.1 503 ") for transport in transports]
-
-    assert event_loop.run(play()) == refused
+    senders = [(client, UNDER_WAY) for client in clients]
+    assert arrive(senders, proxies=("172.18.0.0/16",)) == fates
 
 
-def test_who_sends_on_without_a_token_waits() -> None:
-    pace = Pace()
-    assert all(pace.hit("192.0.2.1", 100.0) <= 0 for _ in range(AT_ONCE))
-    waits = [pace.hit("192.0.2.1", 100.0) for _ in range(3)]
-    assert waits == pytest.approx([number / A_SECOND for number in (1, 2, 3)])
-    for _ in range(1000):
-        pace.hit("192.0.2.1", 100.0)
-    assert pace.hit("192.0.2.1", 100.0) == LONGEST_S
-    assert pace.hit("192.0.2.2", 100.0) < 0
-    assert pace.hit("192.0.2.1", 100.0 + LONGEST_S + AT_ONCE / A_SECOND) < 0
+@pytest.mark.parametrize("data", [HALF, SLOW_BODY, b""])
+def test_a_few_networks_that_keep_us_waiting_hold_nothing_against_another(data: bytes) -> None:
+    """The oldest connection of the largest holder makes room, and none that is worked for."""
+    held = [(f"192.0.2.{number % 4}", data) for number in range(7)]
+    late = [("198.51.100.1", UNDER_WAY), ("198.51.100.2", UNDER_WAY)]
+    assert arrive(held + late) == "xx......."
+    assert arrive([*held, *late, ("192.0.2.3", data)]) == "xxx......."
+    busy = [(client, UNDER_WAY) for client, _ in held]
+    assert arrive(busy + late) == ".......--"
+    assert arrive([busy[0], *held[1:], *late]) == ".x..x...."
 
 
-def test_the_pace_forgets_addresses_that_owe_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gonogo_service.access.pace.FORGET_AT", 10)
-    pace = Pace()
-    for number in range(100):
-        pace.hit(f"192.0.2.{number}", float(number))
-    assert len(pace._free_at) <= 11
-    assert network_of("192.0.2.1") == "192.0.2.1"
+def test_a_network_at_its_share_closes_its_own_oldest_connection() -> None:
+    """So a client isn't kept out by another one behind the same address."""
+    assert arrive([("192.0.2.1", HALF)] * 2 + [("192.0.2.1", UNDER_WAY)]) == "x.."
+
+
+def test_proxies_and_this_machine_have_a_reserve() -> None:
+    busy = [(f"192.0.2.{number}", UNDER_WAY) for number in range(8)]
+    assert arrive([*busy, ("127.0.0.1", UNDER_WAY)]) == ".......-."
+    slow = [(f"192.0.2.{number}", HALF) for number in range(7)]
+    assert arrive([*slow, *[("127.0.0.1", UNDER_WAY)] * 9]) == "xxxxxxx........-"
+
+
+def test_a_request_is_told_when_its_connection_ends() -> None:
+    """Nothing waits for a client that is gone."""
+    told = []
+
+    async def wait(scope: Any, receive: Any, send: Any) -> None:
+        await scope["state"][connections.GONE].wait()
+        told.append(scope["path"])
+
+    assert event_loop.run(exchange(UNDER_WAY, wait, leave=True)) == b""
+    assert told == ["/"]
