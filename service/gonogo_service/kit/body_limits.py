@@ -1,13 +1,13 @@
 """Limits of request bodies, by address: bytes, seconds, and how many are read at once.
 
 They hold while the body streams, whatever length the request claims. A body that ends early, or
-takes too long, is a refusal like any other.
+takes too long, is a refusal like any other. Where all places are taken, the body that has been on
+its way for longest gives up its place, so that slow senders keep nobody out (`body_places`).
 """
 
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,6 +20,7 @@ from starlette.middleware.body_limit import RequestBodyLimitResponder
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gonogo import urls
+from gonogo_service.kit.body_places import BodyPlaces
 from gonogo_service.kit.networks import network_of
 from gonogo_service.kit.problems import Problem
 from gonogo_settings import Settings
@@ -95,8 +96,7 @@ class LimitBodies:
     def __init__(self, app: ASGIApp, limits: BodyLimits) -> None:
         self.app = app
         self.limits = limits
-        self._all: Counter[str] = Counter()
-        self._senders: Counter[tuple[str, str]] = Counter()
+        self._places = BodyPlaces()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or not has_body(scope):
@@ -112,8 +112,8 @@ class LimitBodies:
             )
         limit = self.limits.of(scope["path"])
         bounded = RequestBodyLimitResponder(self.app, limit.size)
-        with self._place(scope, limit):
-            body = _Body(receive, limit, scope.setdefault("state", {}))
+        body = _Body(receive, limit, scope.setdefault("state", {}))
+        with self._place(scope, limit, body):
 
             async def send_started(message: Message) -> None:
                 body.answered = True
@@ -126,9 +126,9 @@ class LimitBodies:
                 await self.app(scope, _replay(await body.whole(), receive), send_started)
 
     @contextmanager
-    def _place(self, scope: Scope, limit: BodyLimit) -> Iterator[None]:
+    def _place(self, scope: Scope, limit: BodyLimit, body: _Body) -> Iterator[None]:
         """Take one of the places for bodies until the answer is sent. Raises Problem 503."""
-        principal = scope.get("state", {}).get("principal")
+        principal = scope["state"].get("principal")
         client = scope.get("client")
         sender = (
             f"token {principal.id}"
@@ -137,23 +137,24 @@ class LimitBodies:
         )
         # senders without a token must not take the places of those with one
         group = limit.setting + ("" if principal is not None else " without a token")
-        if self._all[group] >= limit.at_once or self._senders[group, sender] >= limit.of_sender:
+        if not self._places.take(
+            body, group, sender, most=limit.at_once, of_sender=limit.of_sender
+        ):
             raise Problem(
-                503,
-                "Too many bodies are being read (allowed at once: "
-                f"{limit.of_sender} of a sender, {limit.at_once} of all). Try again in a second.",
-                slug="too-many-bodies",
-                headers={"Retry-After": "1"},
+                503, too_many(limit), slug="too-many-bodies", headers={"Retry-After": "1"}
             )
-        self._all[group] += 1
-        self._senders[group, sender] += 1
         try:
             yield
         finally:
-            self._all[group] -= 1
-            self._senders[group, sender] -= 1
-            if not self._senders[group, sender]:
-                del self._senders[group, sender]
+            self._places.give_back(body)
+
+
+def too_many(limit: BodyLimit) -> str:
+    """Return the sentence for a body that finds no place, or loses it."""
+    return (
+        f"Too many bodies are being read (allowed at once: {limit.of_sender} of a sender, "
+        f"{limit.at_once} of all). Try again in a second."
+    )
 
 
 def _replay(content: bytes, receive: Receive) -> Receive:
@@ -174,7 +175,19 @@ class _Body:
         self._limit = limit
         self._state = state
         self._ends = time.monotonic() + limit.deadline_s
+        self._arriving: anyio.CancelScope | None = None
+        self._displaced = False
         self.answered = False
+
+    def is_arriving(self) -> bool:
+        """Return whether its sender is due."""
+        return not (self.answered or self._displaced or self._state.get(COMPLETE))
+
+    def displace(self) -> None:
+        """Refuse the rest of it: another body takes its place."""
+        self._displaced = True
+        if self._arriving is not None:
+            self._arriving.cancel()
 
     async def whole(self) -> bytes:
         """Return the whole body. Raises HTTPException, 413 where it is too large."""
@@ -188,12 +201,18 @@ class _Body:
     async def receive(self) -> Message:
         """Return the next part of the body.
 
-        Raises HTTPException 408 after the deadline, and 400 where the sender went away.
+        Raises HTTPException 408 after the deadline, 503 where another body took its place, and 400
+        where the sender went away.
         """
         if self.answered or self._state.get(COMPLETE):
             return await self._receive()
         with anyio.move_on_after(self._ends - time.monotonic()) as scope:
-            message = await self._receive()
+            self._arriving = scope
+            if not self._displaced:
+                message = await self._receive()
+        self._arriving = None
+        if self._displaced:
+            raise HTTPException(503, too_many(self._limit), headers={"Retry-After": "1"})
         if scope.cancelled_caught:
             raise HTTPException(
                 408, f"The body did not arrive in time (allowed: {self._limit.deadline_s:g} s)."

@@ -71,7 +71,14 @@ def test_every_json_address_reads_one_text_in_one_way(
 class Sender:
     """Sends a request to the app part by part, as a server does."""
 
-    def __init__(self, api: Api, path: str, headers: dict[str, str], *parts: Any) -> None:
+    def __init__(
+        self,
+        api: Api,
+        path: str,
+        headers: dict[str, str],
+        *parts: Any,
+        client: str = "127.0.0.1",
+    ) -> None:
         self.app = api.client.app
         self.parts = list(parts)
         self.read = 0
@@ -84,7 +91,7 @@ class Sender:
             "raw_path": path.encode(),
             "query_string": b"",
             "scheme": "http",
-            "client": ("127.0.0.1", 1),
+            "client": (client, 1),
             "headers": [
                 (name.encode(), value.encode())
                 for name, value in {
@@ -174,6 +181,31 @@ def test_a_sender_has_a_few_bodies_at_once(api: Api) -> None:
         return [*sorted(status for status, _, _ in answers), late[0]]
 
     assert event_loop.run(play()) == [*[408] * 8, 503, 503, 401]
+
+
+def test_a_few_networks_with_slow_bodies_keep_no_delivery_out(sqlite_url: str) -> None:
+    """Four of them once held all places, with a byte and a signature of the right form each."""
+
+    async def play(api: Api) -> None:
+        slow = [
+            Sender(api, GITHUB, SIGNED, part(1), client=f"192.0.2.{number % 4}")
+            for number in range(32)
+        ]
+        answers = [asyncio.create_task(sender.answer()) for sender in slow]
+        while not all(sender.read == 2 for sender in slow):
+            await asyncio.sleep(0)
+        whole = Sender(api, GITHUB, SIGNED, part(1, more=False), client="198.51.100.1")
+        assert (await whole.answer())[0] == 401  # it was read to its end
+        status, text, head = await answers[0]
+        assert (status, "Too many bodies" in text) == (503, True)
+        assert (head["retry-after"], head["connection"]) == ("1", "close")
+        assert not any(answer.done() for answer in answers[1:])
+        for answer in answers[1:]:
+            answer.cancel()
+        await asyncio.wait(answers)
+
+    with in_process(sqlite_url, github_webhook_secret=SECRET, body_deadline_s=600.0) as api:
+        event_loop.run(play(api))
 
 
 def test_connections_are_limited_in_number_and_in_the_time_of_their_headers(
