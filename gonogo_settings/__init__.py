@@ -337,7 +337,8 @@ class Settings(BaseSettings):
         500,
         description=(
             "open connections of each HTTP process; an address (of IPv6: a /64 network) has a "
-            "quarter of them, unless it is one of GONOGO_PROXIES or this machine"
+            "quarter of them, and 16 (an eighth at the most) are kept for GONOGO_PROXIES and this "
+            "machine, which have no such share"
         ),
     )
     max_import_bytes: PositiveInt = Field(

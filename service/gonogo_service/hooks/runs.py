@@ -5,7 +5,8 @@ It names or registers the builds, starts head and base, and stores the commit ch
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -19,7 +20,8 @@ from gonogo.errors import FieldError, JobError
 from gonogo.spec.builds import known_build
 from gonogo.spec.canonical import key_of
 from gonogo.spec.validation import field_errors
-from gonogo_service.kit import problems
+from gonogo_service.access import quotas
+from gonogo_service.kit.problems import Problem
 from gonogo_service.submission import gauges, suites
 from gonogo_service.submission.bodies import GaugeIn
 from gonogo_service.submission.suites import Order
@@ -93,6 +95,17 @@ def _suite(
     return _commit_check(session, event, rule, cause, values)
 
 
+@contextmanager
+def _within_quota(session: Session, settings: Settings, owner: str) -> Iterator[None]:
+    """Take back what the block adds beyond the quotas of the rule's owner.
+
+    Whoever may send events of a rule, such as everybody with a fork, must not get past them.
+    Raises Problem.
+    """
+    with session.begin_nested(), quotas.guard(session, settings, owner):
+        yield
+
+
 class _Side:
     """The head or the base of an event: its commit, its build, its run."""
 
@@ -152,10 +165,11 @@ class _Side:
                 version,
                 actor=f"rule:{self._rule.name}",
             )
-            self.run = suites.submit(
-                self._session, content, order, self._settings, self._cause.owner
-            ).id
-        except JobError as problem:
+            owner = self._cause.owner
+            with _within_quota(self._session, self._settings, owner):
+                self.run = suites.submit(self._session, content, order, self._settings, owner).id
+        except (JobError, Problem) as problem:
+            self.run = None
             self.error = str(problem)
 
     def _build_name(self) -> str:
@@ -216,13 +230,15 @@ def _gauges(
     for number, gauge in enumerate(rule.gauges):
         try:
             body = GaugeIn.model_validate(gauge)
-            started.append(gauges.submit(session, body, settings, cause.owner).id)
-            audit.record(
-                session, actor=f"rule:{rule.name}", action="gauge.created", subject=started[-1]
-            )
+            with _within_quota(session, settings, cause.owner):
+                gauge = gauges.submit(session, body, settings, cause.owner).id
+                audit.record(
+                    session, actor=f"rule:{rule.name}", action="gauge.created", subject=gauge
+                )
+            started.append(gauge)
         except ValidationError as problem:
             errors.append(f"gauges.{number}: {field_errors(problem.errors(), GaugeIn)[0]}")
-        except (JobError, problems.Problem) as problem:
+        except (JobError, Problem) as problem:
             errors.append(f"gauges.{number}: {problem}")
     return _commit_check(
         session, event, rule, cause, {"gauges": started, "error": "; ".join(errors) or None}

@@ -157,6 +157,26 @@ def test_a_pull_request_from_a_fork_starts_nothing_unless_a_rule_says_so(lite: A
     assert commit_checks(lite)[0]["fork"] is True
 
 
+def test_a_stranger_s_events_get_a_rule_s_owner_past_no_quota(database_url: str) -> None:
+    """Everybody may open pull requests from a fork: each push would start device time."""
+    gauge = {"test": {"kernel": "layernorm_bw", "shape": [32, 64]}}
+    with prepared(database_url, quota_open_jobs=2) as api:
+        store_rule(api, forks=True, gauges=[gauge])
+        deliver(api.client, "pull_request", pull_request(fork=True))
+        assert work(api) == 1
+        (first,) = came(api)
+        assert (first["state"], api.rows()["jobs"]) == ("started", 2)  # head and base
+        assert "gauges.0: quota.open_jobs" in first["outcome"][0]["reason"]
+        deliver(api.client, "pull_request", pull_request("synchronize", head=NEXT, fork=True))
+        assert work(api) == 0
+        later = came(api)[-1]
+        assert later["state"] == "failed"
+        assert "head: quota.open_jobs" in later["reason"]
+        assert "GONOGO_QUOTA_OPEN_JOBS" in commit_checks(api)[-2]["error"]
+        assert (api.rows()["jobs"], api.rows()["gauges"]) == (2, 0)
+        assert api.get("/audit?action=gauge.created")["items"] == []
+
+
 def test_a_process_that_dies_in_the_middle_has_done_nothing(
     lite: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
