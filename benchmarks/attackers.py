@@ -68,13 +68,13 @@ class Target:
 
     def hold(self, text: bytes, source: str, count: int) -> None:
         """Hold so many connections with the beginning of a request; replace those that end."""
-        with selectors.DefaultSelector() as held:
+        with selectors.DefaultSelector() as connections:
             while True:
                 with suppress(OSError):
-                    while len(held.get_map()) < count:
-                        held.register(self.connect(text, source), selectors.EVENT_READ)
-                for key, _ in held.select(0.1):
-                    held.unregister(key.fileobj)
+                    while len(connections.get_map()) < count:
+                        connections.register(self.connect(text, source), selectors.EVENT_READ)
+                for key, _ in connections.select(0.1):
+                    connections.unregister(key.fileobj)
                     key.fileobj.close()  # type: ignore[union-attr]
                 time.sleep(REPLACE_S)
 

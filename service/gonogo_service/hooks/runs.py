@@ -231,11 +231,11 @@ def _gauges(
         try:
             body = GaugeIn.model_validate(gauge)
             with _within_quota(session, settings, cause.owner):
-                gauge = gauges.submit(session, body, settings, cause.owner).id
+                created = gauges.submit(session, body, settings, cause.owner).id
                 audit.record(
-                    session, actor=f"rule:{rule.name}", action="gauge.created", subject=gauge
+                    session, actor=f"rule:{rule.name}", action="gauge.created", subject=created
                 )
-            started.append(gauge)
+            started.append(created)
         except ValidationError as problem:
             errors.append(f"gauges.{number}: {field_errors(problem.errors(), GaugeIn)[0]}")
         except (JobError, Problem) as problem:

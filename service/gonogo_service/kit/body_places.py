@@ -24,16 +24,16 @@ class BodyPlaces:
     """
 
     def __init__(self) -> None:
-        self._held: dict[str, dict[str, dict[Arriving, None]]] = {}
+        self._groups: dict[str, dict[str, dict[Arriving, None]]] = {}
         self._owners: dict[Arriving, tuple[str, str]] = {}
 
     def take(self, body: Arriving, group: str, sender: str, *, most: int, of_sender: int) -> bool:
         """Take a place for a body, and say whether there is one."""
-        senders = self._held.setdefault(group, {})
-        own = len(senders.get(sender, ()))
-        if own >= of_sender:
+        senders = self._groups.setdefault(group, {})
+        count = len(senders.get(sender, ()))
+        if count >= of_sender:
             return False
-        if sum(map(len, senders.values())) >= most and not self._make_room(senders, own):
+        if sum(map(len, senders.values())) >= most and not self._make_room(senders, count):
             return False
         senders.setdefault(sender, {})[body] = None
         self._owners[body] = group, sender
@@ -45,15 +45,15 @@ class BodyPlaces:
         if owner is None:
             return
         group, sender = owner
-        bodies = self._held[group][sender]
+        bodies = self._groups[group][sender]
         del bodies[body]
         if not bodies:
-            del self._held[group][sender]
+            del self._groups[group][sender]
 
-    def _make_room(self, senders: dict[str, dict[Arriving, None]], own: int) -> bool:
-        """Displace a body of a sender that has more than `own`. Say whether there was one."""
+    def _make_room(self, senders: dict[str, dict[Arriving, None]], count: int) -> bool:
+        """Displace a body of a sender that has more than `count`. Say whether there was one."""
         for bodies in sorted(senders.values(), key=len, reverse=True):
-            if len(bodies) <= own:
+            if len(bodies) <= count:
                 return False
             for body in bodies:
                 if body.is_arriving():

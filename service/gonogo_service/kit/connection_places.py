@@ -18,7 +18,7 @@ LOCAL = ("127.0.0.1", "::1")
 _EXEMPT = "exempt"
 
 
-class Held(Protocol):
+class Occupant(Protocol):
     """A connection that holds a place."""
 
     def waits_for_client(self) -> bool:
@@ -41,10 +41,10 @@ class Places:
         self._of_network = max(1, most // NETWORK_SHARE)
         self._of_strangers = most - min(RESERVE, most // RESERVE_SHARE)
         self._exempt = Networks([*LOCAL, *proxies])
-        self._held: dict[str, dict[Held, None]] = {}
-        self._networks: dict[Held, str] = {}
+        self._occupants: dict[str, dict[Occupant, None]] = {}
+        self._networks: dict[Occupant, str] = {}
 
-    def take(self, connection: Held, client: str) -> bool:
+    def take(self, connection: Occupant, client: str) -> bool:
         """Take a place for a connection from this address, and say whether there is one.
 
         "" is a client without an address, such as a proxy on a Unix socket.
@@ -53,22 +53,22 @@ class Places:
         network = _EXEMPT if is_exempt else network_of(client)
         if not self._has_room(network) and not self._make_room(network):
             return False
-        self._held.setdefault(network, {})[connection] = None
+        self._occupants.setdefault(network, {})[connection] = None
         self._networks[connection] = network
         return True
 
-    def give_back(self, connection: Held) -> None:
+    def give_back(self, connection: Occupant) -> None:
         """Free the place of a connection, if it has one."""
         network = self._networks.pop(connection, None)
         if network is None:
             return
-        held = self._held[network]
-        del held[connection]
-        if not held:
-            del self._held[network]
+        occupants = self._occupants[network]
+        del occupants[connection]
+        if not occupants:
+            del self._occupants[network]
 
     def _count(self, network: str) -> int:
-        return len(self._held.get(network, ()))
+        return len(self._occupants.get(network, ()))
 
     def _has_room(self, network: str) -> bool:
         if len(self._networks) >= self._most:
@@ -81,7 +81,7 @@ class Places:
     def _make_room(self, network: str) -> bool:
         """Close a connection that waits for its client. Say whether there was one."""
         for holder in self._holders(network):
-            for connection in self._held[holder]:
+            for connection in self._occupants[holder]:
                 if connection.waits_for_client():
                     self.give_back(connection)
                     connection.abort()
@@ -94,14 +94,14 @@ class Places:
         With the new connection none of them would have fewer than it. Of those with as many, the
         one that came first is first.
         """
-        own = self._count(network)
-        if network != _EXEMPT and own >= self._of_network:
+        count = self._count(network)
+        if network != _EXEMPT and count >= self._of_network:
             return [network]
-        least = 0 if network == _EXEMPT else own + 1
+        least = 0 if network == _EXEMPT else count + 1
         others = [
             name
-            for name, held in self._held.items()
-            if name not in {_EXEMPT, network} and len(held) >= least
+            for name, occupants in self._occupants.items()
+            if name not in {_EXEMPT, network} and len(occupants) >= least
         ]
         others.sort(key=self._count, reverse=True)
-        return [*others, network] if own and network != _EXEMPT else others
+        return [*others, network] if count and network != _EXEMPT else others

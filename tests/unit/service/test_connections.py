@@ -159,13 +159,13 @@ def test_a_network_has_its_share_of_the_connections(clients: list[str], fates: s
 @pytest.mark.parametrize("data", [HALF, SLOW_BODY, b""])
 def test_a_few_networks_that_keep_us_waiting_hold_nothing_against_another(data: bytes) -> None:
     """The oldest connection of the largest holder makes room, and none that is worked for."""
-    held = [(f"192.0.2.{number % 4}", data) for number in range(7)]
+    slow = [(f"192.0.2.{number % 4}", data) for number in range(7)]
     late = [("198.51.100.1", UNDER_WAY), ("198.51.100.2", UNDER_WAY)]
-    assert arrive(held + late) == "xx......."
-    assert arrive([*held, *late, ("192.0.2.3", data)]) == "xxx......."
-    busy = [(client, UNDER_WAY) for client, _ in held]
+    assert arrive(slow + late) == "xx......."
+    assert arrive([*slow, *late, ("192.0.2.3", data)]) == "xxx......."
+    busy = [(client, UNDER_WAY) for client, _ in slow]
     assert arrive(busy + late) == ".......--"
-    assert arrive([busy[0], *held[1:], *late]) == ".x..x...."
+    assert arrive([busy[0], *slow[1:], *late]) == ".x..x...."
 
 
 def test_a_network_at_its_share_closes_its_own_oldest_connection() -> None:
@@ -182,11 +182,11 @@ def test_proxies_and_this_machine_have_a_reserve() -> None:
 
 def test_a_request_is_told_when_its_connection_ends() -> None:
     """Nothing waits for a client that is gone."""
-    told = []
+    ended = []
 
     async def wait(scope: Any, receive: Any, send: Any) -> None:
         await scope["state"][connections.GONE].wait()
-        told.append(scope["path"])
+        ended.append(scope["path"])
 
     assert event_loop.run(exchange(UNDER_WAY, wait, leave=True)) == b""
-    assert told == ["/"]
+    assert ended == ["/"]
