@@ -54,11 +54,12 @@ async def exchange(request: bytes, app: Any = answer, *, leave: bool = False) ->
             client.sendall(request)
             while not server.server_state.connections and not server.server_state.total_requests:
                 await asyncio.sleep(0.001)
-            while leave and not server.server_state.tasks:
+            state = server.server_state
+            while leave and not (state.tasks or state.total_requests):
                 await asyncio.sleep(0.001)
             if leave:
                 client.shutdown(socket.SHUT_RDWR)
-            while server.server_state.connections or (leave and server.server_state.tasks):
+            while state.connections or (leave and state.tasks):
                 await asyncio.sleep(0.001)
             client.setblocking(False)
             with suppress(ConnectionResetError, BlockingIOError):
