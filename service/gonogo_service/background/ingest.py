@@ -14,6 +14,7 @@ from celery.exceptions import Reject
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
+from gonogo.reports.forms import SenselessResult
 from gonogo_service.background import beats, enrollment, evidence
 from gonogo_service.background.keyring import Keyring, Refused
 from gonogo_service.background.refusals import Refusals
@@ -24,7 +25,6 @@ from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.devices import goldens, heartbeats, workers
 from gonogo_storage.jobs import attempts
 from gonogo_storage.jobs.senders import ConflictingContent, ForeignSender, Sender
-from gonogo_storage.seed_rows.forms import SenselessResult
 from gonogo_workers.queue import (
     ENROLL,
     FINISHED,
