@@ -246,7 +246,7 @@ def _list(report: Mapping[str, Any], name: str) -> Sequence[Any]:
     return value
 
 
-def _float(report: Mapping[str, Any], name: str, value: float) -> float:
+def _float(report: Mapping[str, Any], name: str, value: int | float) -> float:
     try:
         return float(value)
     except OverflowError:
@@ -255,7 +255,7 @@ def _float(report: Mapping[str, Any], name: str, value: float) -> float:
         ) from None
 
 
-def _bounded(value: float) -> float | None:
+def _bounded(value: int | float) -> int | float | None:
     """Return a number that the service takes: a larger integer becomes a float, or null."""
     if isinstance(value, float) or abs(value) <= MAX_INTEGER:
         return value
