@@ -495,7 +495,11 @@ def test_what_pages_would_break_at_is_refused_where_it_comes_in(post: Post) -> N
     post.send(queue.HEALTH, {**report("bad"), "evidence": {"digests": 7}})
     assert post.refused() == {(HOST, "content"): len(bodies) + 2}
     assert post.job(job).done == 0
-    contents = (("error_map", ERROR_MAP), ("diagnosis", DIAGNOSIS), ("log", {"text": "x"}))
+    long = "x" * 2**18  # a worker keeps as much of a watcher's log
+    contents = (
+        *(("error_map", ERROR_MAP), ("diagnosis", DIAGNOSIS), ("log", {"text": "x"})),
+        *(("triage", {"text": long, "trouble": None}), ("watcher", {"log": long, "prints": long})),
+    )
     artifacts = [{"kind": kind, "seed": 0, "content": content} for kind, content in contents]
     post.send(queue.RESULTS, {**batch(attempt, row(0), row(1)), "artifacts": artifacts})
     post.send(queue.FINISHED, done(attempt))
