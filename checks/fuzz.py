@@ -42,7 +42,7 @@ from gonogo_workers.reports.rows import iteration_row, reports_of
 
 REFUSALS = (GonogoError, Problem)
 ALL = "all"
-OURS = ("gonogo.", "gonogo_service.kit.", "gonogo_service.background.", "gonogo_workers.")
+INSTRUMENTED = ("gonogo.", "gonogo_service.kit.", "gonogo_service.background.", "gonogo_workers.")
 """The modules whose coverage guides: those of other packages take minutes to prepare."""
 
 
@@ -259,10 +259,10 @@ def main(arguments: list[str]) -> int:
         print("atheris is not installed: `make fuzz` installs it where it can", file=sys.stderr)
         return 3
     for function in [item for item in gc.get_objects() if isinstance(item, FunctionType)]:
-        if str(function.__module__).startswith(OURS):
+        if str(function.__module__).startswith(INSTRUMENTED):
             atheris.instrument_func(function)
     # not only the first failure: each parser's is worth knowing
-    return max([_fuzzed(each, arguments[0], arguments[2:]) for each in names])
+    return max([_fuzzed(parser, arguments[0], arguments[2:]) for parser in names])
 
 
 def _fuzzed(name: str, program: str, options: list[str]) -> int:

@@ -26,7 +26,7 @@ MAX_PART_BYTES = queue.MAX_MESSAGE_BYTES // 2
 """The largest row or artifact as JSON. Together with what is collected before it, and where nothing
 can be compressed, a message stays within its limit: base64 makes four bytes of three."""
 MAX_PART_VALUES = queue.MAX_VALUES - FLUSH_FROM_BYTES
-"""What is collected before it has fewer values than bytes."""
+"""The most values of one. The rest of its message has fewer values than bytes."""
 
 
 class Batches:

@@ -69,10 +69,13 @@ class Report:
         """Return a report from JSON. Raises FieldError for anything else."""
         if not isinstance(data, Mapping) or not isinstance(data.get("name"), str):
             raise FieldError("a report", data, "must be an object with a name")
-        told = data.get("outcome")
-        if not isinstance(told, str) or told not in list(Outcome):
+        reported = data.get("outcome")
+        if not isinstance(reported, str) or reported not in list(Outcome):
             raise FieldError(
-                _field(data, "outcome"), told, "is unknown", limit=f"one of {', '.join(Outcome)}"
+                _field(data, "outcome"),
+                reported,
+                "is unknown",
+                limit=f"one of {', '.join(Outcome)}",
             )
         measured = (item for item in _object(data, "measurements").items() if _is_number(item[1]))
         numbers = {
@@ -93,7 +96,7 @@ class Report:
         }
         return cls(
             name=short_name(data["name"]),
-            outcome=Outcome(told),
+            outcome=Outcome(reported),
             duration_ms=duration_ms if math.isfinite(duration_ms) else None,
             message=clean(data.get("message") or "", MAX_MESSAGE_CHARS),
             failures=tuple(
