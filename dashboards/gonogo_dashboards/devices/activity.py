@@ -15,7 +15,7 @@ from gonogo_storage.devices.periods import Hour
 HOUR_S = 3600.0
 METRICS = ("temperature_c", "clock_mhz", "power_w")
 CANARIES: dict[str, tuple[str, str]] = {
-    CanaryOutcome.golden: ("same bits as on other devices of its host", "pass"),
+    CanaryOutcome.golden: ("same bits as on other devices", "pass"),
     CanaryOutcome.first: ("bits known from one device only", "inconclusive"),
     CanaryOutcome.differs: ("other bits than the golden ones", "suspect"),
     CanaryOutcome.failed: ("failed", "fail"),
