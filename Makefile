@@ -20,10 +20,15 @@ PYTEST_SPREAD = -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder
 # An interpreter with torch, which is too large for our own locks: for the tests of the torch executor, kept between clones
 TORCH_VERSION := 2.13.0
 TORCH_VENV ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gonogo/torch-$(TORCH_VERSION)
+# What fuzzes by coverage: not in the locks, as it has no package for every Python, and kept between clones
+ATHERIS_VERSION := 3.0.0
+ATHERIS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gonogo/atheris-$(ATHERIS_VERSION)
+# the seconds for each parser
+FUZZ_S ?= 60
 # what the pages' scripts and styles are made of
 FRONT := $(shell find dashboards/web dashboards/gonogo_dashboards/build.py -name node_modules -prune -o -type f -print 2>/dev/null)
 
-.PHONY: help setup demo up compiled test explore fuzz docs docs-test test-sim wormhole-sim torch libraries lint bench chaos pictures lock audit release sbom pin clean
+.PHONY: help setup demo up compiled test explore fuzz fuzz-coverage docs docs-test test-sim wormhole-sim torch libraries lint bench chaos pictures lock audit release sbom pin clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1	/' | expand -t 14
@@ -84,6 +89,14 @@ explore: setup compiled ## all tests of properties, each night with new examples
 
 fuzz: setup ## hostile input for hours: every parser of strangers' input, every address (checks/fuzz.py)
 	@$(BIN)/python -m pytest --hypothesis-profile=fuzz --timeout=0 tests/unit/project/test_hostile_input.py tests/acceptance/test_openapi.py $(ARGS)
+	@$(MAKE) --no-print-directory fuzz-coverage
+
+fuzz-coverage: setup # each parser for FUZZ_S seconds, by coverage, where atheris has a package for this Python; a crash is a file in .fuzz
+	@set -euo pipefail; \
+	folder="$(ATHERIS)-$$($(BIN)/python -c 'import sys; print("py%d%d" % sys.version_info[:2])')"; \
+	if [ ! -d "$$folder/atheris" ] && ! $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --only-binary :all: --target "$$folder" atheris==$(ATHERIS_VERSION); then \
+	  rm -rf "$$folder"; echo "atheris $(ATHERIS_VERSION) has no package for this Python: hypothesis alone has tried the parsers" >&2; exit 0; fi; \
+	mkdir -p .fuzz; PYTHONPATH="$$folder" $(BIN)/python -m checks.fuzz all -max_total_time=$(FUZZ_S) -timeout=20 -verbosity=0 -artifact_prefix=.fuzz/
 
 docs: setup ## the manual as a site, in dashboards/gonogo_dashboards/manual; the service shows it under /manual
 	@$(BIN)/python -m checks.manual

@@ -193,7 +193,7 @@ def _push(data: Mapping[str, Any]) -> CommitEvent | Ignored:
         and not (data.get("created") or data.get("forced"))
     ):
         changes = (
-            _inner({"commit": commit}, "commit").get(kind) or ()
+            _listed(_inner({"commit": commit}, "commit"), kind)
             for commit in commits
             for kind in ("added", "modified", "removed")
         )
@@ -306,7 +306,7 @@ def _about(
     If several pull requests have this head, it is the first one's.
     """
     # The list has requests to other repositories, too; their numbers mean other requests here.
-    listed = (item for item in subject.get("pull_requests") or () if isinstance(item, Mapping))
+    listed = (item for item in _listed(subject, "pull_requests") if isinstance(item, Mapping))
     requests = [item for item in listed if _same(_inner(_inner(item, "base"), "repo"), repository)]
     first = requests[0] if requests else {}
     head, base = _inner(first, "head"), _inner(first, "base")
@@ -345,6 +345,11 @@ _READERS: dict[str, Callable[[Mapping[str, Any]], CommitEvent | Rerequest | Igno
 def _inner(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     inner = data.get(name)
     return inner if isinstance(inner, Mapping) else {}
+
+
+def _listed(data: Mapping[str, Any], name: str) -> list[Any]:
+    listed = data.get(name)
+    return listed if isinstance(listed, list) else []
 
 
 def _named(repository: object) -> str | None:

@@ -1,10 +1,11 @@
-"""The canary's golden digest: the bits that every healthy device of an architecture gives.
+"""The canary's golden digest: the bits that every healthy device of a host gives.
 
-The first explained run of a (build, architecture) defines it and a second device confirms it. Each
-host's builds file defines what a build's name means, so two hosts may rightly differ; two devices
-of one host may not. A device is therefore suspected only if two things hold: another device of its
-host gave the golden digest after this one had begun to give another, and no device anywhere shares
-the other digest.
+Each host has its own, per build and architecture: its first explained run defines it and a second
+device of the host confirms it. Each host's builds file defines what a build's name means, so two
+hosts may rightly differ; two devices of one host may not. And what one host sends must not decide
+about the devices of another. A device is suspected only if two things hold: another device of its
+host gave the golden digest after this one had begun to give another, and no device of the host
+shares the other digest.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ class Change(StrEnum):
     confirmed = "confirmed"
     """A second device gave the same."""
     replaced = "replaced"
-    """Every device gives another one, and its numbers are explained: the build has changed."""
+    """Every device of the host gives another one, and its numbers are explained: the build has
+    changed."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,6 @@ class CanaryResult:
     """
 
     device: str
-    host: str
     digest: str
     since: datetime
     at: datetime
@@ -75,20 +76,20 @@ class Accusation:
 
 @dataclass(frozen=True)
 class Finding:
-    """The conclusion from the canaries of all devices; `golden` is None before the first canary."""
+    """The conclusion from the canaries of a host; `golden` is None before the first canary."""
 
     golden: Golden | None
     change: Change | None = None
     accused: tuple[Accusation, ...] = ()
     excused: frozenset[str] = frozenset()
-    """Devices whose digest is no evidence against them: it is the golden one, or another device
-    shares it."""
+    """Devices whose digest is no evidence against them: it is the golden one, or another device of
+    the host shares it."""
 
 
 def judge(golden: Golden | None, canaries: Iterable[CanaryResult]) -> Finding:
     """Return the golden digest after these canaries, and the devices to suspect, by name.
 
-    canaries: one entry per device.
+    canaries: one entry per device of one host.
     """
     ordered = sorted(canaries, key=lambda canary: (canary.since, canary.device))
     by_digest: dict[str, list[CanaryResult]] = defaultdict(list)
@@ -108,11 +109,7 @@ def judge(golden: Golden | None, canaries: Iterable[CanaryResult]) -> Finding:
     if after.second is not None:
         for canary in ordered:
             alone = canary.digest != after.digest and len(by_digest[canary.digest]) == 1
-            later = [
-                other
-                for other in by_digest.get(after.digest, ())
-                if other.host == canary.host and other.at > canary.since
-            ]
+            later = [other for other in by_digest.get(after.digest, ()) if other.at > canary.since]
             if alone and later:
                 accused.append(Accusation(canary.device, later[0].device))
     excused = frozenset(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from sqlalchemy import delete, select
+from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
 from gonogo_storage.access import audit
@@ -21,6 +21,10 @@ ANY: Final = ("*",)
 """The patterns of a host that may run attempts of every queue."""
 ROTATED_GRACE = timedelta(minutes=1)
 """Workers of a host notice its new key within this time."""
+ROTATE_EVERY = timedelta(hours=1)
+"""A host rotates no more often: each of its keys is stored, and is in the audit log."""
+FORGET_AFTER = timedelta(days=8)
+"""A retired key is deleted after this time, which is longer than messages last."""
 HEARD_EVERY = timedelta(seconds=30)
 """`heard_at` is only this precise, so that each message doesn't write it."""
 
@@ -97,7 +101,7 @@ def rotate(
     """Replace a host's key; the old ones check only what was sealed until a minute from now.
 
     The same key again changes nothing. Raises ValueError for one that was retired, or that is
-    another host's.
+    another host's, and so soon after another rotation.
     """
     now = now or utcnow()
     host = session.get_one(HostRow, host_id, with_for_update=True)
@@ -106,6 +110,14 @@ def rotate(
         if known.host_id != host_id or known.retired_at is not None:
             raise ValueError("this key was used before: a rotation needs a new one")
         return
+    last = session.scalar(
+        select(func.max(HostKeyRow.retired_at)).where(HostKeyRow.host_id == host_id)
+    )
+    if last is not None and now < (next_at := last - ROTATED_GRACE + ROTATE_EVERY):
+        raise ValueError(
+            f"the key was rotated within the last hour: rotate it again after"
+            f" {next_at:%Y-%m-%d %H:%M} UTC; after a leak, revoke the host"
+        )
     for row in session.scalars(
         select(HostKeyRow).where(HostKeyRow.host_id == host_id, HostKeyRow.retired_at.is_(None))
     ):
@@ -135,6 +147,11 @@ def revoke(
         detail = {"reason": reason}
         audit.record(session, actor=actor, action="host.revoked", subject=name, detail=detail)
     return get(session, name)
+
+
+def forget(session: Session, *, now: datetime) -> None:
+    """Delete the keys that were retired so long ago that they check nothing any more."""
+    session.execute(delete(HostKeyRow).where(HostKeyRow.retired_at < now - FORGET_AFTER))
 
 
 def find_key(session: Session, key_id: str) -> HostKey | None:

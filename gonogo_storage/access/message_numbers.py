@@ -6,6 +6,7 @@ attempt are stored once for that attempt (gonogo_storage/jobs/attempts.py).
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime, timedelta
 
 from sqlalchemy import delete
@@ -51,6 +52,12 @@ def advance(
         raise OldNumber(f"{subject} has sent one that is {behind_s:.1f} s later", behind_s)
     row.number, row.digest, row.at = number, digest, now
     return True
+
+
+def remove(session: Session, subjects: Collection[str], task: str) -> None:
+    """Delete the numbers of these subjects, none of whose messages is taken any more."""
+    rows = MessageNumberRow.subject.in_(subjects), MessageNumberRow.task == task
+    session.execute(delete(MessageNumberRow).where(*rows))
 
 
 def forget(session: Session, *, now: datetime) -> None:

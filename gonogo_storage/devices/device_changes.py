@@ -16,13 +16,16 @@ from gonogo_storage.access import audit
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.ids import is_id, new_id
 from gonogo_storage.db.states import DeviceHealth
-from gonogo_storage.devices import devices
+from gonogo_storage.devices import change_limits, devices
 from gonogo_storage.devices.devices import DeviceWithHistory
 from gonogo_storage.messages import outbox
 from gonogo_storage.tables import (
     DeviceHealthRow,
     DeviceRow,
 )
+
+FOLDED = "folded"
+"""The field of an entry's evidence with the number of changes that it stands for."""
 
 
 def suspect(
@@ -55,24 +58,87 @@ def change(
     actor: str,
     reason: str,
     evidence: Mapping[str, Any] | None = None,
+    by_person: bool = False,
     now: datetime,
 ) -> bool:
     """Set the health; return whether it changed.
 
-    The change goes into the device's history, the audit log, and a message to subscribers.
+    The change goes into the device's history, the audit log, and a message to subscribers. Where a
+    host's messages have changed the device too often (see `change_limits`), only the health is
+    set, and the newest entry of the history says so. `announce` tells the rest later.
     """
     before = DeviceHealth(row.health)
-    note(session, row, "health", before, after, actor, reason, evidence, now=now)
+    has_room = by_person or change_limits.has_room(session, row, "health", now=now)
+    if has_room or not _fold(session, row, after, actor, reason, evidence, now=now):
+        note(session, row, "health", before, after, actor, reason, evidence, now=now)
     if before is after:
         return False
+    announced = DeviceHealth(row.announced_health or before)
     row.health, row.reason, row.changed_at, row.health_at = after.value, reason, now, now
     row.version += 1
+    row.announced_health = None if has_room or announced is after else announced.value
     session.flush()
+    if has_room and announced is not after:
+        _announce(session, row, announced, actor, now=now)
+    return True
+
+
+def announce(session: Session, row: DeviceRow, *, now: datetime) -> None:
+    """Tell the audit log and subscribers of a change that came too soon after others."""
+    if row.announced_health is None or not change_limits.has_room(session, row, "health", now=now):
+        return
+    before = DeviceHealth(row.announced_health)
+    row.announced_health = None
+    session.flush()
+    _announce(session, row, before, "background", now=now)
+
+
+def _fold(
+    session: Session,
+    row: DeviceRow,
+    after: DeviceHealth,
+    actor: str,
+    reason: str,
+    evidence: Mapping[str, Any] | None,
+    *,
+    now: datetime,
+) -> bool:
+    """Change the newest entry of a device's history; return False where it must stay.
+
+    The times in which the device was sick only become longer by it: results of a sick device say
+    nothing about a test. So an entry that made it sick gets one that ends this.
+    """
+    newest = session.scalar(
+        select(DeviceHealthRow)
+        .where(DeviceHealthRow.device_id == row.id, DeviceHealthRow.what == "health")
+        .order_by(DeviceHealthRow.id.desc())
+        .limit(1)
+    )
+    if newest is None:
+        return False
+    folded = int((newest.evidence or {}).get(FOLDED) or 0)
+    made_sick = not folded and newest.after != DeviceHealth.good
+    if made_sick and after is DeviceHealth.good:
+        return False
+    newest.after, newest.actor, newest.reason = after.value, actor, reason
+    newest.evidence = (
+        dict(evidence or {}) if made_sick else {**(evidence or {}), FOLDED: folded + 1}
+    )
+    if after is DeviceHealth.good:
+        newest.at = now
+    session.flush()
+    return True
+
+
+def _announce(
+    session: Session, row: DeviceRow, before: DeviceHealth, actor: str, *, now: datetime
+) -> None:
+    after = DeviceHealth(row.health)
     detail = {
         "device": row.identity,
         "before": before.value,
         "after": after.value,
-        "reason": reason,
+        "reason": row.reason,
     }
     audit.record(
         session, actor=actor, action="device.health_changed", subject=row.id, detail=detail
@@ -90,7 +156,6 @@ def change(
         payload,
         now=now,
     )
-    return True
 
 
 def patch(
@@ -121,7 +186,7 @@ def patch(
         if after is DeviceHealth.good and row.health != DeviceHealth.good:
             row.test_requests += 1
         if row.health != after:
-            change(session, row, after, actor=actor, reason=reason, now=now)
+            change(session, row, after, actor=actor, reason=reason, by_person=True, now=now)
     if fields.get("test"):
         row.test_requests += 1
         audit.record(
@@ -238,7 +303,8 @@ def note(
 ) -> None:
     """Add a row to the device's history.
 
-    `what` is "health", "state" (online), "drain" or "firmware".
+    `what` is "health", "state" (online), "drain" or "firmware". Whoever records a message of a host
+    asks `change_limits` first.
     """
     session.add(
         DeviceHealthRow(

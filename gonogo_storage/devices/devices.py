@@ -57,7 +57,7 @@ class PassedCanary:
     executor: str = ""
     at: datetime | None = None
     golden: Standing | None = None
-    """`first`: no second device has confirmed these bits"""
+    """`first`: no second device of the host has confirmed these bits"""
 
 
 @dataclass(frozen=True)
@@ -166,8 +166,15 @@ def _standing(session: Session, device_id: str | None = None) -> dict[tuple[str,
     It is "golden", "first" (not confirmed yet) or "differs".
     """
     key_columns = ("executor", "build", "arch")
-    same_key = and_(*(getattr(GoldenRow, name) == getattr(CanaryRow, name) for name in key_columns))
-    query = select(CanaryRow, GoldenRow).join(GoldenRow, same_key)
+    same_key = and_(
+        GoldenRow.host == DeviceRow.host,
+        *(getattr(GoldenRow, name) == getattr(CanaryRow, name) for name in key_columns),
+    )
+    query = (
+        select(CanaryRow, GoldenRow)
+        .join(DeviceRow, DeviceRow.id == CanaryRow.device_id)
+        .join(GoldenRow, same_key)
+    )
     if device_id is not None:
         query = query.where(CanaryRow.device_id == device_id)
     return {

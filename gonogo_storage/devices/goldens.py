@@ -1,4 +1,4 @@
-"""Canary digests: each device's latest one, and the golden one per build and architecture.
+"""Canary digests: each device's latest one, and each host's golden one per build and architecture.
 
 The rules are in gonogo.devices.golden.
 """
@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from gonogo.devices import golden
 from gonogo.devices.golden import CanaryResult, Change, Finding, Golden
 from gonogo_storage.access import audit
 from gonogo_storage.db.states import CanaryOutcome, DeviceHealth
-from gonogo_storage.devices import device_changes, heartbeats, periods
+from gonogo_storage.devices import change_limits, device_changes, heartbeats, periods
 from gonogo_storage.tables import CanaryRow, DeviceRow, GoldenRow
 
 COUNTED = (DeviceHealth.good.value, DeviceHealth.suspect.value)
@@ -26,6 +26,8 @@ COUNTED = (DeviceHealth.good.value, DeviceHealth.suspect.value)
 A bad device has no passed canary. A device in maintenance may be in any state.
 """
 ACTOR = "background"
+MAX_CANARIES = 16
+"""The canaries of a device, one for each executor and build; the one that ran longest ago goes."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ class ReportOutcome:
 
 @dataclass(frozen=True)
 class _Key:
+    host: str
     executor: str
     build: str
     arch: str
@@ -51,66 +54,67 @@ class _Key:
     @property
     def subject(self) -> str:
         """The key as the audit log names it."""
-        return f"{self.executor}/{self.build}/{self.arch}"
+        return f"{self.host}/{self.executor}/{self.build}/{self.arch}"
 
 
 def report(session: Session, body: Mapping[str, Any], *, now: datetime) -> ReportOutcome:
     """Record a worker's report on its device (see `heartbeats.report`).
 
-    The digests of a passed canary are compared with those of other devices. Raises IntegrityError
-    if two first canaries arrive at the same time: try again.
+    The digests of a passed canary are compared with those of its host's other devices. What would
+    change the golden digest too soon after other changes waits for the next canary. Raises
+    IntegrityError if two first canaries arrive at the same time: try again.
     """
     evidence = dict(body.get("evidence") or {})
     digests = {
         str(name): str(value) for name, value in sorted(dict(evidence.get("digests") or {}).items())
     }
-    arch = session.scalar(
-        select(DeviceRow.arch).where(DeviceRow.identity == str(body.get("device")))
-    )
+    place = session.execute(
+        select(DeviceRow.host, DeviceRow.arch).where(DeviceRow.identity == str(body.get("device")))
+    ).one_or_none()
     passed_canary = (
-        arch is not None
+        place is not None
         and body.get("health") == DeviceHealth.good
         and evidence.get("canary")
         and digests
     )
-    if not passed_canary:
+    if place is None or not passed_canary:
         changed = heartbeats.report(session, body, now=now)
-        if arch is not None and body.get("health") == DeviceHealth.bad and evidence.get("canary"):
+        if place is not None and body.get("health") == DeviceHealth.bad and evidence.get("canary"):
             periods.record_canary(session, str(body["device"]), CanaryOutcome.failed, now=now)
         return ReportOutcome(changed)
-    key = _Key(str(evidence.get("executor") or ""), str(evidence["canary"]), str(arch))
+    executor, build = str(evidence.get("executor") or ""), str(evidence["canary"])
+    key = _Key(place.host, executor, build, place.arch)
     # The golden row is locked before any device.
     golden_row = session.get(
-        GoldenRow, (key.executor, key.build, key.arch), with_for_update=True, populate_existing=True
+        GoldenRow,
+        (key.host, key.executor, key.build, key.arch),
+        with_for_update=True,
+        populate_existing=True,
     )
     changed = heartbeats.report(session, body, now=now)
     row = session.scalar(
         select(DeviceRow).where(DeviceRow.identity == str(body["device"])).with_for_update()
     )
     assert row is not None
-    is_new = _store(session, row, key, digests, heartbeats.canary_time(body, now))
+    has_room = change_limits.has_room(session, row, "health", now=now)
+    at = heartbeats.canary_time(body, now)
+    is_new = _store(session, row, key, digests, at, has_room=has_room)
     if is_new is None or row.health not in COUNTED:
         return ReportOutcome(changed)
     canaries = _canaries(session, key, row)
     finding = golden.judge(_golden(golden_row), [result for _, _, result in canaries])
     assert finding.golden is not None
     if finding.change is not None:
+        if not has_room:
+            return ReportOutcome(changed)
         _store_golden(session, key, golden_row, finding, now)
+        words = f"the golden bits of {key.subject} are {finding.change} with its canary"
+        _note(session, row, key, finding.golden, digests, words, now=now)
     periods.record_canary(session, row.identity, _outcome(finding.golden, digests), now=now)
     strays = is_new and finding.golden.digest != _digest(digests)
-    if strays:
+    if strays and has_room:
         words = _difference(finding.golden, digests)
-        device_changes.note(
-            session,
-            row,
-            "health",
-            row.health,
-            row.health,
-            ACTOR,
-            words,
-            _evidence(key, finding.golden, digests),
-            now=now,
-        )
+        _note(session, row, key, finding.golden, digests, words, now=now)
     alone = (
         finding.golden.second is not None
         and row.identity not in finding.excused
@@ -131,16 +135,60 @@ def _outcome(known: Golden, outputs: Mapping[str, str]) -> CanaryOutcome:
     return CanaryOutcome.first if known.second is None else CanaryOutcome.golden
 
 
+def forget(session: Session) -> None:
+    """Delete the golden digests of builds that no device of the host has run lately."""
+    names = ("executor", "build", "arch")
+    canary_of_host = (
+        select(CanaryRow.device_id)
+        .join(DeviceRow, DeviceRow.id == CanaryRow.device_id)
+        .where(
+            DeviceRow.host == GoldenRow.host,
+            *(getattr(CanaryRow, name) == getattr(GoldenRow, name) for name in names),
+        )
+        .correlate(GoldenRow)
+    )
+    session.execute(
+        delete(GoldenRow)
+        .where(~canary_of_host.exists())
+        .execution_options(synchronize_session=False)
+    )
+
+
+def _note(
+    session: Session,
+    device: DeviceRow,
+    key: _Key,
+    known: Golden,
+    outputs: Mapping[str, str],
+    words: str,
+    *,
+    now: datetime,
+) -> None:
+    """Add words about a device's canary to its history."""
+    evidence = _evidence(key, known, outputs)
+    health = device.health
+    device_changes.note(session, device, "health", health, health, ACTOR, words, evidence, now=now)
+
+
 def _store(
-    session: Session, device: DeviceRow, key: _Key, outputs: Mapping[str, str], at: datetime
+    session: Session,
+    device: DeviceRow,
+    key: _Key,
+    outputs: Mapping[str, str],
+    at: datetime,
+    *,
+    has_room: bool,
 ) -> bool | None:
     """Store a canary; return whether its digest is new for the device.
 
-    It is None if a later canary is already stored.
+    It is None if a later canary is already stored, and for another build's without room for it.
     """
     digest = _digest(outputs)
     row = session.get(CanaryRow, (device.id, key.executor, key.build, key.arch))
     if row is None:
+        if not has_room:
+            return None
+        _make_room(session, device)
         names = {"executor": key.executor, "build": key.build, "arch": key.arch}
         session.add(
             CanaryRow(device_id=device.id, **names, digest=digest, since=at, at=at, accused=False)
@@ -157,10 +205,18 @@ def _store(
     return is_new
 
 
+def _make_room(session: Session, device: DeviceRow) -> None:
+    """Delete the device's oldest canaries, so that one more has room."""
+    latest = select(CanaryRow).where(CanaryRow.device_id == device.id).order_by(CanaryRow.at.desc())
+    for row in session.scalars(latest.offset(MAX_CANARIES - 1)):
+        session.delete(row)
+    session.flush()
+
+
 def _canaries(
     session: Session, key: _Key, here: DeviceRow
 ) -> list[tuple[DeviceRow, CanaryRow, CanaryResult]]:
-    """Return the canaries that count: of devices that are online and may work.
+    """Return the canaries that count: of the host's devices that are online and may work.
 
     The reporting device is always included.
     """
@@ -172,6 +228,7 @@ def _canaries(
             CanaryRow.build == key.build,
             CanaryRow.arch == key.arch,
         )
+        .where(DeviceRow.host == key.host)
         .where(DeviceRow.health.in_(COUNTED), DeviceRow.online | (DeviceRow.id == here.id))
         .order_by(DeviceRow.id)
     )
@@ -179,7 +236,7 @@ def _canaries(
         (
             device,
             canary,
-            CanaryResult(device.identity, device.host, canary.digest, canary.since, canary.at),
+            CanaryResult(device.identity, canary.digest, canary.since, canary.at),
         )
         for device, canary in session.execute(query)
     ]
@@ -198,9 +255,11 @@ def _store_golden(
     before = None if row is None else row.digest
     confirmed_at = now if known.second is not None else None
     if row is None:
-        names = {"executor": key.executor, "build": key.build, "arch": key.arch}
         row = GoldenRow(
-            **names,
+            host=key.host,
+            executor=key.executor,
+            build=key.build,
+            arch=key.arch,
             digest=known.digest,
             first_device=known.first,
             second_device=known.second,
@@ -236,7 +295,7 @@ def _difference(known: Golden, outputs: Mapping[str, str]) -> str:
     givers = (
         f"{known.first} and {known.second}"
         if known.second is not None
-        else f"{known.first}, which no second device has confirmed"
+        else f"{known.first}, which no second device of its host has confirmed"
     )
     return (
         f"rounding explains the canary's numbers, but the bits of {', '.join(names)} differ from"
@@ -251,14 +310,14 @@ def _evidence(key: _Key, known: Golden, outputs: Mapping[str, str]) -> dict[str,
 def _request_canaries(
     canaries: list[tuple[DeviceRow, CanaryRow, CanaryResult]], here: DeviceRow, known: Golden
 ) -> tuple[str, ...]:
-    """Request canaries from this host's other devices with the golden digest; return their names.
+    """Request canaries from the host's other devices with the golden digest; return their names.
 
     They show whether the build has changed for all, or only this device differs.
     """
     others = [
         device
         for device, canary, _ in canaries
-        if device.id != here.id and device.host == here.host and canary.digest == known.digest
+        if device.id != here.id and canary.digest == known.digest
     ]
     for device in others:
         device.test_requests += 1
@@ -313,7 +372,8 @@ def _excuse(
             canary.accused = False
             if device.health == DeviceHealth.suspect:
                 reason = (
-                    "other devices give the same bits now: the build has changed, not the device"
+                    "other devices of its host give the same bits now: the build has changed, not"
+                    " the device"
                 )
                 device_changes.change(
                     session, device, DeviceHealth.good, actor=ACTOR, reason=reason, now=now

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,14 +13,15 @@ from gonogo_storage.db.encoding import storable, timestamp, utcnow
 from gonogo_storage.db.ids import floor, is_id, new_id
 from gonogo_storage.db.states import DeviceHealth, DeviceState
 from gonogo_storage.devices import periods
-from gonogo_storage.devices.device_changes import change, locked, note
+from gonogo_storage.devices.change_limits import has_room
+from gonogo_storage.devices.device_changes import announce, change, locked, note
 from gonogo_storage.devices.devices import TIMEOUT_S
-from gonogo_storage.tables import DeviceHealthRow, DeviceRow, WorkerRow
+from gonogo_storage.tables import DeviceHealthRow, DeviceRow
 
 MAX_DEVICES = 256
 """The devices that one host may announce: a host with a valid key must not fill the database."""
-MAX_NEW_WORKERS = 1000
-"""The workers that one host may announce in an hour; one that crashes every 5 s has 720."""
+MAX_QUEUES = 16
+"""The queues of a device: one for each executor that serves it."""
 BUNDLE = "fw_bundle_version"
 """tt-smi's name for the firmware as a whole."""
 MAX_VERSION = 200
@@ -29,9 +30,14 @@ FIRMWARE_EVERY = timedelta(minutes=10)
 _FACTS = ("host", "name", "arch", "board", "serial", "pci", "driver", "source")
 
 
-def excess(
-    session: Session, host: str, worker: str, devices: Collection[str], *, now: datetime
-) -> str | None:
+def kind_of(session: Session, identity: str) -> tuple[str, str] | None:
+    """Return the architecture and the board of a device; None for one that nobody announced."""
+    kind = select(DeviceRow.arch, DeviceRow.board).where(DeviceRow.identity == identity)
+    row = session.execute(kind).one_or_none()
+    return None if row is None else (row.arch, row.board)
+
+
+def excess(session: Session, host: str, devices: Collection[str]) -> str | None:
     """Return, in words, what is too much of a host's heartbeat; None for most of them."""
     known = select(DeviceRow.identity).where(DeviceRow.identity.in_(devices))
     new = set(devices) - set(session.scalars(known))
@@ -40,27 +46,28 @@ def excess(
         count = len(new) + (session.scalar(of_host) or 0)
         if count > MAX_DEVICES:
             return f"{host} would have {count} devices; allowed: {MAX_DEVICES}"
-    if session.get(WorkerRow, worker) is None:
-        since = now - timedelta(hours=1)
-        recent = select(func.count()).where(
-            WorkerRow.host == host, WorkerRow.first_heard_at > since
-        )
-        if (session.scalar(recent) or 0) >= MAX_NEW_WORKERS:
-            return f"{host} announced {MAX_NEW_WORKERS} workers within an hour"
     return None
 
 
 def heard(
-    session: Session, facts: Mapping[str, Any], *, worker: str, attempt: str | None, now: datetime
+    session: Session,
+    facts: Mapping[str, Any],
+    *,
+    worker: str,
+    attempt: str | None,
+    queues: Sequence[str] = (),
+    now: datetime,
 ) -> None:
     """Record a heartbeat's facts: {"device", "host", "name", "arch", "board", "queue", ...}.
 
-    The first heartbeat of a device creates its row, with the health that the worker reports. Later
-    only `report` changes the health.
+    `queues` are all queues of the device in this heartbeat, if it has several. Those of other
+    workers of the device stay. The first heartbeat of a device creates its row, with the health
+    that the worker reports. Later only `report` changes the health.
     """
     row = locked(session, facts["device"])
     values = {name: storable(facts.get(name)) for name in _FACTS}
     firmware = dict(facts.get("firmware") or {})
+    served = sorted({facts["queue"], *queues})[:MAX_QUEUES]
     if row is None:
         health = DeviceHealth.bad if facts.get("health") == DeviceHealth.bad else DeviceHealth.good
         row = DeviceRow(
@@ -68,7 +75,7 @@ def heard(
             identity=str(facts["device"]),
             **values,
             firmware=firmware,
-            queues=[facts["queue"]],
+            queues=served,
             worker=worker,
             attempt_id=attempt if is_id(attempt or "") else None,
             online=True,
@@ -91,18 +98,22 @@ def heard(
         for name, value in (*values.items(), ("firmware", firmware), ("worker", worker))
         if getattr(row, name) != value
     }
+    if row.worker != worker:  # another worker may serve the device, too
+        others = [name for name in row.queues if name not in served]
+        served = sorted([*served, *others[: MAX_QUEUES - len(served)]])
+    if served != row.queues:
+        row.queues = served
     _note_firmware(session, row, firmware, worker, now)
     for name, value in changed.items():
         setattr(row, name, value)
-    if facts["queue"] not in row.queues:
-        row.queues = sorted({*row.queues, facts["queue"]})
     row.attempt_id = attempt if is_id(attempt or "") else None
     row.heard_at = max(now, row.heard_at)
     if not row.online:
         row.online = True
-        note(
-            session, row, "state", DeviceState.offline, "online", f"worker:{worker}", None, now=now
-        )
+        if has_room(session, row, "state", now=now):
+            actor = f"worker:{worker}"
+            note(session, row, "state", DeviceState.offline, "online", actor, None, now=now)
+    announce(session, row, now=now)
     session.flush()
 
 
@@ -208,16 +219,10 @@ def went_offline(session: Session, *, now: datetime, timeout_s: float = TIMEOUT_
     )
     for row in rows:
         row.online = False
-        note(
-            session,
-            row,
-            "state",
-            "online",
-            DeviceState.offline,
-            "background",
-            f"no heartbeat for {timeout_s:g} s",
-            now=now,
-        )
+        if has_room(session, row, "state", now=now):
+            words = f"no heartbeat for {timeout_s:g} s"
+            gone = DeviceState.offline
+            note(session, row, "state", "online", gone, "background", words, now=now)
     return len(rows)
 
 

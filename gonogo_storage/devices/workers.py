@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from sqlalchemy import delete, select
+from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
+from gonogo_storage.access import message_numbers
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.paging import Page
 from gonogo_storage.db.records import from_object
@@ -19,6 +20,11 @@ from gonogo_storage.tables import WorkerRow
 
 TIMEOUT_S = 30.0
 FORGET = timedelta(days=7)
+MAX_OF_HOST = 256
+"""The workers of a host that are remembered: each of its devices may have one."""
+FORGET_SILENT = timedelta(minutes=3)
+"""A host that has more forgets those that are silent for this long: longer than a heartbeat is
+taken, so that none of them can be repeated."""
 
 
 @dataclass(frozen=True)
@@ -83,27 +89,61 @@ def heard(
     return changed
 
 
+def make_room(session: Session, name: str, *, host: str, task: str, now: datetime) -> str | None:
+    """Forget silent workers of a host if it has too many for a new one; `task` numbers heartbeats.
+
+    Returns in words what is too much if they aren't silent.
+    """
+    of_host = select(func.count()).where(WorkerRow.host == host)
+    if session.get(WorkerRow, name) is not None:
+        return None
+    excess = (session.scalar(of_host) or 0) + 1 - MAX_OF_HOST
+    if excess <= 0:
+        return None
+    silent = list(
+        session.scalars(
+            select(WorkerRow.name)
+            .where(WorkerRow.host == host, WorkerRow.heard_at < now - FORGET_SILENT)
+            .order_by(WorkerRow.heard_at)
+            .limit(excess)
+        )
+    )
+    if len(silent) < excess:
+        return f"{host} would have {MAX_OF_HOST + excess} workers; allowed: {MAX_OF_HOST}"
+    message_numbers.remove(session, silent, task)
+    session.execute(delete(WorkerRow).where(WorkerRow.name.in_(silent)))
+    return None
+
+
 def gone(session: Session, name: str) -> None:
     """Delete a worker that has stopped."""
     session.execute(delete(WorkerRow).where(WorkerRow.name == name))
 
 
 def list_(
-    session: Session, *, now: datetime | None = None, timeout_s: float = TIMEOUT_S
+    session: Session,
+    *,
+    limit: int = 50,
+    cursor: str | None = None,
+    now: datetime | None = None,
+    timeout_s: float = TIMEOUT_S,
 ) -> Page[Worker]:
-    """Return all workers, ordered by name."""
-    limit = (now or utcnow()) - timedelta(seconds=timeout_s)
-    rows = session.scalars(select(WorkerRow).order_by(WorkerRow.name))
-    return Page(tuple(_worker(row, limit) for row in rows), None)
+    """Return workers by name; the cursor is a name."""
+    since = (now or utcnow()) - timedelta(seconds=timeout_s)
+    query = select(WorkerRow).order_by(WorkerRow.name).limit(limit + 1)
+    if cursor is not None:
+        query = query.where(WorkerRow.name > cursor)
+    workers = [_worker(row, since) for row in session.scalars(query)]
+    return Page.cut(workers, limit, lambda worker: worker.name)
 
 
-def _worker(row: WorkerRow, limit: datetime) -> Worker:
-    """Return a worker; one that was not heard since `limit` is offline."""
+def _worker(row: WorkerRow, since: datetime) -> Worker:
+    """Return a worker; one that was not heard since then is offline."""
     state = WorkerState.busy if row.attempt_id else WorkerState.idle
     return from_object(
         Worker,
         row,
-        state=WorkerState.offline if row.heard_at < limit else state,
+        state=WorkerState.offline if row.heard_at < since else state,
         attempt=row.attempt_id,
     )
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session, defer
 
 from gonogo_storage.db.dialect import insert_once
@@ -16,6 +16,10 @@ from gonogo_storage.db.encoding import encode
 from gonogo_storage.db.ids import is_id, new_id
 from gonogo_storage.db.records import from_object
 from gonogo_storage.tables import ArtifactRow
+
+MAX_BYTES = 64 * 2**20
+"""The artifacts of an attempt. A worker sends those of 17 seeds at most: of each output an error
+map of about 150 KB, and logs of at most 800 KB."""
 
 
 @dataclass(frozen=True)
@@ -46,11 +50,25 @@ def add(
     items: Iterable[Mapping[str, Any]],
     *,
     now: datetime,
-) -> None:
-    """Store the artifacts of a results message.
+) -> int:
+    """Store the artifacts of a results message; return how many have no room in the attempt.
 
     Where one with the same (kind, seed, repeat, output) exists, the first stays.
     """
+    measured = [(item, _measured(dict(item["content"]))) for item in items]
+    if not measured:
+        return 0
+    table = ArtifactRow
+    stored = select(func.sum(table.size)).where(
+        table.job_id == job_id, table.attempt_id == attempt_id
+    )
+    total = int(session.scalar(stored) or 0)
+    count = 0
+    for _, content in measured:
+        total += content["size"]
+        if total > MAX_BYTES:
+            break
+        count += 1
     insert_once(
         session,
         ArtifactRow,
@@ -63,12 +81,13 @@ def add(
                 "seed": int(item["seed"]),
                 "repeat": int(item.get("repeat") or 0),
                 "output": item.get("output") or "",
-                **_measured(dict(item["content"])),
+                **content,
                 "created_at": now,
             }
-            for item in items
+            for item, content in measured[:count]
         ],
     )
+    return len(measured) - count
 
 
 def _measured(content: dict[str, Any]) -> dict[str, Any]:

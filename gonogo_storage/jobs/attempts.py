@@ -14,6 +14,7 @@ from typing import Any
 from sqlalchemy import or_, select, update
 from sqlalchemy.orm import Session, aliased, defer
 
+from gonogo.reports.forms import SenselessResult
 from gonogo.spec.executors import EMULATOR
 from gonogo_storage.access import refused_messages
 from gonogo_storage.db.encoding import storable
@@ -273,6 +274,8 @@ def store(
     job, chunk, attempt = locked
     bind(attempt, body, sender)
     number = _batch_number(body)
+    if sender is not None and number is None:  # else nothing bounds what an attempt may send
+        raise SenselessResult(f"the batch has the number {str(body.get('batch'))[:40]!r}")
     if digest and number is not None and number in attempt.batches:
         if attempt.batches[number] == digest:
             return None
@@ -287,7 +290,11 @@ def store(
         _check_devices(attempt, whole)
     batch = _fresh(session, job, attempt, whole, current=current, sender=sender, now=now)
     closing.record(session, job, attempt.id, batch, now=now)
-    artifacts.add(session, job.id, attempt.id, body.get("artifacts") or (), now=now)
+    evidence = _requested(body.get("artifacts") or (), attempt.work)
+    left_out = artifacts.add(session, job.id, attempt.id, evidence, now=now)
+    if left_out and sender is not None:
+        words = f"{left_out} artifacts beyond {artifacts.MAX_BYTES} bytes of attempt {attempt.id}"
+        refused_messages.record(session, sender.name, "size", words, now=now)
     if attempt.state in OPEN_ATTEMPT:
         attempt.heard_at = now
     if number is not None:
@@ -327,6 +334,15 @@ def _unrequested(
 
     others = [pair for pair in pairs if not is_found(pair)]
     return set(others) - set(map(tuple, work)) if others else ()
+
+
+def _requested(
+    items: Sequence[Mapping[str, Any]], work: Sequence[list[int]]
+) -> list[Mapping[str, Any]]:
+    """Return the artifacts of the attempt's work."""
+    pairs = [(int(item["seed"]), int(item.get("repeat") or 0)) for item in items]
+    others = set(_unrequested(set(pairs), work))
+    return [item for item, pair in zip(items, pairs, strict=True) if pair not in others]
 
 
 def _check_devices(attempt: AttemptRow, batch: Batch) -> None:

@@ -33,6 +33,13 @@ class Sender:
         if not isinstance(value, str) or not value.startswith(f"{self.name}/"):
             raise ForeignSender(f"{self.name} sent a message for the {what} {str(value)[:200]!r}")
 
+    def check_queue(self, queue: str, what: str) -> None:
+        """Raise ForeignSender unless the host may serve a queue; `what` needs it."""
+        if not fits(self.queues, queue):
+            raise ForeignSender(
+                f"{self.name} may not {what} of {queue[:200]}; allowed: {', '.join(self.queues)}"
+            )
+
 
 def bind(attempt: AttemptRow, body: Mapping[str, Any], sender: Sender | None) -> None:
     """Bind an attempt to the worker and device of its first message; check every later one.
@@ -42,11 +49,7 @@ def bind(attempt: AttemptRow, body: Mapping[str, Any], sender: Sender | None) ->
     if sender is None:
         return
     if attempt.host_id is None:
-        if not fits(sender.queues, attempt.queue):
-            raise ForeignSender(
-                f"{sender.name} may not run attempts of {attempt.queue}: {attempt.id}; allowed:"
-                f" {', '.join(sender.queues)}"
-            )
+        sender.check_queue(attempt.queue, f"run the attempt {attempt.id}")
         for name in ("worker", "device"):
             sender.check(body.get(name), name)
         attempt.host_id, attempt.host = sender.id, sender.name

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from gonogo.reports import forms
 from gonogo.spec.statistics import ROLLED_UP
-from gonogo_storage.seed_rows import forms
 
 if TYPE_CHECKING:
     from gonogo.judging.columns import SeedColumns

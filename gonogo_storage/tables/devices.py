@@ -59,15 +59,18 @@ class DeviceRow(Base):
     heard_at: Mapped[datetime]
     changed_at: Mapped[datetime]
     health_at: Mapped[datetime | None]  # when its health changed; null: see `changed_at`
+    # the health that the audit log and webhooks told last; null where it is `health`
+    announced_health: Mapped[str | None]
 
 
 class GoldenRow(Base):
-    """The digest that a build's canary must give on all devices of an architecture.
+    """The digest that a build's canary must give on all devices of a host with an architecture.
 
     `second_device` is null until a second device confirms it.
     """
 
     __tablename__ = "goldens"
+    host: Mapped[str] = mapped_column(primary_key=True)
     executor: Mapped[str] = mapped_column(primary_key=True)
     build: Mapped[str] = mapped_column(primary_key=True)
     arch: Mapped[str] = mapped_column(primary_key=True)

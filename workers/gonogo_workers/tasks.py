@@ -117,17 +117,22 @@ class Runner:
     def _check_target(self, body: Mapping[str, Any]) -> None:
         """Raise MessageRefused for a chunk of another kind of device, or one that ran here before.
 
-        The service sent neither: somebody else has put it on this worker's queue.
+        The service sent neither: somebody else has put it on this worker's queue. An answer would
+        end the chunk as an error, though a worker of the right queue can run it.
         """
         target = body.get("target")
         name = target.get("executor") if isinstance(target, dict) else None
         context = self._context.device_contexts.get(name) if isinstance(name, str) else None
-        if isinstance(target, dict) and context is not None:
-            kind = target.get("arch"), target.get("board")
-            if kind != (context.device.arch, context.device.board):
-                raise queue.MessageRefused(
-                    "target", f"it is for {kind}, and {context.device.identity} is another"
-                )
+        if not isinstance(target, dict) or context is None:
+            served = ", ".join(self._context.device_contexts)
+            raise queue.MessageRefused(
+                "target", f"it is for the executor {str(name)[:100]!r}; served: {served}"
+            )
+        kind = target.get("arch"), target.get("board")
+        if kind != (context.device.arch, context.device.board):
+            raise queue.MessageRefused(
+                "target", f"it is for {kind}, and {context.device.identity} is another"
+            )
         attempt = body.get("attempt")
         if isinstance(attempt, str) and not self._context.record.add(attempt):
             raise queue.MessageRefused("replay", f"attempt {attempt} ran on this host before")
@@ -144,9 +149,6 @@ class Runner:
                 max_elements=settings.max_elements,
                 seed_deadline_s=settings.per_seed_deadline_s,
             )
-            if chunk.executor not in self._context.device_contexts:
-                served = ", ".join(self._context.device_contexts)
-                raise GonogoError(f"this worker has no executor {chunk.executor}, only {served}")
             _check_builds(chunk)
             spec = self._context.executors[chunk.executor]
             device_context = self._context.device_contexts[chunk.executor]

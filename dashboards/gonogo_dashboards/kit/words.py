@@ -144,11 +144,11 @@ HEALTH_VERDICTS: dict[str, str] = {
 """The verdict whose shape and color a health takes."""
 
 STANDINGS: dict[str, str] = {
-    "golden": "same bits as on other devices",
-    "first": "bits known from one device only",
-    "differs": "bits differ from the golden ones",
+    "golden": "same bits as on other devices of its host",
+    "first": "bits known from one device of its host only",
+    "differs": "bits differ from the golden ones of its host",
 }
-"""The canary's bits compared with those of other devices."""
+"""The canary's bits compared with those of its host's other devices."""
 
 FLAGS: dict[str, str] = {
     FlagKind.passes_by_tolerance: "Hollow pass",
@@ -298,7 +298,8 @@ TERMS: dict[str, str] = {
         "device can be trusted."
     ),
     "golden": (
-        "A golden digest is the digest of the canary's output that two devices have confirmed."
+        "A golden digest is the digest of the canary's output that two devices of a host have"
+        " confirmed."
     ),
     "rung": (
         "A rung is one step that tries to recover a sick device, such as a reset. The "

@@ -202,6 +202,7 @@ def upgrade() -> None:
         sa.Column("heard_at", TIME, nullable=False),
         sa.Column("changed_at", TIME, nullable=False),
         sa.Column("health_at", TIME, nullable=True),
+        sa.Column("announced_health", sa.Text(), nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_devices")),
         sa.UniqueConstraint("identity", name=op.f("uq_devices_identity")),
     )
@@ -217,6 +218,7 @@ def upgrade() -> None:
     )
     op.create_table(
         "goldens",
+        sa.Column("host", sa.Text(), nullable=False),
         sa.Column("executor", sa.Text(), nullable=False),
         sa.Column("build", sa.Text(), nullable=False),
         sa.Column("arch", sa.Text(), nullable=False),
@@ -225,7 +227,7 @@ def upgrade() -> None:
         sa.Column("second_device", sa.Text(), nullable=True),
         sa.Column("learned_at", TIME, nullable=False),
         sa.Column("confirmed_at", TIME, nullable=True),
-        sa.PrimaryKeyConstraint("executor", "build", "arch", name=op.f("pk_goldens")),
+        sa.PrimaryKeyConstraint("host", "executor", "build", "arch", name=op.f("pk_goldens")),
     )
     op.create_table(
         "host_invitations",

@@ -66,13 +66,14 @@ def enroll(context: BackgroundContext, message: Message) -> None:
 
 
 def rotate(context: BackgroundContext, message: Message, sender: Sender) -> None:
-    """Replace a host's key by the one that it has made."""
+    """Replace a host's key by the one that it has made. A refusal is answered, too."""
     key = _new_key(message)
     try:
         context.patiently(
             lambda session: hosts.rotate(session, sender.id, key_id=key.id, public_key=key.text)
         )
     except ValueError as problem:
+        _reply(context, message, {"error": str(problem)})
         raise MessageRefused("key", str(problem)) from problem
     log.info("host key rotated", host=sender.name)
     _reply(context, message, {"host": sender.id, "name": sender.name})

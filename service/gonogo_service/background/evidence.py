@@ -11,8 +11,9 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
 
 from gonogo.errors import FieldError
+from gonogo.reports.forms import MAX_LONG_TEXT, MAX_NAME, is_plain, is_text
+from gonogo.reports.texts import MAX_NAME_CHARS
 from gonogo.spec.stages import StageTable
-from gonogo_storage.seed_rows.forms import is_plain, is_text
 from gonogo_workers.queue import MessageRefused
 
 MAX_ARTIFACTS = 10_000
@@ -21,7 +22,7 @@ MAX_ITEMS = 100_000
 
 
 def _text(value: str) -> str:
-    if not is_text(value, 1_000_000):
+    if not is_text(value, MAX_LONG_TEXT):
         raise ValueError("is no text that can be stored")
     return value
 
@@ -33,7 +34,9 @@ def _plain(value: Any) -> Any:
 
 
 Text = Annotated[str, AfterValidator(_text)]
-Name = Annotated[str, Field(max_length=300), AfterValidator(_text)]
+Name = Annotated[str, Field(max_length=MAX_NAME), AfterValidator(_text)]
+Key = Annotated[str, Field(max_length=MAX_NAME_CHARS), AfterValidator(_text)]
+"""A name that is part of a key of the database."""
 Number = Annotated[int | float, Field(ge=-1e300, le=1e300, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0, le=2**53)]
 Size = Annotated[int, Field(ge=1, le=2**53)]
@@ -115,9 +118,16 @@ class _ErrorMap(_Form):
 
 
 class _Log(_Form):
-    """The content of the kind `log`."""
+    """The content of the kinds `log` and `triage`."""
 
     text: Text | None = None
+
+
+class _Watcher(_Log):
+    """The content of the kind `watcher`."""
+
+    log: Text | None = None
+    prints: Text | None = None
 
 
 class _Stages(_Form):
@@ -138,7 +148,7 @@ class _Artifact(BaseModel, strict=True):
     kind: Annotated[str, Field(min_length=1, max_length=64), AfterValidator(_text)]
     seed: Count
     repeat: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = 0
-    output: Name | None = None
+    output: Key | None = None
     content: dict[str, Any]
 
     @model_validator(mode="after")
@@ -156,6 +166,8 @@ _CONTENTS: Mapping[str, type[BaseModel]] = {
     "coefficients": _Terms,
     "error_map": _ErrorMap,
     "log": _Log,
+    "triage": _Log,
+    "watcher": _Watcher,
     "stages": _Stages,
 }
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain
 from typing import Any
 
 from celery.exceptions import Reject
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
+from gonogo.reports.forms import SenselessResult
 from gonogo_service.background import beats, enrollment, evidence
 from gonogo_service.background.keyring import Keyring, Refused
 from gonogo_service.background.refusals import Refusals
@@ -24,7 +26,6 @@ from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.devices import goldens, heartbeats, workers
 from gonogo_storage.jobs import attempts
 from gonogo_storage.jobs.senders import ConflictingContent, ForeignSender, Sender
-from gonogo_storage.seed_rows.forms import SenselessResult
 from gonogo_workers.queue import (
     ENROLL,
     FINISHED,
@@ -36,6 +37,7 @@ from gonogo_workers.queue import (
     STARTED,
     Message,
     MessageRefused,
+    chunk_queue,
 )
 
 Body = dict[str, Any]
@@ -160,10 +162,17 @@ def heartbeat(context: BackgroundContext, checked: CheckedMessage) -> None:
         if facts.get("host") != sender.name:
             raise ForeignSender(f"{sender.name} sent facts of the host {facts.get('host')!r}")
     beats.check(body)
-    identities = [facts["device"] for facts in devices]
+    by_device: dict[str, list[str]] = {}
+    for facts in devices:
+        by_device.setdefault(facts["device"], []).append(facts["queue"])
+    # the dispatcher sends chunks ahead for a queue that somebody serves
+    for name in {*(body.get("queues") or ()), *chain.from_iterable(by_device.values())}:
+        sender.check_queue(name, "serve the chunks")
 
     def work(session: Session) -> bool:
-        excess = heartbeats.excess(session, sender.name, str(worker), identities, now=now)
+        excess = heartbeats.excess(session, sender.name, by_device) or workers.make_room(
+            session, str(worker), host=sender.name, task=HEARTBEAT, now=now
+        )
         if excess is not None:
             raise MessageRefused("size", excess)
         if not checked.advance(session, str(worker), now):
@@ -177,7 +186,10 @@ def heartbeat(context: BackgroundContext, checked: CheckedMessage) -> None:
         attempt_device = attempts.device_of(session, attempt)
         for facts in devices:
             running = attempt if attempt_device in (None, facts["device"]) else None
-            heartbeats.heard(session, facts, worker=str(worker), attempt=running, now=now)
+            queues = by_device[facts["device"]]
+            heartbeats.heard(
+                session, facts, worker=str(worker), attempt=running, queues=queues, now=now
+            )
         return workers.heard(
             session,
             str(worker),
@@ -231,12 +243,19 @@ def finished(context: BackgroundContext, checked: CheckedMessage) -> None:
 
 def health(context: BackgroundContext, checked: CheckedMessage) -> None:
     """Store a device's health and its canary's bits, and compare them with other devices' bits."""
-    body, now = checked.body, utcnow()
+    body, now, sender = checked.body, utcnow(), checked.sender
     evidence.check("health", body)
-    checked.sender.check(body.get("device"), "device")
-    checked.sender.check(body.get("worker"), "worker")
+    sender.check(body.get("device"), "device")
+    sender.check(body.get("worker"), "worker")
+    proof = body.get("evidence") or {}
 
     def work(session: Session) -> goldens.ReportOutcome | None:
+        kind = heartbeats.kind_of(session, body["device"])
+        if kind is None:  # before anything of it is stored
+            raise MessageRefused("unknown", f"no heartbeat has announced {body['device'][:200]!r}")
+        if proof.get("canary"):
+            canary_of = chunk_queue(str(proof.get("executor") or ""), *kind)
+            sender.check_queue(canary_of, "report a canary")
         if not checked.advance(session, str(body["device"]), now):
             return None
         return goldens.report(session, body, now=now)

@@ -11,11 +11,11 @@ from typing import Any
 from gonogo_service.background import sickness
 from gonogo_service.background.dispatcher import CANCEL_KEY_S, request_cancel
 from gonogo_service.kit.background_context import BackgroundContext, log
-from gonogo_storage.access import invitations, message_numbers
+from gonogo_storage.access import hosts, invitations, message_numbers
 from gonogo_storage.db import partitions
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.states import AttemptState
-from gonogo_storage.devices import heartbeats, orders, periods, workers
+from gonogo_storage.devices import goldens, heartbeats, orders, periods, workers
 from gonogo_storage.jobs import attempts, queues
 from gonogo_storage.messages import deliveries, incoming, leases, outbox
 from gonogo_workers.queue import BACKGROUND_QUEUE, HEARTBEAT_QUEUE, ORDER, device_key
@@ -174,6 +174,7 @@ class Reaper:
         context = self.context
         context.session(lambda session: partitions.ensure(session.connection(), now=now))
         context.session(leases.forget)
+        context.session(goldens.forget)
         for forget in _FORGET:
             context.session(partial(forget, now=now))
 
@@ -184,6 +185,7 @@ _FORGET: tuple[Callable[..., object], ...] = (
     incoming.purge,
     workers.forget,
     periods.forget,
+    hosts.forget,
     invitations.forget,
     message_numbers.forget,
 )

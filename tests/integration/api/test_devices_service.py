@@ -94,7 +94,7 @@ def test_a_device_is_known_by_its_heartbeats(engine: Engine) -> None:
         engine, firmware={"fw_bundle_version": "19.0.0.0"}, queue="gtest.wormhole.n150"
     )
     assert flashed["firmware"] == {"fw_bundle_version": "19.0.0.0"}
-    assert flashed["queues"] == ["gtest.wormhole.n150", "ttnn.wormhole.n150"]
+    assert flashed["queues"] == ["gtest.wormhole.n150"]
     assert [entry["what"] for entry in flashed["history"]] == ["firmware", "health"]
 
 

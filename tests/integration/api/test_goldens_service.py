@@ -10,14 +10,16 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Engine, func, select
 
 from gonogo_storage.access import audit
 from gonogo_storage.db.encoding import decode, encode
 from gonogo_storage.db.engine import make_engine, reading, session
 from gonogo_storage.devices import device_changes, devices, goldens, heartbeats
+from gonogo_storage.devices.change_limits import MAX_OF_DEVICE
 from gonogo_storage.devices.goldens import ReportOutcome
 from gonogo_storage.ops import schema
+from gonogo_storage.tables import AuditRow, CanaryRow, GoldenRow
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 
@@ -81,10 +83,11 @@ class Fleet:
         assert whole is not None
         return decode(encode(whole))
 
-    def audited(self) -> list[str]:
-        """Return the audited actions on the golden, oldest first."""
+    def audited(self, host: str = "lab-1") -> list[str]:
+        """Return the audited actions on the golden of a host, oldest first."""
+        subject = f"{host}/ttnn/ttnn/wormhole"
         with reading(self.engine) as current:
-            entries = audit.list_(current, audit.AuditFilter(subject="ttnn/ttnn/wormhole")).items
+            entries = audit.list_(current, audit.AuditFilter(subject=subject)).items
         return [entry.action for entry in reversed(entries)]
 
 
@@ -167,8 +170,45 @@ def test_the_only_device_of_its_host_is_never_suspected(fleet: Fleet) -> None:
         assert fleet.sing("a", "33", host="lab-2") == ReportOutcome(False)
         assert not fleet.sing("b", "22").suspected
     alone = fleet.look("a", "lab-2")
-    assert (alone["health"], alone["canary"]["golden"]) == ("good", "differs")
-    assert len(alone["history"]) == 2  # the announcement, and the difference once
+    assert (alone["health"], alone["canary"]["golden"]) == ("good", "first")
+    assert len(alone["history"]) == 2  # the announcement, and its bits once
+
+
+def test_one_host_neither_heals_another_s_device_nor_sets_its_golden_bits(fleet: Fleet) -> None:
+    """A hostile host spoke first, with two devices, and then gave a sick device's bits."""
+    for name in "xy":
+        fleet.sing(name, "66", host="lab-2")
+    for name, bits in (("a", "11"), ("b", "11"), ("c", "22"), ("a", "11")):
+        fleet.sing(name, bits)
+    assert (fleet.look("c")["health"], fleet.look("a")["canary"]["golden"]) == ("suspect", "golden")
+    assert fleet.sing("x", "22", host="lab-2").excused == ()
+    fleet.sing("y", "22", host="lab-2")
+    fleet.sing("a", "11")
+    assert {name: fleet.look(name)["health"] for name in "abc"} == {
+        "a": "good",
+        "b": "good",
+        "c": "suspect",
+    }
+    assert fleet.audited() == ["golden.learned", "golden.confirmed"]
+    assert fleet.audited("lab-2") == ["golden.learned", "golden.confirmed", "golden.replaced"]
+
+
+def test_a_device_has_few_canaries_and_a_host_changes_its_golden_bits_seldom(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(goldens, "MAX_CANARIES", 4)
+    for number in range(10):
+        fleet.sing("a", "11", canary=f"build-{number}")
+    for number in range(20):
+        fleet.sing("a", str(number))
+    with session(fleet.engine) as current:
+        goldens.forget(current)
+        builds = list(current.scalars(select(CanaryRow.build).order_by(CanaryRow.at)))
+        assert builds == ["build-7", "build-8", "build-9", "ttnn"]
+        assert set(current.scalars(select(GoldenRow.build))) == {*builds}
+        assert current.scalar(select(func.count()).select_from(AuditRow)) == MAX_OF_DEVICE - 1
+        assert current.scalar(select(GoldenRow.digest).where(GoldenRow.build == "ttnn")) != ""
+    assert len(fleet.look("a")["history"]) == MAX_OF_DEVICE
 
 
 def test_builds_are_apart_and_who_is_not_there_is_not_waited_for(fleet: Fleet) -> None:

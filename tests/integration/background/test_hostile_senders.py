@@ -11,17 +11,28 @@ from typing import Any
 
 import pytest
 from redis.exceptions import OutOfMemoryError
-from sqlalchemy import Engine
+from sqlalchemy import Engine, delete, func, select
 
 import stored_jobs
 from background_thread import broker, running, short, submit, until
 from gonogo_storage.access import audit, hosts, refused_messages
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.engine import reading, session
-from gonogo_storage.devices import devices, heartbeats, workers
-from gonogo_storage.jobs import attempts
+from gonogo_storage.devices import devices, heartbeats, sick_devices, workers
+from gonogo_storage.devices.change_limits import MAX_OF_DEVICE
+from gonogo_storage.jobs import artifacts, attempts
 from gonogo_storage.seeds import results
-from gonogo_storage.tables import AttemptRow
+from gonogo_storage.tables import (
+    AttemptRow,
+    AuditRow,
+    CanaryRow,
+    DeviceHealthRow,
+    DeviceRow,
+    HostKeyRow,
+    MessageNumberRow,
+    OutboxRow,
+    WorkerRow,
+)
 from gonogo_workers import queue
 from gonogo_workers.queue import PrivateKey
 from gonogo_workers.queue.transport import of_wrong_type
@@ -37,7 +48,7 @@ from ingest_post import (
     place,
     report,
 )
-from job_flow import DEVICE, HOST, HOST_KEY, SimulatedWorker, enroll, row
+from job_flow import DEVICE, HOST, HOST_KEY, QUEUE, SimulatedWorker, enroll, row
 from running_service import until as eventually
 
 
@@ -96,7 +107,7 @@ def test_a_host_fills_the_database_neither_with_devices_nor_with_workers(
     post: Post, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(heartbeats, "MAX_DEVICES", 2)
-    monkeypatch.setattr(heartbeats, "MAX_NEW_WORKERS", 2)
+    monkeypatch.setattr(workers, "MAX_OF_HOST", 2)
     facts = beat()["devices"][0]
     named = [{**facts, "device": f"{HOST}/chip:{n}", "name": f"chip:{n}"} for n in range(4)]
     post.send(queue.HEARTBEAT, beat(devices=named[:2]))
@@ -109,6 +120,148 @@ def test_a_host_fills_the_database_neither_with_devices_nor_with_workers(
     with reading(post.context.engine) as current:
         assert len(devices.list_(current).items) == 2
         assert len(workers.list_(current).items) == 2
+
+
+def test_a_host_with_too_many_workers_forgets_those_that_are_silent(
+    post: Post, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers, "MAX_OF_HOST", 2)
+    for number in range(2):
+        post.send(queue.HEARTBEAT, beat(worker=f"{HOST}/w{number}", devices=[]))
+    with session(post.context.engine) as current:
+        current.get_one(WorkerRow, f"{HOST}/w0").heard_at -= timedelta(minutes=4)
+    for number in range(2, 4):
+        post.send(queue.HEARTBEAT, beat(worker=f"{HOST}/w{number}", devices=[]))
+    assert post.refused() == {(HOST, "size"): 1}
+    with reading(post.context.engine) as current:
+        names = [f"{HOST}/w1", f"{HOST}/w2"]
+        assert list(current.scalars(select(WorkerRow.name).order_by(WorkerRow.name))) == names
+        numbered = select(MessageNumberRow.subject).order_by(MessageNumberRow.subject)
+        assert list(current.scalars(numbered)) == names
+        first = workers.list_(current, limit=1)
+        assert [worker.name for worker in first.items] == names[:1]
+        rest = workers.list_(current, limit=1, cursor=first.next)
+    assert ([worker.name for worker in rest.items], rest.next) == (names[1:], None)
+
+
+def test_a_device_has_the_queues_of_its_last_heartbeat_and_of_its_other_workers(
+    post: Post,
+) -> None:
+    """The list grew by another queue with each heartbeat."""
+
+    def queues(*names: str, worker: str = WORKER) -> list[str]:
+        facts = beat()["devices"][0]
+        devices = [{**facts, "queue": name} for name in names]
+        post.send(queue.HEARTBEAT, beat(worker=worker, devices=devices))
+        with reading(post.context.engine) as current:
+            return list(current.scalars(select(DeviceRow.queues)).one())
+
+    many = [f"x{number:02}.wormhole.n150" for number in range(40)]
+    for name in many[:20]:
+        assert queues(name) == [name]
+    assert queues(*many) == many[:16]
+    assert queues("a", "b") == ["a", "b"]
+    assert queues("c", worker=f"{HOST}/worker-2") == ["a", "b", "c"]
+    for name in many:
+        assert len(queues(name, worker=f"{HOST}/{name}")) <= 16
+    assert post.refused() == {}
+
+
+def test_health_of_a_device_that_nobody_announced_stores_nothing(post: Post) -> None:
+    for number in range(5):
+        post.send(queue.HEALTH, {**report("good"), "device": f"{HOST}/none:{number}"})
+    assert post.refused() == {(HOST, "unknown"): 5}
+    with reading(post.context.engine) as current:
+        assert current.scalar(select(func.count()).select_from(MessageNumberRow)) == 0
+
+
+def test_health_that_changes_in_turn_is_set_at_once_and_told_seldom(post: Post) -> None:
+    """Each change was an entry of the history and of the audit, and a message to every webhook."""
+
+    def counts() -> tuple[int, int, int]:
+        tables = (DeviceHealthRow, OutboxRow, AuditRow)
+        with reading(post.context.engine) as current:
+            numbers = [current.scalar(select(func.count()).select_from(table)) for table in tables]
+        return numbers[0] or 0, numbers[1] or 0, numbers[2] or 0
+
+    post.send(queue.HEARTBEAT, beat())
+    before = counts()
+    for health in ("bad", "good") * 25:
+        post.send(queue.HEALTH, report(health))
+        assert post.health() == health
+    entries, letters, audited = counts()
+    assert entries == MAX_OF_DEVICE + 1  # a sick time that began before has its end
+    assert letters - before[1] == audited - before[2] == MAX_OF_DEVICE - 1
+    with session(post.context.engine) as current:
+        (sick,) = sick_devices.spells(current)[DEVICE][-1:]
+        assert sick.end is not None
+        newest = current.scalars(
+            select(DeviceHealthRow).order_by(DeviceHealthRow.id.desc()).limit(1)
+        ).one()
+        assert (newest.after, newest.at, (newest.evidence or {})["folded"]) == (
+            "good",
+            sick.end,
+            38,
+        )
+        assert current.scalars(select(DeviceRow.announced_health)).one() == "bad"
+        current.execute(delete(DeviceHealthRow))
+    post.send(queue.HEARTBEAT, beat())  # an hour later: what changed too soon is told now
+    assert counts() == (0, letters + 1, audited + 1)
+    post.send(queue.HEARTBEAT, beat())
+    assert counts() == (0, letters + 1, audited + 1)
+    assert post.refused() == {}
+
+
+def test_a_host_rotates_its_key_once_an_hour_and_old_keys_are_deleted(post: Post) -> None:
+    with session(post.context.engine) as current:
+        host = hosts.get(current, OTHER)
+        assert host is not None
+        now = utcnow()
+        for hours in range(12 * 24):
+            key = PrivateKey.generate().public
+            names = {"key_id": key.id, "public_key": key.text}
+            hosts.rotate(current, host.id, **names, now=now + timedelta(hours=hours))
+            soon = PrivateKey.generate().public
+            with pytest.raises(ValueError, match="within the last hour"):
+                hosts.rotate(
+                    current,
+                    host.id,
+                    key_id=soon.id,
+                    public_key=soon.text,
+                    now=now + timedelta(hours=hours, minutes=59),
+                )
+        end = now + timedelta(days=12)
+        hosts.forget(current, now=end)
+        retired = list(
+            current.scalars(select(HostKeyRow.retired_at).where(HostKeyRow.host_id == host.id))
+        )
+    assert len(retired) == 8 * 24 + 1
+    assert min(at for at in retired if at is not None) >= end - hosts.FORGET_AFTER
+
+
+def test_artifacts_are_those_of_the_attempt_s_work_and_have_a_limit(
+    post: Post, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(artifacts, "MAX_BYTES", 2500)
+    job, attempt = post.attempt()
+    post.send(queue.STARTED, {**place(attempt), "host": HOST})
+
+    def of_seed(seed: int, kind: str, repeat: int = 0) -> dict[str, Any]:
+        content = {"text": "x" * 1000}
+        return {"kind": kind, "seed": seed, "repeat": repeat, "content": content}
+
+    strange = [of_seed(10**6, "log"), of_seed(0, "log", repeat=1)]
+    body = {**batch(attempt), "artifacts": [*strange, of_seed(0, "log")]}
+    post.send(queue.RESULTS, {**body, "batch": None})
+    assert post.refused() == {(HOST, "content"): 1}
+    post.send(queue.RESULTS, body)
+    for number in range(1, 4):
+        more = [of_seed(1, f"kind-{number}")]
+        post.send(queue.RESULTS, {**batch(attempt, number=number), "artifacts": more})
+    with reading(post.context.engine) as current:
+        stored = [(head.kind, head.seed) for head in artifacts.list_(current, job)]
+    assert stored == [("kind-1", 1), ("log", 0)]
+    assert post.refused() == {(HOST, "content"): 1, (HOST, "size"): 2}
 
 
 def test_an_attempt_is_its_first_hosts_and_every_row_its_devices(post: Post) -> None:
@@ -140,6 +293,33 @@ def test_a_host_runs_only_attempts_of_the_queues_that_its_invitation_names(post:
     )
     assert post.refused() == {(OTHER, "sender"): 3}
     assert (post.job(job).state, post.job(job).done) == ("queued", 0)
+
+
+def test_a_host_serves_only_the_queues_that_its_invitation_names(post: Post) -> None:
+    """The dispatcher sent chunks ahead for a queue that nobody served."""
+    public = OTHER_KEY.public
+    names = {"key_id": public.id, "public_key": public.text, "actor": "me"}
+    with session(post.context.engine) as current:
+        hosts.enroll(current, OTHER, queues=["ttnn.*"], **names)
+    served = {"queues": ["ttnn.wormhole.n150"]}
+    facts = beat(OTHER)["devices"][0]
+    for body in (
+        beat(OTHER, devices=[]),
+        beat(OTHER, **served),
+        beat(OTHER, queues=[*served["queues"], QUEUE], devices=[]),
+    ):
+        post.send(queue.HEARTBEAT, body, OTHER_KEY)
+    assert post.refused() == {(OTHER, "sender"): 3}
+    hers = {**facts, "queue": served["queues"][0]}
+    post.send(queue.HEARTBEAT, beat(OTHER, **served, devices=[hers]), OTHER_KEY)
+    canary = {"executor": "emulator", "canary": "correct", "digests": {"dx": "11"}}
+    for executor in ("emulator", "ttnn"):
+        evidence = {**canary, "executor": executor}
+        post.send(queue.HEALTH, {**report("good", OTHER), "evidence": evidence}, OTHER_KEY)
+    assert post.refused() == {(OTHER, "sender"): 4}
+    with reading(post.context.engine) as current:
+        assert workers.live(current, now=utcnow()) == {"ttnn.wormhole.n150": 1}
+        assert list(current.scalars(select(CanaryRow.executor))) == ["ttnn"]
 
 
 def test_a_heartbeat_binds_an_attempt_whose_started_was_lost_with_the_broker(post: Post) -> None:
@@ -315,7 +495,11 @@ def test_what_pages_would_break_at_is_refused_where_it_comes_in(post: Post) -> N
     post.send(queue.HEALTH, {**report("bad"), "evidence": {"digests": 7}})
     assert post.refused() == {(HOST, "content"): len(bodies) + 2}
     assert post.job(job).done == 0
-    contents = (("error_map", ERROR_MAP), ("diagnosis", DIAGNOSIS), ("log", {"text": "x"}))
+    long = "x" * 2**18  # a worker keeps as much of a watcher's log
+    contents = (
+        *(("error_map", ERROR_MAP), ("diagnosis", DIAGNOSIS), ("log", {"text": "x"})),
+        *(("triage", {"text": long, "trouble": None}), ("watcher", {"log": long, "prints": long})),
+    )
     artifacts = [{"kind": kind, "seed": 0, "content": content} for kind, content in contents]
     post.send(queue.RESULTS, {**batch(attempt, row(0), row(1)), "artifacts": artifacts})
     post.send(queue.FINISHED, done(attempt))

@@ -268,6 +268,9 @@ def test_a_lost_answer_costs_neither_the_code_nor_a_rotation(
             rotated = exchange.rotate(client, tmp_path)
             assert rotated.key.id != me.key.id
             assert exchange.hello(client, rotated).body["name"] == "lab-1"
+            with pytest.raises(InfrastructureError, match="rotated within the last hour"):
+                exchange.rotate(client, tmp_path)
+            assert exchange.hello(client, identity.load(tmp_path)).body["name"] == "lab-1"
     with reading(engine) as current:
         host = hosts.get(current, "lab-1")
     assert host is not None

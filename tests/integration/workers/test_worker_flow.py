@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -185,6 +186,19 @@ def test_an_unknown_build_is_an_error_of_every_seed(place: Workplace) -> None:
     assert set(answer.verdicts.values()) == {"error"}
     assert "unknown build" in answer.rows[0]["message"]
     assert len(answer.rows) == 3
+
+
+def test_a_chunk_that_a_stranger_put_on_another_queue_is_not_answered(place: Workplace) -> None:
+    """An answer would count as an attempt: after three the job ended as an error."""
+    targets: tuple[Any, ...] = (
+        {"executor": "ttnn", "arch": "wormhole", "board": "n150"},
+        {"executor": ["ttnn"]},
+        None,
+    )
+    moved = [place.publish("fine", 1, target=target) for target in targets]
+    assert place.run("fine", 1).verdicts == {0: "pass"}
+    assert [place.answer(attempt).finished for attempt in moved] == [None] * 3
+    assert "a chunk was refused: it is for the executor 'ttnn'" in place.log()
 
 
 def test_a_build_of_another_kernel_ends_the_chunk_with_the_builds_that_belong(

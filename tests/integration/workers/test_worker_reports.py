@@ -82,7 +82,7 @@ def test_a_controlled_seed_reaches_the_executor(place: Workplace) -> None:
         ("raises", "error", False, "the suite is broken"),
         ("no-list", "error", False, "not a list"),
         ("no-json", "error", False, "JSON"),
-        ("no-report", "error", False, "a report must"),
+        ("no-report", "error", False, "a report: must be an object with a name"),
         ("nothing", "not_run", False, "no test was selected"),
     ],
 )

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gonogo.errors import JobError
+from gonogo.errors import FieldError, JobError
 from gonogo.judging.inputs import generate, quantise
 from gonogo.judging.judging import judge
 from gonogo.kernels.layernorm.reference import reference
 from gonogo.reports.texts import MAX_NAME_CHARS
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import POLICY
+from gonogo_storage.seed_rows.batch import Batch
 from gonogo_workers.messages.rows import Place
 from gonogo_workers.reports.rows import Judged, Report, iteration_row, reports_of
 
@@ -214,6 +215,60 @@ def test_a_name_told_twice_is_kept_twice() -> None:
 def test_what_is_no_list_of_reports_is_refused(data: Any, message: str) -> None:
     with pytest.raises(JobError, match=message):
         reports_of(data)
+
+
+HUGE = 10**400
+WRONG_FIELDS: tuple[tuple[str, Any], ...] = (
+    ("measurements", {"x": HUGE}),
+    ("measurements", "abc"),
+    ("measurements", [1]),
+    ("failures", {"a": 1}),
+    ("failures", "abc"),
+    ("dumps", 7),
+    ("dumps", {"a": 1}),
+    ("duration_ms", HUGE),
+    ("outcome", ["passed"]),
+)
+
+
+@pytest.mark.parametrize(("field", "value"), WRONG_FIELDS)
+def test_a_wrong_field_of_a_report_is_named(field: str, value: Any) -> None:
+    """Any other error is held for a bug of the worker, and ends the attempt of all seeds."""
+    with pytest.raises(FieldError, match=f"test A.B: {field}") as refused:
+        reports_of([report(**{field: value})])
+    assert len(str(refused.value)) < 400
+
+
+def test_reports_deeper_than_python_can_write_are_refused() -> None:
+    deep: Any = []
+    for _ in range(100_000):
+        deep = [deep]
+    with pytest.raises(JobError, match="in one another"):
+        reports_of([report(more=[deep])])
+
+
+UNUSUAL: tuple[dict[str, Any], ...] = (
+    {"x": 10**30},
+    {"x": HUGE},
+    {"x": [10**30, HUGE]},
+    {"x": float("inf")},
+    {f"k{number}": 1 for number in range(1500)},
+    {"failures": [{"count": 10**30, "line": 10**30}]},
+    {"measurements": {"nul\0 and \ud800": 1.0, "n" * 1000: 2}},
+    {"stage": "s" * 1000},
+    {"name": "n" * 1000},
+    {"nonfinite_kinds": 7, "verdict": "splendid"},
+)
+
+
+@pytest.mark.parametrize("fields", UNUSUAL, ids=[next(iter(case)) for case in UNUSUAL])
+def test_what_reports_may_hold_is_cut_to_what_the_service_takes(fields: dict[str, Any]) -> None:
+    """It refused the whole message, with all other seeds in it."""
+    row = row_of(report(**fields))
+    Batch.of([row]).check()
+    (entry,) = row["outputs"].values()
+    assert entry["outcome"] == "passed"
+    assert entry["nonfinite_kinds"] == {}
 
 
 def test_what_an_executor_says_beyond_the_contract_is_shown() -> None:

@@ -15,13 +15,19 @@ import pytest
 from gonogo.errors import FieldError, JobError
 from gonogo.spec.test_spec import TestSpec
 from gonogo_pytest.lines import Outcome
+from gonogo_storage.seed_rows.batch import Batch
 from gonogo_workers import queue
+from gonogo_workers.attempts.attempt import Attempt, DeviceContext
+from gonogo_workers.devices.discovery import Device
 from gonogo_workers.executors import host, registry
 from gonogo_workers.executors.base import KernelError, check_outputs, output_shapes, shaped_inputs
+from gonogo_workers.executors.builds_file import ResolvedBuild
 from gonogo_workers.executors.log import ChildLog
+from gonogo_workers.messages import batches as batches_module
 from gonogo_workers.messages import rows
 from gonogo_workers.messages.batches import Batches
 from gonogo_workers.messages.chunk import Chunk
+from gonogo_workers.messages.heartbeat import Vitals
 from gonogo_workers.reports import dumps
 from gonogo_workers.reports.exchange import read_reports
 
@@ -238,11 +244,91 @@ class Box:
         self.posts.append(body)
 
 
+def errored(seed: int) -> rows.Row:
+    """Return the row of a seed without numbers."""
+    return rows.failed((seed, 0), rows.Place("host/chip:0", "a" * 32, seed), 1.5, "error", "why")
+
+
+WRONG_ROWS: tuple[tuple[dict[str, Any], str], ...] = (
+    ({"outcome": "passed", "verdict": "not_judged", "hash": 10**30}, "the report of 'S.t'"),
+    ({"outcome": "splendid", "verdict": "not_judged"}, "splendid"),
+    ({"outcome": "passed", "verdict": "not_judged", "hash": 10**5000}, "ValueError"),
+    ({"outcome": "passed", "verdict": "not_judged", "share": math.nan}, "ValueError"),
+    ({"outcome": "passed", "message": "x" * (batches_module.MAX_PART_BYTES + 1)}, "bytes; allowed"),
+    ({"outcome": "passed", "x": [[]] * batches_module.MAX_PART_VALUES}, "values; allowed"),
+)
+
+
+@pytest.mark.parametrize(("entry", "words"), WRONG_ROWS, ids=[words for _, words in WRONG_ROWS])
+def test_a_row_that_the_service_would_refuse_is_an_error_of_its_own_seed(
+    entry: dict[str, Any], words: str
+) -> None:
+    """The service refuses a whole message: the seeds beside the wrong one were lost as well."""
+    box = Box()
+    batches = Batches(box, {"attempt": "a1"})  # type: ignore[arg-type]
+    batches.add(errored(0))
+    batches.add({**errored(1), "verdict": "not_judged", "outputs": {"S.t": entry}})
+    batches.add(errored(2))
+    batches.flush()
+    sent = [row for post in box.posts for row in post["rows"]]
+    assert [row["seed"] for row in sent] == [0, 1, 2]
+    wrong = sent[1]
+    assert (wrong["verdict"], wrong["outputs"], wrong["duration_ms"]) == ("error", {}, 1.5)
+    assert wrong["message"].startswith("its results can't be sent: ")
+    assert words in wrong["message"]
+    for post in box.posts:
+        Batch.parse(post).check()
+
+
+@pytest.mark.parametrize("content", [{"x": math.nan}, {"x": "y" * batches_module.MAX_PART_BYTES}])
+def test_an_artifact_that_no_message_can_hold_costs_no_result(content: dict[str, Any]) -> None:
+    box = Box()
+    batches = Batches(box, {"attempt": "a1"})  # type: ignore[arg-type]
+    batches.add_artifact({"kind": "log", "seed": 0, "repeat": 0, "output": "", "content": content})
+    batches.add(errored(0))
+    assert [(len(post["rows"]), post["artifacts"]) for post in box.posts] == [(1, [])]
+
+
+class Jam(Box):
+    """A sender that takes no results."""
+
+    def post(self, to: str, task: str, body: dict[str, Any]) -> None:
+        """Collect a message that has no results."""
+        if task == queue.RESULTS:
+            raise queue.TooLarge("too large")
+        self.posts.append({**body, "task": task})
+
+
+def test_results_that_cannot_be_sent_keep_no_attempt_from_its_end(tmp_path: Path) -> None:
+    jam, vitals = Jam(), Vitals()
+    parts: Any = {name: SimpleNamespace() for name in ("pool", "monitor", "threads")}
+    parts["pool"].prepare = lambda *_: None
+    context = DeviceContext(
+        worker="host/emulator:0/1",
+        device=Device("emulator", 0, "wormhole", "n150", "host"),
+        lock_folder=tmp_path,
+        sender=jam,  # type: ignore[arg-type]
+        vitals=vitals,
+        telemetry=SimpleNamespace(latest=dict),  # type: ignore[arg-type]
+        chunk_deadline_s=60.0,
+        tt_triage=None,
+        **parts,
+    )
+    resolved = ResolvedBuild(registry.find("emulator"))
+    attempt = Attempt(parse(), resolved, context)
+    with pytest.raises(queue.TooLarge):
+        attempt._batches.add(errored(0))
+    assert attempt.run() == "error"
+    (ended,) = [post for post in jam.posts if post["task"] == queue.FINISHED]
+    assert (ended["outcome"], ended["sent"], ended["batches"]) == ("error", [], 0)
+    assert ended["error"] == "bug in the worker: TooLarge: too large"
+
+
 def test_the_first_row_goes_at_once_and_the_others_together() -> None:
     box = Box()
     batches = Batches(box, {"attempt": "a1"})  # type: ignore[arg-type]
     for seed in range(5):
-        batches.add({"seed": seed, "repeat": 0})
+        batches.add(errored(seed))
     assert [len(post["rows"]) for post in box.posts] == [1]
     assert batches.due is not None
     batches.flush()
@@ -257,7 +343,7 @@ def test_a_large_batch_does_not_wait() -> None:
     box = Box()
     batches = Batches(box, {"attempt": "a1"})  # type: ignore[arg-type]
     for seed in range(40):
-        batches.add({"seed": seed, "repeat": 0, "message": "x" * 30_000})
+        batches.add({**errored(seed), "sentence": "x" * 15_000, "message": "x" * 15_000})
     assert max(len(post["rows"]) for post in box.posts) < 40
     assert len(box.posts) >= 3
 

@@ -253,6 +253,22 @@ def test_unreadable_bodies_are_refused_even_when_they_are_signed(
     assert refused.value.reason == "form"
 
 
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({"x": " " * queue.MAX_BODY_BYTES}, "bytes is too large"),
+        ({"x": [0] * envelope.MAX_VALUES}, "values is too large"),
+    ],
+    ids=["bytes", "values"],
+)
+def test_a_sender_seals_nothing_that_its_reader_cannot_unpack(
+    body: dict[str, object], words: str
+) -> None:
+    """Compressed, both are small: the reader refused them only after they had been sent."""
+    with pytest.raises(ValueError, match=words):
+        queue.seal(KEY, queue.RESULTS, body)
+
+
 def test_a_sender_seals_no_nan() -> None:
     with pytest.raises(ValueError, match="Out of range"):
         queue.seal(KEY, queue.RESULTS, {"max_abs": float("nan")})

@@ -15,7 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from gonogo.errors import InfrastructureError
+from gonogo.errors import InfrastructureError, in_words
 from gonogo.judging.inputs import generate, quantise
 from gonogo.spec.test_spec import TestSpec
 from gonogo_workers import queue
@@ -179,13 +179,17 @@ class Attempt:
         except Exception as problem:
             outcome, error = (
                 Outcome.error,
-                f"bug in the worker: {type(problem).__name__}: {problem}",
+                f"bug in the worker: {in_words(problem)}",
             )
             log.exception("attempt %s: a bug in the worker", self.chunk.attempt)
         alarm.cancel()
-        with contextlib.suppress(Exception):
-            self._pipeline.drain(LAST_JUDGEMENTS_S)
-        self._batches.flush()
+        try:
+            with contextlib.suppress(Exception):
+                self._pipeline.drain(LAST_JUDGEMENTS_S)
+            self._batches.flush()
+        except Exception as problem:  # "finished" must be sent: the rest is then run again
+            outcome, error = Outcome.error, f"bug in the worker: {in_words(problem)}"
+            log.exception("attempt %s: its last results can't be sent", self.chunk.attempt)
         self._device_context.sender.post(
             queue.BACKGROUND_QUEUE,
             queue.FINISHED,

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Mapping
 from typing import Any
 
+from gonogo.errors import in_words
 from gonogo.judging.columns import in_columns, is_judged
+from gonogo.reports import forms
 from gonogo_workers import queue
 from gonogo_workers.messages.chunk import Work
 from gonogo_workers.messages.result_sender import ResultSender
-from gonogo_workers.messages.rows import Row
+from gonogo_workers.messages.rows import Place, Row, failed
+
+log = logging.getLogger(__name__)
 
 FLUSH_AFTER_S = 0.5
 FLUSH_FROM_BYTES = 512 * 1024
 BYTES_PER_STATISTIC = 12
 """The size of a number in a column, in base64."""
+MAX_PART_BYTES = queue.MAX_MESSAGE_BYTES // 2
+"""The largest row or artifact as JSON. Together with what is collected before it, and where nothing
+can be compressed, a message stays within its limit: base64 makes four bytes of three."""
+MAX_PART_VALUES = queue.MAX_VALUES - FLUSH_FROM_BYTES
+"""The most values of one. The rest of its message has fewer values than bytes."""
 
 
 class Batches:
@@ -50,16 +60,33 @@ class Batches:
         return self._number
 
     def add(self, row: Row) -> None:
-        """Add a row; the attempt's first row is sent at once, so that a page shows progress."""
+        """Add a row; the attempt's first row is sent at once, so that a page shows progress.
+
+        A row that the service would refuse, with all others of its message, becomes an error of its
+        own seed.
+        """
+        try:
+            size = _size(row)
+        except (ValueError, TypeError, RecursionError) as problem:
+            row = _refused(row, problem)
+            size = _size(row)
         self._rows.append(row)
-        self._grow(_size(row))
+        self._grow(size)
         if self._number == 0:
             self.flush()
 
     def add_artifact(self, artifact: dict[str, Any]) -> None:
-        """Add an artifact: {"kind", "seed", "repeat", "output", "content"}."""
+        """Add an artifact: {"kind", "seed", "repeat", "output", "content"}.
+
+        One that no message can hold is left out: evidence must not cost a result.
+        """
+        try:
+            size = _checked_size(artifact)
+        except (ValueError, TypeError, RecursionError) as problem:
+            log.warning("the artifact %s is left out: %s", artifact["kind"], in_words(problem))
+            return
         self._artifacts.append(artifact)
-        self._grow(len(json.dumps(artifact)))
+        self._grow(size)
 
     def flush_if_due(self) -> None:
         """Send the batch if its time has come."""
@@ -90,8 +117,35 @@ class Batches:
 
 
 def _size(row: Row) -> int:
-    """Return about how many bytes a row adds to a message."""
+    """Return about how many bytes a row adds to a message.
+
+    Raises ValueError, TypeError or RecursionError for one of a form that the service refuses.
+    """
     if not is_judged(row):
-        return len(json.dumps(row))
+        size = _checked_size(row)
+        forms.check_row(row)
+        for name, output in (row.get("outputs") or {}).items():
+            if "outcome" in output:
+                forms.check_test(name, output)
+        return size
     statistics = sum(map(len, row["outputs"].values()))
     return BYTES_PER_STATISTIC * statistics + len(json.dumps({**row, "outputs": None}))
+
+
+def _checked_size(part: dict[str, Any]) -> int:
+    """Return the bytes of a row or an artifact as JSON. Raises ValueError for too many."""
+    text = json.dumps(part, allow_nan=False)
+    if len(text) > MAX_PART_BYTES:
+        raise queue.TooLarge(f"{len(text)} bytes; allowed: {MAX_PART_BYTES}")
+    if (count := queue.count_values(text)) > MAX_PART_VALUES:
+        raise queue.TooLarge(f"{count} values; allowed: {MAX_PART_VALUES}")
+    return len(text)
+
+
+def _refused(row: Row, problem: Exception) -> Row:
+    """Return the row of a seed whose results can't be sent."""
+    message = f"its results can't be sent: {in_words(problem)}"
+    log.warning("seed %s: %s", row["seed"], message)
+    place = Place(row["device"], row["host_run"], row["position"])
+    work = (row["seed"], row["repeat"])
+    return failed(work, place, row["duration_ms"], "error", message)

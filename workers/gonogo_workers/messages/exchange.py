@@ -180,7 +180,7 @@ def rotate(client: Redis, folder: Path, *, wait_s: float = WAIT_S) -> Identity:
     """Replace this host's key; running workers go on with the new one.
 
     The new key is on disk before the service knows it. If an earlier rotation was cut off, this one
-    ends it. Raises InfrastructureError.
+    ends it. Raises InfrastructureError, also where the service refuses it: it allows one an hour.
     """
     me = identity.load(folder)
     if me.next_key is not None:
@@ -194,7 +194,9 @@ def rotate(client: Redis, folder: Path, *, wait_s: float = WAIT_S) -> Identity:
     me = replace(me, next_key=key)
     me.save(folder)
     body = {"public_key": key.public.text, "proof": proof(key, me.key.id)}
-    ask(client, me.key, me.service, ROTATE, body, wait_s=wait_s)
+    answer = ask(client, me.key, me.service, ROTATE, body, wait_s=wait_s)
+    if "error" in answer.body:
+        raise InfrastructureError(f"the service refused the new key: {answer.body['error']}")
     return _promoted(me, folder)
 
 

@@ -33,6 +33,10 @@ MAX_VALUES: Final = 2_000_000
 """The most values in a body: an empty list takes 2 bytes of a text, and 64 of memory."""
 
 
+class TooLarge(ValueError):
+    """A message that is larger than its reader takes."""
+
+
 class MessageRefused(Exception):
     """A message that must not be acted on. `reason` is one word, for counting."""
 
@@ -57,14 +61,14 @@ class Message:
 def seal(key: PrivateKey, task: str, body: Mapping[str, Any], number: int | None = None) -> str:
     """Return the sealed message. `number` defaults to now, in microseconds.
 
-    Raises ValueError for NaN and infinity, which are null in our JSON, and for a message that is
-    larger than its reader takes.
+    Raises ValueError for NaN and infinity, which are null in our JSON, and TooLarge for a message
+    that is larger than its reader takes.
     """
     number = time.time_ns() // 1000 if number is None else number
     encoding, payload = pack(body)
     signed = f"{VERSION} {key.id} {task} {number} {encoding}\n{payload}"
     if len(signed) > LIMITS[task].max_bytes - MAX_HEAD:
-        raise ValueError(
+        raise TooLarge(
             f"{task} of {len(signed)} bytes is too large;"
             f" allowed: {LIMITS[task].max_bytes - MAX_HEAD}"
         )
@@ -138,9 +142,13 @@ def _fields(text: str) -> list[str]:
 def pack(body: Mapping[str, Any]) -> tuple[str, str]:
     """Return (encoding, payload) of a JSON object: compressed when that pays.
 
-    Raises ValueError for NaN and infinity.
+    Raises ValueError for NaN and infinity, and TooLarge for what `unpack` refuses.
     """
     text = json.dumps(body, separators=(",", ":"), allow_nan=False)
+    if len(text) > MAX_BODY_BYTES:
+        raise TooLarge(f"a body of {len(text)} bytes is too large; allowed: {MAX_BODY_BYTES}")
+    if (count := count_values(text)) > MAX_VALUES:
+        raise TooLarge(f"a body of {count} values is too large; allowed: {MAX_VALUES}")
     if len(text) <= COMPRESS_FROM_BYTES:
         return PLAIN, text
     # Level 1: these are digits; level 6 takes five times as long for a tenth less
@@ -163,7 +171,7 @@ def unpack(encoding: str, payload: str) -> dict[str, Any]:
                     f"the message is cut off or unpacks to more than {MAX_BODY_BYTES} bytes",
                 )
             raw = unpacked.decode("ascii")
-        if sum(map(raw.count, ",[{")) > MAX_VALUES:
+        if count_values(raw) > MAX_VALUES:
             raise MessageRefused("size", f"the message has more than {MAX_VALUES} values")
         body = json.loads(raw, parse_constant=_no_constant)
     except (ValueError, binascii.Error, zlib.error, RecursionError) as problem:
@@ -171,6 +179,11 @@ def unpack(encoding: str, payload: str) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise MessageRefused("form", f"the message is {type(body).__name__}, not a JSON object")
     return body
+
+
+def count_values(text: str) -> int:
+    """Return at least the number of values in a JSON text, without parsing it."""
+    return sum(map(text.count, ",[{"))
 
 
 def _no_constant(name: str) -> Any:

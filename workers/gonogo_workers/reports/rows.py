@@ -12,10 +12,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from itertools import islice
+from typing import Any, TypeGuard
 
-from gonogo.errors import JobError
+from gonogo.errors import FieldError, JobError
 from gonogo.judging.judging import SeedJudgement
+from gonogo.reports.forms import MAX_COUNT, MAX_INTEGER
 from gonogo.reports.outcomes import OTHER_REASON, WITHOUT_ARRAYS, ArraysVerdict, Outcome, verdict_of
 from gonogo.reports.texts import MAX_MESSAGE_CHARS, MAX_NAME_CHARS, clean, short_name
 from gonogo.spec.test_spec import TestSpec
@@ -26,6 +28,7 @@ from gonogo_workers.messages.rows import Place, Row, head, plain
 MAX_REPORTS = 20_000
 MAX_FAILURES = 20
 MAX_MEASUREMENTS = 100
+"""Measurements of a test; also its further fields, and the members of each."""
 
 
 LOST = frozenset({Outcome.crash, Outcome.hang})
@@ -63,23 +66,24 @@ class Report:
 
     @classmethod
     def parse(cls, data: object) -> Report:
-        """Return a report from JSON. Raises JobError for anything else."""
+        """Return a report from JSON. Raises FieldError for anything else."""
         if not isinstance(data, Mapping) or not isinstance(data.get("name"), str):
-            raise JobError(f"a report must be an object with a name; got {str(data)[:100]}")
-        try:
-            outcome = Outcome(str(data.get("outcome")))
-        except ValueError:
-            raise JobError(
-                f"test {data['name'][:100]}: unknown outcome {data.get('outcome')!r}; "
-                f"allowed: {', '.join(Outcome)}"
-            ) from None
-        measured = data.get("measurements") or {}
+            raise FieldError("a report", data, "must be an object with a name")
+        reported = data.get("outcome")
+        if not isinstance(reported, str) or reported not in list(Outcome):
+            raise FieldError(
+                _field(data, "outcome"),
+                reported,
+                "is unknown",
+                limit=f"one of {', '.join(Outcome)}",
+            )
+        measured = (item for item in _object(data, "measurements").items() if _is_number(item[1]))
         numbers = {
-            str(name)[:MAX_NAME_CHARS]: float(value)
-            for name, value in dict(measured).items()
-            if _is_number(value)
+            clean(str(name), MAX_NAME_CHARS): _float(data, "measurements", value)
+            for name, value in islice(measured, MAX_MEASUREMENTS)
         }
         stage, duration = data.get("stage"), data.get("duration_ms")
+        duration_ms = _float(data, "duration_ms", duration) if _is_number(duration) else math.nan
         known = {
             "name",
             "outcome",
@@ -92,23 +96,20 @@ class Report:
         }
         return cls(
             name=short_name(data["name"]),
-            outcome=outcome,
-            duration_ms=float(duration)
-            if isinstance(duration, int | float) and math.isfinite(duration)
-            else None,
+            outcome=Outcome(reported),
+            duration_ms=duration_ms if math.isfinite(duration_ms) else None,
             message=clean(data.get("message") or "", MAX_MESSAGE_CHARS),
             failures=tuple(
                 _failure(item)
-                for item in (data.get("failures") or ())[:MAX_FAILURES]
+                for item in _list(data, "failures")[:MAX_FAILURES]
                 if isinstance(item, Mapping)
             ),
-            measurements=dict(list(numbers.items())[:MAX_MEASUREMENTS]),
+            measurements=numbers,
             stage=None if stage is None else clean(str(stage), MAX_NAME_CHARS),
-            dumps=tuple(item for item in data.get("dumps") or () if isinstance(item, Mapping)),
+            dumps=tuple(item for item in _list(data, "dumps") if isinstance(item, Mapping)),
             more={
-                clean(str(key), 100): _plain_text(value)
-                for key, value in data.items()
-                if key not in known
+                clean(str(key), 100): _plain_text(data[key])
+                for key in islice((key for key in data if key not in known), MAX_MEASUREMENTS)
             },
         )
 
@@ -120,9 +121,13 @@ def reports_of(data: object) -> list[Report]:
     """
     if not isinstance(data, list) or len(data) > MAX_REPORTS:
         raise JobError(f"the executor must give a list of at most {MAX_REPORTS} reports")
+    try:
+        parsed = [Report.parse(item) for item in data]
+    except RecursionError as problem:  # the parser of JSON goes deeper than what writes it
+        raise JobError("a report has too many lists or objects in one another") from problem
     reports: list[Report] = []
     seen: dict[str, int] = {}
-    for report in map(Report.parse, data):
+    for report in parsed:
         count = seen[report.name] = seen.get(report.name, 0) + 1
         reports.append(
             report if count == 1 else replace(report, name=short_name(f"{report.name} ({count})"))
@@ -150,6 +155,7 @@ def iteration_row(
         verdicts.append(verdict)
         explanations.append(explanation)
         outputs[report.name] = {
+            **report.more,
             "verdict": verdict.value,
             "explanation": explanation.value,
             "outcome": report.outcome.value,
@@ -159,11 +165,6 @@ def iteration_row(
             "measurements": dict(report.measurements),
             "nonfinite_kinds": _kinds(report.measurements),
             "stage": report.stage,
-            **{
-                name: value
-                for name, value in report.more.items()
-                if name not in ("verdict", "explanation")
-            },
         }
         for judged_arrays in arrays:
             outputs.update(_of_arrays(judged_arrays))
@@ -225,8 +226,46 @@ def _of_arrays(judged: Judged) -> Iterable[tuple[str, dict[str, Any]]]:
         )
 
 
-def _is_number(value: object) -> bool:
+def _is_number(value: object) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _field(report: Mapping[str, Any], name: str) -> str:
+    """Return the name of a report's field in a sentence about it."""
+    return f"test {report['name'][:100]}: {name}"
+
+
+def _object(report: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = report.get(name) or {}
+    if not isinstance(value, Mapping):
+        raise FieldError(_field(report, name), value, "must be an object")
+    return value
+
+
+def _list(report: Mapping[str, Any], name: str) -> Sequence[Any]:
+    value = report.get(name) or ()
+    if not isinstance(value, list | tuple):
+        raise FieldError(_field(report, name), value, "must be a list")
+    return value
+
+
+def _float(report: Mapping[str, Any], name: str, value: int | float) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        raise FieldError(
+            _field(report, name), value, "is too large", limit="up to 1.8e308"
+        ) from None
+
+
+def _bounded(value: int | float) -> int | float | None:
+    """Return a number that the service takes: a larger integer becomes a float, or null."""
+    if isinstance(value, float) or abs(value) <= MAX_INTEGER:
+        return value
+    try:
+        return float(value)
+    except OverflowError:
+        return None
 
 
 def _failure(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -234,7 +273,7 @@ def _failure(data: Mapping[str, Any]) -> dict[str, Any]:
     count = data.get("count")
     failure: dict[str, Any] = {
         "expression": clean(data.get("expression") or "", MAX_MESSAGE_CHARS // 4),
-        "count": count
+        "count": min(count, MAX_COUNT)
         if isinstance(count, int) and not isinstance(count, bool) and count > 0
         else 1,
         "message": clean(data.get("message") or "", MAX_MESSAGE_CHARS // 2),
@@ -243,7 +282,7 @@ def _failure(data: Mapping[str, Any]) -> dict[str, Any]:
     if file is not None:
         failure["file"] = clean(str(file), MAX_MESSAGE_CHARS)
     if line is not None:
-        is_number = isinstance(line, int) and not isinstance(line, bool) and 0 <= line < 2**53
+        is_number = isinstance(line, int) and not isinstance(line, bool) and 0 <= line <= MAX_COUNT
         failure["line"] = line if is_number else clean(str(line), MAX_NAME_CHARS)
     return failure
 
@@ -259,15 +298,18 @@ def _kinds(measurements: Mapping[str, float]) -> dict[str, str]:
 
 def _plain_text(value: object) -> Any:
     """Return plain JSON with clean texts, at most two levels deep."""
-    if value is None or isinstance(value, bool | int | float):
+    if value is None or isinstance(value, bool):
         return value
+    if _is_number(value):
+        return _bounded(value)
     if isinstance(value, Mapping):
         return {
             clean(str(key), 100): clean(str(item), 500)
-            for key, item in list(value.items())[:MAX_MEASUREMENTS]
+            for key, item in islice(value.items(), MAX_MEASUREMENTS)
         }
     if isinstance(value, list | tuple):
         return [
-            item if _is_number(item) else clean(str(item), 500) for item in value[:MAX_MEASUREMENTS]
+            _bounded(item) if _is_number(item) else clean(str(item), 500)
+            for item in value[:MAX_MEASUREMENTS]
         ]
     return clean(str(value), MAX_MESSAGE_CHARS)

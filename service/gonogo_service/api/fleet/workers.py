@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gonogo_service.access.context import Admin, Ctx, Reader
 from gonogo_service.api.fleet.devices import HostChange
-from gonogo_service.kit.answers import make_router, missing
+from gonogo_service.kit.answers import Cursor, Limit, make_router, missing
 from gonogo_storage.db.paging import Page
 from gonogo_storage.devices import device_changes
 from gonogo_storage.devices import workers as stored
@@ -24,10 +24,11 @@ class WorkerChanged:
 
 
 @router.get("/workers", summary="List device workers")
-def workers(context: Ctx, _who: Reader) -> Page[Worker]:
-    """List the workers of the last week by name, on one page."""
+def workers(context: Ctx, _who: Reader, limit: Limit = 50, cursor: Cursor = None) -> Page[Worker]:
+    """List the workers of the last week by name."""
+    timeout_s = context.settings.heartbeat_timeout_s
     with context.reading() as session:
-        return stored.list_(session, timeout_s=context.settings.heartbeat_timeout_s)
+        return stored.list_(session, limit=limit, cursor=cursor, timeout_s=timeout_s)
 
 
 def _drain(context: Ctx, actor: str, name: str, reason: str, drained: bool) -> WorkerChanged:

@@ -90,6 +90,14 @@ def test_what_says_nothing_of_a_commit_is_ignored_with_the_reason(
     assert reason in ignored.reason
 
 
+@pytest.mark.parametrize("other", [7, True, "text", {"a": 1}])
+def test_what_should_be_a_list_and_is_none_counts_as_empty(other: object) -> None:
+    assert event("push", push(commits=[{"added": other}])).paths == ()
+    suite = check_suite("completed")
+    suite["check_suite"]["pull_requests"] = other
+    assert event("check_suite", suite).pull_request is None
+
+
 def test_a_pull_request_comes_from_a_fork_unless_both_ends_are_of_one_repository() -> None:
     assert not event("pull_request", pull_request()).fork
     assert event("pull_request", pull_request(fork=True)).fork

@@ -1,7 +1,8 @@
 """The form of results: a hostile host sends anything, and pages of others show what is stored.
 
 The table of statistics says which values each may have. Values are checked by the column, because
-most seeds share them.
+most seeds share them. A worker checks what a kernel's tests report by the same rules, so that one
+wrong report costs its own seed only: the service refuses the whole message.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from gonogo.reports.outcomes import Outcome
+from gonogo.reports.texts import MAX_NAME_CHARS
 from gonogo.spec import statistics
 from gonogo.spec.verdicts import Explanation, Verdict
 
@@ -20,7 +22,10 @@ class SenselessResult(ValueError):
 
 
 MAX_TEXT = 20_000
-MAX_NAME = 300
+MAX_LONG_TEXT = 1_000_000
+"""Characters of a log: a worker sends at most the last 256 Ki of one."""
+MAX_NAME = MAX_NAME_CHARS + 200
+"""A test's name, with the names of its arrays and their output behind it."""
 MAX_ITEMS = 1000
 """Members of a list or an object within a result."""
 MAX_DEPTH = 6
