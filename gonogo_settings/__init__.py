@@ -344,7 +344,7 @@ class Settings(BaseSettings):
     )
     per_seed_deadline_s: PositiveFloat = Field(
         600.0,
-        description="a seed that takes longer is a `hang`; jobs have a shorter limit where 20 times"
+        description="a seed that takes longer is a `hang`; the limit is shorter where 20 times"
         " what a seed is expected to take, at least 30 s (150 s for a child's first seed), is less",
     )
     heartbeat_s: PositiveFloat = Field(5.0, description="a worker says this often that it lives")

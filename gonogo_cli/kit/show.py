@@ -126,6 +126,11 @@ def number(value: float | int | None, digits: int = 3) -> str:
     return f"{value:.{digits}g}"
 
 
+def tell(words: str) -> None:
+    """Say something about work that goes on, on standard error; above the bars, if there are."""
+    print(words, file=sys.stderr, flush=True)
+
+
 def progress(out: Console) -> Progress:
     """Return progress bars for jobs; call `add_task(name, total=...)`.
 

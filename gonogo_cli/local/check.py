@@ -74,9 +74,7 @@ def check(
         '{"name": "suite", "before": [{"kernel": ...}]}.',
     ),
     numerics: str | None = typer.Option(None, help='Numerics as JSON, such as {"input": "fp32"}.'),
-    deadline: float | None = typer.Option(
-        None, help="Seconds after which a seed is a hang (default GONOGO_PER_SEED_DEADLINE_S)."
-    ),
+    deadline: float | None = options.DEADLINE,
     fail_on: options.FailOn = options.FAIL_ON,
     as_json: bool = options.JSON,
 ) -> None:
@@ -147,11 +145,17 @@ def check(
         if reference_build is not None:
             compared = References(
                 test,
-                stack.enter_context(executors.load(executor, reference_build, deadline_s=deadline)),
+                stack.enter_context(
+                    executors.load(
+                        executor, reference_build, deadline_s=deadline, tell=show.tell
+                    )
+                ),
                 chosen,
             )
             compared.prepare(seed_start)
-        runner = stack.enter_context(executors.load(executor, build, deadline_s=deadline))
+        runner = stack.enter_context(
+            executors.load(executor, build, deadline_s=deadline, tell=show.tell)
+        )
         runner.precede(before, seed_start)
         work = ((seed, repeat) for seed in chosen for repeat in range(repeats))
         rows, diagnosis = _judged(test, runner, work, seeds * repeats, compared, quiet=as_json)

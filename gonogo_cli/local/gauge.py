@@ -77,9 +77,7 @@ def gauge(
         " all; docs/gauge.md lists them).",
     ),
     search: bool = typer.Option(True, help="Where no tolerance works, try other inputs."),
-    deadline: float | None = typer.Option(
-        None, help="Seconds after which a run is a hang (default GONOGO_PER_SEED_DEADLINE_S)."
-    ),
+    deadline: float | None = options.DEADLINE,
     fail_on: FailOn = FAIL_ON,
     as_json: bool = options.JSON,
 ) -> None:
@@ -209,7 +207,7 @@ def _rows(entry: Entry, deadline: float | None, tell: Callable[[int, str], None]
     tell(total, "")
     with ExitStack() as stack:
         runners = [
-            stack.enter_context(executors.load(part.executor, part.build, deadline_s=deadline))
+            stack.enter_context(executors.load(part.executor, part.build, deadline_s=deadline, tell=show.tell))
             for part in parts
         ]
         for seed in range(entry.seed_start, entry.seed_start + entry.seeds):
