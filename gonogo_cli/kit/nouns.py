@@ -241,8 +241,9 @@ def pairs(texts: Sequence[str], option: str) -> dict[str, str]:
     from gonogo.errors import FieldError
 
     for text in texts:
-        if "=" not in text:
-            raise FieldError(option, text, "has no =", limit="NAME=VALUE")
+        if not text.partition("=")[0] or "=" not in text:
+            reason = "has no name" if "=" in text else "has no ="
+            raise FieldError(option, text, reason, limit="NAME=VALUE")
     return dict(text.partition("=")[::2] for text in texts)
 
 

@@ -146,9 +146,7 @@ def check(
             compared = References(
                 test,
                 stack.enter_context(
-                    executors.load(
-                        executor, reference_build, deadline_s=deadline, tell=show.tell
-                    )
+                    executors.load(executor, reference_build, deadline_s=deadline, tell=show.tell)
                 ),
                 chosen,
             )

@@ -207,7 +207,9 @@ def _rows(entry: Entry, deadline: float | None, tell: Callable[[int, str], None]
     tell(total, "")
     with ExitStack() as stack:
         runners = [
-            stack.enter_context(executors.load(part.executor, part.build, deadline_s=deadline, tell=show.tell))
+            stack.enter_context(
+                executors.load(part.executor, part.build, deadline_s=deadline, tell=show.tell)
+            )
             for part in parts
         ]
         for seed in range(entry.seed_start, entry.seed_start + entry.seeds):

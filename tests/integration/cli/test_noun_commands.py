@@ -25,6 +25,11 @@ from gonogo_storage.flags.flags import Finding
 from gonogo_workers.queue import PrivateKey
 from suite_runs import SUITE
 
+WRONG = {
+    "submit --shape 2,32 --build correct --label night": "--label: has no = (allowed: NAME=VALUE)",
+    "suites run nightly --label =x": "--label: has no name (allowed: NAME=VALUE); got '=x'",
+}
+"""Command lines with a wrong value, which are refused -> a part of what is said about them."""
 MISSPELLED = {
     "flags list --state opne": (2, "state: unknown value; did you mean 'open'? (allowed: one of o"),
     "jobs list --state runing": (2, "did you mean 'running'?"),
@@ -205,3 +210,34 @@ def test_all_problems_of_a_file_are_told_each_on_a_line(gonogo: Gonogo, tmp_path
         assert title.endswith("suite.yaml has 2 problems:")
         assert "entries.0.test.shape.0: is too small (allowed: >= 1)" in lines[0]
         assert "entries.1.test.epsilom: unknown field; did you mean 'epsilon'?" in lines[1]
+
+
+def test_a_file_of_jobs_is_submitted_whole_or_not_at_all(gonogo: Gonogo, tmp_path: Path) -> None:
+    file = tmp_path / "jobs.yaml"
+    job = {
+        "test": {"kernel": "layernorm_fw", "shape": [2, 32]},
+        "build": "correct",
+        "target": {"executor": "emulator", "arch": "wormhole", "board": "n150"},
+        "seeds": {"count": 1},
+    }
+    wrong = {**job, "test": {"kernel": "layernorm_fv", "shape": [0]}}
+    file.write_text(yaml.safe_dump([job, wrong, {**job, "sedes": 1}, {**job, "build": "corect"}]))
+    before = of(gonogo, "jobs", "list")["items"]
+    code, out, error = gonogo("submit", str(file))
+    assert (code, out) == (2, "")
+    title, *lines = error.splitlines()
+    assert title.endswith("jobs.yaml has 4 problems:")
+    begins = ("jobs.1.test.kernel: ", "jobs.1.test.shape.0: ", "jobs.2.sedes: ", "jobs.3.build: ")
+    for line, beginning in zip(lines, begins, strict=True):
+        assert line.startswith(f"  {beginning}")
+    assert of(gonogo, "jobs", "list")["items"] == before
+    file.write_text(yaml.safe_dump([job, job]))
+    assert len(of(gonogo, "submit", str(file))["items"]) == 2
+
+
+@pytest.mark.parametrize("words", WRONG)
+def test_a_wrong_value_is_told_in_one_line(gonogo: Gonogo, words: str) -> None:
+    code, out, error = gonogo(*shlex.split(words))
+    assert (code, out) == (2, "")
+    assert WRONG[words] in error
+    assert error.count("\n") == 1
