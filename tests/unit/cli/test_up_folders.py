@@ -67,9 +67,13 @@ def test_the_folder_is_its_owner_s_alone_and_a_foreign_one_is_left_as_it_is(tmp_
 
 
 def test_the_record_of_a_service_that_gave_up_is_deleted(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError), up.locked(tmp_path):
-        (tmp_path / "up.json").write_text("{}")
-        raise RuntimeError
+    def give_up() -> None:
+        with up.locked(tmp_path):
+            (tmp_path / "up.json").write_text("{}")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        give_up()
     assert not (tmp_path / "up.json").exists()
 
 

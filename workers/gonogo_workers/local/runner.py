@@ -193,8 +193,9 @@ def load(
 
     `with load(...) as runner: outputs = runner.run(test, given)`. The emulator runs in this
     process, except for its builds that hang or crash; plug-ins run in a kernel host. `isolated`
-    forces a child process; `tell` gets a sentence about a run of it that takes long. Raises FieldError for an unknown executor or build, KernelError when a
-    plug-in's factory raises for another reason, HostUnavailable when the child can't be started.
+    forces a child process; `tell` gets a sentence about a run of it that takes long. Raises
+    FieldError for an unknown executor or build, KernelError when a plug-in's factory raises for
+    another reason, HostUnavailable when the child can't be started.
     """
     from gonogo_settings import load as load_settings
     from gonogo_workers.executors import builds_file
