@@ -588,7 +588,7 @@ def _in_words(problem: ValidationError) -> str:
         name = str(error["loc"][0]) if error["loc"] else ""
         reason = str(error["msg"]).removeprefix("Value error, ")
         words.append(f"{secrets.variable(name)}: {reason}" if name else reason)
-    return "; ".join(words) + " (docs/settings.md)"
+    return "; ".join(words) + " (manual: settings)"
 
 
 def secret_names() -> tuple[str, ...]:

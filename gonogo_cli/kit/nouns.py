@@ -52,6 +52,7 @@ class Noun:
         page: from the key to the path of its page; None: it has none.
         parts: fields that hold a list of objects -> the columns of their table.
         path: their address in the API; default: /NAME.
+        labels: field -> the label of each of its values, where they have labels.
         is_paged: False where the API answers with all of them at once.
     """
 
@@ -64,6 +65,7 @@ class Noun:
     path: str = ""
     is_paged: bool = True
     name_key: str | None = None
+    labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property
     def address(self) -> str:
@@ -151,6 +153,9 @@ def print_one(noun: Noun, record: Item, *, as_json: bool, url: str | None = None
         return
     out = show.console()
     fields = {name: value for name, value in record.items() if name not in _HIDDEN}
+    for name, labels in noun.labels.items():
+        if fields.get(name) in labels:
+            fields[name] = f"{labels[fields[name]]} ({fields[name]})"
     parts = {name: fields.pop(name) for name in noun.parts if fields.get(name)}
     print_fields(out, fields)
     for name, items in parts.items():

@@ -126,6 +126,11 @@ def number(value: float | int | None, digits: int = 3) -> str:
     return f"{value:.{digits}g}"
 
 
+def plain_words(value: str) -> str:
+    """Return a value that has no label of its own as people write it: not_judged is not judged."""
+    return value.replace("_", " ")
+
+
 def tell(words: str) -> None:
     """Say something about work that goes on, on standard error; above the bars, if there are."""
     print(words, file=sys.stderr, flush=True)
@@ -215,7 +220,7 @@ def results_table(items: Iterable[Mapping[str, Any]]) -> Table:
                 str(item["repeat"]) if first else "",
                 verdict(item["verdict"]) if first else "",
                 name,
-                str(judged.get("outcome") or judged.get("explanation") or "-"),
+                plain_words(str(judged.get("outcome") or judged.get("explanation") or "-")),
                 number(judged.get("max_abs")),
                 number(judged.get("tolerance_ratio")),
                 number(judged.get("budget_ratio")),

@@ -30,6 +30,18 @@ OF_A_SELECTION = (
 """The parameters that mean something to gtest and pytest, whose tests are written already."""
 
 
+def _count(text: str) -> int:
+    """Return how many seeds. Raises a usage error, which says what `submit` alone can do."""
+    try:
+        count = int(text)
+    except ValueError:
+        count = 0
+    if count < 1:
+        elsewhere = "; gonogo submit has sequential seeds" if ":" in text else ""
+        raise typer.BadParameter(f"must be an integer of at least 1; got {text!r}{elsewhere}")
+    return count
+
+
 def check(
     ctx: typer.Context,
     shape: str | None = typer.Option(
@@ -49,7 +61,7 @@ def check(
     words: str | None = selections.FILTER,
     shuffle: str | None = selections.SHUFFLE,
     stage: list[str] = selections.STAGE,
-    seeds: int = typer.Option(1, min=1, help="How many seeds."),
+    seeds: int = typer.Option(1, parser=_count, metavar="INTEGER", help="How many seeds."),
     seed_start: int = typer.Option(0, "--seed-start", min=0, help="The first seed."),
     repeats: int = typer.Option(1, min=1, help="Runs of each seed."),
     parameters: str | None = options.PARAMETERS,

@@ -74,7 +74,7 @@ def gauge(
         [],
         "--gate",
         help="A public gate to apply to the same runs, such as kernelbench; repeatable (default:"
-        " all; docs/gauge.md lists them).",
+        " all; manual: gauge).",
     ),
     search: bool = typer.Option(True, help="Where no tolerance works, try other inputs."),
     deadline: float | None = options.DEADLINE,

@@ -232,10 +232,12 @@ def _outputs(rows: Sequence[Row], test: TestSpec) -> Table:
         table.add_row(
             output,
             show.verdict(worst(result["verdict"] for result in results).value),
-            min(
-                (Explanation(result["explanation"]) for result in results),
-                key=list(Explanation).index,
-            ).value,
+            show.plain_words(
+                min(
+                    (Explanation(result["explanation"]) for result in results),
+                    key=list(Explanation).index,
+                )
+            ),
             *(
                 show.number(_largest(results, name))
                 for name in ("max_abs", "tolerance_ratio", "budget_ratio", "pcc_deficit")

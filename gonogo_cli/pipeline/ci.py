@@ -26,7 +26,7 @@ FAIL_ON = fail_on_option(
 
 
 def ci(
-    suite: Path = typer.Argument(help="The suite file of the repository (docs/suites.md)."),
+    suite: Path = typer.Argument(help="The suite file of the repository (manual: suites)."),
     build: str = typer.Option(
         ...,
         "--build",

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import typer
 
 from gonogo import urls
+from gonogo.spec.flag_labels import LABELS, kind_of
 from gonogo_cli.kit import nouns
 from gonogo_cli.kit.client import Client
 from gonogo_cli.kit.groups import group
@@ -16,7 +17,7 @@ FLAGS = Noun(
     "flags",
     {
         "flag": "id",
-        "kind": "kind",
+        "kind": lambda flag: LABELS.get(flag["kind"], flag["kind"]),
         "state": "state",
         "kernel": "kernel",
         "build": "build",
@@ -27,6 +28,7 @@ FLAGS = Noun(
     },
     "a flag",
     page=urls.flag,
+    labels={"kind": LABELS},
     parts={
         "history": {
             "at": "at",
@@ -43,7 +45,9 @@ app = group("Look at flags, acknowledge and resolve them.")
 
 @app.command("list")
 def list_(
-    kind: str | None = typer.Option(None, help="List only this kind, such as flaky or hangs."),
+    kind: str | None = typer.Option(
+        None, help="List only this kind, such as flaky or 'hollow pass'."
+    ),
     state: str | None = typer.Option(
         "open", help="List only this state: open, acknowledged, resolved; any lists all."
     ),
@@ -56,6 +60,7 @@ def list_(
 ) -> None:
     """List the newest flags."""
     state = None if state == "any" else state
+    kind = None if kind is None else kind_of(kind)
     filters = {"kind": kind, "state": state, "test": test, "build": build, "owner": owner}
     nouns.print_list(FLAGS, limit=limit, cursor=cursor, as_json=as_json, **filters)
 

@@ -153,7 +153,11 @@ def test_each_noun_is_made_listed_shown_changed_and_removed(gonogo: Gonogo, tmp_
         code, shown, _ = gonogo(noun, "show", key)
         assert code == 0
         assert key in shown or noun == "runs"
-    assert "[b]it hung[/b]" in gonogo("flags", "show", flag["id"])[1]
+    assert of(gonogo, "flags", "list", "--kind", "Hangs")["items"] == [flag]
+    assert "  Hangs  " in gonogo("flags", "list")[1]
+    shown = gonogo("flags", "show", flag["id"])[1]
+    assert "[b]it hung[/b]" in shown
+    assert "Hangs (hangs)" in shown
 
     changes = [
         ("schedules", schedule["id"], ["--pause"], "paused", True),
