@@ -36,7 +36,10 @@ TOKENS = Noun(
     name_key="name",
 )
 
-app = group("Make bearer tokens, list, rotate and revoke them.")
+app = group(
+    "Make bearer tokens, list, rotate and revoke them.\n\nA token's rights can't be changed: make"
+    " another one, and remove the first."
+)
 DAYS = typer.Option(
     None, "--days", min=0, help="Days until it ends, 0 for never; default: GONOGO_TOKEN_DAYS."
 )
@@ -114,7 +117,7 @@ def create(
 
 @app.command()
 def rotate(
-    token: str = typer.Argument(help="The ID of the token to replace."),
+    token: str = typer.Argument(help="The ID of the token to replace; on a server also its name."),
     overlap_hours: float = typer.Option(
         24.0, "--overlap-hours", min=0, help="The old token stays valid this long; 0: it ends now."
     ),
@@ -128,7 +131,7 @@ def rotate(
     body = {"overlap_hours": overlap_hours} | _life(days)
     if gonogo_settings.load().token is not None:
         with Client() as client:
-            issued = client.call("POST", f"{TOKENS.address}/{token}:rotate", body=body)
+            issued = client.call("POST", f"{TOKENS.address_of(client, token)}:rotate", body=body)
     else:
         issued = _beside_the_database(
             lambda session, module: module.rotate_token(session, token, **body)

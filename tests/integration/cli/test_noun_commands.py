@@ -184,6 +184,9 @@ def test_each_noun_is_made_listed_shown_changed_and_removed(gonogo: Gonogo, tmp_
         assert (code, keys[noun] in out) == (0, True)
     assert of(gonogo, "webhooks", "list") == {"items": [], "next": None}
 
+    assert gonogo("builds", "create", "kernels-0", "--executor", "ttnn")[0] == 0
+    assert gonogo("builds", "remove", "kernels-0") == (0, "removed kernels-0\n", "")
+    assert of(gonogo, "builds", "show", "kernels-1")["sequence"] == 1
     code, out, error = gonogo("builds", "show", "kernels-9")
     line = "gonogo: There is no build 'kernels-9'; did you mean 'kernels-1'?\n"
     assert (code, out, error) == (2, "", line)
