@@ -44,18 +44,27 @@ def parse(data: object, *, seeds: int, max_elements: int = MAX_ELEMENTS) -> list
     `defaults` holds any key of an entry except its name; each entry's `test` is merged over its
     `test`. Raises FieldError, or FieldErrors with all problems of all tests.
     """
+    problems = fields.Problems()
     whole: Mapping[str, Any] = (
         {"tests": data} if isinstance(data, list) else fields.mapping(data, "file")
     )
-    fields.known(whole, ("defaults", "tests"), "file")
-    defaults = dict(fields.mapping(whole.get("defaults") or {}, "defaults"))
-    fields.known(defaults, NAMES[1:], "defaults")
-    shared = fields.mapping(defaults.pop("test", None) or {}, "defaults.test")
-    tests = whole.get("tests")
-    if not isinstance(tests, list) or not 1 <= len(tests) <= MAX_TESTS:
-        shown = len(tests) if isinstance(tests, list) else tests
-        raise FieldError("tests", shown, "must be a list of tests", limit=f"1 to {MAX_TESTS} tests")
-    problems, entries = fields.Problems(), []
+    for name in whole:
+        with problems.collecting():
+            fields.known({name: whole[name]}, ("defaults", "tests"), "file")
+    defaults: dict[str, Any] = {}
+    for name, value in fields.mapping(whole.get("defaults") or {}, "defaults").items():
+        with problems.collecting():
+            fields.known({name: value}, NAMES[1:], "defaults")
+            if name in _READ:
+                _READ[name](value, f"defaults.{name}")
+            defaults[name] = value
+    shared: Mapping[str, Any] = {}
+    with problems.collecting():
+        shared = fields.mapping(defaults.pop("test", None) or {}, "defaults.test")
+    tests: list[Any] = []
+    with problems.collecting():
+        tests = _tests(whole.get("tests"))
+    entries = []
     for place, item in enumerate(tests):
         with problems.collecting():
             entries.append(
@@ -74,6 +83,13 @@ def parse(data: object, *, seeds: int, max_elements: int = MAX_ELEMENTS) -> list
                 raise FieldError("tests", name, "is the name of two tests")
     problems.check()
     return entries
+
+
+def _tests(value: object) -> list[Any]:
+    if not isinstance(value, list) or not 1 <= len(value) <= MAX_TESTS:
+        shown = len(value) if isinstance(value, list) else value
+        raise FieldError("tests", shown, "must be a list of tests", limit=f"1 to {MAX_TESTS} tests")
+    return value
 
 
 def _entry(

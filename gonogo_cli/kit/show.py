@@ -95,6 +95,17 @@ def verdict(name: str | None) -> Text:
     return Text(Verdict(name).label if name else "-", style=COLORS.get(name or "", ""))
 
 
+def state(name: str) -> str:
+    """Return a state as people write it here; the API has the British spelling."""
+    return name.replace("cancelled", "canceled").replace("cancelling", "canceling")
+
+
+def verdict_value(text: str) -> str:
+    """Return the verdict with this label, in any case; any other text as it is."""
+    labels = {verdict.label.lower(): verdict.value for verdict in Verdict}
+    return labels.get(text.lower(), text)
+
+
 def counts(verdicts: Mapping[str, int]) -> str:
     """Return counts of verdicts or of a runner's outcomes as "3 pass, 1 hollow pass"."""
     labels = {verdict.value: verdict.label.lower() for verdict in Verdict}

@@ -29,6 +29,7 @@ AUDIT = Noun(
         "detail": "detail",
     },
     "an entry",
+    plural="entries",
 )
 EXPORT = "/audit/export"
 

@@ -26,8 +26,8 @@ BUILDS = Noun(
 )
 
 app = group(
-    "Register builds, and look at them.\n\nA build can't be changed: a name's meaning never changes."
-    " Remove it while it has no jobs, and register it again."
+    "Register builds, and look at them.\n\nA build can't be changed: a name's meaning never"
+    " changes. Remove it while it has no jobs, and register it again."
 )
 
 

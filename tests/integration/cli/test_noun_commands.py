@@ -15,6 +15,7 @@ import yaml
 
 import stored_jobs
 from api import on_port
+from gonogo.spec.verdicts import Verdict
 from gonogo_cli.app import COMMANDS, load, main
 from gonogo_cli.kit import client as clients
 from gonogo_storage.access import hosts
@@ -27,6 +28,8 @@ from suite_runs import SUITE
 
 WRONG = {
     "submit --shape 2,32 --build correct --label night": "--label: has no = (allowed: NAME=VALUE)",
+    "schedules change x": "nothing to change: name an option (gonogo schedules change --help)",
+    "flags list --kind hollow": "unknown kind of flag; did you mean 'hollow pass'? (allowed: on",
     "suites run nightly --label =x": "--label: has no name (allowed: NAME=VALUE); got '=x'",
 }
 """Command lines with a wrong value, which are refused -> a part of what is said about them."""
@@ -153,6 +156,18 @@ def test_each_noun_is_made_listed_shown_changed_and_removed(gonogo: Gonogo, tmp_
         code, shown, _ = gonogo(noun, "show", key)
         assert code == 0
         assert key in shown or noun == "runs"
+    assert (
+        f"changed every night  {schedule['id']}"
+        in gonogo("schedules", "change", "every night", "--resume")[1]
+    )
+    assert "no deliveries" in gonogo("hooks", "list")[2]
+    assert "no entries" in gonogo("audit", "list", "--action", "nothing")[2]
+    label = Verdict(job["verdict"]).label
+    same = of(gonogo, "jobs", "list", "--verdict", label)["items"]
+    assert [item["id"] for item in same] == [job["id"]]
+    code, out, error = gonogo("hosts", "invite", "lab-9")
+    assert (code, out.startswith("gni_")) == (0, True)
+    assert "run `gonogo hosts enroll CODE` on lab-9 before 20" in error
     assert of(gonogo, "flags", "list", "--kind", "Hangs")["items"] == [flag]
     assert "  Hangs  " in gonogo("flags", "list")[1]
     shown = gonogo("flags", "show", flag["id"])[1]

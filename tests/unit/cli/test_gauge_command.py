@@ -205,9 +205,14 @@ def test_all_problems_of_a_file_of_tests_are_told_at_once() -> None:
         {"name": "c", "test": good},
         {"name": "c", "test": good},
     ]
+    defaults = {"repeats": 2, "seed_start": -1, "test": 1}
     with pytest.raises(FieldErrors) as error:
-        parse({"tests": tests}, seeds=3)
+        parse({"name": "a suite", "defaults": defaults, "tests": tests}, seeds=3)
     assert [problem.field for problem in error.value.problems] == [
+        "file.name",
+        "defaults.repeats",
+        "defaults.seed_start",
+        "defaults.test",
         "tests[0].sedes",
         "tests[0].test.kernel",
         "tests[0].test.shape.0",

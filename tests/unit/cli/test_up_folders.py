@@ -118,3 +118,14 @@ def test_a_token_file_is_made_once_and_renewed_before_its_token_ends(
         with pytest.raises(JobError, match=words):
             ensured()
     assert path.read_text() == token
+
+
+def test_a_service_that_is_starting_is_told_apart_from_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GONOGO_VAR_DIR", str(tmp_path))
+    gonogo_settings.load.cache_clear()
+    with up.locked(tmp_path), pytest.raises(InfrastructureError, match="isn't ready yet"):
+        clients.server_url()
+    with pytest.raises(InfrastructureError, match="no server"):
+        clients.server_url()

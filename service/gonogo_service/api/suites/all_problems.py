@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gonogo.errors import FieldError
-from gonogo_service.submission.suites import MAX_ERRORS, problems_of
+from gonogo.spec.validation import MAX_ERRORS
+from gonogo_service.submission.suites import problems_of
 
 Location = Sequence[int | str]
 _MISSING = "is required"
