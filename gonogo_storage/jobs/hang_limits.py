@@ -1,4 +1,4 @@
-"""What a seed is expected to take; gonogo.spec.hang_limits makes a limit of it."""
+"""The seconds that a seed is expected to take; gonogo.spec.hang_limits makes a limit of them."""
 
 from __future__ import annotations
 

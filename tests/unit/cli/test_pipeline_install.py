@@ -1,4 +1,4 @@
-"""What the example pipelines install, with and without the variable GONOGO_PACKAGE."""
+"""Example pipelines install gonogo with and without the variable GONOGO_PACKAGE."""
 
 from __future__ import annotations
 

@@ -35,10 +35,10 @@ def test_the_limit_of_a_run_follows_its_size(
 
 def test_a_run_that_takes_long_is_told_with_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patience, "TELL_AFTER_S", 0.0)
-    said: list[str] = []
+    messages: list[str] = []
     with (
-        load("emulator", "hang", deadline_s=2.0, tell=said.append) as runner,
+        load("emulator", "hang", deadline_s=2.0, tell=messages.append) as runner,
         pytest.raises(KernelHang),
     ):
         runner.run(TEST, quantise(TEST, generate(TEST, 3)), seed=3)
-    assert said == ["waiting for seed 3 of build hang: it is a hang after 2 s (--deadline)"]
+    assert messages == ["waiting for seed 3 of build hang: it is a hang after 2 s (--deadline)"]

@@ -24,13 +24,13 @@ def beside(content: Mapping[str, Any], locations: Sequence[Location]) -> list[Fi
     rest: Any = content
     for location in locations:
         rest = _without(rest, location)
-    told = [tuple(map(str, location)) for location in locations]
-    owners = {place[:2] if place[:1] == ("entries",) else place[:1] for place in told}
+    places = [tuple(map(str, location)) for location in locations]
+    owners = {place[:2] if place[:1] == ("entries",) else place[:1] for place in places}
     more = []
     for problem in problems_of(rest):
         path = tuple(problem.field.split("."))
         has_lost = path[:2] in owners or ("defaults",) in owners
-        is_told = any(path[: len(place)] == place or place[: len(path)] == path for place in told)
+        is_told = any(path[: len(place)] == place or place[: len(path)] == path for place in places)
         if not is_told and not (has_lost and problem.reason.startswith(_MISSING)):
             more.append(problem)
     return more
