@@ -143,6 +143,8 @@ def _written(value: object) -> str:
 
     Python itself refuses to write numbers with more than 4300 digits.
     """
+    if isinstance(value, bytes | bytearray):
+        value = bytes(value[: _QUOTED + 1]).decode(errors="replace")
     if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 14_000:
         return f"a whole number of about {int(value.bit_length() * math.log10(2))} digits"
     try:

@@ -96,7 +96,10 @@ def root(
         False, "--version", help="Print the version and exit.", callback=_version, is_eager=True
     ),
 ) -> None:
-    """A go/no-go gauge for numerical kernel tests: does a green test mean anything?"""
+    """A go/no-go gauge for numerical kernel tests: does a green test mean anything?
+
+    "manual: PAGE" is a page of the manual, which every server has: /manual/ behind its address.
+    """
 
 
 def fail(problem: BaseException, code: int) -> NoReturn:
@@ -202,6 +205,6 @@ def _of_a_package(problem: Exception) -> str | None:
     )
     return (
         f"the kernel {' or '.join(loaded())} of an installed package can't be judged: "
-        f"{in_words(problem)}{where} (GONOGO_LOG_LEVEL=debug shows the traceback; docs/kernels.md "
-        "lists every part of a kind)"
+        f"{in_words(problem)}{where} (GONOGO_LOG_LEVEL=debug shows the traceback; every part of "
+        "a kind: manual, kernels)"
     )

@@ -121,7 +121,7 @@ COMMANDS: dict[str, Entry] = {
     "builds": Entry(
         "gonogo_cli.server.nouns.builds:app",
         NOUNS,
-        "Register builds, and look at them.",
+        "Register builds, look at them, and remove those without jobs.",
     ),
     "schedules": Entry(
         "gonogo_cli.server.nouns.schedules:app",

@@ -12,6 +12,9 @@ from gonogo_pytest.local import LocalFile
 from gonogo_pytest.records import encoded
 from gonogo_pytest.spool import Run
 
+SQLITE = b"SQLite format 3\0"
+"""The first bytes of a SQLite file."""
+
 
 class Undelivered(Exception):
     """A run could not be delivered; the message has the destination and the reason.
@@ -27,6 +30,27 @@ class Undelivered(Exception):
 def is_server(to: str) -> bool:
     """Return whether a destination is a server's address; otherwise it is a file."""
     return to.startswith(("http://", "https://"))
+
+
+def why_no_file(folder: Path, where: str) -> str | None:
+    """Return why numbers can't go to this file, seen from `folder`; None if they can.
+
+    It is something else than a SQLite file: a folder, or a test whose option came before it. An
+    empty file is a database without tables.
+    """
+    if is_server(where):
+        return None
+    path = folder / where.partition("::")[0]
+    if path.is_dir():
+        return f"{where!r} is a folder"
+    try:
+        with path.open("rb") as file:
+            beginning = file.read(len(SQLITE))
+    except FileNotFoundError:
+        return None
+    except OSError as problem:
+        return f"{where!r} can't be read: {problem.strerror}"
+    return None if beginning in (b"", SQLITE) else f"{where!r} is no SQLite file"
 
 
 def deliver(run: Run) -> list[str]:

@@ -163,6 +163,12 @@ def _report(config: pytest.Config) -> None:
             f"--gonogo: {where!r} would be a file; a server's address begins with http:// or "
             f"https://, such as http://{where}"
         )
+    if (
+        where
+        and where != OFF
+        and (why := delivery.why_no_file(config.invocation_params.dir, where))
+    ):
+        raise pytest.UsageError(f"--gonogo: {why}; it takes a server or a SQLite file")
     if where is not None and delivery.is_server(where):
         to: str | None = where
     else:

@@ -346,7 +346,7 @@ class Settings(BaseSettings):
     )
     per_seed_deadline_s: PositiveFloat = Field(
         600.0,
-        description="a seed that takes longer is a `hang`; jobs have a shorter limit where 20 times"
+        description="a seed that takes longer is a `hang`; the limit is shorter where 20 times"
         " what a seed is expected to take, at least 30 s (150 s for a child's first seed), is less",
     )
     heartbeat_s: PositiveFloat = Field(5.0, description="a worker says this often that it lives")
@@ -606,7 +606,7 @@ def _in_words(problem: ValidationError) -> str:
         name = str(error["loc"][0]) if error["loc"] else ""
         reason = str(error["msg"]).removeprefix("Value error, ")
         words.append(f"{secrets.variable(name)}: {reason}" if name else reason)
-    return "; ".join(words) + " (docs/settings.md)"
+    return "; ".join(words) + " (manual: settings)"
 
 
 def secret_names() -> tuple[str, ...]:

@@ -161,7 +161,7 @@ def _check(kernel: object, fields: Mapping[str, Any]) -> None:
             " (fields of a test need kernel=)"
         )
     if kernel is not None and not isinstance(kernel, str | Mapping):
-        allowed = "the name of a kernel, or an object with fields of a test (docs/spec.md)"
+        allowed = "the name of a kernel, or an object with fields of a test (manual: spec)"
         raise arguments.refused("kernel", kernel, "must name a kernel", allowed)
 
 

@@ -209,7 +209,7 @@ def _statistics(data: object, path: str) -> dict[str, Any]:
                 f"{path}.{name}",
                 value,
                 "is no value of this statistic",
-                limit="what docs/verdicts.md says, or another name",
+                limit="what the manual says (verdicts), or another name",
             )
     return numbers
 

@@ -74,7 +74,7 @@ ALIASES: Mapping[str, str] = {
 EXAMPLES = (NOTHING_STORED, "bf16: x^, gamma x^ stored")
 ALLOWED = (
     f"one of {', '.join((*BUDGETS, *ALIASES))}, or programs such as"
-    f" {' and '.join(map(repr, EXAMPLES))} (docs/verdicts.md)"
+    f" {' and '.join(map(repr, EXAMPLES))} (manual: verdicts)"
 )
 MAX_CHARS = 2000
 MAX_PROGRAMS = 16

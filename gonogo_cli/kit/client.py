@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import sys
 import time
@@ -52,6 +53,8 @@ def server_url() -> str:
     if config.url:
         return config.url.rstrip("/").removesuffix(API)
     record = _running_here()
+    if record is None and _is_starting():
+        raise InfrastructureError("`gonogo up` here isn't ready yet: try again in a moment")
     if record is None:
         raise InfrastructureError(
             "no server: start one here with `gonogo up`, or name one in GONOGO_URL"
@@ -67,6 +70,18 @@ def _running_here() -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     return record
+
+
+def _is_starting() -> bool:
+    """Return whether a `gonogo up` holds the lock of this folder."""
+    try:
+        with (Path(gonogo_settings.load().var_dir) / "up.lock").open() as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _token_of(url: str) -> str | None:

@@ -2,41 +2,32 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from gonogo.errors import JobError
 from gonogo.spec.executors import EXECUTORS
 from gonogo.spec.fields import did_you_mean
 from gonogo_cli.kit import show
+from gonogo_cli.kit.cells import Cell, Item, label, print_fields, table
 from gonogo_cli.kit.client import Client, Refused
-
-Item = Mapping[str, Any]
-Cell = str | Callable[[Item], Any]
-"""A column: the dotted path of a field, or a function of the item."""
 
 JSON = typer.Option(False, "--json", help="Print JSON.")
 LIMIT = typer.Option(50, "--limit", "-n", min=1, max=10_000, help="List at most this many.")
 CURSOR = typer.Option(
     None, "--cursor", help="Go on where a list ended: `next` of the JSON, or the line below it."
 )
-_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
+_ENDS = ("revoked_at", "archived_at")
+"""Times of what has ended, and is listed still."""
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 NAMED = {"build": "builds", "suite": "suites", "test": "tests", "schedule": "schedules"}
 """Filters of lists that name one of another noun."""
 _HIDDEN = ("links",)
-EMPTY: tuple[object, ...] = (None, "", [], {})
-"""Values that say nothing."""
-MAX_LINE, MAX_MEMBER = 120, 60
-"""Characters of an object that is shown on one line, and of an object within it."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +43,8 @@ class Noun:
         page: from the key to the path of its page; None: it has none.
         parts: fields that hold a list of objects -> the columns of their table.
         path: their address in the API; default: /NAME.
+        plural: what several of them are called in a sentence; default: their name.
+        labels: field -> the label of each of its values, where they have labels.
         is_paged: False where the API answers with all of them at once.
     """
 
@@ -64,6 +57,8 @@ class Noun:
     path: str = ""
     is_paged: bool = True
     name_key: str | None = None
+    plural: str = ""
+    labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property
     def address(self) -> str:
@@ -78,13 +73,16 @@ class Noun:
     def address_of(self, client: Client, text: str) -> str:
         """Return the path in the API of the one with this key or name.
 
-        A name that none has is left to the server, which says so. Raises JobError for a misspelled
-        name, and for one that several have.
+        Of several with a name, the only one that hasn't ended is meant. A name that none has is
+        left to the server, which says so. Raises JobError for a misspelled name, and for one that
+        several have.
         """
         if self.name_key is None or _ID.fullmatch(text):
             return self.of(text)
         items = list(client.pages(self.address))
         named = [item for item in items if item[self.name_key] == text]
+        live = [item for item in named if all(item.get(end) is None for end in _ENDS)]
+        named = live if len(live) == 1 else named
         if len(named) > 1:
             keys = ", ".join(str(item[self.key]) for item in named)
             raise JobError(f"{len(named)} {self.name} are called {text!r}: use an id: {keys}")
@@ -114,7 +112,7 @@ def print_list(
     if page["items"]:
         show.console().print(table(page["items"], noun.columns))
     else:
-        for sentence in (f"no {noun.name}", *unknown):
+        for sentence in (f"no {noun.plural or noun.name}", *unknown):
             errors.print(sentence, style="dim", markup=False, highlight=False, soft_wrap=True)
     if page.get("next"):
         errors.print(
@@ -151,48 +149,16 @@ def print_one(noun: Noun, record: Item, *, as_json: bool, url: str | None = None
         return
     out = show.console()
     fields = {name: value for name, value in record.items() if name not in _HIDDEN}
+    for name, labels in noun.labels.items():
+        if fields.get(name) in labels:
+            fields[name] = f"{labels[fields[name]]} ({fields[name]})"
     parts = {name: fields.pop(name) for name in noun.parts if fields.get(name)}
     print_fields(out, fields)
     for name, items in parts.items():
-        out.print(Text(f"\n{_label(name)}", style="bold"))
+        out.print(Text(f"\n{label(name)}", style="bold"))
         out.print(table(items, noun.parts[name]))
     if url is not None:
         out.print(Text(url, style="underline"), soft_wrap=True)
-
-
-def print_fields(out: Console, fields: Item) -> None:
-    """Print a line per field that has a value."""
-    lines = Table(box=None, show_header=False, pad_edge=False)
-    lines.add_column(style="dim", no_wrap=True)
-    lines.add_column(overflow="fold")
-    for name, value in fields.items():
-        if value not in EMPTY:
-            lines.add_row(_label(name), cell(name, value))
-    out.print(lines)
-
-
-def table(items: Sequence[Item], columns: Mapping[str, Cell]) -> Table:
-    """Return a table with a row per item."""
-    rows = Table(box=None, header_style="dim", pad_edge=False)
-    for number, name in enumerate(columns):
-        rows.add_column(name, no_wrap=number == 0, overflow="fold")
-    for item in items:
-        rows.add_row(
-            *(
-                cell(name, column(item) if callable(column) else _at(item, column))
-                for name, column in columns.items()
-            )
-        )
-    return rows
-
-
-def cell(name: str, value: Any) -> Text:
-    """Return a value as people read it. Text of others is no markup."""
-    if isinstance(value, Text):
-        return value
-    if name == "verdict":
-        return show.verdict(value)
-    return Text(_words(value))
 
 
 def add_show(app: typer.Typer, noun: Noun, sentence: str) -> None:
@@ -232,7 +198,8 @@ def stored(
     if as_json:
         show.print_json(record if url is None else {**record, "url": url})
     else:
-        line = "  ".join(filter(None, (f"{done} {record[noun.key]}", url)))
+        name = "" if noun.name_key is None else f"{record[noun.name_key]}  "
+        line = "  ".join(filter(None, (f"{done} {name}{record[noun.key]}", url)))
         show.console().print(line, markup=False, highlight=False, soft_wrap=True)
 
 
@@ -241,9 +208,18 @@ def pairs(texts: Sequence[str], option: str) -> dict[str, str]:
     from gonogo.errors import FieldError
 
     for text in texts:
-        if "=" not in text:
-            raise FieldError(option, text, "has no =", limit="NAME=VALUE")
+        if not text.partition("=")[0] or "=" not in text:
+            reason = "has no name" if "=" in text else "has no ="
+            raise FieldError(option, text, reason, limit="NAME=VALUE")
     return dict(text.partition("=")[::2] for text in texts)
+
+
+def changed(command: str, **fields: Any) -> dict[str, Any]:
+    """Return the fields that a command changes. Raises JobError where none was named."""
+    body = given(**fields)
+    if not body:
+        raise JobError(f"nothing to change: name an option ({command} --help)")
+    return body
 
 
 def given(**fields: Any) -> dict[str, Any]:
@@ -259,45 +235,3 @@ def _quoted(identity: str) -> str:
 
 def _page(client: Client, noun: Noun, record: Item) -> str | None:
     return None if noun.page is None else client.url + noun.page(str(record[noun.key]))
-
-
-def _at(item: Any, path: str) -> Any:
-    for name in path.split("."):
-        item = item.get(name) if isinstance(item, Mapping) else None
-    return item
-
-
-def _label(name: str) -> str:
-    return name.replace("_", " ").removesuffix(" at")
-
-
-def _words(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return show.number(value)
-    if isinstance(value, str):
-        return value[:19].replace("T", " ") + " UTC" if _TIME.match(value) else value
-    if isinstance(value, Mapping):
-        members = {name: _member(item) for name, item in value.items() if item not in EMPTY}
-        whole = ", ".join(f"{name}={words}" for name, words in members.items())
-        return whole if len(whole) <= MAX_LINE else _lines(members)
-    if isinstance(value, list | tuple):
-        if not any(isinstance(item, dict) for item in value):
-            return ", ".join(map(_words, value))
-        return "\n".join(str(item.get("words") or _member(item)) for item in value)
-    return str(value)
-
-
-def _member(value: Any) -> str:
-    """Return a member of an object in one short word; `--json` has all of a large one."""
-    if not isinstance(value, dict | list):
-        return _words(value)
-    text = json.dumps(value)
-    return text if len(text) <= MAX_MEMBER else f"... ({len(value)} members, see --json)"
-
-
-def _lines(members: Mapping[str, str]) -> str:
-    return "\n".join(f"{_label(name)}: {words}" for name, words in members.items())

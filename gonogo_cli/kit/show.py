@@ -95,6 +95,17 @@ def verdict(name: str | None) -> Text:
     return Text(Verdict(name).label if name else "-", style=COLORS.get(name or "", ""))
 
 
+def state(name: str) -> str:
+    """Return a state as people write it here; the API has the British spelling."""
+    return name.replace("cancelled", "canceled").replace("cancelling", "canceling")
+
+
+def verdict_value(text: str) -> str:
+    """Return the verdict with this label, in any case; any other text as it is."""
+    labels = {verdict.label.lower(): verdict.value for verdict in Verdict}
+    return labels.get(text.lower(), text)
+
+
 def counts(verdicts: Mapping[str, int]) -> str:
     """Return counts of verdicts or of a runner's outcomes as "3 pass, 1 hollow pass"."""
     labels = {verdict.value: verdict.label.lower() for verdict in Verdict}
@@ -124,6 +135,16 @@ def number(value: float | int | None, digits: int = 3) -> str:
     if value is None:
         return "-"
     return f"{value:.{digits}g}"
+
+
+def plain_words(value: str) -> str:
+    """Return a value that has no label of its own as people write it: not_judged is not judged."""
+    return value.replace("_", " ")
+
+
+def tell(words: str) -> None:
+    """Say something about work that goes on, on standard error; above the bars, if there are."""
+    print(words, file=sys.stderr, flush=True)
 
 
 def progress(out: Console) -> Progress:
@@ -210,7 +231,7 @@ def results_table(items: Iterable[Mapping[str, Any]]) -> Table:
                 str(item["repeat"]) if first else "",
                 verdict(item["verdict"]) if first else "",
                 name,
-                str(judged.get("outcome") or judged.get("explanation") or "-"),
+                plain_words(str(judged.get("outcome") or judged.get("explanation") or "-")),
                 number(judged.get("max_abs")),
                 number(judged.get("tolerance_ratio")),
                 number(judged.get("budget_ratio")),

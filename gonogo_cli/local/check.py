@@ -30,6 +30,18 @@ OF_A_SELECTION = (
 """The parameters that mean something to gtest and pytest, whose tests are written already."""
 
 
+def _count(text: str) -> int:
+    """Return how many seeds. Raises a usage error, which says what `submit` alone can do."""
+    try:
+        count = int(text)
+    except ValueError:
+        count = 0
+    if count < 1:
+        elsewhere = "; gonogo submit has sequential seeds" if ":" in text else ""
+        raise typer.BadParameter(f"must be an integer of at least 1; got {text!r}{elsewhere}")
+    return count
+
+
 def check(
     ctx: typer.Context,
     shape: str | None = typer.Option(
@@ -49,7 +61,7 @@ def check(
     words: str | None = selections.FILTER,
     shuffle: str | None = selections.SHUFFLE,
     stage: list[str] = selections.STAGE,
-    seeds: int = typer.Option(1, min=1, help="How many seeds."),
+    seeds: int = typer.Option(1, parser=_count, metavar="INTEGER", help="How many seeds."),
     seed_start: int = typer.Option(0, "--seed-start", min=0, help="The first seed."),
     repeats: int = typer.Option(1, min=1, help="Runs of each seed."),
     parameters: str | None = options.PARAMETERS,
@@ -74,9 +86,7 @@ def check(
         '{"name": "suite", "before": [{"kernel": ...}]}.',
     ),
     numerics: str | None = typer.Option(None, help='Numerics as JSON, such as {"input": "fp32"}.'),
-    deadline: float | None = typer.Option(
-        None, help="Seconds after which a seed is a hang (default GONOGO_PER_SEED_DEADLINE_S)."
-    ),
+    deadline: float | None = options.DEADLINE,
     fail_on: options.FailOn = options.FAIL_ON,
     as_json: bool = options.JSON,
 ) -> None:
@@ -147,11 +157,15 @@ def check(
         if reference_build is not None:
             compared = References(
                 test,
-                stack.enter_context(executors.load(executor, reference_build, deadline_s=deadline)),
+                stack.enter_context(
+                    executors.load(executor, reference_build, deadline_s=deadline, tell=show.tell)
+                ),
                 chosen,
             )
             compared.prepare(seed_start)
-        runner = stack.enter_context(executors.load(executor, build, deadline_s=deadline))
+        runner = stack.enter_context(
+            executors.load(executor, build, deadline_s=deadline, tell=show.tell)
+        )
         runner.precede(before, seed_start)
         work = ((seed, repeat) for seed in chosen for repeat in range(repeats))
         rows, diagnosis = _judged(test, runner, work, seeds * repeats, compared, quiet=as_json)

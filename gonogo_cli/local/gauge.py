@@ -74,12 +74,10 @@ def gauge(
         [],
         "--gate",
         help="A public gate to apply to the same runs, such as kernelbench; repeatable (default:"
-        " all; docs/gauge.md lists them).",
+        " all; manual: gauge).",
     ),
     search: bool = typer.Option(True, help="Where no tolerance works, try other inputs."),
-    deadline: float | None = typer.Option(
-        None, help="Seconds after which a run is a hang (default GONOGO_PER_SEED_DEADLINE_S)."
-    ),
+    deadline: float | None = options.DEADLINE,
     fail_on: FailOn = FAIL_ON,
     as_json: bool = options.JSON,
 ) -> None:
@@ -209,7 +207,9 @@ def _rows(entry: Entry, deadline: float | None, tell: Callable[[int, str], None]
     tell(total, "")
     with ExitStack() as stack:
         runners = [
-            stack.enter_context(executors.load(part.executor, part.build, deadline_s=deadline))
+            stack.enter_context(
+                executors.load(part.executor, part.build, deadline_s=deadline, tell=show.tell)
+            )
             for part in parts
         ]
         for seed in range(entry.seed_start, entry.seed_start + entry.seeds):

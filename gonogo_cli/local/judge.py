@@ -103,7 +103,9 @@ def judge(
 def _document(path: Path) -> Any:
     try:
         return json_text.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError) as problem:
+    except OSError as problem:
+        raise JobError(f"{path} can't be read: {problem.strerror}") from problem
+    except (ValueError, RecursionError) as problem:
         raise JobError(f"{path} can't be read as JSON: {problem}") from problem
 
 

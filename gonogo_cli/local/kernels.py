@@ -8,7 +8,7 @@ from typing import Any
 import typer
 
 from gonogo.spec.executors import EMULATOR
-from gonogo_cli.kit import nouns, show
+from gonogo_cli.kit import cells, show
 from gonogo_cli.kit.groups import group
 from gonogo_cli.kit.nouns import JSON
 
@@ -27,7 +27,7 @@ def list_(as_json: bool = JSON) -> None:
         show.print_json({"items": items, "next": None, "installed": others})
     else:
         columns = ("kernel", "inputs", "outputs", "parameters", "builds")
-        show.console().print(nouns.table(items, {name: name for name in columns}))
+        show.console().print(cells.table(items, {name: name for name in columns}))
         for name in others:
             words = f"{name}: of an installed package; see gonogo kernels show {name}"
             show.console().print(words, markup=False, highlight=False, soft_wrap=True)
@@ -54,11 +54,11 @@ def show_one(
         show.print_json(record)
         return
     out = show.console()
-    nouns.print_fields(out, {name: record[name] for name in ("kernel", "inputs", "outputs")})
+    cells.print_fields(out, {name: record[name] for name in ("kernel", "inputs", "outputs")})
     for name in ("parameters", "builds"):
         if record[name]:
             out.print(f"\n{name}", style="bold")
-            out.print(nouns.table(record[name], {column: column for column in record[name][0]}))
+            out.print(cells.table(record[name], {column: column for column in record[name][0]}))
     out.print(f"\ngonogo check --kernel {kernel} --shape 3,64 --build NAME", style="dim")
 
 

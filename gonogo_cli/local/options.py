@@ -35,6 +35,11 @@ KERNEL = typer.Option(
 PARAMETERS = typer.Option(
     None, help='Fields that only this kernel has, as JSON, such as {"num_groups": 8}.'
 )
+DEADLINE = typer.Option(
+    None,
+    help="Seconds after which a seed is a hang; default: 20 times what one of its size takes, at"
+    " least 30 (120 more for a process's first), at most GONOGO_PER_SEED_DEADLINE_S.",
+)
 JSON = typer.Option(False, "--json", help="Print one JSON document.")
 EXAMPLES = {
     "inputs": '{"regime": "normal"}',
@@ -227,10 +232,12 @@ def _outputs(rows: Sequence[Row], test: TestSpec) -> Table:
         table.add_row(
             output,
             show.verdict(worst(result["verdict"] for result in results).value),
-            min(
-                (Explanation(result["explanation"]) for result in results),
-                key=list(Explanation).index,
-            ).value,
+            show.plain_words(
+                min(
+                    (Explanation(result["explanation"]) for result in results),
+                    key=list(Explanation).index,
+                )
+            ),
             *(
                 show.number(_largest(results, name))
                 for name in ("max_abs", "tolerance_ratio", "budget_ratio", "pcc_deficit")

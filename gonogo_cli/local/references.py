@@ -117,7 +117,7 @@ def table(rows: Sequence[Mapping[str, Any]]) -> Table | None:
             max((v for entry in entries if (v := entry.get(key)) is not None), default=None)
             for key in NUMBERS.values()
         ]
-        compared.add_row(name, worst, *map(show.number, values))
+        compared.add_row(name, show.plain_words(worst), *map(show.number, values))
     return compared
 
 

@@ -117,7 +117,7 @@ def check(
     diagnosis: dict[str, Any] | None = None
     worst_run: tuple[tuple[int, float], dict[str, Any], list[JudgedArrays]] | None = None
     with (
-        reporter(executor, build, deadline_s=deadline) as runner,
+        reporter(executor, build, deadline_s=deadline, tell=show.tell) as runner,
         show.progress(show.console(stderr=True)) as bars,
     ):
         task = bars.add_task(build, total=len(iterations) * repeats, note="", visible=not as_json)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import gonogo_settings
 from gonogo.errors import InfrastructureError, JobError
+from gonogo_cli.kit.extras import require_background
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -19,8 +20,9 @@ def configure() -> gonogo_settings.Settings:
     """Return the settings; without a database, those of the embedded service in var/.
 
     Its SQLite file and keys are then put into this process's environment. Raises JobError when
-    there is neither.
+    there is neither, and where the service's packages are missing.
     """
+    require_background()
     config = gonogo_settings.load()
     if config.database_url:
         return config

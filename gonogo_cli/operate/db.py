@@ -243,10 +243,12 @@ def prune(
     """
     from gonogo_cli.kit import show
     from gonogo_cli.operate.database import configure, engine
+
+    config = configure()
     from gonogo_service.background.retention import policy_of
     from gonogo_storage.ops import retention
 
-    policy = policy_of(configure())
+    policy = policy_of(config)
     with engine() as database:
         now = retention.current_time(database)
         if dry_run:

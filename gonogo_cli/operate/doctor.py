@@ -212,7 +212,7 @@ def isolation() -> Finding:
     user = child_user()
     if user is None:
         words = "kernels run as the worker's user; GONOGO_CHILD_USER names another"
-        return Finding("isolation", None, f"{words} (docs/devices.md)")
+        return Finding("isolation", None, f"{words} (manual: devices)")
     return Finding("isolation", True, f"kernels run as {user.name}")
 
 

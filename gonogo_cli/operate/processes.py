@@ -48,7 +48,7 @@ def need(config: gonogo_settings.Settings, *names: str) -> None:
     ]
     if missing:
         raise JobError(
-            f"{' and '.join(missing)} must be set (docs/settings.md); `gonogo up` needs no settings"
+            f"{' and '.join(missing)} must be set (manual: settings); `gonogo up` needs no settings"
         )
 
 

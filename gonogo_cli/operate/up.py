@@ -79,8 +79,10 @@ def locked(folder: Path) -> Iterator[None]:
         except BlockingIOError:
             raise InUse(read_record(folder) or {}) from None
         (folder / "up.json").unlink(missing_ok=True)
-        yield
-        (folder / "up.json").unlink(missing_ok=True)
+        try:
+            yield
+        finally:  # a service that gave up is no longer at that address
+            (folder / "up.json").unlink(missing_ok=True)
     finally:
         os.close(handle)
 
@@ -211,10 +213,14 @@ def configured_secrets() -> dict[str, str]:
 
 
 def require_executors(text: str, config: gonogo_settings.Settings) -> None:
-    """Raise FieldError for an unknown executor and for a wrong builds file, before all starts."""
+    """Raise FieldError for a wrong builds file or GONOGO_EXECUTORS, and for an unknown executor.
+
+    The worker would end with it at each of its starts.
+    """
     from gonogo_workers.executors import builds_file, registry
 
     builds_file.read(config.builds)
+    registry.parse(config.executors or "")
     for name in text.split(","):
         if name.strip() != "all":
             registry.find(name.strip(), config.executors)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,7 @@ FAIL_ON = fail_on_option(
 
 
 def ci(
-    suite: Path = typer.Argument(help="The suite file of the repository (docs/suites.md)."),
+    suite: Path = typer.Argument(help="The suite file of the repository (manual: suites)."),
     build: str = typer.Option(
         ...,
         "--build",
@@ -101,7 +100,7 @@ def ci(
         if register and builds.register(
             client, name, builds.executor_of(content, executor), source
         ):
-            _tell(f"registered {name} of {source.series}")
+            show.tell(f"registered {name} of {source.series}")
         before, ran, note = _base(client, content, source, build, name, base, run_base)
         run = _run(client, suite, content, source, name, [] if ran else [before], label)
         lines = suite_lines.lines(suite, content)
@@ -158,7 +157,7 @@ def _base(
         return before, True, ""
     is_known = builds.is_known(client, before)
     if run_base and is_known:
-        _tell(f"the base {before} hasn't run this suite: it runs as well")
+        show.tell(f"the base {before} hasn't run this suite: it runs as well")
         return before, False, ""
     how = "hasn't run this suite" if is_known else "was never registered"
     return (
@@ -193,12 +192,12 @@ def _run(
     with suites.problems_in(path):
         accepted = client.call("POST", "/runs", body=body)
     count = accepted["jobs"]
-    _tell(f"{count} job{'s' * (count != 1)}: {client.url}{accepted['links']['page']}")
+    show.tell(f"{count} job{'s' * (count != 1)}: {client.url}{accepted['links']['page']}")
     try:
-        return suites.follow(client, accepted["id"], tell=_tell)
+        return suites.follow(client, accepted["id"], tell=show.tell)
     except KeyboardInterrupt:
         client.call("POST", f"/runs/{accepted['id']}:cancel")
-        _tell("canceled the run")
+        show.tell("canceled the run")
         raise
 
 
@@ -228,7 +227,3 @@ def _report(
     if result.note is not None:
         print(result.note)
     print(result.title)
-
-
-def _tell(words: str) -> None:
-    print(words, file=sys.stderr, flush=True)

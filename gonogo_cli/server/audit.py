@@ -29,6 +29,7 @@ AUDIT = Noun(
         "detail": "detail",
     },
     "an entry",
+    plural="entries",
 )
 EXPORT = "/audit/export"
 
@@ -123,5 +124,5 @@ def _entries_of(file: Path) -> Iterator[Any]:
 def _entry(line: bytes) -> Any:
     try:
         return json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None  # the walk says which entry is none

@@ -75,10 +75,7 @@ def _print(result: Mapping[str, Any], *, every: bool) -> None:
     if not result["seeds"] and not every:
         return
     out = show.console()
-    tolerances = {
-        name: ", ".join(f"{key} {value}" for key, value in limits.items()) or "none"
-        for name, limits in result["tolerance"].items()
-    }
+    tolerances = {name: in_words(limits) for name, limits in result["tolerance"].items()}
     out.print(
         (
             f"{result['test_key']}: tolerance {tolerances['old']} -> {tolerances['new']}, "
@@ -124,3 +121,10 @@ def _print(result: Mapping[str, Any], *, every: bool) -> None:
         out.print(
             f"stored as {result['id']}; the verdicts of the jobs stay as they are", soft_wrap=True
         )
+
+
+def in_words(tolerance: Mapping[str, Any]) -> str:
+    """Return a tolerance as "rtol 0.001, atol 0.5", or "dx: rtol ...; dgamma: ..." by output."""
+    if any(isinstance(limits, Mapping) for limits in tolerance.values()):
+        return "; ".join(f"{output}: {in_words(limits)}" for output, limits in tolerance.items())
+    return ", ".join(f"{name} {value}" for name, value in tolerance.items()) or "none"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,8 @@ import typer
 
 from gonogo import urls
 from gonogo.errors import FieldError, JobError
-from gonogo_cli.kit import show
-from gonogo_cli.kit.client import Client
+from gonogo_cli.kit import nouns, show
+from gonogo_cli.kit.client import Client, Refused
 from gonogo_cli.kit.fail_on import FailOn, fail_on_option
 from gonogo_cli.kit.given import refuse_others
 from gonogo_cli.local import options, selections
@@ -59,6 +60,37 @@ def jobs_of(content: Any, path: Path) -> list[dict[str, Any]]:
             f"{path}: must hold a job, a list of jobs, or an object with the list `jobs`"
         )
     return jobs
+
+
+def _created(
+    client: Client, jobs: Sequence[Mapping[str, Any]], file: Path | None
+) -> list[dict[str, Any]]:
+    """Submit jobs; those of a file all or none, and all problems of all of them are told."""
+    if file is None:
+        return [client.call("POST", "/jobs", body=job) for job in jobs]
+    with suites.problems_in(file):
+        if len(jobs) > 1:
+            _check(client, jobs)
+        return [client.call("POST", "/jobs", body=job) for job in jobs]
+
+
+def _check(client: Client, jobs: Sequence[Mapping[str, Any]]) -> None:
+    """Raise Refused, with the problems of all jobs by their number, before one is submitted."""
+    errors: list[dict[str, Any]] = []
+    document: dict[str, Any] = {}
+    for number, job in enumerate(jobs):
+        try:
+            client.call("POST", "/jobs:validate", body=job)
+        except Refused as problem:
+            if not problem.document.get("errors"):
+                raise
+            document = document or problem.document
+            for error in problem.document["errors"]:
+                places = {name: f"jobs.{number}.{error[name]}" for name in ("field", "message")}
+                errors.append(error | places)
+    if errors:
+        first = {name: errors[0].get(name) for name in ("field", "value", "limit")}
+        raise Refused(errors[0]["message"], {**document, **first, "errors": errors})
 
 
 FAIL_ON = fail_on_option("Only with --watch.")
@@ -129,7 +161,7 @@ def submit(
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Submit a job, or a suite as one run, to a server; with --watch, wait for the verdict."""
-    labels = dict(part.partition("=")[::2] for part in label)
+    labels = nouns.pairs(label, "--label")
     if file is not None:
         content = suites.read(file)
         is_suite = suites.is_suite(content)
@@ -184,7 +216,7 @@ def submit(
     if base is not None:
         raise typer.BadParameter("--base is for suite files; compare jobs with `gonogo compare`")
     with Client() as client:
-        created = [client.call("POST", "/jobs", body=job) for job in jobs]
+        created = _created(client, jobs, file)
         if not wait:
             if as_json:
                 show.print_json(created[0] if len(created) == 1 else {"items": created})

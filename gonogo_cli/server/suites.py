@@ -243,7 +243,8 @@ def report(client: Client, run: Mapping[str, Any], *, as_json: bool) -> None:
                 soft_wrap=True,
             )
     line = Text.assemble(
-        f"{run['suite']['name']} {run['state']}, verdict: ", show.verdict(run["verdict"])
+        f"{run['suite']['name']} {show.state(run['state'])}, verdict: ",
+        show.verdict(run["verdict"]),
     )
     out.print(line, f"({show.counts(run['seeds']['verdicts'])})")
     if both := red_hollow.words(run["red"], run["hollow"], "job"):
@@ -262,7 +263,7 @@ def table(tests: Sequence[Mapping[str, Any]]) -> Table:
         rows.add_row(
             test["name"],
             test["build"],
-            test["state"],
+            show.state(test["state"]),
             seeds,
             show.verdict(test["verdict"]),
             show.counts(counts),

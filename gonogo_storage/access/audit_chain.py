@@ -2,7 +2,7 @@
 
 So a changed, deleted or inserted entry is found by anybody who has the entries, also offline in an
 export. A cut tail is found by whoever kept the head, which is the number and the hash of the last
-entry. The hash is SHA-256 of canonical JSON: keys sorted, compact, times in UTC with microseconds.
+entry. The hash is SHA-256 of canonical JSON; times are in UTC with microseconds.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-import orjson
+from gonogo.spec import canonical_json
 
 BEFORE_THE_FIRST: Final = "0" * 64
 CONTENT: Final = ("number", "id", "at", "actor", "action", "subject", "detail", "previous")
@@ -52,7 +52,7 @@ class Verification:
 def hash_of(entry: Mapping[str, Any]) -> str:
     """Return the hash of an entry, given by the names in CONTENT; `at` is RFC 3339 text."""
     content = {name: entry[name] for name in CONTENT}
-    return hashlib.sha256(orjson.dumps(content, option=orjson.OPT_SORT_KEYS)).hexdigest()
+    return hashlib.sha256(canonical_json.dumps(content)).hexdigest()
 
 
 def verify(entries: Iterable[Mapping[str, Any]], known_head: Head | None = None) -> Verification:

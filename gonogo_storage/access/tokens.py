@@ -107,6 +107,12 @@ def get(session: Session, token_id: str) -> Token | None:
     return None if row is None else of_row(row)
 
 
+def named(session: Session, name: str) -> list[Token]:
+    """Return the tokens with this name, revoked ones as well, newest first."""
+    query = select(TokenRow).where(TokenRow.name == name).order_by(TokenRow.id.desc())
+    return [of_row(row) for row in session.scalars(query)]
+
+
 def list_(session: Session, *, limit: int = 50, cursor: str | None = None) -> Page[Token]:
     """Return tokens, newest first, including revoked ones. Raises BadCursor."""
     return newest_first(session, select(TokenRow), TokenRow.id, of_row, limit=limit, cursor=cursor)

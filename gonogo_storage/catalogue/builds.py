@@ -16,7 +16,7 @@ from gonogo.spec.builds import Build
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.paging import Page
 from gonogo_storage.db.records import from_object
-from gonogo_storage.tables import BuildRow
+from gonogo_storage.tables import BuildRow, JobRow
 
 MIN_COMMIT_DIGITS = 7
 """Minimum number of digits that identify a commit."""
@@ -31,6 +31,10 @@ class ListedBuild(Build):
 
 class BuildExists(ValueError):
     """Another build has this name; the meaning of a name never changes."""
+
+
+class BuildInUse(ValueError):
+    """A job has this build: its results would be of something unknown."""
 
 
 def add(
@@ -74,6 +78,21 @@ def get(session: Session, name: str) -> ListedBuild | None:
     """Return a build, or None."""
     row = session.get(BuildRow, name)
     return None if row is None else _build(row)
+
+
+def remove(session: Session, name: str) -> ListedBuild | None:
+    """Remove a registered build that no job has, and return it; None if there is none.
+
+    Raises BuildInUse.
+    """
+    row = session.get(BuildRow, name)
+    if row is None:
+        return None
+    for column in (JobRow.build, JobRow.reference):
+        if session.scalar(select(JobRow.id).where(column == name).limit(1)) is not None:
+            raise BuildInUse(name)
+    session.delete(row)
+    return _build(row)
 
 
 def list_(

@@ -64,7 +64,6 @@ def test_both_pipelines_gate_on_what_a_commit_changed(service: Service, tmp_path
             "GONOGO_URL": service.url,
             "GONOGO_TOKEN": token,
             "KERNELS_STORE": str(tmp_path / "store"),
-            "GONOGO_PACKAGE": "gonogo",  # it is installed already, and pip says so
         }
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         values = {f"vars.{name}": value for name, value in settings.items()}

@@ -18,6 +18,7 @@ from gonogo.flakiness.attribution import Cause
 from gonogo.flakiness.classes import Class
 from gonogo.flakiness.grades import Sharpness, Stability
 from gonogo.flakiness.masking import Change
+from gonogo.spec.flag_labels import LABELS
 from gonogo.spec.verdicts import WORST_FIRST, Verdict
 from gonogo_storage.db.states import (
     AnswerState,
@@ -150,19 +151,7 @@ STANDINGS: dict[str, str] = {
 }
 """The canary's bits compared with those of its host's other devices."""
 
-FLAGS: dict[str, str] = {
-    FlagKind.passes_by_tolerance: "Hollow pass",
-    FlagKind.tolerance_too_tight: "False alarm",
-    FlagKind.flaky: "Flaky",
-    FlagKind.nondeterministic: "Nondeterministic",
-    FlagKind.device_dependent: "Device-dependent",
-    FlagKind.context_dependent: "Context-dependent",
-    FlagKind.latent_flake: "Latent flake",
-    FlagKind.fix_masked: "Masked fix",
-    FlagKind.blunt_test: "Blunt test",
-    FlagKind.hangs: "Hangs",
-    FlagKind.arithmetic_changed: "Arithmetic changed",
-}
+FLAGS: dict[str, str] = {kind: LABELS[kind] for kind in FlagKind}
 
 FLAG_SENTENCES: dict[str, str] = {
     FlagKind.passes_by_tolerance: ("Passes only by tolerance: rounding doesn't explain the error."),

@@ -108,7 +108,7 @@ MISTAKES: tuple[Mistake, ...] = (
     Mistake(
         "refused-messages",
         of_service.refused,
-        "read `gonogo hosts list`; docs/protocol.md says what each reason means",
+        "read `gonogo hosts list`, and what each reason means (manual: protocol)",
         is_advice=True,
     ),
     Mistake("outbox", of_service.outbox, "start `gonogo background`, and read its log"),

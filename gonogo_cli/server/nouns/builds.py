@@ -25,7 +25,10 @@ BUILDS = Noun(
     key="name",
 )
 
-app = group("Register builds, and look at them.")
+app = group(
+    "Register builds, and look at them.\n\nA build can't be changed: a name's meaning never"
+    " changes. Remove it while it has no jobs, and register it again."
+)
 
 
 @app.command("list")
@@ -86,3 +89,6 @@ def create(
             "POST", BUILDS.address, body={"name": name, "executor": executor, **body}
         )
         nouns.stored(BUILDS, client, record, "registered", as_json=as_json)
+
+
+nouns.add_remove(app, BUILDS, "Remove a build that no job has. Needs the scope admin.", "removed")

@@ -74,7 +74,9 @@ def change(
     as_json: bool = JSON,
 ) -> None:
     """Take a device out of service, put it back, or test it. Needs the scope admin."""
-    body = nouns.given(health=health, drained=drain, test=test or None, reason=reason)
+    body = nouns.changed(
+        "gonogo devices change", health=health, drained=drain, test=test or None, reason=reason
+    )
     with Client() as client:
         record = client.call("PATCH", DEVICES.of(_id(client, device)), body=body)
         nouns.stored(DEVICES, client, record, "changed", as_json=as_json)

@@ -7,6 +7,9 @@ from datetime import UTC, datetime, timedelta
 import typer
 
 from gonogo import urls
+from gonogo.errors import FieldError
+from gonogo.spec.fields import did_you_mean
+from gonogo.spec.flag_labels import LABELS, kind_of
 from gonogo_cli.kit import nouns
 from gonogo_cli.kit.client import Client
 from gonogo_cli.kit.groups import group
@@ -16,7 +19,7 @@ FLAGS = Noun(
     "flags",
     {
         "flag": "id",
-        "kind": "kind",
+        "kind": lambda flag: LABELS.get(flag["kind"], flag["kind"]),
         "state": "state",
         "kernel": "kernel",
         "build": "build",
@@ -27,6 +30,7 @@ FLAGS = Noun(
     },
     "a flag",
     page=urls.flag,
+    labels={"kind": LABELS},
     parts={
         "history": {
             "at": "at",
@@ -43,7 +47,9 @@ app = group("Look at flags, acknowledge and resolve them.")
 
 @app.command("list")
 def list_(
-    kind: str | None = typer.Option(None, help="List only this kind, such as flaky or hangs."),
+    kind: str | None = typer.Option(
+        None, help="List only this kind, such as flaky or 'hollow pass'."
+    ),
     state: str | None = typer.Option(
         "open", help="List only this state: open, acknowledged, resolved; any lists all."
     ),
@@ -56,11 +62,25 @@ def list_(
 ) -> None:
     """List the newest flags."""
     state = None if state == "any" else state
+    if kind is not None:
+        kind = _kind(kind)
     filters = {"kind": kind, "state": state, "test": test, "build": build, "owner": owner}
     nouns.print_list(FLAGS, limit=limit, cursor=cursor, as_json=as_json, **filters)
 
 
 nouns.add_show(app, FLAGS, "Show a flag with its evidence and its history.")
+
+
+def _kind(text: str) -> str:
+    """Return the kind that a value or a label names. Raises FieldError."""
+    kind = kind_of(text)
+    if kind not in LABELS:
+        labels = [label.lower() for label in LABELS.values()]
+        hint = did_you_mean(text.lower(), [*labels, *LABELS])
+        raise FieldError(
+            "--kind", text, f"unknown kind of flag{hint}", limit="one of " + ", ".join(labels)
+        )
+    return kind
 
 
 @app.command()
@@ -76,7 +96,9 @@ def change(
 ) -> None:
     """Acknowledge, resolve or reopen a flag. What you don't name stays."""
     expires = None if days is None else (datetime.now(UTC) + timedelta(days=days)).isoformat()
-    body = nouns.given(state=state, owner=owner, reason=reason, expires=expires)
+    body = nouns.changed(
+        "gonogo flags change", state=state, owner=owner, reason=reason, expires=expires
+    )
     with Client() as client:
         record = client.call("PATCH", FLAGS.of(flag), body=body)
         nouns.stored(FLAGS, client, record, f"{record['state']}:", as_json=as_json)

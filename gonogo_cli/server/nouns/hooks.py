@@ -23,6 +23,7 @@ HOOKS = Noun(
     },
     "a delivery",
     path="/hooks/deliveries",
+    plural="deliveries",
 )
 app = group("Look at deliveries of GitHub and other CI; fetch those that were missed.")
 KEPT_HOURS = 72.0

@@ -9,7 +9,7 @@ import typer
 
 import gonogo_settings
 from gonogo.errors import JobError
-from gonogo_cli.kit import nouns, show
+from gonogo_cli.kit import cells, nouns, show
 from gonogo_cli.kit.client import Client
 from gonogo_cli.kit.groups import group
 from gonogo_cli.kit.nouns import JSON, Noun
@@ -76,6 +76,8 @@ def invite(
     if as_json:
         show.print_json(invitation)
     else:
+        end = cells.words(invitation["expires_at"])
+        show.tell(f"run `gonogo hosts enroll CODE` on {name} before {end}, with this code:")
         print(invitation["code"])
 
 

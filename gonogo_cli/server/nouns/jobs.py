@@ -30,7 +30,13 @@ app = group("Look at jobs, cancel and delete them. `gonogo submit` starts one.")
 
 @app.command("list")
 def list_(
-    state: str | None = typer.Option(None, help="List only jobs in this state."),
+    state: str | None = typer.Option(
+        None,
+        help="List only jobs in this state: queued, running, finished, cancelled or failed.",
+    ),
+    verdict: str | None = typer.Option(
+        None, help="List only jobs with this verdict, such as 'hollow pass' or fail."
+    ),
     build: str | None = typer.Option(None, help="List only jobs of this build."),
     test: str | None = typer.Option(None, help="List only jobs of this test's key."),
     label: str | None = typer.Option(None, help="List only jobs with this label, NAME=VALUE."),
@@ -39,7 +45,8 @@ def list_(
     as_json: bool = JSON,
 ) -> None:
     """List the newest jobs."""
-    filters = {"state": state, "build": build, "test": test, "label": label}
+    verdict = None if verdict is None else show.verdict_value(verdict)
+    filters = {"state": state, "verdict": verdict, "build": build, "test": test, "label": label}
     nouns.print_list(JOBS, limit=limit, cursor=cursor, as_json=as_json, **filters)
 
 
@@ -59,4 +66,4 @@ def cancel(job: str = typer.Argument(help="Its id."), as_json: bool = JSON) -> N
     if as_json:
         show.print_json(record)
     else:
-        print(f"{job} is {record['state']}")
+        print(f"{job} is {show.state(record['state'])}")

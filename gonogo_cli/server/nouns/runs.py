@@ -61,4 +61,4 @@ def cancel(run: str = typer.Argument(help="Its id."), as_json: bool = JSON) -> N
     if as_json:
         show.print_json(record)
     else:
-        print(f"{run} is {record['state']}")
+        print(f"{run} is {show.state(record['state'])}")

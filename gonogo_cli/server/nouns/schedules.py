@@ -92,7 +92,8 @@ def change(
     as_json: bool = JSON,
 ) -> None:
     """Change a schedule. What you don't name stays."""
-    body = nouns.given(
+    body = nouns.changed(
+        "gonogo schedules change",
         name=name,
         suite=suite,
         cron=cron,

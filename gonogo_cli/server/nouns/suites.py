@@ -70,7 +70,7 @@ def show_one(name: str = typer.Argument(help="Its name."), as_json: bool = JSON)
 @app.command()
 def push(
     files_: list[Path] = typer.Argument(
-        ..., metavar="FILE...", help="Suite files: YAML, TOML or JSON (docs/suites.md)."
+        ..., metavar="FILE...", help="Suite files: YAML, TOML or JSON (manual: suites)."
     ),
     as_json: bool = JSON,
 ) -> None:

@@ -11,7 +11,7 @@ import typer
 
 import gonogo_settings
 from gonogo.errors import JobError
-from gonogo_cli.kit import nouns, show
+from gonogo_cli.kit import cells, nouns, show
 from gonogo_cli.kit.client import Client
 from gonogo_cli.kit.groups import group
 from gonogo_cli.kit.nouns import CURSOR, JSON, LIMIT, Noun
@@ -36,7 +36,10 @@ TOKENS = Noun(
     name_key="name",
 )
 
-app = group("Make bearer tokens, list, rotate and revoke them.")
+app = group(
+    "Make bearer tokens, list, rotate and revoke them.\n\nA token's rights can't be changed: make"
+    " another one, and remove the first."
+)
 DAYS = typer.Option(
     None, "--days", min=0, help="Days until it ends, 0 for never; default: GONOGO_TOKEN_DAYS."
 )
@@ -114,7 +117,7 @@ def create(
 
 @app.command()
 def rotate(
-    token: str = typer.Argument(help="The ID of the token to replace."),
+    token: str = typer.Argument(help="The ID or name of the token to replace."),
     overlap_hours: float = typer.Option(
         24.0, "--overlap-hours", min=0, help="The old token stays valid this long; 0: it ends now."
     ),
@@ -128,10 +131,10 @@ def rotate(
     body = {"overlap_hours": overlap_hours} | _life(days)
     if gonogo_settings.load().token is not None:
         with Client() as client:
-            issued = client.call("POST", f"{TOKENS.address}/{token}:rotate", body=body)
+            issued = client.call("POST", f"{TOKENS.address_of(client, token)}:rotate", body=body)
     else:
         issued = _beside_the_database(
-            lambda session, module: module.rotate_token(session, token, **body)
+            lambda session, module: module.rotate_token(session, _id(session, token), **body)
         )
     _print(issued, as_json)
 
@@ -150,8 +153,20 @@ def _print(issued: dict[str, Any], as_json: bool) -> None:
         show.print_json(issued)
         return
     end = issued["expires_at"]
-    print(f"ends {end or 'never'}" + (": gonogo tokens rotate" if end else ""), file=sys.stderr)
+    after = f"{cells.words(end)}; `gonogo tokens rotate {issued['id']}` makes the next one"
+    print(f"ends {after if end else 'never'}", file=sys.stderr)
     print(issued["token"])
+
+
+def _id(session: Any, text: str) -> str:
+    """Return the ID of the only valid token with this name; any other text as it is."""
+    from gonogo_storage.access import tokens
+    from gonogo_storage.db.encoding import utcnow
+
+    named = [item.id for item in tokens.named(session, text) if item.valid(utcnow())]
+    if len(named) > 1:
+        raise JobError(f"{len(named)} tokens are called {text!r}: use an id: {', '.join(named)}")
+    return named[0] if named else text
 
 
 def _beside_the_database(make: Callable[[Any, Any], str | None]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import typer
 
 from gonogo.errors import FieldError
 from gonogo_cli.kit import nouns, show
+from gonogo_cli.kit.cells import Item
 from gonogo_cli.kit.client import Client
 from gonogo_cli.kit.groups import group
 from gonogo_cli.kit.nouns import CURSOR, JSON, LIMIT, Noun
@@ -18,7 +19,7 @@ DAYS = 14.0
 """Long enough for a fix, short enough that someone looks again."""
 
 
-def about(waiver: nouns.Item) -> str:
+def about(waiver: Item) -> str:
     """Return which tests a waiver covers, in a few words."""
     labels = [f"{name}={value}" for name, value in waiver["labels"].items()]
     parts = [
@@ -128,7 +129,9 @@ def change(
 ) -> None:
     """Renew or change an active waiver. What you don't name stays."""
     until = None if days is None and expires is None else _end(days or DAYS, expires).isoformat()
-    body = nouns.given(reason=reason, owner=owner, classes=kind, expires=until)
+    body = nouns.changed(
+        "gonogo waivers change", reason=reason, owner=owner, classes=kind, expires=until
+    )
     with Client() as client:
         record = client.call("PATCH", WAIVERS.of(waiver), body=body)
         nouns.stored(WAIVERS, client, record, "changed", as_json=as_json)

@@ -88,7 +88,9 @@ def change(
 ) -> None:
     """Change a webhook. What you don't name stays."""
     state = None if enable is None else ("active" if enable else "disabled")
-    body = nouns.given(url=url, events=event, description=description, state=state)
+    body = nouns.changed(
+        "gonogo webhooks change", url=url, events=event, description=description, state=state
+    )
     with Client() as client:
         record = client.call("PATCH", WEBHOOKS.of(webhook), body=body)
         nouns.stored(WEBHOOKS, client, record, "changed", as_json=as_json)

@@ -13,10 +13,11 @@ from itertools import groupby
 
 from sqlalchemy.orm import Session
 
+from gonogo.spec import hang_limits
 from gonogo_service.kit.background_context import BROKER_AWAY, BackgroundContext, log
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.devices import workers
-from gonogo_storage.jobs import attempts, chunks, hang_limits
+from gonogo_storage.jobs import attempts, chunks
 from gonogo_storage.jobs.attempts import Sendable
 from gonogo_storage.messages import outbox
 from gonogo_workers.queue import (

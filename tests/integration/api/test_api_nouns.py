@@ -72,6 +72,29 @@ def test_what_the_name_of_a_build_means_never_changes(api: Api) -> None:
     ]
 
 
+def test_a_build_is_removed_while_no_job_has_it(api: Api) -> None:
+    def remove(name: str) -> Any:
+        return api.client.delete(f"/api/v1/builds/{name}")
+
+    for name in ("wrong/commit", "other"):
+        build = {"name": name, "executor": "ttnn", "branch": "main"}
+        assert api.client.post("/api/v1/builds", json=build).status_code == 201
+    job = api.submit(build="ttnn", target={"executor": "ttnn"}, reference={"build": "other"})
+    for name in ("other", "ttnn"):
+        assert remove(name).status_code == (409 if name == "other" else 422)
+    removed = remove("wrong/commit")
+    assert (removed.status_code, removed.json()["name"]) == (200, "wrong/commit")
+    assert remove("wrong/commit").status_code == 404
+    assert "did you mean 'other'?" in remove("othr").json()["detail"]
+    assert api.client.post(f"/api/v1/jobs/{job}:cancel").status_code == 202
+    assert api.client.delete(f"/api/v1/jobs/{job}").status_code == 200
+    assert remove("other").status_code == 200
+    removals = api.get("/audit?action=build.removed")["items"]
+    assert [entry["subject"] for entry in removals] == ["other", "wrong/commit"]
+    answer = api.client.delete("/api/v1/builds/other", headers=api.token("submit"))
+    assert answer.status_code == 403
+
+
 def test_a_token_for_submitting_appends_builds_within_its_patterns_only(api: Api) -> None:
     with api.context.session() as session:
         text = issue_token(

@@ -48,6 +48,7 @@ ACTIONS = {
     "POST /schedules/{schedule_id}:run-now": "run.submitted",
     "POST /rejudgements": "rejudgement.stored",
     "POST /builds": "build.registered",
+    "DELETE /builds/{build:path}": "build.removed",
     "PATCH /devices/{device_id}": "device.health_changed",
     "POST /hosts/{host}:drain": "device.drained",
     "POST /hosts/{host}:undrain": "device.undrained",

@@ -159,6 +159,7 @@ def test_all_problems_of_a_suite_are_told_at_once(
         "entries.1.test.tolerance.rtoll",
         "entries.2.matrix.shapes",
         "entries.3.sedes",
+        "entries.3.test.kernel",
     }
     assert "did you mean 'rtol'" in by_field["entries.1.test.tolerance.rtoll"]
     assert "did you mean 'seeds'" in by_field["entries.3.sedes"]
@@ -168,6 +169,23 @@ def test_all_problems_of_a_suite_are_told_at_once(
         "suite.entries.0.test.epsilon",
         "suite.entries.1.test.tolerance.rtoll",
         "suite.entries.2.test.shape",
+    ]
+    of_the_form = changed(
+        name="no good",
+        title="x",
+        defaults={**SUITE["defaults"], "priorty": 3},
+        entries=[*entries[3:], {"test": {"shape": [0, "a"]}}, "b", {"matrix": {"shape": []}}],
+    )
+    errors = lite.client.post("/api/v1/suites", json=of_the_form).json()["errors"]
+    assert [error["field"] for error in errors] == [
+        "name",
+        "defaults.priorty",
+        "entries.0.sedes",
+        "entries.3",
+        "entries.4.matrix.shape",
+        "title",
+        "entries.0.test.kernel",
+        "entries.2.test.shape.0",
     ]
     stored = lite.client.post("/api/v1/suites", json=changed(name="typed"))
     assert stored.status_code == 201

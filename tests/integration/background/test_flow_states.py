@@ -13,11 +13,12 @@ from sqlalchemy import Engine, update
 from sqlalchemy.orm import Session
 
 from gonogo.gauge.plan import planned
+from gonogo.spec import hang_limits
 from gonogo.spec.test_spec import TestSpec
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.engine import reading, session
 from gonogo_storage.db.states import AttemptState
-from gonogo_storage.jobs import attempts, chunks, closing, gauge_jobs, hang_limits, jobs, queues
+from gonogo_storage.jobs import attempts, chunks, closing, gauge_jobs, jobs, queues
 from gonogo_storage.jobs.attempts import Sendable
 from gonogo_storage.jobs.gauge_jobs import NewGauge
 from gonogo_storage.jobs.job import BACKGROUND_PRIORITY, Job

@@ -15,6 +15,7 @@ import yaml
 
 import stored_jobs
 from api import on_port
+from gonogo.spec.verdicts import Verdict
 from gonogo_cli.app import COMMANDS, load, main
 from gonogo_cli.kit import client as clients
 from gonogo_storage.access import hosts
@@ -25,6 +26,13 @@ from gonogo_storage.flags.flags import Finding
 from gonogo_workers.queue import PrivateKey
 from suite_runs import SUITE
 
+WRONG = {
+    "submit --shape 2,32 --build correct --label night": "--label: has no = (allowed: NAME=VALUE)",
+    "schedules change x": "nothing to change: name an option (gonogo schedules change --help)",
+    "flags list --kind hollow": "unknown kind of flag; did you mean 'hollow pass'? (allowed: on",
+    "suites run nightly --label =x": "--label: has no name (allowed: NAME=VALUE); got '=x'",
+}
+"""Command lines with a wrong value, which are refused -> a part of what is said about them."""
 MISSPELLED = {
     "flags list --state opne": (2, "state: unknown value; did you mean 'open'? (allowed: one of o"),
     "jobs list --state runing": (2, "did you mean 'running'?"),
@@ -148,7 +156,23 @@ def test_each_noun_is_made_listed_shown_changed_and_removed(gonogo: Gonogo, tmp_
         code, shown, _ = gonogo(noun, "show", key)
         assert code == 0
         assert key in shown or noun == "runs"
-    assert "[b]it hung[/b]" in gonogo("flags", "show", flag["id"])[1]
+    assert (
+        f"changed every night  {schedule['id']}"
+        in gonogo("schedules", "change", "every night", "--resume")[1]
+    )
+    assert "no deliveries" in gonogo("hooks", "list")[2]
+    assert "no entries" in gonogo("audit", "list", "--action", "nothing")[2]
+    label = Verdict(job["verdict"]).label
+    same = of(gonogo, "jobs", "list", "--verdict", label)["items"]
+    assert [item["id"] for item in same] == [job["id"]]
+    code, out, error = gonogo("hosts", "invite", "lab-9")
+    assert (code, out.startswith("gni_")) == (0, True)
+    assert "run `gonogo hosts enroll CODE` on lab-9 before 20" in error
+    assert of(gonogo, "flags", "list", "--kind", "Hangs")["items"] == [flag]
+    assert "  Hangs  " in gonogo("flags", "list")[1]
+    shown = gonogo("flags", "show", flag["id"])[1]
+    assert "[b]it hung[/b]" in shown
+    assert "Hangs (hangs)" in shown
 
     changes = [
         ("schedules", schedule["id"], ["--pause"], "paused", True),
@@ -175,6 +199,9 @@ def test_each_noun_is_made_listed_shown_changed_and_removed(gonogo: Gonogo, tmp_
         assert (code, keys[noun] in out) == (0, True)
     assert of(gonogo, "webhooks", "list") == {"items": [], "next": None}
 
+    assert gonogo("builds", "create", "kernels-0", "--executor", "ttnn")[0] == 0
+    assert gonogo("builds", "remove", "kernels-0") == (0, "removed kernels-0\n", "")
+    assert of(gonogo, "builds", "show", "kernels-1")["sequence"] == 1
     code, out, error = gonogo("builds", "show", "kernels-9")
     line = "gonogo: There is no build 'kernels-9'; did you mean 'kernels-1'?\n"
     assert (code, out, error) == (2, "", line)
@@ -205,3 +232,34 @@ def test_all_problems_of_a_file_are_told_each_on_a_line(gonogo: Gonogo, tmp_path
         assert title.endswith("suite.yaml has 2 problems:")
         assert "entries.0.test.shape.0: is too small (allowed: >= 1)" in lines[0]
         assert "entries.1.test.epsilom: unknown field; did you mean 'epsilon'?" in lines[1]
+
+
+def test_a_file_of_jobs_is_submitted_whole_or_not_at_all(gonogo: Gonogo, tmp_path: Path) -> None:
+    file = tmp_path / "jobs.yaml"
+    job = {
+        "test": {"kernel": "layernorm_fw", "shape": [2, 32]},
+        "build": "correct",
+        "target": {"executor": "emulator", "arch": "wormhole", "board": "n150"},
+        "seeds": {"count": 1},
+    }
+    wrong = {**job, "test": {"kernel": "layernorm_fv", "shape": [0]}}
+    file.write_text(yaml.safe_dump([job, wrong, {**job, "sedes": 1}, {**job, "build": "corect"}]))
+    before = of(gonogo, "jobs", "list")["items"]
+    code, out, error = gonogo("submit", str(file))
+    assert (code, out) == (2, "")
+    title, *lines = error.splitlines()
+    assert title.endswith("jobs.yaml has 4 problems:")
+    begins = ("jobs.1.test.kernel: ", "jobs.1.test.shape.0: ", "jobs.2.sedes: ", "jobs.3.build: ")
+    for line, beginning in zip(lines, begins, strict=True):
+        assert line.startswith(f"  {beginning}")
+    assert of(gonogo, "jobs", "list")["items"] == before
+    file.write_text(yaml.safe_dump([job, job]))
+    assert len(of(gonogo, "submit", str(file))["items"]) == 2
+
+
+@pytest.mark.parametrize("words", WRONG)
+def test_a_wrong_value_is_told_in_one_line(gonogo: Gonogo, words: str) -> None:
+    code, out, error = gonogo(*shlex.split(words))
+    assert (code, out) == (2, "")
+    assert WRONG[words] in error
+    assert error.count("\n") == 1

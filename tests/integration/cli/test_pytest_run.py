@@ -371,6 +371,9 @@ def test_the_commit_is_what_the_ci_says(
     [
         ("--gonogo=localhost:8717", "'localhost:8717' would be a file; a server's address begins"),
         ("--gonogo=htp://x", "'htp://x' would be a file; a server's address begins with http://"),
+        ("--gonogo=test_one.py", "--gonogo: 'test_one.py' is no SQLite file; it takes a server or"),
+        ("--gonogo=test_one.py::test_one", "'test_one.py::test_one' is no SQLite file"),
+        ("--gonogo=.", "--gonogo: '.' is a folder; it takes a server or a SQLite file"),
         ("--gonogo-seeds=0", "argument --gonogo-seeds: must be at least 1; got '0'"),
     ],
 )

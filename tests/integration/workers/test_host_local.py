@@ -20,6 +20,7 @@ from gonogo_workers.executors import conformance, registry
 from gonogo_workers.executors.base import KernelCrash, KernelError, KernelHang
 from gonogo_workers.executors.builds_file import ResolvedBuild
 from gonogo_workers.executors.emulator_executor import EmulatorExecutor
+from gonogo_workers.local.patience import Patience
 from gonogo_workers.local.runner import LocalRunner, load
 
 ROOT = Path(__file__).parents[3]
@@ -119,10 +120,10 @@ def test_one_child_runs_tests_of_several_shapes() -> None:
 def test_a_build_needs_to_give_only_the_outputs_that_it_declares() -> None:
     spec = registry.find("troublesome")
     with LocalRunner(
-        ResolvedBuild(spec, produced=("dx",)), "missing", deadline_s=20, isolated=True
+        ResolvedBuild(spec, produced=("dx",)), "missing", patience=Patience(20), isolated=True
     ) as runner:
         assert set(runner.run(TEST, GIVEN)) == {"dx"}
-    undeclared = LocalRunner(ResolvedBuild(spec), "missing", deadline_s=20, isolated=True)
+    undeclared = LocalRunner(ResolvedBuild(spec), "missing", patience=Patience(20), isolated=True)
     with undeclared as runner, pytest.raises(KernelError, match="dbeta is missing"):
         runner.run(TEST, GIVEN)
 

@@ -18,6 +18,7 @@ from gonogo.spec.test_spec import TestSpec
 from gonogo_workers.executors import registry
 from gonogo_workers.executors.base import HostUnavailable, KernelError
 from gonogo_workers.executors.builds_file import read, resolve_build
+from gonogo_workers.local.patience import Patience
 from gonogo_workers.local.runner import LocalRunner
 from torch_interpreter import builds_file, run_in_torch, torch_python
 
@@ -69,7 +70,7 @@ def runners(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Loca
 
 def runner(build: str, folder: Path, **tables: str) -> LocalRunner:
     resolved = resolve_build(registry.find("torch", ""), build, read(builds_file(folder, **tables)))
-    return LocalRunner(resolved, build, deadline_s=100, isolated=True)
+    return LocalRunner(resolved, build, patience=Patience(100), isolated=True)
 
 
 def spec(
@@ -406,4 +407,4 @@ def test_an_interpreter_without_torch_is_told_which_line_to_write(tmp_path: Path
         pytest.skip("our own interpreter has torch")
     resolved = resolve_build(registry.find("torch", ""), "torch-eager", read(str(path)))
     with pytest.raises(HostUnavailable, match=r"has no torch .*\[executors.torch\]"):
-        LocalRunner(resolved, "torch-eager", deadline_s=20, isolated=True)
+        LocalRunner(resolved, "torch-eager", patience=Patience(20), isolated=True)

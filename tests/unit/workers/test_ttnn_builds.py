@@ -6,7 +6,10 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
+
+import pytest
 
 from checkout import PYTHONPATH
 from gonogo.spec.arithmetic_names import BUDGETS
@@ -14,6 +17,8 @@ from gonogo.spec.builds import known_build, own_builds
 from gonogo.spec.executors import EXECUTORS
 from gonogo.spec.test_spec import KERNELS
 from gonogo_workers.executors import registry
+from gonogo_workers.executors.base import HostUnavailable
+from gonogo_workers.local.runner import load
 
 CHILD = Path(registry.CHILD)
 
@@ -108,3 +113,11 @@ def test_check_without_a_build_asks_for_one_where_there_is_no_default() -> None:
     assert done.returncode == 2
     assert "build" in done.stderr
     assert "GONOGO_BUILDS" in done.stderr
+
+
+@pytest.mark.skipif(find_spec("ttnn") is not None, reason="ttnn is installed here")
+def test_an_interpreter_without_ttnn_says_where_to_name_another() -> None:
+    with pytest.raises(HostUnavailable) as problem:
+        load("ttnn", "ttnn")
+    assert f"{sys.executable} has no ttnn (No module named 'ttnn')" in str(problem.value)
+    assert "python = ... under [executors.ttnn] in the builds file" in str(problem.value)

@@ -137,7 +137,7 @@ def child_user() -> ChildUser | None:
             name,
             f"the worker may not start programs as this user: it lacks {', '.join(missing)}",
             limit="AmbientCapabilities= of its systemd unit, cap_add of its container, or root "
-            "(docs/devices.md)",
+            "(manual: devices)",
         )
     groups = dict.fromkeys((*os.getgrouplist(entry.pw_name, entry.pw_gid), *further))
     return ChildUser(entry.pw_name, entry.pw_uid, entry.pw_gid, tuple(groups), entry.pw_dir)

@@ -6,6 +6,7 @@ One build's tests run in a kernel host and are judged as a worker judges them.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import gonogo_settings
 from gonogo.spec.selections import Selection
@@ -15,6 +16,7 @@ from gonogo_workers.executors import builds_file, registry
 from gonogo_workers.executors.base import KernelCrash, KernelError, KernelHang, duration_of
 from gonogo_workers.executors.builds_file import ResolvedBuild
 from gonogo_workers.local.child import LocalChild
+from gonogo_workers.local.patience import Patience
 from gonogo_workers.messages.rows import Place, Row, failed
 from gonogo_workers.reports.exchange import read_reports, request
 from gonogo_workers.reports.rows import LOST
@@ -25,9 +27,9 @@ HERE = "local"
 class LocalReporter(LocalChild):
     """Runs iterations of selections of one build."""
 
-    def __init__(self, resolved: ResolvedBuild, build: str, *, deadline_s: float) -> None:
+    def __init__(self, resolved: ResolvedBuild, build: str, *, patience: Patience) -> None:
         super().__init__(resolved, build)
-        self.deadline_s = deadline_s
+        self.patience = patience
         self._max_elements = gonogo_settings.load().max_elements
         self._open()
 
@@ -42,11 +44,15 @@ class LocalReporter(LocalChild):
         host = self._host or self._open()
         place = Place(HERE, host.host_run, self._position)
         file = host.folder / f"reports-{iteration}-{repeat}.json"
+        limit_s = self.patience.limit_s(
+            self.resolved.executor.name, None, is_first=not self._position
+        )
         self._position += 1
         start = time.perf_counter()
         try:
-            host.submit(request(selection, iteration, file, self.deadline_s))
-            answer = host.receive(time.monotonic() + self.deadline_s)
+            host.submit(request(selection, iteration, file, limit_s))
+            with self.patience.telling(f"iteration {iteration} of build {self.build}", limit_s):
+                answer = host.receive(time.monotonic() + limit_s)
             reports = read_reports(file)
         except (KernelHang, KernelCrash) as problem:
             self.close(kill=True)
@@ -63,12 +69,19 @@ class LocalReporter(LocalChild):
         )
 
 
-def reporter(executor: str, build: str, *, deadline_s: float | None = None) -> LocalReporter:
-    """Return a reporter for this executor and build.
+def reporter(
+    executor: str,
+    build: str,
+    *,
+    deadline_s: float | None = None,
+    tell: Callable[[str], None] | None = None,
+) -> LocalReporter:
+    """Return a reporter for this executor and build; `tell` as for a runner.
 
     Raises FieldError for an unknown executor, ExecutorFailure when the build can't be opened.
     """
     config = gonogo_settings.load()
     spec = registry.find(executor)
     resolved = builds_file.resolve_build(spec, build, builds_file.read(config.builds))
-    return LocalReporter(resolved, build, deadline_s=deadline_s or config.per_seed_deadline_s)
+    patience = Patience(deadline_s, config.per_seed_deadline_s, tell)
+    return LocalReporter(resolved, build, patience=patience)

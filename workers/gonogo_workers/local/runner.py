@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -32,6 +32,7 @@ from gonogo_workers.executors.builds_file import ResolvedBuild
 from gonogo_workers.executors.kernel_host import KernelHost
 from gonogo_workers.executors.slots import Shapes, Slot
 from gonogo_workers.local.child import LocalChild
+from gonogo_workers.local.patience import Patience
 
 NOT_HERE = frozenset({"hang", "crash"})
 """The emulator's builds that would end or block this process: they get a kernel host."""
@@ -48,7 +49,7 @@ class LocalRunner(LocalChild):
     """Runs the kernels of one build, seed after seed."""
 
     def __init__(
-        self, resolved: ResolvedBuild, build: str, *, deadline_s: float, isolated: bool
+        self, resolved: ResolvedBuild, build: str, *, patience: Patience, isolated: bool
     ) -> None:
         """Start the child unless the executor runs in this process.
 
@@ -56,7 +57,7 @@ class LocalRunner(LocalChild):
         raises for another reason, HostUnavailable when no child can be started.
         """
         super().__init__(resolved, build)
-        self.deadline_s = deadline_s
+        self.patience = patience
         self._slot: Slot | None = None
         self._slot_test: TestSpec | None = None
         self._inside: Any = None
@@ -135,10 +136,14 @@ class LocalRunner(LocalChild):
         host = self._host or self._open()
         slot = self._slot_for(host, test, inputs, expected)
         slot.write(inputs)
+        limit_s = self.patience.limit_s(
+            self.resolved.executor.name, test.elements, is_first=not self._position
+        )
         self._position += 1
         try:
             host.submit({"test": test.canonical(), "seed": seed, **slot.request()})
-            host.receive(time.monotonic() + self.deadline_s)
+            with self.patience.telling(f"seed {seed} of build {self.build}", limit_s):
+                host.receive(time.monotonic() + limit_s)
         except (KernelHang, KernelCrash):
             self.close(kill=True)
             raise
@@ -177,14 +182,20 @@ class LocalRunner(LocalChild):
 
 
 def load(
-    executor: str, build: str, *, deadline_s: float | None = None, isolated: bool | None = None
+    executor: str,
+    build: str,
+    *,
+    deadline_s: float | None = None,
+    isolated: bool | None = None,
+    tell: Callable[[str], None] | None = None,
 ) -> LocalRunner:
     """Return a runner of `build`, for use in a `with` statement.
 
     `with load(...) as runner: outputs = runner.run(test, given)`. The emulator runs in this
     process, except for its builds that hang or crash; plug-ins run in a kernel host. `isolated`
-    forces a child process. Raises FieldError for an unknown executor or build, KernelError when a
-    plug-in's factory raises for another reason, HostUnavailable when the child can't be started.
+    forces a child process; `tell` gets a sentence about a run of it that takes long. Raises
+    FieldError for an unknown executor or build, KernelError when a plug-in's factory raises for
+    another reason, HostUnavailable when the child can't be started.
     """
     from gonogo_settings import load as load_settings
     from gonogo_workers.executors import builds_file
@@ -201,6 +212,6 @@ def load(
     return LocalRunner(
         resolved,
         build,
-        deadline_s=deadline_s or settings.per_seed_deadline_s,
+        patience=Patience(deadline_s, settings.per_seed_deadline_s, tell),
         isolated=not here if isolated is None else isolated or not here,
     )

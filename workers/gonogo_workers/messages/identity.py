@@ -61,7 +61,7 @@ def load(folder: Path) -> Identity:
     except FileNotFoundError:
         raise InfrastructureError(
             f"this host is not enrolled: {path} doesn't exist; an admin runs `gonogo hosts invite"
-            " NAME`, then run `gonogo hosts enroll` with that code here (docs/devices.md)"
+            " NAME`, then run `gonogo hosts enroll` with that code here (manual: devices)"
         ) from None
     except (OSError, ValueError) as problem:
         raise InfrastructureError(f"{path} can't be read: {problem}") from problem

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pydantic import Field
 
 from gonogo.spec.builds import EMULATOR, DeclaredBuild, known_build, own_builds
-from gonogo_service.access.context import Ctx, Reader, Submitter
+from gonogo_service.access.context import Admin, Ctx, Reader, Submitter
 from gonogo_service.access.principals import Principal
 from gonogo_service.kit.answers import Cursor, Filter, Limit, make_router, missing
 from gonogo_service.kit.problems import BadField, Problem
@@ -132,6 +132,34 @@ def register(context: Ctx, who: Submitter, body: BuildIn) -> ListedBuild:
                 detail={**asdict(build), "sequence": registered.sequence},
             )
     return registered
+
+
+@router.delete("/builds/{build:path}", summary="Remove a build that no job has")
+def remove(context: Ctx, who: Admin, build: str) -> ListedBuild:
+    """Remove a registered build, such as one with a wrong name or commit.
+
+    One that a job has is refused (409): its results would be of something unknown. A build can't be
+    changed, so that a name's meaning never changes.
+    """
+    with context.session() as session:
+        try:
+            removed = stored.remove(session, build)
+        except stored.BuildInUse:
+            sentence = f"The build {build!r} has jobs, whose results would be of something unknown."
+            raise Problem(409, sentence, slug="not-removable") from None
+        if removed is None:
+            if known_build(build) is not None:
+                raise BadField("build", build, "is built in", limit="a registered build")
+            names = (other.name for other in stored.list_(session, limit=MAX_NAMES).items)
+            raise missing("build", build, names)
+        audit.record(
+            session,
+            actor=who.actor,
+            action="build.removed",
+            subject=build,
+            detail={"executor": removed.executor, "branch": removed.branch},
+        )
+    return removed
 
 
 def _check_bounds(who: Principal, body: BuildIn) -> None:

@@ -19,6 +19,7 @@ from gonogo.spec.suites import MAX_NAME, MAX_TESTS
 from gonogo.spec.validation import Refused, line_error
 from gonogo.urls import API
 from gonogo_service.api.jobs.schemas import JobLinks
+from gonogo_service.api.suites.all_problems import beside
 from gonogo_service.kit.strict import Strict
 from gonogo_service.submission.bodies import (
     MAX_LABELS,
@@ -28,7 +29,7 @@ from gonogo_service.submission.bodies import (
     SeedOptions,
     Seeds,
 )
-from gonogo_service.submission.suites import TestOfSuite, problems_of
+from gonogo_service.submission.suites import TestOfSuite
 from gonogo_storage.automation.runs import Run, RunJob
 from gonogo_storage.automation.suites import Suite
 from gonogo_storage.db.states import RunState
@@ -92,16 +93,9 @@ class SuiteIn(Strict):
             return read(data)
         except ValidationError as problem:
             errors = problem.errors(include_url=False)
-            places = {tuple(item["loc"][:2]) for item in errors}
-            if not isinstance(data, dict) or any(
-                len(place) < 2 or place[0] != "entries" for place in places
-            ):
+            if not isinstance(data, dict):
                 raise
-            more = [
-                error
-                for error in problems_of(data)
-                if not any(f"{error.field}.".startswith(f"entries.{place[1]}.") for place in places)
-            ]
+            more = beside(data, [item["loc"] for item in errors])
             details: list[Any] = [
                 *(line_error(error, error["loc"]) for error in errors),
                 *(

@@ -17,7 +17,13 @@ import numpy as np
 # tt-metal writes a folder `generated` where it runs: ours is private, and deleted with the process
 if "GONOGO_HOST_RUN" in os.environ:
     os.environ.setdefault("TT_METAL_LOGS_PATH", os.path.dirname(os.path.abspath(sys.argv[0])))
-import ttnn
+try:
+    import ttnn
+except ImportError as problem:
+    raise ImportError(
+        f"{sys.executable} has no ttnn ({problem}); name an interpreter that has: "
+        "python = ... under [executors.ttnn] in the builds file"
+    ) from problem
 
 Array = np.ndarray[Any, np.dtype[np.float32]]
 
