@@ -33,35 +33,50 @@ def insert_once(session: Session, table: type[Base], rows: Sequence[dict[str, An
 def load_once(session: Session, table: type[Base], columns: Mapping[str, Sequence[Any]]) -> None:
     """Insert many rows, given as {column: values}, and leave existing rows unchanged.
 
-    SQLite gets them by the driver itself. PostgreSQL gets them by COPY into a temporary table, and
-    from there in one statement: that takes half the time of an INSERT for each.
+    SQLite gets them by the driver itself. PostgreSQL gets them by COPY, which takes a third of the
+    time of an INSERT for each. COPY knows no conflicts: where a row exists, all go into a temporary
+    table, and from there in one statement.
     """
     target = cast(Table, table.__table__)
     session.flush()
     connection = session.connection()
-    rows = zip(
-        *(_bound(target.c[name], values, connection) for name, values in columns.items()),
-        strict=True,
+    rows = list(
+        zip(
+            *(_bound(target.c[name], values, connection) for name, values in columns.items()),
+            strict=True,
+        )
     )
     names = ", ".join(columns)
     if not is_postgres(session):
         marks = ", ".join("?" * len(columns))
         insert = f"INSERT INTO {target.name} ({names}) VALUES ({marks}) ON CONFLICT DO NOTHING"
-        connection.exec_driver_sql(insert, list(rows))
+        connection.exec_driver_sql(insert, rows)
         return
-    staging = f"new_{target.name}"
-    connection.exec_driver_sql(
-        f"CREATE TEMP TABLE IF NOT EXISTS {staging} ON COMMIT DELETE ROWS"
-        f" AS SELECT {names} FROM {target.name} WITH NO DATA"
-    )
-    cursor = cast(Any, connection.connection.cursor())
-    with cursor.copy(f"COPY {staging} ({names}) FROM STDIN") as copy:
+    # Imported here because an installation on SQLite has no driver of PostgreSQL.
+    from psycopg.errors import UniqueViolation
+
+    try:
+        with connection.begin_nested():
+            _copy(connection, target.name, names, rows)
+    except UniqueViolation:
+        staging = f"new_{target.name}"
+        connection.exec_driver_sql(
+            f"CREATE TEMP TABLE {staging} ON COMMIT DROP"
+            f" AS SELECT {names} FROM {target.name} WITH NO DATA"
+        )
+        _copy(connection, staging, names, rows)
+        merge = f"INSERT INTO {target.name} ({names}) SELECT {names} FROM {staging}"
+        connection.exec_driver_sql(f"{merge} ON CONFLICT DO NOTHING")
+        connection.exec_driver_sql(f"DROP TABLE {staging}")
+
+
+def _copy(connection: Connection, table: str, names: str, rows: Sequence[Sequence[Any]]) -> None:
+    with (
+        cast(Any, connection.connection.cursor()) as cursor,
+        cursor.copy(f"COPY {table} ({names}) FROM STDIN") as copy,
+    ):
         for row in rows:
             copy.write_row(row)
-    cursor.close()
-    merge = f"INSERT INTO {target.name} ({names}) SELECT {names} FROM {staging}"
-    connection.exec_driver_sql(f"{merge} ON CONFLICT DO NOTHING")
-    connection.exec_driver_sql(f"TRUNCATE {staging}")
 
 
 def _bound(column: Column[Any], values: Sequence[Any], connection: Connection) -> Sequence[Any]:

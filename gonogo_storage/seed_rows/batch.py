@@ -70,8 +70,8 @@ class Batch:
 
         A hostile host sends anything, and roll-ups, charts and comparisons compute with them.
         """
+        forms.check_rows(self.rows)
         for row in self.rows:
-            forms.check_row(row)
             position, spent = row.get("position"), row.get("duration_ms")
             is_place = position is None or (type(position) is int and 0 <= position < 2**31)
             if not is_place or not _is_possible(spent) or (spent or 0) > MAX_DURATION_MS:
@@ -92,7 +92,8 @@ class Batch:
             for name in ROLLED_UP:
                 numbers = output.find(name)
                 if numbers is None:
-                    wrong = [value for value in output.values(name) if not _is_possible(value)]
+                    values = forms.distinct(output.values(name))
+                    wrong = [value for value in values if not _is_possible(value)]
                 else:  # NaN and infinity become null
                     too_large = (numbers > LARGEST) & (numbers != math.inf)
                     wrong = list(numbers[(numbers < 0) | too_large])
