@@ -92,8 +92,8 @@ class Batch:
             for name in ROLLED_UP:
                 numbers = output.find(name)
                 if numbers is None:
-                    values = forms.distinct(output.values(name))
-                    wrong = [value for value in values if not _is_possible(value)]
+                    distinct = forms.distinct(output.values(name))
+                    wrong = [value for value in distinct if not _is_possible(value)]
                 else:  # NaN and infinity become null
                     too_large = (numbers > LARGEST) & (numbers != math.inf)
                     wrong = list(numbers[(numbers < 0) | too_large])

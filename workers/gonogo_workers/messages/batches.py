@@ -123,7 +123,7 @@ def _size(row: Row) -> int:
     """
     if not is_judged(row):
         size = _checked_size(row)
-        forms.check_row(row)
+        forms.check_rows([row])
         for name, output in (row.get("outputs") or {}).items():
             if "outcome" in output:
                 forms.check_test(name, output)
