@@ -206,5 +206,5 @@ def _of_a_package(problem: Exception) -> str | None:
     return (
         f"the kernel {' or '.join(loaded())} of an installed package can't be judged: "
         f"{in_words(problem)}{where} (GONOGO_LOG_LEVEL=debug shows the traceback; every part of "
-        "a kind: manual, kernels)"
+        "a kind: manual, kernel_parts)"
     )

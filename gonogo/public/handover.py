@@ -65,7 +65,7 @@ def compare(
 
     Args:
         kernel: "layernorm_fw", "layernorm_bw", or another kernel, also of an installed package
-            (docs/kernels.md).
+            (docs/own_kernel.md).
         name: a name that distinguishes several comparisons of one test.
         arithmetic: the kernel's arithmetic model (docs/verdicts.md), unless the build has one.
         raw: unquantized inputs by name; the tolerance compares with their reference. An input that

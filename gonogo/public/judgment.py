@@ -85,7 +85,7 @@ def judge(
 
     Args:
         kernel: "layernorm_fw", "layernorm_bw", "rmsnorm_fw", "rmsnorm_bw", "groupnorm_fw", or a
-            kernel of an installed package, which is imported then (docs/kernels.md).
+            kernel of an installed package, which is imported then (docs/own_kernel.md).
         inputs: the kernel's inputs by name, with the values that it got: x and dy of any shape
             whose last dimension is N (group norm: [samples, channels, ...]), gamma and beta [N]
             ([channels]); mean and rstd, one value per row, where layernorm_bw gets them. NumPy

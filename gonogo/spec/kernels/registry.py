@@ -1,7 +1,7 @@
 """The registry of kernels: from a name to the kernel's definition.
 
 The computations are in gonogo.kernels. Their modules are imported only when they are needed, so
-importing this module loads no NumPy. docs/kernels.md says how to add a kernel.
+importing this module loads no NumPy. docs/own_kernel.md says how to add a kernel.
 
 A kernel of another package is registered in one of two ways. A process that runs the tests of its
 own user (a local command, pytest, gonogo.judge) calls `allow_installed`: a test that names an

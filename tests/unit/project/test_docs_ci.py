@@ -1,4 +1,4 @@
-"""The pipelines of docs/ci.md are those of examples/repository, have the form that GitHub and
+"""The pipelines of the pages about CI are those of examples/repository, have the form that GitHub and
 GitLab want, and each `gonogo` line is a real command with real options."""
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from gonogo_cli.app import COMMANDS, UsageError, load
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "examples/repository"
-PAGE = (ROOT / "docs/ci.md").read_text()
+PAGES = ("ci", "ci_github", "ci_gitlab", "gate")
+PAGE = "".join((ROOT / f"docs/{name}.md").read_text() for name in PAGES)
 BLOCKS = dict(re.findall(r"```\w+ file=(\S+)\n(.*?)```", PAGE, re.DOTALL))
 ACTION = yaml.safe_load((EXAMPLE / ".github/actions/gonogo/action.yml").read_text())
 GITHUB = yaml.safe_load((EXAMPLE / ".github/workflows/numerics.yml").read_text())
