@@ -158,9 +158,10 @@ audit: setup ## known vulnerabilities of all that the locks install (needs the n
 	@for lock in requirements/run-py3*.txt requirements/dev-py3*.txt; do echo "$$lock"; \
 	  $(BIN)/pip-audit --strict --disable-pip --require-hashes --progress-spinner off -r "$$lock" || exit 1; done
 
-release: setup ## wheel, sdist, SBOMs and their checksums in dist/
+release: docs ## wheel (with the manual), sdist, SBOMs and their checksums in dist/
 	@rm -rf $(DIST)
 	@$(BIN)/python -m hatchling build -d $(DIST)
+	@$(BIN)/python -m zipfile --list $(DIST)/gonogo-*.whl | grep -q gonogo_dashboards/manual/index.html
 	@$(MAKE) --no-print-directory sbom
 	@cd $(DIST) && sha256sum -- * >SHA256SUMS && cat SHA256SUMS
 

@@ -114,7 +114,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     templates.globals.update(urls=urls, words=words, asset=_asset, zip=zip, dict=dict)
-    templates.globals.update(navigation=navigation.GROUPS)
+    templates.globals.update(navigation=navigation.groups)
     templates.globals.update(
         active_waivers=active_waivers,
         build_strips=build_strips,
@@ -261,7 +261,7 @@ def make_router(
         return manual.serve(request, name) or error_page(
             404,
             "No such page of the manual" if manual.is_built() else "The manual is not built",
-            "" if manual.is_built() else "Run `make docs` in a clone; a wheel has it.",
+            "" if manual.is_built() else "Run `make docs` in a clone; the wheel of `make release` has it.",
         )
 
     @router.get(urls.STATIC + "/{name}")

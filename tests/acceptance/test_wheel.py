@@ -140,6 +140,8 @@ def test_the_wheel_holds_the_packages_with_their_data_and_nothing_else(wheel: Pa
     assert [name for name in names if name.startswith("gonogo_migrations/versions/")]
     assert "gonogo_migrations/env.py" in names
     assert "gonogo_workers/include/gonogo_dump.hpp" in names
+    manual = "gonogo_dashboards/manual/index.html"  # `make release` builds it first
+    assert (manual in names) == (ROOT / "dashboards" / manual).is_file()
     kernels = ROOT / "workers/gonogo_workers/executors/child/kernels"
     assert {
         f"gonogo_workers/executors/child/kernels/{path.name}" for path in kernels.glob("*.cpp")

@@ -12,24 +12,27 @@ from gonogo import urls
 FOLDER = Path(__file__).parents[1] / "manual"
 
 
-def is_built(folder: Path = FOLDER) -> bool:
+def is_built() -> bool:
     """Return whether this installation has the manual."""
-    return (folder / "index.html").is_file()
+    return (FOLDER / "index.html").is_file()
 
 
-def serve(request: Request, name: str, folder: Path = FOLDER) -> Response | None:
+def serve(request: Request, name: str) -> Response | None:
     """Return a file of the manual, the index of a folder, or None where there is neither.
 
     Links of its pages are relative, so that a folder's address ends in a slash.
     """
-    root = folder.resolve()
-    path = (root / name).resolve()
-    if not path.is_relative_to(root):
-        return None
-    if path.is_dir():
-        if not request.url.path.endswith("/"):
-            return RedirectResponse(f"{urls.MANUAL}/{name}/" if name else f"{urls.MANUAL}/")
-        path /= "index.html"
-    if not path.is_file():
+    root = FOLDER.resolve()
+    try:
+        path = (root / name).resolve()
+        if not path.is_relative_to(root):
+            return None
+        if path.is_dir():
+            if not request.url.path.endswith("/"):
+                return RedirectResponse(f"{urls.MANUAL}/{name}/" if name else f"{urls.MANUAL}/")
+            path /= "index.html"
+        if not path.is_file():
+            return None
+    except OSError:  # a name that is too long for a file
         return None
     return FileResponse(path, headers={"Cache-Control": "public, max-age=300"})

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gonogo import urls
+from gonogo_dashboards.kit import manual
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,8 @@ class Group:
     entries: tuple[Entry, ...]
 
 
-GROUPS = (
+_MANUAL = "manual"
+_GROUPS = (
     Group(
         "Results",
         (
@@ -58,7 +60,17 @@ GROUPS = (
             Entry("rules", "Rules", urls.RULES),
             Entry("answers", "Reports to GitHub", urls.ANSWERS),
             Entry("docs", "API", urls.DOCS),
-            Entry("manual", "Manual", urls.MANUAL + "/"),
+            Entry(_MANUAL, "Manual", urls.MANUAL + "/"),
         ),
     ),
 )
+
+
+def groups() -> tuple[Group, ...]:
+    """Return the groups; the manual is in them where this installation has it."""
+    if manual.is_built():
+        return _GROUPS
+    return tuple(
+        replace(group, entries=tuple(entry for entry in group.entries if entry.name != _MANUAL))
+        for group in _GROUPS
+    )

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from gonogo import urls
 from gonogo_dashboards.kit.list_rows import details_of, shape_of, tolerance_of
-from gonogo_dashboards.kit.navigation import GROUPS
+from gonogo_dashboards.kit.navigation import groups
 from gonogo_storage.comparison import search
 from gonogo_storage.comparison.search import Hits
 
@@ -51,7 +51,7 @@ def read(session: Session, text: str) -> SearchView:
 
 
 def _pages(text: str) -> Iterator[SearchLine]:
-    for group in GROUPS:
+    for group in groups():
         for entry in group.entries:
             if text and text.lower() in entry.label.lower():
                 yield SearchLine("page", entry.label, group.label, entry.url)

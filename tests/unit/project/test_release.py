@@ -12,6 +12,14 @@ from checkout import ROOT
 PINNED = re.compile(r"^([A-Za-z0-9._-]+)==(\S+)", re.MULTILINE)
 
 
+def test_a_release_builds_the_manual_before_the_wheel_that_holds_it() -> None:
+    planned = subprocess.run(
+        ["make", "--dry-run", "release"], cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout
+    order = [planned.index(step) for step in ("-m checks.manual", "-m hatchling", "manual/index")]
+    assert order == sorted(order)
+
+
 def test_an_sbom_has_every_package_of_its_lock_with_version_and_hashes(tmp_path: Path) -> None:
     lock = "requirements/run-py312.txt"
     subprocess.run(
