@@ -261,7 +261,7 @@ def make_router(
         return manual.serve(request, name) or error_page(
             404,
             "No such page of the manual" if manual.is_built() else "The manual is not built",
-            "" if manual.is_built() else "Run `make docs` in a clone; the wheel of `make release` has it.",
+            "" if manual.is_built() else "Run `make docs` in a clone. `make release` does it, too.",
         )
 
     @router.get(urls.STATIC + "/{name}")

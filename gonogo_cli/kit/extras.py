@@ -19,6 +19,7 @@ PACKAGES = {
         "jinja2",
         "jwt",
         "limits",
+        "markupsafe",
         "orjson",
         "prometheus_client",
         "psycopg",

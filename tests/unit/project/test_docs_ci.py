@@ -1,5 +1,5 @@
-"""The pipelines of the pages about CI are those of examples/repository, have the form that GitHub and
-GitLab want, and each `gonogo` line is a real command with real options."""
+"""The pipelines of the pages about CI are those of examples/repository, have the form that GitHub
+and GitLab want, and each `gonogo` line is a real command with real options."""
 
 from __future__ import annotations
 
