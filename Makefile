@@ -102,7 +102,8 @@ docs: setup ## the manual as a site, in dashboards/gonogo_dashboards/manual; the
 	@$(BIN)/python -m checks.manual
 
 docs-test: docs compiled ## paste every command of README and docs, compare what they print, follow every link
-	@$(BIN)/python -m pytest -n 2 --dist worksteal tests/docs $(ARGS)
+	@GONOGO_TEST_TORCH_PYTHON="$${GONOGO_TEST_TORCH_PYTHON:-$(wildcard $(TORCH_VENV)/bin/python)}" \
+	  $(BIN)/python -m pytest -n 2 --dist worksteal tests/docs $(ARGS)
 
 wormhole-sim: setup ## a simulated Wormhole that runs real ttnn kernels, in the cache folder (docs/wormhole.md)
 	@$(BIN)/python -m simulator

@@ -19,8 +19,11 @@ from readers import READERS, documents
 from running_service import answers, clean_environment, until
 from servers import free_port
 from terminal import Terminal, differences
+from torch_interpreter import torch_python
 
 PASTE_S = 200.0
+TORCH = "/opt/torch/bin/python"
+"""The interpreter with torch in the pages; the tests' own stands for it."""
 MESSAGE = 3000
 PARSERS: dict[str, Callable[[str], Any]] = {
     "json": lambda text: list(documents(text)),
@@ -44,16 +47,27 @@ def test_a_page_can_be_pasted_from_top_to_bottom(
         PIP_NO_INDEX="1",
     )
     if needs_server(page):
-        environment["GONOGO_URL"] = request.getfixturevalue("server_url")
+        server = request.getfixturevalue("server")
+        environment["GONOGO_URL"] = server.url
+        (work / "var").symlink_to(server.var)  # a reader pastes in the folder of `gonogo up`
         port = environment["GONOGO_URL"].rpartition(":")[2]
     else:
         port = str(free_port())
     environment["GONOGO_PORT"] = port
+    left_out: pytest.skip.Exception | None = None
     with Terminal(work, environment) as terminal:
         for block in blocks:
+            text = block.text.replace("8717", port)
+            if "needs" in block.attributes or TORCH in text:
+                try:
+                    text = text.replace(TORCH, torch_python())
+                except pytest.skip.Exception as error:
+                    left_out = error
+                    continue
             if block.skip is None:
-                text = block.text.replace("8717", port)
                 _follow(block, text, terminal, work, port)
+    if left_out is not None:
+        raise left_out
 
 
 def needs_server(page: Path) -> bool:
@@ -118,3 +132,17 @@ def test_each_block_says_what_a_reader_does_with_it() -> None:
             if block.language not in known or (block.language in DATA and not used):
                 silent.append(f"{block.place}: {block.language or 'no language'}")
     assert not silent, "\n".join(silent)
+
+
+def test_what_could_be_run_is_not_only_shown() -> None:
+    """A command in a `text` block isn't pasted, and the tests can start a server."""
+    shown = [
+        block.place
+        for page in PAGES
+        for block in read_blocks(page)
+        if block.language == "text" and re.search(r"^\$ ", block.text, re.M)
+    ]
+    assert not shown, "make a `console` of it: " + ", ".join(shown)
+    reasons = {block.place: block.skip for page in PAGES for block in read_blocks(page)}
+    weak = [place for place, reason in reasons.items() if reason and "needs a server" in reason]
+    assert not weak, 'say "`gonogo up`" in the line "You need": ' + ", ".join(weak)

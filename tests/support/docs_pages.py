@@ -10,6 +10,7 @@ Attributes in a fence's first line say what a reader would do with the block:
     ```yaml file=suite.yaml                 save it under this name
     ```json as=test                         read it as the thing that it shows (readers.py)
     ```cpp skip="needs a Wormhole"          not run, for this reason
+    ```sh needs=torch                       run where an interpreter with torch is
     ```text                                 a picture or an address; nothing to run
 """
 
@@ -28,7 +29,7 @@ RUNNABLE = {"sh", "console", "python"}
 SILENT = {"text", "{toctree}"}
 """Pictures, and lists of pages that Sphinx reads."""
 DATA = {"json", "yaml", "toml", "cpp", "sql", "ini", "cmake"}
-ATTRIBUTES = {"file", "skip", "as", "exit", "background", "output"}
+ATTRIBUTES = {"file", "skip", "as", "exit", "background", "output", "needs"}
 _FENCE = re.compile(
     r"^(?P<indent> *)(?P<fence>```+)(?P<info>[^\n`]*)\n(?P<text>.*?)^(?P=indent)(?P=fence)$",
     re.M | re.S,
