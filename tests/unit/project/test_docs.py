@@ -15,10 +15,9 @@ import pytest
 import yaml
 
 import gonogo_settings
-from checks import reference, routes
+from checks import errors, reference, routes, statistics
 from gonogo.spec.builds import own_builds
 from gonogo.spec.executors import EXECUTORS
-from gonogo.spec.statistics import STATISTICS
 from gonogo_cli.app import COMMANDS, load
 from gonogo_cli.operate import secrets
 from gonogo_cli.operate.doctor import DATA
@@ -73,14 +72,6 @@ def executors_table() -> str:
     return "\n".join(rows)
 
 
-def statistics_table() -> str:
-    """The table of the statistics of an output."""
-    rows = ["| name | reference | unit | meaning |", "|---|---|---|---|"]
-    for row in STATISTICS.values():
-        rows.append(f"| `{row.name}` | {row.reference} | {row.unit} | {row.sentence} |")
-    return "\n".join(rows)
-
-
 def mistakes_table() -> str:
     """The table of what `gonogo doctor --deep` looks for."""
     rows = ["| part | what it finds | remedy |", "|---|---|---|"]
@@ -103,7 +94,6 @@ def consistency_table() -> str:
         ("settings.md", "settings", settings_table()),
         ("settings.md", "outside", outside_table()),
         ("executors.md", "executors", executors_table()),
-        ("verdicts.md", "statistics", statistics_table()),
     ],
 )
 def test_a_table_is_the_code_s(page: str, mark: str, table: str) -> None:
@@ -361,6 +351,29 @@ def test_the_reference_of_the_command_line_is_the_program_s() -> None:
 
 def test_the_table_of_routes_and_scopes_is_the_service_s() -> None:
     assert routes.PAGE.read_text() == routes.page(), "run `python -m checks.routes`"
+
+
+def test_the_pages_of_statistics_and_errors_are_those_of_their_tables() -> None:
+    assert statistics.PAGE.read_text() == statistics.page(), "run `python -m checks.statistics`"
+    assert errors.PAGE.read_text() == errors.page(), "run `python -m checks.errors`"
+
+
+HOW_TO = re.findall(
+    r"^\w+$",
+    (DOCS / "index.md").read_text().partition(":caption: How to")[2].partition("```")[0],
+    re.M,
+)
+
+
+@pytest.mark.parametrize("name", HOW_TO)
+def test_a_how_to_page_says_first_what_it_assumes(name: str) -> None:
+    title, first, *_ = (DOCS / f"{name}.md").read_text().split("\n\n")
+    assert title.startswith("# ")
+    assert first.startswith("You need "), f"docs/{name}.md begins with: {first[:80]}"
+
+
+def test_there_are_how_to_pages() -> None:
+    assert len(HOW_TO) > 15
 
 
 def test_the_install_page_names_every_extra() -> None:
