@@ -160,6 +160,7 @@ DOCUMENTS = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in DOCS.g
         *DOCUMENTS,
         "docker-compose.yml",
         "docker-compose.wormhole.yml",
+        "docker-compose.hosts.yml",
         "Dockerfile",
         *UNITS,
         ".ci/run",
@@ -176,6 +177,7 @@ def compose(name: str) -> dict[str, Any]:
 
 
 COMPOSE = ["docker-compose.yml", "docker-compose.wormhole.yml"]
+OVERLAY = "docker-compose.hosts.yml"
 OTHERS = {"postgres", "redis", "prometheus", "grafana"}
 
 
@@ -210,6 +212,31 @@ def test_production_compose_keeps_its_promises() -> None:
         assert services[name]["healthcheck"]["test"]
     images = [service["image"] for service in services.values() if service["image"] != "gonogo"]
     assert [image for image in images if not re.search(r":v?\d+\.\d+", image)] == []
+
+
+def test_device_hosts_elsewhere_reach_the_broker_by_tls_only() -> None:
+    """An overlay's command replaces the first file's, so it must repeat its words."""
+    overlay, base = compose(OVERLAY)["services"], compose("docker-compose.yml")["services"]
+    assert set(overlay) == {"redis"}
+    plain, command = base["redis"]["command"], overlay["redis"]["command"]
+    assert command[: len(plain)] == plain
+    more = dict(zip(command[len(plain) :: 2], command[len(plain) + 1 :: 2], strict=True))
+    assert [port.rpartition(":")[2] for port in overlay["redis"]["ports"]] == [more["--tls-port"]]
+    assert "ports" not in base["redis"]
+    mounted = [volume.split(":") for volume in overlay["redis"]["volumes"]]
+    assert {inside for _, inside, _ in mounted} == {
+        more["--tls-cert-file"],
+        more["--tls-key-file"],
+    }
+    page = (DOCS / "operations.md").read_text()
+    assert all(
+        f"-out {outside[2:]}" in page or f"-keyout {outside[2:]}" in page for outside, *_ in mounted
+    )
+    authority = re.findall(r"rediss://\S+:(\d+)/0\?ssl_ca_certs=(\S+)/ca\.crt", page)
+    assert authority == [(more["--tls-port"], "/etc/gonogo/tls")]
+    host = compose("docker-compose.wormhole.yml")["services"]["worker"]["volumes"]
+    assert "/etc/gonogo/tls:/etc/gonogo/tls:ro" in host
+    assert "/tls/" in (ROOT / ".gitignore").read_text().splitlines()
 
 
 def test_every_setting_reaches_the_containers_that_need_it() -> None:

@@ -24,8 +24,11 @@ APP_NAME: Final = "gonogo"
 def celery_url(broker_url: str) -> str:
     """Return the broker's URL in Celery's spelling.
 
-    Celery writes a Unix socket, `unix://path?db=0`, as `redis+socket://path?virtual_host=0`.
+    Celery writes a Unix socket, `unix://path?db=0`, as `redis+socket://path?virtual_host=0`. With
+    `rediss://` alone kombu would take any certificate, unlike redis-py, so it is named.
     """
+    if broker_url.startswith("rediss://") and "ssl_cert_reqs=" not in broker_url:
+        return f"{broker_url}{'&' if '?' in broker_url else '?'}ssl_cert_reqs=required"
     if not broker_url.startswith("unix://"):
         return broker_url
     return "redis+socket://" + broker_url.removeprefix("unix://").replace("db=", "virtual_host=")
