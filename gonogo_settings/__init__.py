@@ -51,7 +51,9 @@ OUTSIDE_VARIABLES = {
         "set by a worker for gtest and pytest suites: the folder into which tests hand arrays over"
     ),
     "GONOGO_ITERATION": "set by a worker for the tests of a suite: the number of the iteration",
-    "GONOGO_PACKAGE": "set in the pipelines of docs/ci_github.md and docs/ci_gitlab.md: what pip installs there",
+    "GONOGO_PACKAGE": (
+        "set in the pipelines of docs/ci_github.md and docs/ci_gitlab.md: what pip installs there"
+    ),
     "GONOGO_SECRETS_FD": (
         "set by a GoNoGo process for one that it starts, or for itself: the pipe with its secrets"
     ),

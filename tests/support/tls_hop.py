@@ -26,7 +26,7 @@ _SIGNS = x509.KeyUsage(
     encipher_only=False,
     decipher_only=False,
 )
-"""What an authority's key is for."""
+"""The purpose of an authority's key: to sign certificates."""
 
 
 class Authority:

@@ -31,8 +31,8 @@ BY_ADDRESS = {"psycopg"}
 def pins(lock: str) -> dict[str, str]:
     """Return name -> version of a lock for this interpreter."""
     text = (ROOT / "requirements" / f"{lock}-{TAG}.txt").read_text()
-    found = re.findall(r"^([\w.-]+)==([^ ]+)", text, re.M)
-    return {canonicalize_name(name): version for name, version in found}
+    lines = re.findall(r"^([\w.-]+)==([^ ]+)", text, re.M)
+    return {canonicalize_name(name): version for name, version in lines}
 
 
 @cache
