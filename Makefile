@@ -162,7 +162,7 @@ audit: setup ## known vulnerabilities of all that the locks install (needs the n
 release: docs ## wheel (with the manual), sdist, SBOMs and their checksums in dist/
 	@rm -rf $(DIST)
 	@$(BIN)/python -m hatchling build -d $(DIST)
-	@$(BIN)/python -m zipfile --list $(DIST)/gonogo-*.whl | grep -q gonogo_dashboards/manual/index.html
+	@$(BIN)/python -m zipfile --list $(DIST)/gonogo-*.whl | grep gonogo_dashboards/manual/index.html >/dev/null
 	@$(MAKE) --no-print-directory sbom
 	@cd $(DIST) && sha256sum -- * >SHA256SUMS && cat SHA256SUMS
 
