@@ -59,12 +59,16 @@ PROBLEM_TYPES = {
         ProblemType("not-utf-8", (400,), "the body isn't UTF-8"),
         ProblemType("origin", (403,), "a page of another site sent a request that changes data"),
         ProblemType(
+            "pace", (429,), "an address without a token sends more requests than it may in a second"
+        ),
+        ProblemType(
             "quota", (429,), "the token's quota is used up; `field` names it, `limit` its size"
         ),
         ProblemType("read-timeout", (503,), "the read took too long: ask for less"),
         ProblemType("removed", (410,), "retention has removed the results or artifacts"),
         ProblemType("request-timeout", (408,), "the body did not arrive in time"),
         ProblemType("scope", (403,), "the token's rights don't include this"),
+        ProblemType("service-unavailable", (503,), "a slow body made room for others: try again"),
         ProblemType("signature", (401,), "the signature of a delivery is not valid"),
         ProblemType("too-many-bodies", (503,), "too many bodies are being read: try again"),
         ProblemType("too-many-failures", (429,), "too many failures came from this address"),
