@@ -67,6 +67,27 @@ class Sharded(Model):
     )
 
 
+def _check_names(value: object, info: ValidationInfo) -> object:
+    """Read null as {}, and check names that depend on the kernel before their values."""
+    kernel = KERNELS.get(info.data.get("kernel", ""))
+    given = bounded(value)
+    if kernel is not None and isinstance(given, Mapping):
+        try:
+            if info.field_name == "inputs":
+                fields.known(given, (*Regime.model_fields, *kernel.drawn), "")
+            elif info.field_name == "tolerance":
+                tolerances.check_names(given, kernel.outputs)
+        except FieldError as problem:
+            raise Refused(problem) from None
+    return {} if value is None else value
+
+
+NAMES_OF_KERNEL = field_validator("parameters", "numerics", "inputs", "tolerance", mode="before")(
+    staticmethod(_check_names)
+)
+"""The validator of fields whose members depend on the kernel; parts of a test have it, too."""
+
+
 class TestSpec(Model):
     """A test of a kernel; its canonical form and its keys don't depend on how it was written.
 
@@ -130,21 +151,7 @@ class TestSpec(Model):
                 limit=f"{most} elements" + (f" ({setting})" if setting else ""),
             )
 
-    @field_validator("parameters", "numerics", "inputs", "tolerance", mode="before")
-    @classmethod
-    def _names(cls, value: object, info: ValidationInfo) -> object:
-        """Read null as {}, and check names that depend on the kernel before their values."""
-        kernel = KERNELS.get(info.data.get("kernel", ""))
-        given = bounded(value)
-        if kernel is not None and isinstance(given, Mapping):
-            try:
-                if info.field_name == "inputs":
-                    fields.known(given, (*Regime.model_fields, *kernel.drawn), "")
-                elif info.field_name == "tolerance":
-                    tolerances.check_names(given, kernel.outputs)
-            except FieldError as problem:
-                raise Refused(problem) from None
-        return {} if value is None else value
+    _names = NAMES_OF_KERNEL
 
     def _normalize(self) -> None:
         if prod(self.shape) > 2**53:  # beyond any limit of elements, and JSON's exact integers

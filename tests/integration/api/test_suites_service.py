@@ -164,11 +164,10 @@ def test_all_problems_of_a_suite_are_told_at_once(
     assert "did you mean 'rtol'" in by_field["entries.1.test.tolerance.rtoll"]
     assert "did you mean 'seeds'" in by_field["entries.3.sedes"]
     assert [error["field"] for error in answers["runs"]] == [
-        "suite.entries.1.name",
         "suite.entries.0.test.shape.0",
         "suite.entries.0.test.epsilon",
         "suite.entries.1.test.tolerance.rtoll",
-        "suite.entries.2.test.shape",
+        "suite.entries.1.name",
     ]
     of_the_form = changed(
         name="no good",
@@ -191,6 +190,42 @@ def test_all_problems_of_a_suite_are_told_at_once(
     assert stored.status_code == 201
     misspelled = lite.client.post("/api/v1/runs", json={"suite": "typd"})
     assert "did you mean 'typed'" in misspelled.json()["detail"]
+
+
+PARTS: list[tuple[dict[str, Any], str, str]] = [
+    ({"test": {"kernl": "layernorm_bw"}}, "defaults.test.kernl", "did you mean 'kernel'"),
+    ({"test": {"memory": {"sharded": [8, 0]}}}, "defaults.test.memory.sharded.1", "allowed: >= 1"),
+    ({"test": {"epsilon": None}}, "defaults.test.epsilon", "> 0"),
+    ({"test": {"selection": {"suit": "x"}}}, "defaults.test.selection.suit", "did you mean"),
+]
+
+
+@pytest.mark.parametrize(("defaults", "field", "words"), PARTS)
+def test_a_part_of_a_test_is_refused_where_it_stands(
+    lite: Api, defaults: dict[str, Any], field: str, words: str
+) -> None:
+    answer = lite.client.post("/api/v1/suites", json=changed(defaults=defaults)).json()
+    assert answer["field"] == field
+    assert words in answer["detail"]
+
+
+def test_a_part_of_a_test_is_stored_as_it_is_given_and_documented_without_defaults(
+    lite: Api,
+) -> None:
+    matrix = {"shape": [[32, 64]], "numerics": [{"output": "fp32"}, {"fidelity": "lofi"}]}
+    part = {"inputs": {"regime": "normal", "gamma": 1.0}, "numerics": {"input": "fp32"}}
+    suite = changed(name="parts", entries=[{"test": part, "matrix": matrix, "seeds": {"count": 1}}])
+    stored = lite.client.post("/api/v1/suites", json=suite).json()
+    assert stored["content"]["entries"] == suite["entries"]
+    numerics = [test["test"]["numerics"] for test in stored["tests"]]
+    assert numerics == [{"input": "fp32", "output": "fp32"}, {"input": "fp32", "fidelity": "lofi"}]
+    schemas = lite.get("/openapi.json")["components"]["schemas"]
+    for name, whole in (("PartialTest", "TestSpec"), ("PartialNumerics", "Numerics")):
+        assert schemas[name]["properties"].keys() == schemas[whole]["properties"].keys()
+        assert "required" not in schemas[name]
+        assert not any("default" in field for field in schemas[name]["properties"].values())
+    many = changed(name="many", entries=[{"matrix": {"numerics": [{"output": "no"}] * 500}}])
+    assert len(lite.client.post("/api/v1/suites", json=many).json()["errors"]) == 20
 
 
 def test_a_run_is_stored_whole_or_not_at_all(fresh: Api) -> None:

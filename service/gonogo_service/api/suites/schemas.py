@@ -15,8 +15,9 @@ from pydantic import (
 )
 
 from gonogo import urls
+from gonogo.spec.partial import PartialNumerics, PartialTestBody, no_fields
 from gonogo.spec.suites import MAX_NAME, MAX_TESTS
-from gonogo.spec.validation import Refused, line_error
+from gonogo.spec.validation import MAX_ERRORS, Refused, line_error
 from gonogo.urls import API
 from gonogo_service.api.jobs.schemas import JobLinks
 from gonogo_service.api.suites.all_problems import beside
@@ -48,8 +49,9 @@ class Defaults(SeedOptions):
     They are a job's fields without build, labels and commit, which the run supplies.
     """
 
-    test: dict[str, Any] = Field(
-        {}, description="Merged with each entry's test, whose fields take precedence"
+    test: PartialTestBody = Field(
+        default_factory=no_fields,
+        description="Merged with each entry's test, whose fields take precedence",
     )
     seeds: Seeds | None = None
 
@@ -61,7 +63,7 @@ class Matrix(Strict):
     """
 
     shape: list[list[int]] | None = Field(None, min_length=1, max_length=MAX_TESTS)
-    numerics: list[dict[str, Any]] | None = Field(None, min_length=1, max_length=MAX_TESTS)
+    numerics: list[PartialNumerics] | None = Field(None, min_length=1, max_length=MAX_TESTS)
 
 
 class Entry(Defaults):
@@ -96,6 +98,7 @@ class SuiteIn(Strict):
             if not isinstance(data, dict):
                 raise
             more = beside(data, [item["loc"] for item in errors])
+            more = more[: max(0, MAX_ERRORS - len(errors))]
             details: list[Any] = [
                 *(line_error(error, error["loc"]) for error in errors),
                 *(
