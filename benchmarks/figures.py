@@ -21,9 +21,9 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.plain_reach import can_show
 from gonogo.judging import inputs
 from gonogo.judging.judging import SeedJudgement, judge
-from gonogo.judging.reach import can_show
 from gonogo.kernels.layernorm import emulation
 from gonogo.kernels.layernorm.forensics import diagnose
 from gonogo.spec.test_spec import TestSpec

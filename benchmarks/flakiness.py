@@ -18,6 +18,7 @@ import argparse
 import math
 import sys
 from collections.abc import Callable, Sequence
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,7 @@ from scipy import stats
 
 from benchmarks.causes import causes
 from benchmarks.change_points import OTHER_LENGTHS, OTHERS, build_alarms, build_drops
+from benchmarks.fixed_seeds import fixed_seeds
 from benchmarks.sequential_seeds import through_the_service
 from gonogo.flakiness.changes import number_changes, rate_changes
 from gonogo.flakiness.contrasts import welch
@@ -34,8 +36,7 @@ from gonogo.flakiness.grades import Stability, stability
 from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.rates import fisher, rate
 from gonogo.flakiness.repeated import tail_of
-from gonogo.flakiness.sequential import Stopping, decide, fixed_seeds, plan
-from gonogo.flakiness.special import normal_quantile
+from gonogo.flakiness.sequential import Stopping, decide, plan
 from gonogo.flakiness.tails import tail
 
 Array = NDArray[np.float64]
@@ -50,9 +51,9 @@ DISTRIBUTIONS: Distributions = {
     "uniform": (lambda rng, n: rng.random(n), lambda q: q),
     "lognormal, .5": (
         lambda rng, n: rng.lognormal(sigma=0.5, size=n),
-        lambda q: math.exp(0.5 * normal_quantile(q)),
+        lambda q: math.exp(0.5 * NormalDist().inv_cdf(q)),
     ),
-    "normal": (lambda rng, n: rng.normal(size=n), lambda q: normal_quantile(q)),
+    "normal": (lambda rng, n: rng.normal(size=n), lambda q: NormalDist().inv_cdf(q)),
     "Pareto, shape .25": (
         lambda rng, n: (rng.random(n) ** -0.25 - 1) / 0.25,
         lambda q: ((1 - q) ** -0.25 - 1) / 0.25,
@@ -71,11 +72,11 @@ OTHER_DISTRIBUTIONS: Distributions = {
     ),
     "largest of 64 normals": (
         lambda rng, n: rng.normal(size=(n, 64)).max(axis=1),
-        lambda q: normal_quantile(q ** (1 / 64)),
+        lambda q: NormalDist().inv_cdf(q ** (1 / 64)),
     ),
     "lognormal, .8": (
         lambda rng, n: rng.lognormal(sigma=0.8, size=n),
-        lambda q: math.exp(0.8 * normal_quantile(q)),
+        lambda q: math.exp(0.8 * NormalDist().inv_cdf(q)),
     ),
 }
 """No constant was chosen on these: out-of-sample."""

@@ -62,6 +62,23 @@ _SENTENCES = {
 
 
 @dataclass(frozen=True)
+class SeedExample:
+    """A seed that shows a factor, with the values in which its compared runs are equal.
+
+    What was not compared is null.
+    """
+
+    build: str | None = None
+    seed: int | None = None
+    device: str | None = None
+    context: str | None = None
+    place: str | None = None
+    """The device, where contexts were compared; the context, where devices were."""
+    digests: dict[str, int] | dict[str, list[str]] | None = None
+    """digest -> runs, or the device or context -> its digests"""
+
+
+@dataclass(frozen=True)
 class Factor:
     """One factor with its evidence.
 
@@ -73,7 +90,7 @@ class Factor:
     holds: bool
     compared: Rate
     """The share of the compared seeds that differ."""
-    examples: tuple[Mapping[str, Any], ...] = ()
+    examples: tuple[SeedExample, ...] = ()
     rows: tuple[Configuration, ...] = ()
     """Configurations whose failure rate differs by itself (exact test)."""
     words: str = ""
@@ -274,7 +291,7 @@ def _between(
         for sample, name in zip(digested, names, strict=True):
             groups[all_else(sample)][name].add(str(sample.digest))
     compared = differing = 0
-    examples: list[Mapping[str, Any]] = []
+    examples: list[SeedExample] = []
     for key, levels in groups.items():
         if len(levels) < 2:
             continue
@@ -283,12 +300,12 @@ def _between(
             differing += 1
             if len(examples) < EXAMPLES:
                 examples.append(
-                    {
+                    SeedExample(
                         **_named(key),
-                        "digests": {
+                        digests={
                             name: sorted(digests)[:3] for name, digests in sorted(levels.items())
                         },
-                    }
+                    )
                 )
     share = rate(differing, compared, policy)
     telling = significant(rows, policy)
@@ -376,7 +393,7 @@ def _seeds(samples: Sequence[Sample], repeats: Factor, policy: FlakinessPolicy) 
     if varies and not measured:
         pairs = max(repeated, repeats.compared.runs)
         words += f"; not enough seeds were run twice: {pairs} of {policy.few_pairs}"
-    examples = tuple({"build": build, "seed": seed} for build, seed in failing[:EXAMPLES])
+    examples = tuple(SeedExample(build, seed) for build, seed in failing[:EXAMPLES])
     return Factor(
         Cause.seed_sensitive,
         holds,
@@ -445,7 +462,7 @@ def _grouped(
 
 def _differing(
     groups: Mapping[Hashable, Counter[str]], policy: FlakinessPolicy
-) -> tuple[Rate, tuple[Mapping[str, Any], ...]]:
+) -> tuple[Rate, tuple[SeedExample, ...]]:
     """Return the share of groups that hold differing digests, and examples.
 
     Only groups with two runs or more are compared.
@@ -453,7 +470,7 @@ def _differing(
     compared = [(key, digests) for key, digests in groups.items() if digests.total() > 1]
     differing = [(key, digests) for key, digests in compared if len(digests) > 1]
     examples = tuple(
-        {**_named(key), "digests": dict(digests.most_common(3))}
+        SeedExample(**_named(key), digests=dict(digests.most_common(3)))
         for key, digests in differing[:EXAMPLES]
     )
     return rate(len(differing), len(compared), policy), examples

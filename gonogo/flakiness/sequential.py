@@ -294,34 +294,6 @@ def plan(true_rate: float, policy: FlakinessPolicy = POLICY, most: int = 5000) -
     return Plan(true_rate, mean, flaky, float(alive.sum()))
 
 
-def fixed_seeds(policy: FlakinessPolicy = POLICY, most: int = 2000) -> int | None:
-    """Return the smallest fixed number of seeds that keeps both error rates of the policy.
-
-    None above `most`. Exact binomial tails are computed for one number after the other, at the
-    smallest threshold that the stable rate allows.
-    """
-    import numpy as np
-
-    def terms(n: int, p: float) -> np.ndarray[Any, np.dtype[np.float64]]:
-        count = np.arange(n + 1)
-        logs = np.concatenate(
-            [[0.0], np.cumsum(np.log(np.arange(n, 0, -1)) - np.log(np.arange(1, n + 1)))]
-        )
-        return np.asarray(
-            np.exp(logs + count * math.log(p) + (n - count) * math.log1p(-p)), dtype=np.float64
-        )
-
-    for n in range(1, most + 1):
-        within = np.cumsum(terms(n, policy.stable_rate))
-        threshold = int(np.searchsorted(within, 1 - policy.false_flaky))
-        if (
-            threshold <= n
-            and float(terms(n, policy.flaky_rate)[: threshold + 1].sum()) <= policy.false_stable
-        ):
-            return n
-    return None
-
-
 def more_for_suspects(suspects: int, rounds_done: int, policy: FlakinessPolicy = POLICY) -> int:
     """Return how many seeds a job with suspect seeds gets in addition: 8, at most twice.
 

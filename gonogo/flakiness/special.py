@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from statistics import NormalDist
 
 _TINY = 1e-300
 _STEPS = 200
@@ -95,8 +94,3 @@ def student_tail(t: float, freedom: float) -> float:
         return 0.0
     inside = beta_cdf(t * t / (freedom + t * t), 0.5, freedom / 2) if abs(t) < 0.5 else 1.0
     return 1.0 - inside if inside < 0.5 else beta_cdf(freedom / (freedom + t * t), freedom / 2, 0.5)
-
-
-def normal_quantile(q: float) -> float:
-    """Return the standard normal's quantile."""
-    return NormalDist().inv_cdf(q)

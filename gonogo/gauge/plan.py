@@ -5,7 +5,7 @@ Workers know what the parts do.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -65,9 +65,3 @@ def planned(
             names.add(part.name)
             parts.append(Planned(part.name, kind, executor, build))
     return parts
-
-
-def work_of(parts: Iterable[int], seeds: Iterable[int]) -> list[list[int]]:
-    """Return [[seed, part], ...] with the parts of a seed together: its arrays are drawn once."""
-    numbers = list(parts)
-    return [[seed, part] for seed in seeds for part in numbers]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
+from math import prod
 from typing import Any
 
 from gonogo.errors import FieldError, FieldErrors
@@ -107,6 +108,14 @@ def _expand(
                     "makes too many tests",
                     limit=f"{MAX_TESTS} tests, matrices expanded",
                 )
+
+
+def count_tests(content: Mapping[str, Any]) -> int:
+    """Return how many tests a checked suite has: each combination of a matrix is one."""
+    return sum(
+        prod(len(axis) for axis in (entry.get("matrix") or {}).values() if axis)
+        for entry in content["entries"]
+    )
 
 
 def merged(defaults: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:

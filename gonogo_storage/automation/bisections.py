@@ -28,6 +28,7 @@ from gonogo_storage.db.states import BisectionState, JobState
 from gonogo_storage.jobs.job import NewJob
 from gonogo_storage.messages import outbox
 from gonogo_storage.messages.event_positions import Position
+from gonogo_storage.messages.events import Event
 from gonogo_storage.tables import (
     AttemptRow,
     BisectionRow,
@@ -108,6 +109,17 @@ class SearchTrack(SearchPlace):
     """The place of `build`"""
     before: float
     after: float
+
+
+@dataclass(frozen=True)
+class BisectionProgress:
+    """A bisection in its newest version: the data of its events."""
+
+    state: BisectionState
+    runs: int
+    tracks: list[SearchTrack]
+    conclusion: str | None
+    words: str | None
 
 
 @dataclass(frozen=True)
@@ -431,24 +443,23 @@ def positions(session: Session, ids: Collection[str]) -> dict[str, Position]:
     }
 
 
-def after(session: Session, bisection_id: str, version: int) -> list[dict[str, Any]]:
+def after(session: Session, bisection_id: str, version: int) -> list[Event[BisectionProgress]]:
     """Return the event of the newest version, if it is later; earlier versions aren't stored."""
     row = session.get(BisectionRow, bisection_id, populate_existing=True)
     if row is None or row.version <= version:
         return []
-    data = {
-        "state": row.state,
-        "runs": row.runs,
-        "tracks": row.tracks,
-        "conclusion": row.conclusion,
-        "words": row.words,
-    }
     return [
-        {
-            "number": row.version,
-            "type": "state" if BisectionState(row.state).final else "progress",
-            "data": data,
-        }
+        Event(
+            number=row.version,
+            type="state" if BisectionState(row.state).final else "progress",
+            data=BisectionProgress(
+                state=BisectionState(row.state),
+                runs=row.runs,
+                tracks=[from_json(SearchTrack, track) for track in row.tracks],
+                conclusion=row.conclusion,
+                words=row.words,
+            ),
+        )
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar
 
@@ -11,6 +12,35 @@ from pydantic import TypeAdapter
 from gonogo_storage.db.base import Base
 
 T = TypeVar("T")
+SCHEMA_OF = "x-schema-of"
+"""The key of a schema that stands for a shape of `documented`, by its number."""
+documented: list[Any] = []
+"""The shapes that OpenAPI has in the places of objects, which pydantic only knows as objects."""
+
+
+@dataclass(frozen=True)
+class Documented:
+    """Documents a field that holds a stored JSON object by the shape that was stored.
+
+    The object is answered as it is stored: without defaults, and whole if its shape is an older
+    one's.
+    """
+
+    shape: Any
+
+    def __get_pydantic_json_schema__(self, _schema: object, _handler: object) -> dict[str, Any]:
+        return schema_of(self.shape)
+
+
+def schema_of(shape: Any) -> dict[str, Any]:
+    """Return a schema that stands for a shape; the OpenAPI document puts the shape in its place."""
+    return {SCHEMA_OF: _number(shape)}
+
+
+@cache
+def _number(shape: Any) -> int:
+    documented.append(shape)
+    return len(documented) - 1
 
 
 def from_object(shape: type[T], source: object, /, *more: object, **others: Any) -> T:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from sqlalchemy import and_, select
 from sqlalchemy.orm import Session
@@ -13,8 +13,9 @@ from sqlalchemy.orm import Session
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.ids import is_id
 from gonogo_storage.db.paging import Page
-from gonogo_storage.db.records import from_object, if_readable
+from gonogo_storage.db.records import Documented, from_object, if_readable
 from gonogo_storage.db.states import DeviceHealth, DeviceState, JobKind
+from gonogo_storage.devices.device_evidence import DeviceEvidence
 from gonogo_storage.tables import (
     AttemptRow,
     CanaryRow,
@@ -104,7 +105,7 @@ class DeviceChange:
     after: str
     actor: str
     reason: str | None
-    evidence: dict[str, Any] | None
+    evidence: Annotated[dict[str, Any], Documented(DeviceEvidence)] | None
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ The rules are in gonogo.devices.golden.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -18,6 +18,7 @@ from gonogo.devices.golden import CanaryResult, Change, Finding, Golden
 from gonogo_storage.access import audit
 from gonogo_storage.db.states import CanaryOutcome, DeviceHealth
 from gonogo_storage.devices import change_limits, device_changes, heartbeats, periods
+from gonogo_storage.devices.device_evidence import CanaryAccusation, CanaryDifference
 from gonogo_storage.tables import CanaryRow, DeviceRow, GoldenRow
 
 COUNTED = (DeviceHealth.good.value, DeviceHealth.suspect.value)
@@ -304,7 +305,7 @@ def _difference(known: Golden, outputs: Mapping[str, str]) -> str:
 
 
 def _evidence(key: _Key, known: Golden, outputs: Mapping[str, str]) -> dict[str, Any]:
-    return {"canary": key.build, "arch": key.arch, "digests": dict(outputs), "golden": known.digest}
+    return asdict(CanaryDifference(key.build, key.arch, dict(outputs), known.digest))
 
 
 def _request_canaries(
@@ -340,13 +341,15 @@ def _accuse(
     suspected: dict[str, str] = {}
     for accusation in finding.accused:
         canary = rows[accusation.device]
-        evidence = {
-            "canary": key.build,
-            "arch": key.arch,
-            "digest": canary.digest,
-            "golden": finding.golden.digest,
-            "witness": accusation.witness,
-        }
+        evidence = asdict(
+            CanaryAccusation(
+                canary=key.build,
+                arch=key.arch,
+                digest=canary.digest,
+                golden=finding.golden.digest,
+                witness=accusation.witness,
+            )
+        )
         if not canary.accused and device_changes.suspect(
             session, accusation.device, accusation.words, evidence, now=now
         ):

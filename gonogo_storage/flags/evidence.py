@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, func, select, true
@@ -19,6 +19,7 @@ from gonogo.spec.verdicts import Explanation, Verdict
 from gonogo_storage.db.records import if_readable
 from gonogo_storage.db.states import FlagKind, JobKind
 from gonogo_storage.devices import sick_devices
+from gonogo_storage.flags.evidence_kinds import VerdictEvidence
 from gonogo_storage.flags.flags import Finding
 from gonogo_storage.seed_rows import stored
 from gonogo_storage.seed_rows.stored import StoredSeed
@@ -183,37 +184,38 @@ def _finding(
     hollow = kind is FlagKind.passes_by_tolerance
     shown = _worst_output(session, job, verdict, sick, hollow=hollow)
     canonical = session.get_one(TestSpecRow, job.test_key).canonical
-    evidence: dict[str, Any] = {
-        "sentence": _SENTENCES[kind],
-        "job": job.id,
-        "build": job.build,
-        "seeds": seeds,
-        "of": job.done,
-        "tolerance": _tolerance(canonical, None if shown is None else shown[2]),
-        "diagnosis": (job.diagnosis or {}).get("words"),
-    }
+    evidence = VerdictEvidence(
+        sentence=_SENTENCES[kind],
+        job=job.id,
+        build=job.build,
+        seeds=seeds,
+        of=job.done,
+        tolerance=_tolerance(canonical, None if shown is None else shown[2]),
+        diagnosis=(job.diagnosis or {}).get("words"),
+    )
     if shown is not None:
         seed, output, statistics = shown
-        evidence |= {
-            "seed": seed.seed,
-            "repeat": seed.repeat,
-            "output": output,
-            "arithmetic": seed.arithmetic,
-            "policy": seed.policy,
-        }
-        evidence["statistics"] = {name: statistics.get(name) for name in ROLLED_UP}
-        evidence["needed_atol"] = statistics.get("needed_atol")
-        if job.kind == JobKind.seeds:  # imported results can't be rerun
-            evidence["check"] = check_line(
-                canonical,
-                build=job.build,
-                executor=job.executor,
-                seed=seed.seed,
-                output=output,
-                context=job.context,
-            )
-        evidence["check_leaves_out"] = [name for name in ("memory", "program") if name in canonical]
-    return Finding.of(job, kind, evidence)
+        check = check_line(
+            canonical,
+            build=job.build,
+            executor=job.executor,
+            seed=seed.seed,
+            output=output,
+            context=job.context,
+        )
+        evidence = replace(
+            evidence,
+            seed=seed.seed,
+            repeat=seed.repeat,
+            output=output,
+            arithmetic=seed.arithmetic,
+            policy=seed.policy,
+            statistics={name: statistics.get(name) for name in ROLLED_UP},
+            needed_atol=statistics.get("needed_atol"),
+            check=check if job.kind == JobKind.seeds else None,  # imports can't be rerun
+            check_leaves_out=[name for name in ("memory", "program") if name in canonical],
+        )
+    return Finding.of(job, kind, asdict(evidence))
 
 
 def _worst_output(

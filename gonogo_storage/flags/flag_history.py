@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from gonogo_storage.db.records import from_object
+from gonogo_storage.db.records import Documented, from_object
 from gonogo_storage.db.states import FlagState
+from gonogo_storage.flags.evidence_kinds import FlagDetail
 from gonogo_storage.messages import outbox
 from gonogo_storage.tables import FlagChangeRow, FlagRow
 
@@ -30,7 +31,7 @@ class FlagEntry:
     before: FlagState | None
     after: FlagState
     reason: str | None
-    detail: dict[str, Any] | None
+    detail: Annotated[dict[str, Any], Documented(FlagDetail)] | None
 
 
 def resolved_at(session: Session, flag_id: str) -> datetime | None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -13,9 +13,10 @@ from gonogo.spec.executors import EMULATOR
 from gonogo_storage.db.dialect import insert_once
 from gonogo_storage.db.ids import is_id, new_id
 from gonogo_storage.db.paging import Page, newest_first
-from gonogo_storage.db.records import from_object
+from gonogo_storage.db.records import Documented, from_object
 from gonogo_storage.db.states import FlagKind, FlagState, JobState
 from gonogo_storage.flags import flag_history
+from gonogo_storage.flags.evidence_kinds import FlagEvidence, OpeningDetail
 from gonogo_storage.flags.flag_history import FlagEntry
 from gonogo_storage.rollups.variants import Variant, graded_job
 from gonogo_storage.tables import FlagRow, JobRow
@@ -37,7 +38,7 @@ class Flag:
     board: str
     owner: str | None
     reason: str | None
-    evidence: dict[str, Any]
+    evidence: Annotated[dict[str, Any], Documented(FlagEvidence)]
     first_job: str
     last_job: str
     jobs: int
@@ -145,11 +146,7 @@ def upsert(session: Session, finding: Finding, *, now: datetime) -> tuple[Flag, 
             "opened" if before is None else "reopened",
             finding.evidence.get("words") or finding.evidence.get("sentence"),
         )
-        detail = {
-            "job": finding.job,
-            "build": finding.build,
-            "check": finding.evidence.get("check"),
-        }
+        detail = asdict(OpeningDetail(finding.job, finding.build, finding.evidence.get("check")))
         flag_history.note(
             session,
             row,

@@ -7,6 +7,7 @@ decide.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from sqlalchemy import func, select
@@ -23,9 +24,11 @@ from gonogo.flakiness.suspects import (
 from gonogo.spec.selections import KERNEL
 from gonogo.spec.verdicts import POLICY as VERDICTS
 from gonogo.spec.verdicts import Explanation, Verdict, evidence, worst_explanation
+from gonogo_storage.db.records import from_json
 from gonogo_storage.db.states import FlagKind
 from gonogo_storage.flags import unseen
 from gonogo_storage.flags.evidence import check_line
+from gonogo_storage.flags.evidence_kinds import PooledFigures, SuspectEvidence, SuspectsOfJob
 from gonogo_storage.flags.flags import Finding
 from gonogo_storage.seed_rows import stored
 from gonogo_storage.seed_rows.layouts import TAIL
@@ -346,21 +349,23 @@ def _finding(session: Session, job: JobRow, verdict: Verdict) -> Finding:
     output = max(status["pooled"], key=lambda name: status["pooled"][name]["evidence"] or 0.0)
     canonical = session.get_one(TestSpecRow, job.test_key).canonical
     seed = status["seeds"][0]
-    flag_evidence = {
-        "sentence": sentence,
-        "words": status["words"],
-        "job": job.id,
-        "build": job.build,
-        "seed": seed,
-        "output": output,
-        "seeds": status["count"],
-        "of": job.done,
-        "suspects": {name: status[name] for name in ("seeds", "added", "rounds", "explanation")},
-        "pooled": status["pooled"],
-        "tolerance": dict(canonical.get("tolerance", {})),
-        "policy": VERDICTS.version,
-        "diagnosis": (job.diagnosis or {}).get("words"),
-        "check": check_line(
+    found = SuspectEvidence(
+        sentence=sentence,
+        words=status["words"],
+        job=job.id,
+        build=job.build,
+        seed=seed,
+        output=output,
+        seeds=status["count"],
+        of=job.done,
+        suspects=from_json(SuspectsOfJob, status),
+        pooled={
+            name: from_json(PooledFigures, figures) for name, figures in status["pooled"].items()
+        },
+        tolerance=dict(canonical.get("tolerance", {})),
+        policy=VERDICTS.version,
+        diagnosis=(job.diagnosis or {}).get("words"),
+        check=check_line(
             canonical,
             build=job.build,
             executor=job.executor,
@@ -368,5 +373,5 @@ def _finding(session: Session, job: JobRow, verdict: Verdict) -> Finding:
             output=output,
             context=job.context,
         ),
-    }
-    return Finding.of(job, kind, flag_evidence)
+    )
+    return Finding.of(job, kind, asdict(found))

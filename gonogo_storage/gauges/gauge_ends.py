@@ -26,9 +26,11 @@ from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import FlagKind, FlagState, JobState
 from gonogo_storage.flags import flag_changes, flags
 from gonogo_storage.flags.evidence import check_line
+from gonogo_storage.flags.evidence_kinds import GaugeEvidence, MutantMiss
 from gonogo_storage.flags.flags import Finding
 from gonogo_storage.gauges import gauge_rows, gauge_work
 from gonogo_storage.messages import events
+from gonogo_storage.messages.events import Progress
 from gonogo_storage.tables import FlagRow, GaugeRow, JobRow, TestSpecRow
 
 SEARCH_SEEDS = 1
@@ -101,9 +103,7 @@ def _add_other_inputs(
         first = len(gauge.parts)
         gauge.parts = [*gauge.parts, *parts]
         gauge_work.add(session, job, parts, first, seeds)
-    events.add(
-        session, job, "progress", {"done": gauge.done, "total": job.total, "verdicts": {}}, now=now
-    )
+    events.add(session, job, Progress(gauge.done, job.total, {}), now=now)
     session.flush()
 
 
@@ -174,31 +174,30 @@ def _open(
         if row["part"] == worst and row["where"] is None and row.get("able")
     )
     canonical = here.test.canonical()
-    evidence: dict[str, Any] = {
-        "sentence": f"{len(missed)} of {able} known-wrong kernels that can show pass this test.",
-        "gauge": gauge.id,
-        "misses": {
-            name: {**asdict(rate.summary), "sentence": stored.sentences.get(name)}
+    evidence = GaugeEvidence(
+        sentence=f"{len(missed)} of {able} known-wrong kernels that can show pass this test.",
+        gauge=gauge.id,
+        misses={
+            name: MutantMiss(**asdict(rate.summary), sentence=stored.sentences.get(name))
             for name, rate in missed.items()
         },
-        "on_every_seed": list(here.blind),
-        "known_wrong": able,
-        "seeds": gauge.seeds,
-        "devices": sorted({row["device"] for row in rows if row["device"]}),
-        "tolerance": dict(canonical.get("tolerance", {})),
-        "advice": asdict(stored.advice),
-        "beyond": stored.beyond,
-        "command": stored.command.line,
-        "command_leaves_out": stored.command.leaves_out,
-        "check": check_line(
+        on_every_seed=list(here.blind),
+        known_wrong=able,
+        seeds=gauge.seeds,
+        devices=sorted({row["device"] for row in rows if row["device"]}),
+        tolerance=dict(canonical.get("tolerance", {})),
+        advice=stored.advice,
+        beyond=stored.beyond,
+        command=stored.command.line,
+        command_leaves_out=stored.command.leaves_out,
+        check=check_line(
             canonical,
             build=part["build"],
             executor=part["executor"],
             seed=seed,
             output=here.test.outputs[0],
         ),
-        "diagnosis": None,
-    }
+    )
     finding = Finding(
         kind=FlagKind.blunt_test,
         test_key=gauge.test_key,
@@ -209,7 +208,7 @@ def _open(
         kernel=job.kernel,
         build=part["build"],
         job=gauge.id,
-        evidence=evidence,
+        evidence=asdict(evidence),
     )
     flags.upsert(session, finding, now=now)
 

@@ -16,6 +16,15 @@ from gonogo.flakiness.rates import Outcome, outcome_of, rate
 from gonogo.spec.verdicts import Explanation, Verdict
 from gonogo_storage.db.states import FlagKind
 from gonogo_storage.flags import arithmetic, evidence
+from gonogo_storage.flags.evidence_kinds import (
+    FactorFigures,
+    FlakyFigures,
+    HangFigures,
+    LatentFigures,
+    MaskedFigures,
+    NoFigures,
+    SeedShare,
+)
 from gonogo_storage.flags.flags import Finding
 from gonogo_storage.history import run_evidence
 from gonogo_storage.history.assessing import Assessment
@@ -84,11 +93,13 @@ def _with_rerun(assessment: Assessment, job_runs: Sequence[Run], base: Finding) 
     worst = sorted(evidence_runs, key=lambda run: run.seed != base.evidence.get("seed"))
     details = {
         "words": f"{share.words} seeds",
-        "figures": {"seeds": share.to_json()},
+        "figures": asdict(SeedShare(share)),
         "looked": asdict(assessment.extent),
-        "examples": [run_evidence.example(run) for run in worst[: run_evidence.EXAMPLES]],
-        "rerun": run_evidence.rerun(evidence_runs, worst),
-        "left_out": {name: dict(entry) for name, entry in assessment.left_out.items()},
+        "examples": [asdict(run_evidence.example(run)) for run in worst[: run_evidence.EXAMPLES]],
+        "rerun": asdict(run_evidence.rerun(evidence_runs, worst)),
+        "left_out": {
+            name: asdict(entry) for name, entry in run_evidence.left_out(assessment).items()
+        },
     }
     return replace(base, evidence={**base.evidence, **details})
 
@@ -107,7 +118,7 @@ def _hangs(
         table.seed == hung[0].seed,
         table.repeat == hung[0].repeat,
     )
-    figures = {"hangs": share.to_json(), "message": session.scalar(message.limit(1))}
+    figures = HangFigures(share, session.scalar(message.limit(1)))
     return run_evidence.finding(
         assessment, FlagKind.hangs, canonical, f"{share.words} runs hung", figures, hung, hung
     )
@@ -129,14 +140,14 @@ def _flaky(
         if assessment.grade.failures.runs > attribution.failures.runs
         else attribution.failures
     )  # the grade has more runs where not every seed was read
-    figures = {
-        "failures": failures.to_json(),
-        "infrastructure": attribution.infrastructure.to_json(),
-        "cause": attribution.cause.value,
-        "causes": [cause.value for cause in attribution.causes],
-        "contexts": [asdict(row) for row in attribution.contexts],
-        "devices": [asdict(row) for row in attribution.devices],
-    }
+    figures = FlakyFigures(
+        failures=failures,
+        infrastructure=attribution.infrastructure,
+        cause=attribution.cause,
+        causes=list(attribution.causes),
+        contexts=list(attribution.contexts),
+        devices=list(attribution.devices),
+    )
     repeats = REPEATS if Cause.nondeterministic in attribution.causes else 1
     examples = [*red[-run_evidence.EXAMPLES // 2 :], *green[-run_evidence.EXAMPLES // 2 :]]
     return run_evidence.finding(
@@ -168,20 +179,25 @@ def _factor(
     )
     if factor is None or not any(_takes_part(run, factor) for run in job_runs):
         return None
-    example_seeds = {example.get("seed") for example in factor.examples}
+    example_seeds = {example.seed for example in factor.examples}
     evidence_runs = [
         run for run in assessment.runs if run.seed in example_seeds and run.digest is not None
     ] or list(job_runs)
-    figures = {
-        **factor.to_json(),
-        "contexts": [asdict(row) for row in assessment.attribution.contexts],
-    }
+    devices = kind is FlagKind.device_dependent
+    figures = FactorFigures(
+        cause=factor.cause,
+        holds=factor.holds,
+        compared=factor.compared,
+        examples=list(factor.examples),
+        rows=list(factor.rows),
+        words=factor.words,
+        contexts=list(assessment.attribution.contexts),
+        devices=list(assessment.attribution.devices) if devices else None,
+    )
     # the check line must show it in a context, not isolated
     if kind is FlagKind.context_dependent:
         evidence_runs.sort(key=lambda run: run.job.context == ISOLATED)
-    if kind is FlagKind.device_dependent:
-        figures["devices"] = [asdict(row) for row in assessment.attribution.devices]
-    repeats = 1 if kind is FlagKind.device_dependent else REPEATS
+    repeats = 1 if devices else REPEATS
     return run_evidence.finding(
         assessment,
         kind,
@@ -215,11 +231,7 @@ def _latent(
         return None
     known = [run for run in assessment.runs if run.ratio is not None]
     worst = sorted(known, key=lambda run: -(run.ratio or 0.0))
-    figures = {
-        "tail": fitted.to_json(),
-        "target": assessment.policy.latent_target,
-        "era": list(assessment.era),
-    }
+    figures = LatentFigures(fitted, assessment.policy.latent_target, list(assessment.era))
     seeds = min(len({run.seed for run in known}), 4096)
     repeats = REPEATS if fitted.per == "runs" else 1
     return run_evidence.finding(
@@ -249,7 +261,7 @@ def _masked(
         FlagKind.fix_masked,
         canonical,
         change.words,
-        {"change": change.to_json()},
+        MaskedFigures(change),
         wrong,
         wrong,
         before=change.before,
@@ -271,7 +283,7 @@ def _arithmetic(
         FlagKind.arithmetic_changed,
         canonical,
         words,
-        {},
+        NoFigures(),
         explained,
         explained,
         before=changed[0].builds[0],

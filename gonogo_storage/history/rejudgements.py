@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session
@@ -17,11 +17,12 @@ from sqlalchemy.orm import Session
 from gonogo.errors import FieldError
 from gonogo.judging.rejudging import rejudge
 from gonogo.spec.test_spec import TestSpec
+from gonogo.spec.tolerances import AnyTolerance
 from gonogo.spec.verdicts import POLICY, Policy, Verdict, worst
 from gonogo_storage.catalogue import test_specs
 from gonogo_storage.db.ids import is_id, new_id
 from gonogo_storage.db.paging import Page, newest_first
-from gonogo_storage.db.records import from_object
+from gonogo_storage.db.records import Documented, from_object
 from gonogo_storage.db.states import JobKind, JobState
 from gonogo_storage.seeds import results
 from gonogo_storage.tables import JobRow, RejudgementRow
@@ -70,8 +71,8 @@ class RejudgedJob(Rejudged):
 class Tolerances:
     """The declared tolerance, and the one that the seeds are judged with."""
 
-    old: dict[str, Any]
-    new: dict[str, Any]
+    old: Annotated[dict[str, Any], Documented(AnyTolerance)]
+    new: Annotated[dict[str, Any], Documented(AnyTolerance)]
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,17 @@ from dataclasses import asdict
 from typing import Any
 
 from gonogo.flakiness import masking
+from gonogo_storage.db.records import from_json, from_object
 from gonogo_storage.db.states import IMPORT_EXECUTOR, FlagKind
 from gonogo_storage.flags.evidence import check_line
+from gonogo_storage.flags.evidence_kinds import (
+    Figures,
+    LeftOut,
+    ReadHistory,
+    Rerun,
+    RunEvidence,
+    RunExample,
+)
 from gonogo_storage.flags.flags import Finding
 from gonogo_storage.history.assessing import Assessment
 from gonogo_storage.history.samples import Run
@@ -40,7 +49,7 @@ def finding(
     kind: FlagKind,
     canonical: Mapping[str, Any],
     words: str,
-    figures: Mapping[str, Any],
+    figures: Figures,
     evidence_runs: Sequence[Run],
     examples: Sequence[Run],
     *,
@@ -56,27 +65,27 @@ def finding(
     head = evidence_runs[0]
     first = min(run.seed for run in evidence_runs) if count > 1 else head.seed
     output = min(head.digests, default="")
-    evidence_json: dict[str, Any] = {
-        "sentence": SENTENCES[kind],
-        "words": words,
-        "job": job.id,
-        "build": job.build,
-        "seeds": len({run.seed for run in evidence_runs}),
-        "of": assessment.extent.seeds,
-        "looked": asdict(assessment.extent),
-        "tolerance": dict(canonical.get("tolerance") or {}),
-        "seed": head.seed,
-        "repeat": head.repeat,
-        "figures": dict(figures),
-        "examples": [example(run) for run in examples[:EXAMPLES]],
-        "rerun": rerun(
+    evidence = RunEvidence(
+        sentence=SENTENCES[kind],
+        words=words,
+        job=job.id,
+        build=job.build,
+        seeds=len({run.seed for run in evidence_runs}),
+        of=assessment.extent.seeds,
+        looked=from_object(ReadHistory, assessment.extent),
+        tolerance=dict(canonical.get("tolerance") or {}),
+        seed=head.seed,
+        repeat=head.repeat,
+        figures=figures,
+        examples=[example(run) for run in examples[:EXAMPLES]],
+        rerun=rerun(
             evidence_runs,
             examples,
             repeats,
             before,
             assessment.runs if kind is FlagKind.context_dependent else evidence_runs,
         ),
-        "check": None
+        check=None
         if job.executor == IMPORT_EXECUTOR
         else check_line(
             canonical,
@@ -88,10 +97,10 @@ def finding(
             repeats=repeats,
             context=head.job.requested_context,
         ),
-        "check_leaves_out": [name for name in ("memory", "program") if name in canonical],
-        "left_out": {name: dict(entry) for name, entry in assessment.left_out.items()},
-        "policy": assessment.policy.version,
-    }
+        check_leaves_out=[name for name in ("memory", "program") if name in canonical],
+        left_out=left_out(assessment),
+        policy=assessment.policy.version,
+    )
     return Finding(
         kind=kind,
         test_key=assessment.variant.test_key,
@@ -102,8 +111,13 @@ def finding(
         kernel=job.kernel,
         build=job.build,
         job=job.id,
-        evidence=evidence_json,
+        evidence=asdict(evidence),
     )
+
+
+def left_out(assessment: Assessment) -> dict[str, LeftOut]:
+    """Return the runs on sick devices, by device."""
+    return {name: from_json(LeftOut, entry) for name, entry in assessment.left_out.items()}
 
 
 def rerun(
@@ -112,36 +126,36 @@ def rerun(
     repeats: int = 1,
     before: str | None = None,
     contexts: Sequence[Run] | None = None,
-) -> dict[str, Any]:
+) -> Rerun:
     """Return the fields of a job request that shows the finding again."""
-    return {
-        "seeds": _first_distinct(run.seed for run in evidence_runs),
-        "repeats": repeats,
-        "devices": _first_distinct(run.device for run in evidence_runs if run.device),
-        "builds": _first_distinct(
+    return Rerun(
+        seeds=_first_distinct(run.seed for run in evidence_runs),
+        repeats=repeats,
+        devices=_first_distinct(run.device for run in evidence_runs if run.device),
+        builds=_first_distinct(
             [*([before] if before else []), *(run.job.build for run in evidence_runs)]
         ),
-        "contexts": _first_distinct(run.job.context for run in contexts or evidence_runs),
-        "jobs": _first_distinct(run.job.id for run in [*examples[:EXAMPLES], *evidence_runs]),
-    }
+        contexts=_first_distinct(run.job.context for run in contexts or evidence_runs),
+        jobs=_first_distinct(run.job.id for run in [*examples[:EXAMPLES], *evidence_runs]),
+    )
 
 
-def example(run: Run) -> dict[str, Any]:
+def example(run: Run) -> RunExample:
     """Return a run as an example of a finding."""
-    return {
-        "job": run.job.id,
-        "build": run.job.build,
-        "seed": run.seed,
-        "repeat": run.repeat,
-        "device": run.device,
-        "context": run.job.context,
-        "host_run": run.host_run,
-        "position": run.position,
-        "verdict": run.verdict,
-        "explanation": run.explanation,
-        "tolerance_ratio": run.ratio,
-        "digests": dict(run.digests),
-    }
+    return RunExample(
+        job=run.job.id,
+        build=run.job.build,
+        seed=run.seed,
+        repeat=run.repeat,
+        device=run.device,
+        context=run.job.context,
+        host_run=run.host_run,
+        position=run.position,
+        verdict=run.verdict,
+        explanation=run.explanation,
+        tolerance_ratio=run.ratio,
+        digests=dict(run.digests),
+    )
 
 
 def _first_distinct(values: Iterable[Any]) -> list[Any]:

@@ -26,6 +26,7 @@ from gonogo_storage.jobs import artifacts, closing
 from gonogo_storage.jobs.hang_limits import expected_seed_s
 from gonogo_storage.jobs.senders import ConflictingContent, ForeignSender, Sender, bind
 from gonogo_storage.messages import events
+from gonogo_storage.messages.events import StateChange
 from gonogo_storage.seed_rows.batch import Batch
 from gonogo_storage.seeds import results
 from gonogo_storage.tables import AttemptRow, BuildRow, ChunkRow, GaugeRow, JobRow, TestSpecRow
@@ -516,9 +517,7 @@ def _begin(
         job.started_at = now
         job.waiting_reason = None
         job.version += 1
-        events.add(
-            session, job, "state", {"state": JobState.running.value, "verdict": None}, now=now
-        )
+        events.add(session, job, StateChange(JobState.running.value), now=now)
     session.flush()
 
 

@@ -24,6 +24,7 @@ from gonogo_storage.gauges import gauge_ends, gauge_rows
 from gonogo_storage.history.assessment_requests import ASSESS, request_assessment
 from gonogo_storage.jobs import seed_grids, sequential
 from gonogo_storage.messages import events, outbox
+from gonogo_storage.messages.events import Progress, SeedVerdict, StateChange
 from gonogo_storage.rollups import rollups
 from gonogo_storage.rollups.variants import variants_of
 from gonogo_storage.seed_rows.batch import Batch
@@ -96,9 +97,7 @@ def record(session: Session, job: JobRow, attempt_id: str, batch: Batch, *, now:
         return  # retention was earlier than a late batch: its sums are final
     if job.kind == JobKind.gauge:
         done = gauge_rows.add(session, job.id, attempt_id, rows, now=now)
-        events.add(
-            session, job, "progress", {"done": done, "total": job.total, "verdicts": {}}, now=now
-        )
+        events.add(session, job, Progress(done, job.total, {}), now=now)
         return
     first = job.done + 1
     results.add(session, job, attempt_id, batch, arrival=job.done)
@@ -123,18 +122,18 @@ def record(session: Session, job: JobRow, attempt_id: str, batch: Batch, *, now:
             (row for row in rows if row["verdict"] == worst_added),
             key=lambda row: (row["seed"], row["repeat"]),
         )
-        summary = {name: worst_row.get(name) for name in ("repeat", "verdict", "explanation")}
         sample_number = sample(
             session.get_one(TestSpecRow, job.test_key).canonical, worst_row["seed"]
         )
-        events.add(session, job, "verdict", {**sample_number, **summary}, now=now)
-    events.add(
-        session,
-        job,
-        "progress",
-        {"done": job.done, "total": job.total, "verdicts": counts},
-        now=now,
-    )
+        worst = SeedVerdict(
+            seed=sample_number["seed"],
+            iteration=sample_number["iteration"],
+            repeat=worst_row["repeat"],
+            verdict=worst_row["verdict"],
+            explanation=worst_row.get("explanation"),
+        )
+        events.add(session, job, worst, now=now)
+    events.add(session, job, Progress(job.done, job.total, counts), now=now)
     # last: from here to the commit, other jobs of the test wait
     rollups.add(session, job, batch, first=first, now=now)
 
@@ -181,13 +180,8 @@ def advance_sequential(session: Session, job: JobRow, *, now: datetime) -> None:
         return
     assert job.stop is not None
     decision = from_json(sequential.SeedDecision, job.stop)
-    events.add(
-        session,
-        job,
-        "state",
-        {"state": job.state, "verdict": None, "reason": decision.words, "stop": decision},
-        now=now,
-    )
+    change = StateChange(job.state, reason=decision.words, stop=decision)
+    events.add(session, job, change, now=now)
     cancel_open_chunks(session, job, now=now, except_attempt=(job.stop or {})["finder"])
     if job.open_chunks == 0:
         close(session, job, now=now)
@@ -345,25 +339,9 @@ def _add_seeds(session: Session, job: JobRow, seeds: list[int], *, now: datetime
     job.total += len(work)
     job.version += 1
     suspects_state = {**(job.suspects or {}), "added": seeds}
-    events.add(
-        session,
-        job,
-        "state",
-        {
-            "state": job.state,
-            "verdict": None,
-            "reason": suspects_state["words"],
-            "suspects": suspects_state,
-        },
-        now=now,
-    )
-    events.add(
-        session,
-        job,
-        "progress",
-        {"done": job.done, "total": job.total, "verdicts": job.counts},
-        now=now,
-    )
+    change = StateChange(job.state, reason=suspects_state["words"], suspects=suspects_state)
+    events.add(session, job, change, now=now)
+    events.add(session, job, Progress(job.done, job.total, job.counts), now=now)
     session.flush()
 
 
@@ -375,17 +353,9 @@ def _end(
     job.finished_at = now
     job.waiting_reason = None
     job.version += 1
-    details = {
-        name: value
-        for name, value in (
-            ("stop", job.stop and from_json(sequential.SeedDecision, job.stop)),
-            ("suspects", job.suspects),
-        )
-        if value is not None
-    }
-    events.add(
-        session, job, "state", {"state": state.value, "verdict": job.verdict, **details}, now=now
-    )
+    stop = job.stop and from_json(sequential.SeedDecision, job.stop)
+    change = StateChange(state.value, job.verdict, stop=stop, suspects=job.suspects)
+    events.add(session, job, change, now=now)
     topic = "gauge.finished" if job.kind == JobKind.gauge else "job.finished"
     outbox.add(
         session, topic, f"{topic}:{job.id}", {"job": job.id, "version": job.version}, now=now

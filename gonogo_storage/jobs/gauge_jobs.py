@@ -20,6 +20,7 @@ from gonogo_storage.gauges.gauges import Gauge, get
 from gonogo_storage.jobs import chunks, jobs
 from gonogo_storage.jobs.job import BACKGROUND_PRIORITY
 from gonogo_storage.messages import events
+from gonogo_storage.messages.events import StateChange
 from gonogo_storage.tables import GaugeRow, JobRow
 
 CHUNK_SECONDS = 5.0
@@ -123,7 +124,7 @@ def create(session: Session, new: NewGauge, *, now: datetime | None = None) -> G
     )
     session.flush()
     gauge_work.add(session, job, parts, 0, new.seeds)
-    events.add(session, job, "state", {"state": JobState.queued.value, "verdict": None}, now=now)
+    events.add(session, job, StateChange(JobState.queued.value), now=now)
     session.flush()
     gauge = get(session, gauge_id)
     assert gauge is not None

@@ -20,6 +20,7 @@ from gonogo_storage.db.states import LISTED_KINDS, JobKind, JobState
 from gonogo_storage.jobs import chunks, closing, queues, sequential
 from gonogo_storage.jobs.job import AnyJob, Job, JobSummary, NewJob, job_of
 from gonogo_storage.messages import events, outbox
+from gonogo_storage.messages.events import StateChange
 from gonogo_storage.tables import ChunkRangeRow, JobLabelRow, JobRow, TestSpecRow
 from gonogo_storage.work import ranges
 
@@ -109,7 +110,7 @@ def create(session: Session, new: NewJob, *, now: datetime | None = None) -> Job
     )
     if plan is not None:
         sequential.reach(session, job)
-    events.add(session, job, "state", {"state": JobState.queued.value, "verdict": None}, now=now)
+    events.add(session, job, StateChange(JobState.queued.value), now=now)
     session.flush()
     return job_of(Job, job, dict(new.canonical), None)
 
@@ -214,13 +215,7 @@ def cancel(session: Session, job_id: str, *, now: datetime | None = None) -> Job
         if job.open_chunks == 0:
             closing.close(session, job, now=now)
         else:
-            events.add(
-                session,
-                job,
-                "state",
-                {"state": JobState.cancelling.value, "verdict": None},
-                now=now,
-            )
+            events.add(session, job, StateChange(JobState.cancelling.value), now=now)
         session.flush()
     return get(session, job_id)
 

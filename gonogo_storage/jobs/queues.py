@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 from gonogo_storage.db.states import CLOSED_CHUNK, AttemptState, ChunkState, JobKind, JobState
 from gonogo_storage.jobs import closing
 from gonogo_storage.messages import events
+from gonogo_storage.messages.events import StateChange
 from gonogo_storage.tables import AttemptRow, ChunkRangeRow, ChunkRow, JobRow
 from gonogo_storage.work import ranges
 
@@ -67,8 +68,8 @@ def explain(session: Session, served: Collection[str], *, now: datetime) -> list
             unmade.order_by(ChunkRangeRow.first).limit(1)
         )
         job.waiting_reason = None if queue is None else f"no live worker serves the queue {queue}"
-        data = {"state": job.state, "verdict": None, "waiting_reason": job.waiting_reason}
-        events.add(session, job, "state", data, now=now)
+        data = StateChange(job.state, waiting_reason=job.waiting_reason)
+        events.add(session, job, data, now=now)
     session.flush()
     return changed
 

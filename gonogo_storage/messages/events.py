@@ -2,25 +2,93 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields
 from datetime import datetime
-from typing import Any
+from typing import Any, ClassVar, Generic, TypeVar
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.db.ids import is_id
 from gonogo_storage.tables import EventRow, JobRow
 
+Data = TypeVar("Data")
 
-def add(session: Session, job: JobRow, type_: str, data: dict[str, Any], *, now: datetime) -> None:
+
+@dataclass(frozen=True)
+class Progress:
+    """The counts of a job, after new results."""
+
+    type: ClassVar[str] = "progress"
+    done: int
+    total: int
+    verdicts: dict[str, int]
+
+
+@dataclass(frozen=True)
+class SeedVerdict:
+    """A seed that is the job's worst so far; of a selection, an iteration."""
+
+    type: ClassVar[str] = "verdict"
+    seed: int | None
+    iteration: int | None
+    repeat: int
+    verdict: str
+    explanation: str | None
+
+
+@dataclass(frozen=True)
+class StateChange:
+    """A job's state, and why it has it."""
+
+    type: ClassVar[str] = "state"
+    state: str
+    verdict: str | None = None
+    reason: str | None = None
+    """In words; where sequential seeds were decided, or suspect seeds added more"""
+    waiting_reason: str | None = None
+    stop: Any = None
+    """The decision on sequential seeds"""
+    suspects: Any = None
+    """The suspect seeds that added more"""
+
+
+@dataclass(frozen=True)
+class Event(Generic[Data]):
+    """One event of a stream."""
+
+    number: int
+    type: str
+    data: Data
+    at: datetime | None = None
+    """When it was stored; a bisection has only its newest state, without a time"""
+
+
+def add(
+    session: Session, job: JobRow, data: Progress | SeedVerdict | StateChange, *, now: datetime
+) -> None:
     """Append an event; the caller holds the job's lock (or has just created it)."""
     job.last_event += 1
-    session.add(EventRow(job_id=job.id, number=job.last_event, type=type_, data=data, at=now))
+    session.add(
+        EventRow(job_id=job.id, number=job.last_event, type=data.type, data=_given(data), at=now)
+    )
 
 
-def after(session: Session, job_id: str, number: int, *, limit: int = 500) -> list[dict[str, Any]]:
-    """Return a job's events after a number, in order: {"number", "type", "data", "at"}."""
+def _given(data: Progress | SeedVerdict | StateChange) -> Mapping[str, Any]:
+    """Return the data without the fields that say nothing; a state always has its verdict."""
+    values = {field.name: (getattr(data, field.name), field.default) for field in fields(data)}
+    return {
+        name: value
+        for name, (value, default) in values.items()
+        if default is MISSING or value is not None or name == "verdict"
+    }
+
+
+def after(
+    session: Session, job_id: str, number: int, *, limit: int = 500
+) -> list[Event[dict[str, Any]]]:
+    """Return a job's events after a number, in order, with their data as it is stored."""
     if not is_id(job_id):
         return []
     query = (
@@ -29,7 +97,4 @@ def after(session: Session, job_id: str, number: int, *, limit: int = 500) -> li
         .order_by(EventRow.number)
         .limit(limit)
     )
-    return [
-        {"number": row.number, "type": row.type, "data": row.data, "at": timestamp(row.at)}
-        for row in session.scalars(query)
-    ]
+    return [Event(row.number, row.type, row.data, row.at) for row in session.scalars(query)]

@@ -38,6 +38,7 @@ from gonogo_storage.db import engine as engines
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.messages import event_positions
 from gonogo_storage.messages import events as stored_events
+from gonogo_storage.messages.events import Event
 from gonogo_storage.ops import metric_reads
 from gonogo_storage.ops.final_job_counts import Memory
 
@@ -124,7 +125,7 @@ def make_context(settings: Settings) -> Context:
         with engines.reading(engine) as session:
             return event_positions.positions(session, job_ids)
 
-    def read(job_id: str, after: int) -> list[dict[str, Any]]:
+    def read(job_id: str, after: int) -> list[Event[Any]]:
         with engines.reading(engine) as session:
             return stored_events.after(session, job_id, after)
 
@@ -132,7 +133,7 @@ def make_context(settings: Settings) -> Context:
         with engines.reading(engine) as session:
             return bisections.positions(session, ids)
 
-    def bisection_events(bisection_id: str, after: int) -> list[dict[str, Any]]:
+    def bisection_events(bisection_id: str, after: int) -> list[Event[Any]]:
         with engines.reading(engine) as session:
             return bisections.after(session, bisection_id, after)
 

@@ -12,6 +12,7 @@ import httpx
 import pytest
 from standardwebhooks import Webhook
 
+import documented
 from github import APP, REPOSITORY, TOKEN, GitHubServer
 from gonogo_cli.kit.client import Client
 from hook_payloads import BEFORE, HEAD, SECRET, deliver, pull_request, push
@@ -93,7 +94,10 @@ def service(
 def test_a_push_ends_in_a_comment_that_names_the_new_hollow_pass_whatever_is_killed_between(
     service: Service, github: GitHubServer, receiver: Receiver
 ) -> None:
-    with service.client() as client, httpx.Client(base_url=service.url) as sender:
+    with (
+        service.client() as client,
+        httpx.Client(event_hooks=documented.HOOKS, base_url=service.url) as sender,
+    ):
         client.call("POST", "/rules", body=RULE)
         webhook = client.call("POST", "/webhooks", body={"url": receiver.url, "events": EVENTS})
         first = deliver(sender, "push", push(), delivery="push-1")

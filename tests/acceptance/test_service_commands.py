@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
+import documented
 import forked
 from running_service import Service, clean_environment, gonogo
 from servers import RedisServer
@@ -176,9 +176,11 @@ def test_the_first_token_is_made_beside_the_database_and_works(place: Service) -
     token = call(
         place, "tokens", "create", "--name", "script", "--scope", "submit", **server
     ).strip()
-    answer = httpx.get(f"{place.url}/api/v1/jobs", headers={"Authorization": f"Bearer {token}"})
+    answer = documented.HTTP.get(
+        f"{place.url}/api/v1/jobs", headers={"Authorization": f"Bearer {token}"}
+    )
     assert answer.status_code == 200
-    refused = httpx.get(
+    refused = documented.HTTP.get(
         f"{place.url}/api/v1/jobs",
         headers={"Authorization": f"Bearer {token[:-1]}{'1' if token[-1] == '0' else '0'}"},
     )
@@ -219,7 +221,7 @@ def test_a_job_compares_two_builds_over_http(place: Service) -> None:
         assert client.call("GET", "/flags", job=job)["items"] == []
         again = client.call("POST", f"/jobs/{job}:resubmit")["id"]
         assert client.wait(again)["reference"] == {"build": "tt-train-2025"}
-        page = httpx.get(f"{place.url}/jobs/{job}").text
+        page = documented.HTTP.get(f"{place.url}/jobs/{job}").text
         assert "tt-train-2025 and float64" in page
         assert "--reference-build tt-train-2025" in page
         assert "Against tt-train-2025" in page

@@ -7,9 +7,9 @@ import subprocess
 from collections.abc import Iterator
 from typing import Any
 
-import httpx
 import pytest
 
+import documented
 from running_service import Service, gonogo
 from servers import RedisServer
 
@@ -116,12 +116,12 @@ def test_a_suite_whose_kernels_hang_since_the_last_build(place: Service) -> None
     )
     assert diagnosis["verdict"] == "hang"
 
-    page = httpx.get(f"{place.url}/jobs/{job}")
+    page = documented.HTTP.get(f"{place.url}/jobs/{job}")
     assert page.status_code == 200, page.text
     assert page.text.count("it passed on op-1") == 3
     assert "<strong>Blocker</strong>" in page.text
     assert "missing: stubs.jsonl" in page.text
-    twin = httpx.get(f"{place.url}/jobs/{job}.json").json()
+    twin = documented.HTTP.get(f"{place.url}/jobs/{job}.json").json()
     assert [line["status"] for line in twin["diagnosis"]["stages"]["lines"]] == [
         "passed",
         "partial",

@@ -16,6 +16,7 @@ import httpx
 import pytest
 import uvicorn
 
+import documented
 from gonogo_service.kit import connections
 from gonogo_settings import Settings
 from gonogo_storage.db.engine import make_engine
@@ -92,7 +93,9 @@ def test_no_request_fails_while_the_api_is_restarted(tmp_path: Path, redis_url: 
 
     def use(keep_alive: bool) -> None:
         body = {"test": TINY, "build": "correct", "seeds": {"start": 0, "count": 1}}
-        client = httpx.Client(base_url=f"{url}/api/v1", timeout=PATIENCE_S)
+        client = httpx.Client(
+            event_hooks=documented.HOOKS, base_url=f"{url}/api/v1", timeout=PATIENCE_S
+        )
         while not is_over.is_set():
             try:
                 statuses[client.post("/jobs", json=body).status_code] += 1
@@ -101,7 +104,9 @@ def test_no_request_fails_while_the_api_is_restarted(tmp_path: Path, redis_url: 
                 statuses[repr(problem)] += 1
             if not keep_alive:
                 client.close()
-                client = httpx.Client(base_url=f"{url}/api/v1", timeout=PATIENCE_S)
+                client = httpx.Client(
+                    event_hooks=documented.HOOKS, base_url=f"{url}/api/v1", timeout=PATIENCE_S
+                )
         client.close()
 
     def answered() -> None:

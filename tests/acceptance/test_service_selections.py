@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
+import documented
 import forked
 from gonogo.errors import JobError
 from gonogo_cli.kit.client import Client
@@ -117,11 +117,12 @@ def test_the_hollow_one_of_two_green_tests_is_found_out_and_its_term_named(place
         assert diagnosis["seed"] is None
         assert diagnosis["iteration"] in {0, 1}
         (flag,) = client.pages("/flags", kind="passes_by_tolerance")
+        flag = client.call("GET", f"/flags/{flag['id']}")
         assert flag["evidence"]["output"] == "LayerNormBackward.SubtractsTwice/dx"
         assert flag["evidence"]["tolerance"]["atol"] == 0.5
         assert flag["evidence"]["seeds"] == 2
         assert "--suite nightly" in flag["evidence"]["check"]
-        page = httpx.get(f"{place.url}/jobs/{job['id']}").text
+        page = documented.HTTP.get(f"{place.url}/jobs/{job['id']}").text
         assert "LayerNormBackward.SubtractsTwice" in page
         assert "s1 is subtracted twice" in page
         assert "suite nightly" in page
@@ -153,20 +154,22 @@ def test_green_and_red_without_arrays_are_not_judged_and_both_are_told(place: Se
         assert thrice["measurements"] == {"max_diff": 0.75}
         assert first["outputs"]["Plain.RecordsNumbers"]["measurements"]["tiles"] == 265
         assert job["diagnosis"] is None
-        page = httpx.get(f"{place.url}/jobs/{job['id']}").text
+        page = documented.HTTP.get(f"{place.url}/jobs/{job['id']}").text
         assert "allclose(max_diff)" in page
         assert "chart-seeds" not in page  # no numbers, no scatter of them
         rows = list(
             csv.DictReader(
                 io.StringIO(
-                    httpx.get(f"{place.url}/api/v1/jobs/{job['id']}/results?format=csv").text
+                    documented.HTTP.get(
+                        f"{place.url}/api/v1/jobs/{job['id']}/results?format=csv"
+                    ).text
                 )
             )
         )
         assert len(rows) == 12
         assert {(row["seed"], row["iteration"]) for row in rows} == {("", "0"), ("", "1")}
         assert {row["outcome"] for row in rows} == {"passed", "failed", "skipped"}
-        lines = httpx.get(
+        lines = documented.HTTP.get(
             f"{place.url}/api/v1/jobs/{job['id']}/results?format=ndjson"
         ).text.splitlines()
         assert [json.loads(line)["iteration"] for line in lines] == [0, 1]
@@ -179,7 +182,7 @@ def test_nothing_selected_is_absent_and_skipped_is_skipped(place: Service) -> No
         assert {item["message"] for item in items(client, not_run)} == {"no test was selected"}
         skipped = run(client, BEHAVIOURS, filter="Plain.Skips*:Plain.DISABLED*")
         assert (skipped["verdict"], skipped["outcomes"]) == ("skipped", {"skipped": 2})
-        assert httpx.get(f"{place.url}/jobs/{not_run['id']}").status_code == 200
+        assert documented.HTTP.get(f"{place.url}/jobs/{not_run['id']}").status_code == 200
 
 
 def test_a_crash_keeps_what_had_finished_and_the_next_job_is_fine(place: Service) -> None:
@@ -309,7 +312,7 @@ def test_a_job_that_cannot_be_names_the_field(
         "target": TARGET,
         "seeds": {"count": 1},
     } | changes
-    answer = httpx.post(f"{place.url}/api/v1/jobs", json=body)
+    answer = documented.HTTP.post(f"{place.url}/api/v1/jobs", json=body)
     assert answer.status_code == 422, answer.text
     assert answer.json()["field"] == field
 
@@ -359,7 +362,7 @@ def test_the_command_submits_and_a_red_test_is_never_exit_code_0(place: Service)
 def test_the_page_s_twin_has_the_tests(place: Service) -> None:
     with place.client() as client:
         job = run(client, BEHAVIOURS, 3, filter="Order.*", shuffle=None)
-    twin = httpx.get(f"{place.url}/jobs/{job['id']}.json").json()
+    twin = documented.HTTP.get(f"{place.url}/jobs/{job['id']}.json").json()
     lines = {line["name"]: line for line in twin["tests"]["lines"]}
     assert next(iter(lines)) == "Order.Flickers"
     assert lines["Order.Flickers"]["outcomes"] == [

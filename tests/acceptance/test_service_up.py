@@ -19,6 +19,7 @@ import httpx
 import psutil
 import pytest
 
+import documented
 from gonogo_cli.kit.client import Client
 from gonogo_cli.operate import redis_server
 from running_service import (
@@ -186,7 +187,7 @@ def test_a_locked_database_is_a_clear_error_and_the_job_resumes(shared: Up) -> N
         lock.execute("BEGIN IMMEDIATE")
         time.sleep(3)  # ingest and dispatcher run into the lock, and wait in place
         assert (
-            httpx.get(f"{shared.url}/api/v1/jobs/{job}", timeout=10).status_code == 200
+            documented.HTTP.get(f"{shared.url}/api/v1/jobs/{job}", timeout=10).status_code == 200
         )  # readers don't wait for writers
         lock.execute("ROLLBACK")
         lock.close()
@@ -209,7 +210,7 @@ def test_a_full_disk_is_a_clear_error_and_the_job_resumes(shared: Up) -> None:
             "build": "correct",
             "seeds": {"start": 0, "count": 1},
         }
-        refused = httpx.post(f"{shared.url}/api/v1/jobs", json=body, timeout=60)
+        refused = documented.HTTP.post(f"{shared.url}/api/v1/jobs", json=body, timeout=60)
         assert refused.status_code == 503, refused.text
         assert "disk" in refused.json()["detail"]
         time.sleep(2)

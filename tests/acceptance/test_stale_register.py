@@ -75,7 +75,7 @@ def test_isolation_against_groups_comes_out_of_the_api(sqlite_url: str) -> None:
         # that was the background's assessment; the same is computed where it has seen nothing
         assert attribution["assessed"]["source"] == "stored"
         (flag,) = api.get(f"/flags?kind=context_dependent&test={key}")["items"]
-        _its_line_shows_it_again(flag["evidence"], rows)
+        _its_line_shows_it_again(api.get(f"/flags/{flag['id']}")["evidence"], rows)
         graded = api.get(f"/tests/{key}")["variants"][0]
         assert (graded["build"], graded["grade"]["stability"], graded["grade"]["hollow"]) == (
             "stale-register",

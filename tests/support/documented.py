@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import cache
 from typing import Any
 
@@ -14,34 +15,43 @@ from gonogo.spec.kernels.registry import KERNELS
 from gonogo_service.api.admin import health
 from gonogo_service.api.routers import routers
 from gonogo_service.app import create_app
+from gonogo_service.kit import problems
 from gonogo_settings import Settings
 
 HOOKS: dict[str, list[Any]] = {}
+JSON, NDJSON, PROBLEM = "application/json", "application/x-ndjson", problems.MEDIA_TYPE
 
 
 def check(response: httpx.Response) -> None:
-    """Fail for a successful JSON answer that its operation doesn't describe.
+    """Fail for an answer in JSON that its operation doesn't describe.
 
-    Problem documents have their own media type, and pages and event streams aren't JSON. A file to
-    download has the format of its name.
+    It may be an object, a line of NDJSON, or a problem document. Pages aren't JSON, and streams of
+    events are never read to their end.
     """
-    headers = response.headers
-    if headers.get("content-type") != "application/json" or "content-disposition" in headers:
+    media_type = response.headers.get("content-type", "").partition(";")[0]
+    if media_type not in (JSON, NDJSON, PROBLEM):
         return
     operation = _operation(response.request.method, response.request.url.path)
     if operation is None:
         return
     response.read()
-    validator = _validator(*operation, str(response.status_code), tuple(KERNELS))
-    for error in validator.iter_errors(response.json()):
+    if not response.content:
+        return
+    path, method = operation
+    status = "default" if media_type == PROBLEM else str(response.status_code)
+    validator = _validator(path, method, status, media_type, tuple(KERNELS))
+    texts = response.text.splitlines() if media_type == NDJSON else [response.text]
+    for error in (found for text in texts for found in validator.iter_errors(json.loads(text))):
         where = "".join(f"[{part!r}]" for part in error.instance_path)
         raise AssertionError(
             f"{response.request.method} {response.request.url.path}: the answer{where} is not "
-            f"what {operation[0]} documents: {error.message[:500]}"
+            f"what {path} documents: {error.message[:500]}"
         )
 
 
 HOOKS["response"] = [check]
+HTTP = httpx.Client(event_hooks=HOOKS)
+"""For single requests to any service."""
 
 
 @cache
@@ -70,13 +80,13 @@ def _operation(method: str, path: str) -> tuple[str, str] | None:
 
 @cache
 def _validator(
-    path: str, method: str, status: str, kernels: tuple[str, ...]
+    path: str, method: str, status: str, media_type: str, kernels: tuple[str, ...]
 ) -> jsonschema_rs.Draft202012Validator:
     document = _document(kernels)
     answer = document["paths"][path][method]["responses"].get(status)
     if answer is None:
         raise AssertionError(f"{method.upper()} {path}: {status} is not documented")
-    schema = answer.get("content", {}).get("application/json", {}).get("schema")
+    schema = answer.get("content", {}).get(media_type, {}).get("schema")
     if not schema:
         raise AssertionError(f"{method.upper()} {path}: the answer {status} has no schema")
     return jsonschema_rs.Draft202012Validator(

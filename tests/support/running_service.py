@@ -18,6 +18,7 @@ from typing import Any
 import httpx
 import psutil
 
+import documented
 from checkout import PYTHONPATH, ROOT
 from forked import Forked
 from gonogo_cli.kit.client import Client
@@ -232,8 +233,10 @@ class Service:
             process.close()
 
     def client(self) -> Client:
-        """A client of its API."""
-        return Client(self.url)
+        """A client of its API, whose answers are checked against the OpenAPI document."""
+        client = Client(self.url)
+        client._http.event_hooks = documented.HOOKS
+        return client
 
     def logs(self) -> str:
         """The ends of all logs, for a failure's message."""

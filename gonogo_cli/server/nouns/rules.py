@@ -18,8 +18,8 @@ RULES = Noun(
     {
         "name": "name",
         "version": "version",
-        "events": "content.events",
-        "repositories": "content.repositories",
+        "events": "events",
+        "repositories": "repositories",
         "owner": "owner",
         "updated": "updated_at",
     },

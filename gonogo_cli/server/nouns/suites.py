@@ -18,8 +18,8 @@ SUITES = Noun(
     {
         "name": "name",
         "version": "version",
-        "tests": lambda suite: len(suite["content"].get("entries") or ()),
-        "builds": "content.builds",
+        "tests": "tests",
+        "builds": "builds",
         "owner": "owner",
         "updated": "updated_at",
         "archived": "archived_at",

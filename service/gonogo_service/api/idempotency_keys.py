@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 
 from fastapi import Header, Request, Response
+from pydantic import BaseModel
 from sqlalchemy.orm import Session
 
 from gonogo_service.access import quotas
@@ -74,6 +75,48 @@ def once(
             {**stored.response["headers"], "Idempotent-Replayed": "true"},
         )
     ), False
+
+
+class Links(Protocol):
+    """The addresses of a noun."""
+
+    @property
+    def self(self) -> str:
+        """Return the noun's own address."""
+        ...
+
+
+class Created(Protocol):
+    """The answer to the creation of a noun."""
+
+    @property
+    def links(self) -> Links:
+        """Return the noun's addresses."""
+        ...
+
+
+def created(
+    context: Context,
+    request: Request,
+    principal: Principal,
+    key: str | None,
+    body: BaseModel | None,
+    make: Callable[[Session], Created],
+    *,
+    status: int = 202,
+    counted: bool = True,
+) -> Response:
+    """Create a noun once, as `once` does; answer with it and its address, and wake the workers."""
+
+    def answered(session: Session) -> Answer:
+        noun = make(session)
+        return status, noun, {"Location": noun.links.self}
+
+    sent = None if body is None else body.model_dump(mode="json")
+    response, new = once(context, request, principal, key, sent, answered, counted=counted)
+    if new:
+        context.notifier.notify()
+    return response
 
 
 def _make(

@@ -8,16 +8,96 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
 
 from gonogo_service.exports.parts import Export
-from gonogo_service.exports.test_case import Case, cases
+from gonogo_service.exports.test_case import Case, Status, cases
 from gonogo_settings.release import release
 from gonogo_storage.db.encoding import encode
 from gonogo_storage.jobs.job import Job
 
 VERSION = "0.0.0"
 _STATUSES = ("passed", "failed", "skipped", "pending", "other")
+
+
+class _Camel(BaseModel):
+    """An object of CTRF, whose names are in camel case; what is unknown is left out."""
+
+    model_config = ConfigDict(alias_generator=to_camel, extra="forbid")
+
+
+class CtrfTool(_Camel):
+    """The tool that wrote the report."""
+
+    name: Literal["gonogo"]
+    version: str
+
+
+class CtrfTest(_Camel):
+    """A seed, or a test of an iteration."""
+
+    name: str
+    status: Status
+    duration: int = Field(description="Milliseconds")
+    suite: list[str]
+    raw_status: str = Field(description="The verdict")
+    message: str | None = None
+    trace: str | None = None
+    file_path: str | None = None
+    line: int | None = None
+    extra: dict[str, Any]
+
+
+class CtrfSummary(_Camel):
+    """Numbers of tests by status, and the time in milliseconds since 1970."""
+
+    tests: int
+    passed: int
+    failed: int
+    skipped: int
+    pending: int
+    other: int
+    suites: int
+    start: int
+    stop: int
+
+
+class CtrfEnvironment(_Camel):
+    """The build and the commit of the first job."""
+
+    build_name: str | None = None
+    repository_name: str | None = None
+    commit: str | None = None
+
+
+class CtrfExtra(_Camel):
+    """The exported job or run, and its jobs."""
+
+    job: str | None = None
+    run: str | None = None
+    jobs: list[str]
+
+
+class CtrfResults(_Camel):
+    """The tests, and what they have in common."""
+
+    tool: CtrfTool
+    tests: list[CtrfTest]
+    summary: CtrfSummary
+    environment: CtrfEnvironment
+    extra: CtrfExtra
+
+
+class CtrfReport(_Camel):
+    """A report in the Common Test Report Format."""
+
+    report_format: Literal["CTRF"]
+    spec_version: str
+    generated_by: Literal["gonogo"]
+    results: CtrfResults
 
 
 def write(export: Export) -> Iterator[str]:

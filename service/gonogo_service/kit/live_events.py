@@ -19,10 +19,11 @@ from anyio import to_thread
 from sqlalchemy.exc import SQLAlchemyError
 
 from gonogo_storage.messages.event_positions import Position
+from gonogo_storage.messages.events import Event
 
 POLL_S = 0.25
 Positions = Callable[[Collection[str]], dict[str, Position]]
-Read = Callable[[str, int], list[dict[str, Any]]]
+Read = Callable[[str, int], list[Event[Any]]]
 _log = structlog.get_logger("gonogo.service")
 
 
@@ -59,7 +60,7 @@ class Hub:
         """Return the number of open streams."""
         return sum(watched.streams for watched in self._watched.values())
 
-    async def follow(self, job_id: str, after: int) -> AsyncGenerator[dict[str, Any]]:
+    async def follow(self, job_id: str, after: int) -> AsyncGenerator[Event[Any]]:
         """Yield the events of a job after number `after`, as they are stored.
 
         Ends when the job is final or the hub is closed.
@@ -82,7 +83,7 @@ class Hub:
                     continue
                 for event in events:
                     yield event
-                    after = event["number"]
+                    after = event.number
 
     def close(self) -> None:
         """End every stream; new ones end at once. Call this on the event loop."""

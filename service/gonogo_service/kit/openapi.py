@@ -12,16 +12,19 @@ import textwrap
 from collections.abc import Iterable
 from dataclasses import is_dataclass
 from itertools import pairwise
+from types import GenericAlias
 from typing import Any, get_args, get_type_hints
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
+from pydantic import TypeAdapter
 from starlette.routing import BaseRoute
 
 from gonogo import urls
 from gonogo_service.kit.problems import MEDIA_TYPE, TYPE_PREFIX
 from gonogo_settings.release import release
+from gonogo_storage.db.records import SCHEMA_OF, documented
 
 TITLE = "GoNoGo"
 DESCRIPTION = (
@@ -29,19 +32,6 @@ DESCRIPTION = (
     "every seed, and says whether a green test means anything."
 )
 PUBLIC = frozenset({"/healthz", "/readyz", urls.GITHUB_DELIVERIES, urls.CI_DELIVERIES})
-ERROR = {
-    "type": "object",
-    "required": ["field", "value", "limit", "message"],
-    "properties": {
-        "field": {
-            "type": "string",
-            "description": "Dotted path of the field, such as `test.shape`",
-        },
-        "value": {"description": "The given value, shortened"},
-        "limit": {"description": "The allowed values; null when the message says it all"},
-        "message": {"type": "string"},
-    },
-}
 PROBLEM = {
     "title": "Problem",
     "description": "RFC 9457. `field`, `value` and `limit` repeat those of the first error.",
@@ -55,7 +45,7 @@ PROBLEM = {
         "field": {"type": "string"},
         "value": {},
         "limit": {},
-        "errors": {"type": "array", "items": ERROR},
+        "errors": {"type": "array", "items": {"$ref": "#/components/schemas/WrongField"}},
     },
 }
 REFUSED = {
@@ -84,6 +74,7 @@ def _build(app: FastAPI, described: Iterable[APIRoute]) -> dict[str, Any]:
     schemas = components.setdefault("schemas", {})
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
+    schemas.update(_documented(schemas, document["paths"]))
     given = schemas["TestSpec"]["properties"] | schemas["JobIn"]["properties"]
     for shape in _shapes(described):
         properties = schemas.get(shape.__name__, {}).get("properties", {})
@@ -112,6 +103,31 @@ def _build(app: FastAPI, described: Iterable[APIRoute]) -> dict[str, Any]:
     return document
 
 
+def _documented(schemas: dict[str, Any], paths: dict[str, Any]) -> dict[str, Any]:
+    """Put documented shapes in the places of their numbers; return the schemas they bring."""
+    added: dict[str, Any] = {}
+    waiting: list[Any] = [schemas, paths]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, dict):
+            if SCHEMA_OF in node:
+                shape = documented[node.pop(SCHEMA_OF)]
+                listed: Any = GenericAlias(list, (shape,))
+                adapter: TypeAdapter[Any] = TypeAdapter(listed)
+                schema = adapter.json_schema(ref_template="#/components/schemas/{model}")
+                item, brought = schema["items"], schema.get("$defs", {})
+                if "oneOf" in item:  # {} is a member of several
+                    item["anyOf"] = item.pop("oneOf")
+                node |= item
+                fresh = {name: brought[name] for name in brought.keys() - schemas.keys()}
+                added |= fresh
+                waiting.append(fresh)
+            waiting += node.values()
+        elif isinstance(node, list):
+            waiting += node
+    return added
+
+
 def _is_free(schema: dict[str, Any]) -> bool:
     """Return whether a schema allows any object."""
     free = schema.get("type") == "object" and schema.get("additionalProperties") is True
@@ -122,10 +138,13 @@ def _shapes(routes: Iterable[APIRoute]) -> set[type[Any]]:
     """Return the dataclasses in the answers of the routes."""
     shapes: set[type[Any]] = set()
     waiting: list[Any] = [
-        field.field_info.annotation
-        for route in routes
-        for field in (route.response_field, *route.response_fields.values())
-        if field is not None
+        *documented,
+        *(
+            field.field_info.annotation
+            for route in routes
+            for field in (route.response_field, *route.response_fields.values())
+            if field is not None
+        ),
     ]
     while waiting:
         shape = waiting.pop()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import http
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any, get_args
 
@@ -61,6 +62,19 @@ class BadField(Problem):
         )
 
 
+@dataclass(frozen=True)
+class WrongField:
+    """A wrong field, as in a problem document."""
+
+    field: str
+    """Dotted path of the field, such as `test.shape`"""
+    value: Any
+    """The given value, shortened"""
+    limit: Any
+    """The allowed values; null when the message says it all"""
+    message: str
+
+
 def document(problem: Problem) -> dict[str, Any]:
     """Return the problem as JSON.
 
@@ -82,12 +96,12 @@ def document(problem: Problem) -> dict[str, Any]:
 
 def entry(field: str, value: object, reason: str, limit: object) -> dict[str, Any]:
     """Return the object in a document's `errors` for one wrong field."""
-    return {
-        "field": field,
-        "value": quote(value),
-        "limit": limit,
-        "message": sentence(field, reason, limit),
-    }
+    return asdict(wrong_field(field, value, reason, limit))
+
+
+def wrong_field(field: str, value: object, reason: str, limit: object) -> WrongField:
+    """Return one wrong field as problem documents show it."""
+    return WrongField(field, quote(value), limit, sentence(field, reason, limit))
 
 
 def sentence(field: str, reason: str, limit: object) -> str:

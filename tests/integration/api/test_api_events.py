@@ -86,7 +86,7 @@ def test_a_stream_tells_what_happened_and_then_what_happens_and_ends_with_the_jo
     assert [message["event"] for message in rest] == ["progress", "state"]
     assert json.loads(rest[-1]["data"]) == {"state": "finished", "verdict": "pass_by_tolerance"}
     with context.reading() as current:
-        numbers = [event["number"] for event in stored.after(current, job, 0)]
+        numbers = [event.number for event in stored.after(current, job, 0)]
     assert (
         [int(message["id"]) for message in (first, verdict, progress, *rest)]
         == numbers

@@ -155,7 +155,7 @@ def test_a_build_that_did_not_run_both_tests_has_no_such_class(api: Api) -> None
 
 def test_the_flag_is_listed_and_its_page_has_both_models(api: Api) -> None:
     (flag,) = api.get("/flags?kind=arithmetic_changed")["items"]
-    assert flag["evidence"]["words"] == "y: x^ is now stored in bf16"
+    assert flag["sentence"] == "y: x^ is now stored in bf16"
     assert "Arithmetic changed" in api.client.get("/flags").text
     page = api.client.get(f"/flags/{flag['id']}").text
     for text in ("Arithmetic changed", "y: x^ is now stored in bf16", INSIDE, STORED):

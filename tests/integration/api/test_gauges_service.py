@@ -83,7 +83,7 @@ def measured(api: Api, errors: Mapping[str, float], **changes: Any) -> dict[str,
 
 def only_flag(api: Api) -> dict[str, Any]:
     (flag,) = api.get("/flags?kind=blunt_test")["items"]
-    return dict(flag)
+    return dict(api.get(f"/flags/{flag['id']}"))
 
 
 def test_a_blunt_test_is_reported_flagged_and_graded_and_no_job_is_seen(api: Api) -> None:

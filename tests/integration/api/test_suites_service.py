@@ -87,6 +87,9 @@ def test_a_suite_is_stored_in_versions_and_archived(fresh: Api) -> None:
     assert other["tests"][2]["test_key"] == spec.key
     run = submit(fresh, suite="nightly")
     assert fresh.get(f"/runs/{run}")["suite"] == {"name": "nightly", "version": 2}
+    (listed,) = fresh.get("/suites")["items"]
+    assert (listed["tests"], listed["builds"], listed["description"]) == (3, 1, "more")
+    assert "content" not in listed
     assert fresh.client.delete("/api/v1/suites/nightly").json()["archived_at"]
     assert fresh.get("/suites")["items"] == []
     assert [suite["name"] for suite in fresh.get("/suites?archived=true")["items"]] == ["nightly"]

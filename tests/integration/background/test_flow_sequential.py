@@ -39,7 +39,7 @@ def test_a_decided_job_tells_running_attempts_to_stop_and_ends_finished_though_a
     finally:
         worker.close()
     with reading(engine) as current:
-        decided = [event for event in events.after(current, job_id, 0) if "reason" in event["data"]]
+        decided = [event for event in events.after(current, job_id, 0) if "reason" in event.data]
     engine.dispose()
     assert job.stop is not None
     assert (job.verdict, job.stop.decision, job.stop.seeds_saved, job.total, job.done) == (

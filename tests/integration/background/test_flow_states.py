@@ -517,9 +517,7 @@ def test_cancel_waits_for_running_attempts_and_keeps_their_numbers(current: Sess
     ended = now_of(current, job)
     assert (ended.state, ended.verdict, ended.counts) == ("cancelled", "fail", {"fail": 1})
     states = [
-        event["data"]["state"]
-        for event in events.after(current, job.id, 0)
-        if event["type"] == "state"
+        event.data["state"] for event in events.after(current, job.id, 0) if event.type == "state"
     ]
     assert states == ["queued", "running", "cancelling", "cancelled"]
 
@@ -732,8 +730,8 @@ def test_events_are_numbered_without_gaps_and_resume_anywhere(current: Session) 
     store(current, item, [hollow[4]], batch=2)  # no worse
     finish(current, item)
     every = events.after(current, job.id, 0)
-    assert [event["number"] for event in every] == list(range(1, len(every) + 1))
-    assert [event["type"] for event in every] == [
+    assert [event.number for event in every] == list(range(1, len(every) + 1))
+    assert [event.type for event in every] == [
         "state",
         "state",
         "verdict",
@@ -796,7 +794,7 @@ def test_two_last_chunks_at_once_close_the_job_once(engine: Engine) -> None:
                     [
                         event
                         for event in events.after(current, job.id, 0)
-                        if event["data"].get("state") == "finished"
+                        if event.data.get("state") == "finished"
                     ]
                 )
                 == 1

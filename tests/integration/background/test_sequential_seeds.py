@@ -164,9 +164,9 @@ def test_a_stable_test_stops_after_49_seeds_and_says_what_it_saved(current: Sess
         "device_ms_saved": 451 * 2.5,
     }
     state_changes = [
-        event["data"]
+        event.data
         for event in events.after(current, job.id, 0)
-        if event["type"] == "state" and event["data"].get("stop")
+        if event.type == "state" and event.data.get("stop")
     ]
     assert [change["state"] for change in state_changes] == ["running", "finished"]
     assert state_changes[0]["reason"].startswith("stopped after 49")
@@ -460,7 +460,7 @@ def test_two_copies_that_store_in_the_same_moment_decide_once(engine: Engine) ->
         thread.join()
     with reading(engine) as current:
         ended = now_of(current, job)
-        decided = [event for event in events.after(current, job.id, 0) if "reason" in event["data"]]
+        decided = [event for event in events.after(current, job.id, 0) if "reason" in event.data]
     assert (ended.state, ended.done, len(decided)) == ("finished", 49, 1)
 
 

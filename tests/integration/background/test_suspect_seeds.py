@@ -87,16 +87,16 @@ def test_a_suspect_seed_adds_eight_and_what_was_chance_passes(current: Session) 
     assert list(job.suspects.pooled) == ["dx"]  # dgamma was never suspect
     assert job.suspects.pooled["dx"].statistics["row_z"] == pytest.approx(((36 + 11) / 12) ** 0.5)
     (state_change,) = [
-        event["data"] for event in events.after(current, job.id, 0) if "reason" in event["data"]
+        event.data for event in events.after(current, job.id, 0) if "reason" in event.data
     ]
     assert (state_change["state"], state_change["reason"]) == (
         "running",
         "8 seeds added: seed 3 is suspect",
     )
     assert [
-        event["data"]["total"]
+        event.data["total"]
         for event in events.after(current, job.id, 0)
-        if event["type"] == "progress"
+        if event.type == "progress"
     ] == [4, 12, 12, 12]
     assert flags.list_(current, job=job.id).items == ()
     again = jobs.resubmit(current, job.id, owner="me")

@@ -84,6 +84,7 @@ def test_a_rules_file_is_all_the_rules_there_are(lite: Api) -> None:
         "/api/v1/rules", json={"rules": [first, {**second, "enabled": False}]}
     ).json()
     assert answer == {"stored": ["b"], "same": ["a"], "archived": []}
+    assert not any("content" in rule for rule in lite.get("/rules")["items"])
     assert [(rule["name"], rule["version"]) for rule in lite.get("/rules")["items"]] == [
         ("a", 1),
         ("b", 2),

@@ -87,7 +87,7 @@ def test_a_new_job_is_stored_with_chunks_event_and_letter_in_one_transaction(
         assert (job.state, job.total, job.done, job.counts) == (JobState.queued, 10, 0, {})
         assert job.chunks.total == job.chunks.open > 1
         assert [message.topic for message in outbox.due(current)] == ["job.created"]
-        assert [event["type"] for event in events.after(current, job.id, 0)] == ["state"]
+        assert [event.type for event in events.after(current, job.id, 0)] == ["state"]
         assert chunks.waiting(current) == {QUEUE: job.chunks.total}
         assert job.target == JobTarget("emulator", "wormhole", "n150")
 

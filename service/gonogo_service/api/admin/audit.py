@@ -10,9 +10,10 @@ from fastapi.responses import StreamingResponse
 from gonogo_service.access.context import Admin, Context, Ctx
 from gonogo_service.kit.answers import Cursor, Filter, Limit, make_router
 from gonogo_storage.access import audit as stored
-from gonogo_storage.access.audit import AuditEntry
+from gonogo_storage.access.audit import AuditEntry, AuditLine
 from gonogo_storage.db.encoding import encode
 from gonogo_storage.db.paging import Page
+from gonogo_storage.db.records import schema_of
 
 router = make_router("audit")
 
@@ -36,7 +37,12 @@ def audit(
 @router.get(
     "/audit/export",
     response_class=Response,
-    responses={200: {"content": {"application/x-ndjson": {}}, "description": "The entries"}},
+    responses={
+        200: {
+            "content": {"application/x-ndjson": {"schema": schema_of(AuditLine)}},
+            "description": "The entries; the schema is that of a line",
+        }
+    },
     summary="Export the audit",
 )
 def export(context: Ctx, _who: Admin) -> Response:

@@ -42,7 +42,12 @@ async def readyz(context: Ctx) -> Ready:
 
 @router.get(
     "/metrics",
-    responses={200: {"description": "Prometheus text", "content": {"text/plain": {}}}},
+    responses={
+        200: {
+            "description": "Prometheus text",
+            "content": {"text/plain": {"schema": {"type": "string"}}},
+        }
+    },
     response_class=Response,
     summary="Metrics for Prometheus",
 )

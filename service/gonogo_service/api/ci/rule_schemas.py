@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
@@ -16,6 +18,8 @@ from gonogo_service.kit.strict import Strict
 from gonogo_service.submission import gauges, suites
 from gonogo_service.submission.bodies import NAME, GaugeIn, Word
 from gonogo_settings import Settings
+from gonogo_storage.automation.ci_rules import CiRule
+from gonogo_storage.db.records import Documented, from_object
 
 MAX_PATTERNS = 100
 MAX_SUITES = 20
@@ -105,6 +109,48 @@ class RuleIn(Strict):
     def content(self) -> dict[str, Any]:
         """Return the stored content: the given fields, without defaults."""
         return self.model_dump(mode="json", exclude_unset=True, by_alias=True)
+
+
+@dataclass(frozen=True)
+class RuleSummary:
+    """A rule in a list. `GET /rules/{name}` has its content."""
+
+    name: str
+    version: int
+    key: str
+    description: str
+    enabled: bool
+    events: list[Event]
+    repositories: list[str]
+    suites: int
+    """The number of suites that it starts"""
+    gauges: int
+    """The number of gauges that it starts"""
+    owner: str
+    created_at: datetime
+    updated_at: datetime
+
+
+def summary(rule: CiRule) -> RuleSummary:
+    """Return what a list shows of a rule."""
+    content = rule.content
+    return from_object(
+        RuleSummary,
+        rule,
+        description=content.get("description", ""),
+        enabled=content.get("enabled", True),
+        events=content["events"],
+        repositories=content["repositories"],
+        suites=len(content.get("suites") or ()),
+        gauges=len(content.get("gauges") or ()),
+    )
+
+
+@dataclass(frozen=True)
+class RuleOut(CiRule):
+    """A rule in its newest version."""
+
+    content: Annotated[dict[str, Any], Documented(RuleIn)]
 
 
 def check(session: Session, rule: RuleIn, settings: Settings, path: str = "") -> None:

@@ -11,14 +11,14 @@ from pydantic import Field
 from gonogo.errors import FieldError
 from gonogo_service.access.context import Admin, Ctx, Reader
 from gonogo_service.api.ci import rule_schemas
-from gonogo_service.api.ci.rule_schemas import RuleIn
-from gonogo_service.kit.answers import Cursor, Limit, make_router, missing
+from gonogo_service.api.ci.rule_schemas import RuleIn, RuleOut, RuleSummary
+from gonogo_service.kit.answers import Cursor, Limit, extend_page, make_router, missing
 from gonogo_service.kit.strict import Strict
 from gonogo_storage.access import audit
 from gonogo_storage.automation import ci_rules as stored
-from gonogo_storage.automation.ci_rules import CiRule
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.paging import Page
+from gonogo_storage.db.records import from_object
 
 router = make_router("rules")
 MAX_RULES = 200
@@ -42,10 +42,10 @@ class Replaced:
 @router.post(
     "/rules",
     status_code=201,
-    responses={200: {"model": CiRule, "description": "Unchanged"}},
+    responses={200: {"model": RuleOut, "description": "Unchanged"}},
     summary="Store a rule",
 )
-def put(context: Ctx, who: Admin, body: RuleIn, response: Response) -> CiRule:
+def put(context: Ctx, who: Admin, body: RuleIn, response: Response) -> RuleOut:
     """Create the rule with that name, or replace it as its next version.
 
     The jobs that it starts belong to the user who stored it.
@@ -63,7 +63,7 @@ def put(context: Ctx, who: Admin, body: RuleIn, response: Response) -> CiRule:
             )
     if not changed:
         response.status_code = 200
-    return rule
+    return from_object(RuleOut, rule)
 
 
 @router.put("/rules", summary="Replace all rules")
@@ -103,34 +103,35 @@ def replace(context: Ctx, who: Admin, body: RulesFile) -> Replaced:
 @router.get("/rules", summary="List rules")
 def list_rules(
     context: Ctx, _who: Reader, limit: Limit = 50, cursor: Cursor = None
-) -> Page[CiRule]:
+) -> Page[RuleSummary]:
     """List the rules in use, by name."""
     with context.reading() as session:
-        return stored.list_(session, limit=limit, cursor=cursor)
+        page = stored.list_(session, limit=limit, cursor=cursor)
+        return extend_page(page, rule_schemas.summary)
 
 
 @router.get(
     "/rules/{name}",
     summary="Show a rule",
 )
-def look(context: Ctx, _who: Reader, name: str) -> CiRule:
+def look(context: Ctx, _who: Reader, name: str) -> RuleOut:
     """Show a rule in its newest version."""
     with context.reading() as session:
         rule = stored.get(session, name)
         if rule is None:
             raise missing("rule", name, [known.name for known in stored.in_use(session)])
-    return rule
+    return from_object(RuleOut, rule)
 
 
 @router.delete(
     "/rules/{name}",
     summary="Archive a rule",
 )
-def archive(context: Ctx, who: Admin, name: str) -> CiRule:
+def archive(context: Ctx, who: Admin, name: str) -> RuleOut:
     """Archive a rule, which then starts nothing. What it started stays; storing it restores it."""
     with context.session() as session:
         rule = stored.archive(session, name, now=utcnow())
         if rule is None:
             raise missing("rule", name)
         audit.record(session, actor=who.actor, action="rule.archived", subject=name)
-    return rule
+    return from_object(RuleOut, rule)

@@ -16,10 +16,11 @@ from gonogo_service.kit.answers import (
     Cursor,
     Filter,
     Limit,
+    extend_page,
     make_router,
     missing,
 )
-from gonogo_service.kit.problems import BadField, entry
+from gonogo_service.kit.problems import BadField, WrongField, wrong_field
 from gonogo_service.kit.strict import Moment, Strict
 from gonogo_storage.db.paging import Page
 from gonogo_storage.db.records import from_object
@@ -64,6 +65,41 @@ class FlagsChange(FlagFields):
 
 
 @dataclass(frozen=True)
+class ListedFlag:
+    """A flag in a list. `GET /flags/{id}` has its evidence and its history."""
+
+    id: str
+    kind: FlagKind
+    state: FlagState
+    test_key: str
+    workload_key: str
+    kernel: str
+    build: str
+    branch: str
+    arch: str
+    board: str
+    owner: str | None
+    reason: str | None
+    sentence: str | None
+    """The finding in words"""
+    diagnosis: str | None
+    """What is wrong in the kernel, where its numbers tell"""
+    first_job: str
+    last_job: str
+    jobs: int
+    version: int
+    opened_at: datetime
+    updated_at: datetime
+    expires_at: datetime | None
+
+
+def _listed(flag: Flag) -> ListedFlag:
+    sentence = flag.evidence.get("words") or flag.evidence.get("sentence")
+    diagnosis = flag.evidence.get("diagnosis")
+    return from_object(ListedFlag, flag, sentence=sentence, diagnosis=diagnosis)
+
+
+@dataclass(frozen=True)
 class FlagBefore:
     """A flag's fields before a change, as needed to undo it."""
 
@@ -82,8 +118,7 @@ class FlagOutcome:
     state: FlagState | None
     version: int | None
     before: FlagBefore | None
-    problem: dict[str, Any] | None
-    """Field, value, limit and message, as in a problem document"""
+    problem: WrongField | None
 
 
 @dataclass(frozen=True)
@@ -106,7 +141,7 @@ def list_flags(
     build: Filter = None,
     limit: Limit = 50,
     cursor: Cursor = None,
-) -> Page[Flag]:
+) -> Page[ListedFlag]:
     """List flags that match all filters.
 
     `state=open` includes reopened flags. `job` and `build` are those of the newest evidence.
@@ -120,7 +155,8 @@ def list_flags(
         "build": build,
     }
     with context.reading() as session:
-        return stored.list_(session, **filters, limit=limit, cursor=cursor)
+        page = stored.list_(session, **filters, limit=limit, cursor=cursor)
+        return extend_page(page, _listed)
 
 
 @router.get("/flags/{flag_id}", summary="Show a flag")
@@ -202,5 +238,5 @@ def _outcome(outcome: flag_changes.Outcome) -> FlagOutcome:
         before=None if before is None else from_object(FlagBefore, before),
         problem=None
         if problem is None
-        else entry(problem.field, problem.value, problem.reason, problem.limit),
+        else wrong_field(problem.field, problem.value, problem.reason, problem.limit),
     )

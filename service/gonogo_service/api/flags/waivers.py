@@ -147,7 +147,7 @@ def add(
     """
     _check(body)
 
-    def make(session: Session) -> idempotency_keys.Answer:
+    def make(session: Session) -> WaiverOut:
         new = NewWaiver(
             body.test,
             body.names,
@@ -161,12 +161,11 @@ def add(
         waiver = stored.create(
             session, new, actor=who.actor, now=utcnow(), longest=_longest(context)
         )
-        created = _with_links(waiver)
-        return 201, created, {"Location": created.links.self}
+        return _with_links(waiver)
 
-    return idempotency_keys.once(
-        context, request, who, key, body.model_dump(mode="json"), make, counted=False
-    )[0]
+    return idempotency_keys.created(
+        context, request, who, key, body, make, status=201, counted=False
+    )
 
 
 @router.get("/waivers/{waiver_id}", summary="Show a waiver")

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Annotated, Any
+
 from gonogo_service.access.context import Ctx, Reader
 from gonogo_service.api.jobs.jobs import require_job
 from gonogo_service.kit.answers import Filter, make_router, missing
 from gonogo_service.kit.problems import Problem
 from gonogo_storage.db.paging import Page
+from gonogo_storage.db.records import Documented, from_object
 from gonogo_storage.jobs import artifacts as stored
+from gonogo_storage.jobs.artifact_contents import Content
 from gonogo_storage.jobs.artifacts import Artifact, ArtifactHead
 from gonogo_storage.jobs.job import removed_words
 
 router = make_router("jobs")
+
+
+@dataclass(frozen=True)
+class ArtifactOut(Artifact):
+    """An artifact; its kind decides which content it has, and an unknown kind has any object."""
+
+    content: Annotated[dict[str, Any], Documented(Content | dict[str, Any])]
 
 
 @router.get("/jobs/{job_id}/artifacts", summary="List artifacts of a job")
@@ -25,10 +37,10 @@ def artifacts(context: Ctx, _who: Reader, job_id: str, kind: Filter = None) -> P
 
 
 @router.get("/jobs/{job_id}/artifacts/{artifact_id}", summary="Show an artifact with its content")
-def artifact(context: Ctx, _who: Reader, job_id: str, artifact_id: str) -> Artifact:
+def artifact(context: Ctx, _who: Reader, job_id: str, artifact_id: str) -> ArtifactOut:
     """Show an artifact; its content is a JSON object whose structure depends on the kind."""
     with context.reading() as session:
         stored_artifact = stored.get(session, job_id, artifact_id)
     if stored_artifact is None:
         raise missing("artifact", artifact_id)
-    return stored_artifact
+    return from_object(ArtifactOut, stored_artifact)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import Depends, Header, Query
@@ -15,10 +16,26 @@ from gonogo_service.api.jobs.jobs import require_job
 from gonogo_service.kit.answers import make_router
 from gonogo_service.kit.problems import BadField
 from gonogo_storage.db.encoding import encode
+from gonogo_storage.db.records import schema_of
+from gonogo_storage.jobs.job import SuspectSeeds
+from gonogo_storage.jobs.sequential import SeedDecision
+from gonogo_storage.messages.events import Event, Progress, SeedVerdict, StateChange
 
 router = make_router("jobs")
 RETRY_MS = 1000
 MAX_NUMBER = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class StateData(StateChange):
+    """A job's state, and why it has it; fields that say nothing are left out."""
+
+    stop: SeedDecision | None = None
+    suspects: SuspectSeeds | None = None
+
+
+_EVENTS = {"text/event-stream": {"schema": schema_of(Progress | SeedVerdict | StateData)}}
+"""The data of an event, by its type."""
 
 
 def start(
@@ -62,7 +79,7 @@ def start(
 
 async def follow(
     context: Ctx, who: Reader, job_id: str, after: Annotated[int, Depends(start)]
-) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
+) -> AsyncIterator[AsyncIterator[Event[Any]]]:
     """Yield the job's events as they are stored, until the answer is over.
 
     A client may leave while an event is on its way. Without this, the stream would be counted, and
@@ -78,11 +95,14 @@ async def follow(
 @router.get(
     "/jobs/{job_id}/events",
     response_class=EventSourceResponse,
-    responses={204: {"description": "The job is over, and every event is known"}},
+    responses={
+        200: {"content": _EVENTS, "description": "Events; the schema is that of an event's data"},
+        204: {"description": "The job is over, and every event is known"},
+    },
     summary="Stream a job's events",
 )
 async def events(
-    stored: Annotated[AsyncIterator[dict[str, Any]], Depends(follow)],
+    stored: Annotated[AsyncIterator[Event[Any]], Depends(follow)],
 ) -> AsyncIterator[ServerSentEvent]:
     """Stream events of three types: progress, verdict and state.
 
@@ -93,6 +113,4 @@ async def events(
     """
     yield ServerSentEvent(retry=RETRY_MS)  # also sends the headers at once
     async for event in stored:
-        yield ServerSentEvent(
-            id=str(event["number"]), event=event["type"], raw_data=encode(event["data"])
-        )
+        yield ServerSentEvent(id=str(event.number), event=event.type, raw_data=encode(event.data))

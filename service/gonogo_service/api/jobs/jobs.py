@@ -75,17 +75,12 @@ def submit(
     bounds.demand_within(who, repository=None if body.commit is None else body.commit.repository)
     checked = submission.check(body, context.settings)
 
-    def make(session: Session) -> idempotency_keys.Answer:
+    def make(session: Session) -> JobAccepted:
         job = submission.submit(session, checked, context.settings, who.name)
         _audit_submission(session, who, job)
-        return _answer(job)
+        return _accepted(job)
 
-    response, new = idempotency_keys.once(
-        context, request, who, key, body.model_dump(mode="json"), make
-    )
-    if new:
-        context.notifier.notify()
-    return response
+    return idempotency_keys.created(context, request, who, key, body, make)
 
 
 @router.post("/jobs:validate", summary="Check a job without submitting it")
@@ -208,7 +203,7 @@ def resubmit(
 ) -> Response:
     """Submit a new job with the same request, owned by the caller."""
 
-    def make(session: Session) -> idempotency_keys.Answer:
+    def make(session: Session) -> JobAccepted:
         if require_job(session, job_id).kind is not JobKind.seeds:
             reason = "was imported, and can't run again here"
             raise BadField("job", job_id, reason, limit="a job that ran here")
@@ -218,12 +213,9 @@ def resubmit(
         if job is None:
             raise missing("job", job_id)
         _audit_submission(session, who, job, resubmit_of=job_id)
-        return _answer(job)
+        return _accepted(job)
 
-    response, new = idempotency_keys.once(context, request, who, key, None, make)
-    if new:
-        context.notifier.notify()
-    return response
+    return idempotency_keys.created(context, request, who, key, None, make)
 
 
 @router.delete("/jobs/{job_id}", summary="Delete a job that has ended")
@@ -268,11 +260,6 @@ def _audit_submission(session: Session, who: Principal, job: Job, **detail: str)
 
 def _accepted(job: Job) -> JobAccepted:
     return JobAccepted(job.id, job.state, job.chunks.total, links(job.id))
-
-
-def _answer(job: Job) -> idempotency_keys.Answer:
-    accepted = _accepted(job)
-    return 202, accepted, {"Location": accepted.links.self}
 
 
 def _expected(most: int, stop_on_finding: bool, seed_s: float) -> ExpectedOf:

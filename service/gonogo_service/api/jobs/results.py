@@ -14,12 +14,14 @@ from gonogo_service.access.context import Ctx, Reader
 from gonogo_service.api.jobs.jobs import require_job
 from gonogo_service.api.jobs.outputs import OutputNumbers, TestOutcome
 from gonogo_service.exports import parts
+from gonogo_service.exports.ctrf import CtrfReport
 from gonogo_service.exports.forms import FORMS
 from gonogo_service.exports.parts import Export, Order
 from gonogo_service.kit.answers import Cursor, Limit, answer_page, make_router, missing
 from gonogo_service.kit.problems import BadField, Problem
 from gonogo_storage.automation import runs
 from gonogo_storage.db.paging import Page
+from gonogo_storage.db.records import schema_of
 from gonogo_storage.jobs import jobs
 from gonogo_storage.jobs.job import JobSummary, removed_words
 from gonogo_storage.seeds import results as stored
@@ -29,7 +31,7 @@ FORMATS = ("json", *FORMS)
 STREAM_PAGE = 500
 PIECE = 65_536
 MAX_OUTPUTS = 1000
-_STREAMS: dict[str, Any] = {form.media_type.partition(";")[0]: {} for form in FORMS.values()}
+NDJSON = "application/x-ndjson"
 
 
 @dataclass(frozen=True)
@@ -59,12 +61,30 @@ class ResultOut:
     """All its outputs"""
 
 
+@dataclass(frozen=True)
+class ResultOfRun(ResultOut):
+    """One (seed, repeat) of a run, with its job."""
+
+    job: str
+    build: str
+    test_key: str
+
+
+def _streams(line: type[ResultOut]) -> dict[str, Any]:
+    """Return the media types of the streamed formats; `line` is a line of NDJSON."""
+    text = {"schema": {"type": "string"}}
+    return {"text/csv": text, "application/xml": text, NDJSON: {"schema": schema_of(line)}}
+
+
 @router.get(
     "/jobs/{job_id}/results",
     responses={
         200: {
-            "model": Page[ResultOut],
-            "content": {name: {} for name in _STREAMS if name != "application/json"},
+            "content": {
+                **_streams(ResultOut),
+                "application/json": {"schema": schema_of(Page[ResultOut] | CtrfReport)},
+            },
+            "description": "A page, or the file; of NDJSON, the schema is that of a line",
         }
     },
     response_class=Response,
@@ -123,7 +143,15 @@ def results(
 @router.get(
     "/runs/{run_id}/results",
     tags=["runs"],
-    responses={200: {"content": _STREAMS, "description": "The file"}},
+    responses={
+        200: {
+            "content": {
+                **_streams(ResultOfRun),
+                "application/json": {"schema": schema_of(CtrfReport)},
+            },
+            "description": "The file; of NDJSON, the schema is that of a line",
+        }
+    },
     response_class=Response,
     summary="Export the results of a run",
 )

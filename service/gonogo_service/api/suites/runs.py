@@ -35,10 +35,9 @@ from gonogo_storage.db.states import RunState
 router = make_router("runs")
 
 
-def accepted(run: stored.Run) -> idempotency_keys.Answer:
+def accepted(run: stored.Run) -> RunAccepted:
     """Return the answer to the submission of a run."""
-    where = links(run.id)
-    return 202, RunAccepted(run.id, run.state, run.jobs.total, where), {"Location": where.self}
+    return RunAccepted(run.id, run.state, run.jobs.total, links(run.id))
 
 
 @router.post(
@@ -62,7 +61,7 @@ def submit(
     )
     commit = None if body.commit is None else body.commit.model_dump()
 
-    def make(session: Session) -> idempotency_keys.Answer:
+    def make(session: Session) -> RunAccepted:
         order = suites.Order(body.builds, body.labels, commit, actor=who.actor)
         if not isinstance(body.suite, str):
             return accepted(
@@ -74,12 +73,7 @@ def submit(
             suites.submit_stored(session, body.suite, order, context.settings, who.name)
         )
 
-    response, new = idempotency_keys.once(
-        context, request, who, key, body.model_dump(mode="json"), make
-    )
-    if new:
-        context.notifier.notify()
-    return response
+    return idempotency_keys.created(context, request, who, key, body, make)
 
 
 @router.get("/runs", summary="List runs, newest first")

@@ -201,17 +201,14 @@ def run_now(
     The due times do not change.
     """
 
-    def make(session: Session) -> idempotency_keys.Answer:
+    def make(session: Session) -> RunAccepted:
         schedule = _require(stored.lock(session, schedule_id), schedule_id)
         order = replace(suites.order_of(schedule), actor=who.actor)
         return runs.accepted(
             suites.submit_stored(session, schedule.suite, order, context.settings, who.name)
         )
 
-    response, new = idempotency_keys.once(context, request, who, key, None, make)
-    if new:
-        context.notifier.notify()
-    return response
+    return idempotency_keys.created(context, request, who, key, None, make)
 
 
 def _require(schedule: Schedule | None, schedule_id: str) -> Schedule:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Annotated, Any, Self
 
 from pydantic import (
@@ -16,7 +17,7 @@ from pydantic import (
 
 from gonogo import urls
 from gonogo.spec.partial import PartialNumerics, PartialTestBody, no_fields
-from gonogo.spec.suites import MAX_NAME, MAX_TESTS
+from gonogo.spec.suites import MAX_NAME, MAX_TESTS, count_tests
 from gonogo.spec.validation import MAX_ERRORS, Refused, line_error
 from gonogo.urls import API
 from gonogo_service.api.jobs.schemas import JobLinks
@@ -33,6 +34,7 @@ from gonogo_service.submission.bodies import (
 from gonogo_service.submission.suites import TestOfSuite
 from gonogo_storage.automation.runs import Run, RunJob
 from gonogo_storage.automation.suites import Suite
+from gonogo_storage.db.records import Documented, from_object
 from gonogo_storage.db.states import RunState
 
 MAX_BUILDS = 100
@@ -114,7 +116,44 @@ class SuiteIn(Strict):
 
 
 @dataclass(frozen=True)
-class SuiteDetails(Suite):
+class SuiteSummary:
+    """A suite in a list. `GET /suites/{name}` has its content and its tests."""
+
+    name: str
+    version: int
+    key: str
+    description: str
+    tests: int
+    """The number of tests, with expanded matrices"""
+    builds: int
+    """The number of builds that it names"""
+    owner: str
+    created_at: datetime
+    updated_at: datetime
+    archived_at: datetime | None
+
+
+def summary(suite: Suite) -> SuiteSummary:
+    """Return what a list shows of a suite."""
+    content = suite.content
+    return from_object(
+        SuiteSummary,
+        suite,
+        description=content.get("description", ""),
+        tests=count_tests(content),
+        builds=len(content.get("builds") or ()),
+    )
+
+
+@dataclass(frozen=True)
+class SuiteOut(Suite):
+    """A suite in its newest version."""
+
+    content: Annotated[dict[str, Any], Documented(SuiteIn)]
+
+
+@dataclass(frozen=True)
+class SuiteDetails(SuiteOut):
     """A suite with its tests."""
 
     tests: list[TestOfSuite]

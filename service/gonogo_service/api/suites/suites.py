@@ -8,12 +8,11 @@ from fastapi import Query, Response
 
 from gonogo.errors import FieldError
 from gonogo_service.access.context import Ctx, Reader, Submitter
-from gonogo_service.api.suites.schemas import SuiteDetails, SuiteIn
-from gonogo_service.kit.answers import Cursor, Limit, make_router, missing
+from gonogo_service.api.suites.schemas import SuiteDetails, SuiteIn, SuiteOut, SuiteSummary, summary
+from gonogo_service.kit.answers import Cursor, Limit, extend_page, make_router, missing
 from gonogo_service.submission import suites
 from gonogo_storage.access import audit
 from gonogo_storage.automation import suites as stored
-from gonogo_storage.automation.suites import Suite
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.paging import Page
 from gonogo_storage.db.records import from_object
@@ -54,10 +53,11 @@ def list_suites(
     archived: Annotated[bool, Query(description="Include archived suites")] = False,
     limit: Limit = 50,
     cursor: Cursor = None,
-) -> Page[Suite]:
+) -> Page[SuiteSummary]:
     """List suites by name."""
     with context.reading() as session:
-        return stored.list_(session, archived=archived, limit=limit, cursor=cursor)
+        page = stored.list_(session, archived=archived, limit=limit, cursor=cursor)
+        return extend_page(page, summary)
 
 
 @router.get(
@@ -84,7 +84,7 @@ def look(context: Ctx, _who: Reader, name: str) -> SuiteDetails:
     "/suites/{name}",
     summary="Archive a suite",
 )
-def archive(context: Ctx, who: Submitter, name: str) -> Suite:
+def archive(context: Ctx, who: Submitter, name: str) -> SuiteOut:
     """Archive a suite: it can't run any more, and its schedules fail for that reason.
 
     Its runs stay. Storing it again restores it.
@@ -96,4 +96,4 @@ def archive(context: Ctx, who: Submitter, name: str) -> Suite:
         suite, changed = result
         if changed:
             audit.record(session, actor=who.actor, action="suite.archived", subject=name)
-    return suite
+    return from_object(SuiteOut, suite)

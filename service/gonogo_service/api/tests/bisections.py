@@ -55,10 +55,11 @@ from gonogo_storage.automation.bisections import (
 from gonogo_storage.catalogue import builds
 from gonogo_storage.db.encoding import encode, utcnow
 from gonogo_storage.db.paging import Page
-from gonogo_storage.db.records import from_object
+from gonogo_storage.db.records import from_object, schema_of
 from gonogo_storage.db.states import BisectionState
 from gonogo_storage.jobs import jobs
 from gonogo_storage.jobs.job import BACKGROUND_PRIORITY
+from gonogo_storage.messages.events import Event
 
 router = make_router("bisections")
 MAX_BUILDS = 1000
@@ -191,7 +192,7 @@ def submit(
         include={"test", "labels", "commit", *JobOptions.model_fields},
     )
 
-    def make(session: Session) -> idempotency_keys.Answer:
+    def make(session: Session) -> BisectionAccepted:
         series, field = _series(session, body)
         checked = submission.check(
             JobIn.model_validate({**common, "build": series[0], "seeds": [body.seed_start]}),
@@ -239,10 +240,9 @@ def submit(
             subject=bisection.id,
             detail={"test": bisection.test_key},
         )
-        accepted = _accepted(bisection)
-        return 202, accepted, {"Location": accepted.links.self}
+        return _accepted(bisection)
 
-    return idempotency_keys.once(context, request, who, key, body.model_dump(mode="json"), make)[0]
+    return idempotency_keys.created(context, request, who, key, body, make)
 
 
 @router.get("/bisections", summary="List bisections, newest first")
@@ -341,7 +341,7 @@ def start(
 
 async def follow(
     context: Ctx, who: Reader, bisection_id: str, after: Annotated[int, Depends(start)]
-) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
+) -> AsyncIterator[AsyncIterator[Event[Any]]]:
     """Yield the bisection's events as they are stored, until the answer is over."""
     async with (
         aclosing(context.bisections.follow(bisection_id, after)) as events,
@@ -353,11 +353,17 @@ async def follow(
 @router.get(
     "/bisections/{bisection_id}/events",
     response_class=EventSourceResponse,
-    responses={204: {"description": "The bisection is over, and its last event is known"}},
+    responses={
+        200: {
+            "content": {"text/event-stream": {"schema": schema_of(stored.BisectionProgress)}},
+            "description": "Events; the schema is that of an event's data",
+        },
+        204: {"description": "The bisection is over, and its last event is known"},
+    },
     summary="Stream a bisection's events",
 )
 async def events(
-    following: Annotated[AsyncIterator[dict[str, Any]], Depends(follow)],
+    following: Annotated[AsyncIterator[Event[Any]], Depends(follow)],
 ) -> AsyncIterator[ServerSentEvent]:
     """Stream `progress` events, and at the end a `state` event.
 
@@ -366,9 +372,7 @@ async def events(
     """
     yield ServerSentEvent(retry=RETRY_MS)  # also sends the headers at once
     async for event in following:
-        yield ServerSentEvent(
-            id=str(event["number"]), event=event["type"], raw_data=encode(event["data"])
-        )
+        yield ServerSentEvent(id=str(event.number), event=event.type, raw_data=encode(event.data))
 
 
 def _require(context: Context, bisection_id: str) -> Bisection:

@@ -86,7 +86,7 @@ def submit(
     """
     gauges.check(body, context.settings)
 
-    def make(session: Session) -> idempotency_keys.Answer:
+    def make(session: Session) -> GaugeAccepted:
         gauge = gauges.submit(session, body, context.settings, who.name)
         audit.record(
             session,
@@ -95,15 +95,9 @@ def submit(
             subject=gauge.id,
             detail={"test": gauge.test_key},
         )
-        accepted = _accepted(gauge)
-        return 202, accepted, {"Location": accepted.links.self}
+        return _accepted(gauge)
 
-    response, new = idempotency_keys.once(
-        context, request, who, key, body.model_dump(mode="json"), make
-    )
-    if new:
-        context.notifier.notify()
-    return response
+    return idempotency_keys.created(context, request, who, key, body, make)
 
 
 @router.get(

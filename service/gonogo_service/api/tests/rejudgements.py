@@ -9,8 +9,10 @@ from fastapi import Response
 from pydantic import Field
 
 from gonogo.errors import FieldError
+from gonogo.spec import tolerances
 from gonogo.spec.selections import is_selection
 from gonogo.spec.test_spec import TestSpec
+from gonogo.spec.tolerances import AnyTolerance
 from gonogo_service.access.context import Ctx, Reader, Submitter
 from gonogo_service.kit.answers import Cursor, Filter, Limit, make_router, missing
 from gonogo_service.kit.strict import Strict
@@ -33,7 +35,7 @@ class RejudgementIn(Strict):
     """The test, and the tolerance that its seeds are judged with again."""
 
     test: str = Field(min_length=1, max_length=100, description="The test's key")
-    tolerance: dict[str, Any] | None = Field(
+    tolerance: AnyTolerance | None = Field(
         None, description="The complete tolerance, as in a test; null: the declared one"
     )
     build: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
@@ -73,7 +75,10 @@ def rejudge(context: Ctx, who: Submitter, body: RejudgementIn, response: Respons
         why = next(iter(report.reasons))
         reason = f"{report.undecided} of {report.seeds} seeds can't be decided: {why}"
         raise FieldError(
-            "tolerance", body.tolerance, reason, limit="a tolerance that stored numbers decide"
+            "tolerance",
+            None if body.tolerance is None else tolerances.to_json(body.tolerance),
+            reason,
+            limit="a tolerance that stored numbers decide",
         )
     with context.session() as session:
         rejudgement = stored.add(
@@ -130,7 +135,7 @@ def _tests(canonical: dict[str, Any], body: RejudgementIn) -> tuple[TestSpec, Te
         return declared, declared
     try:
         return declared, TestSpec.parse(
-            {**canonical, "tolerance": body.tolerance}, max_elements=ANY_SIZE
+            {**canonical, "tolerance": tolerances.to_json(body.tolerance)}, max_elements=ANY_SIZE
         )
     except FieldError as error:
         raise FieldError(

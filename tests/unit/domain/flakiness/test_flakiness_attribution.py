@@ -49,7 +49,7 @@ def test_a_seed_that_repeats_differently_is_nondeterminism() -> None:
     attribution = attribute(runs)
     assert attribution.cause is Cause.nondeterministic
     assert attribution.findings[0].compared.failures == 8
-    assert attribution.findings[0].examples[0]["seed"] == 0
+    assert attribution.findings[0].examples[0].seed == 0
 
 
 def test_equal_seeds_that_differ_by_device() -> None:
@@ -62,7 +62,7 @@ def test_equal_seeds_that_differ_by_device() -> None:
     attribution = attribute(runs)
     assert attribution.cause is Cause.device_dependent
     assert attribution.causes == (Cause.device_dependent,)
-    assert attribution.findings[1].examples[0]["digests"] == {"d0": ["0d0"], "d1": ["0d1"]}
+    assert attribution.findings[1].examples[0].digests == {"d0": ["0d0"], "d1": ["0d1"]}
 
 
 def test_equal_seeds_that_differ_by_context() -> None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.fixed_seeds import fixed_seeds
 from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.rates import Outcome
 from gonogo.flakiness.sequential import (
@@ -16,7 +17,6 @@ from gonogo.flakiness.sequential import (
     Stopping,
     bounds,
     decide,
-    fixed_seeds,
     more_for_suspects,
     plan,
 )

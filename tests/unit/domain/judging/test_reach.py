@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from benchmarks.plain_reach import can_show
 from gonogo.judging import expected
 from gonogo.judging.judging import judge
-from gonogo.judging.reach import DIRECTION, can_show, shows
+from gonogo.judging.reach import DIRECTION, shows
 from gonogo.kernels.layernorm import emulation, reference
 from gonogo.numerics import compare, directions
 from gonogo.spec.verdicts import Explanation
