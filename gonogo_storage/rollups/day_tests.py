@@ -5,9 +5,9 @@ Past days are counted once and cached, as the day totals are.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, timedelta
-from functools import cache
+from dataclasses import dataclass
+from datetime import date, datetime
+from functools import cache, partial
 from typing import Any
 
 from sqlalchemy import ColumnElement, Date, Select, bindparam, case, func, select
@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from gonogo.flakiness.outcomes import Outcome
 from gonogo.spec.verdicts import Verdict
-from gonogo_storage.rollups.day_totals import GRACE, RECOUNT
+from gonogo_storage.rollups import recent_days
 from gonogo_storage.rollups.tallies import WHOLE
 from gonogo_storage.tables import DayRollupRow
 
@@ -33,30 +33,15 @@ class DayTests:
     flaky: int = 0
 
 
-@dataclass
-class Memory:
+class Memory(recent_days.Memory[DayTests]):
     """The cached past days of one process; a new one reads all days once."""
-
-    counted_at: datetime | None = None
-    days: dict[date, DayTests] = field(default_factory=dict)
 
 
 def read(
     session: Session, memory: Memory, *, days: int, now: datetime
 ) -> list[tuple[date, DayTests]]:
     """Return the last `days` UTC days in order, today last. It updates `memory`."""
-    today = now.astimezone(UTC).date()
-    window = [today - timedelta(days=back) for back in reversed(range(days))]
-    if memory.counted_at is None or not timedelta(0) <= now - memory.counted_at < RECOUNT:
-        memory.days, memory.counted_at = {}, now
-    cached = memory.days  # another thread may replace memory.days meanwhile
-    first_open = (now - GRACE).astimezone(UTC).date()  # the first day that may still change
-    first = next((day for day in window if day not in cached), today)
-    counted = _counted(session, first)
-    cached.update(
-        {day: counted.get(day, DayTests()) for day in window if first <= day < first_open}
-    )
-    return [(day, counted.get(day) or cached.get(day, DayTests())) for day in window]
+    return recent_days.read(memory, partial(_counted, session), DayTests, days=days, now=now)
 
 
 def _counted(session: Session, since: date) -> dict[date, DayTests]:

@@ -6,48 +6,30 @@ Past days are summed once and cached.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime
+from functools import partial
 
 from sqlalchemy import Integer, cast, func, select, true
 from sqlalchemy.orm import Session
 
 from gonogo_storage.db.engine import is_postgres
+from gonogo_storage.rollups import recent_days
 from gonogo_storage.rollups.tallies import WHOLE
 from gonogo_storage.tables import DayRollupRow
 
-RECOUNT = timedelta(hours=1)
-"""Past days change only when roll-ups are rebuilt or catch up; pages show that after this time."""
-GRACE = timedelta(hours=1)
-"""Yesterday's last transactions may commit this long after midnight; until then it isn't cached."""
 
-
-@dataclass
-class Memory:
+class Memory(recent_days.Memory[Counter[str]]):
     """The cached totals of past days of one process; a new one reads all days once."""
-
-    counted_at: datetime | None = None
-    days: dict[date, Counter[str]] = field(default_factory=dict)
 
 
 def read(
     session: Session, memory: Memory, *, days: int, now: datetime
-) -> list[tuple[date, Mapping[str, int]]]:
+) -> list[tuple[date, Counter[str]]]:
     """Return the last `days` UTC days in order, each with its seeds by verdict.
 
     It updates `memory`.
     """
-    today = now.astimezone(UTC).date()
-    window = [today - timedelta(days=back) for back in reversed(range(days))]
-    if memory.counted_at is None or not timedelta(0) <= now - memory.counted_at < RECOUNT:
-        memory.days, memory.counted_at = {}, now
-    cached = memory.days  # another thread may replace memory.days meanwhile
-    first_open = (now - GRACE).astimezone(UTC).date()  # the first day that may still change
-    first = next((day for day in window if day not in cached), today)
-    totals = _totals(session, first)
-    cached.update({day: totals.get(day, Counter()) for day in window if first <= day < first_open})
-    return [(day, totals[day] if day in totals else cached.get(day, Counter())) for day in window]
+    return recent_days.read(memory, partial(_totals, session), Counter, days=days, now=now)
 
 
 def _totals(session: Session, since: date) -> dict[date, Counter[str]]:

@@ -12,6 +12,7 @@ import os
 import select
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 import uuid
@@ -20,6 +21,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MARK = "GONOGO_PROGRAM_RUN"
+HOST_FOLDER = "gonogo-host-"
+DEADLINE_VARIABLE = "GONOGO_PER_SEED_DEADLINE_S"
+DEADLINE_S = 600.0
+"""The deadline where none is set; the kernel host sets one."""
 TAIL_BYTES = 8 << 10
 CHUNK_BYTES = 1 << 16
 MAX_LINE_BYTES = 1 << 16
@@ -193,3 +198,20 @@ def _sweep(mark: str) -> None:
             with contextlib.suppress(OSError), open(f"{entry.path}/environ", "rb") as file:
                 if marker in file.read().split(b"\0"):
                     os.kill(int(entry.name), signal.SIGKILL)
+
+
+def host_folder() -> str | None:
+    """Return the kernel host's private folder; None where this isn't a kernel host.
+
+    The folder is deleted with the host, however that ends.
+    """
+    main = getattr(sys.modules.get("__main__"), "__file__", None)
+    folder = os.path.dirname(os.path.abspath(main)) if main else ""
+    return folder if os.path.basename(folder).startswith(HOST_FOLDER) else None
+
+
+def deadline_s() -> float:
+    """Return the seconds that an iteration may take."""
+    with contextlib.suppress(ValueError):
+        return float(os.environ.get(DEADLINE_VARIABLE, "") or DEADLINE_S)
+    return DEADLINE_S

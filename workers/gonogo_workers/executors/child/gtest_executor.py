@@ -11,22 +11,17 @@ import contextlib
 import json
 import os
 import shutil
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from child_program import Ended, run, worker_folder
+from child_program import Ended, deadline_s, host_folder, run, worker_folder
 from gtest_lines import ObservedTest, OutputParser, failures, reason_of_skip
 
 Report = dict[str, Any]
 
-HOST_FOLDER = "gonogo-host-"
-DEADLINE_VARIABLE = "GONOGO_PER_SEED_DEADLINE_S"
-DEADLINE_S = 600.0
-"""The deadline where none is set; the kernel host sets one."""
 SHARE = 0.95
 """The share of the worker's deadline that we use.
 
@@ -103,7 +98,7 @@ class GtestExecutor:
             name: _suite(name, fields, self.options)
             for name, fields in (table.get("suites") or {}).items()
         }
-        self.folder = worker_folder("gonogo-gtest-", _host_folder())
+        self.folder = worker_folder("gonogo-gtest-", host_folder())
         self._folders: list[Path] = []
         self._listed: dict[str, list[str]] = {}
 
@@ -122,7 +117,7 @@ class GtestExecutor:
         shuffled = selection.get("shuffle") not in (None, False)
         if shuffled and (suite.order or suite.isolated):
             raise ValueError(f"the suite {suite.name!r} has a fixed order: it can't be shuffled")
-        deadline = time.monotonic() + SHARE * min(_deadline(), suite.timeout_s or _deadline())
+        deadline = time.monotonic() + SHARE * min(deadline_s(), suite.timeout_s or deadline_s())
         names, not_run = self._selected(suite, selection.get("filter"), deadline)
         processes = _Iteration(self, iteration, seed, shuffled, deadline)
         self._keep(processes.folder)
@@ -477,19 +472,3 @@ def _suite(name: str, fields: Mapping[str, Any], options: Mapping[str, Any]) -> 
             f"{where}.timeout_s: must be a number of seconds above 0; got {timeout_s!r}"
         )
     return Suite(name, words, tuple(order), isolated, timeout_s)
-
-
-def _host_folder() -> str | None:
-    """Return the kernel host's private folder; None where this isn't a kernel host.
-
-    The folder is deleted with the host, however that ends.
-    """
-    main = getattr(sys.modules.get("__main__"), "__file__", None)
-    folder = os.path.dirname(os.path.abspath(main)) if main else ""
-    return folder if os.path.basename(folder).startswith(HOST_FOLDER) else None
-
-
-def _deadline() -> float:
-    with contextlib.suppress(ValueError):
-        return float(os.environ.get(DEADLINE_VARIABLE, "") or DEADLINE_S)
-    return DEADLINE_S

@@ -7,7 +7,6 @@ job names a suite, stages and a filter, which never become paths or options.
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import json
 import os
@@ -18,7 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from child_program import worker_folder
+from child_program import deadline_s, host_folder, worker_folder
 from pytest_lines import Report, reports
 from pytest_process import run
 from pytest_suites import Stage, Suite, suites
@@ -52,10 +51,6 @@ PLUGIN_FILES = (
     "gonogo_pytest/lines.py",
     "gonogo_pytest/plugin.py",
 )
-HOST_FOLDER = "gonogo-host-"
-DEADLINE_VARIABLE = "GONOGO_PER_SEED_DEADLINE_S"
-DEADLINE_S = 600.0
-"""The worker's default; a worker with another deadline sets it in the environment."""
 SHARE = 0.95
 """The share of the worker's deadline that we use.
 
@@ -82,7 +77,7 @@ class PytestExecutor:
         self.suites = suites(build, self.options, table.get("suites", {}))
         if importlib.util.find_spec("pytest") is None:
             raise RuntimeError(f"{sys.executable} has no pytest")
-        self.folder = worker_folder("gonogo-pytest-", _host_folder())
+        self.folder = worker_folder("gonogo-pytest-", host_folder())
         self._folders: list[Path] = []
         for file in PLUGIN_FILES:
             copy = self.folder / "copy" / file
@@ -146,7 +141,7 @@ class _Run:
         order: int | None,
     ) -> None:
         self.executor, self.suite, self.order = executor, suite, order
-        self.deadline = time.monotonic() + SHARE * _deadline()
+        self.deadline = time.monotonic() + SHARE * deadline_s()
         self.folder = worker_folder(f"{iteration}-", executor.folder)
         self.environment = {
             name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"
@@ -300,19 +295,3 @@ def _closed(words: str) -> bool:
         if depth < 0:
             return False
     return depth == 0 or _names_tests(words)
-
-
-def _host_folder() -> str | None:
-    """Return the kernel host's private folder; None where this isn't a kernel host.
-
-    The folder is deleted with the host, however that ends.
-    """
-    main = getattr(sys.modules.get("__main__"), "__file__", None)
-    folder = os.path.dirname(os.path.abspath(main)) if main else ""
-    return folder if os.path.basename(folder).startswith(HOST_FOLDER) else None
-
-
-def _deadline() -> float:
-    with contextlib.suppress(ValueError):
-        return float(os.environ.get(DEADLINE_VARIABLE, "") or DEADLINE_S)
-    return DEADLINE_S
