@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from celery import Celery, signals
 from celery.platforms import SecurityWarning
@@ -24,13 +24,12 @@ from gonogo.errors import InfrastructureError
 from gonogo.spec.executors import ON_CHIPS
 from gonogo.spec.kernels import registry as kernels
 from gonogo_settings import Settings
-from gonogo_settings.release import release
 from gonogo_workers import queue
 from gonogo_workers.attempts.attempt import DeviceContext
 from gonogo_workers.attempts.warm_up import warm_up
 from gonogo_workers.devices import chips, discovery
 from gonogo_workers.devices.discovery import Device
-from gonogo_workers.devices.health_monitor import DeviceHealthMonitor, Order, canary_of
+from gonogo_workers.devices.health_monitor import DeviceHealthMonitor, canary_of
 from gonogo_workers.devices.orders import Orders
 from gonogo_workers.devices.telemetry import Telemetry
 from gonogo_workers.executors import builds_file, registry
@@ -50,7 +49,12 @@ from gonogo_workers.messages.identity import load as identity_of
 from gonogo_workers.messages.result_sender import ResultSender
 from gonogo_workers.messages.sealing import Sealer
 from gonogo_workers.messages.timekeeper import Timekeeper
+from gonogo_workers.queue.numbers import ServiceClock
+from gonogo_workers.served_devices import ServedDevices, one_executor_each
 from gonogo_workers.tasks import Runner, WorkerContext, register
+
+if TYPE_CHECKING:
+    from redis import Redis
 
 log = logging.getLogger(__name__)
 
@@ -98,10 +102,10 @@ def create_worker(
     names = _executors(executor, known, builds)
     known = {**known, **{name: registry.find(name, settings.executors) for name in names}}
     lock_folder = Path(settings.lock_dir or Path(settings.var_dir) / "locks").absolute()
-    devices = _claimed(
+    claimed = _claimed(
         names, device, settings, lock_folder, sealer.host, interpreters(known, builds)
     )
-    first = devices[names[0]]
+    first = claimed[names[0]]
     worker = f"{first.identity}/{os.getpid()}"
     spool = Path(settings.spool_dir or Path(settings.var_dir) / "spool").absolute()
     sender = ResultSender(client, sealer, spool / first.name.replace(":", "-"))
@@ -115,98 +119,71 @@ def create_worker(
     def on_change() -> None:
         QueueConsumer.update()
         pulse.soon()
-        for monitor in monitors.values():
-            if not monitor.takes_work:
-                runner.hand_back(monitor.device, monitor.order is not Order.work)
+        served.hand_back(runner)
 
-    # One monitor per device: executors on the same chip share it
-    monitors: dict[str, DeviceHealthMonitor] = {}
-    for name, claimed in devices.items():
-        if claimed.name not in monitors:
-            canary = canary_of(known[name], builds, claimed)
-            monitors[claimed.name] = DeviceHealthMonitor(
-                claimed, lock_folder, canary, settings, report=report, changed=on_change
+    def publish_beat(body: Mapping[str, Any]) -> None:
+        queue.publish(client, queue.HEARTBEAT_QUEUE, sealer.seal(queue.HEARTBEAT, body))
+
+    served = ServedDevices(
+        worker,
+        claimed,
+        {
+            place.name: DeviceHealthMonitor(
+                place,
+                lock_folder,
+                canary_of(known[name], builds, place),
+                settings,
+                report=report,
+                changed=on_change,
             )
+            for name, place in one_executor_each(claimed).items()
+        },
+        sealer.clock,
+    )
     device_contexts = {
         name: DeviceContext(
             worker=worker,
-            device=claimed,
+            device=place,
             lock_folder=lock_folder,
             pool=pool,
             threads=threads,
             sender=sender,
             vitals=vitals,
-            monitor=monitors[claimed.name],
-            telemetry=Telemetry(settings.tt_smi, claimed.chip, lock_folder),
+            monitor=served.monitors[place.name],
+            telemetry=Telemetry(settings.tt_smi, place.chip, lock_folder),
             chunk_deadline_s=settings.chunk_deadline_s,
             tt_triage=settings.tt_triage,
         )
-        for name, claimed in devices.items()
+        for name, place in claimed.items()
     }
     record = ChunkRecord(state_folder, sealer.clock.now)
     runner = Runner(
         WorkerContext(settings, sealer, record, known, device_contexts, builds, watcher)
     )
     register(app, runner, QueueConsumer.wake)
-
-    def publish_beat(body: Mapping[str, Any]) -> None:
-        queue.publish(client, queue.HEARTBEAT_QUEUE, sealer.seal(queue.HEARTBEAT, body))
-
-    def wanted_queues() -> dict[str, bool]:
-        return {claimed.queue: monitors[claimed.name].takes_work for claimed in devices.values()}
-
-    version = release()
-
-    def identity() -> dict[str, Any]:
-        return {
-            "worker": worker,
-            "version": version,
-            "queues": [name for name, served in wanted_queues().items() if served],
-            "device": first.identity,
-            "host": first.host,
-            "executors": names,
-            "clock_skew_s": round(sealer.clock.skew_s, 3),
-            "devices": [
-                {**monitors[claimed.name].facts, "queue": claimed.queue}
-                for claimed in devices.values()
-            ],
-        }
-
-    pulse = Pulse(identity, vitals, publish_beat, settings.heartbeat_s)
-
-    def synchronize() -> None:
-        """Take the service's time. Raises InfrastructureError where this host's is wrong."""
-        answer = exchange.hello(
-            client, identity_of(state_folder), wait_s=math.inf, waiting=_tell_waiting
-        )
-        exchange.check_clock(answer)
-        sealer.clock.synchronize(answer.skew_s)
-        log.info("this host's clock differs from the service's by %.3f s", answer.skew_s)
-
-    def begin() -> None:
-        synchronize()
-        if count := sweep():
-            log.warning("deleted %d folders left by killed workers", count)
-        pool.prepare(known[names[0]])
-        threads.submit(warm_up)
-        pulse.start()
-        timekeeper.start()
-        orders.start()
-        for monitor in monitors.values():
-            monitor.begin()
-
+    monitors = list(served.monitors.values())
+    pulse = Pulse(served.identity, vitals, publish_beat, settings.heartbeat_s)
     timekeeper = Timekeeper(lambda: exchange.hello(client, identity_of(state_folder)), sealer.clock)
-    orders = Orders(settings.broker_url, sealer, list(monitors.values()), state_folder)
+    orders = Orders(settings.broker_url, sealer, monitors, state_folder)
     return Worker(
         app=app,
         hostname=f"{first.name}-{os.getpid()}@{first.host}",
         log_level=settings.log_level.upper(),
-        wanted_queues=wanted_queues,
-        begin=begin,
-        stopping=[sender.hurry, *(monitor.stop for monitor in monitors.values()), runner.stop],
+        wanted_queues=served.wanted_queues,
+        beginning=[
+            lambda: _synchronize(client, state_folder, sealer.clock),
+            _sweep,
+            lambda: pool.prepare(known[names[0]]),
+            lambda: threads.submit(warm_up),
+            pulse.start,
+            timekeeper.start,
+            orders.start,
+            *(monitor.begin for monitor in monitors),
+        ],
+        stopping=[sender.hurry, *(monitor.stop for monitor in monitors), runner.stop],
         closing=[
             runner.stop,
-            *(monitor.stop for monitor in monitors.values()),
+            *(monitor.stop for monitor in monitors),
             orders.close,
             timekeeper.close,
             pulse.stop,
@@ -216,6 +193,21 @@ def create_worker(
             threads.close,
         ],
     )
+
+
+def _synchronize(client: Redis, state_folder: Path, clock: ServiceClock) -> None:
+    """Take the service's time. Raises InfrastructureError where this host's is wrong."""
+    answer = exchange.hello(
+        client, identity_of(state_folder), wait_s=math.inf, waiting=_tell_waiting
+    )
+    exchange.check_clock(answer)
+    clock.synchronize(answer.skew_s)
+    log.info("this host's clock differs from the service's by %.3f s", answer.skew_s)
+
+
+def _sweep() -> None:
+    if count := sweep():
+        log.warning("deleted %d folders left by killed workers", count)
 
 
 def _tell_waiting() -> None:
@@ -234,7 +226,8 @@ class Worker:
     log_level: str
     wanted_queues: Callable[[], dict[str, bool]]
     """Returns every queue, and whether its device takes work now."""
-    begin: Callable[[], None]
+    beginning: Sequence[Callable[[], object]]
+    """Called in order before it serves."""
     stopping: Sequence[Callable[[], object]]
     """Called in the signal handler, when the worker is told to stop."""
     closing: Sequence[Callable[[], object]]
@@ -243,7 +236,8 @@ class Worker:
     def run(self) -> int:
         """Run Celery in this thread until SIGTERM or SIGINT; return 0 after an orderly stop."""
         QueueConsumer.wanted_queues = staticmethod(self.wanted_queues)
-        self.begin()
+        for begin in self.beginning:
+            begin()
 
         def on_shutdown(**_: Any) -> None:
             for stop in (*self.stopping, QueueConsumer.wake):

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import Query
 
 from gonogo import urls
+from gonogo.flakiness.arithmetic_changes import ArithmeticChange
 from gonogo.flakiness.classes import Class, RunCounts
 from gonogo.flakiness.gating import FailOn, Gate
+from gonogo.flakiness.masking import BuildChange
 from gonogo.spec.verdicts import Verdict
 from gonogo_service.access.context import Ctx, Reader
 from gonogo_service.kit.answers import MAX_FILTER, Cursor, Limit, make_router
@@ -22,7 +25,8 @@ from gonogo_storage.comparison.build_pairs import BuildPair
 from gonogo_storage.comparison.comparing import Compared
 from gonogo_storage.comparison.comparison_side import SideCounts
 from gonogo_storage.db import paging
-from gonogo_storage.db.records import from_object
+from gonogo_storage.db.records import Documented, from_object
+from gonogo_storage.db.states import FlagKind
 
 router = make_router("compare")
 NAMES = "a build, a run ID, `build@run`, or the commit of a registered build"
@@ -44,6 +48,67 @@ class SideOut(SideCounts):
 
 
 @dataclass(frozen=True)
+class ShareOfRuns:
+    """The share of a side's runs that have the finding, with its interval at `level`."""
+
+    failures: int
+    runs: int
+    mean: float | None
+    low: float | None
+    high: float | None
+    level: float
+    words: str
+
+
+@dataclass(frozen=True)
+class FlagOfTest:
+    """An unresolved flag of the test."""
+
+    id: str
+    kind: FlagKind
+    acknowledged: bool
+    owner: str | None
+    reason: str | None
+    expires: str | None
+    words: str
+
+
+@dataclass(frozen=True)
+class WaiverOfTest:
+    """The waiver that covers a finding."""
+
+    id: str
+    owner: str
+    reason: str
+    expires: datetime
+    words: str
+
+
+@dataclass(frozen=True)
+class FindingEvidence:
+    """What a finding rests on; what says nothing about it is left out."""
+
+    head: ShareOfRuns | int | None = None
+    """The runs of head that have the finding; of lost runs their number"""
+    base: ShareOfRuns | RunCounts | int | None = None
+    """The same on base; if nothing ran on head, all results of base"""
+    p: float | None = None
+    """Fisher's test, where head is worse"""
+    policy: str | None = None
+    flag: FlagOfTest | None = None
+    change: BuildChange | None = None
+    """The comparison of the errors"""
+    arithmetic: list[ArithmeticChange] | None = None
+    sick: dict[str, int] | None = None
+    """Device -> runs that are left out, because it was sick"""
+    ended_empty: dict[str, int] | None = None
+    """Reason -> jobs that ended without any result"""
+    waiver: WaiverOfTest | None = None
+    otherwise: Class | None = None
+    """The class without the waiver"""
+
+
+@dataclass(frozen=True)
 class FindingOut:
     """A finding about a test."""
 
@@ -53,8 +118,7 @@ class FindingOut:
     words: str
     new: bool
     """Whether base is known not to have it"""
-    evidence: Mapping[str, Any]
-    """Rates of head and base, p where head is worse, the flag, the comparison of errors"""
+    evidence: Annotated[Mapping[str, Any], Documented(FindingEvidence)]
 
 
 @dataclass(frozen=True)
