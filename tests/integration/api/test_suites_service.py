@@ -182,12 +182,12 @@ def test_all_problems_of_a_suite_are_told_at_once(
     assert [error["field"] for error in errors] == [
         "name",
         "defaults.priorty",
+        "entries.0.test.kernel",
         "entries.0.sedes",
+        "entries.2.test.shape.0",
         "entries.3",
         "entries.4.matrix.shape",
         "title",
-        "entries.0.test.kernel",
-        "entries.2.test.shape.0",
     ]
     stored = lite.client.post("/api/v1/suites", json=changed(name="typed"))
     assert stored.status_code == 201
