@@ -31,9 +31,9 @@ def beside(content: Mapping[str, Any], locations: Sequence[Location]) -> list[Fi
         path = tuple(problem.field.split("."))
         has_lost = path[:2] in owners or ("defaults",) in owners
         is_told = any(path[: len(place)] == place or place[: len(path)] == path for place in places)
-        follows = problem.reason.startswith(_MISSING) or (
-            isinstance(problem.value, str) and "?" in (problem.value)
-        )  # a name made of fields that were left out
+        # "?" stands in the name of a test for a field that was left out
+        unnamed = isinstance(problem.value, str) and "?" in problem.value
+        follows = unnamed or problem.reason.startswith(_MISSING)
         if not is_told and not (has_lost and follows):
             more.append(problem)
     return more
