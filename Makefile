@@ -19,6 +19,8 @@ PYTEST_WORKERS ?= 3
 PYTEST_SPREAD = -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder
 # An interpreter with torch, which is too large for our own locks: for the tests of the torch executor, kept between clones
 TORCH_VERSION := 2.13.0
+# `make libraries` looks for the same one (benchmarks/libraries/environments.py): each would remove what the other made
+TORCH_STAMP := .gonogo-torch-2
 TORCH_VENV ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gonogo/torch-$(TORCH_VERSION)
 # What fuzzes by coverage: not in the locks, as it has no package for every Python, and kept between clones
 ATHERIS_VERSION := 3.0.0
@@ -111,10 +113,10 @@ wormhole-sim: setup ## a simulated Wormhole that runs real ttnn kernels, in the 
 test-sim: wormhole-sim ## tests of the real ttnn kernels on it
 	@GONOGO_REQUIRE=$${GONOGO_REQUIRE:-simulator} $(BIN)/python -m pytest $(PYTEST_SPREAD) tests/simulator $(ARGS)
 
-torch: $(TORCH_VENV)/.gonogo-torch-2 ## an interpreter with torch in the cache folder; `make test` then runs the torch executor, too
+torch: $(TORCH_VENV)/$(TORCH_STAMP) ## an interpreter with torch in the cache folder; `make test` then runs the torch executor, too
 
 # The first interpreter that runs and has a wheel of this version, with what the conformance suite imports; pip's own settings say where wheels come from (a CPU's are enough).
-$(TORCH_VENV)/.gonogo-torch-2:
+$(TORCH_VENV)/$(TORCH_STAMP):
 	@set -euo pipefail; \
 	for python in $(TORCH_PYTHON) python3.11 python3.12 python3.13 python3; do \
 	  "$$python" -c 'import ensurepip, venv' 2>/dev/null || continue; \

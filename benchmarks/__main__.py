@@ -14,34 +14,11 @@ import argparse
 import subprocess
 import sys
 import time
-from enum import StrEnum
 from pathlib import Path
 
 from rich.console import Console
 
-
-class Sample(StrEnum):
-    """Whether anything was chosen on the cases that a benchmark measures."""
-
-    inside = "in-sample"
-    outside = "out-of-sample"
-    both = "in-sample and out-of-sample: each table says which"
-    timing = "a measurement of time or size: no verdict depends on it"
-
-
-SAMPLES = {
-    "figures": Sample.inside,
-    "flakiness": Sample.both,
-    "bisection": Sample.both,
-    "gauges": Sample.outside,
-    "yardstick": Sample.inside,
-    "torch_builds": Sample.inside,
-    "strangers": Sample.inside,
-    "false_alarms": Sample.inside,
-}
-"""Kernels that a limit of the verdicts was mended for count as in-sample, also where those who
-wrote them had not seen it. The gates of `gauges` are others', and nothing was chosen on them. The
-benchmarks that aren't named here are timings."""
+from benchmarks.samples import sample_of
 
 # name -> its title and the arguments with which it runs here
 BENCHMARKS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -99,7 +76,7 @@ def main(words: list[str] | None = None) -> int:
     failed: list[str] = []
     for name in names:
         title, arguments = BENCHMARKS[name]
-        sample = SAMPLES.get(name, Sample.timing)
+        sample = sample_of(name)
         console.rule(f"{name}: {title} ({sample})", align="left")
         sys.stdout.flush()  # the next lines are another process's
         began = time.monotonic()

@@ -20,6 +20,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import samples
 from benchmarks.arithmetics import MONTE_CARLO, RIGHT, by_budget, explanation
 from gonogo.judging import expected, inputs
 from gonogo.spec.test_spec import TestSpec
@@ -179,6 +180,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     chosen = parser.parse_args(arguments)
     console = Console(width=170 if not sys.stdout.isatty() else None)
+    console.print(samples.sentence("false_alarms"))
     table = Table(
         "kernel",
         "arithmetic",

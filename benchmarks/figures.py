@@ -21,6 +21,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import samples
 from benchmarks.plain_reach import can_show
 from gonogo.judging import inputs
 from gonogo.judging.judging import SeedJudgement, judge
@@ -363,6 +364,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     chosen = parser.parse_args(arguments)
     console = Console(width=170 if not sys.stdout.isatty() else None)
+    console.print(samples.sentence("figures"))
     off = 0
     started = time.perf_counter()
     for title, figures in (

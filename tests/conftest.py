@@ -279,6 +279,13 @@ def database_url(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
+def lite_database_url(request: pytest.FixtureRequest) -> str:
+    """URL of an SQLite database with our tables and nothing in it; of each database where the test
+    says BOTH (database_params.py)."""
+    return str(request.getfixturevalue(f"migrated_{getattr(request, 'param', 'sqlite')}_url"))
+
+
+@pytest.fixture
 def engine(database_url: str) -> Iterator[Engine]:
     """An engine connected to `database_url`."""
     database_engine = make_engine(database_url)

@@ -31,6 +31,8 @@ class Environment:
     modules: tuple[str, ...]
     commands: tuple[str, ...] = ()
     """Commands that the library calls when it runs."""
+    stamp_name: str = ""
+    """The name of the stamp where another tool makes the same environment."""
 
     @property
     def program(self) -> Path:
@@ -51,7 +53,7 @@ class Environment:
     @property
     def stamp(self) -> Path:
         """A file that exists once the environment is complete."""
-        return self.folder / f".gonogo-{self.library}"
+        return self.folder / (self.stamp_name or f".gonogo-{self.library}")
 
     @property
     def is_installed(self) -> bool:
@@ -80,7 +82,12 @@ class Environment:
 
 NUMPY: Final = "numpy==2.4.6"
 ENVIRONMENTS: Final = (
-    Environment("torch", ("torch==2.13.0", NUMPY), ("torch",)),
+    Environment(
+        "torch",
+        ("torch==2.13.0", NUMPY, "pydantic==2.14.3", "rfc8785==0.1.4"),
+        ("torch", "pydantic", "rfc8785"),  # the executor's tests need more than the programs
+        stamp_name=".gonogo-torch-2",
+    ),
     Environment(
         "jax",
         ("jax==0.10.2", "jaxlib==0.10.2", "flax==0.12.8", "ml_dtypes==0.6.0", NUMPY),
@@ -107,7 +114,7 @@ ENVIRONMENTS: Final = (
         ("torch", "triton", "liger_kernel.ops.layer_norm"),
     ),
 )
-"""The one table of versions. torch's is also the Makefile's TORCH_VERSION."""
+"""The one table of versions. torch's version and stamp are also the Makefile's."""
 
 INTERPRETERS: Final = ("python3.11", "python3.12", "python3.13", "python3")
 

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import samples
 from benchmarks.libraries.acceptance import (
     NOT_MEASURED,
     ROWS,
@@ -43,6 +44,7 @@ def print_report(
     """
     console = Console(highlight=False, markup=False, width=180)
     console.print(f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, no arithmetic named")
+    console.print(samples.sentence("libraries"))
     for library, numbers in versions.items():
         console.print(f"  {library}: " + ", ".join(f"{k} {v}" for k, v in numbers.items()))
     formats = [name for name in FORMATS if any(trial.case.format == name for trial in trials)]

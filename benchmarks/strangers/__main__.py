@@ -16,6 +16,7 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
+from benchmarks import samples
 from benchmarks.strangers.judged import SEEDS, Record, exotic, rights, wrongs
 from benchmarks.strangers.showing import Showing
 
@@ -39,6 +40,7 @@ def main(words: list[str] | None = None) -> int:
     )
     given = parser.parse_args(words)
     console = Console(highlight=False, soft_wrap=True)
+    console.print(samples.sentence("strangers"))
     began = time.monotonic()
     every = rights(given.seeds, only=given.only)
     right = [record for record in every if not exotic(record)]

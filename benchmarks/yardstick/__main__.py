@@ -26,6 +26,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import samples
 from benchmarks.yardstick.bench import PLAIN_FACTOR, Result, Showing, results
 from benchmarks.yardstick.counts import JUDGES, SUSPECT, UNEXPLAINED, Count, Counts, counted, passes
 from benchmarks.yardstick.families import FAMILIES
@@ -80,6 +81,7 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the counts to a file, too")
     chosen = parser.parse_args(words)
     console = Console(highlight=False, width=150)
+    console.print(samples.sentence("yardstick"))
     console.print(heading())
     named = chosen.arithmetic or "none named"
     console.print(f"arithmetic model of kernels that are no Wormhole's: {named}")

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from sqlalchemy import delete, select, update
+from typing import Any, cast
+
+from sqlalchemy import CursorResult, delete, select, update
 from sqlalchemy.orm import Session
 
 from gonogo_storage.db.dialect import database_time, insert_once
 from gonogo_storage.tables import LeaseRow
 
 FORGET_S = 24 * 3600.0
+NEVER = 0.0
+"""The end of a lease that nobody has held yet: any moment that is over."""
 
 
 def acquire(session: Session, name: str, holder: str, seconds: float) -> bool:
     """Acquire or renew a lease for `seconds`; return False while another holder has it."""
     now = database_time(session)
-    insert_once(session, LeaseRow, [{"name": name, "holder": holder, "until": 0.0}])
+    insert_once(session, LeaseRow, [{"name": name, "holder": holder, "until": NEVER}])
     free = (LeaseRow.holder == holder) | (LeaseRow.until < now)
-    acquired = session.execute(
-        update(LeaseRow)
-        .where(LeaseRow.name == name, free)
-        .values(holder=holder, until=now + seconds)
-    )
-    return bool(getattr(acquired, "rowcount", 0))
+    values = {"holder": holder, "until": now + seconds}
+    query = update(LeaseRow).where(LeaseRow.name == name, free).values(values)
+    acquired = cast("CursorResult[Any]", session.execute(query))
+    return bool(acquired.rowcount)
 
 
 def release(session: Session, holder: str) -> None:

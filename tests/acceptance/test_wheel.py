@@ -116,6 +116,14 @@ def install(wheel: Path, folder: Path) -> Path:
     return programs
 
 
+@pytest.fixture(scope="module")
+def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment with the wheel installed, for all tests that leave it as it is."""
+    folder = tmp_path_factory.mktemp("installed") / "environment"
+    install(wheel, folder)
+    return folder
+
+
 def test_the_wheel_holds_the_packages_with_their_data_and_nothing_else(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
@@ -196,27 +204,31 @@ def test_gonogo_is_beside_them():
 
 
 def test_the_wheel_stays_out_of_the_way_of_a_repository_s_own_folders(
-    wheel: Path, tmp_path: Path
+    environment: Path, tmp_path: Path
 ) -> None:
-    programs = install(wheel, tmp_path / "environment")
+    programs = environment / "bin"
     repository = tmp_path / "repository"
     for name, text in NEIGHBORS.items():
         (repository / name).parent.mkdir(parents=True, exist_ok=True)
         (repository / name).write_text(text)
     # installed as `pip install -e` does it: found behind what stands in the environment itself
-    (purelib,) = (tmp_path / "environment").glob("lib/python*/site-packages")
-    (purelib / "zz_neighbors.pth").write_text(f"{repository}\n")
-    options = ("-q", "-p", "no:cacheprovider", "--import-mode=importlib")
-    pytest_run = (programs / "python", "-P", "-m", "pytest", *options, repository / "tests")
-    assert "2 passed" in run(*pytest_run, cwd=tmp_path)
-    checked = run(programs / "gonogo", *CHECK, "--build", "correct", cwd=repository)
-    assert json.loads(checked)["verdict"] == "pass"
+    (purelib,) = environment.glob("lib/python*/site-packages")
+    neighbors = purelib / "zz_neighbors.pth"
+    neighbors.write_text(f"{repository}\n")
+    try:
+        options = ("-q", "-p", "no:cacheprovider", "--import-mode=importlib")
+        pytest_run = (programs / "python", "-P", "-m", "pytest", *options, repository / "tests")
+        assert "2 passed" in run(*pytest_run, cwd=tmp_path)
+        checked = run(programs / "gonogo", *CHECK, "--build", "correct", cwd=repository)
+        assert json.loads(checked)["verdict"] == "pass"
+    finally:
+        neighbors.unlink()
 
 
 def test_the_installed_wheel_runs_a_check_and_the_demo_from_another_folder(
-    wheel: Path, tmp_path: Path
+    environment: Path, tmp_path: Path
 ) -> None:
-    programs = install(wheel, tmp_path / "environment")
+    programs = environment / "bin"
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
 
@@ -227,7 +239,7 @@ def test_the_installed_wheel_runs_a_check_and_the_demo_from_another_folder(
     )
     searched, *places = json.loads(run(programs / "python", "-c", look, cwd=elsewhere))
     assert str(ROOT) not in searched
-    assert all(Path(place).is_relative_to(tmp_path / "environment") for place in places), places
+    assert all(Path(place).is_relative_to(environment) for place in places), places
 
     right = json.loads(run(programs / "gonogo", *CHECK, "--build", "correct", cwd=elsewhere))
     assert right["verdict"] == "pass"

@@ -213,7 +213,8 @@ def look(page: Page, url: str, number: int, hostile: bool, walked: bool) -> list
         problems += ["hostile text is not shown"] * (HOSTILE[:28] not in text) + [
             "markup came in"
         ] * page.locator("main img").count()
-    for scheme in (first[0], SCHEMES[number % 2 - 1]):
+    # a hostile twin has the colors of the ordinary page, and other words
+    for scheme in (first[0],) if hostile else (first[0], SCHEMES[number % 2 - 1]):
         if scheme != first[0]:
             page.emulate_media(color_scheme=scheme)
             problems += (

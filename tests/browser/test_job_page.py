@@ -9,6 +9,7 @@ from playwright.sync_api import BrowserContext, Page, Route, expect
 
 import stored_jobs
 from gonogo_storage.jobs import jobs
+from patience import LONG_MS
 
 ALIVE = "window.opened = (window.opened ?? 0) + 1"
 
@@ -79,6 +80,7 @@ def test_every_number_on_the_page_is_of_one_moment(server, page: Page) -> None:
 
 def test_a_lost_connection_is_said_until_it_is_back(serve, page: Page, watch) -> None:
     server = serve()
+    page.set_default_timeout(LONG_MS)
     with server.writing() as session:
         job = stored_jobs.submit(session, seeds=4)
     page.goto(f"{server.url}/jobs/{job.id}")
@@ -86,19 +88,21 @@ def test_a_lost_connection_is_said_until_it_is_back(serve, page: Page, watch) ->
     expect(page.locator("#progress-text")).to_have_text("0 of 4 seeds")
     expect(line).to_be_hidden()
     server.stop()
+    expect(line).to_have_text("Connection lost. Trying again.", timeout=LONG_MS)
     expect(line).to_be_visible()
-    expect(line).to_have_text("Connection lost. Trying again.")
     again = serve(port=server.port)
     with again.writing() as session:
         stored_jobs.report(session, job.id, [stored_jobs.row(0, wrong=True)])
-    expect(line).to_be_hidden()
-    expect(page.locator("#progress-text")).to_have_text("1 of 4 seeds")
+    expect(line).to_be_hidden(timeout=LONG_MS)
+    expect(page.locator("#progress-text")).to_have_text("1 of 4 seeds", timeout=LONG_MS)
     with again.writing() as session:
         stored_jobs.report(session, job.id, [stored_jobs.row(1, wrong=True)])
     # the browser asks for the stream again after a while; the page doesn't wait for it
-    expect(page.locator("#progress-text")).to_have_text("2 of 4 seeds", timeout=5_000)
+    expect(page.locator("#progress-text")).to_have_text("2 of 4 seeds", timeout=LONG_MS)
     page.route(f"**/jobs/{job.id}", lambda _: None)  # a server that doesn't answer
-    expect(line).to_have_text("Waiting for the server. This page may be out of date.")
+    expect(line).to_have_text(
+        "Waiting for the server. This page may be out of date.", timeout=LONG_MS
+    )
     page.unroute_all(behavior="ignoreErrors")
     watch.mean("ERR_")
 

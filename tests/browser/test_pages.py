@@ -9,6 +9,7 @@ from playwright.sync_api import Page, expect
 
 import stored_jobs
 from gonogo_service.access.issuing import issue_token
+from patience import LONG_MS
 
 
 def test_a_beginner_is_told_how_to_start(server, page: Page) -> None:
@@ -102,11 +103,12 @@ def test_keys_reach_everything_and_the_focus_is_seen(server, page: Page) -> None
 
 
 def test_the_api_documents_itself(server, page: Page) -> None:
+    page.set_default_timeout(LONG_MS)
     page.goto(f"{server.url}/docs")
-    expect(page.locator("#swagger-ui")).to_contain_text("/api/v1/jobs/{job_id}", timeout=20_000)
+    expect(page.locator("#swagger-ui")).to_contain_text("/api/v1/jobs/{job_id}", timeout=LONG_MS)
     operation = page.locator(".opblock-summary-control").first
     operation.click()
-    expect(operation).to_have_attribute("aria-expanded", "true")
+    expect(operation).to_have_attribute("aria-expanded", "true", timeout=LONG_MS)
 
 
 def test_a_token_opens_the_pages_and_its_login_may_cancel(guarded, page: Page) -> None:

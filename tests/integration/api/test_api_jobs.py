@@ -12,16 +12,18 @@ import redis
 
 import stored_jobs
 from api import JOB, Api, in_process
+from database_params import BOTH
 from gonogo.spec.test_spec import TestSpec
 from gonogo_workers.queue import DISPATCH_NOTIFICATION_KEY
 
 
 @pytest.fixture
-def api(database_url: str) -> Iterator[Api]:
-    with in_process(database_url) as service:
+def api(lite_database_url: str) -> Iterator[Api]:
+    with in_process(lite_database_url) as service:
         yield service
 
 
+@BOTH
 def test_a_job_is_accepted_stored_and_shown(api: Api) -> None:
     body = {
         **JOB,
@@ -88,6 +90,7 @@ def test_checking_a_job_tells_its_cost_and_stores_nothing(api: Api) -> None:
     assert api.client.post("/api/v1/jobs:validate", json=JOB).json()["queue_chunks"] == 1
 
 
+@BOTH
 def test_lists_are_filtered_and_paged(api: Api) -> None:
     first = api.submit(labels={"suite": "nightly"})
     second = api.submit(build="correct")
@@ -114,6 +117,7 @@ def test_lists_are_filtered_and_paged(api: Api) -> None:
     assert rest["next"] is None
 
 
+@BOTH
 def test_cancelling_a_waiting_job_ends_it_and_is_written_down_once(api: Api) -> None:
     job = api.submit()
     for _ in range(2):
@@ -157,6 +161,7 @@ def post(api: Api, key: str, body: dict[str, Any], **options: Any) -> Any:
     )
 
 
+@BOTH
 def test_the_same_key_and_body_give_the_same_answer_and_one_job(api: Api) -> None:
     first, second = post(api, "k1", JOB), post(api, "k1", dict(reversed(JOB.items())))
     assert (first.status_code, second.status_code) == (202, 202)
@@ -167,6 +172,7 @@ def test_the_same_key_and_body_give_the_same_answer_and_one_job(api: Api) -> Non
     assert api.rows()["jobs"] == 1
 
 
+@BOTH
 def test_a_key_belongs_to_one_body_one_address_and_one_token(api: Api) -> None:
     job = post(api, "k1", JOB).json()["id"]
     other = post(api, "k1", {**JOB, "repeats": 2})
@@ -184,12 +190,14 @@ def test_a_key_belongs_to_one_body_one_address_and_one_token(api: Api) -> None:
     assert api.rows()["jobs"] == 3
 
 
+@BOTH
 def test_a_refused_request_leaves_its_key_free(api: Api) -> None:
     assert post(api, "k1", {**JOB, "build": "nonsense"}).status_code == 422
     assert api.rows()["idempotency_keys"] == 0
     assert post(api, "k1", JOB).status_code == 202
 
 
+@BOTH
 def test_of_equal_requests_at_once_one_makes_the_job(api: Api) -> None:
     with ThreadPoolExecutor(6) as pool:
         answers = list(pool.map(lambda _: post(api, "together", JOB), range(6)))
@@ -198,6 +206,7 @@ def test_of_equal_requests_at_once_one_makes_the_job(api: Api) -> None:
     assert api.rows()["jobs"] == 1
 
 
+@BOTH
 def test_a_key_is_forgotten_after_a_day(api: Api) -> None:
     import time_machine
 

@@ -10,6 +10,7 @@ import pytest
 
 import stored_jobs
 from api import JOB, Api, in_process
+from database_params import BOTH
 from gonogo.kernels.layernorm.emulation.defects import DEFECTS
 from gonogo.spec.builds import emulator_builds, own_builds
 from gonogo.spec.kernels import layernorm
@@ -29,8 +30,8 @@ V60 = {
 
 
 @pytest.fixture
-def api(database_url: str) -> Iterator[Api]:
-    with in_process(database_url) as service:
+def api(lite_database_url: str) -> Iterator[Api]:
+    with in_process(lite_database_url) as service:
         yield service
 
 
@@ -50,6 +51,7 @@ def test_the_names_of_the_emulators_builds_are_those_of_its_defects() -> None:
     assert tuple(DEFECTS) == layernorm.BUILDS == tuple(emulator_builds())[: len(DEFECTS)]
 
 
+@BOTH
 def test_registered_builds_are_listed_among_those_of_the_emulator(api: Api) -> None:
     builtin_names = list(own_builds())
     assert all_names(api) == sorted(builtin_names)
@@ -62,6 +64,7 @@ def test_registered_builds_are_listed_among_those_of_the_emulator(api: Api) -> N
     assert all_names(api, branch="emulator") == sorted(emulator_builds())
 
 
+@BOTH
 def test_what_the_name_of_a_build_means_never_changes(api: Api) -> None:
     for _ in range(2):
         assert api.client.post("/api/v1/builds", json=V60).status_code == 201
@@ -72,6 +75,7 @@ def test_what_the_name_of_a_build_means_never_changes(api: Api) -> None:
     ]
 
 
+@BOTH
 def test_a_build_is_removed_while_no_job_has_it(api: Api) -> None:
     def remove(name: str) -> Any:
         return api.client.delete(f"/api/v1/builds/{name}")
@@ -95,6 +99,7 @@ def test_a_build_is_removed_while_no_job_has_it(api: Api) -> None:
     assert answer.status_code == 403
 
 
+@BOTH
 def test_a_token_for_submitting_appends_builds_within_its_patterns_only(api: Api) -> None:
     with api.context.session() as session:
         text = issue_token(
@@ -214,6 +219,7 @@ def test_a_plug_in_that_a_live_worker_serves_is_known(api: Api) -> None:
     assert api.client.post("/api/v1/jobs:validate", json=body).json()["wait_s"] > 0
 
 
+@BOTH
 def test_a_flag_is_taken_on_and_closed(api: Api) -> None:
     with api.context.session() as session:
         job = stored_jobs.finished(session)
@@ -285,6 +291,7 @@ def test_a_flag_that_does_not_exist_is_not_found(api: Api) -> None:
         )
 
 
+@BOTH
 def test_a_token_is_shown_once_works_and_is_revoked(api: Api) -> None:
     issued = api.client.post("/api/v1/tokens", json={"name": "ci", "scopes": ["submit", "read"]})
     assert issued.status_code == 201
@@ -307,6 +314,7 @@ def test_a_token_is_shown_once_works_and_is_revoked(api: Api) -> None:
     assert api.client.delete("/api/v1/tokens/nonsense").status_code == 404
 
 
+@BOTH
 def test_the_audit_pages_from_the_newest(api: Api) -> None:
     for name in ("a", "b", "c"):
         api.client.post("/api/v1/tokens", json={"name": name, "scopes": ["read"]})

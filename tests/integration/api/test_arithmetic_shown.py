@@ -13,6 +13,7 @@ import pytest
 import nightly_history
 import stored_jobs
 from api import Api, in_process, on_port
+from database_params import BOTH
 from gonogo import urls
 from gonogo.spec.arithmetic_words import ArithmeticSummary
 from gonogo.spec.verdicts import explain
@@ -25,13 +26,13 @@ LIMIT = "a common factor below 0."
 
 
 @pytest.fixture
-def api(database_url: str) -> Iterator[Api]:
+def api(lite_database_url: str) -> Iterator[Api]:
     """A service with two builds of a branch; the second one stores x^ in bf16."""
-    with world(database_url) as here:
+    with world(lite_database_url) as here:
         for sequence, build in enumerate((BASE, HEAD), 1):
             rows = [row(seed, stores=build == HEAD) for seed in range(4)]
             here.job(rows, test=TEST, build=build, sequence=sequence)
-        with in_process(database_url) as service:
+        with in_process(lite_database_url) as service:
             yield service
 
 
@@ -87,6 +88,7 @@ def test_a_budget_s_limits_are_shown_with_its_name(api: Api) -> None:
     assert {line["detection_limits"] for line in lines} == {"", f"mean; {limit}"}
 
 
+@BOTH
 def test_stored_rows_are_explained_again_as_they_were(api: Api) -> None:
     unknown = row(0)
     unknown["outputs"] = {

@@ -11,6 +11,7 @@ import time_machine
 
 import stored_jobs
 from api import ELSEWHERE, JOB, LOCAL, Api, TestClient, in_process
+from database_params import BOTH
 from gonogo_storage.db.encoding import utcnow
 
 CSP = (
@@ -21,9 +22,9 @@ CSP = (
 
 
 @pytest.fixture
-def api(database_url: str) -> Iterator[Api]:
+def api(lite_database_url: str) -> Iterator[Api]:
     """A service that is not embedded."""
-    with in_process(database_url, embedded=False, url="https://gonogo.example.org") as service:
+    with in_process(lite_database_url, embedded=False, url="https://gonogo.example.org") as service:
         yield service
 
 
@@ -100,6 +101,7 @@ def test_the_cookie_is_closed_to_scripts_other_sites_and_plain_http(
     assert browser.get("/api/v1/jobs").status_code == 200
 
 
+@BOTH
 def test_the_database_holds_only_a_hash_of_the_cookie(api: Api) -> None:
     from sqlalchemy import select
 
@@ -162,6 +164,7 @@ def test_a_file_in_the_place_of_a_field_is_a_refusal_without_a_traceback(
     assert "Traceback" not in "".join(capsys.readouterr())
 
 
+@BOTH
 def test_revoking_a_token_ends_its_logins(api: Api) -> None:
     browser = log_in(api, "read")
     admin = api.token("admin", name="boss")
@@ -186,6 +189,7 @@ def test_a_login_ends_after_twelve_hours(api: Api) -> None:
             )
 
 
+@BOTH
 def test_logging_in_again_and_again_is_slowed_down(api: Api) -> None:
     browser = api.visitor()
     answers = [browser.post("/login", data={"token": "wrong"}).status_code for _ in range(12)]
@@ -331,9 +335,9 @@ def test_refusals_have_the_strict_headers_too_and_https_is_remembered(api: Api) 
 
 @pytest.mark.parametrize("public", [False, True])
 def test_badges_are_for_everybody_only_where_the_setting_says_so(
-    database_url: str, public: bool
+    lite_database_url: str, public: bool
 ) -> None:
-    with in_process(database_url, embedded=False, public_badges=public) as api:
+    with in_process(lite_database_url, embedded=False, public_badges=public) as api:
         with api.context.session() as session:
             job = stored_jobs.finished(session, seeds=1)
         reader, stranger = log_in(api, "read"), api.visitor(ELSEWHERE)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from sqlalchemy import event, select
 
 from api import ELSEWHERE, JOB, Api, in_process
+from database_params import BOTH
 from gonogo_service.access.auth import make_token, well_formed
 from gonogo_service.access.issuing import issue_token
 from gonogo_service.access.principals import Keys
@@ -24,9 +25,9 @@ UNKNOWN = "01890000-0000-7000-8000-000000000000"
 
 
 @pytest.fixture
-def api(database_url: str) -> Iterator[Api]:
+def api(lite_database_url: str) -> Iterator[Api]:
     """A service that is not embedded, with a client on another machine."""
-    with in_process(database_url, embedded=False) as service:
+    with in_process(lite_database_url, embedded=False) as service:
         service.client = service.visitor(ELSEWHERE)
         yield service
 
@@ -77,6 +78,7 @@ def test_keys_for_different_purposes_and_secrets_differ() -> None:
     assert len(digests) == 4
 
 
+@BOTH
 def test_the_database_never_holds_a_token(api: Api) -> None:
     with api.context.session() as session:
         text = issue_token(session, "ci", ["read"], keys=api.context.keys)
@@ -236,6 +238,7 @@ def test_a_token_owns_the_jobs_it_submits(api: Api) -> None:
     )
 
 
+@BOTH
 def test_the_time_of_last_use_is_coarse(api: Api) -> None:
     header = api.token("admin")
 
@@ -276,6 +279,7 @@ def test_issuing_without_a_secret_key_says_what_is_missing(api: Api) -> None:
         issue_token(session, "x", ["read"])
 
 
+@BOTH
 def test_too_many_wrong_tokens_are_slowed_down_but_right_ones_are_not(api: Api) -> None:
     right = api.token("read")
     answers = [api.client.get("/api/v1/jobs", headers=bearer("wrong")) for _ in range(32)]

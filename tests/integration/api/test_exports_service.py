@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from shutil import copyfile
 from xml.etree import ElementTree
@@ -81,6 +82,7 @@ def test_junit_counts_findings_as_failures_and_says_how_to_see_them_again(
     }
     cases = {case.get("name"): case for case in suite.iter("testcase")}
     assert list(cases) == ["seed 0", "seed 1", "seed 2", "seed 3", "seed 4"]
+    assert cases["seed 0"].get("time") == "0.812500"  # 812.5 ms
     failure = cases["seed 0"].find("failure")
     assert failure is not None
     assert failure.get("type") == "pass_by_tolerance"
@@ -103,7 +105,10 @@ def test_ctrf_has_what_its_schema_requires_and_sums_up_what_it_holds(api: Api, j
     summary, tests = report["results"]["summary"], report["results"]["tests"]
     counted = {"tests": 5, "passed": 0, "failed": 3, "skipped": 1, "pending": 0, "other": 1}
     assert {name: summary[name] for name in counted} == counted
-    assert all(isinstance(summary[name], int) for name in ("start", "stop"))
+    facts = api.get(f"/jobs/{job}")
+    for name, moment in (("start", "started_at"), ("stop", "finished_at")):
+        exact = datetime.fromisoformat(facts[moment] or facts["created_at"]).timestamp()
+        assert summary[name] == round(exact * 1000), name
     for test in tests:
         assert (
             {"name", "status", "duration"}

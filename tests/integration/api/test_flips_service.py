@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 import stored_jobs
 from api import Api, in_process, on_port
+from database_params import BOTH
 from gonogo.judging import flips
 from gonogo.numerics.formats import round_to
 from gonogo_cli.app import app
@@ -26,8 +27,8 @@ HEAD, BASE = "correct", "tt-train-2025"
 
 
 @pytest.fixture
-def api(database_url: str) -> Iterator[Api]:
-    with in_process(database_url) as service:
+def api(lite_database_url: str) -> Iterator[Api]:
+    with in_process(lite_database_url) as service:
         yield service
 
 
@@ -99,6 +100,7 @@ def test_the_job_s_page_shows_the_flips(api: Api) -> None:
     assert 'id="flips"' in page
 
 
+@BOTH
 def test_the_comparison_of_the_two_builds_quotes_the_newest_job_that_compared_them(
     api: Api,
 ) -> None:

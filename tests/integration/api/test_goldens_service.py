@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, func, select
 
+from database_params import BOTH
 from gonogo_storage.access import audit
 from gonogo_storage.db.encoding import decode, encode
 from gonogo_storage.db.engine import make_engine, reading, session
 from gonogo_storage.devices import device_changes, devices, goldens, heartbeats
 from gonogo_storage.devices.change_limits import MAX_OF_DEVICE
 from gonogo_storage.devices.goldens import ReportOutcome
-from gonogo_storage.ops import schema
 from gonogo_storage.tables import AuditRow, CanaryRow, GoldenRow
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
@@ -92,14 +92,14 @@ class Fleet:
 
 
 @pytest.fixture
-def fleet(database_url: str) -> Iterator[Fleet]:
+def fleet(lite_database_url: str) -> Iterator[Fleet]:
     """A migrated database without devices."""
-    engine = make_engine(database_url)
-    schema.upgrade(engine)
+    engine = make_engine(lite_database_url)
     yield Fleet(engine)
     engine.dispose()
 
 
+@BOTH
 def test_a_golden_is_learned_confirmed_and_a_device_that_differs_alone_is_suspected(
     fleet: Fleet,
 ) -> None:
@@ -193,6 +193,7 @@ def test_one_host_neither_heals_another_s_device_nor_sets_its_golden_bits(fleet:
     assert fleet.audited("lab-2") == ["golden.learned", "golden.confirmed", "golden.replaced"]
 
 
+@BOTH
 def test_a_device_has_few_canaries_and_a_host_changes_its_golden_bits_seldom(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:

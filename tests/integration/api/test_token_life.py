@@ -12,6 +12,7 @@ import pytest
 import time_machine
 
 from api import ELSEWHERE, JOB, Api, in_process, on_port
+from database_params import BOTH
 from gonogo_service.access import auth, bounds, pace
 from gonogo_service.access.edge import EXPIRES_HEADER, Edge
 from gonogo_service.access.issuing import issue_token
@@ -25,9 +26,9 @@ COMMIT = {"repository": "org/kernels", "sha": "a" * 40}
 
 
 @pytest.fixture
-def api(database_url: str) -> Iterator[Api]:
+def api(lite_database_url: str) -> Iterator[Api]:
     """A service that is not embedded, with a client on another machine."""
-    with in_process(database_url, embedded=False) as service:
+    with in_process(lite_database_url, embedded=False) as service:
         service.client = service.visitor(ELSEWHERE)
         yield service
 
@@ -75,8 +76,8 @@ def test_a_token_has_an_end_and_is_warned_of_it(api: Api) -> None:
     assert warned == {(1, "short"): short["expires_at"], (80, "default"): default["expires_at"]}
 
 
-def test_a_setting_bounds_the_life_of_tokens(database_url: str) -> None:
-    with in_process(database_url, max_token_days=30) as api:
+def test_a_setting_bounds_the_life_of_tokens(lite_database_url: str) -> None:
+    with in_process(lite_database_url, max_token_days=30) as api:
         post = api.client.post
         body = {"name": "ci", "scopes": ["read"]}
         lives = [
@@ -271,12 +272,13 @@ def test_a_stream_ends_with_its_token_or_login(migrated_sqlite_url: str, end: st
         assert context.live._open == {}
 
 
+@BOTH
 def test_one_limit_of_failures_holds_for_all_processes_and_blocks_no_valid_token(
-    database_url: str,
+    lite_database_url: str,
 ) -> None:
     with (
-        in_process(database_url, embedded=False) as first,
-        in_process(database_url, embedded=False) as second,
+        in_process(lite_database_url, embedded=False) as first,
+        in_process(lite_database_url, embedded=False) as second,
         time_machine.travel(utcnow().replace(second=1), tick=False),
     ):
         browsers = [first.visitor(), second.visitor()]
@@ -316,6 +318,7 @@ def test_a_revoked_token_s_use_names_it_in_the_audit(api: Api) -> None:
     assert (entry["subject"], entry["detail"]["reason"]) == (token["prefix"], "revoked")
 
 
+@BOTH
 def test_strangers_wait_for_their_turn_and_nobody_else_does(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -426,6 +429,7 @@ def test_the_wait_of_a_stranger_is_no_time_to_answer(
     assert float(line.split()[-1]) < 0
 
 
+@BOTH
 def test_failures_from_everywhere_fill_no_table(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(failures, "MAX_ROWS", 5)
     for number in range(40):

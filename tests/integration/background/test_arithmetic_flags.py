@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from database_params import BOTH
 from gonogo.flakiness.policy import POLICY
 from gonogo_storage.db import engine as engines
 from gonogo_storage.flags import flag_history
@@ -20,8 +21,8 @@ SEEDS = range(4)
 
 
 @pytest.fixture
-def here(database_url: str) -> Iterator[World]:
-    with world(database_url) as new_world:
+def here(lite_database_url: str) -> Iterator[World]:
+    with world(lite_database_url) as new_world:
         yield new_world
 
 
@@ -35,6 +36,7 @@ def flag(here: World) -> Flag:
     return here.flags(TEST)[KIND]
 
 
+@BOTH
 def test_another_arithmetic_opens_one_flag_that_resolves_when_the_old_one_is_back(
     here: World,
 ) -> None:

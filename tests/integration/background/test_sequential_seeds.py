@@ -1,5 +1,5 @@
 """Sequential and suspect seeds in the database alone: when a job is decided, whatever comes when.
-On both databases."""
+On both databases where their SQL may differ."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
 import migrated_database
+from database_params import BOTH_ENGINES
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.engine import reading, session
 from gonogo_storage.flags import flags
@@ -34,7 +35,7 @@ LATER = NOW + timedelta(seconds=60)
 Make = Callable[[int, int], dict[str, Any]]
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+@pytest.fixture(scope="module")
 def engine(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Engine]:
@@ -173,6 +174,7 @@ def test_a_stable_test_stops_after_49_seeds_and_says_what_it_saved(current: Sess
     assert state_changes[1]["stop"] == asdict(ended.stop)
 
 
+@BOTH_ENGINES
 def test_workers_get_no_seed_that_a_stable_test_does_not_need_and_a_failure_frees_more(
     current: Session,
 ) -> None:
@@ -395,6 +397,7 @@ def test_a_worker_that_dies_or_does_not_obey_cannot_keep_a_decided_job_open(
     assert now_of(current, job).done == 2
 
 
+@BOTH_ENGINES
 def test_a_decided_job_does_not_wait_for_what_its_dead_workers_had_not_sent(
     current: Session,
 ) -> None:
@@ -411,6 +414,7 @@ def test_a_decided_job_does_not_wait_for_what_its_dead_workers_had_not_sent(
     assert send(current) == []
 
 
+@BOTH_ENGINES
 def test_late_results_of_a_lost_attempt_that_decide_end_the_job(current: Session) -> None:
     job = submit(current, 2)
     (item,) = send(current)
@@ -445,6 +449,7 @@ def test_a_cancelled_job_stays_cancelled_whatever_its_seeds_had_decided(current:
     assert (ended.state, ended.verdict, ended.total) == ("cancelled", "fail_by_tolerance", 500)
 
 
+@BOTH_ENGINES
 def test_two_copies_that_store_in_the_same_moment_decide_once(engine: Engine) -> None:
     with session(engine) as current:
         job = submit(current)

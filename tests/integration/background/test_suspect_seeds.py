@@ -1,5 +1,5 @@
 """Suspect seeds in the database alone: what they add to their job, and what all seeds say together.
-On both databases."""
+On both databases where their SQL may differ."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
 import migrated_database
+from database_params import BOTH_ENGINES
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.flags import flags
 from gonogo_storage.jobs import attempts, chunks, jobs
@@ -22,7 +23,7 @@ NOW = utcnow()
 RANGE = {"seeds": {"start": 0, "count": 4}}
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+@pytest.fixture(scope="module")
 def engine(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Engine]:
@@ -70,6 +71,7 @@ def run(current: Session, make: Callable[[int], dict[str, Any]], **changes: Any)
             return stored_job
 
 
+@BOTH_ENGINES
 def test_a_suspect_seed_adds_eight_and_what_was_chance_passes(current: Session) -> None:
     job = run(current, lambda number: seed(number, 6.0 if number == 3 else 1.0))
     assert (job.state, job.verdict, job.counts) == ("finished", "pass", {"pass": 11, "suspect": 1})
@@ -136,6 +138,7 @@ def test_an_added_seed_that_is_unexplained_settles_it(current: Session) -> None:
     assert [flag.kind for flag in flags.list_(current, job=job.id).items] == ["passes_by_tolerance"]
 
 
+@BOTH_ENGINES
 @pytest.mark.parametrize(
     ("row_z", "verdict", "ends", "kind"),
     [
@@ -208,6 +211,7 @@ def test_seeds_without_numbers_end_it(current: Session) -> None:
     assert (job.suspects.rounds, job.suspects.explanation) == (1, "suspect")
 
 
+@BOTH_ENGINES
 def test_at_the_end_of_the_numbers_the_seeds_before_are_taken(current: Session) -> None:
     last = 2**53 - 1
     seeds = tuple(range(last - 3, last + 1))

@@ -3,14 +3,17 @@ nothing does."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
 from sqlalchemy import Engine, event
 from sqlalchemy.orm import Session
 
 import stored_jobs
 from api import in_process
+from database_params import BOTH
 from gonogo_dashboards.devices import device_page
 from gonogo_dashboards.overview import overview
 from gonogo_dashboards.overview.overview import OverviewView
@@ -18,7 +21,7 @@ from gonogo_storage.access import hosts, refused_messages
 from gonogo_storage.automation import runs
 from gonogo_storage.automation.runs import NewRun
 from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.db.engine import reading, session
+from gonogo_storage.db.engine import make_engine, reading, session
 from gonogo_storage.db.ids import new_id
 from gonogo_storage.db.states import DeliveryState, JobState
 from gonogo_storage.devices import device_changes, workers
@@ -39,6 +42,14 @@ def look(
         return overview.overview(current, memory or overview.Memory(), utcnow() + later, 30.0)
 
 
+@pytest.fixture
+def engine(lite_database_url: str) -> Iterator[Engine]:
+    database_engine = make_engine(lite_database_url)
+    yield database_engine
+    database_engine.dispose()
+
+
+@BOTH
 def test_hollow_findings_come_first_each_kind_with_its_latest(engine: Engine) -> None:
     with session(engine) as current:
         tight = stored_jobs.submit(current, build="correct", seeds=1)
@@ -172,6 +183,7 @@ def test_a_bad_device_needs_someone_and_a_busy_one_leads_to_its_job(engine: Engi
     assert look(engine).fleet.trouble == ()
 
 
+@BOTH
 def test_days_that_are_over_are_counted_once_and_today_each_time(engine: Engine) -> None:
     now, memory = utcnow().replace(hour=9), day_totals.Memory()
 

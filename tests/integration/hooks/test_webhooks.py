@@ -3,12 +3,15 @@ as the contract says."""
 
 from __future__ import annotations
 
+import itertools
 import random
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -121,6 +124,23 @@ def test_a_job_that_ends_is_told_once_signed_and_logged(
     whole = api.get(f"/webhooks/{webhook['id']}/deliveries/{webhook_delivery['id']}")
     assert whole["payload"] == message
     assert [entry["status"] for entry in whole["log"]] == [204]
+
+
+@LITE
+def test_the_log_says_how_many_milliseconds_a_try_took(
+    api: Api, sender: Sender, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quarters = itertools.count()
+    clock = SimpleNamespace(
+        perf_counter=lambda: next(quarters) * 0.25, monotonic=time.monotonic, sleep=time.sleep
+    )
+    webhook = subscribe(api, receiver.url)
+    assert api.client.post(f"/api/v1/webhooks/{webhook['id']}:test").status_code == 202
+    monkeypatch.setattr(outbound, "time", clock)
+    send(sender)
+    (delivery,) = deliveries(api, webhook)
+    whole = api.get(f"/webhooks/{webhook['id']}/deliveries/{delivery['id']}")
+    assert [entry["duration_ms"] for entry in whole["log"]] == [250.0]
 
 
 @LITE

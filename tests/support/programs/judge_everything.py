@@ -14,7 +14,7 @@ from gonogo.judging.judging import judge
 from gonogo.kernels import registry
 from gonogo.spec.test_spec import TestSpec
 
-SHAPES = {"small": [3, 64], "in blocks": [70, 1030]}
+SHAPES = {"small": [3, 64], "in blocks": [34, 1030]}
 BUILDS = ("correct", "tile-missing")
 TOLERANCE = {"rtol": 1e-2, "atol": 1e-2}
 

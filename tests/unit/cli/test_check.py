@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from typer.testing import CliRunner, Result
 
 from gonogo.errors import FieldError
 from gonogo_cli.app import app
+from gonogo_cli.local import check
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "numpy_executor"
 PLUGIN = """
@@ -290,6 +293,18 @@ def test_after_a_crash_the_next_seed_runs_in_a_fresh_child(run: Run) -> None:
         ("pass", 0),
     ]
     assert rows[0]["host_run"] == rows[1]["host_run"] != rows[2]["host_run"]
+
+
+@pytest.mark.usefixtures("plugin")
+def test_durations_are_in_milliseconds(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    quarters = itertools.count()
+    clock = SimpleNamespace(perf_counter=lambda: next(quarters) * 0.25)
+    monkeypatch.setattr(check, "time", clock)
+    rows = report(run(*FORWARD, "--build", "dies", "--seeds", "2"))["seeds"]
+    assert [(row["verdict"], row["duration_ms"]) for row in rows] == [
+        ("pass", 250.0),
+        ("crash", 250.0),
+    ]
 
 
 def command(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -244,13 +244,25 @@ def large_in(number_format: str) -> Case:
     return Case("layernorm_fw", (32, 1024), "large", number_format)
 
 
-def test_the_version_of_torch_is_the_one_of_make_torch() -> None:
+def test_torch_s_environment_is_the_one_of_make_torch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     text = (ROOT / "Makefile").read_text("utf-8")
-    match = re.search(r"^TORCH_VERSION := (\S+)$", text, re.MULTILINE)
-    assert match is not None
+    variables = dict(re.findall(r"^(TORCH_\w+) := (\S+)$", text, re.MULTILINE))
     torch = next(row for row in ENVIRONMENTS if row.library == "torch")
-    assert torch.packages[0] == f"torch=={match[1]}"
-    assert torch.folder.name == f"torch-{match[1]}"
+    assert torch.packages[0] == f"torch=={variables['TORCH_VERSION']}"
+    assert torch.folder.name == f"torch-{variables['TORCH_VERSION']}"
+    assert torch.stamp.name == variables["TORCH_STAMP"]
+    (imports,) = re.findall(r'"\$\(TORCH_VENV\)/bin/python" -c \'import ([\w, ]+)\'', text)
+    packages = {package.partition("==")[0] for package in torch.packages}
+    assert set(imports.split(", ")) == packages
+    assert set(torch.modules) | {"numpy"} == packages
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    torch.python.parent.mkdir(parents=True)
+    torch.python.touch()
+    assert not torch.is_installed
+    (torch.folder / variables["TORCH_STAMP"]).touch()  # as `make torch` does
+    assert torch.is_installed
 
 
 def test_every_library_has_a_program_and_exact_versions() -> None:

@@ -412,6 +412,13 @@ def test_the_public_nightly_failure_is_one_expression_three_times() -> None:
     assert observed.measurements == {}
 
 
+def test_the_seconds_of_a_program_s_report_are_milliseconds_in_ours() -> None:
+    parser = OutputParser()
+    test = {"name": "Test", "status": "RUN", "time": "0.25s"}
+    assert parser.read(json.dumps({"testsuites": [{"name": "Suite", "testsuite": [test]}]}))
+    assert parser.tests["Suite.Test"].duration_ms == 250.0
+
+
 def test_the_worst_of_several_numbers_is_kept() -> None:
     measurements: dict[str, float] = {}
     for line in ("max_diff=0.5 pcc=0.99", "max_diff=-2 pcc=0.9", "max_diff=1 pcc=0.999"):

@@ -21,7 +21,7 @@ from gonogo.spec.kernels.registry import KERNELS
 from gonogo.spec.verdicts import Explanation
 
 
-@pytest.mark.parametrize("features", [1, 2, 3, 5, 33, 64, 1000, 1024, 8462])
+@pytest.mark.parametrize("features", [1, 3, 33, 64, 1024, 8462])
 @pytest.mark.parametrize(
     ("fmt", "stored"), [("fp32", "fp32"), ("bf16", "fp32"), ("bf16", "bf16"), ("fp16", "fp32")]
 )

@@ -20,10 +20,10 @@ from gonogo.numerics.formats import round_to
 from gonogo.spec.kernels.registry import KERNELS
 from gonogo.spec.verdicts import Explanation
 
-SIZES = (64, 1000, 1024, 8462)
+SIZES = (64, 1024, 8462)
 
 
-@pytest.mark.parametrize("features", [1, 2, 3, 5, 33, *SIZES])
+@pytest.mark.parametrize("features", [1, 3, 33, *SIZES])
 @pytest.mark.parametrize("fmt", ["fp32", "bf16", "fp16"])
 @pytest.mark.parametrize("form", ["centered", "moments", "affine", "welford"])
 def test_right_kernels_have_no_mismatch(features: int, fmt: str, form: str) -> None:

@@ -30,7 +30,7 @@ def rms_test(rows: int, features: int, fmt: str = "bf16", statistics: str = "own
     return exact_test("rmsnorm_bw", rows, features, fmt=fmt, numerics={"statistics": statistics})
 
 
-@pytest.mark.parametrize("features", [1, 2, 3, 5, 33, 64, 1000, 1024, 8462])
+@pytest.mark.parametrize("features", [1, 3, 33, 64, 1024, 8462])
 @pytest.mark.parametrize(("fmt", "stored"), FORMATS)
 @pytest.mark.parametrize("statistics", ["given", "own"])
 def test_right_kernels_have_no_mismatch(

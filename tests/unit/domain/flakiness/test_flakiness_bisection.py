@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from gonogo.flakiness.bisecting import Expect, Stage
 from gonogo.flakiness.bisection import SearchState, Tally, search_state, search_states, testable
 from gonogo.flakiness.policy import POLICY, FlakinessPolicy
+from property_examples import examples
 
 testable.__test__ = False  # type: ignore[attr-defined]  # pytest: not a test
 
@@ -136,7 +137,7 @@ def test_several_changes_are_found_one_beside_the_other() -> None:
 PAIRS = st.tuples(st.integers(0, 4), st.integers(0, 4)).map(lambda pair: (min(pair), max(pair)))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(PAIRS, min_size=1, max_size=12), st.booleans())
 def test_any_counts_give_an_answer(tallies: list[Tally], sharp: bool) -> None:
     state = search_state(tallies, sharp=sharp, want=2)

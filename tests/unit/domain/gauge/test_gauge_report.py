@@ -18,6 +18,7 @@ from gonogo.numerics.compare import NEEDED_RTOLS
 from gonogo.spec.tolerances import Tolerance
 from gonogo.spec.verdicts import within
 from numeric_cases import spec
+from property_examples import examples
 
 ATOL = Comparator("allclose", 1e-3)
 
@@ -228,7 +229,7 @@ def test_the_tail_is_the_gumbel_level_and_never_rarer_than_one_in_ten_times_the_
     assert windows.Tail.of([0.0] * 9).level == 0.0
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.floats(min_value=1e-30, max_value=1e30), st.integers(2, 6))
 def test_rounding_up_never_rounds_down(value: float, digits: int) -> None:
     assert value <= above(value, digits) <= value * (1 + 10.0 ** (1 - digits)) * (1 + 1e-15)
@@ -237,7 +238,7 @@ def test_rounding_up_never_rounds_down(value: float, digits: int) -> None:
 errors = st.one_of(st.just(0.0), st.floats(min_value=1e-12, max_value=1e6))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(errors, max_size=12), st.lists(st.tuples(errors, st.booleans()), max_size=12))
 def test_what_is_advised_passes_every_right_kernel_and_misses_exactly_what_it_says(
     right: list[float], wrong: list[tuple[float, bool]]

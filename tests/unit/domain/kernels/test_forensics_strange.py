@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from gonogo.kernels.layernorm.forensics import diagnose
 from gonogo.spec.test_spec import TestSpec
+from property_examples import examples
 
 STRANGE = [
     0.0,
@@ -52,7 +53,7 @@ def arrays(draw: st.DrawFn, shape: tuple[int, ...]) -> NDArray[np.float32]:
     return np.ascontiguousarray(values, dtype=np.float32)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @drawn(
     data=st.data(),
     shape=SHAPES,

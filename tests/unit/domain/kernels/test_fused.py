@@ -24,6 +24,7 @@ from gonogo.numerics.jit import HAVE_NUMBA
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import explain, within
 from numeric_cases import KERNELS, REGIMES, Case, spec
+from property_examples import examples
 
 needs_numba = pytest.mark.skipif(not HAVE_NUMBA, reason="numba: not installed")
 
@@ -139,7 +140,7 @@ BUILDS = (
 
 
 @needs_numba
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     kernel=st.sampled_from(KERNELS),
     shape=st.tuples(st.integers(1, 70), st.integers(3, 130)),

@@ -23,6 +23,7 @@ from gonogo.numerics.formats import round_to
 from gonogo.spec.kernels.registry import KERNELS
 from gonogo.spec.numerics import BLOCK_FORMATS
 from gonogo.spec.test_spec import TestSpec
+from property_examples import examples
 
 Array = NDArray[np.float32]
 
@@ -131,7 +132,7 @@ KERNELS_AND_BUILDS = st.sampled_from(
 )
 
 
-@settings(max_examples=120)
+@settings(max_examples=examples(120))
 @given(
     KERNELS_AND_BUILDS,
     st.tuples(st.integers(1, 70), st.integers(1, 130)),

@@ -24,6 +24,7 @@ from gonogo.numerics.expectation import (
 )
 from gonogo.numerics.jit import HAVE_NUMBA
 from gonogo.numerics.totals import Totals, finished
+from property_examples import examples
 
 pytestmark = pytest.mark.skipif(not HAVE_NUMBA, reason="numba: not installed")
 
@@ -172,7 +173,7 @@ def assert_is_the_definition(
     return plain
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     seed=st.integers(0, 10**6),
     shape=st.tuples(st.integers(1, 45), st.integers(1, 90)),
