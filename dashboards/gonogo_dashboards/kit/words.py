@@ -491,11 +491,6 @@ def term(label: str) -> str:
     return named or (TERMS.get(text[:-1], "") if text.endswith("s") else "")
 
 
-def is_gone(kind: str, build: str, newest: str | None) -> bool:
-    """Return whether the newest build of a flag's test doesn't have it any more."""
-    return newest is not None and kind != FlagKind.blunt_test and build != newest
-
-
 def inline(label: str) -> str:
     """Return a label for the middle of a sentence: "Hollow pass" becomes "hollow pass"."""
     return label[:1].lower() + label[1:] if label[1:2].islower() else label

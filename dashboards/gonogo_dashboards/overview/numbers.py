@@ -12,7 +12,7 @@ from datetime import date, timedelta
 
 from gonogo import urls
 from gonogo_dashboards.devices.fleet import Fleet
-from gonogo_dashboards.kit import words
+from gonogo_dashboards.kit import ranges, words
 from gonogo_storage.catalogue.test_list import HOLLOW, RED
 from gonogo_storage.db.states import DeviceHealth
 from gonogo_storage.rollups.day_tests import DayTests
@@ -56,6 +56,8 @@ class NumberLine:
     """Whether it fell; None where it stayed."""
     bars: tuple[DayBar, ...]
     url: str
+    latest: int
+    """The largest number of the days from that one until today."""
 
 
 _KINDS = (
@@ -72,6 +74,7 @@ def of_tests(counted: Sequence[tuple[date, DayTests]]) -> tuple[NumberLine, ...]
     days = dict(counted)
     today = counted[-1][0]
     shown = _shown(counted[-8:])
+    since = "1d" if shown is not None and today - shown <= timedelta(days=1) else "7d"
     before = None if shown is None else days.get(shown - WEEK)
     lines = []
     for name, label, verdict, standing, sentence in _KINDS:
@@ -90,7 +93,8 @@ def of_tests(counted: Sequence[tuple[date, DayTests]]) -> tuple[NumberLine, ...]
                 _change(value, earlier),
                 None if earlier is None or earlier == value else value < earlier,
                 _bars([(day, getattr(tests, name), tests.ran) for day, tests in counted[-SHOWN:]]),
-                urls.catalogue({"standing": standing}),
+                urls.catalogue({"standing": standing, ranges.PARAMETER: since}),
+                max((getattr(tests, name) for day, tests in counted if day >= (shown or day))),
             )
         )
     return tuple(lines)
@@ -113,6 +117,7 @@ def of_devices(fleet: Fleet, before: int | None) -> NumberLine:
         None if before is None or before == sick else sick < before,
         (),
         "#trouble" if fleet.trouble else urls.devices(),
+        len(fleet.trouble),
     )
 
 

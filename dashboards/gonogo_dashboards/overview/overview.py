@@ -62,12 +62,16 @@ class Need:
 
 @dataclass(frozen=True)
 class FlagKindLine:
-    """The flags of one kind that nobody has acknowledged; `items` are the latest of them."""
+    """The flags of one kind that nobody has acknowledged; `items` are the latest of them.
+
+    The first `items` are still on the newest build. `gone` is the number of all that aren't.
+    """
 
     kind: str
     kind_words: str
     verdict: str
     count: int
+    gone: int
     url: str
     items: tuple[FlagLine, ...]
 
@@ -150,11 +154,15 @@ class Memory:
 
 @dataclass(frozen=True)
 class OverviewView:
-    """The overview; where `needs` is empty, `calm` says so."""
+    """The overview; where `needs` is empty, `calm` says so.
+
+    Only `all_clear` means that no test is hollow, red or flaky.
+    """
 
     numbers: tuple[NumberLine, ...]
     needs: tuple[Need, ...]
     calm: str
+    all_clear: bool
     glance: Glance
     flags: tuple[FlagKindLine, ...]
     """By kind, the latest of each; `gone` ones were not found on a newer build."""
@@ -181,8 +189,13 @@ class OverviewView:
         return tuple(flag for kind in self.flags for flag in kind.items if not flag.gone)
 
     @property
+    def gone_count(self) -> int:
+        """Return the number of all open flags that were not found on a newer build."""
+        return sum(kind.gone for kind in self.flags)
+
+    @property
     def gone(self) -> tuple[FlagLine, ...]:
-        """Return the flags that were not found on a newer build."""
+        """Return the latest flags of each kind that were not found on a newer build."""
         return tuple(flag for kind in self.flags for flag in kind.items if flag.gone)
 
 
@@ -201,7 +214,7 @@ def overview(
     ended_jobs = reads.latest_jobs(session, reads.FINAL_STATES, RECENT)
     unseen, acknowledged = needs.flags(session, latest=EACH_KIND)
     keys = {job.test_key for job in (*open_jobs, *ended_jobs)}
-    keys |= {flag.test_key for kind in unseen for flag in kind.latest}
+    keys |= {flag.test_key for kind in unseen for flag in (*kind.latest, *kind.latest_gone)}
     entries = entry_names.latest(session, keys)
     running = tuple(job_line(job, now, entries.get(job.test_key)) for job in open_jobs)
     recent = tuple(job_line(job, now, entries.get(job.test_key)) for job in ended_jobs)
@@ -215,7 +228,17 @@ def overview(
     strip = fleet.fleet(
         device_page.lines(session, pulse, now, timeout_s), now, hosts.flagged(session, now)
     )
-    needs_shown = _needs(flags, night, strip, queues, webhooks.failing(session))
+    tests = day_tests.read(session, memory.tests, days=numbers.DAYS, now=now)
+    lines = numbers.of_tests(tests)
+    needs_shown = _needs(
+        flags,
+        night,
+        strip,
+        queues,
+        webhooks.failing(session),
+        next(line for line in lines if line.name == "red"),
+        needs.lost_outside_runs(session, now=now),
+    )
     period = ranges.of(
         query or {},
         now,
@@ -223,18 +246,18 @@ def overview(
         default=DAYS,
         allowed=DAY_RANGES,
     )
-    tests = day_tests.read(session, memory.tests, days=numbers.DAYS, now=now)
     seeds = days.days(day_totals.read(session, memory.totals, days=period.days or 30, now=now))
     return OverviewView(
         numbers=(
-            *numbers.of_tests(tests),
+            *lines,
             numbers.of_devices(
                 strip,
                 health_then.sick_at(session, memory.health, now - numbers.WEEK, now=now),
             ),
         ),
         needs=needs_shown,
-        calm="" if needs_shown else _calm(night, strip, acknowledged),
+        calm="" if needs_shown else _calm(night, strip, acknowledged, lines),
+        all_clear=not needs_shown and not any(line.latest for line in lines),
         glance=matrix_page.glance(session, TESTS, BUILDS),
         flags=flags,
         acknowledged=acknowledged,
@@ -271,8 +294,12 @@ def _kind(flags: needs.OpenFlags, now: datetime, entries: Mapping[str, str]) -> 
         kind_words=words.FLAGS.get(flags.kind, flags.kind.replace("_", " ")),
         verdict=words.FLAG_VERDICTS.get(flags.kind, "suspect"),
         count=flags.count,
+        gone=flags.gone,
         url=urls.flags({"kind": flags.kind}),
-        items=tuple(flag_line(flag, now, entries.get(flag.test_key)) for flag in flags.latest),
+        items=tuple(
+            flag_line(flag, now, entries.get(flag.test_key))
+            for flag in (*flags.latest, *flags.latest_gone)
+        ),
     )
 
 
@@ -343,11 +370,14 @@ def _needs(
     strip: Fleet,
     queues: Sequence[QueueLine],
     failing: Sequence[str],
+    red: NumberLine,
+    lost: Mapping[str, int],
 ) -> tuple[Need, ...]:
     """Return the needs in the order of the page.
 
-    Hollow passes, new failures, devices, hosts, queues, webhooks, then other findings. `failing`
-    are webhooks whose messages don't arrive.
+    Hollow passes, red tests, new failures, jobs without a result, devices, hosts, queues, webhooks,
+    then other findings. `failing` are webhooks whose messages don't arrive; `lost` are the jobs
+    outside of runs that have no result, by verdict.
     """
     hollow = sum(kind.count for kind in flags if kind.kind in HOLLOW)
     other = sum(kind.count for kind in flags if kind.kind not in HOLLOW)
@@ -360,7 +390,17 @@ def _needs(
             "pass_by_tolerance",
             "#flagged",
         ),
+        Need("red", red.latest, words.count(red.latest, "red test"), "fail", red.url),
         Need("failures", night.new, words.count(night.new, "new failure"), "fail", "#night"),
+        Need(
+            "lost",
+            sum(lost.values()),
+            words.count(sum(lost.values()), "job") + " without a result",
+            words.ordered(lost)[0] if lost else "error",
+            urls.jobs(
+                {"verdict": next(iter(lost)) if len(lost) == 1 else None, ranges.PARAMETER: "1d"}
+            ),
+        ),
         Need(
             "devices",
             len(strip.trouble),
@@ -388,8 +428,10 @@ def _needs(
     return tuple(need for need in needs_found if need.count)
 
 
-def _calm(night: NightView, strip: Fleet, acknowledged: int) -> str:
-    """Return why nothing needs attention."""
+def _calm(
+    night: NightView, strip: Fleet, acknowledged: int, lines: Sequence[NumberLine]
+) -> str:
+    """Return why nothing needs attention, and which tests are hollow or flaky nonetheless."""
     parts = [
         "no new flags",
         "no new failures in the last 24 hours",
@@ -400,5 +442,7 @@ def _calm(night: NightView, strip: Fleet, acknowledged: int) -> str:
         f"{words.count(acknowledged, 'flag')} {'is' if acknowledged == 1 else 'are'} acknowledged"
     )
     more = f" {owned}." if acknowledged else ""
+    known = [f"{line.latest:,} {line.name}" for line in lines if line.latest]
+    more += f" Among the tests that ran: {', '.join(known)}." if known else ""
     more += f" {words.count(night.old, 'test')} failed again as before." if night.old else ""
     return f"Nothing needs attention: {', '.join(parts[:-1])} and {parts[-1]}.{more}"
