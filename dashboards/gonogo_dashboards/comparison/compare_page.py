@@ -15,7 +15,7 @@ from gonogo import urls
 from gonogo.flakiness.classes import Class, Finding, RunSummary
 from gonogo.flakiness.gating import Gate
 from gonogo_dashboards.kit import build_cells, words
-from gonogo_dashboards.kit.list_rows import Count, counts, tolerance_of
+from gonogo_dashboards.kit.list_rows import Count, tolerance_of
 from gonogo_storage.comparison import build_choices, comparing, matrices
 from gonogo_storage.comparison.comparing import Compared, Comparison
 from gonogo_storage.comparison.comparison_side import SideResults
@@ -283,11 +283,27 @@ def _bars(comparison: Comparison) -> tuple[SideBar, ...]:
         ("Base", [test.base for test in comparison.tests]),
         ("Head", [test.head for test in comparison.tests]),
     ):
-        tests = Counter(verdict for verdict, _ in _verdicts(ran))
-        shown = counts(tests, max(tests.total(), 1))
+        shown = _parts(_verdicts(ran))
         text = ", ".join(f"{count.count:,} {count.label}" for count in shown) or "nothing ran"
-        bars.append(SideBar(name, shown, tests.total(), text))
+        bars.append(SideBar(name, shown, sum(count.count for count in shown), text))
     return tuple(bars)
+
+
+def _parts(tests: Sequence[tuple[str, bool]]) -> tuple[Count, ...]:
+    """Return the parts of a bar: tests by worst verdict, those that are also hollow apart."""
+    numbers = Counter(
+        (verdict, hollow and verdict != build_cells.HOLLOW) for verdict, hollow in tests
+    )
+    parts: list[Count] = []
+    for verdict in words.ordered({verdict for verdict, _ in numbers}):
+        looks = words.mark(verdict)
+        for hollow in (True, False):
+            number = numbers[verdict, hollow]
+            if number:
+                label = words.inline(looks.label) + (" and hollow" if hollow else "")
+                share, start = number / len(tests), sum(part.share for part in parts)
+                parts.append(Count(verdict, label, looks.sign, number, share, start, hollow))
+    return tuple(parts)
 
 
 def _unread_side(text: str) -> SideLine | None:
@@ -371,7 +387,8 @@ def _finding(finding: Finding) -> FindingLine:
         finding.kind.value,
         finding.kind.label,
         finding.kind.sentence,
-        words.CLASS_VERDICTS[finding.kind],
+        # What was waived still looks like what it is.
+        finding.verdict if finding.kind is Class.waived else words.CLASS_VERDICTS[finding.kind],
         finding.words,
         urls.flag(flag["id"]) if flag else None,
         str(change["words"]) if change else None,

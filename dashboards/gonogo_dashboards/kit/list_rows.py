@@ -25,7 +25,8 @@ _IN_EVERY_LINE = ("kernel", "shape", "tolerance")
 class Count:
     """The number of seeds with a verdict, and its part of a bar of length 1.
 
-    `label` is for the middle of a sentence; `start` is where the part begins.
+    `label` is for the middle of a sentence; `start` is where the part begins. `hollow`: a part of
+    tests with hollow seeds besides that verdict.
     """
 
     verdict: str
@@ -34,6 +35,7 @@ class Count:
     count: int
     share: float
     start: float
+    hollow: bool = False
 
 
 @dataclass(frozen=True)

@@ -458,9 +458,9 @@ CLASS_VERDICTS: dict[str, str] = {
     Class.infrastructure: Verdict.error,
     Class.pending: Verdict.inconclusive,
     Class.false_alarm: Verdict.fail_by_tolerance,
-    Class.broken_on_base: Verdict.not_judged,
+    Class.broken_on_base: Verdict.fail,
     Class.known_flaky: Verdict.suspect,
-    Class.known_hollow: Verdict.not_judged,
+    Class.known_hollow: Verdict.pass_by_tolerance,
     Class.waived: Verdict.not_judged,
     Class.undecided: Verdict.suspect,
     Class.arithmetic_changed: Verdict.not_judged,
@@ -469,7 +469,7 @@ CLASS_VERDICTS: dict[str, str] = {
     Class.no_longer_hollow: Verdict.pass_,
     Class.passed: Verdict.pass_,
 }
-"""The verdict whose shape and color a class takes: only new findings are loud."""
+"""The verdict whose shape and color a class takes: red is red and hollow is hollow, new or known."""
 
 
 def still_there(kind: str, build: str, newest: str | None) -> str:
