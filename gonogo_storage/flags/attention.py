@@ -44,6 +44,9 @@ class FlagRecord:
     test_key: str
     kernel: str
     build: str
+    branch: str
+    arch: str
+    board: str
     jobs: int
     last_job: str
     owner: str | None
@@ -54,7 +57,6 @@ class FlagRecord:
     test: Mapping[str, Any]
     newest_build: str | None
     """The newest build of the flag's variant that has results."""
-
 
     @property
     def gone(self) -> bool:

@@ -87,7 +87,10 @@ class JobLine:
 
 @dataclass(frozen=True)
 class FlagLine:
-    """An open finding: one sentence, and the job that shows it."""
+    """An open finding: one sentence, and the job that shows it.
+
+    `label` is the test's among the other flags of the list.
+    """
 
     id: str
     kind: str
@@ -98,6 +101,7 @@ class FlagLine:
     diagnosis: str
     kernel: str
     shape: str
+    label: str
     tolerance: str
     details: str
     """The suite's name of its test, and its fields that differ from the default."""
@@ -200,8 +204,13 @@ def counts(stored: Mapping[str, int], total: int) -> tuple[Count, ...]:
     return tuple(shown)
 
 
-def flag_line(flag: FlagRecord, now: datetime, entry: str | None = None) -> FlagLine:
-    """Return a flag as a line of a list; `entry`: a suite's name for its test."""
+def flag_line(
+    flag: FlagRecord, now: datetime, entry: str | None = None, label: str = ""
+) -> FlagLine:
+    """Return a flag as a line of a list.
+
+    entry: a suite's name for its test. label: the test's in this list; kernel and shape if none.
+    """
     sentence = flag.evidence.get("sentence") or words.FLAGS.get(flag.kind, flag.kind)
     diagnosis = flag.evidence.get("diagnosis")
     return FlagLine(
@@ -214,6 +223,7 @@ def flag_line(flag: FlagRecord, now: datetime, entry: str | None = None) -> Flag
         diagnosis=str(diagnosis or ""),
         kernel=flag.kernel,
         shape=shape_of(flag.test),
+        label=label or f"{flag.kernel} {shape_of(flag.test)}",
         tolerance=tolerance_of(flag.test),
         details=details_of(flag.test, entry),
         build=flag.build,

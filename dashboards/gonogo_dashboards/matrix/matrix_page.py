@@ -15,6 +15,7 @@ from gonogo.spec.verdicts import WORST_FIRST
 from gonogo_dashboards.kit import axis_events, words
 from gonogo_dashboards.kit.axis_events import AxisEvent
 from gonogo_dashboards.kit.build_cells import HOLLOW, LOST, RED, verdict_of
+from gonogo_dashboards.kit.labels import Listed, labels
 from gonogo_dashboards.kit.list_rows import Count, counts, details_of, shape_of, tolerance_of
 from gonogo_storage.catalogue import entry_names, test_list
 from gonogo_storage.catalogue.test_list import TestHead
@@ -69,6 +70,8 @@ class MatrixRow:
 
     test: str
     url: str
+    label: str
+    """Kernel and shape, after what tells it from another row with the same ones."""
     kernel: str
     shape: str
     tolerance: str
@@ -258,6 +261,17 @@ def _rows_of(
     ends = [
         urls.further("build", name) for name in names
     ]  # of a thousand addresses only this part differs within a row
+    places = [
+        (test, arch, board) for test in tests for arch, board in sorted(kinds.get(test.key, ()))
+    ]
+    names_shown = iter(
+        labels(
+            [
+                Listed({**test.canonical, "arch": arch, "board": board}, entries.get(test.key))
+                for test, arch, board in places
+            ]
+        )
+    )
     rows = []
     for test in tests:
         details = details_of(test.canonical, entries.get(test.key))
@@ -271,7 +285,7 @@ def _rows_of(
                 _cell(cell_counts, name, url + end) if cell_counts else None
                 for cell_counts, name, end in zip(stored_counts, names, ends, strict=True)
             )
-            rows.append(MatrixRow(test.key, url, *about, arch, board, cells))
+            rows.append(MatrixRow(test.key, url, next(names_shown), *about, arch, board, cells))
     return tuple(rows)
 
 

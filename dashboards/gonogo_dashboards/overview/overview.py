@@ -16,6 +16,7 @@ from gonogo_dashboards.devices import device_page, fleet, hosts
 from gonogo_dashboards.devices.fleet import Fleet
 from gonogo_dashboards.kit import axis_events, commands, ranges, words
 from gonogo_dashboards.kit.axis_events import AxisEvent
+from gonogo_dashboards.kit.labels import Listed, labels
 from gonogo_dashboards.kit.list_rows import FlagLine, JobLine, flag_line, job_line
 from gonogo_dashboards.kit.ranges import Range
 from gonogo_dashboards.matrix import matrix_page
@@ -218,7 +219,7 @@ def overview(
     entries = entry_names.latest(session, keys)
     running = tuple(job_line(job, now, entries.get(job.test_key)) for job in open_jobs)
     recent = tuple(job_line(job, now, entries.get(job.test_key)) for job in ended_jobs)
-    flags = tuple(_kind(kind, now, entries) for kind in unseen)
+    flags = _kinds(unseen, now, entries)
     night = _night(needs.night(session, now=now))
     queues = tuple(
         _queue(status, now)
@@ -288,7 +289,24 @@ def _events(
     return events
 
 
-def _kind(flags: needs.OpenFlags, now: datetime, entries: Mapping[str, str]) -> FlagKindLine:
+def _kinds(
+    kinds: Sequence[needs.OpenFlags], now: datetime, entries: Mapping[str, str]
+) -> tuple[FlagKindLine, ...]:
+    shown = [flag for kind in kinds for flag in (*kind.latest, *kind.latest_gone)]
+    listed = [
+        Listed(
+            {**flag.test, "branch": flag.branch, "arch": flag.arch, "board": flag.board},
+            entries.get(flag.test_key),
+        )
+        for flag in shown
+    ]
+    by_id = dict(zip((flag.id for flag in shown), labels(listed), strict=True))
+    return tuple(_kind(kind, now, entries, by_id) for kind in kinds)
+
+
+def _kind(
+    flags: needs.OpenFlags, now: datetime, entries: Mapping[str, str], names: Mapping[str, str]
+) -> FlagKindLine:
     return FlagKindLine(
         kind=flags.kind,
         kind_words=words.FLAGS.get(flags.kind, flags.kind.replace("_", " ")),
@@ -297,7 +315,7 @@ def _kind(flags: needs.OpenFlags, now: datetime, entries: Mapping[str, str]) -> 
         gone=flags.gone,
         url=urls.flags({"kind": flags.kind}),
         items=tuple(
-            flag_line(flag, now, entries.get(flag.test_key))
+            flag_line(flag, now, entries.get(flag.test_key), names[flag.id])
             for flag in (*flags.latest, *flags.latest_gone)
         ),
     )
@@ -428,9 +446,7 @@ def _needs(
     return tuple(need for need in needs_found if need.count)
 
 
-def _calm(
-    night: NightView, strip: Fleet, acknowledged: int, lines: Sequence[NumberLine]
-) -> str:
+def _calm(night: NightView, strip: Fleet, acknowledged: int, lines: Sequence[NumberLine]) -> str:
     """Return why nothing needs attention, and which tests are hollow or flaky nonetheless."""
     parts = [
         "no new flags",

@@ -61,9 +61,7 @@ def _bisect(session: Session, probe: Job) -> None:
     session.add(bisection)
     session.flush()
     session.add(
-        ProbeRow(
-            bisection_id=bisection.id, number=1, place=1, seed=7, job_id=probe.id, ended=True
-        )
+        ProbeRow(bisection_id=bisection.id, number=1, place=1, seed=7, job_id=probe.id, ended=True)
     )
 
 
@@ -193,3 +191,25 @@ def test_the_strip_shows_the_builds_of_the_range_and_the_page_says_so(api: Api) 
         assert test_list.listed(session, {"range": "7d"}, None, 50, later).items == ()
         (line,) = test_list.listed(session, {"range": "30d"}, None, 50, later).items
         assert len(line.recent.cells) == 1
+
+
+def test_tests_with_one_shape_have_labels_of_their_own_in_every_list(api: Api) -> None:
+    with api.context.session() as session:
+        for place in range(2):
+            test = variant_of(place)
+            nightly_history.night(session, "b1", 1, range(3), test=test, wrong=True)
+            nightly_history.night(session, "b2", 2, range(3), test=test, wrong=True)
+    alike = "layernorm_bw 3×273×1×8462"
+    expected = {f"epsilon 1e-05 · {alike}", f"epsilon 2e-05 · {alike}"}
+    overview = api.client.get("/overview.json").json()
+    assert {flag["label"] for kind in overview["flags"] for flag in kind["items"]} == expected
+    assert {row["label"] for row in overview["glance"]["rows"]} == expected
+    assert {row["label"] for row in api.client.get("/matrix.json").json()["rows"]} == expected
+    hits = api.client.get("/search.json?q=layernorm").json()["items"]
+    assert {hit["label"] for hit in hits if hit["kind"] == "test"} == expected
+    compared = api.client.get("/compare.json?base=b1&head=b2").json()["tests"]
+    named = {line["name"] for line in compared}
+    assert {name.split(" · ")[0] for name in named} == {"epsilon 1e-05", "epsilon 2e-05"}
+    page = api.client.get("/").text
+    for label in expected:
+        assert page.count(label) >= 2, "in the flags and in the grid"
