@@ -214,8 +214,12 @@ def one(session: Session, bisection_id: str, now: datetime) -> BisectionView | N
         for probe in reversed(bisection.probes[-LATEST:])
     )
     entries = entry_names.latest(session, [bisection.test_key])
-    places = [AxisPlace((build,)) for build in bisection.builds]
-    events = axis_events.of_builds(axis_changes.of_models(session, places), bisection.builds)
+    # Its test is one, so no tolerance changes between its builds.
+    places = [
+        AxisPlace((build,), tuple(probe.job for probe in bisection.probes if probe.place == place))
+        for place, build in enumerate(bisection.builds)
+    ]
+    events = axis_events.of_builds(axis_changes.of_runs(session, places), bisection.builds)
     searches = tuple(_search(bisection, track, events) for track in bisection.tracks)
     return BisectionView(
         _line(bisection, now, entries.get(bisection.test_key), _title(bisection.test)),

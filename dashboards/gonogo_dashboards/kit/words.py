@@ -469,7 +469,7 @@ CLASS_VERDICTS: dict[str, str] = {
     Class.no_longer_hollow: Verdict.pass_,
     Class.passed: Verdict.pass_,
 }
-"""The verdict whose shape and color a class takes; a known hollow pass is as hollow as a new one."""
+"""The verdict whose shape and color a class takes; known findings look as new ones do."""
 
 
 def still_there(kind: str, build: str, newest: str | None) -> str:

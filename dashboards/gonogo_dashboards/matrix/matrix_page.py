@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
@@ -24,7 +24,6 @@ from gonogo_storage.comparison.matrices import GRADES, BuildRecord, CellPlace, R
 from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.db.paging import Page
 from gonogo_storage.history import annotations as axis_changes
-from gonogo_storage.history.annotations import AxisPlace
 
 FILTERS = ("branch", "arch", "board", "kernel", "verdict", "label", "suite", "grade", "until")
 BUILDS, MAX_BUILDS = 20, 60
@@ -103,12 +102,17 @@ class MatrixView:
     json_url: str
     at: str | None
     events: tuple[AxisEvent, ...] = ()
-    """The changes of the arithmetic model between these builds."""
+    """The changes of arithmetic models, firmware and tolerances between these builds."""
 
     @property
     def changed(self) -> Mapping[int, str]:
         """Return the words of the changes by column."""
-        return {round(event.place): event.words for event in self.events}
+        by_column: dict[int, str] = {}
+        for event in self.events:
+            place = round(event.place)
+            known = by_column.get(place)
+            by_column[place] = event.words if known is None else f"{known}; {event.words}"
+        return by_column
 
     @property
     def mixed(self) -> bool:
@@ -207,14 +211,16 @@ def read(
         next_url=urls.matrix(address, cursor=page.next) if page.next else None,
         json_url=urls.matrix(address, cursor=cursor, as_json=True),
         at=timestamp(now),
-        events=_events(session, names),
+        events=_events(session, names, {row.test for row in matrix_rows}),
     )
 
 
-def _events(session: Session, names: Sequence[str]) -> tuple[AxisEvent, ...]:
-    """Return the changes of the arithmetic model between these builds, the newest first."""
+def _events(
+    session: Session, names: Sequence[str], test_keys: Collection[str]
+) -> tuple[AxisEvent, ...]:
+    """Return the changes between these builds for these tests, the newest first."""
     in_order = names[::-1]
-    changes = axis_changes.of_models(session, [AxisPlace((name,)) for name in in_order])
+    changes = axis_changes.of_tests(session, in_order, test_keys)
     return tuple(
         replace(event, place=len(names) - 1 - event.place)
         for event in axis_events.of_builds(changes, in_order)

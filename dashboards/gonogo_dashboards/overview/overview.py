@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 
 from sqlalchemy.orm import Session
 
@@ -30,6 +30,7 @@ from gonogo_storage.devices import health_then, periods
 from gonogo_storage.flags import attention as needs
 from gonogo_storage.flags.attention import Night
 from gonogo_storage.history import annotations as axis_changes
+from gonogo_storage.history.annotations import DatedAnnotation
 from gonogo_storage.jobs import latest as reads
 from gonogo_storage.jobs import queue_estimate
 from gonogo_storage.messages import webhooks
@@ -149,7 +150,7 @@ class Memory:
     totals: day_totals.Memory = field(default_factory=day_totals.Memory)
     tests: day_tests.Memory = field(default_factory=day_tests.Memory)
     health: health_then.Memory = field(default_factory=health_then.Memory)
-    events: dict[str, tuple[datetime, tuple[AxisEvent, ...]]] = field(default_factory=dict)
+    changes: dict[str, tuple[datetime, list[DatedAnnotation]]] = field(default_factory=dict)
     """By time range: when the changes on the axis of days were read, and they."""
 
 
@@ -230,7 +231,15 @@ def overview(
         device_page.lines(session, pulse, now, timeout_s), now, hosts.flagged(session, now)
     )
     tests = day_tests.read(session, memory.tests, days=numbers.DAYS, now=now)
-    lines = numbers.of_tests(tests)
+    period = ranges.of(
+        query or {},
+        now,
+        lambda value: urls.overview({ranges.PARAMETER: value}),
+        default=DAYS,
+        allowed=DAY_RANGES,
+    )
+    changes = _changes(session, memory, period, now)
+    lines = numbers.of_tests(tests, _by_day(changes, [day for day, _ in tests]))
     needs_shown = _needs(
         flags,
         night,
@@ -239,13 +248,6 @@ def overview(
         webhooks.failing(session),
         next(line for line in lines if line.name == "red"),
         needs.lost_outside_runs(session, now=now),
-    )
-    period = ranges.of(
-        query or {},
-        now,
-        lambda value: urls.overview({ranges.PARAMETER: value}),
-        default=DAYS,
-        allowed=DAY_RANGES,
     )
     seeds = days.days(day_totals.read(session, memory.totals, days=period.days or 30, now=now))
     return OverviewView(
@@ -267,7 +269,10 @@ def overview(
         fleet=strip,
         rates=tuple(_rate(name, rate) for name, rate in pulse.rates.items()),
         days=seeds,
-        day_events=_events(session, memory, period, [day.day for day in seeds.days], now),
+        day_events=axis_events.of_days(
+            [change for change in changes if change.at >= (period.since or now)],
+            [day.day for day in seeds.days],
+        ),
         range=period,
         running=running,
         recent=recent,
@@ -277,16 +282,25 @@ def overview(
     )
 
 
-def _events(
-    session: Session, memory: Memory, period: Range, shown: Sequence[str], now: datetime
-) -> tuple[AxisEvent, ...]:
-    """Return the changes on the axis of days; they are read again after some minutes."""
-    read_at, events = memory.events.get(period.value, (None, ()))
+def _changes(
+    session: Session, memory: Memory, period: Range, now: datetime
+) -> list[DatedAnnotation]:
+    """Return the changes on both axes of days; they are read again after some minutes."""
+    read_at, changes = memory.changes.get(period.value, (None, []))
     if read_at is None or not timedelta(0) <= now - read_at < EVENTS_EVERY:
-        dated = axis_changes.since(session, period.since or now)
-        events = axis_events.of_days(dated, shown)
-        memory.events[period.value] = now, events
-    return events
+        start = min(period.since or now, now - timedelta(days=numbers.SHOWN))
+        changes = axis_changes.since(session, start)
+        memory.changes[period.value] = now, changes
+    return changes
+
+
+def _by_day(changes: Sequence[DatedAnnotation], shown: Sequence[date]) -> Mapping[date, str]:
+    """Return the changes of each day in words."""
+    by_day: dict[date, str] = {}
+    for event in axis_events.of_days(changes, [day.isoformat() for day in shown]):
+        day = shown[round(event.place)]
+        by_day[day] = f"{by_day[day]}; {event.words}" if day in by_day else event.words
+    return by_day
 
 
 def _kinds(

@@ -69,6 +69,13 @@ def _lines(hits: Hits, entries: Mapping[str, str]) -> Iterator[SearchLine]:
         parts = tolerance_of(test.canonical), details, test.key
         details = " · ".join(part for part in parts if part)
         yield SearchLine("test", label, details, urls.history(test.key))
+    shown = {test.key for test in hits.tests}
+    for entry in hits.entries:
+        if entry.test_key not in shown:
+            yield SearchLine("test", entry.name, entry.suite, urls.history(entry.test_key))
+    for job in hits.jobs:
+        details = f"commit {job.sha[:12]} · {job.build}"
+        yield SearchLine("job", job.id, details, urls.job(job.id))
     for build in hits.builds:
         details = build.branch if build.commit is None else f"{build.branch} · {build.commit}"
         yield SearchLine("build", build.name, details, urls.jobs({"build": build.name}))

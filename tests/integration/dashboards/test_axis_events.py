@@ -80,9 +80,9 @@ def test_every_time_axis_marks_what_changed(database_url: str) -> None:
         (changed,) = (event for event in test["curve"]["events"] if event["kind"] == "arithmetic")
         assert (changed["place"], changed["label"]) == (2, "arithmetic")
         assert changed["words"] == "arithmetic model bf16 until here, fp32 from here on"
-        assert kinds(look(urls.matrix({"branch": "main"}, as_json=True))["events"]) == [
-            ("arithmetic", "b3")
-        ]
+        matrix = look(urls.matrix({"branch": "main"}, as_json=True))["events"]
+        assert kinds(matrix) == [("firmware", "b4"), ("arithmetic", "b3"), ("tolerance", "b2")]
+        assert "another test of layernorm_bw from here on: rtol" in matrix[-1]["words"]
         page = look(urls.device(device.id, as_json=True))
         assert [event["kind"] for event in page["events"]] == [
             *["build"] * 2,
@@ -108,6 +108,8 @@ def test_every_time_axis_marks_what_changed(database_url: str) -> None:
             "firmware",
             "tolerance",
         }
+        hollow = next(line for line in overview["numbers"] if line["name"] == "hollow")
+        assert any(bar["event"] and "firmware" in bar["words"] for bar in hollow["bars"])
         for url in (urls.OVERVIEW, urls.history(key), urls.device(device.id)):
             assert '<ul class="events small">' in api.client.get(url).text
 
