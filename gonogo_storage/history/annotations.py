@@ -129,9 +129,18 @@ def _places(session: Session, builds: Sequence[str]) -> list[AxisPlace]:
 
 def of_models(session: Session, places: Sequence[AxisPlace]) -> list[Annotation]:
     """Return the changes of the builds' arithmetic model."""
-    names = {build for place in places for build in place.builds}
-    query = select(BuildRow.name, BuildRow.arithmetic).where(BuildRow.name.in_(names))
-    models = dict(session.execute(query).all())
+    by_build = models(session, {build for place in places for build in place.builds})
+    return model_steps(by_build, places)
+
+
+def models(session: Session, builds: Collection[str]) -> Mapping[str, str]:
+    """Return the arithmetic model of each registered build that names one."""
+    query = select(BuildRow.name, BuildRow.arithmetic).where(BuildRow.name.in_(sorted(builds)))
+    return {name: model for name, model in session.execute(query) if model}
+
+
+def model_steps(models: Mapping[str, str], places: Sequence[AxisPlace]) -> list[Annotation]:
+    """Return the changes between places whose builds' models are known already."""
     known = [[model for build in place.builds if (model := models.get(build))] for place in places]
     return _steps("arithmetic", [of_place[-1] if of_place else None for of_place in known])
 

@@ -18,6 +18,7 @@ from gonogo_dashboards.kit.list_rows import details_of, shape_of, tolerance_of
 from gonogo_storage.catalogue import entry_names, test_list
 from gonogo_storage.catalogue.test_list import GradeRecord, TestFilter, TestRecord
 from gonogo_storage.db.encoding import timestamp
+from gonogo_storage.history import annotations
 from gonogo_storage.rollups import recent_builds
 from gonogo_storage.rollups.recent_builds import BuildResult, FailureRate
 from gonogo_storage.rollups.variants import Variant
@@ -179,6 +180,7 @@ def listed(
     ]
     results = recent_builds.results(session, shown, BUILDS, since=period.since)
     rates = recent_builds.failure_rates(session, keys, now)
+    models = annotations.models(session, {each.build for row in results.values() for each in row})
     standings = tuple(
         Chip(
             value,
@@ -201,7 +203,7 @@ def listed(
     )
     return TestsView(
         tuple(
-            _test_line(record, now, entries.get(record.key), results, rates, standing)
+            _test_line(record, now, entries.get(record.key), results, rates, models, standing)
             for record in page.items
         ),
         given,
@@ -293,10 +295,13 @@ def _test_line(
     entry: str | None,
     results: Mapping[Variant, tuple[BuildResult, ...]],
     rates: Mapping[Variant, tuple[FailureRate, FailureRate]],
+    models: Mapping[str, str],
     standing: str | None,
 ) -> TestLine:
     shown = _shown(test, results, standing)
-    judged = [build for build in (results[shown] if shown else ()) if build.verdict]
+    builds = results[shown] if shown else ()
+    changes = annotations.model_steps(models, build_cells.places(builds))
+    judged = [build for build in builds if build.verdict]
     last = judged[-1] if judged else None
     nothing = FailureRate(), FailureRate()
     week, month = nothing if shown is None else rates.get(shown, nothing)
@@ -309,7 +314,7 @@ def _test_line(
         tolerance=tolerance_of(test.canonical),
         details=details_of(test.canonical, entry),
         variants=variants,
-        recent=build_cells.recent(() if shown is None else results[shown]),
+        recent=build_cells.recent(builds, changes),
         where="" if shown is None else words.variant_of(shown),
         week=_rate(week),
         month=_rate(month),

@@ -110,6 +110,12 @@ def test_every_time_axis_marks_what_changed(database_url: str) -> None:
         }
         hollow = next(line for line in overview["numbers"] if line["name"] == "hollow")
         assert any(bar["event"] and "firmware" in bar["words"] for bar in hollow["bars"])
+        (line,) = (
+            line for line in look(urls.catalogue(as_json=True))["items"] if line["key"] == key
+        )
+        assert [cell["build"] for cell in line["recent"]["cells"] if cell["event"]] == ["b3"]
+        assert "at b3: arithmetic model bf16 until here" in line["recent"]["words"]
+        assert '<path class="event"' in api.client.get(urls.catalogue()).text
         for url in (urls.OVERVIEW, urls.history(key), urls.device(device.id)):
             assert '<ul class="events small">' in api.client.get(url).text
 
