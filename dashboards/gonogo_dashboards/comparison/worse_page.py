@@ -141,9 +141,9 @@ def _lines(
     after = recent_builds.results(session, variants, 1, before=end)
     entries = entry_names.latest(session, set(tests))
     ends = {
-        variant: (first[-1] if (first := before.get(variant)) else None, results[-1])
+        variant: (before[variant][-1] if before.get(variant) else None, after[variant][-1])
         for variant in variants
-        if (results := after.get(variant)) and results[-1].at >= start  # else nothing ran
+        if after.get(variant) and after[variant][-1].at >= start  # else nothing ran in the span
     }
     alike = {
         variant: (first.build, last.build)

@@ -18,7 +18,7 @@ from gonogo_dashboards.kit.list_rows import details_of, shape_of, tolerance_of
 from gonogo_storage.catalogue import entry_names, test_list
 from gonogo_storage.catalogue.test_list import GradeRecord, TestFilter, TestRecord
 from gonogo_storage.db.encoding import timestamp
-from gonogo_storage.history import annotations
+from gonogo_storage.history import annotations as axis_changes
 from gonogo_storage.rollups import recent_builds
 from gonogo_storage.rollups.recent_builds import BuildResult, FailureRate
 from gonogo_storage.rollups.variants import Variant
@@ -180,7 +180,7 @@ def listed(
     ]
     results = recent_builds.results(session, shown, BUILDS, since=period.since)
     rates = recent_builds.failure_rates(session, keys, now)
-    models = annotations.models(session, {each.build for row in results.values() for each in row})
+    models = axis_changes.models(session, {each.build for row in results.values() for each in row})
     standings = tuple(
         Chip(
             value,
@@ -300,7 +300,7 @@ def _test_line(
 ) -> TestLine:
     shown = _shown(test, results, standing)
     builds = results[shown] if shown else ()
-    changes = annotations.model_steps(models, build_cells.places(builds))
+    changes = axis_changes.model_steps(models, build_cells.places(builds))
     judged = [build for build in builds if build.verdict]
     last = judged[-1] if judged else None
     nothing = FailureRate(), FailureRate()
