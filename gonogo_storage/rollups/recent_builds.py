@@ -120,7 +120,7 @@ def results(
             of_build.add(job, verdict, hollow, counts)
         for number, of_variant in merged.items():
             # The emulator's builds have one sequence number; there the newest job decides.
-            order = sorted(of_variant.items(), key=lambda each: (each[0][0], each[1].at))
+            order = sorted(of_variant.items(), key=lambda item: (item[0][0], item[1].at))
             by_variant[batch[number]] = tuple(
                 BuildResult(build, one.counts, one.at, one.job, one.verdict, one.hollow)
                 for (_, build), one in order[-builds:]

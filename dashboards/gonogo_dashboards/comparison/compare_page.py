@@ -352,7 +352,7 @@ def _lines(tests: Iterable[Compared], comparison: Comparison) -> tuple[TestLine,
     shown = list(tests)
     listed = [
         Listed(
-            {**test.canonical, "arch": test.place.arch, "board": test.place.board}, None, test.name
+            test.canonical, None, test.name, {"arch": test.place.arch, "board": test.place.board}
         )
         for test in shown
     ]

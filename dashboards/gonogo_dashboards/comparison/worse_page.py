@@ -154,8 +154,9 @@ def _lines(
     labeled = labels(
         [
             Listed(
-                {**tests[variant.test_key].canonical, "arch": variant.arch, "board": variant.board},
+                tests[variant.test_key].canonical,
                 entries.get(variant.test_key),
+                place={"arch": variant.arch, "board": variant.board},
             )
             for variant in ends
         ]

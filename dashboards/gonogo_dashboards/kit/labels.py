@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from gonogo.spec.selections import KERNEL
 from gonogo_dashboards.kit import commands
 from gonogo_dashboards.kit.list_rows import shape_of, tolerance_of
 
@@ -14,17 +15,23 @@ from gonogo_dashboards.kit.list_rows import shape_of, tolerance_of
 class Listed:
     """A test of a list: its form, a suite's name for it, and its head, kernel and shape if none.
 
-    `test` may have further fields that tell rows apart, such as the board.
+    `place` are further facts that tell rows apart, such as the board.
     """
 
     test: Mapping[str, Any]
     entry: str | None = None
     head: str = ""
+    place: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
         """Return the first part of its label."""
-        return self.head or f"{self.test['kernel']} {shape_of(self.test)}"
+        return self.head or f"{self.test.get('kernel', KERNEL)} {shape_of(self.test)}"
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """Return the fields that may differ within a list."""
+        return {**self.test, **self.place}
 
 
 def labels(listed: Sequence[Listed]) -> list[str]:
@@ -34,15 +41,15 @@ def labels(listed: Sequence[Listed]) -> list[str]:
     suite's names where these tell all of them apart, else the fields that differ.
     """
     alike: dict[str, list[Listed]] = {}
-    for each in listed:
-        alike.setdefault(each.name, []).append(each)
+    for test in listed:
+        alike.setdefault(test.name, []).append(test)
     differing = {name: _differing(group) for name, group in alike.items()}
-    return [_label(each, differing[each.name]) for each in listed]
+    return [_label(test, differing[test.name]) for test in listed]
 
 
-def _label(each: Listed, differing: Sequence[str]) -> str:
-    parts = [each.entry if name == "entry" else _words(each.test, name) for name in differing]
-    return " · ".join([*(part for part in parts if part), each.name])
+def _label(listed: Listed, differing: Sequence[str]) -> str:
+    parts = [listed.entry if name == "entry" else _words(listed.facts, name) for name in differing]
+    return " · ".join([*(part for part in parts if part), listed.name])
 
 
 def _differing(group: Sequence[Listed]) -> tuple[str, ...]:
@@ -51,18 +58,18 @@ def _differing(group: Sequence[Listed]) -> tuple[str, ...]:
     others = [other for other in group[1:] if other != first]
     if not others:
         return ()
-    tests = [each.test for each in (first, *others)]
-    named = dict.fromkeys(name for test in tests for name in test)
+    facts = [test.facts for test in (first, *others)]
+    named = dict.fromkeys(name for of_test in facts for name in of_test)
     fields = [
-        name for name in named if any(test.get(name) != tests[0].get(name) for test in tests[1:])
+        name for name in named if any(other.get(name) != facts[0].get(name) for other in facts[1:])
     ]
-    by_test = {repr(each.test): each.entry for each in (first, *others)}
-    if len(set(by_test.values())) == len(by_test):
+    entries = {repr(test.facts): test.entry for test in (first, *others)}
+    if len(set(entries.values())) == len(entries):
         return ("entry",)
     return tuple(fields) if fields else ("entry",)
 
 
-def _words(test: Mapping[str, Any], name: str) -> str:
+def _words(facts: Mapping[str, Any], name: str) -> str:
     if name == "tolerance":
-        return tolerance_of(test)
-    return f"{name} {commands.plain(test[name])}" if name in test else f"default {name}"
+        return tolerance_of(facts)
+    return f"{name} {commands.plain(facts[name])}" if name in facts else f"default {name}"

@@ -273,7 +273,7 @@ def _rows_of(
     names_shown = iter(
         labels(
             [
-                Listed({**test.canonical, "arch": arch, "board": board}, entries.get(test.key))
+                Listed(test.canonical, entries.get(test.key), place={"arch": arch, "board": board})
                 for test, arch, board in places
             ]
         )

@@ -309,8 +309,9 @@ def _kinds(
     shown = [flag for kind in kinds for flag in (*kind.latest, *kind.latest_gone)]
     listed = [
         Listed(
-            {**flag.test, "branch": flag.branch, "arch": flag.arch, "board": flag.board},
+            flag.test,
             entries.get(flag.test_key),
+            place={"branch": flag.branch, "arch": flag.arch, "board": flag.board},
         )
         for flag in shown
     ]

@@ -175,12 +175,14 @@ def listed(
         variant
         for record in page.items
         for variant in sorted(
-            record.variants, key=lambda each: _attention(each, record.grades, standing)
+            record.variants, key=lambda variant: _attention(variant, record.grades, standing)
         )[-MAX_VARIANTS:]
     ]
     results = recent_builds.results(session, shown, BUILDS, since=period.since)
     rates = recent_builds.failure_rates(session, keys, now)
-    models = axis_changes.models(session, {each.build for row in results.values() for each in row})
+    models = axis_changes.models(
+        session, {build.build for row in results.values() for build in row}
+    )
     standings = tuple(
         Chip(
             value,

@@ -9,6 +9,7 @@ from datetime import datetime
 from sqlalchemy.orm import Session
 
 from gonogo import urls
+from gonogo.spec.selections import KERNEL
 from gonogo_dashboards.kit import words
 from gonogo_dashboards.kit.list_rows import shape_of, tolerance_of
 from gonogo_dashboards.tests.active_waivers import about
@@ -80,7 +81,7 @@ def listed(
     page = waivers.list_(session, now=now, state=state, limit=limit, cursor=cursor)
     specs = test_list.specs(session, {waiver.test for waiver in page.items if waiver.test})
     chosen = "" if state is None else state.value
-    labels = {"": "All", **{each.value: label for each, (label, _) in STATES.items()}}
+    labels = {"": "All", **{known.value: label for known, (label, _) in STATES.items()}}
     return WaiversView(
         tuple(_line(waiver, specs.get(waiver.test or ""), now) for waiver in page.items),
         chosen,
@@ -107,7 +108,7 @@ def _line(waiver: StoredWaiver, test: Mapping[str, object] | None, now: datetime
         test_url=urls.history(waiver.test) if waiver.test else None,
         test_words=""
         if test is None
-        else f"{test['kernel']} {shape_of(test)}, {tolerance_of(test)}",
+        else f"{test.get('kernel', KERNEL)} {shape_of(test)}, {tolerance_of(test)}",
         about=about(waiver),
         owner=waiver.owner,
         reason=waiver.reason,

@@ -43,7 +43,7 @@ def test_a_known_hollow_pass_looks_hollow(api: Api) -> None:
         nightly_history.night(session, "b2", 2, range(4), wrong=True)
     view = api.client.get("/compare.json?base=b1&head=b2").json()
     (line,) = view["tests"]
-    assert [(each["label"], each["verdict"]) for each in line["findings"]] == [
+    assert [(finding["label"], finding["verdict"]) for finding in line["findings"]] == [
         ("Known hollow pass", "pass_by_tolerance")
     ]
     assert [count["verdict"] for count in view["counts"]] == ["pass_by_tolerance"]

@@ -34,8 +34,8 @@ def test_a_waiver_by_names_leads_to_the_list_that_shows_it(migrated_sqlite_url: 
         assert 'href="/waivers"' in api.client.get("/").text, "the navigation leads to it"
         listed = api.client.get("/waivers.csv")
         assert listed.text.splitlines()[1].count("kim") == 1
-        found = api.client.get("/search.json?q=waiver").json()["items"]
-        assert [hit["url"] for hit in found] == ["/waivers"]
+        hits = api.client.get("/search.json?q=waiver").json()["items"]
+        assert [hit["url"] for hit in hits] == ["/waivers"]
 
 
 def test_each_waiver_has_its_state_and_only_one_in_force_can_be_ended(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gonogo.spec.selections import Selection
 from gonogo_dashboards.kit import commands
 from gonogo_dashboards.kit.labels import Listed, labels
 
@@ -39,7 +40,7 @@ def test_else_the_fields_that_differ_come_first() -> None:
 
 
 def test_a_test_on_two_boards_has_its_board_first() -> None:
-    rows = [Listed({**TEST, "board": board}, "nightly: a") for board in ("n150", "n300")]
+    rows = [Listed(TEST, "nightly: a", place={"board": board}) for board in ("n150", "n300")]
     assert labels(rows) == ["board n150 · layernorm_bw 3×32", "board n300 · layernorm_bw 3×32"]
 
 
@@ -62,3 +63,11 @@ def test_one_test_twice_needs_nothing() -> None:
 def test_a_number_is_shown_without_the_noise_of_arithmetic(value: float, text: str) -> None:
     assert commands.plain(value) == text
     assert commands.tolerance_words({"atol": value}) == f"atol {text}"
+
+
+def test_a_selection_of_existing_tests_is_called_by_its_tests() -> None:
+    selection = Selection.parse(
+        {"selection": {"suite": "gtest:ops", "filter": "LayerNorm.*"}}
+    ).canonical()
+    (label,) = labels([Listed(selection, place={"board": "n150"})])
+    assert "LayerNorm.*" in label
