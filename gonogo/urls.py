@@ -37,6 +37,7 @@ WEBHOOKS = "/webhooks"
 ANSWERS = "/answers"
 HOOKS = "/hooks"
 RULES = "/rules"
+WAIVERS = "/waivers"
 BISECTIONS = "/bisections"
 SEARCH = "/search"
 VIEWS = f"{API}/views"
@@ -202,6 +203,17 @@ def flag(flag_id: str, *, as_json: bool = False) -> str:
 def change_flag(flag_id: str) -> str:
     """Return the endpoint that acknowledges, resolves or reopens a flag (PATCH)."""
     return f"{API}/flags/{_part(flag_id)}"
+
+
+def waivers(
+    filters: Mapping[str, str | None] | None = None,
+    *,
+    cursor: str | None = None,
+    as_json: bool = False,
+) -> str:
+    """Return the list of waivers; filters that are empty or None are left out."""
+    path = f"{WAIVERS}.json" if as_json else WAIVERS
+    return path + _query({**(filters or {}), "cursor": cursor})
 
 
 def end_waiver(waiver_id: str) -> str:

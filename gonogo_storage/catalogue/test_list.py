@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
@@ -17,10 +17,12 @@ from sqlalchemy import (
     Integer,
     Select,
     Text,
+    and_,
     bindparam,
     case,
     cast,
     func,
+    literal,
     or_,
     select,
     tuple_,
@@ -28,10 +30,13 @@ from sqlalchemy import (
 from sqlalchemy.orm import Session, aliased
 
 from gonogo.flakiness.grades import Sharpness, Stability
+from gonogo_storage.db.columns import IdType
 from gonogo_storage.db.ids import floor
 from gonogo_storage.db.paging import BadCursor, Page
-from gonogo_storage.db.states import LISTED_KINDS, JobState
+from gonogo_storage.db.states import LISTED_KINDS
 from gonogo_storage.flags.triage import STATES
+from gonogo_storage.rollups import day_tests
+from gonogo_storage.rollups.recent_builds import NO_START, ended
 from gonogo_storage.rollups.variants import Variant, variants_of_all
 from gonogo_storage.tables import AssessmentRow, FlagRow, JobRow, TestSpecRow
 
@@ -49,8 +54,12 @@ STANDINGS = (
 )
 """Filters by the state of tests: a value of their newest assessment, RED or FLAGGED.
 
-RED: the newest job that was judged has a red seed. FLAGGED: there is an open flag.
+RED: the newest build of a branch and board has a red seed. FLAGGED: there is an open flag.
 """
+IN_DAYS = (HOLLOW, RED, Stability.flaky.value)
+"""Filters that count the results of every build in a range of days, where one is given."""
+MAX_JOBS = 64
+"""The newest jobs of a test among which RED looks for the newest builds."""
 ATTENTION, NEWEST = "attention", "newest"
 SORTS = (ATTENTION, NEWEST)
 """The orders of the list: hollow, broken, flaky and marginal tests first; by first submission."""
@@ -64,7 +73,8 @@ class TestFilter:
     """The filter of the list; None allows everything.
 
     search: words that must all occur in a test's kernel, shape, tolerance, numerics or key.
-    standing: one of STANDINGS. since: only tests that were submitted again since then.
+    standing: one of STANDINGS. since: only tests that were submitted again since then; one of
+    IN_DAYS asks how their builds were since that UTC day.
     """
 
     __test__ = False  # pytest: not a test case
@@ -114,10 +124,6 @@ class TestRecord:
     state: str | None
     verdict: str | None
     at: datetime | None
-    judged_job: str | None
-    """The newest job that was judged, which may be older than `job`."""
-    judged_build: str | None
-    judged_verdict: str | None
 
 
 def specs(session: Session, keys: Collection[str]) -> dict[str, dict[str, Any]]:
@@ -146,7 +152,7 @@ def list_(
     rows = list(session.scalars(query))
     keys = [row.key for row in rows]
     flagged, graded = _open_flags(session, keys), _grades(session, keys)
-    last, judged = _last_jobs(session, keys), _last_judged(session, keys)
+    last = _last_jobs(session, keys)
     ran = variants_of_all(session, keys)
     records = []
     for row in rows:
@@ -162,7 +168,6 @@ def list_(
                 grades,
                 flagged.get(row.key, 0),
                 *job,
-                *judged.get(row.key, (None,) * 3),
             )
         )
     return Page.cut(records, limit, lambda item: item.key)
@@ -213,10 +218,11 @@ def _conditions(filters: TestFilter) -> list[ColumnElement[bool]]:
             .where(FlagRow.test_key == table.key, FlagRow.state.in_(STATES["open"]))
             .exists()
         )
+    elif filters.standing in IN_DAYS and filters.since is not None:
+        since = filters.since.astimezone(UTC).date()
+        return [*conditions, day_tests.had(table.key, filters.standing, since)]
     elif filters.standing == RED:
-        judged = aliased(JobRow)
-        newest = _newest_job(judged=True)
-        conditions.append(select(judged.id).where(judged.id == newest, judged.red > 0).exists())
+        conditions.append(_red_on_a_newest_build())
     elif filters.standing is not None:
         graded = AssessmentRow
         has = (
@@ -232,6 +238,14 @@ def _conditions(filters: TestFilter) -> list[ColumnElement[bool]]:
             .exists()
         )
     return conditions
+
+
+def rank(grade: GradeRecord) -> int:
+    """Return how much a grade needs attention, as `attention` ranks it in SQL."""
+    worst = [*reversed(_WORST_FIRST)]
+    if grade.hollow:
+        return len(worst) + 1
+    return worst.index(Stability(grade.stability)) + 1 if grade.stability in worst else 0
 
 
 def attention(*of: ColumnElement[bool]) -> Any:
@@ -278,44 +292,65 @@ def _grades(session: Session, keys: Collection[str]) -> dict[Variant, GradeRecor
     return {Variant(*row[:4]): GradeRecord(*row[4:]) for row in session.execute(query)}
 
 
+def _red_on_a_newest_build() -> ColumnElement[bool]:
+    """Return the condition that a job of a test is red, and its variant has no newer build.
+
+    Only the test's newest MAX_JOBS jobs are read.
+    """
+    job, later, first = aliased(JobRow), aliased(JobRow), aliased(JobRow)
+    oldest = (
+        select(first.id)
+        .where(first.test_key == TestSpecRow.key)
+        .order_by(first.id.desc())
+        .offset(MAX_JOBS - 1)
+        .limit(1)
+        .correlate(TestSpecRow)
+        .scalar_subquery()
+    )
+    since = func.coalesce(oldest, literal(NO_START, IdType))
+    newer = or_(
+        later.build_sequence > job.build_sequence,
+        # The emulator's builds have one sequence number; there the newest job decides.
+        and_(
+            later.build_sequence == job.build_sequence,
+            later.build != job.build,
+            later.id > job.id,
+        ),
+    )
+    same = (
+        getattr(later, name) == getattr(job, name)
+        for name in ("test_key", "branch", "arch", "board")
+    )
+    replaced = select(later.id).where(*same, *ended(later), later.id >= since, newer)
+    return (
+        select(job.id)
+        .where(
+            job.test_key == TestSpecRow.key,
+            *ended(job),
+            job.id >= since,
+            job.red > 0,
+            ~replaced.correlate(job, TestSpecRow).exists(),
+        )
+        .correlate(TestSpecRow)
+        .exists()
+    )
+
+
 def _last_jobs(session: Session, keys: Collection[str]) -> dict[str, tuple[Any, ...]]:
     """Return each test's newest job: (id, build, state, verdict, created_at)."""
-    table = JobRow
-    columns = table.id, table.build, table.state, table.verdict, table.created_at
-    return _newest(session, keys, columns)
-
-
-def _last_judged(session: Session, keys: Collection[str]) -> dict[str, tuple[Any, ...]]:
-    """Return each test's newest job that was judged: (id, build, verdict).
-
-    Jobs that wait or run, were canceled before a result, or could not run have no verdict about
-    the test.
-    """
-    table = JobRow
-    columns = table.id, table.build, table.verdict
-    return _newest(session, keys, columns, judged=True)
-
-
-def _newest(
-    session: Session, keys: Collection[str], columns: Sequence[Any], *, judged: bool = False
-) -> dict[str, tuple[Any, ...]]:
-    table = JobRow
-    query = select(table.test_key, *columns).select_from(TestSpecRow)
-    query = query.join(table, table.id == _newest_job(judged=judged))
-    return {
-        row[0]: tuple(row[1:]) for row in session.execute(query.where(TestSpecRow.key.in_(keys)))
-    }
-
-
-def _newest_job(*, judged: bool) -> Any:
-    """Return the column with the newest job of a test, or its newest one that was judged."""
-    newest = aliased(JobRow)
-    ended = newest.state.in_((JobState.finished, JobState.cancelled))
+    table, newest = JobRow, aliased(JobRow)
     last = (
         select(newest.id)
         .where(newest.test_key == TestSpecRow.key, newest.kind.in_(LISTED_KINDS))
-        .where(*([ended, newest.verdict.is_not(None)] if judged else []))
         .order_by(newest.id.desc())
         .limit(1)
+        .correlate(TestSpecRow)
+        .scalar_subquery()
     )
-    return last.correlate(TestSpecRow).scalar_subquery()
+    query = select(
+        table.test_key, table.id, table.build, table.state, table.verdict, table.created_at
+    )
+    query = query.select_from(TestSpecRow).join(table, table.id == last)
+    return {
+        row[0]: tuple(row[1:]) for row in session.execute(query.where(TestSpecRow.key.in_(keys)))
+    }

@@ -1,4 +1,4 @@
-"""The search over tests, builds, commits, suites, and things by the start of their id.
+"""The search over tests, the names that suites give them, builds, commits, suites, and ids.
 
 All reads are bounded.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from sqlalchemy import select
@@ -17,12 +18,22 @@ from gonogo_storage.catalogue import test_list
 from gonogo_storage.catalogue.test_list import TestFilter, TestHead
 from gonogo_storage.comparison import matrices
 from gonogo_storage.comparison.matrices import BuildRecord
-from gonogo_storage.tables import BisectionRow, BuildRow, FlagRow, GaugeRow, JobRow, RunRow
+from gonogo_storage.tables import (
+    BisectionRow,
+    BuildRow,
+    FlagRow,
+    GaugeRow,
+    JobRow,
+    RunJobRow,
+    RunRow,
+)
 
 MAX_BUILDS = 1000
 """Registered builds that are searched by their commits, the newest first."""
 MIN_ID_DIGITS = 4
-_ID_DIGITS = 32
+_ID_DIGITS, _SHA_DIGITS = 32, 64
+MAX_JOBS = 2000
+"""Jobs whose commits, and jobs of runs whose names are searched, the newest first."""
 _IDS: dict[str, Any] = {
     "job": JobRow,
     "run": RunRow,
@@ -42,10 +53,32 @@ class BuildHit:
 
 
 @dataclass(frozen=True)
+class JobHit:
+    """A job whose commit begins with the text."""
+
+    id: str
+    build: str
+    sha: str
+
+
+@dataclass(frozen=True)
+class EntryHit:
+    """A test that a suite's run calls by a name with the text."""
+
+    name: str
+    suite: str
+    test_key: str
+
+
+@dataclass(frozen=True)
 class Hits:
     """The results by kind; each kind is limited."""
 
     tests: tuple[TestHead, ...]
+    entries: tuple[EntryHit, ...]
+    """Tests by the names of suites."""
+    jobs: tuple[JobHit, ...]
+    """Jobs by their commits."""
     builds: tuple[BuildHit, ...]
     suites: tuple[str, ...]
     ids: tuple[tuple[str, str], ...]
@@ -56,13 +89,47 @@ def find(session: Session, text: str, *, limit: int) -> Hits:
     """Return what has the text; nothing for an empty one."""
     query_text = text.strip().lower()
     if not query_text:
-        return Hits((), (), (), ())
+        return Hits((), (), (), (), (), ())
     return Hits(
         tuple(test_list.heads(session, TestFilter(search=query_text), limit)),
+        tuple(_entries(session, query_text, limit)),
+        tuple(_by_commit(session, query_text, limit)),
         tuple(_builds(session, query_text, limit)),
         tuple(name for name in matrices.suites(session) if query_text in name.lower())[:limit],
         tuple(_by_id(session, query_text, limit)),
     )
+
+
+def _entries(session: Session, text: str, limit: int) -> Sequence[EntryHit]:
+    """Return the tests of the newest runs by the names that their suites give them."""
+    query = (
+        select(RunJobRow.name, RunRow.name.label("suite"), JobRow.test_key)
+        .join(RunRow, RunRow.id == RunJobRow.run_id)
+        .join(JobRow, JobRow.id == RunJobRow.job_id)
+        .order_by(RunJobRow.run_id.desc(), RunJobRow.number)
+        .limit(MAX_JOBS)
+    )
+    hits = dict.fromkeys(
+        EntryHit(*row) for row in session.execute(query) if text in row.name.lower()
+    )
+    return list(hits)[:limit]
+
+
+def _by_commit(session: Session, text: str, limit: int) -> Sequence[JobHit]:
+    """Return the newest jobs whose commit begins with the text."""
+    if not re.fullmatch(f"[0-9a-f]{{{MIN_ID_DIGITS},{_SHA_DIGITS}}}", text):
+        return []
+    query = (
+        select(JobRow.id, JobRow.build, JobRow.commit["sha"].as_string())
+        .order_by(JobRow.id.desc())
+        .limit(MAX_JOBS)
+    )
+    hits = (
+        JobHit(job, build, sha)
+        for job, build, sha in session.execute(query)
+        if sha and sha.lower().startswith(text)
+    )
+    return list(islice(hits, limit))
 
 
 def _builds(session: Session, text: str, limit: int) -> Sequence[BuildHit]:

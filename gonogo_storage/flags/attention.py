@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import case, func, select, union_all
+from sqlalchemy import case, func, select
 from sqlalchemy.orm import Session, aliased
 
 from gonogo.spec.verdicts import WORST_FIRST, Verdict
 from gonogo_storage.db.ids import floor
-from gonogo_storage.db.states import FlagState, JobState
+from gonogo_storage.db.states import LISTED_KINDS, FlagKind, FlagState, JobState
 from gonogo_storage.flags import triage
 from gonogo_storage.rollups.variants import Variant, newest_builds
-from gonogo_storage.tables import FlagRow, JobRow, RunJobRow, RunRow, TestSpecRow
+from gonogo_storage.tables import FlagRow, JobRow, ProbeRow, RunJobRow, RunRow, TestSpecRow
 
 RED = (Verdict.error, Verdict.crash, Verdict.hang, Verdict.fail, Verdict.fail_by_tolerance)
 NIGHT = timedelta(days=1)
@@ -27,6 +27,11 @@ MAX_RUNS = 200
 """Maximum number of the last day's runs that are read, newest first."""
 MAX_RED = 400
 """Maximum number of their red jobs that are compared with earlier jobs."""
+MAX_FLAGS = 5000
+"""Maximum number of open flags whose newest build is looked up, newest first."""
+LOST = (Verdict.error, Verdict.crash, Verdict.hang)
+MAX_LOST = 1000
+"""Maximum number of jobs without a result that are counted."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +44,9 @@ class FlagRecord:
     test_key: str
     kernel: str
     build: str
+    branch: str
+    arch: str
+    board: str
     jobs: int
     last_job: str
     owner: str | None
@@ -50,14 +58,23 @@ class FlagRecord:
     newest_build: str | None
     """The newest build of the flag's variant that has results."""
 
+    @property
+    def gone(self) -> bool:
+        """Return whether the newest build of the flag's variant doesn't have it any more."""
+        return is_gone(self.kind, self.build, self.newest_build)
+
 
 @dataclass(frozen=True)
 class OpenFlags:
-    """The open flags of one kind: their number, and the latest of them."""
+    """The open flags of one kind: their numbers, and the latest of them."""
 
     kind: str
     count: int
+    gone: int
+    """Number of those that the newest build doesn't have any more; `count` includes them."""
     latest: tuple[FlagRecord, ...]
+    """The latest that the newest build still has."""
+    latest_gone: tuple[FlagRecord, ...]
 
 
 @dataclass(frozen=True)
@@ -94,50 +111,85 @@ class Night:
     """Number of jobs of ended runs that are at the edge of what rounding explains."""
 
 
+def is_gone(kind: str, build: str, newest: str | None) -> bool:
+    """Return whether the newest build of a flag's variant doesn't have it any more.
+
+    `build` is that of the flag's evidence. A gauge measures a test, whatever the build.
+    """
+    return newest is not None and kind != FlagKind.blunt_test and build != newest
+
+
 def flags(session: Session, *, latest: int) -> tuple[list[OpenFlags], int]:
     """Return the open flags by kind, and the number of acknowledged flags.
 
-    The kinds are in triage's order; each has its `latest` flags.
+    The kinds are in triage's order; each has its `latest` flags that the newest build still has,
+    and as many that it doesn't have any more.
     """
     counted = select(FlagRow.kind, FlagRow.state, func.count()).where(
         FlagRow.state.in_(triage.STATES["unresolved"])
     )
     counts: Counter[str] = Counter()
-    kinds_and_states: list[tuple[str, str]] = []
     acknowledged = 0
     for kind, state, number in session.execute(counted.group_by(FlagRow.kind, FlagRow.state)):
         if state == FlagState.acknowledged:
             acknowledged += number
         else:
             counts[kind] += number
-            kinds_and_states.append((kind, state))
     known = [kind for kind in triage.ORDER if kind in counts]
     order = [*known, *sorted(kind for kind in counts if kind not in known)]
-    records = _latest(session, kinds_and_states, latest)
+    still, gone, newest = _split(session) if counts else ({}, {}, {})
+    # The flags are split before they are cut, so that old flags never hide behind new ones.
+    records = _records(
+        session,
+        [flag for by_kind in (still, gone) for ids in by_kind.values() for flag in ids[:latest]],
+        newest,
+    )
     return [
-        OpenFlags(str(kind), counts[kind], tuple(records[kind][:latest])) for kind in order
+        OpenFlags(
+            str(kind),
+            counts[kind],
+            len(gone.get(kind, ())),
+            *(
+                tuple(record for record in records.get(kind, ()) if record.id in chosen)
+                for chosen in (still.get(kind, ())[:latest], gone.get(kind, ())[:latest])
+            ),
+        )
+        for kind in order
     ], acknowledged
 
 
-def _latest(
-    session: Session, kinds_and_states: Sequence[tuple[str, str]], limit: int
-) -> dict[str, list[FlagRecord]]:
-    """Return flags by kind, the latest evidence first.
+def _split(
+    session: Session,
+) -> tuple[dict[str, list[str]], dict[str, list[str]], dict[Variant, str]]:
+    """Return the open flags by kind, newest first: those that are still there, and the others.
 
-    They are the latest of each kind and state by their ids, for which there is an index.
+    The newest build of each variant comes with them.
     """
+    table = FlagRow
+    columns = table.id, table.kind, table.build, table.test_key, table.branch
+    query = (
+        select(*columns, table.arch, table.board)
+        .where(table.state.in_(triage.STATES["open"]))
+        .order_by(table.id.desc())
+        .limit(MAX_FLAGS)
+    )
+    rows = session.execute(query).all()
+    newest = newest_builds(session, {_variant(row) for row in rows})
+    still: dict[str, list[str]] = {}
+    gone: dict[str, list[str]] = {}
+    for row in rows:
+        past = is_gone(row.kind, row.build, newest.get(_variant(row)))
+        (gone if past else still).setdefault(row.kind, []).append(row.id)
+    return still, gone, newest
+
+
+def _records(
+    session: Session, ids: Sequence[str], newest: Mapping[Variant, str]
+) -> dict[str, list[FlagRecord]]:
+    """Return these flags by kind, the latest evidence first."""
     by_kind: dict[str, list[FlagRecord]] = {}
-    if not kinds_and_states:
+    if not ids:
         return by_kind
-    parts = [
-        select(FlagRow.id)
-        .where(FlagRow.state == state, FlagRow.kind == kind)
-        .order_by(FlagRow.id.desc())
-        .limit(limit)
-        .subquery()
-        for kind, state in kinds_and_states
-    ]
-    ids = union_all(*(select(part.c.id) for part in parts))
     joined = ("test", "newest_build")
     names = [name for name in FlagRecord.__dataclass_fields__ if name not in joined]
     query = (
@@ -146,7 +198,6 @@ def _latest(
         .where(FlagRow.id.in_(ids))
     )
     rows = session.execute(query.order_by(FlagRow.updated_at.desc(), FlagRow.id.desc())).all()
-    newest = newest_builds(session, [_variant(row) for row, _ in rows])
     for row, test in rows:
         facts = {name: getattr(row, name) for name in names}
         record = FlagRecord(**facts, test=test, newest_build=newest.get(_variant(row)))
@@ -154,7 +205,7 @@ def _latest(
     return by_kind
 
 
-def _variant(row: FlagRow) -> Variant:
+def _variant(row: Any) -> Variant:
     return Variant(row.test_key, row.branch, row.arch, row.board)
 
 
@@ -183,6 +234,28 @@ def night(session: Session, *, now: datetime) -> Night:
         len(rows) <= MAX_RUNS and len(red) <= MAX_RED,
         sum(run.job_counts.get(Verdict.suspect, 0) for run in runs),
     )
+
+
+def lost_outside_runs(session: Session, *, now: datetime) -> dict[str, int]:
+    """Return the number of the last day's jobs outside of runs that errored, crashed or hung.
+
+    Jobs that fail are not among them: the tests by day count these.
+    """
+    table = JobRow
+    in_run = select(RunJobRow.job_id).where(RunJobRow.job_id == table.id).exists()
+    probe = select(ProbeRow.job_id).where(ProbeRow.job_id == table.id).exists()
+    query = (
+        select(table.verdict)
+        .where(
+            table.id >= floor(now - NIGHT),
+            table.verdict.in_(LOST),
+            table.kind.in_(LISTED_KINDS),
+            ~in_run,
+            ~probe,
+        )
+        .limit(MAX_LOST)
+    )
+    return Counter(session.scalars(query))
 
 
 def _red(session: Session, runs: Sequence[str]) -> list[RedJob]:

@@ -7,20 +7,30 @@ tests and devices, or of one device, and new builds of ttnn.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import func, select, union_all
 from sqlalchemy.orm import Session, aliased
 
 from gonogo_storage.db.ids import floor
-from gonogo_storage.tables import AttemptRow, BuildRow, DeviceHealthRow, DeviceRow, TestSpecRow
+from gonogo_storage.db.states import LISTED_KINDS
+from gonogo_storage.tables import (
+    AttemptRow,
+    BuildRow,
+    DeviceHealthRow,
+    DeviceRow,
+    JobRow,
+    TestSpecRow,
+)
 
 MAX_TESTS = 20
 """Other tests of a workload that are read, the newest first."""
 MAX_ATTEMPTS = 400
+JOBS_OF_BUILD = 8
+"""The newest jobs of a build whose devices' firmware an axis of several tests reads."""
 TTNN = "ttnn"
 """The executor whose builds are versions of ttnn."""
 MAX_DATED = 200
@@ -48,6 +58,8 @@ class Annotation:
     """ "arithmetic", "firmware" or "tolerance"."""
     before: str | None
     after: Any
+    subject: str = ""
+    """The kernel of a new tolerance, where the axis is of several tests."""
 
 
 @dataclass(frozen=True)
@@ -66,19 +78,69 @@ def read(
     session: Session, places: Sequence[AxisPlace], workload_key: str, test_key: str
 ) -> list[Annotation]:
     """Return the changes between these places, which are in order."""
+    return [*of_runs(session, places), *_tolerances(session, places, workload_key, test_key)]
+
+
+def of_runs(session: Session, places: Sequence[AxisPlace]) -> list[Annotation]:
+    """Return the changes of the builds' arithmetic model and of the devices' firmware."""
     firmware = _firmware(session, places)
     return [
         *of_models(session, places),
         *_steps("firmware", [firmware.get(place) for place in range(len(places))]),
-        *_tolerances(session, places, workload_key, test_key),
+    ]
+
+
+def of_tests(
+    session: Session, builds: Sequence[str], test_keys: Collection[str]
+) -> list[Annotation]:
+    """Return the changes between builds, which are in order, for an axis of several tests."""
+    places = _places(session, builds)
+    return [*of_runs(session, places), *_tolerances_of(session, places, test_keys)]
+
+
+def _places(session: Session, builds: Sequence[str]) -> list[AxisPlace]:
+    """Return the places of builds with their newest jobs, and when the first was submitted."""
+    if not builds:
+        return []
+    table = JobRow
+
+    def jobs(build: str, order: Any, most: int) -> Any:
+        query = select(table.id, table.build, table.created_at)
+        query = query.where(table.build == build, table.kind.in_(LISTED_KINDS))
+        return select(query.order_by(order).limit(most).subquery())
+
+    parts = [
+        part
+        for build in dict.fromkeys(builds)
+        for part in (jobs(build, table.id.desc(), JOBS_OF_BUILD), jobs(build, table.id, 1))
+    ]
+    of_build: dict[str, list[tuple[str, datetime]]] = {}
+    for job, build, at in session.execute(union_all(*parts)):
+        of_build.setdefault(build, []).append((job, at))
+    return [
+        AxisPlace(
+            (build,),
+            tuple(dict.fromkeys(job for job, _ in of_build.get(build, ()))),
+            min((at for _, at in of_build.get(build, ())), default=None),
+        )
+        for build in builds
     ]
 
 
 def of_models(session: Session, places: Sequence[AxisPlace]) -> list[Annotation]:
     """Return the changes of the builds' arithmetic model."""
-    names = {build for place in places for build in place.builds}
-    query = select(BuildRow.name, BuildRow.arithmetic).where(BuildRow.name.in_(names))
-    models = dict(session.execute(query).all())
+    by_build = models(session, {build for place in places for build in place.builds})
+    return model_steps(by_build, places)
+
+
+def models(session: Session, builds: Collection[str]) -> Mapping[str, str]:
+    """Return the arithmetic model of each registered build that names one."""
+    query = select(BuildRow.name, BuildRow.arithmetic).where(BuildRow.name.in_(sorted(builds)))
+    return {name: model for name, model in session.execute(query) if model}
+
+
+def model_steps(models: Mapping[str, str], places: Sequence[AxisPlace]) -> list[Annotation]:
+    """Return the changes between places whose builds' models are known already."""
     known = [[model for build in place.builds if (model := models.get(build))] for place in places]
     return _steps("arithmetic", [of_place[-1] if of_place else None for of_place in known])
 
@@ -137,6 +199,34 @@ def _tolerances(
         place = next(after, None)
         if place:  # before the first build nothing can have changed
             changes.append(Annotation(place, "tolerance", None, canonical.get("tolerance", {})))
+    return changes
+
+
+def _tolerances_of(
+    session: Session, places: Sequence[AxisPlace], test_keys: Collection[str]
+) -> list[Annotation]:
+    """Return the newest tests of these tests' workloads that had another one before."""
+    known = [place.at for place in places if place.at]
+    if not known:
+        return []
+    table, older = TestSpecRow, aliased(TestSpecRow)
+    shown = select(table.workload_key).where(table.key.in_(list(test_keys)))
+    had = select(older.key).where(
+        older.workload_key == table.workload_key, older.created_at < table.created_at
+    )
+    query = (
+        select(table.kernel, table.canonical, table.created_at)
+        .where(table.workload_key.in_(shown), table.created_at >= min(known), had.exists())
+        .order_by(table.created_at.desc())
+        .limit(MAX_TESTS)
+    )
+    changes = []
+    for kernel, canonical, created_at in session.execute(query):
+        later = (n for n, place in enumerate(places) if place.at and place.at >= created_at)
+        place = next(later, None)
+        if place:  # before the first build nothing can have changed
+            tolerance = canonical.get("tolerance", {})
+            changes.append(Annotation(place, "tolerance", None, tolerance, kernel))
     return changes
 
 

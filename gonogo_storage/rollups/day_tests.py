@@ -33,6 +33,36 @@ class DayTests:
     flaky: int = 0
 
 
+def had(test_key: Any, kind: str, since: date) -> ColumnElement[bool]:
+    """Return the condition that a test was `kind` (hollow, red or flaky) on a day from `since` on.
+
+    It was so on one build of a branch and a kind of board, over all these days.
+    """
+    table = DayRollupRow
+    red = _seeds(table.outcomes, Outcome.failed) > 0
+    holds = {
+        "hollow": _seeds(table.counts, Verdict.pass_by_tolerance) > 0,
+        "red": red,
+        "flaky": red & (_seeds(table.outcomes, Outcome.passed) > 0),
+    }[kind]
+    of_build = (
+        select(table.build)
+        .where(
+            table.test_key == test_key,
+            table.output == WHOLE,
+            table.day >= since,
+            table.shadow.is_(False),
+        )
+        .group_by(table.branch, table.arch, table.board, table.build)
+        .having(holds)
+    )
+    return of_build.exists()
+
+
+def _seeds(column: Any, name: str) -> Any:
+    return func.coalesce(func.sum(column[name].as_integer()), 0)
+
+
 class Memory(recent_days.Memory[DayTests]):
     """The cached past days of one process; a new one reads all days once."""
 
@@ -54,15 +84,12 @@ def _query() -> Select[Any]:
     table = DayRollupRow
     variant = table.day, table.test_key, table.branch, table.arch, table.board
 
-    def seeds(column: Any, name: str) -> Any:
-        return func.coalesce(func.sum(column[name].as_integer()), 0)
-
     of_build = (
         select(
             *variant,
-            seeds(table.counts, Verdict.pass_by_tolerance).label("hollow"),
-            seeds(table.outcomes, Outcome.failed).label("failed"),
-            seeds(table.outcomes, Outcome.passed).label("passed"),
+            _seeds(table.counts, Verdict.pass_by_tolerance).label("hollow"),
+            _seeds(table.outcomes, Outcome.failed).label("failed"),
+            _seeds(table.outcomes, Outcome.passed).label("passed"),
         )
         .where(
             table.day >= bindparam("since", type_=Date),

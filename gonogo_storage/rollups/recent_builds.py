@@ -6,12 +6,13 @@ All reads are bounded. The API process imports this module, so it must not impor
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any
 
 from sqlalchemy import (
+    ColumnElement,
     CompoundSelect,
     Integer,
     bindparam,
@@ -24,20 +25,21 @@ from sqlalchemy import (
 from sqlalchemy.orm import Session
 
 from gonogo.flakiness.outcomes import Outcome
+from gonogo.spec.verdicts import Verdict
 from gonogo_storage.db.columns import IdType
 from gonogo_storage.db.ids import floor
 from gonogo_storage.db.paging import batched
-from gonogo_storage.db.states import JobState
+from gonogo_storage.db.states import LISTED_KINDS, JobState
 from gonogo_storage.rollups.tallies import WHOLE
 from gonogo_storage.rollups.variants import COUNTED, Variant
-from gonogo_storage.tables import DayRollupRow, JobRow
+from gonogo_storage.tables import DayRollupRow, JobRow, ProbeRow
 
 _NEWEST_JOBS = 48
 """The newest jobs of a variant that are read: its last builds, some of which ran twice."""
 _MAX_VARIANTS = 50
 MAX_JOBS_OF_BUILD = 5000
 """The newest jobs of a build that are read."""
-_NO_END = "ffffffff-ffff-ffff-ffff-ffffffffffff"
+NO_START, _NO_END = "00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff"
 WEEK, MONTH = 7, 30
 """Days of the two rates."""
 
@@ -49,6 +51,32 @@ class BuildResult:
     build: str
     counts: Mapping[str, int]
     at: datetime
+    job: str
+    """The job whose verdict it is; the newest one where none was judged."""
+    verdict: str | None
+    """The worst verdict of its jobs that were judged; None where none was."""
+    hollow: int
+    """Hollow seeds, or tests of a selection, of all its jobs."""
+
+
+@dataclass
+class _Merged:
+    """The jobs of one build, read newest first."""
+
+    at: datetime
+    job: str
+    verdict: str | None
+    hollow: int = 0
+    counts: dict[str, int] = field(default_factory=dict)
+
+    def add(self, job: str, verdict: str | None, hollow: int, counts: Mapping[str, int]) -> None:
+        if verdict is not None and (
+            self.verdict is None or Verdict(verdict).rank < Verdict(self.verdict).rank
+        ):
+            self.job, self.verdict = job, verdict
+        self.hollow += hollow
+        for name, seeds in counts.items():
+            self.counts[name] = self.counts.get(name, 0) + seeds
 
 
 @dataclass(frozen=True)
@@ -64,11 +92,13 @@ def results(
     variants: Collection[Variant],
     builds: int,
     *,
+    since: datetime | None = None,
     before: datetime | None = None,
 ) -> dict[Variant, tuple[BuildResult, ...]]:
     """Return the last `builds` builds of each variant in their order, the newest last.
 
-    before: only jobs that were submitted before this moment count.
+    since, before: only jobs that were submitted in this time count. The runs of a bisection are
+    left out: it runs old builds again.
     """
     by_variant: dict[Variant, tuple[BuildResult, ...]] = {}
     for batch in batched(sorted(variants), _MAX_VARIANTS):
@@ -77,17 +107,23 @@ def results(
             for number, variant in enumerate(batch)
             for name, value in asdict(variant).items()
         }
+        values["since"] = NO_START if since is None else floor(since)
         values["before"] = _NO_END if before is None else floor(before)
         values["jobs"] = min(_NEWEST_JOBS, builds + 12)
-        merged: dict[int, dict[tuple[int, str], tuple[dict[str, int], datetime]]] = {}
-        for number, build, sequence, counts, at in session.execute(_query(len(batch)), values):
-            of_variant = merged.setdefault(number, {})
-            total, _ = of_variant.setdefault((sequence, build), ({}, at))
-            for verdict, seeds in counts.items():
-                total[verdict] = total.get(verdict, 0) + seeds
+        merged: dict[int, dict[tuple[int, str], _Merged]] = {}
+        for number, job, build, sequence, verdict, hollow, counts, at in session.execute(
+            _query(len(batch)), values
+        ):
+            of_build = merged.setdefault(number, {}).setdefault(
+                (sequence, build), _Merged(at, job, None)
+            )
+            of_build.add(job, verdict, hollow, counts)
         for number, of_variant in merged.items():
+            # The emulator's builds have one sequence number; there the newest job decides.
+            order = sorted(of_variant.items(), key=lambda item: (item[0][0], item[1].at))
             by_variant[batch[number]] = tuple(
-                BuildResult(place[1], *of_variant[place]) for place in sorted(of_variant)[-builds:]
+                BuildResult(build, one.counts, one.at, one.job, one.verdict, one.hollow)
+                for (_, build), one in order[-builds:]
             )
     return by_variant
 
@@ -95,6 +131,15 @@ def results(
 @cache  # building the statement takes longer than running it
 def _query(members: int) -> CompoundSelect[Any]:
     table, parts = JobRow, []
+    columns = (
+        table.id,
+        table.build,
+        table.build_sequence,
+        table.verdict,
+        table.hollow,
+        table.counts,
+        table.created_at,
+    )
     for number in range(members):
         named = (
             getattr(table, name) == bindparam(f"{name}{number}")
@@ -102,12 +147,11 @@ def _query(members: int) -> CompoundSelect[Any]:
         )
         place: Any = literal_column(str(number)).label("number")
         jobs = (
-            select(place, table.build, table.build_sequence, table.counts, table.created_at)
+            select(place, *columns)
             .where(
                 *named,
-                COUNTED,
-                table.state.in_((JobState.finished, JobState.cancelled)),
-                table.done > 0,
+                *ended(table),
+                table.id >= bindparam("since", type_=IdType),
                 table.id < bindparam("before", type_=IdType),
             )
             .order_by(table.id.desc())
@@ -115,6 +159,18 @@ def _query(members: int) -> CompoundSelect[Any]:
         )
         parts.append(select(jobs.subquery()))
     return union_all(*parts)
+
+
+def ended(table: Any) -> tuple[ColumnElement[bool], ...]:
+    """Return the conditions on jobs (or an alias) whose results say how a test stands."""
+    probe = select(ProbeRow.job_id).where(ProbeRow.job_id == table.id).correlate(table).exists()
+    return (
+        table.reference.is_(None),
+        table.kind.in_(LISTED_KINDS),
+        table.state.in_((JobState.finished, JobState.cancelled)),
+        table.done > 0,
+        ~probe,
+    )
 
 
 @dataclass(frozen=True)

@@ -59,6 +59,10 @@ NOT_PAGES = {
 }
 
 
+FLICKERED = 7e-5
+"""The epsilon of a test that was flaky on an older build only."""
+
+
 @dataclass
 class House:
     """The paths of pages that have something to show, by the path of the route."""
@@ -138,6 +142,9 @@ def _history(house: House, session: Session) -> None:
     for name, sequence, model in (("b747edd158", 2, "bf16"), ("fixed-4c1e", 4, HOSTILE)):
         fields: dict[str, Any] = {"executor": "ttnn", "branch": "main", "arithmetic": model}
         builds.add(session, name=name, sequence=sequence, **fields)
+    flickered = {**stored_jobs.NIGHTLY, "epsilon": FLICKERED}
+    nightly_history.night(session, "b747edd158", 2, range(24), test=flickered, red=range(12))
+    nightly_history.night(session, "fixed-4c1e", 4, range(24), test=flickered)
     context = {"name": HOSTILE, "before": [TESTED]}
     evil = nightly_history.night(
         session, HOSTILE, 9, range(5), wrong=True, diagnosed=True, device=HOSTILE, context=context

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -12,6 +13,7 @@ from gonogo import urls
 from gonogo.flakiness.bisecting import Expect, Signal, Stage
 from gonogo_dashboards.kit import axis_events, commands, words
 from gonogo_dashboards.kit.axis_events import AxisEvent
+from gonogo_dashboards.kit.labels import Listed, labels
 from gonogo_dashboards.kit.list_rows import details_of
 from gonogo_storage.automation import bisections as stored
 from gonogo_storage.automation.bisections import (
@@ -21,6 +23,7 @@ from gonogo_storage.automation.bisections import (
     SearchMove,
     SearchTrack,
 )
+from gonogo_storage.catalogue import entry_names
 from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.db.states import BisectionState
 from gonogo_storage.history import annotations as axis_changes
@@ -173,7 +176,17 @@ def listed(
     page = stored.list_(
         session, test=filters.get("test"), state=filters.get("state"), limit=limit, cursor=cursor
     )
-    items = tuple(_line(bisection, now) for bisection in page.items)
+    entries = entry_names.latest(session, {bisection.test_key for bisection in page.items})
+    named = labels(
+        [
+            Listed(bisection.test, entries.get(bisection.test_key), _title(bisection.test))
+            for bisection in page.items
+        ]
+    )
+    items = tuple(
+        _line(bisection, now, entries.get(bisection.test_key), title)
+        for bisection, title in zip(page.items, named, strict=True)
+    )
     following = None if page.next is None else urls.bisections(filters, cursor=page.next)
     return BisectionsView(items, filters, page.next, following, timestamp(now))
 
@@ -200,11 +213,16 @@ def one(session: Session, bisection_id: str, now: datetime) -> BisectionView | N
         )
         for probe in reversed(bisection.probes[-LATEST:])
     )
-    places = [AxisPlace((build,)) for build in bisection.builds]
-    events = axis_events.of_builds(axis_changes.of_models(session, places), bisection.builds)
+    entries = entry_names.latest(session, [bisection.test_key])
+    # Its test is one, so no tolerance changes between its builds.
+    places = [
+        AxisPlace((build,), tuple(probe.job for probe in bisection.probes if probe.place == place))
+        for place, build in enumerate(bisection.builds)
+    ]
+    events = axis_events.of_builds(axis_changes.of_runs(session, places), bisection.builds)
     searches = tuple(_search(bisection, track, events) for track in bisection.tracks)
     return BisectionView(
-        _line(bisection, now),
+        _line(bisection, now, entries.get(bisection.test_key), _title(bisection.test)),
         searches,
         tuple(bisection.findings),
         _facts(bisection),
@@ -216,20 +234,23 @@ def one(session: Session, bisection_id: str, now: datetime) -> BisectionView | N
     )
 
 
-def _line(bisection: BisectionSummary, now: datetime) -> BisectionLine:
+def _title(test: Mapping[str, Any]) -> str:
+    """Return kernel and shape of a test, or the suite of a selection."""
+    if "shape" in test:
+        return f"{test['kernel']} {words.shape(test['shape'])}"
+    return f"suite {(test.get('selection') or {}).get('suite', '')}"
+
+
+def _line(
+    bisection: BisectionSummary, now: datetime, entry: str | None, title: str
+) -> BisectionLine:
     test = bisection.test
-    selection = test.get("selection")
-    title = (
-        f"{test['kernel']} {words.shape(test['shape'])}"
-        if "shape" in test
-        else f"suite {(selection or {}).get('suite', '')}"
-    )
     return BisectionLine(
         id=bisection.id,
         url=urls.bisection(bisection.id),
         title=title,
         tolerance=commands.tolerance_words(test.get("tolerance", {})),
-        details=details_of({} if selection else test),
+        details=details_of(test, entry),
         first=bisection.builds[0],
         last=bisection.builds[-1],
         builds=len(bisection.builds),

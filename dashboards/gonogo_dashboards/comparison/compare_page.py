@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
@@ -15,7 +15,8 @@ from gonogo import urls
 from gonogo.flakiness.classes import Class, Finding, RunSummary
 from gonogo.flakiness.gating import Gate
 from gonogo_dashboards.kit import build_cells, words
-from gonogo_dashboards.kit.list_rows import Count, counts, tolerance_of
+from gonogo_dashboards.kit.labels import Listed, labels
+from gonogo_dashboards.kit.list_rows import Count, details_of, tolerance_of
 from gonogo_storage.comparison import build_choices, comparing, matrices
 from gonogo_storage.comparison.comparing import Compared, Comparison
 from gonogo_storage.comparison.comparison_side import SideResults
@@ -219,9 +220,8 @@ def view(session: Session, base: str, head: str, limit: int, now: datetime) -> C
         code=gate.code,
         words=comparison.words,
         counts=tuple(_count(Class(kind), number) for kind, number in comparison.counts.items()),
-        tests=tuple(
-            _line(test, comparison)
-            for test in comparing.with_checks(session, comparison, comparison.tests[:limit])
+        tests=_lines(
+            comparing.with_checks(session, comparison, comparison.tests[:limit]), comparison
         ),
         more=more,
         more_url=urls.compare(base, head, limit=str(urls.MAX_LENGTH))
@@ -283,11 +283,27 @@ def _bars(comparison: Comparison) -> tuple[SideBar, ...]:
         ("Base", [test.base for test in comparison.tests]),
         ("Head", [test.head for test in comparison.tests]),
     ):
-        tests = Counter(verdict for verdict, _ in _verdicts(ran))
-        shown = counts(tests, max(tests.total(), 1))
+        shown = _parts(_verdicts(ran))
         text = ", ".join(f"{count.count:,} {count.label}" for count in shown) or "nothing ran"
-        bars.append(SideBar(name, shown, tests.total(), text))
+        bars.append(SideBar(name, shown, sum(count.count for count in shown), text))
     return tuple(bars)
+
+
+def _parts(tests: Sequence[tuple[str, bool]]) -> tuple[Count, ...]:
+    """Return the parts of a bar: tests by worst verdict, those that are also hollow apart."""
+    numbers = Counter(
+        (verdict, hollow and verdict != build_cells.HOLLOW) for verdict, hollow in tests
+    )
+    parts: list[Count] = []
+    for verdict in words.ordered({verdict for verdict, _ in numbers}):
+        looks = words.mark(verdict)
+        for hollow in (True, False):
+            number = numbers[verdict, hollow]
+            if number:
+                label = words.inline(looks.label) + (" and hollow" if hollow else "")
+                share, start = number / len(tests), sum(part.share for part in parts)
+                parts.append(Count(verdict, label, looks.sign, number, share, start, hollow))
+    return tuple(parts)
 
 
 def _unread_side(text: str) -> SideLine | None:
@@ -332,7 +348,20 @@ def _pairs(builds: Sequence[BuildRecord]) -> tuple[PairLine, ...]:
     return tuple(pairs)
 
 
-def _line(test: Compared, comparison: Comparison) -> TestLine:
+def _lines(tests: Iterable[Compared], comparison: Comparison) -> tuple[TestLine, ...]:
+    shown = list(tests)
+    listed = [
+        Listed(
+            test.canonical, None, test.name, {"arch": test.place.arch, "board": test.place.board}
+        )
+        for test in shown
+    ]
+    return tuple(
+        _line(test, name, comparison) for test, name in zip(shown, labels(listed), strict=True)
+    )
+
+
+def _line(test: Compared, name: str, comparison: Comparison) -> TestLine:
     place = test.place
     url = urls.history(place.test_key, {"arch": place.arch, "board": place.board})
 
@@ -346,11 +375,20 @@ def _line(test: Compared, comparison: Comparison) -> TestLine:
         )
 
     return TestLine(
-        name=test.name,
+        name=name,
         url=url,
         base_url=on(comparison.base, test.base),
         head_url=on(comparison.head, test.head),
-        where=f"{tolerance_of(test.canonical)} · {place.arch} · {place.board}",
+        where=" · ".join(
+            part
+            for part in (
+                tolerance_of(test.canonical),
+                details_of(test.canonical),
+                place.arch,
+                place.board,
+            )
+            if part
+        ),
         kind=test.classification.kind.value,
         findings=tuple(_finding(finding) for finding in test.classification.findings),
         base=_counts(test.base),
@@ -371,7 +409,8 @@ def _finding(finding: Finding) -> FindingLine:
         finding.kind.value,
         finding.kind.label,
         finding.kind.sentence,
-        words.CLASS_VERDICTS[finding.kind],
+        # What was waived still looks like what it is.
+        finding.verdict if finding.kind is Class.waived else words.CLASS_VERDICTS[finding.kind],
         finding.words,
         urls.flag(flag["id"]) if flag else None,
         str(change["words"]) if change else None,

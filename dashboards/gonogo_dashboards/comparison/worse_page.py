@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 
 from sqlalchemy.orm import Session
 
 from gonogo import urls
 from gonogo.spec.executors import EMULATOR
+from gonogo_dashboards.comparison import changed_numbers
 from gonogo_dashboards.kit import build_cells, words
 from gonogo_dashboards.kit.build_cells import BuildCell
-from gonogo_dashboards.kit.list_rows import details_of, shape_of, tolerance_of
+from gonogo_dashboards.kit.labels import Listed, labels
+from gonogo_dashboards.kit.list_rows import details_of, tolerance_of
 from gonogo_storage.catalogue import entry_names, test_list
 from gonogo_storage.catalogue.test_list import TestHead
 from gonogo_storage.comparison import matrices
 from gonogo_storage.db.encoding import timestamp
-from gonogo_storage.rollups import recent_builds
+from gonogo_storage.rollups import medians, recent_builds
 from gonogo_storage.rollups.recent_builds import BuildResult
 from gonogo_storage.rollups.variants import Variant, variants_of_all
 
@@ -42,6 +44,8 @@ class ChangedLine:
     before_failed: str
     """The share of failed seeds, "" where none passed or failed."""
     after_failed: str
+    change: str
+    """The change of its numbers where its verdicts are of one class; else ""."""
     compare_url: str | None
 
 
@@ -136,48 +140,96 @@ def _lines(
     before = recent_builds.results(session, variants, 1, before=start)
     after = recent_builds.results(session, variants, 1, before=end)
     entries = entry_names.latest(session, set(tests))
+    ends = {
+        variant: (before[variant][-1] if before.get(variant) else None, after[variant][-1])
+        for variant in variants
+        if after.get(variant) and after[variant][-1].at >= start  # else nothing ran in the span
+    }
+    alike = {
+        variant: (first.build, last.build)
+        for variant, (first, last) in ends.items()
+        if first is not None and first.build != last.build and _kind(first, last) == SAME
+    }
+    errors = medians.read(session, alike)
+    labeled = labels(
+        [
+            Listed(
+                tests[variant.test_key].canonical,
+                entries.get(variant.test_key),
+                place={"arch": variant.arch, "board": variant.board},
+            )
+            for variant in ends
+        ]
+    )
     lines = []
-    for variant in variants:
-        results = after.get(variant)
-        if results and results[-1].at >= start:  # else nothing ran in the span
-            earlier = before.get(variant)
-            head = tests[variant.test_key]
-            line = _line(head, variant, earlier, results[-1], entries.get(head.key))
-            lines.append(line)
+    for (variant, (first, last)), name in zip(ends.items(), labeled, strict=True):
+        line = _line(tests[variant.test_key], variant, name, first, last, entries)
+        if variant in alike and first is not None:
+            line = _numbers(
+                line,
+                first,
+                last,
+                errors.get((variant, first.build), {}),
+                errors.get((variant, last.build), {}),
+            )
+        lines.append(line)
     return lines
+
+
+def _numbers(
+    line: ChangedLine,
+    first: BuildResult,
+    last: BuildResult,
+    before: Mapping[str, float],
+    after: Mapping[str, float],
+) -> ChangedLine:
+    """Return the line with the changes of its failure rate and its error, if there are any."""
+    changes = [
+        change
+        for change in (
+            changed_numbers.of_rates(_counted(first.counts), _counted(last.counts)),
+            changed_numbers.of_errors(before, after),
+        )
+        if change is not None
+    ]
+    if not changes:
+        return line
+    kind = WORSE if any(change.worse for change in changes) else BETTER
+    return replace(line, kind=kind, change="; ".join(change.words for change in changes))
 
 
 def _line(
     test: TestHead,
     variant: Variant,
-    earlier: tuple[BuildResult, ...] | None,
+    name: str,
+    first: BuildResult | None,
     last: BuildResult,
-    entry: str | None,
+    entries: Mapping[str, str],
 ) -> ChangedLine:
     after = build_cells.cell(last)
-    first = earlier[-1] if earlier else None
     before = None if first is None else build_cells.cell(first)
-    parts = tolerance_of(test.canonical), details_of(test.canonical, entry)
+    parts = tolerance_of(test.canonical), details_of(test.canonical, entries.get(test.key))
     place = {"branch": variant.branch, "arch": variant.arch, "board": variant.board}
     return ChangedLine(
-        _kind(before, after),
-        f"{test.kernel} {shape_of(test.canonical)}",
+        _kind(first, last),
+        name,
         urls.history(test.key, place),
         " · ".join(part for part in (*parts, variant.board) if part),
         before,
         after,
         "" if first is None else _failed(first.counts),
         _failed(last.counts),
+        "",
         None
         if before is None or before.build == after.build
         else urls.compare(before.build, after.build),
     )
 
 
-def _kind(before: BuildCell | None, after: BuildCell) -> str:
+def _kind(before: BuildResult | None, after: BuildResult) -> str:
     if before is None:
         return NEW
-    then, now = _badness(before), _badness(after)
+    then, now = _badness(build_cells.cell(before)), _badness(build_cells.cell(after))
     return SAME if then == now else WORSE if now > then else BETTER
 
 
@@ -186,11 +238,17 @@ def _badness(cell: BuildCell) -> tuple[bool, bool, bool]:
     return cell.verdict in build_cells.RED, cell.hollow, cell.verdict in build_cells.LOST
 
 
-def _failed(counts: Mapping[str, int]) -> str:
+def _counted(counts: Mapping[str, int]) -> tuple[int, int]:
+    """Return the failed seeds, and those that passed or failed."""
     red = sum(counts.get(verdict, 0) for verdict in build_cells.RED)
     judged = red + sum(
         counts.get(verdict, 0) for verdict in ("pass", "pass_by_tolerance", "suspect")
     )
+    return red, judged
+
+
+def _failed(counts: Mapping[str, int]) -> str:
+    red, judged = _counted(counts)
     return f"{red:,} of {judged:,} failed" if judged else ""
 
 

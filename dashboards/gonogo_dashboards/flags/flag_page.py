@@ -20,6 +20,7 @@ from gonogo_storage.db.states import FlagState
 from gonogo_storage.flags import flags
 from gonogo_storage.flags.flag_history import FlagEntry
 from gonogo_storage.flags.flags import Flag
+from gonogo_storage.history import annotations as axis_changes
 from gonogo_storage.rollups import recent_builds
 from gonogo_storage.rollups.variants import Variant, newest_builds
 
@@ -117,12 +118,13 @@ def one(session: Session, flag_id: str, now: datetime) -> FlagView | None:
     ]
     facts += [("owner", flag.owner or "nobody"), ("reason", flag.reason or "none")]
     facts += [("expires", _at(flag.expires_at) if flag.expires_at else "never")]
+    results = recent_builds.results(session, [variant], BUILDS).get(variant, ())
+    places = build_cells.places(results)
+    changes = axis_changes.read(session, places, flag.workload_key, flag.test_key)
     return FlagView(
         flag=shown,
         meaning=_meaning(flag, shown, now),
-        recent=build_cells.recent(
-            recent_builds.results(session, [variant], BUILDS).get(variant, ())
-        ),
+        recent=build_cells.recent(results, changes),
         facts=tuple(facts),
         evidence_view=evidence_view.read(flag.evidence),
         evidence=flag.evidence,

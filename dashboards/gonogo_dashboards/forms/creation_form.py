@@ -124,7 +124,7 @@ def waiver(session: Session, query: Mapping[str, str], now: datetime) -> Creatio
         "waiver",
         "Accept findings until a date",
         "Waived findings don't block a commit. A waiver changes no verdict, and ends by itself.",
-        urls.history("ID"),
+        urls.waivers(),
         (
             FormField("test", "Test key", "test", hint="v1-…"),
             FormField("reason", "Reason", "reason", "area", "a ticket, and why", required=True),

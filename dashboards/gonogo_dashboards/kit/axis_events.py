@@ -86,7 +86,8 @@ def _without_nightly(changes: Iterable[DatedAnnotation]) -> list[DatedAnnotation
 def _of_build(change: Annotation) -> str:
     if change.kind == "tolerance":
         tolerance = commands.tolerance_words(change.after)
-        return f"another test of this workload from here on: {tolerance}"
+        subject = change.subject or "this workload"
+        return f"another test of {subject} from here on: {tolerance}"
     name = "arithmetic model" if change.kind == "arithmetic" else "firmware"
     return f"{name} {change.before} until here, {change.after} from here on"
 

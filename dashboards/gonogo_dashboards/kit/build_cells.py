@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from gonogo.spec.verdicts import Verdict
-from gonogo_dashboards.kit import words
+from gonogo_dashboards.kit import axis_events, words
+from gonogo_storage.history.annotations import Annotation, AxisPlace
 from gonogo_storage.rollups.recent_builds import BuildResult
 
 LOST = (Verdict.error, Verdict.crash, Verdict.hang)
@@ -21,13 +22,17 @@ RED = (Verdict.fail, Verdict.fail_by_tolerance)
 
 @dataclass(frozen=True)
 class BuildCell:
-    """A build in a row of cells; `hollow`: some seed is a hollow pass."""
+    """A build in a row of cells; `hollow`: some seed is a hollow pass.
+
+    `event`: a change from the build before that can explain a step, in words; else "".
+    """
 
     build: str
     verdict: str
     hollow: bool
     lost: bool
     words: str
+    event: str = ""
 
 
 @dataclass(frozen=True)
@@ -50,16 +55,29 @@ def verdict_of(seeds_by_verdict: Mapping[str, int]) -> str:
     )
 
 
-def recent(results: Sequence[BuildResult]) -> RecentBuilds:
-    """Return a test's results on its last builds as cells."""
-    cells = tuple(cell(result) for result in results)
+def recent(results: Sequence[BuildResult], changes: Iterable[Annotation] = ()) -> RecentBuilds:
+    """Return a test's results on its last builds as cells; `changes`: those between the builds."""
+    events: dict[int, str] = {}
+    for event in axis_events.of_builds(changes, [result.build for result in results]):
+        place = round(event.place)
+        events[place] = f"{events[place]}; {event.words}" if place in events else event.words
+    cells = tuple(
+        replace(cell(result), event=events.get(place, "")) for place, result in enumerate(results)
+    )
     hollow, red = sum(one.hollow for one in cells), sum(one.verdict in RED for one in cells)
     parts = [f"{hollow:,} hollow"] if hollow else []
     parts += [f"{red:,} red"] if red else []
     lost = sum(one.verdict in LOST for one in cells)
     parts += [f"{lost:,} without a result"] if lost else []
     findings = ", ".join(parts) or "none hollow, none red"
-    return RecentBuilds(cells, f"The last {words.count(len(cells), 'build')}: {findings}")
+    text = f"The last {words.count(len(cells), 'build')}: {findings}"
+    text += "".join(f"; at {words.brief(one.build)}: {one.event}" for one in cells if one.event)
+    return RecentBuilds(cells, text)
+
+
+def places(results: Sequence[BuildResult]) -> list[AxisPlace]:
+    """Return the places of an axis of these builds."""
+    return [AxisPlace((result.build,), (result.job,), result.at) for result in results]
 
 
 def cell(result: BuildResult) -> BuildCell:

@@ -49,8 +49,10 @@ class Strips:
     def _cell(self, cell: BuildCell, x: int) -> str:
         name = f"b-{cell.verdict}" + ("-hollow" if cell.hollow and cell.verdict != HOLLOW else "")
         self._used.setdefault(name, (cell.verdict, cell.hollow))
-        title = escape(str(bidi.contained(cell.words)))
-        return f'<use href="#{escape(name)}" x="{x}"><title>{title}</title></use>'
+        words_shown = f"{cell.words}; {cell.event}" if cell.event else cell.words
+        title = escape(str(bidi.contained(words_shown)))
+        line = f'<path class="event" d="M{x - 1} 0V{HEIGHT}"/>' if cell.event else ""
+        return f'<use href="#{escape(name)}" x="{x}"><title>{title}</title></use>{line}'
 
     def shapes(self) -> Markup:
         """Return the shapes that the strips of this page used so far."""

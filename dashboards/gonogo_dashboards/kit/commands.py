@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,6 +10,8 @@ from gonogo_storage.db.encoding import encode
 from gonogo_storage.jobs.job import JobSummary
 
 START = "gonogo demo"
+_NOISE = 1e-12
+"""Relative noise of arithmetic on doubles, a few thousand units in their last place."""
 
 
 def first_seeds(job: JobSummary) -> tuple[int, int]:
@@ -55,10 +58,24 @@ def plain(value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, float):
-        return f"{value:g}" if float(f"{value:g}") == value else repr(value)
+        return _short(value)
     if isinstance(value, Mapping):
         return ", ".join(
             f"{name}: {plain(item)}" if not isinstance(item, Mapping) else f"{name} ({plain(item)})"
             for name, item in value.items()
         )
     return encode(value)
+
+
+def _short(value: float) -> str:
+    """Return a float with the fewest digits, six or more, that lose no more than its last bits."""
+    return next(
+        (
+            text
+            for digits in range(6, 16)
+            if math.isclose(
+                float(text := f"{value:.{digits}g}"), value, rel_tol=_NOISE, abs_tol=0.0
+            )
+        ),
+        repr(value),
+    )

@@ -25,7 +25,8 @@ _IN_EVERY_LINE = ("kernel", "shape", "tolerance")
 class Count:
     """The number of seeds with a verdict, and its part of a bar of length 1.
 
-    `label` is for the middle of a sentence; `start` is where the part begins.
+    `label` is for the middle of a sentence; `start` is where the part begins. `hollow`: a part of
+    tests with hollow seeds besides that verdict.
     """
 
     verdict: str
@@ -34,6 +35,7 @@ class Count:
     count: int
     share: float
     start: float
+    hollow: bool = False
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,10 @@ class JobLine:
 
 @dataclass(frozen=True)
 class FlagLine:
-    """An open finding: one sentence, and the job that shows it."""
+    """An open finding: one sentence, and the job that shows it.
+
+    `label` is the test's among the other flags of the list.
+    """
 
     id: str
     kind: str
@@ -96,6 +101,7 @@ class FlagLine:
     diagnosis: str
     kernel: str
     shape: str
+    label: str
     tolerance: str
     details: str
     """The suite's name of its test, and its fields that differ from the default."""
@@ -198,8 +204,13 @@ def counts(stored: Mapping[str, int], total: int) -> tuple[Count, ...]:
     return tuple(shown)
 
 
-def flag_line(flag: FlagRecord, now: datetime, entry: str | None = None) -> FlagLine:
-    """Return a flag as a line of a list; `entry`: a suite's name for its test."""
+def flag_line(
+    flag: FlagRecord, now: datetime, entry: str | None = None, label: str = ""
+) -> FlagLine:
+    """Return a flag as a line of a list.
+
+    entry: a suite's name for its test. label: the test's in this list; kernel and shape if none.
+    """
     sentence = flag.evidence.get("sentence") or words.FLAGS.get(flag.kind, flag.kind)
     diagnosis = flag.evidence.get("diagnosis")
     return FlagLine(
@@ -212,11 +223,12 @@ def flag_line(flag: FlagRecord, now: datetime, entry: str | None = None) -> Flag
         diagnosis=str(diagnosis or ""),
         kernel=flag.kernel,
         shape=shape_of(flag.test),
+        label=label or f"{flag.kernel} {shape_of(flag.test)}",
         tolerance=tolerance_of(flag.test),
         details=details_of(flag.test, entry),
         build=flag.build,
         still=words.still_there(flag.kind, flag.build, flag.newest_build),
-        gone=words.is_gone(flag.kind, flag.build, flag.newest_build),
+        gone=flag.gone,
         url=urls.flag(flag.id),
         jobs=flag.jobs,
         job_url=source_url(flag.kind, flag.last_job),

@@ -36,6 +36,7 @@ _GROUPS = (
             Entry("overview", "Overview", urls.OVERVIEW),
             Entry("tests", "Tests", urls.TESTS, ("test",)),
             Entry("flags", "Flags", urls.FLAGS, ("flag",)),
+            Entry("waivers", "Waivers", urls.WAIVERS),
             Entry("matrix", "Matrix", urls.MATRIX),
             Entry("jobs", "Jobs", urls.JOBS, ("new",)),
             Entry("runs", "Runs", urls.RUNS),

@@ -36,6 +36,11 @@ class Range:
     choices: tuple[RangeChoice, ...]
 
     @property
+    def label(self) -> str:
+        """Return the range in words: "30 days"."""
+        return RANGES[self.value][0].lower()
+
+    @property
     def days(self) -> int | None:
         """Return the number of days, None for everything."""
         length = RANGES[self.value][1]

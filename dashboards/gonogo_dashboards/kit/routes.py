@@ -23,6 +23,8 @@ from gonogo_storage.flags import triage
 
 Read = Callable[[Session, Request, datetime], Any]
 """Reads a view from a session, the request and the time; None: there is no such thing."""
+ReadFurther = Callable[[Session, Request, str, datetime], Any]
+"""Reads a list from a session, the request, a cursor and the time."""
 ReadList = Callable[[Session, Mapping[str, str], str | None, int, datetime], Any]
 """Reads a list from a session, filters, a cursor, a length and the time."""
 
@@ -34,6 +36,10 @@ def number(text: str | None, default: int, maximum: int) -> int:
         if text and text.isascii() and text.isdigit() and len(text) < 6
         else default
     )
+
+
+MAX_CSV_LINES = 10_000
+"""Lines of a list as CSV; a longer list's file says in its name that it has the first ones."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +88,7 @@ class Site:
         json_path: str = "",
         as_csv: bool = False,
         views: str = "",
+        further: ReadFurther | None = None,
     ) -> None:
         """Add `path` and its JSON version, a list's as CSV, too; all only read.
 
@@ -89,7 +96,7 @@ class Site:
         may not exist (404), named by the last part of the address. wrong: the title where a field
         of the query is invalid (422). scope: the scope that the reader needs beyond `read` (403).
         json_path: the address of the JSON version, if not `path`.json. views: the list whose
-        saved views it shows.
+        saved views it shows. further: reads the list from a cursor on, for its CSV.
         """
 
         def view(request: Request, form: Callable[[Session, Any], Response]) -> Response:
@@ -143,13 +150,18 @@ class Site:
             return view(request, framed)
 
         def csv_version(request: Request) -> Response:
-            def exported(_: Session, shown: Any) -> Response:
+            def exported(session: Session, shown: Any) -> Response:
+                items, name = list(shown.items), path.strip("/")
+                more = None if "limit" in request.query_params else further
+                while more and shown.next and len(items) < MAX_CSV_LINES:
+                    shown = more(session, request, shown.next, self.now())
+                    items += shown.items
+                if getattr(shown, "next", None):
+                    name += f"-first-{len(items)}-lines"
                 return Response(
-                    csv_export.text(shown.items),
+                    csv_export.text(items),
                     media_type="text/csv; charset=utf-8",
-                    headers={
-                        "Content-Disposition": f'attachment; filename="{path.strip("/")}.csv"'
-                    },
+                    headers={"Content-Disposition": f'attachment; filename="{name}.csv"'},
                 )
 
             return view(request, exported)
@@ -168,8 +180,11 @@ class Site:
     ) -> None:
         """Add a list with its JSON version; its query has filters, a cursor and a length.
 
-        As CSV it has as many lines as a list can have at once.
+        As CSV it has all its lines, at most MAX_CSV_LINES; with `limit` it has so many.
         """
+
+        def further(session: Session, request: Request, cursor: str, now: datetime) -> Any:
+            return read(session, request.query_params, cursor, urls.MAX_LENGTH, now)
 
         def view(session: Session, request: Request, now: datetime) -> Any:
             query = request.query_params
@@ -177,4 +192,4 @@ class Site:
             limit = urls.MAX_LENGTH if whole and "limit" not in query else self.limit(query)
             return read(session, query, query.get("cursor") or None, limit, now)
 
-        self.add(path, template, view, scope=scope, as_csv=True, views=views)
+        self.add(path, template, view, scope=scope, as_csv=True, views=views, further=further)

@@ -458,9 +458,9 @@ CLASS_VERDICTS: dict[str, str] = {
     Class.infrastructure: Verdict.error,
     Class.pending: Verdict.inconclusive,
     Class.false_alarm: Verdict.fail_by_tolerance,
-    Class.broken_on_base: Verdict.not_judged,
+    Class.broken_on_base: Verdict.fail,
     Class.known_flaky: Verdict.suspect,
-    Class.known_hollow: Verdict.not_judged,
+    Class.known_hollow: Verdict.pass_by_tolerance,
     Class.waived: Verdict.not_judged,
     Class.undecided: Verdict.suspect,
     Class.arithmetic_changed: Verdict.not_judged,
@@ -469,7 +469,7 @@ CLASS_VERDICTS: dict[str, str] = {
     Class.no_longer_hollow: Verdict.pass_,
     Class.passed: Verdict.pass_,
 }
-"""The verdict whose shape and color a class takes: only new findings are loud."""
+"""The verdict whose shape and color a class takes; known findings look as new ones do."""
 
 
 def still_there(kind: str, build: str, newest: str | None) -> str:
@@ -489,11 +489,6 @@ def term(label: str) -> str:
     text = label.lower()
     named = TERMS.get(_TERM_LABELS.get(text, text.replace(" ", "_")), "")
     return named or (TERMS.get(text[:-1], "") if text.endswith("s") else "")
-
-
-def is_gone(kind: str, build: str, newest: str | None) -> bool:
-    """Return whether the newest build of a flag's test doesn't have it any more."""
-    return newest is not None and kind != FlagKind.blunt_test and build != newest
 
 
 def inline(label: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
@@ -15,6 +15,7 @@ from gonogo.spec.verdicts import WORST_FIRST
 from gonogo_dashboards.kit import axis_events, words
 from gonogo_dashboards.kit.axis_events import AxisEvent
 from gonogo_dashboards.kit.build_cells import HOLLOW, LOST, RED, verdict_of
+from gonogo_dashboards.kit.labels import Listed, labels
 from gonogo_dashboards.kit.list_rows import Count, counts, details_of, shape_of, tolerance_of
 from gonogo_storage.catalogue import entry_names, test_list
 from gonogo_storage.catalogue.test_list import TestHead
@@ -23,7 +24,6 @@ from gonogo_storage.comparison.matrices import GRADES, BuildRecord, CellPlace, R
 from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.db.paging import Page
 from gonogo_storage.history import annotations as axis_changes
-from gonogo_storage.history.annotations import AxisPlace
 
 FILTERS = ("branch", "arch", "board", "kernel", "verdict", "label", "suite", "grade", "until")
 BUILDS, MAX_BUILDS = 20, 60
@@ -69,6 +69,8 @@ class MatrixRow:
 
     test: str
     url: str
+    label: str
+    """Kernel and shape, after what tells it from another row with the same ones."""
     kernel: str
     shape: str
     tolerance: str
@@ -100,12 +102,17 @@ class MatrixView:
     json_url: str
     at: str | None
     events: tuple[AxisEvent, ...] = ()
-    """The changes of the arithmetic model between these builds."""
+    """The changes of arithmetic models, firmware and tolerances between these builds."""
 
     @property
     def changed(self) -> Mapping[int, str]:
         """Return the words of the changes by column."""
-        return {round(event.place): event.words for event in self.events}
+        by_column: dict[int, str] = {}
+        for event in self.events:
+            place = round(event.place)
+            known = by_column.get(place)
+            by_column[place] = event.words if known is None else f"{known}; {event.words}"
+        return by_column
 
     @property
     def mixed(self) -> bool:
@@ -204,14 +211,16 @@ def read(
         next_url=urls.matrix(address, cursor=page.next) if page.next else None,
         json_url=urls.matrix(address, cursor=cursor, as_json=True),
         at=timestamp(now),
-        events=_events(session, names),
+        events=_events(session, names, {row.test for row in matrix_rows}),
     )
 
 
-def _events(session: Session, names: Sequence[str]) -> tuple[AxisEvent, ...]:
-    """Return the changes of the arithmetic model between these builds, the newest first."""
+def _events(
+    session: Session, names: Sequence[str], test_keys: Collection[str]
+) -> tuple[AxisEvent, ...]:
+    """Return the changes between these builds for these tests, the newest first."""
     in_order = names[::-1]
-    changes = axis_changes.of_models(session, [AxisPlace((name,)) for name in in_order])
+    changes = axis_changes.of_tests(session, in_order, test_keys)
     return tuple(
         replace(event, place=len(names) - 1 - event.place)
         for event in axis_events.of_builds(changes, in_order)
@@ -258,6 +267,17 @@ def _rows_of(
     ends = [
         urls.further("build", name) for name in names
     ]  # of a thousand addresses only this part differs within a row
+    places = [
+        (test, arch, board) for test in tests for arch, board in sorted(kinds.get(test.key, ()))
+    ]
+    names_shown = iter(
+        labels(
+            [
+                Listed(test.canonical, entries.get(test.key), place={"arch": arch, "board": board})
+                for test, arch, board in places
+            ]
+        )
+    )
     rows = []
     for test in tests:
         details = details_of(test.canonical, entries.get(test.key))
@@ -271,7 +291,7 @@ def _rows_of(
                 _cell(cell_counts, name, url + end) if cell_counts else None
                 for cell_counts, name, end in zip(stored_counts, names, ends, strict=True)
             )
-            rows.append(MatrixRow(test.key, url, *about, arch, board, cells))
+            rows.append(MatrixRow(test.key, url, next(names_shown), *about, arch, board, cells))
     return tuple(rows)
 
 

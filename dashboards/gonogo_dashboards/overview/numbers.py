@@ -6,13 +6,14 @@ jobs of a day don't look like an improvement.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
+from types import MappingProxyType
 
 from gonogo import urls
 from gonogo_dashboards.devices.fleet import Fleet
-from gonogo_dashboards.kit import words
+from gonogo_dashboards.kit import ranges, words
 from gonogo_storage.catalogue.test_list import HOLLOW, RED
 from gonogo_storage.db.states import DeviceHealth
 from gonogo_storage.rollups.day_tests import DayTests
@@ -34,6 +35,8 @@ class DayBar:
     y: float
     height: float
     words: str
+    event: bool = False
+    """Whether something changed on this day that can explain a step, as `words` says."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +59,11 @@ class NumberLine:
     """Whether it fell; None where it stayed."""
     bars: tuple[DayBar, ...]
     url: str
+    latest: int
+    """The largest number of the days from that one until today."""
 
 
+NO_EVENTS: Mapping[date, str] = MappingProxyType({})
 _KINDS = (
     ("hollow", "Hollow", "pass_by_tolerance", HOLLOW,
      "Tests with a seed that passes only by tolerance."),
@@ -67,11 +73,17 @@ _KINDS = (
 )  # fmt: skip
 
 
-def of_tests(counted: Sequence[tuple[date, DayTests]]) -> tuple[NumberLine, ...]:
-    """Return the numbers of tests; `counted` are the last DAYS days, today last."""
+def of_tests(
+    counted: Sequence[tuple[date, DayTests]], events: Mapping[date, str] = NO_EVENTS
+) -> tuple[NumberLine, ...]:
+    """Return the numbers of tests; `counted` are the last DAYS days, today last.
+
+    events: the changes of a day that can explain a step, in words.
+    """
     days = dict(counted)
     today = counted[-1][0]
     shown = _shown(counted[-8:])
+    since = "1d" if shown is not None and today - shown <= timedelta(days=1) else "7d"
     before = None if shown is None else days.get(shown - WEEK)
     lines = []
     for name, label, verdict, standing, sentence in _KINDS:
@@ -89,8 +101,12 @@ def of_tests(counted: Sequence[tuple[date, DayTests]]) -> tuple[NumberLine, ...]
                 earlier,
                 _change(value, earlier),
                 None if earlier is None or earlier == value else value < earlier,
-                _bars([(day, getattr(tests, name), tests.ran) for day, tests in counted[-SHOWN:]]),
-                urls.catalogue({"standing": standing}),
+                _bars(
+                    [(day, getattr(tests, name), tests.ran) for day, tests in counted[-SHOWN:]],
+                    events,
+                ),
+                urls.catalogue({"standing": standing, ranges.PARAMETER: since}),
+                max((getattr(tests, name) for day, tests in counted if day >= (shown or day))),
             )
         )
     return tuple(lines)
@@ -113,6 +129,7 @@ def of_devices(fleet: Fleet, before: int | None) -> NumberLine:
         None if before is None or before == sick else sick < before,
         (),
         "#trouble" if fleet.trouble else urls.devices(),
+        len(fleet.trouble),
     )
 
 
@@ -138,7 +155,9 @@ def _change(value: int, before: int | None) -> str:
     return f"{abs(value - before):,} {'more' if value > before else 'fewer'} than a week before"
 
 
-def _bars(points: Sequence[tuple[date, int, int]]) -> tuple[DayBar, ...]:
+def _bars(
+    points: Sequence[tuple[date, int, int]], events: Mapping[date, str]
+) -> tuple[DayBar, ...]:
     most = max((value for _, value, _ in points), default=0) or 1
     bars = []
     for place, (day, value, ran) in enumerate(points):
@@ -146,5 +165,7 @@ def _bars(points: Sequence[tuple[date, int, int]]) -> tuple[DayBar, ...]:
         if value:
             height = max(height, 2.0)
         text = f"{day:%b} {day.day}: {value:,} of {words.count(ran, 'test')}"
-        bars.append(DayBar(place * STEP, round(HEIGHT - height, 1), height, text))
+        event = events.get(day, "")
+        text += f"; {event}" if event else ""
+        bars.append(DayBar(place * STEP, round(HEIGHT - height, 1), height, text, bool(event)))
     return tuple(bars)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 
 from sqlalchemy.orm import Session
 
@@ -16,6 +16,7 @@ from gonogo_dashboards.devices import device_page, fleet, hosts
 from gonogo_dashboards.devices.fleet import Fleet
 from gonogo_dashboards.kit import axis_events, commands, ranges, words
 from gonogo_dashboards.kit.axis_events import AxisEvent
+from gonogo_dashboards.kit.labels import Listed, labels
 from gonogo_dashboards.kit.list_rows import FlagLine, JobLine, flag_line, job_line
 from gonogo_dashboards.kit.ranges import Range
 from gonogo_dashboards.matrix import matrix_page
@@ -29,6 +30,7 @@ from gonogo_storage.devices import health_then, periods
 from gonogo_storage.flags import attention as needs
 from gonogo_storage.flags.attention import Night
 from gonogo_storage.history import annotations as axis_changes
+from gonogo_storage.history.annotations import DatedAnnotation
 from gonogo_storage.jobs import latest as reads
 from gonogo_storage.jobs import queue_estimate
 from gonogo_storage.messages import webhooks
@@ -62,12 +64,16 @@ class Need:
 
 @dataclass(frozen=True)
 class FlagKindLine:
-    """The flags of one kind that nobody has acknowledged; `items` are the latest of them."""
+    """The flags of one kind that nobody has acknowledged; `items` are the latest of them.
+
+    The first `items` are still on the newest build. `gone` is the number of all that aren't.
+    """
 
     kind: str
     kind_words: str
     verdict: str
     count: int
+    gone: int
     url: str
     items: tuple[FlagLine, ...]
 
@@ -144,17 +150,21 @@ class Memory:
     totals: day_totals.Memory = field(default_factory=day_totals.Memory)
     tests: day_tests.Memory = field(default_factory=day_tests.Memory)
     health: health_then.Memory = field(default_factory=health_then.Memory)
-    events: dict[str, tuple[datetime, tuple[AxisEvent, ...]]] = field(default_factory=dict)
+    changes: dict[str, tuple[datetime, list[DatedAnnotation]]] = field(default_factory=dict)
     """By time range: when the changes on the axis of days were read, and they."""
 
 
 @dataclass(frozen=True)
 class OverviewView:
-    """The overview; where `needs` is empty, `calm` says so."""
+    """The overview; where `needs` is empty, `calm` says so.
+
+    Only `all_clear` means that no test is hollow, red or flaky.
+    """
 
     numbers: tuple[NumberLine, ...]
     needs: tuple[Need, ...]
     calm: str
+    all_clear: bool
     glance: Glance
     flags: tuple[FlagKindLine, ...]
     """By kind, the latest of each; `gone` ones were not found on a newer build."""
@@ -181,8 +191,13 @@ class OverviewView:
         return tuple(flag for kind in self.flags for flag in kind.items if not flag.gone)
 
     @property
+    def gone_count(self) -> int:
+        """Return the number of all open flags that were not found on a newer build."""
+        return sum(kind.gone for kind in self.flags)
+
+    @property
     def gone(self) -> tuple[FlagLine, ...]:
-        """Return the flags that were not found on a newer build."""
+        """Return the latest flags of each kind that were not found on a newer build."""
         return tuple(flag for kind in self.flags for flag in kind.items if flag.gone)
 
 
@@ -201,11 +216,11 @@ def overview(
     ended_jobs = reads.latest_jobs(session, reads.FINAL_STATES, RECENT)
     unseen, acknowledged = needs.flags(session, latest=EACH_KIND)
     keys = {job.test_key for job in (*open_jobs, *ended_jobs)}
-    keys |= {flag.test_key for kind in unseen for flag in kind.latest}
+    keys |= {flag.test_key for kind in unseen for flag in (*kind.latest, *kind.latest_gone)}
     entries = entry_names.latest(session, keys)
     running = tuple(job_line(job, now, entries.get(job.test_key)) for job in open_jobs)
     recent = tuple(job_line(job, now, entries.get(job.test_key)) for job in ended_jobs)
-    flags = tuple(_kind(kind, now, entries) for kind in unseen)
+    flags = _kinds(unseen, now, entries)
     night = _night(needs.night(session, now=now))
     queues = tuple(
         _queue(status, now)
@@ -215,7 +230,7 @@ def overview(
     strip = fleet.fleet(
         device_page.lines(session, pulse, now, timeout_s), now, hosts.flagged(session, now)
     )
-    needs_shown = _needs(flags, night, strip, queues, webhooks.failing(session))
+    tests = day_tests.read(session, memory.tests, days=numbers.DAYS, now=now)
     period = ranges.of(
         query or {},
         now,
@@ -223,18 +238,29 @@ def overview(
         default=DAYS,
         allowed=DAY_RANGES,
     )
-    tests = day_tests.read(session, memory.tests, days=numbers.DAYS, now=now)
+    changes = _changes(session, memory, period, now)
+    lines = numbers.of_tests(tests, _by_day(changes, [day for day, _ in tests]))
+    needs_shown = _needs(
+        flags,
+        night,
+        strip,
+        queues,
+        webhooks.failing(session),
+        next(line for line in lines if line.name == "red"),
+        needs.lost_outside_runs(session, now=now),
+    )
     seeds = days.days(day_totals.read(session, memory.totals, days=period.days or 30, now=now))
     return OverviewView(
         numbers=(
-            *numbers.of_tests(tests),
+            *lines,
             numbers.of_devices(
                 strip,
                 health_then.sick_at(session, memory.health, now - numbers.WEEK, now=now),
             ),
         ),
         needs=needs_shown,
-        calm="" if needs_shown else _calm(night, strip, acknowledged),
+        calm="" if needs_shown else _calm(night, strip, acknowledged, lines),
+        all_clear=not needs_shown and not any(line.latest for line in lines),
         glance=matrix_page.glance(session, TESTS, BUILDS),
         flags=flags,
         acknowledged=acknowledged,
@@ -243,7 +269,10 @@ def overview(
         fleet=strip,
         rates=tuple(_rate(name, rate) for name, rate in pulse.rates.items()),
         days=seeds,
-        day_events=_events(session, memory, period, [day.day for day in seeds.days], now),
+        day_events=axis_events.of_days(
+            [change for change in changes if change.at >= (period.since or now)],
+            [day.day for day in seeds.days],
+        ),
         range=period,
         running=running,
         recent=recent,
@@ -253,26 +282,57 @@ def overview(
     )
 
 
-def _events(
-    session: Session, memory: Memory, period: Range, shown: Sequence[str], now: datetime
-) -> tuple[AxisEvent, ...]:
-    """Return the changes on the axis of days; they are read again after some minutes."""
-    read_at, events = memory.events.get(period.value, (None, ()))
+def _changes(
+    session: Session, memory: Memory, period: Range, now: datetime
+) -> list[DatedAnnotation]:
+    """Return the changes on both axes of days; they are read again after some minutes."""
+    read_at, changes = memory.changes.get(period.value, (None, []))
     if read_at is None or not timedelta(0) <= now - read_at < EVENTS_EVERY:
-        dated = axis_changes.since(session, period.since or now)
-        events = axis_events.of_days(dated, shown)
-        memory.events[period.value] = now, events
-    return events
+        start = min(period.since or now, now - timedelta(days=numbers.SHOWN))
+        changes = axis_changes.since(session, start)
+        memory.changes[period.value] = now, changes
+    return changes
 
 
-def _kind(flags: needs.OpenFlags, now: datetime, entries: Mapping[str, str]) -> FlagKindLine:
+def _by_day(changes: Sequence[DatedAnnotation], shown: Sequence[date]) -> Mapping[date, str]:
+    """Return the changes of each day in words."""
+    by_day: dict[date, str] = {}
+    for event in axis_events.of_days(changes, [day.isoformat() for day in shown]):
+        day = shown[round(event.place)]
+        by_day[day] = f"{by_day[day]}; {event.words}" if day in by_day else event.words
+    return by_day
+
+
+def _kinds(
+    kinds: Sequence[needs.OpenFlags], now: datetime, entries: Mapping[str, str]
+) -> tuple[FlagKindLine, ...]:
+    shown = [flag for kind in kinds for flag in (*kind.latest, *kind.latest_gone)]
+    listed = [
+        Listed(
+            flag.test,
+            entries.get(flag.test_key),
+            place={"branch": flag.branch, "arch": flag.arch, "board": flag.board},
+        )
+        for flag in shown
+    ]
+    by_id = dict(zip((flag.id for flag in shown), labels(listed), strict=True))
+    return tuple(_kind(kind, now, entries, by_id) for kind in kinds)
+
+
+def _kind(
+    flags: needs.OpenFlags, now: datetime, entries: Mapping[str, str], names: Mapping[str, str]
+) -> FlagKindLine:
     return FlagKindLine(
         kind=flags.kind,
         kind_words=words.FLAGS.get(flags.kind, flags.kind.replace("_", " ")),
         verdict=words.FLAG_VERDICTS.get(flags.kind, "suspect"),
         count=flags.count,
+        gone=flags.gone,
         url=urls.flags({"kind": flags.kind}),
-        items=tuple(flag_line(flag, now, entries.get(flag.test_key)) for flag in flags.latest),
+        items=tuple(
+            flag_line(flag, now, entries.get(flag.test_key), names[flag.id])
+            for flag in (*flags.latest, *flags.latest_gone)
+        ),
     )
 
 
@@ -343,11 +403,14 @@ def _needs(
     strip: Fleet,
     queues: Sequence[QueueLine],
     failing: Sequence[str],
+    red: NumberLine,
+    lost: Mapping[str, int],
 ) -> tuple[Need, ...]:
     """Return the needs in the order of the page.
 
-    Hollow passes, new failures, devices, hosts, queues, webhooks, then other findings. `failing`
-    are webhooks whose messages don't arrive.
+    Hollow passes, red tests, new failures, jobs without a result, devices, hosts, queues, webhooks,
+    then other findings. `failing` are webhooks whose messages don't arrive; `lost` are the jobs
+    outside of runs that have no result, by verdict.
     """
     hollow = sum(kind.count for kind in flags if kind.kind in HOLLOW)
     other = sum(kind.count for kind in flags if kind.kind not in HOLLOW)
@@ -360,7 +423,17 @@ def _needs(
             "pass_by_tolerance",
             "#flagged",
         ),
+        Need("red", red.latest, words.count(red.latest, "red test"), "fail", red.url),
         Need("failures", night.new, words.count(night.new, "new failure"), "fail", "#night"),
+        Need(
+            "lost",
+            sum(lost.values()),
+            words.count(sum(lost.values()), "job") + " without a result",
+            words.ordered(lost)[0] if lost else "error",
+            urls.jobs(
+                {"verdict": next(iter(lost)) if len(lost) == 1 else None, ranges.PARAMETER: "1d"}
+            ),
+        ),
         Need(
             "devices",
             len(strip.trouble),
@@ -388,8 +461,8 @@ def _needs(
     return tuple(need for need in needs_found if need.count)
 
 
-def _calm(night: NightView, strip: Fleet, acknowledged: int) -> str:
-    """Return why nothing needs attention."""
+def _calm(night: NightView, strip: Fleet, acknowledged: int, lines: Sequence[NumberLine]) -> str:
+    """Return why nothing needs attention, and which tests are hollow or flaky nonetheless."""
     parts = [
         "no new flags",
         "no new failures in the last 24 hours",
@@ -400,5 +473,7 @@ def _calm(night: NightView, strip: Fleet, acknowledged: int) -> str:
         f"{words.count(acknowledged, 'flag')} {'is' if acknowledged == 1 else 'are'} acknowledged"
     )
     more = f" {owned}." if acknowledged else ""
+    known = [f"{line.latest:,} {line.name}" for line in lines if line.latest]
+    more += f" Among the tests that ran: {', '.join(known)}." if known else ""
     more += f" {words.count(night.old, 'test')} failed again as before." if night.old else ""
     return f"Nothing needs attention: {', '.join(parts[:-1])} and {parts[-1]}.{more}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -16,6 +16,7 @@ from gonogo.reports import red_hollow
 from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.hooks.incoming import OriginLine, origins
 from gonogo_dashboards.kit import words
+from gonogo_dashboards.kit.labels import Listed, labels
 from gonogo_dashboards.kit.list_rows import Count, counts, details_of, tolerance_of
 from gonogo_storage.automation import runs as stored_runs
 from gonogo_storage.automation import schedules as stored_schedules
@@ -76,6 +77,8 @@ class TestLine:
     __test__ = False  # pytest: not a test case
 
     name: str
+    label: str
+    """Its name, after what tells it from another test of the run with the same name."""
     job: str
     url: str
     kernel: str
@@ -196,7 +199,7 @@ def run(session: Session, run_id: str, now: datetime) -> RunView | None:
         verdict=verdict,
         sentence=words.sentence(verdict),
         job_counts=counts(stored.jobs.verdicts, max(stored.jobs.total, 1)),
-        tests=tuple(_test(member) for member in members),
+        tests=_tests(members),
         commit=stored.commit,
         origins=origins(session, run=run_id),
         cancel=urls.cancel_run(run_id),
@@ -241,7 +244,12 @@ def _run(run: Run, now: datetime) -> RunLine:
     )
 
 
-def _test(member: RunJob) -> TestLine:
+def _tests(members: Sequence[RunJob]) -> tuple[TestLine, ...]:
+    names = labels([Listed(member.test, None, member.name) for member in members])
+    return tuple(_test(member, name) for member, name in zip(members, names, strict=True))
+
+
+def _test(member: RunJob, label: str) -> TestLine:
     same = {
         name: getattr(member, name)
         for name in (
@@ -260,6 +268,7 @@ def _test(member: RunJob) -> TestLine:
         job=member.id,
         url=urls.job(member.id),
         tolerance=tolerance_of(member.test),
+        label=label,
         details=details_of(member.test),
         state=member.state.value,
         state_words=words.STATES[member.state],

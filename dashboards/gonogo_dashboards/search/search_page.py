@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from sqlalchemy.orm import Session
 
 from gonogo import urls
-from gonogo_dashboards.kit.list_rows import details_of, shape_of, tolerance_of
+from gonogo_dashboards.kit.labels import Listed, labels
+from gonogo_dashboards.kit.list_rows import details_of, tolerance_of
 from gonogo_dashboards.kit.navigation import groups
+from gonogo_storage.catalogue import entry_names
 from gonogo_storage.comparison import search
 from gonogo_storage.comparison.search import Hits
 
@@ -47,7 +49,8 @@ def read(session: Session, text: str) -> SearchView:
     """Return what has the text; nothing for an empty one."""
     text = text.strip()[:MAX_TEXT]
     hits = search.find(session, text, limit=LIMIT)
-    return SearchView(text, (*_pages(text), *_lines(hits)))
+    entries = entry_names.latest(session, [test.key for test in hits.tests])
+    return SearchView(text, (*_pages(text), *_lines(hits, entries)))
 
 
 def _pages(text: str) -> Iterator[SearchLine]:
@@ -57,14 +60,22 @@ def _pages(text: str) -> Iterator[SearchLine]:
                 yield SearchLine("page", entry.label, group.label, entry.url)
 
 
-def _lines(hits: Hits) -> Iterator[SearchLine]:
+def _lines(hits: Hits, entries: Mapping[str, str]) -> Iterator[SearchLine]:
     for kind, identity in hits.ids:
         yield SearchLine(kind, identity, "", _ADDRESSES[kind](identity))
-    for test in hits.tests:
-        parts = tolerance_of(test.canonical), details_of(test.canonical), test.key
-        label = f"{test.kernel} {shape_of(test.canonical)}"
+    named = labels([Listed(test.canonical, entries.get(test.key)) for test in hits.tests])
+    for test, label in zip(hits.tests, named, strict=True):
+        details = details_of(test.canonical, entries.get(test.key))
+        parts = tolerance_of(test.canonical), details, test.key
         details = " · ".join(part for part in parts if part)
         yield SearchLine("test", label, details, urls.history(test.key))
+    shown = {test.key for test in hits.tests}
+    for entry in hits.entries:
+        if entry.test_key not in shown:
+            yield SearchLine("test", entry.name, entry.suite, urls.history(entry.test_key))
+    for job in hits.jobs:
+        details = f"commit {job.sha[:12]} · {job.build}"
+        yield SearchLine("job", job.id, details, urls.job(job.id))
     for build in hits.builds:
         details = build.branch if build.commit is None else f"{build.branch} · {build.commit}"
         yield SearchLine("build", build.name, details, urls.jobs({"build": build.name}))

@@ -42,17 +42,22 @@ def add_command(key: str) -> str:
     return ADD.format(key=key)
 
 
-def _line(waiver: StoredWaiver, now: datetime) -> WaiverLine:
+def about(waiver: StoredWaiver) -> str:
+    """Return the names, labels and builds that a waiver covers, and classes if not the default."""
     labels = [f"{name}={value}" for name, value in waiver.labels.items()]
     parts = [f"tests {', '.join(waiver.names)}"] if waiver.names else []
     parts += [f"jobs with {', '.join(labels)}"] if labels else []
     parts += [f"builds {', '.join(waiver.builds)}"] if waiver.builds else []
     if waiver.classes != list(RED_OR_HOLLOW):
         parts.append(", ".join(words.inline(kind.label) for kind in waiver.classes))
+    return "; ".join(parts)
+
+
+def _line(waiver: StoredWaiver, now: datetime) -> WaiverLine:
     return WaiverLine(
         waiver.id,
         waiver.words,
-        "; ".join(parts),
+        about(waiver),
         timestamp(waiver.expires_at),
         words.until(waiver.expires_at, now),
         urls.end_waiver(waiver.id),

@@ -42,6 +42,8 @@ class CurvePoint:
     counts: tuple[Count, ...]
     nonfinite: int
     """Seeds with NaN or Inf."""
+    hollow: bool = False
+    """Whether some seed is a hollow pass, also where others are worse."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,9 @@ class Curve:
     @property
     def verdicts(self) -> list[str]:
         """Return the verdicts of the marks, worst first, which the key explains."""
-        return words.ordered({point.verdict for point in self.points if _shown(point)})
+        shown = [point for point in self.points if _shown(point)]
+        hollow = {Verdict.pass_by_tolerance.value for point in shown if point.hollow}
+        return words.ordered({str(point.verdict) for point in shown} | hollow)
 
 
 def read(
@@ -105,7 +109,7 @@ def read(
         points_words = f"{newest}{words.count(len(known), noun)}"
         summary = f"{output}: the mean {label(metric)} of {points_words} {spread}."
         summary += f" {_first_up(changes_found.words)}." if changes_found else ""
-    hollow = [point.name for point in known if point.verdict == Verdict.pass_by_tolerance]
+    hollow = [point.name for point in points if point.hollow and _shown(point)]
     summary += f" Hollow passes: {_named(hollow, noun)}." if hollow else ""
     summary += f" NaN or Inf: {_named([point.name for point in odd], noun)}." if odd else ""
     limit = comparators_view.limit(declared, metric)
@@ -191,6 +195,7 @@ def trend(curve: Curve) -> Options:
                 "z": 1,
             },
             *(_marks(curve, verdict, noun, low, ends.rail) for verdict in reversed(curve.verdicts)),
+            *_also_hollow(curve, low, ends.rail),
             _changes(curve),
             *marked(curve.events),
             *rail(high, off, odd),
@@ -235,6 +240,33 @@ def _marks(curve: Curve, verdict: str, noun: str, low: float, top: float) -> Opt
         "data": data,
         "z": 3,
     }
+
+
+def _also_hollow(curve: Curve, low: float, top: float) -> list[Options]:
+    """Return a hollow mark beside each point that has hollow seeds and a worse verdict."""
+    looks = words.mark(Verdict.pass_by_tolerance)
+    places = [
+        [place, _short(top if point.mean is None else max(low, point.mean or _FLOOR))]
+        for place, point in enumerate(curve.points)
+        if point.hollow and _shown(point) and point.verdict != Verdict.pass_by_tolerance
+    ]
+    if not places:
+        return []
+    return [
+        {
+            "type": "scatter",
+            "name": "also hollow",
+            "symbol": f"path://{looks.path}",
+            "symbolSize": 9,
+            "symbolOffset": [0, 11],
+            "symbolKeepAspect": True,
+            "itemStyle": {"color": "$pass_by_tolerance"},
+            "encode": {"x": 0, "y": 1},
+            "data": places,
+            "silent": True,
+            "z": 3,
+        }
+    ]
 
 
 def _shown(point: CurvePoint) -> bool:
@@ -299,6 +331,7 @@ def _point(point: TrendPoint, output: str) -> CurvePoint:
         _verdict(point.counts),
         counts(point.counts, max(1, sum(point.counts.values()))),
         point.nonfinite.get(output, 0),
+        bool(point.counts.get(Verdict.pass_by_tolerance)),
     )
 
 

@@ -18,6 +18,7 @@ from gonogo_dashboards.kit.list_rows import details_of, shape_of, tolerance_of
 from gonogo_storage.catalogue import entry_names, test_list
 from gonogo_storage.catalogue.test_list import GradeRecord, TestFilter, TestRecord
 from gonogo_storage.db.encoding import timestamp
+from gonogo_storage.history import annotations as axis_changes
 from gonogo_storage.rollups import recent_builds
 from gonogo_storage.rollups.recent_builds import BuildResult, FailureRate
 from gonogo_storage.rollups.variants import Variant
@@ -39,11 +40,17 @@ STANDINGS = {
 """The label of each filter by state, and the verdict whose looks it takes."""
 STANDING_SENTENCES = {
     test_list.HOLLOW: "On its newest build it passes only by tolerance.",
-    test_list.RED: "Its newest result has a failing seed, whether rightly or not.",
+    test_list.RED: "Its newest build has a failing seed, whether rightly or not.",
     test_list.FLAGGED: "It has a flag that nobody has acknowledged.",
     **words.GRADE_SENTENCES,
 }
 """The tests that each filter finds."""
+IN_DAYS_SENTENCES = {
+    test_list.HOLLOW: "In this time some build had a seed that passes only by tolerance.",
+    test_list.RED: "In this time some build had a failing seed, whether rightly or not.",
+    "flaky": "In this time some build had passing and failing seeds.",
+}
+"""The tests that a filter finds in a range of days."""
 SORTS = {test_list.ATTENTION: "Worst first", test_list.NEWEST: "Newest first"}
 
 
@@ -88,9 +95,9 @@ class Chip:
 
 @dataclass(frozen=True)
 class TestLine:
-    """A test in the list; `verdict` is that of its last job that was judged.
+    """A test in the list; `verdict` is that of the newest build of the variant that is shown.
 
-    The state is that of its newest job, which may be another.
+    The state is that of the test's newest job, which may be another.
     """
 
     __test__ = False  # pytest: not a test case
@@ -104,7 +111,7 @@ class TestLine:
     """The suite's name for it, and its fields that differ from the default."""
     variants: tuple[VariantLine, ...]
     recent: RecentBuilds
-    """The last builds of the variant that ran last."""
+    """The last builds of the variant that needs attention most, else of the one that ran last."""
     where: str
     """This variant in words."""
     week: RateLine
@@ -117,6 +124,8 @@ class TestLine:
     verdict: str | None
     verdict_url: str | None
     verdict_build: str | None
+    hollow: bool
+    """Whether that build has hollow seeds besides a worse verdict."""
     at: str | None
     age: str
 
@@ -161,16 +170,26 @@ def listed(
     )
     keys = {record.key for record in page.items}
     entries = entry_names.latest(session, keys)
-    shown = [variant for record in page.items for variant in record.variants[:MAX_VARIANTS]]
-    results = recent_builds.results(session, shown, BUILDS)
+    standing = given.get("standing")
+    shown = [
+        variant
+        for record in page.items
+        for variant in sorted(
+            record.variants, key=lambda variant: _attention(variant, record.grades, standing)
+        )[-MAX_VARIANTS:]
+    ]
+    results = recent_builds.results(session, shown, BUILDS, since=period.since)
     rates = recent_builds.failure_rates(session, keys, now)
+    models = axis_changes.models(
+        session, {build.build for row in results.values() for build in row}
+    )
     standings = tuple(
         Chip(
             value,
             *STANDINGS[value],
             address("standing", None if given.get("standing") == value else value),
             given.get("standing") == value,
-            STANDING_SENTENCES[value],
+            {**STANDING_SENTENCES, **(IN_DAYS_SENTENCES if period.since else {})}[value],
         )
         for value in test_list.STANDINGS
     )
@@ -186,7 +205,7 @@ def listed(
     )
     return TestsView(
         tuple(
-            _test_line(record, now, entries.get(record.key), results, rates)
+            _test_line(record, now, entries.get(record.key), results, rates, models, standing)
             for record in page.items
         ),
         given,
@@ -233,18 +252,35 @@ def _variant_line(variant: Variant, grade: GradeRecord | None) -> VariantLine:
     return VariantLine(words.variant_of(variant), url, graded)
 
 
+def _attention(
+    variant: Variant, grades: Mapping[Variant, GradeRecord], standing: str | None
+) -> tuple[bool, int, bool]:
+    """Return how much a variant needs attention, as the list's filter and its order see it.
+
+    The emulator's builds, which are no series, come last.
+    """
+    grade = grades.get(variant)
+    if grade is None:
+        return False, 0, variant.branch != EMULATOR
+    chosen = standing in (grade.stability, grade.sharpness) or (
+        standing == test_list.HOLLOW and grade.hollow
+    )
+    return chosen, test_list.rank(grade), variant.branch != EMULATOR
+
+
 def _shown(
-    variants: tuple[Variant, ...], results: Mapping[Variant, tuple[BuildResult, ...]]
+    test: TestRecord, results: Mapping[Variant, tuple[BuildResult, ...]], standing: str | None
 ) -> Variant | None:
-    """Return the variant that ran last; the emulator's builds, which are no series, come last."""
-    ran = [variant for variant in variants if results.get(variant)]
+    """Return the variant that needs attention most; among equals, the one that ran last."""
+
+    def place(variant: Variant) -> tuple[bool, tuple[bool, int, bool], datetime]:
+        last = results[variant][-1]
+        red = standing == test_list.RED and last.verdict in build_cells.RED
+        newest = max(build.at for build in results[variant])
+        return red, _attention(variant, test.grades, standing), newest
+
     return max(
-        ran,
-        key=lambda variant: (
-            variant.branch != EMULATOR,
-            max(build.at for build in results[variant]),
-        ),
-        default=None,
+        (variant for variant in test.variants if results.get(variant)), key=place, default=None
     )
 
 
@@ -261,8 +297,14 @@ def _test_line(
     entry: str | None,
     results: Mapping[Variant, tuple[BuildResult, ...]],
     rates: Mapping[Variant, tuple[FailureRate, FailureRate]],
+    models: Mapping[str, str],
+    standing: str | None,
 ) -> TestLine:
-    shown = _shown(test.variants, results)
+    shown = _shown(test, results, standing)
+    builds = results[shown] if shown else ()
+    changes = axis_changes.model_steps(models, build_cells.places(builds))
+    judged = [build for build in builds if build.verdict]
+    last = judged[-1] if judged else None
     nothing = FailureRate(), FailureRate()
     week, month = nothing if shown is None else rates.get(shown, nothing)
     variants = tuple(_variant_line(variant, test.grades.get(variant)) for variant in test.variants)
@@ -274,7 +316,7 @@ def _test_line(
         tolerance=tolerance_of(test.canonical),
         details=details_of(test.canonical, entry),
         variants=variants,
-        recent=build_cells.recent(() if shown is None else results[shown]),
+        recent=build_cells.recent(builds, changes),
         where="" if shown is None else words.variant_of(shown),
         week=_rate(week),
         month=_rate(month),
@@ -283,9 +325,10 @@ def _test_line(
         job_url=urls.job(test.job) if test.job else None,
         build=test.build,
         state_words=words.STATES.get(test.state or "", "Never run"),
-        verdict=test.judged_verdict,
-        verdict_url=urls.job(test.judged_job) if test.judged_job else None,
-        verdict_build=test.judged_build,
+        verdict=last.verdict if last else None,
+        verdict_url=urls.job(last.job) if last else None,
+        verdict_build=last.build if last else None,
+        hollow=last is not None and last.hollow > 0 and last.verdict != build_cells.HOLLOW,
         at=timestamp(test.at),
         age=words.since(test.at, now),
     )

@@ -81,7 +81,7 @@ export function create(form) {
 
   function done(answer) {
     const { then, noun } = form.dataset;
-    const place = then.replace('{id}', encodeURIComponent(noun === 'waiver' ? (answer.test ?? '') : (answer.id ?? '')));
+    const place = then.replace('{id}', encodeURIComponent(answer.id ?? ''));
     if (!answer.secret) return location.assign(place);
     const line = document.getElementById('result'); // a secret is shown once, so the reader stays
     line.replaceChildren(`The ${noun} is there. Its secret, which is not shown again: `);

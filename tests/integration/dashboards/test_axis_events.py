@@ -8,17 +8,20 @@ from typing import Any
 
 from sqlalchemy import select
 
+import bisection_steps
 import device_month
 import nightly_history
 import stored_jobs
-from api import in_process
+from api import JOB, in_process
 from gonogo import urls
 from gonogo_dashboards.kit import axis_events
+from gonogo_storage.automation import bisections
 from gonogo_storage.catalogue import builds
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.ids import new_id
 from gonogo_storage.devices import devices, heartbeats
 from gonogo_storage.tables import AttemptRow, ChunkRow
+from stored_histories import row
 
 OTHER = {**stored_jobs.NIGHTLY, "tolerance": {"rtol": 1e-3, "atol": 0.02}}
 
@@ -80,9 +83,9 @@ def test_every_time_axis_marks_what_changed(database_url: str) -> None:
         (changed,) = (event for event in test["curve"]["events"] if event["kind"] == "arithmetic")
         assert (changed["place"], changed["label"]) == (2, "arithmetic")
         assert changed["words"] == "arithmetic model bf16 until here, fp32 from here on"
-        assert kinds(look(urls.matrix({"branch": "main"}, as_json=True))["events"]) == [
-            ("arithmetic", "b3")
-        ]
+        matrix = look(urls.matrix({"branch": "main"}, as_json=True))["events"]
+        assert kinds(matrix) == [("firmware", "b4"), ("arithmetic", "b3"), ("tolerance", "b2")]
+        assert "another test of layernorm_bw from here on: rtol" in matrix[-1]["words"]
         page = look(urls.device(device.id, as_json=True))
         assert [event["kind"] for event in page["events"]] == [
             *["build"] * 2,
@@ -108,6 +111,14 @@ def test_every_time_axis_marks_what_changed(database_url: str) -> None:
             "firmware",
             "tolerance",
         }
+        hollow = next(line for line in overview["numbers"] if line["name"] == "hollow")
+        assert any(bar["event"] and "firmware" in bar["words"] for bar in hollow["bars"])
+        (line,) = (
+            line for line in look(urls.catalogue(as_json=True))["items"] if line["key"] == key
+        )
+        assert [cell["build"] for cell in line["recent"]["cells"] if cell["event"]] == ["b3"]
+        assert "at b3: arithmetic model bf16 until here" in line["recent"]["words"]
+        assert '<path class="event"' in api.client.get(urls.catalogue()).text
         for url in (urls.OVERVIEW, urls.history(key), urls.device(device.id)):
             assert '<ul class="events small">' in api.client.get(url).text
 
@@ -120,3 +131,36 @@ def test_nightly_builds_of_ttnn_are_no_changes_each() -> None:
     ]
     assert axis_events.of_time(nights, now) == ()
     assert len(axis_events.of_time(nights[1:], now)) == axis_events.MAX_NEW_BUILDS
+
+
+def test_a_bisection_marks_the_firmware_that_its_runs_had(migrated_sqlite_url: str) -> None:
+    with in_process(migrated_sqlite_url) as api:
+        created = api.client.post(
+            "/api/v1/bisections", json={"test": JOB["test"], "builds": ["correct"] * 16}
+        )
+        assert created.status_code == 202, created.text
+        name = str(created.json()["id"])
+        bisection_steps.run(api, name, lambda place, seed: row(seed, wrong=place >= 11))
+        with api.context.session() as session:
+            bisection = bisections.get(session, name)
+            assert bisection is not None
+            for probe in bisection.probes:
+                chunk = session.scalars(
+                    select(ChunkRow.id).where(ChunkRow.job_id == probe.job)
+                ).first()
+                session.add(
+                    AttemptRow(
+                        id=new_id(),
+                        chunk_id=chunk,
+                        job_id=probe.job,
+                        number=9,
+                        state="done",
+                        queue="q",
+                        work=[],
+                        batches={},
+                        telemetry={"firmware": "18" if probe.place < 11 else "19"},
+                        created_at=utcnow(),
+                    )
+                )
+        page = api.client.get(urls.bisection(name)).text
+        assert "firmware 18 until here, 19 from here on" in page

@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 
 from gonogo.flakiness.attribution import Cause
+from gonogo.flakiness.classes import Class
 from gonogo.flakiness.grades import Sharpness, Stability
 from gonogo.flakiness.masking import Change
 from gonogo.flakiness.rates import rate
@@ -85,6 +86,23 @@ def test_a_curve_shows_hollow_builds_as_hollow_and_nan_on_a_rail_above_all_numbe
     assert rail["yAxis"] < row[1] < options["yAxis"]["max"]
     assert (metric, curve.limit) == ("pcc_deficit", pytest.approx(0.001))
     assert named["changes"]["markLine"]["data"][-1]["yAxis"] == curve.limit
+
+
+def test_a_red_build_with_hollow_seeds_is_among_the_hollow_ones_and_has_their_mark() -> None:
+    plain = trend(1e-3, 1e-3)
+    mixed = replace(plain.points[1], counts={"fail": 1, "pass_by_tolerance": 3})
+    curve = error_curve.read(replace(plain, points=[plain.points[0], mixed]), "dx")
+    assert curve is not None
+    assert curve.summary.endswith("Hollow passes: 1 build (b1).")
+    assert "pass_by_tolerance" in curve.verdicts
+    named = {series["name"]: series for series in error_curve.trend(curve)["series"]}
+    assert [row[2] for row in named["Fail"]["data"]] == ["b1"]
+    assert [row[0] for row in named["also hollow"]["data"]] == [1]
+
+
+def test_known_findings_look_as_what_they_are() -> None:
+    assert words.CLASS_VERDICTS[Class.known_hollow] == "pass_by_tolerance"
+    assert words.CLASS_VERDICTS[Class.broken_on_base] == "fail"
 
 
 @pytest.mark.parametrize(

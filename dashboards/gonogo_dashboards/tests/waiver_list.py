@@ -1,0 +1,119 @@
+"""Read model of the list of waivers: those in force, and those that are over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy.orm import Session
+
+from gonogo import urls
+from gonogo.spec.selections import KERNEL
+from gonogo_dashboards.kit import words
+from gonogo_dashboards.kit.list_rows import shape_of, tolerance_of
+from gonogo_dashboards.tests.active_waivers import about
+from gonogo_storage.catalogue import test_list
+from gonogo_storage.comparison import waivers
+from gonogo_storage.comparison.waivers import StoredWaiver
+from gonogo_storage.db.encoding import timestamp
+from gonogo_storage.db.states import WaiverState
+
+STATES = {
+    WaiverState.active: ("In force", "It accepts findings until its end."),
+    WaiverState.expired: ("Expired", "Its end has come."),
+    WaiverState.ended: ("Ended", "Somebody ended it before its end."),
+}
+"""The label of each state, and its sentence."""
+
+
+@dataclass(frozen=True)
+class StateChoice:
+    """A state to choose; "" shows every waiver."""
+
+    value: str
+    label: str
+    url: str
+    chosen: bool
+
+
+@dataclass(frozen=True)
+class WaiverLine:
+    """A waiver: what it accepts, who asked for it, why, and until when."""
+
+    id: str
+    state: str
+    state_words: str
+    sentence: str
+    test_url: str | None
+    test_words: str
+    """The test that it names by its key; "" for none."""
+    about: str
+    """Tests by name, labels and builds; its classes where they aren't the default."""
+    owner: str
+    reason: str
+    expires_at: str
+    ends: str
+    """ "in 3 d", or when it ended and who ended it."""
+    end_url: str | None
+    """The endpoint that ends it; None where it is over."""
+    created_at: str
+
+
+@dataclass(frozen=True)
+class WaiversView:
+    """A page of the list, the newest first."""
+
+    items: tuple[WaiverLine, ...]
+    state: str
+    states: tuple[StateChoice, ...]
+    next: str | None
+    next_url: str | None
+    at: str | None
+
+
+def listed(
+    session: Session, filters: Mapping[str, str], cursor: str | None, limit: int, now: datetime
+) -> WaiversView:
+    """Return a page of waivers, of one state if it is given. Raises BadCursor."""
+    given = filters.get("state", "")
+    state = WaiverState(given) if given in tuple(WaiverState) else None
+    page = waivers.list_(session, now=now, state=state, limit=limit, cursor=cursor)
+    specs = test_list.specs(session, {waiver.test for waiver in page.items if waiver.test})
+    chosen = "" if state is None else state.value
+    labels = {"": "All", **{known.value: label for known, (label, _) in STATES.items()}}
+    return WaiversView(
+        tuple(_line(waiver, specs.get(waiver.test or ""), now) for waiver in page.items),
+        chosen,
+        tuple(
+            StateChoice(value, label, urls.waivers({"state": value}), value == chosen)
+            for value, label in labels.items()
+        ),
+        page.next,
+        urls.waivers({"state": chosen}, cursor=page.next) if page.next else None,
+        timestamp(now),
+    )
+
+
+def _line(waiver: StoredWaiver, test: Mapping[str, object] | None, now: datetime) -> WaiverLine:
+    active = waiver.state is WaiverState.active
+    ends = words.until(waiver.expires_at, now) if active else words.since(waiver.expires_at, now)
+    if waiver.ended_at is not None:
+        ends = f"{words.since(waiver.ended_at, now)}, by {waiver.ended_by}"
+    return WaiverLine(
+        id=waiver.id,
+        state=waiver.state.value,
+        state_words=STATES[waiver.state][0],
+        sentence=STATES[waiver.state][1],
+        test_url=urls.history(waiver.test) if waiver.test else None,
+        test_words=""
+        if test is None
+        else f"{test.get('kernel', KERNEL)} {shape_of(test)}, {tolerance_of(test)}",
+        about=about(waiver),
+        owner=waiver.owner,
+        reason=waiver.reason,
+        expires_at=timestamp(waiver.ended_at or waiver.expires_at),
+        ends=ends,
+        end_url=urls.end_waiver(waiver.id) if active else None,
+        created_at=timestamp(waiver.created_at),
+    )

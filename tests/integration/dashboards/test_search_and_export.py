@@ -1,0 +1,69 @@
+"""The search finds jobs by their commits and tests by suites' names; CSV has every line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+
+import stored_jobs
+from api import Api, in_process
+from gonogo.flakiness.waivers import RED_OR_HOLLOW
+from gonogo_dashboards.kit import routes
+from gonogo_storage.automation import runs
+from gonogo_storage.automation.runs import NewRun
+from gonogo_storage.comparison import waivers
+from gonogo_storage.comparison.waivers import NewWaiver
+from gonogo_storage.db.encoding import utcnow
+
+SHA = "c0ffee1234567890c0ffee1234567890c0ffee12"
+
+
+@pytest.fixture
+def api(migrated_sqlite_url: str) -> Iterator[Api]:
+    with in_process(migrated_sqlite_url) as running:
+        yield running
+
+
+def test_a_job_is_found_by_its_commit_although_no_build_was_registered(api: Api) -> None:
+    commit = {"repository": "tt/ttnn", "sha": SHA, "pull_request": None}
+    with api.context.session() as session:
+        stored_jobs.submit(session)
+        job = stored_jobs.submit(session, commit=commit)
+    for text in ("c0ffee1", SHA, SHA.upper()):
+        (hit,) = api.client.get(f"/search.json?q={text}").json()["items"]
+        assert (hit["kind"], hit["url"]) == ("job", f"/jobs/{job.id}")
+        assert hit["details"] == "commit c0ffee123456 · tt-train-2025"
+
+
+def test_a_test_is_found_by_the_name_that_a_suite_gives_it(api: Api) -> None:
+    with api.context.session() as session:
+        entry = stored_jobs.new(build="correct", seeds=1)
+        runs.create(session, NewRun(name="nightly", jobs=[("Wide rows", entry)], owner="me"))
+        runs.create(session, NewRun(name="nightly", jobs=[("Wide rows", entry)], owner="me"))
+    (hit,) = api.client.get("/search.json?q=wide").json()["items"]
+    assert (hit["kind"], hit["label"], hit["details"]) == ("test", "Wide rows", "nightly")
+    assert hit["url"] == f"/tests/{entry.test_key}"
+
+
+def test_a_long_list_has_every_line_as_csv_or_says_how_many(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = utcnow()
+    with api.context.session() as session:
+        for number in range(205):
+            waiver = NewWaiver(
+                None, [f"t{number}"], {}, [], RED_OR_HOLLOW, "kim", "why", now + timedelta(days=1)
+            )
+            waivers.create(session, waiver, actor="kim", now=now, longest=timedelta(days=30))
+    answer = api.client.get("/waivers.csv")
+    assert len(answer.text.splitlines()) == 1 + 205
+    assert 'filename="waivers.csv"' in answer.headers["content-disposition"]
+    some = api.client.get("/waivers.csv?limit=3")
+    assert len(some.text.splitlines()) == 1 + 3
+    assert 'filename="waivers-first-3-lines.csv"' in some.headers["content-disposition"]
+    monkeypatch.setattr(routes, "MAX_CSV_LINES", 200)
+    cut = api.client.get("/waivers.csv")
+    assert len(cut.text.splitlines()) == 1 + 200
+    assert 'filename="waivers-first-200-lines.csv"' in cut.headers["content-disposition"]

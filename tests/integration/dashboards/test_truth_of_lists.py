@@ -1,0 +1,215 @@
+"""The overview and the list of tests never say more, or less, than the results do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy.orm import Session
+
+import nightly_history
+import stored_jobs
+from api import Api, in_process
+from gonogo_dashboards.tests import test_list
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.db.ids import new_id
+from gonogo_storage.jobs.job import Job
+from gonogo_storage.tables import BisectionRow, ProbeRow
+from stored_histories import world
+
+
+@pytest.fixture
+def api(migrated_sqlite_url: str) -> Iterator[Api]:
+    with in_process(migrated_sqlite_url) as running:
+        yield running
+
+
+def assess(url: str) -> None:
+    """Assess what ran, as the background service does."""
+    with world(url) as background:
+        background.assess()
+
+
+def variant_of(number: int) -> dict[str, Any]:
+    """Return the nightly test with another epsilon: a test of its own."""
+    return {**stored_jobs.NIGHTLY, "epsilon": 1e-5 * (1 + number)}
+
+
+def _bisect(session: Session, probe: Job) -> None:
+    """Make a job a run of a bisection."""
+    bisection = BisectionRow(
+        id=new_id(),
+        state="running",
+        signal="red",
+        expect="always",
+        several=False,
+        owner="ada",
+        test_key=probe.test_key,
+        queue="q",
+        builds=["b0", "b1"],
+        request={},
+        seed_start=0,
+        max_runs=8,
+        runs=1,
+        version=1,
+        tracks=[],
+        findings=[],
+        created_at=utcnow(),
+    )
+    session.add(bisection)
+    session.flush()
+    session.add(
+        ProbeRow(bisection_id=bisection.id, number=1, place=1, seed=7, job_id=probe.id, ended=True)
+    )
+
+
+def number(overview: dict[str, Any], name: str) -> int:
+    """Return a number of the overview's first line."""
+    return next(line["value"] for line in overview["numbers"] if line["name"] == name)
+
+
+def test_a_red_test_outside_of_runs_is_a_need_and_nothing_is_all_clear(api: Api) -> None:
+    with api.context.session() as session:
+        job = stored_jobs.submit(session, seeds=4)
+        red = [stored_jobs.row(seed, wrong=True, within=False) for seed in range(4)]
+        stored_jobs.report(session, job.id, red)
+        stored_jobs.finish(session, job.id)
+    overview = api.client.get("/overview.json").json()
+    assert [(need["what"], need["count"]) for need in overview["needs"]] == [("red", 1)]
+    assert not overview["all_clear"]
+    (need,) = overview["needs"]
+    listed = api.client.get(need["url"].replace("/tests", "/tests.json")).json()["items"]
+    assert len(listed) == 1
+    assert "All clear" not in api.client.get("/").text
+
+
+def test_a_job_that_crashed_outside_of_runs_is_a_need(api: Api) -> None:
+    with api.context.session() as session:
+        job = stored_jobs.submit(session, seeds=1)
+        stored_jobs.report(session, job.id, [stored_jobs.unwell(0, "crash", "signal 11")])
+        stored_jobs.finish(session, job.id)
+    (need,) = api.client.get("/overview.json").json()["needs"]
+    assert (need["what"], need["words"]) == ("lost", "1 job without a result")
+    listed = api.client.get(need["url"].replace("/jobs", "/jobs.json")).json()["items"]
+    assert [line["id"] for line in listed] == [job.id]
+
+
+def test_all_clear_stands_over_green_tests_only(api: Api) -> None:
+    with api.context.session() as session:
+        nightly_history.night(session, "b1", 1, range(3))
+    assert api.client.get("/overview.json").json()["all_clear"]
+    assert "All clear" in api.client.get("/").text
+
+
+def test_newer_flags_that_are_gone_hide_no_older_one_that_is_there(api: Api) -> None:
+    others = range(1, 5)
+    with api.context.session() as session:
+        nightly_history.night(session, "b1", 1, range(3), test=variant_of(0), wrong=True)
+        for place in others:
+            nightly_history.night(session, "b1", 1, range(3), test=variant_of(place), wrong=True)
+        for place in others:
+            nightly_history.night(session, "b2", 2, range(3), test=variant_of(place))
+    (kind,) = api.client.get("/overview.json").json()["flags"]
+    assert (kind["count"], kind["gone"]) == (5, 4)
+    assert [flag["gone"] for flag in kind["items"]] == [False, True, True, True]
+    page = api.client.get("/").text
+    assert "None on the newest build" not in page
+    assert "Not found on a newer build: 4" in page
+
+
+def test_the_last_verdict_is_that_of_the_newest_build_and_not_of_the_newest_job(
+    api: Api, migrated_sqlite_url: str
+) -> None:
+    with api.context.session() as session:
+        nightly_history.night(session, "b1", 1, range(3), red=range(3), wrong=True)
+        newest = nightly_history.night(session, "b2", 2, range(3))
+        nightly_history.night(session, "b1", 1, range(10, 13), red=range(10, 13), wrong=True)
+    assess(migrated_sqlite_url)
+    (line,) = api.client.get("/tests.json").json()["items"]
+    assert (line["verdict"], line["verdict_build"]) == ("pass", "b2")
+    assert line["verdict_url"] == f"/jobs/{newest.id}"
+    assert api.client.get("/tests.json?standing=red").json()["items"] == []
+
+
+def test_the_runs_of_a_bisection_are_no_last_verdict(api: Api) -> None:
+    with api.context.session() as session:
+        nightly_history.night(session, "b1", 1, range(3))
+        probe = nightly_history.night(session, "b1", 1, [7], wrong=True, red=[7])
+        _bisect(session, probe)
+    (line,) = api.client.get("/tests.json").json()["items"]
+    assert line["verdict"] == "pass"
+    assert api.client.get("/tests.json?standing=red").json()["items"] == []
+
+
+def test_a_red_build_with_hollow_seeds_says_both(api: Api) -> None:
+    with api.context.session() as session:
+        nightly_history.night(session, "b1", 1, range(4), red=[0], wrong=True)
+    (line,) = api.client.get("/tests.json?standing=red").json()["items"]
+    assert (line["verdict"], line["hollow"]) == ("fail", True)
+    assert "and hollow" in api.client.get("/tests").text
+
+
+def test_the_row_shows_the_variant_that_its_filter_and_its_place_mean(
+    api: Api, migrated_sqlite_url: str
+) -> None:
+    with api.context.session() as session:
+        nightly_history.night(session, "b1", 1, range(3), board="n300", wrong=True)
+        nightly_history.night(session, "b1", 1, range(3), board="n150")
+        nightly_history.night(session, "b1", 1, range(3), test=variant_of(1))
+    assess(migrated_sqlite_url)
+    lines = api.client.get("/tests.json").json()["items"]
+    assert [line["verdict"] for line in lines] == ["pass_by_tolerance", "pass"], "hollow first"
+    assert "n300" in lines[0]["where"]
+
+
+def test_a_test_that_was_flaky_on_an_earlier_build_is_flaky_over_that_time(
+    api: Api, migrated_sqlite_url: str
+) -> None:
+    with api.context.session() as session:
+        nightly_history.night(session, "b1", 1, range(24), wrong=True, red=range(12))
+        nightly_history.night(session, "b2", 2, range(24))
+    assess(migrated_sqlite_url)
+    overview = api.client.get("/overview.json").json()
+    assert [number(overview, name) for name in ("hollow", "red", "flaky")] == [1, 1, 1]
+    for line in overview["numbers"][:3]:
+        url = line["url"].replace("/tests", "/tests.json")
+        assert len(api.client.get(url).json()["items"]) == line["value"], line["name"]
+    assert len(api.client.get("/tests.json?standing=flaky&range=30d").json()["items"]) == 1
+    assert api.client.get("/tests.json?standing=flaky").json()["items"] == []
+
+
+def test_the_strip_shows_the_builds_of_the_range_and_the_page_says_so(api: Api) -> None:
+    with api.context.session() as session:
+        nightly_history.night(session, "b1", 1, range(3))
+    page = api.client.get("/tests?range=7d").text
+    assert "The tests that ran in the last 7 days, with their builds of that time." in page
+    assert "The tests that ran in the last" not in api.client.get("/tests").text
+    with api.context.reading() as session:
+        later = utcnow() + timedelta(days=8)
+        assert test_list.listed(session, {"range": "7d"}, None, 50, later).items == ()
+        (line,) = test_list.listed(session, {"range": "30d"}, None, 50, later).items
+        assert len(line.recent.cells) == 1
+
+
+def test_tests_with_one_shape_have_labels_of_their_own_in_every_list(api: Api) -> None:
+    with api.context.session() as session:
+        for place in range(2):
+            test = variant_of(place)
+            nightly_history.night(session, "b1", 1, range(3), test=test, wrong=True)
+            nightly_history.night(session, "b2", 2, range(3), test=test, wrong=True)
+    alike = "layernorm_bw 3×273×1×8462"
+    expected = {f"epsilon 1e-05 · {alike}", f"epsilon 2e-05 · {alike}"}
+    overview = api.client.get("/overview.json").json()
+    assert {flag["label"] for kind in overview["flags"] for flag in kind["items"]} == expected
+    assert {row["label"] for row in overview["glance"]["rows"]} == expected
+    assert {row["label"] for row in api.client.get("/matrix.json").json()["rows"]} == expected
+    hits = api.client.get("/search.json?q=layernorm").json()["items"]
+    assert {hit["label"] for hit in hits if hit["kind"] == "test"} == expected
+    compared = api.client.get("/compare.json?base=b1&head=b2").json()["tests"]
+    named = {line["name"] for line in compared}
+    assert {name.split(" · ")[0] for name in named} == {"epsilon 1e-05", "epsilon 2e-05"}
+    page = api.client.get("/").text
+    for label in expected:
+        assert page.count(label) >= 2, "in the flags and in the grid"

@@ -1,0 +1,65 @@
+"""The page of waivers: where the form leads, who accepts what until when, and how one ends."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Any
+
+import stored_jobs
+from api import Api, in_process
+from gonogo_dashboards.tests import waiver_list
+from gonogo_storage.db.encoding import timestamp, utcnow
+
+
+def _waive(api: Api, **fields: Any) -> dict[str, Any]:
+    expires = timestamp(utcnow() + timedelta(days=3))
+    body = {"reason": "ticket 12", "owner": "kim", "expires": expires, **fields}
+    answer = api.client.post("/api/v1/waivers", json=body)
+    assert answer.status_code == 201, answer.text
+    created: dict[str, Any] = answer.json()
+    return created
+
+
+def test_a_waiver_by_names_leads_to_the_list_that_shows_it(migrated_sqlite_url: str) -> None:
+    with in_process(migrated_sqlite_url) as api:
+        form = api.client.get("/waivers/new").text
+        then = re.search('data-then="([^"]*)"', form)
+        assert then is not None
+        _waive(api, names=["layernorm*"])
+        answer = api.client.get(then[1])
+        assert answer.status_code == 200
+        assert "tests layernorm*" in answer.text
+        assert "ticket 12" in answer.text
+        assert 'href="/waivers"' in api.client.get("/").text, "the navigation leads to it"
+        listed = api.client.get("/waivers.csv")
+        assert listed.text.splitlines()[1].count("kim") == 1
+        hits = api.client.get("/search.json?q=waiver").json()["items"]
+        assert [hit["url"] for hit in hits] == ["/waivers"]
+
+
+def test_each_waiver_has_its_state_and_only_one_in_force_can_be_ended(
+    migrated_sqlite_url: str,
+) -> None:
+    with in_process(migrated_sqlite_url) as api:
+        with api.context.session() as session:
+            test = stored_jobs.finished(session, seeds=1).test_key
+        first, second = _waive(api, test=test), _waive(api, names=["a*"], reason="ticket 13")
+        assert api.client.delete(f"/api/v1/waivers/{second['id']}").status_code == 200
+        lines = api.client.get("/waivers.json").json()["items"]
+        assert [(line["reason"], line["state"]) for line in lines] == [
+            ("ticket 13", "ended"),
+            ("ticket 12", "active"),
+        ]
+        assert lines[1]["test_words"] == "layernorm_bw 3×273×1×8462, rtol 0.001, atol 0.5"
+        assert lines[1]["test_url"] == f"/tests/{test}"
+        assert lines[1]["ends"].startswith("in ")
+        assert lines[1]["end_url"] == f"/api/v1/waivers/{first['id']}"
+        assert lines[0]["end_url"] is None
+        active = api.client.get("/waivers.json?state=active").json()["items"]
+        assert [line["id"] for line in active] == [first["id"]]
+        with api.context.reading() as session:
+            later = utcnow() + timedelta(days=4)
+            expired = waiver_list.listed(session, {"state": "expired"}, None, 50, later).items
+        assert [line.id for line in expired] == [first["id"]]
+        assert expired[0].end_url is None
