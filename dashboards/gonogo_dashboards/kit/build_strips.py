@@ -22,8 +22,10 @@ _HATCH = "".join(f"M0 {end}L{WIDTH} {end - WIDTH}" for end in range(3, HEIGHT + 
 class Strips:
     """The strips of one page; `shapes` draws those that they used, and comes after them."""
 
-    def __init__(self, columns: int) -> None:
+    def __init__(self, columns: int, align: str = "xMaxYMid") -> None:
+        """Columns of each strip; `align` is the SVG's preserveAspectRatio."""
         self._columns = columns
+        self._align = align
         self._used: dict[str, tuple[str, bool]] = {}
 
     def strip(self, recent: RecentBuilds, marked: str | None = None) -> Markup:
@@ -43,7 +45,7 @@ class Strips:
                 )
         return Markup(  # every given value is escaped
             f'<svg class="builds" viewBox="0 0 {self._columns * STEP} {HEIGHT}"'
-            f' preserveAspectRatio="xMaxYMid" aria-hidden="true">{cells}</svg>'
+            f' preserveAspectRatio="{self._align}" aria-hidden="true">{cells}</svg>'
         )
 
     def _cell(self, cell: BuildCell, x: int) -> str:

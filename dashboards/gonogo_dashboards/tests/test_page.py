@@ -40,7 +40,7 @@ from gonogo_dashboards.tests import kill_matrix as kills
 from gonogo_dashboards.tests import strip as strips
 from gonogo_dashboards.tests import tail as tails
 from gonogo_dashboards.tests.active_waivers import WaiverLine
-from gonogo_dashboards.tests.advice import Advice
+from gonogo_dashboards.kit.tolerance_advice import Advice
 from gonogo_dashboards.tests.error_curve import Curve
 from gonogo_dashboards.tests.kill_matrix import KillMatrix
 from gonogo_dashboards.tests.strip import Strip
@@ -374,6 +374,7 @@ def _judged(
             canonical,
             killed,
             trend.steps,
+            status.grade.tail.largest if status.grade.tail else None,
         )
         if status.build and verdict
         else (),
