@@ -191,7 +191,12 @@ def _failed(counts: Mapping[str, int]) -> str:
     judged = red + sum(
         counts.get(verdict, 0) for verdict in ("pass", "pass_by_tolerance", "suspect")
     )
-    return f"{red:,} of {judged:,} failed" if judged else ""
+    hollow = counts.get(build_cells.HOLLOW, 0)
+    if not judged:
+        return ""
+    parts = [f"{red:,} of {judged:,} failed"] if red or not hollow else []
+    parts += [f"{hollow:,} of {judged:,} hollow"] if hollow else []
+    return ", ".join(parts)
 
 
 def _summary(counts: Mapping[str, int], since: date, branch: str | None) -> str:

@@ -5,6 +5,7 @@ Pure, plain JSON, as in dashboards/gonogo_dashboards/charts/charts.py.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
@@ -14,6 +15,9 @@ from gonogo_dashboards.devices.activity import CANARIES, HOUR_S, DeviceDays, Ser
 from gonogo_dashboards.kit.axis_events import AxisEvent
 
 _GRID: Options = {"left": 48, "right": 14, "top": 26, "bottom": 28}
+_ROOM = 0.1
+"""Room above and below the readings, as a part of their range; of their value if they are equal."""
+_DIGITS = 3
 _NAME: Options = {"color": "$soft", "align": "left", "padding": [0, 0, 0, -40]}
 
 
@@ -93,11 +97,12 @@ def telemetry(view: DeviceDays, series: Series, events: Sequence[AxisEvent] = ()
             "type": "time",
             "min": _milliseconds(view.since),
             "max": _milliseconds(view.until),
+            "splitNumber": 4,
         },
         "yAxis": {
             **AXIS,
             "type": "value",
-            "scale": True,
+            **_fitted(series),
             "name": series.unit,
             "nameTextStyle": _NAME,
             "splitNumber": 3,
@@ -129,6 +134,18 @@ def telemetry(view: DeviceDays, series: Series, events: Sequence[AxisEvent] = ()
             },
             *marked(events),
         ],
+    }
+
+
+def _fitted(series: Series) -> Options:
+    """Return the ends of an axis around the readings, with room for one that never changed."""
+    low = min(reading.low for reading in series.readings)
+    high = max(reading.high for reading in series.readings)
+    room = max(_ROOM * (high - low), _ROOM * abs(high) if low == high else 0.0, 10.0**-_DIGITS)
+    step = 10.0 ** math.floor(math.log10(room))
+    return {
+        "min": round(math.floor((low - room) / step) * step, _DIGITS),
+        "max": round(math.ceil((high + room) / step) * step, _DIGITS),
     }
 
 

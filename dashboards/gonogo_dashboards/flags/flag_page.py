@@ -111,6 +111,7 @@ def one(session: Session, flag_id: str, now: datetime) -> FlagView | None:
     entry = entry_names.latest(session, [flag.test_key]).get(flag.test_key)
     shown = line(flag, test, now, newest, entry)
     gauged = flag.kind == FlagKind.blunt_test
+    noun = "gauge" if gauged else "job"
     facts = [
         ("a mutant that passes" if gauged else "build", flag.build),
         ("branch and board", shown.variant),
@@ -118,7 +119,7 @@ def one(session: Session, flag_id: str, now: datetime) -> FlagView | None:
     ]
     facts += [
         ("opened", _at(flag.opened_at)),
-        ("last found", f"{_at(flag.updated_at)}, in {words.count(flag.jobs, 'gauge' if gauged else 'job')}"),
+        ("last found", f"{_at(flag.updated_at)}, in {words.count(flag.jobs, noun)}"),
     ]
     facts += [("owner", flag.owner or "nobody"), ("reason", flag.reason or "none")]
     facts += [("expires", _at(flag.expires_at) if flag.expires_at else "never")]

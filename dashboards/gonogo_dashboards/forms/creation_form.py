@@ -25,7 +25,7 @@ WAIVER_DAYS = 14
 class FormField:
     """A field: `path` is its place in the API's body, `kind` how its text becomes JSON.
 
-    Kinds: text, number, words (a list, by commas), labels, test (a test's JSON, which a picker fills
+    Kinds: text, number, words (a list, by commas), labels, test (its JSON, which a picker fills
     in), tick, date, area.
     """
 

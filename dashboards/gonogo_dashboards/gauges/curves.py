@@ -139,7 +139,10 @@ def read(session: Session, gauge: Gauge, query: Mapping[str, str]) -> Picture | 
         else [("rounding may need", needed)]
     )
     marked += [
-        ("declared" if declared.output == ALL else f"declared, {declared.output}", declared.tolerance)
+        (
+            "declared" if declared.output == ALL else f"declared, {declared.output}",
+            declared.tolerance,
+        )
         for declared in today
     ]
 

@@ -10,6 +10,9 @@ from gonogo_storage.jobs.job import JobSummary
 
 START = "gonogo demo"
 
+MAX_LISTED = 6
+"""Seeds of a list that are named."""
+
 
 def first_seeds(job: JobSummary) -> tuple[int, int]:
     """Return the job's first seed and its number of different seeds."""
@@ -21,7 +24,7 @@ def first_seeds(job: JobSummary) -> tuple[int, int]:
 def seeds_words(job: JobSummary) -> str:
     """Return the seeds of a job in words, and how often each runs.
 
-    For example "0 … 63", "7 (one)", "5 listed seeds", "from 0 until decided, at most 500".
+    For example "0 … 63", "7 (one)", "3: 4, 9, 12", "from 0 until decided, at most 500".
     """
     first, number = first_seeds(job)
     if job.sequential is not None:
@@ -30,8 +33,11 @@ def seeds_words(job: JobSummary) -> str:
         text = f"{first} (one)"
     elif isinstance(job.seeds, dict):
         text = f"{first} … {first + number - 1}"
+    elif job.seeds == list(range(first, first + number)):
+        text = f"{first} … {first + number - 1}"
     else:
-        text = f"{number:,} listed seeds"
+        few = ", ".join(str(seed) for seed in job.seeds[:MAX_LISTED])
+        text = f"{number:,}: {few}{', …' if number > MAX_LISTED else ''}"
     return text if job.repeats == 1 else f"{text}, {job.repeats} times each"
 
 

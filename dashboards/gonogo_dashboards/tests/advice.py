@@ -69,9 +69,7 @@ def steps(
             )
         )
     if verdict == Verdict.fail_by_tolerance:
-        steps.append(
-            of_false_alarm(key, test, gauge.tolerance if gauge else {}, largest)
-        )
+        steps.append(of_false_alarm(key, test, gauge.tolerance if gauge else {}, largest))
     if gauge is None:
         steps.append(
             Advice(

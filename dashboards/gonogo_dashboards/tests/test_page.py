@@ -14,6 +14,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from gonogo import urls
+from gonogo.flakiness.attribution import Cause
 from gonogo.flakiness.masking import BuildChange, Change
 from gonogo.flakiness.rates import Rate
 from gonogo.flakiness.samples import Configuration
@@ -187,6 +188,8 @@ class TestView:
     builds: tuple[BuildLine, ...]
     more_builds: int
     cause: str
+    steady: bool
+    """Whether its outcomes don't differ, so that there is no cause to look for."""
     cause_sentence: str
     cause_words: str
     factors: tuple[FactorLine, ...]
@@ -269,6 +272,7 @@ _NOTHING: dict[str, Any] = {
     "builds": (),
     "more_builds": 0,
     "cause": "",
+    "steady": True,
     "cause_sentence": "",
     "cause_words": "",
     "factors": (),
@@ -398,6 +402,7 @@ def _judged(
         ),
         "more_builds": max(0, len({(job.sequence, job.build) for job in charted}) - MAX_BUILDS),
         "cause": words.CAUSES[cause.cause],
+        "steady": cause.cause is Cause.stable,
         "cause_sentence": cause.cause.sentence,
         "cause_words": cause.words,
         "factors": tuple(
