@@ -100,8 +100,7 @@ AXE = """async (rules) => {
     const results = await axe.run(document, { resultTypes: ['violations'], ...(rules
         ? { runOnly: rules } : {}) });
     const why = ({ any, all, none }) => [...any, ...all, ...none][0]?.message;
-    return results.violations.filter(({ impact }) => impact === 'serious' || impact === 'critical')
-        .map(({ id, nodes }) =>
+    return results.violations.map(({ id, nodes }) =>
             `${id} x${nodes.length}: ${nodes[0].html.slice(0, 160)} ${why(nodes[0])}`);
 }"""
 FOCUS = """() => {

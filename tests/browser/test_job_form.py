@@ -37,7 +37,7 @@ def test_a_job_is_checked_while_one_types_and_then_submitted(server, page: Page,
     shape.fill("64 x 96")
     expect(shape).not_to_have_attribute("aria-invalid", "true")
     page.get_by_label("rtol").fill("1e-2")
-    rest = page.get_by_label("Rest of the test")
+    rest = page.get_by_label("Other fields")
     rest.fill('{"inputs": {"regime": "normal"')
     expect(page.locator("#e-rest")).to_contain_text("is not JSON")
     rest.fill('{"inputs": {"regime": "normal", "std": 2}, "tolerance": {"atol": 0.25}}')

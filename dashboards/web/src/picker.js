@@ -86,6 +86,7 @@ export function pickTests(form) {
 
   async function choose(option) {
     const label = words(...[...option.children].map((each) => each.textContent));
+    clearTimeout(timer); // a search that waits would abort it
     close();
     try {
       const { test } = await answer(picker.dataset.api.replace('ID', encodeURIComponent(option.dataset.key)));
