@@ -86,7 +86,9 @@ def test_a_schedule_is_created_and_archived(furnished, page: Page) -> None:
     expect(page.locator("#schedules")).not_to_contain_text("each night")
 
 
-def test_a_new_rule_can_be_taken_back_and_one_that_replaced_another_not(furnished, page: Page) -> None:
+def test_a_new_rule_can_be_taken_back_and_one_that_replaced_another_not(
+    furnished, page: Page
+) -> None:
     server, _ = furnished
     suite = httpx.get(f"{server.url}/api/v1/suites").json()["items"][0]["name"]
     for new in (True, False):

@@ -15,9 +15,9 @@ from gonogo_dashboards.devices.activity import CANARIES, HOUR_S, DeviceDays, Ser
 from gonogo_dashboards.kit.axis_events import AxisEvent
 
 _GRID: Options = {"left": 48, "right": 14, "top": 26, "bottom": 28}
-_ROOM = 0.1
-"""Room above and below the readings, as a part of their range; of their value if they are equal."""
-_DIGITS = 3
+_ROOM, _STEPS = 0.1, 3
+"""The height of an axis whose readings are equal, as a part of their value; steps of an axis."""
+_DIGITS = 6
 _NAME: Options = {"color": "$soft", "align": "left", "padding": [0, 0, 0, -40]}
 
 
@@ -138,14 +138,18 @@ def telemetry(view: DeviceDays, series: Series, events: Sequence[AxisEvent] = ()
 
 
 def _fitted(series: Series) -> Options:
-    """Return the ends of an axis around the readings, with room for one that never changed."""
+    """Return the ends of an axis around the readings, at round numbers, with even steps."""
     low = min(reading.low for reading in series.readings)
     high = max(reading.high for reading in series.readings)
-    room = max(_ROOM * (high - low), _ROOM * abs(high) if low == high else 0.0, 10.0**-_DIGITS)
-    step = 10.0 ** math.floor(math.log10(room))
+    room = (high - low) or _ROOM * abs(high) or 1.0  # a reading that never changed has room, too
+    low, high = (low - room / 2, high + room / 2) if low == high else (low, high)
+    rough = (high - low) / _STEPS
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(size * power for size in (1, 2, 5, 10) if size * power >= rough)
     return {
-        "min": round(math.floor((low - room) / step) * step, _DIGITS),
-        "max": round(math.ceil((high + room) / step) * step, _DIGITS),
+        "min": round(math.floor(low / step) * step, _DIGITS),
+        "max": round(math.ceil(high / step) * step, _DIGITS),
+        "interval": round(step, _DIGITS),
     }
 
 

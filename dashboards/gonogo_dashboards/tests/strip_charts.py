@@ -55,7 +55,7 @@ def strip(plot: Strip) -> Options:
             "axisTick": {"show": False},
             "axisLabel": {
                 "color": "$soft",
-                "hideOverlap": not slanted,
+                "hideOverlap": True,  # on a phone
                 **({"rotate": 45, "fontSize": 11} if slanted else {}),
                 "width": 84 if slanted else 120,
                 "overflow": "truncate",

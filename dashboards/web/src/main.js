@@ -37,7 +37,6 @@ walk();
 triage();
 talk();
 reachable();
-keepPlace();
 explain();
 palette();
 switchTheme();
@@ -55,6 +54,7 @@ async function draw() {
   }
 }
 fold(draw);
+keepPlace(); // after the folding, because a switch may be in a folded panel
 document.addEventListener('gonogo:refreshed', draw);
 document.addEventListener('toggle', draw, true);
 draw();
