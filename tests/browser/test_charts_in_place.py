@@ -10,7 +10,6 @@ from playwright.sync_api import Page, ViewportSize, expect
 
 from populated_database import House
 
-
 DRAWN = """() => [...document.querySelectorAll('[data-chart]:not([data-marks])')].every(
     (chart) => !chart.checkVisibility()
         || !document.getElementById(chart.dataset.chart)?.textContent)"""

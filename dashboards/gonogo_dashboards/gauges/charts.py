@@ -21,8 +21,8 @@ _ROOM = 2.0
 def curves(picture: Picture) -> Options:
     """Return the options of two stepped curves with their intervals over a log axis.
 
-    The window is shaded, the declared tolerance is a line, and a mark shows where a kernel starts to
-    pass.
+    The window is shaded, the declared tolerance is a line, and a mark shows where a kernel starts
+    to pass.
     """
     low, high = _range(picture)
     return {

@@ -354,8 +354,8 @@ def _summary(picture: Picture, rates: Curves) -> str:
         alarms, misses = rates.at(declared.tolerance)
         name = "" if declared.output == ALL else f" for {declared.output}"
         sentences.append(
-            f"The declared tolerance{name}, {words.number(declared.tolerance)}, fails {alarms.count} of"
-            f" {words.count(alarms.of, 'run')} of right kernels and passes {misses.count} of"
-            f" {words.count(misses.of, 'run')} of mutants."
+            f"The declared tolerance{name}, {words.number(declared.tolerance)}, fails"
+            f" {alarms.count} of {words.count(alarms.of, 'run')} of right kernels and passes"
+            f" {misses.count} of {words.count(misses.of, 'run')} of mutants."
         )
     return " ".join(sentences)

@@ -31,9 +31,7 @@ def seeds_words(job: JobSummary) -> str:
         text = f"from {first} until decided, at most {number:,}"
     elif number == 1:
         text = f"{first} (one)"
-    elif isinstance(job.seeds, dict):
-        text = f"{first} … {first + number - 1}"
-    elif job.seeds == list(range(first, first + number)):
+    elif isinstance(job.seeds, dict) or job.seeds == list(range(first, first + number)):
         text = f"{first} … {first + number - 1}"
     else:
         few = ", ".join(str(seed) for seed in job.seeds[:MAX_LISTED])

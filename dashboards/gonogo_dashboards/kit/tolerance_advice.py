@@ -61,9 +61,9 @@ def widened(tolerance: Mapping[str, Any], largest: float | None) -> dict[str, fl
 
     {} where they are not what decides, or where no error is larger than they allow.
     """
-    limits = {name: tolerance[name] for name in _CLOSE if tolerance.get(name)}
-    if largest is None or largest <= 1 or not limits or not limits.keys() >= tolerance.keys():
+    if largest is None or largest <= 1 or not tolerance.keys() <= set(_CLOSE):
         return {}
+    limits = {name: tolerance[name] for name in _CLOSE if tolerance.get(name)}
     return {name: _rounded_up(value * largest) for name, value in limits.items()}
 
 

@@ -36,12 +36,12 @@ from gonogo_dashboards.kit.list_rows import (
     tolerance_of,
 )
 from gonogo_dashboards.kit.ranges import Range
+from gonogo_dashboards.kit.tolerance_advice import Advice
 from gonogo_dashboards.tests import active_waivers, advice, error_curve
 from gonogo_dashboards.tests import kill_matrix as kills
 from gonogo_dashboards.tests import strip as strips
 from gonogo_dashboards.tests import tail as tails
 from gonogo_dashboards.tests.active_waivers import WaiverLine
-from gonogo_dashboards.kit.tolerance_advice import Advice
 from gonogo_dashboards.tests.error_curve import Curve
 from gonogo_dashboards.tests.kill_matrix import KillMatrix
 from gonogo_dashboards.tests.strip import Strip

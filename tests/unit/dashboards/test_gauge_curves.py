@@ -147,6 +147,6 @@ def test_an_empty_window_is_said_and_what_rounding_needs_is_a_line() -> None:
     marked = next(series for series in charts.curves(shown)["series"] if series["name"] == "window")
     assert marked["markArea"]["data"] == []
     assert [line["label"]["formatter"] for line in marked["markLine"]["data"]] == [
-        "today",
+        "declared",
         "rounding may need",
     ]
