@@ -73,6 +73,7 @@ UNSAID = """() => {
 MISFITS = """() => {
     const misfits = [];
     const seen = (element) => element.checkVisibility() && !element.closest('.visually-hidden')
+        && !element.closest('[role="listbox"]') // a list that opens over the page
         && !element.parentElement.closest('svg, canvas');
     const clipped = (element, panel) => {
         const up = element.parentElement;

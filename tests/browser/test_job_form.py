@@ -118,7 +118,7 @@ def test_the_form_sends_what_the_job_was_that_it_starts_from_and_selections_too(
     expect(page.locator("#e-sha")).to_contain_text("commit.sha")
     page.get_by_label("Commit", exact=True).fill("0123abc")
     page.set_viewport_size({"width": 390, "height": 844})
-    page.get_by_label("Test of", exact=True).select_option("selection")
+    page.get_by_label("What runs", exact=True).select_option("selection")
     expect(page.get_by_label("executor")).to_have_value("gtest")
     expect(page.get_by_label("Kernel", exact=True)).to_be_hidden()
     page.get_by_label("Build", exact=True).fill("suites-1")

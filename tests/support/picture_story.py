@@ -91,6 +91,7 @@ def fill(api: Api) -> dict[str, str]:
                         red=red,
                         diagnosed=off,
                     )
+        run, webhook = _settings(api)
     assert job is not None
     with world(str(api.settings.database_url)) as here:
         here.assess()
@@ -101,7 +102,6 @@ def fill(api: Api) -> dict[str, str]:
         stored_jobs.report(
             session, running.id, [stored_jobs.row(seed, wrong=False) for seed in range(29)]
         )
-    run, webhook = _settings(api)
     flag = api.client.get("/flags.json").json()["items"][0]["id"]
     devices = api.client.get("/devices.json").json()["items"]
     return {
@@ -133,7 +133,7 @@ def fill(api: Api) -> dict[str, str]:
 
 
 def _settings(api: Api) -> tuple[str, str]:
-    """Set up a suite with a run, a rule and a webhook; return the ids of the run and the webhook."""
+    """Set up a suite with a run, a rule and a webhook; return the ids of run and webhook."""
     assert api.client.post("/api/v1/suites", json=SUITE).status_code == 201
     run = api.client.post("/api/v1/runs", json={"suite": SUITE["name"]}).json()["id"]
     rule = {
