@@ -30,10 +30,10 @@ def smaller(png: bytes, page: Page) -> bytes:
     image = np.frombuffer(base64.b64decode(pixels), np.uint8).reshape(height * width, 4)[:, :3]
     tones = image.astype(np.int64)
     codes = tones[:, 0] << 16 | tones[:, 1] << 8 | tones[:, 2]
-    found, place, counts = np.unique(codes, return_inverse=True, return_counts=True)
-    kept = found[np.argsort(-counts)[:COLORS]]
-    palette = _channels(kept)
-    nearest = [int(np.argmin(((palette - color) ** 2).sum(axis=1))) for color in _channels(found)]
+    exact, place, counts = np.unique(codes, return_inverse=True, return_counts=True)
+    frequent = exact[np.argsort(-counts)[:COLORS]]
+    palette = _channels(frequent)
+    nearest = [int(np.argmin(((palette - color) ** 2).sum(axis=1))) for color in _channels(exact)]
     rows = np.array(nearest, np.uint8)[place].reshape(height, width)
     lines = np.concatenate([np.zeros((height, 1), np.uint8), rows], axis=1)
     head = struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)

@@ -120,8 +120,8 @@ def test_a_saved_view_is_deleted_and_restored(furnished, page: Page) -> None:
 @pytest.mark.parametrize("kind", ["passes_by_tolerance", "fix_masked"])
 def test_a_flag_s_advice_has_a_button(furnished, page: Page, kind: str) -> None:
     server, _ = furnished
-    found = httpx.get(f"{server.url}/flags.json", params={"kind": kind, "state": "any"}).json()
-    page.goto(server.url + found["items"][0]["url"])
+    answer = httpx.get(f"{server.url}/flags.json", params={"kind": kind, "state": "any"}).json()
+    page.goto(server.url + answer["items"][0]["url"])
     buttons = page.locator("#advice a.button")
     label = {"passes_by_tolerance": "Show the worst seeds", "fix_masked": "Compare these builds"}
     expect(buttons.first).to_have_text(label[kind])

@@ -117,7 +117,7 @@ def fill(api: Api) -> dict[str, str]:
         "bisection": urls.bisection(bisection),
         "compare": urls.compare(commit(15), commit(17)),
         "devices": urls.devices(),
-        "device": next(each["url"] for each in devices if each["health"] == "bad"),
+        "device": next(device["url"] for device in devices if device["health"] == "bad"),
         "jobs": urls.jobs(),
         "submit": urls.new_job({"test": job.test_key}),
         "runs": urls.runs(),

@@ -32,23 +32,23 @@ def steps(session: Session, flag: Flag, test: Mapping[str, Any]) -> tuple[Advice
     """Return the steps for a flag, the most urgent first; `test` is its test's canonical form."""
     key, kind = flag.test_key, flag.kind
     variant = {"branch": flag.branch, "arch": flag.arch, "board": flag.board}
-    found: list[Advice] = []
+    advice: list[Advice] = []
     if kind in (FlagKind.passes_by_tolerance, FlagKind.hangs):
         what = "Show the worst seeds" if kind == FlagKind.passes_by_tolerance else "Show its log"
-        found.append(Advice(words.FLAG_ADVICE[kind], what, urls.job(flag.last_job)))
+        advice.append(Advice(words.FLAG_ADVICE[kind], what, urls.job(flag.last_job)))
     if kind == FlagKind.fix_masked:
-        found += _between(key, flag, variant)
+        advice += _between(key, flag, variant)
     if kind in _OF_TEST:
-        found.append(Advice(words.FLAG_ADVICE[kind], "Open the test", urls.history(key, variant)))
+        advice.append(Advice(words.FLAG_ADVICE[kind], "Open the test", urls.history(key, variant)))
     if kind in _OF_DEVICE:
         text = "A device may be the cause: test it, or drain it."
-        found.append(Advice(text, "Open the devices", urls.devices()))
+        advice.append(Advice(text, "Open the devices", urls.devices()))
     if kind == FlagKind.context_dependent:
         form = urls.form(urls.NEW_BISECTION, {"test": key, "branch": flag.branch})
-        found.append(Advice(words.FLAG_ADVICE[kind], "Bisect this test", form))
+        advice.append(Advice(words.FLAG_ADVICE[kind], "Bisect this test", form))
     if kind in _GAUGED and test and "kernel" in test:
-        found += _tolerance(session, flag, test, variant)
-    return tuple(found)
+        advice += _tolerance(session, flag, test, variant)
+    return tuple(advice)
 
 
 def _between(key: str, flag: Flag, variant: Mapping[str, str]) -> list[Advice]:
@@ -76,12 +76,12 @@ def _tolerance(
 ) -> list[Advice]:
     last = gauges.last(session, flag.test_key, flag.branch, flag.arch, flag.board)
     advised = last.report.advice.tolerance if last is not None else {}
-    found = []
+    advice = []
     if flag.kind == FlagKind.tolerance_too_tight:
         ratio = flag.evidence.get("statistics", {}).get("tolerance_ratio")
-        found.append(of_false_alarm(flag.test_key, test, advised, ratio))
+        advice.append(of_false_alarm(flag.test_key, test, advised, ratio))
     elif advised:
-        found.append(
+        advice.append(
             Advice(
                 f"The gauge advises {spelled(advised)}.",
                 "Submit with this tolerance",
@@ -89,7 +89,7 @@ def _tolerance(
             )
         )
     if last is None:
-        found.append(
+        advice.append(
             Advice(
                 "No gauge has measured whether this test would notice a wrong kernel.",
                 "Gauge this test",
@@ -97,7 +97,7 @@ def _tolerance(
             )
         )
     elif flag.kind == FlagKind.blunt_test:
-        found.append(
+        advice.append(
             Advice("It lists the mutants that pass.", "Open the gauge", urls.gauge(last.gauge))
         )
-    return found
+    return advice

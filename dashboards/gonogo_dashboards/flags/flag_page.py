@@ -86,7 +86,7 @@ class FlagView:
     meaning: tuple[str, ...]
     """Three sentences: what it is, where it was found, what to do."""
     advice: tuple[Advice, ...]
-    """What to do, each step with its button."""
+    """The steps to take, each with its button."""
     recent: RecentBuilds
     facts: tuple[tuple[str, str], ...]
     evidence_view: EvidenceView

@@ -65,7 +65,7 @@ class CreationForm:
     fields: tuple[FormField, ...]
     button: str
     done: str
-    """What the next page says about the new thing."""
+    """The next page's words about the new thing."""
     undo: Undo | None
     at: str | None
 

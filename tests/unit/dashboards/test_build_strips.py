@@ -8,8 +8,8 @@ from gonogo_dashboards.kit.build_cells import BuildCell, RecentBuilds
 from gonogo_dashboards.kit.build_strips import Strips
 
 TESTS, BUILDS = 60, 20
-MOST_BYTES = 90_000
-"""Of the 150 kB that a page may have, for sixty tests on twenty builds."""
+MAX_BYTES = 90_000
+"""The strips' part of the 150 kB that a page may have."""
 
 
 def recent(test: int) -> RecentBuilds:
@@ -26,7 +26,7 @@ def recent(test: int) -> RecentBuilds:
 def test_sixty_tests_on_twenty_builds_leave_room_for_the_rest_of_the_page() -> None:
     strips = Strips(BUILDS)
     html = "".join(str(strips.strip(recent(test))) for test in range(TESTS))
-    assert len(html + str(strips.shapes())) < MOST_BYTES
+    assert len(html + str(strips.shapes())) < MAX_BYTES
 
 
 def test_each_cell_names_a_shape_that_is_drawn_once() -> None:
