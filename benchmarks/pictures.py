@@ -22,13 +22,12 @@ from typing import Any, Literal, NamedTuple
 from playwright.sync_api import Browser, expect, sync_playwright
 
 from benchmarks.pages import served
+from benchmarks.small_png import smaller
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "pictures"
 MOST_BYTES = 150_000
 WIDTH, PHONE = 1280, 390
-STEP = 100
-"""Pixels that a picture loses at its lower end until it is small enough."""
 Scheme = Literal["light", "dark"]
 
 
@@ -56,6 +55,23 @@ PICTURES = (
     Picture("gauge.png", "gauge", 1000),
     Picture("bisection.png", "bisection", 900),
     Picture("compare.png", "compare", 900),
+    Picture("overview-dark.png", "overview", 900, "dark"),
+    Picture("overview-phone.png", "overview", 844, width=PHONE),
+    Picture("test-dark.png", "test", 900, "dark"),
+    Picture("test-phone.png", "test", 844, width=PHONE),
+    Picture("devices.png", "devices", 700),
+    Picture("device.png", "device", 900),
+    Picture("jobs.png", "jobs", 800),
+    Picture("submit.png", "submit", 900),
+    Picture("runs.png", "runs", 500),
+    Picture("run.png", "run", 700),
+    Picture("webhooks.png", "webhooks", 500),
+    Picture("webhook.png", "webhook", 700),
+    Picture("hooks.png", "hooks", 500),
+    Picture("rules.png", "rules", 500),
+    Picture("builds.png", "builds", 700),
+    Picture("search.png", "search", 600),
+    Picture("gauge-form.png", "gauge-form", 600),
 )
 
 
@@ -104,10 +120,7 @@ def seeded(database_url: str) -> dict[str, str]:
 
 
 def take(browser: Browser, url: str, picture: Picture) -> None:
-    """Take one picture of the top of a page, once its charts are drawn.
-
-    It shows less of the page while the file would be too large.
-    """
+    """Take one picture of a page's first screen, once its charts are drawn; it is never cut."""
     options: dict[str, Any] = {"color_scheme": picture.scheme, "reduced_motion": "reduce"}
     context = browser.new_context(
         viewport={"width": picture.width, "height": picture.height}, **options
@@ -118,15 +131,10 @@ def take(browser: Browser, url: str, picture: Picture) -> None:
     assert answer.ok, f"{url}: {answer.status}"
     expect(page.locator("[data-chart]:not([data-marks])").filter(visible=True)).to_have_count(0)
     height = min(picture.height, int(page.evaluate("document.documentElement.scrollHeight")))
-    while (
-        len(
-            image := page.screenshot(
-                clip={"x": 0, "y": 0, "width": picture.width, "height": height}
-            )
-        )
-        > MOST_BYTES
-    ):
-        height -= STEP
+    image = page.screenshot(clip={"x": 0, "y": 0, "width": picture.width, "height": height})
+    image = smaller(image, browser.new_page())
+    if len(image) > MOST_BYTES:
+        raise SystemExit(f"{picture.file}: {len(image)} bytes; at most {MOST_BYTES} are kept")
     (FOLDER / picture.file).write_bytes(image)
     context.close()
     print(f"docs/pictures/{picture.file}: {len(image) / 1000:.0f} kB, {picture.width}x{height}")

@@ -221,6 +221,16 @@ def end_waiver(waiver_id: str) -> str:
     return f"{API}/waivers/{_part(waiver_id)}"
 
 
+def schedule_api(schedule_id: str) -> str:
+    """Return the endpoint of a schedule (GET, PATCH, DELETE)."""
+    return f"{API}/schedules/{_part(schedule_id)}"
+
+
+def rule_api(name: str) -> str:
+    """Return the endpoint of a rule (GET, DELETE)."""
+    return f"{API}/rules/{_part(name)}"
+
+
 def test_api(key: str) -> str:
     """Return the API's view of a test: its grade, and its history over all builds."""
     return f"{API}/tests/{_part(key)}"

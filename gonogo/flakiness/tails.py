@@ -117,6 +117,11 @@ def rates_in_words(predicted: float, upper: float, at_most: bool, level: float, 
 
     For example "at most 2 failures per thousand seeds predicted, 3 at 95% confidence".
     """
+    if at_most and upper <= predicted:  # the seeds only bound the rate
+        return (
+            f"fewer than {1000 * upper:.3g} failures per thousand {unit}"
+            f" at {100 * level:.3g}% confidence"
+        )
     prefix = "at most " if at_most else ""
     return (
         f"{prefix}{1000 * predicted:.3g} failures per thousand {unit} predicted,"

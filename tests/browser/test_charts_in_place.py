@@ -3,10 +3,16 @@ is hollow looks hollow."""
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, ViewportSize, expect
 
 from populated_database import House
+
+DRAWN = """() => [...document.querySelectorAll('[data-chart]:not([data-marks])')].every(
+    (chart) => !chart.checkVisibility()
+        || !document.getElementById(chart.dataset.chart)?.textContent)"""
 
 
 def masked(house: House) -> str:
@@ -14,27 +20,53 @@ def masked(house: House) -> str:
     return next(path for path in house.addresses["/tests/{name}"] if "branch=main" in path)
 
 
-@pytest.mark.parametrize("route", ["/tests/{name}", "/jobs/{job_id}"])
-def test_the_wheel_over_a_chart_scrolls_the_page(furnished, page: Page, route: str) -> None:
-    server, house = furnished
-    page.set_viewport_size({"width": 1280, "height": 500})
-    tests = route == "/tests/{name}"
-    page.goto(server.url + (masked(house) if tests else house.addresses[route][0]))
-    charts = page.locator(".canvas:has(canvas)")
-    expect(charts.first).to_be_visible()
-    for chart in charts.all():
-        chart.evaluate("(chart) => chart.scrollIntoView({ block: 'center' })")
-        box = chart.bounding_box()
-        assert box is not None
-        before = page.evaluate("scrollY")
-        page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-        page.mouse.wheel(0, -40)
-        page.wait_for_function("(before) => scrollY !== before", arg=before)
+DESKTOP, PHONE = {"width": 1280, "height": 500}, {"width": 390, "height": 500}
+CHARTED = (
+    "/tests/{name}",
+    "/jobs/{job_id}",
+    "/gauges/{gauge_id}",
+    "/bisections/{bisection_id}",
+    "/devices/{device_id}",
+)
+MODES = [("light", DESKTOP), ("dark", DESKTOP), ("light", PHONE)]
+NAMES = ["light", "dark", "phone"]
 
 
-def test_a_switch_of_a_chart_keeps_the_readers_place(furnished, page: Page) -> None:
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+@pytest.mark.parametrize("route", CHARTED)
+def test_the_wheel_over_a_chart_scrolls_the_page(
+    furnished, page: Page, route: str, size: ViewportSize
+) -> None:
     server, house = furnished
+    page.set_viewport_size(size)
+    page.emulate_media(color_scheme="dark" if size is PHONE else "light")
+    drawn = 0
+    paths = house.addresses[route]
+    for path in [masked(house)] if route == "/tests/{name}" else paths[:2]:
+        page.goto(server.url + path)
+        page.wait_for_function(DRAWN)
+        for chart in page.locator(".canvas:has(canvas)").filter(visible=True).all():
+            chart.evaluate("(chart) => chart.scrollIntoView({ block: 'center' })")
+            box = chart.bounding_box()
+            assert box is not None
+            before = page.evaluate("scrollY")
+            page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+            page.mouse.wheel(0, -40)
+            page.wait_for_function("(before) => scrollY !== before", arg=before)
+            drawn += 1
+    assert drawn, f"no chart on {paths}"
+
+
+@pytest.mark.parametrize(("scheme", "size"), MODES, ids=NAMES)
+def test_a_switch_of_a_chart_keeps_the_readers_place(
+    furnished, page: Page, scheme: Literal["light", "dark"], size: ViewportSize
+) -> None:
+    server, house = furnished
+    page.set_viewport_size(size)
+    page.emulate_media(color_scheme=scheme)
     page.goto(server.url + masked(house))
+    if size is PHONE:
+        page.get_by_role("button", name="Show: Error over builds").click()
     for label, name in (("over", "by day"), ("statistic", "chi"), ("output", "dbeta")):
         switches = page.get_by_role("navigation", name=label, exact=True)
         switches.evaluate("(nav) => scrollBy(0, nav.getBoundingClientRect().top - 200)")

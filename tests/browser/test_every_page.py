@@ -17,6 +17,8 @@ from servers import Missing
 DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 MAX_FIRST_LOAD = 350 * 1000
 MAX_HTML = 150_000
+MAX_PHONE = 3000
+"""Height of the overview and of a test on a phone, in pixels."""
 SCHEMES = ("light", "dark")
 NOWHERE = (
     "/nowhere",
@@ -71,6 +73,7 @@ UNSAID = """() => {
 MISFITS = """() => {
     const misfits = [];
     const seen = (element) => element.checkVisibility() && !element.closest('.visually-hidden')
+        && !element.closest('[role="listbox"]') // a list that opens over the page
         && !element.parentElement.closest('svg, canvas');
     const clipped = (element, panel) => {
         const up = element.parentElement;
@@ -100,8 +103,7 @@ AXE = """async (rules) => {
     const results = await axe.run(document, { resultTypes: ['violations'], ...(rules
         ? { runOnly: rules } : {}) });
     const why = ({ any, all, none }) => [...any, ...all, ...none][0]?.message;
-    return results.violations.filter(({ impact }) => impact === 'serious' || impact === 'critical')
-        .map(({ id, nodes }) =>
+    return results.violations.map(({ id, nodes }) =>
             `${id} x${nodes.length}: ${nodes[0].html.slice(0, 160)} ${why(nodes[0])}`);
 }"""
 FOCUS = """() => {
@@ -225,6 +227,11 @@ def look(page: Page, url: str, number: int, hostile: bool, walked: bool) -> list
         for size in (DESKTOP, PHONE):
             page.set_viewport_size(size)
             problems += [f"{scheme}, {size['width']} px: {wide}"] if (wide := settled(page)) else []
+            tall = int(page.evaluate("document.documentElement.scrollHeight"))
+            short = urlsplit(url).path == "/" or urlsplit(url).path.startswith("/tests/")
+            problems += [f"{tall} px high on a phone"] * (
+                short and size == PHONE and tall > MAX_PHONE
+            )
             problems += (
                 [f"{size['width']} px, {problem}" for problem in page.evaluate(MISFITS)]
                 if scheme == first[0] and not docs

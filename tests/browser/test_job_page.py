@@ -13,6 +13,8 @@ from patience import LONG_MS
 
 ALIVE = "window.opened = (window.opened ?? 0) + 1"
 
+PHONE = (390, 844)
+
 
 def test_progress_and_marks_move_without_a_reload(server, page: Page) -> None:
     with server.writing() as session:
@@ -78,29 +80,37 @@ def test_every_number_on_the_page_is_of_one_moment(server, page: Page) -> None:
     assert all(progress == counted == bar for progress, counted, bar in seen), seen
 
 
-def test_a_lost_connection_is_said_until_it_is_back(serve, page: Page, watch) -> None:
+def test_a_lost_connection_is_said_until_it_is_back(serve, open_context, watch) -> None:
+    """In light and dark, and on a phone: three readers of one page."""
     server = serve()
-    page.set_default_timeout(LONG_MS)
     with server.writing() as session:
         job = stored_jobs.submit(session, seeds=4)
-    page.goto(f"{server.url}/jobs/{job.id}")
-    line = page.locator("#connection")
-    expect(page.locator("#progress-text")).to_have_text("0 of 4 seeds")
-    expect(line).to_be_hidden()
+    modes = ({}, {"scheme": "dark"}, {"size": PHONE})
+    pages = [open_context(**mode).new_page() for mode in modes]
+    for page in pages:
+        page.set_default_timeout(LONG_MS)
+        page.goto(f"{server.url}/jobs/{job.id}")
+        expect(page.locator("#progress-text")).to_have_text("0 of 4 seeds")
+        expect(page.locator("#connection")).to_be_hidden()
     server.stop()
-    expect(line).to_have_text("Connection lost. Trying again.", timeout=LONG_MS)
-    expect(line).to_be_visible()
+    for page in pages:
+        expect(page.locator("#connection")).to_be_visible(timeout=LONG_MS)
+        expect(page.locator("#connection")).to_have_text(
+            "Connection lost. Trying again.", timeout=LONG_MS
+        )
     again = serve(port=server.port)
     with again.writing() as session:
         stored_jobs.report(session, job.id, [stored_jobs.row(0, wrong=True)])
-    expect(line).to_be_hidden(timeout=LONG_MS)
-    expect(page.locator("#progress-text")).to_have_text("1 of 4 seeds", timeout=LONG_MS)
+    for page in pages:
+        expect(page.locator("#connection")).to_be_hidden(timeout=LONG_MS)
+        expect(page.locator("#progress-text")).to_have_text("1 of 4 seeds", timeout=LONG_MS)
     with again.writing() as session:
         stored_jobs.report(session, job.id, [stored_jobs.row(1, wrong=True)])
-    # the browser asks for the stream again after a while; the page doesn't wait for it
-    expect(page.locator("#progress-text")).to_have_text("2 of 4 seeds", timeout=LONG_MS)
+    for page in pages:
+        # the browser asks for the stream again after a while; the page doesn't wait for it
+        expect(page.locator("#progress-text")).to_have_text("2 of 4 seeds", timeout=LONG_MS)
     page.route(f"**/jobs/{job.id}", lambda _: None)  # a server that doesn't answer
-    expect(line).to_have_text(
+    expect(page.locator("#connection")).to_have_text(
         "Waiting for the server. This page may be out of date.", timeout=LONG_MS
     )
     page.unroute_all(behavior="ignoreErrors")

@@ -32,7 +32,9 @@ def test_the_curves_of_a_gauge_are_drawn_for_each_comparator(server, page: Page)
     expect(figure).to_have_attribute(
         "data-marks", str(sum(turn["tolerance"] is not None for turn in turns))
     )
-    expect(figure).to_contain_text("The window is 0.01 to 0.1. Today's tolerance, 0.5, fails 0 of")
+    expect(figure).to_contain_text(
+        "The window is 0.01 to 0.1. The declared tolerance, 0.5, fails 0 of"
+    )
     figure.get_by_text("Show kernel by kernel").click()
     expect(page.get_by_role("row", name=re.compile("^double-subtract Mutant"))).to_contain_text(
         "0.1"
@@ -63,7 +65,7 @@ def test_the_posterior_moves_while_one_looks_on(server, page: Page) -> None:
         go_on()
     moved = page.locator("figure[data-chart=moves-1]")
     expect(moved).to_contain_text("Likeliest: correct after")
-    expect(page.locator("#result")).to_contain_text("Broken at correct")
+    expect(page.locator("#answer-text")).to_contain_text("Broken at correct")
     runs = httpx.get(f"{server.url}/api/v1/bisections/{begun}").json()["runs"]
     expect(moved).to_have_attribute("data-marks", str(runs))
     assert page.evaluate("window.here")  # not loaded anew

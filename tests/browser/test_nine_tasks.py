@@ -90,7 +90,7 @@ def _flaky_over_30_days(reader: Reader) -> None:
 
 def _replay_a_webhook(reader: Reader) -> None:
     reader.link("failing webhook")
-    reader.click(reader.page.locator("#deliveries button").first)
+    reader.click(reader.page.locator("#deliveries button:not(.term)").first)
     expect(reader.page.locator("#result")).to_have_text(re.compile("to be sent again|Try now"))
     expect(reader.page.locator("#deliveries")).not_to_contain_text("Gave up")
 

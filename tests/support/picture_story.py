@@ -3,6 +3,7 @@ is masked, found and fixed."""
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 
 import time_machine
@@ -13,10 +14,15 @@ import nightly_history
 import stored_jobs
 from api import Api
 from gonogo import urls
+from gonogo_storage.automation import runs
 from gonogo_storage.db import ids
 from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.db.states import DeliveryState, HookSource
 from gonogo_storage.jobs.job import Job
+from gonogo_storage.messages import deliveries, incoming, webhooks
+from gonogo_storage.messages.deliveries import Try
 from stored_histories import row, world
+from suite_runs import SUITE, conclude, finish
 
 DAYS = 18
 MASKED, FIXED = 6, 11
@@ -85,6 +91,7 @@ def fill(api: Api) -> dict[str, str]:
                         red=red,
                         diagnosed=off,
                     )
+        run, webhook = _settings(api)
     assert job is not None
     with world(str(api.settings.database_url)) as here:
         here.assess()
@@ -96,6 +103,7 @@ def fill(api: Api) -> dict[str, str]:
             session, running.id, [stored_jobs.row(seed, wrong=False) for seed in range(29)]
         )
     flag = api.client.get("/flags.json").json()["items"][0]["id"]
+    devices = api.client.get("/devices.json").json()["items"]
     return {
         "overview": urls.overview(),
         "tests": urls.catalogue(),
@@ -108,7 +116,57 @@ def fill(api: Api) -> dict[str, str]:
         "gauge": urls.gauge(gauge),
         "bisection": urls.bisection(bisection),
         "compare": urls.compare(commit(15), commit(17)),
+        "devices": urls.devices(),
+        "device": next(device["url"] for device in devices if device["health"] == "bad"),
+        "jobs": urls.jobs(),
+        "submit": urls.new_job({"test": job.test_key}),
+        "runs": urls.runs(),
+        "run": urls.run(run),
+        "webhooks": urls.webhooks(),
+        "webhook": urls.webhook(webhook),
+        "hooks": urls.hooks(),
+        "rules": urls.rules(),
+        "builds": urls.COMPARE,
+        "search": urls.search("layer"),
+        "gauge-form": urls.form(urls.NEW_GAUGE, {"test": job.test_key, "branch": "main"}),
     }
+
+
+def _settings(api: Api) -> tuple[str, str]:
+    """Set up a suite with a run, a rule and a webhook; return the ids of run and webhook."""
+    assert api.client.post("/api/v1/suites", json=SUITE).status_code == 201
+    run = api.client.post("/api/v1/runs", json={"suite": SUITE["name"]}).json()["id"]
+    rule = {
+        "name": "pull-requests",
+        "events": ["pull_request"],
+        "repositories": ["acme/kernels"],
+        "branches": ["main"],
+        "suites": [SUITE["name"]],
+    }
+    answer = api.client.post("/api/v1/rules", json=rule)
+    assert answer.status_code in (200, 201), answer.text
+    with api.context.session() as session:
+        for member in runs.members(session, run):
+            finish(session, member.id)
+        conclude(session)
+        fields = {"kind": "standard", "secret": None, "actor": "ada"}
+        hook = webhooks.create(
+            session,
+            url="https://ci.example/gonogo",
+            events=["run.finished", "flag.opened"],
+            description="CI",
+            **fields,
+        )
+        payload = {"type": "run.finished", "data": {"run": run}}
+        for number, status in enumerate((200, 500, 200)):
+            deliveries.add(session, [hook.id], f"run.finished:{number}", "run.finished", payload)
+            newest = deliveries.list_(session, hook.id).items[0]
+            state = DeliveryState.delivered if status == 200 else DeliveryState.failed
+            result = Try(utcnow(), 12.5, status, None, "" if status == 200 else "broken")
+            deliveries.tried(session, newest.id, result, state=state, again_at=None)
+        body = json.dumps({"ref": "refs/heads/main"}).encode()
+        incoming.store(session, HookSource.ci, "acme-41", "push", body)
+    return run, hook.id
 
 
 def _gauge(api: Api) -> str:

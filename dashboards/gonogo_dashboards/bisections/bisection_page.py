@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from gonogo import urls
 from gonogo.flakiness.bisecting import Expect, Signal, Stage
+from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.kit import axis_events, commands, words
 from gonogo_dashboards.kit.axis_events import AxisEvent
 from gonogo_dashboards.kit.labels import Listed, labels
@@ -133,6 +134,9 @@ class Search:
     after: float
     bad: str
     """The outcome of a run that indicates a change."""
+    good: str
+    bad_looks: str
+    """The verdict whose looks the bad outcome takes: an unexplained error may be green."""
     moves: tuple[Move, ...]
     dots: tuple[Dot, ...]
     moved: str
@@ -321,6 +325,8 @@ def _search(bisection: Bisection, track: SearchTrack, events: tuple[AxisEvent, .
         before=track.before,
         after=track.after,
         bad=bad,
+        good="explained" if numbers else "green",
+        bad_looks=Verdict.pass_by_tolerance if numbers else Verdict.fail,
         moves=moves,
         dots=dots,
         moved=_moved(moves, stage),

@@ -10,22 +10,28 @@ from gonogo_dashboards.bisections.bisection_page import Search
 from gonogo_dashboards.charts.charts import AXIS, Options, marked
 from gonogo_dashboards.kit import words
 
+_MOST_LEVEL = 6
+"""Builds whose names stand side by side; more are slanted."""
+_MOST_LABELS = 24
+"""Builds that are all named, slanted; of more, those that fit."""
+
 
 def posterior(search: Search) -> Options:
     """Return the options of each build's probability (bars) and its share of bad runs (marks)."""
-    bad = "unexplained" if search.track == "numbers" else "red"
+    bad = search.bad
     ran = [line for line in search.builds if line.runs]
     first = search.builds[0].place
     shares = [
         0.0 if search.stage == Stage.no_change else round(line.share, 4) for line in search.builds
     ]  # probabilities of a change, if there was one
     return {
-        "grid": {"left": 48, "right": 48, "top": 30, "bottom": 44},
+        "grid": {"left": 48, "right": 48, "top": 30, "bottom": _bottom(len(search.builds))},
         "tooltip": {"trigger": "item", "formatter": "row"},
         "xAxis": {
             **AXIS,
             "type": "category",
-            "data": [f"{line.place + 1} {line.name}" for line in search.builds],
+            "data": [words.brief(line.name) for line in search.builds],
+            "axisLabel": _slanted(len(search.builds)),
         },
         "yAxis": [
             {
@@ -90,7 +96,7 @@ def moves(search: Search) -> Options:
     """
     first, names = (
         search.builds[0].place,
-        [f"{line.place + 1} {line.name}" for line in search.builds],
+        [words.brief(line.name) for line in search.builds],
     )
     runs = max((dot.number for dot in search.dots), default=0) + 1
     ends = [*(move.runs for move in search.moves[1:]), runs]
@@ -107,10 +113,10 @@ def moves(search: Search) -> Options:
         for move, end in zip(search.moves, ends, strict=False)
         for place, share in move.shares
     ]
-    labels = {True: search.bad, False: f"not {search.bad}", None: "no answer"}
-    looks = {True: Verdict.fail, False: Verdict.pass_, None: Verdict.inconclusive}
+    labels = {True: search.bad, False: search.good, None: "no answer"}
+    looks = {True: search.bad_looks, False: Verdict.pass_, None: Verdict.inconclusive}
     return {
-        "grid": {"left": 48, "right": 18, "top": 30, "bottom": 44},
+        "grid": {"left": 48, "right": 18, "top": 30, "bottom": _bottom(len(names))},
         "tooltip": {"trigger": "item", "formatter": "row"},
         "xAxis": {
             **AXIS,
@@ -119,10 +125,7 @@ def moves(search: Search) -> Options:
             "max": len(names) - 0.5,
             "axisTick": {"show": False},
             "axisLabel": {
-                "color": "$soft",
-                "hideOverlap": True,
-                "width": 110,
-                "overflow": "truncate",
+                **_slanted(len(names)),
                 "formatter": names,
                 "customValues": list(range(len(names))),
             },
@@ -172,3 +175,15 @@ def moves(search: Search) -> Options:
             ),
         ],
     }
+
+
+def _slanted(builds: int) -> Options:
+    """Return labels that name every build, the one that was found among them."""
+    if builds > _MOST_LABELS:
+        return {"color": "$soft", "hideOverlap": True, "width": 110, "overflow": "truncate"}
+    slanted = {"rotate": 35} if builds > _MOST_LEVEL else {}
+    return {"color": "$soft", "interval": 0, "width": 110, "overflow": "truncate", **slanted}
+
+
+def _bottom(builds: int) -> int:
+    return 84 if _MOST_LEVEL < builds <= _MOST_LABELS else 44

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,9 @@ MAX_PICKS = 40
 MAX_LINES = 6
 GATES = {0: "Clear", 1: "Blocked", 3: "Undecided"}
 GATE_VERDICTS = {0: "pass", 1: "fail", 3: "inconclusive"}
+
+_TIMES = re.compile(r"(?<=\d)x(?=\d)")
+"""The sign in a shape of a name: 1x1x32 is shown as 1×1×32."""
 
 
 @dataclass(frozen=True)
@@ -375,7 +379,7 @@ def _line(test: Compared, name: str, comparison: Comparison) -> TestLine:
         )
 
     return TestLine(
-        name=name,
+        name=_TIMES.sub("×", name),
         url=url,
         base_url=on(comparison.base, test.base),
         head_url=on(comparison.head, test.head),

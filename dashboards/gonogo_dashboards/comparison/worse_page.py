@@ -249,7 +249,12 @@ def _counted(counts: Mapping[str, int]) -> tuple[int, int]:
 
 def _failed(counts: Mapping[str, int]) -> str:
     red, judged = _counted(counts)
-    return f"{red:,} of {judged:,} failed" if judged else ""
+    hollow = counts.get(build_cells.HOLLOW, 0)
+    if not judged:
+        return ""
+    parts = [f"{red:,} of {judged:,} failed"] if red or not hollow else []
+    parts += [f"{hollow:,} of {judged:,} hollow"] if hollow else []
+    return ", ".join(parts)
 
 
 def _summary(counts: Mapping[str, int], since: date, branch: str | None) -> str:

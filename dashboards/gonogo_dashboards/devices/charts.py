@@ -5,6 +5,7 @@ Pure, plain JSON, as in dashboards/gonogo_dashboards/charts/charts.py.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
@@ -14,6 +15,9 @@ from gonogo_dashboards.devices.activity import CANARIES, HOUR_S, DeviceDays, Ser
 from gonogo_dashboards.kit.axis_events import AxisEvent
 
 _GRID: Options = {"left": 48, "right": 14, "top": 26, "bottom": 28}
+_ROOM, _STEPS = 0.1, 3
+"""The height of an axis whose readings are equal, as a part of their value; steps of an axis."""
+_DIGITS = 6
 _NAME: Options = {"color": "$soft", "align": "left", "padding": [0, 0, 0, -40]}
 
 
@@ -93,11 +97,12 @@ def telemetry(view: DeviceDays, series: Series, events: Sequence[AxisEvent] = ()
             "type": "time",
             "min": _milliseconds(view.since),
             "max": _milliseconds(view.until),
+            "splitNumber": 4,
         },
         "yAxis": {
             **AXIS,
             "type": "value",
-            "scale": True,
+            **_fitted(series),
             "name": series.unit,
             "nameTextStyle": _NAME,
             "splitNumber": 3,
@@ -129,6 +134,22 @@ def telemetry(view: DeviceDays, series: Series, events: Sequence[AxisEvent] = ()
             },
             *marked(events),
         ],
+    }
+
+
+def _fitted(series: Series) -> Options:
+    """Return the ends of an axis around the readings, at round numbers, with even steps."""
+    low = min(reading.low for reading in series.readings)
+    high = max(reading.high for reading in series.readings)
+    room = (high - low) or _ROOM * abs(high) or 1.0  # a reading that never changed has room, too
+    low, high = (low - room / 2, high + room / 2) if low == high else (low, high)
+    rough = (high - low) / _STEPS
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(size * power for size in (1, 2, 5, 10) if size * power >= rough)
+    return {
+        "min": round(math.floor(low / step) * step, _DIGITS),
+        "max": round(math.ceil(high / step) * step, _DIGITS),
+        "interval": round(step, _DIGITS),
     }
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from gonogo_dashboards.kit import words
 from gonogo_storage.db.encoding import timestamp
@@ -91,6 +91,13 @@ class _State:
         return None if self.health is None else self.health if self.away is None else AWAY
 
     @property
+    def words(self) -> str:
+        """The state; while it was away, with the health that it had."""
+        name = str(self.name)
+        bad = self.health not in (None, DeviceHealth.good.value)
+        return f"{name} while {self.health}" if name == AWAY and bad else name
+
+    @property
     def why(self) -> tuple[str, str]:
         return self.health_why if self.away is None else self.away
 
@@ -146,7 +153,8 @@ def timeline(
         _span(*stretch, since=since, scale=scale, open=stretch[2] == now) for stretch in stretches
     )
     step = (now - since) / (TICKS - 1)
-    ticks = tuple(f"{since + place * step:%d %b}" for place in range(TICKS - 1))
+    tick = "%d %b" if step >= timedelta(days=1) else "%d %b %H:%M"  # no day stands there twice
+    ticks = tuple(f"{since + place * step:{tick}}" for place in range(TICKS - 1))
     return Timeline(
         spans,
         str(timestamp(since)),
@@ -166,7 +174,7 @@ def _span(
     top, height = BARS.get(name, (0.0, 0.0))
     reason, actor = state.why[0] or DEFAULT_REASONS.get(name, ""), state.why[1]
     until = "now" if open else f"{end:%d %b %H:%M}"
-    text = f"{name}{', drained' if state.drained else ''} for {words.duration(seconds)}"
+    text = f"{state.words}{', drained' if state.drained else ''} for {words.duration(seconds)}"
     text += f", from {start:%d %b %H:%M} to {until} UTC"
     return Span(
         state=name,

@@ -10,13 +10,15 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from gonogo import urls
+from gonogo_dashboards.flags import flag_advice
 from gonogo_dashboards.kit import build_cells, evidence_view, words
 from gonogo_dashboards.kit.build_cells import RecentBuilds
 from gonogo_dashboards.kit.evidence_view import EvidenceView
 from gonogo_dashboards.kit.list_rows import details_of, shape_of, source_url, tolerance_of
+from gonogo_dashboards.kit.tolerance_advice import Advice
 from gonogo_storage.catalogue import entry_names, test_list
 from gonogo_storage.db.encoding import timestamp
-from gonogo_storage.db.states import FlagState
+from gonogo_storage.db.states import FlagKind, FlagState
 from gonogo_storage.flags import flags
 from gonogo_storage.flags.flag_history import FlagEntry
 from gonogo_storage.flags.flags import Flag
@@ -84,6 +86,8 @@ class FlagView:
     flag: FindingLine
     meaning: tuple[str, ...]
     """Three sentences: what it is, where it was found, what to do."""
+    advice: tuple[Advice, ...]
+    """The steps to take, each with its button."""
     recent: RecentBuilds
     facts: tuple[tuple[str, str], ...]
     evidence_view: EvidenceView
@@ -107,14 +111,16 @@ def one(session: Session, flag_id: str, now: datetime) -> FlagView | None:
     newest = newest_builds(session, [variant]).get(variant)
     entry = entry_names.latest(session, [flag.test_key]).get(flag.test_key)
     shown = line(flag, test, now, newest, entry)
+    gauged = flag.kind == FlagKind.blunt_test
+    noun = "gauge" if gauged else "job"
     facts = [
-        ("build", flag.build),
+        ("a mutant that passes" if gauged else "build", flag.build),
         ("branch and board", shown.variant),
         ("tolerance", shown.tolerance),
     ]
     facts += [
         ("opened", _at(flag.opened_at)),
-        ("last found", f"{_at(flag.updated_at)}, in {words.count(flag.jobs, 'job')}"),
+        ("last found", f"{_at(flag.updated_at)}, in {words.count(flag.jobs, noun)}"),
     ]
     facts += [("owner", flag.owner or "nobody"), ("reason", flag.reason or "none")]
     facts += [("expires", _at(flag.expires_at) if flag.expires_at else "never")]
@@ -124,6 +130,7 @@ def one(session: Session, flag_id: str, now: datetime) -> FlagView | None:
     return FlagView(
         flag=shown,
         meaning=_meaning(flag, shown, now),
+        advice=flag_advice.steps(session, flag, test),
         recent=build_cells.recent(results, changes),
         facts=tuple(facts),
         evidence_view=evidence_view.read(flag.evidence),
@@ -144,7 +151,11 @@ def one(session: Session, flag_id: str, now: datetime) -> FlagView | None:
 
 def _meaning(flag: Flag, line: FindingLine, now: datetime) -> tuple[str, ...]:
     kind = words.FLAG_SENTENCES.get(flag.kind, line.sentence)
-    place = f"Found on {words.brief(flag.build)}, in {words.count(flag.jobs, 'job')}"
+    place = (
+        f"Found by {words.count(flag.jobs, 'gauge')}"  # its "build" is a mutant that passes
+        if flag.kind == FlagKind.blunt_test
+        else f"Found on {words.brief(flag.build)}, in {words.count(flag.jobs, 'job')}"
+    )
     since = f"{place}, first {words.since(flag.opened_at, now)}"
     still = f"; {words.inline(line.still)}" if line.still else ""
     advice = words.FLAG_ADVICE.get(flag.kind, "")

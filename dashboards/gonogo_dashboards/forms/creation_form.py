@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from sqlalchemy.orm import Session
 
 from gonogo import urls
 from gonogo.spec.selections import is_selection
+from gonogo_dashboards.kit.list_rows import details_of, shape_of, tolerance_of
 from gonogo_storage.automation import suites
-from gonogo_storage.catalogue import test_specs
+from gonogo_storage.catalogue import entry_names, test_specs
 from gonogo_storage.comparison import matrices
 from gonogo_storage.db.encoding import encode, timestamp
 
@@ -24,7 +25,8 @@ WAIVER_DAYS = 14
 class FormField:
     """A field: `path` is its place in the API's body, `kind` how its text becomes JSON.
 
-    Kinds: text, number, words (a list, by commas), labels, json, tick, date, area.
+    Kinds: text, number, words (a list, by commas), labels, test (its JSON, which a picker fills
+    in), tick, date, area.
     """
 
     name: str
@@ -37,6 +39,17 @@ class FormField:
     choices: tuple[tuple[str, str], ...] = ()
     hints: tuple[str, ...] = ()
     """Values that the browser offers."""
+    chosen: str = ""
+    """The name of the test that is filled in, and what tells it apart."""
+
+
+@dataclass(frozen=True)
+class Undo:
+    """The request that takes a new thing back ("{id}"), and what the page says then."""
+
+    method: str
+    url: str
+    words: str
 
 
 @dataclass(frozen=True)
@@ -51,6 +64,9 @@ class CreationForm:
     then_url: str
     fields: tuple[FormField, ...]
     button: str
+    done: str
+    """The next page's words about the new thing."""
+    undo: Undo | None
     at: str | None
 
 
@@ -66,7 +82,7 @@ def gauge(session: Session, query: Mapping[str, str], now: datetime) -> Creation
         urls.gauge("ID"),
         (
             _test(session, query),
-            FormField("branch", "Branch", "branch", hint="its variant gets the grade"),
+            FormField("branch", "Branch", "branch", hint="the branch that gets the grade"),
             FormField("arch", "Architecture", "target.arch", hint="empty: wormhole"),
             FormField("board", "Board", "target.board", hint="empty: n150"),
             FormField("count", "Seeds", "seeds.count", "number", "per kernel; empty: 16"),
@@ -76,6 +92,8 @@ def gauge(session: Session, query: Mapping[str, str], now: datetime) -> Creation
             FormField("wrong", "Wrong builds", "wrong_builds", "words", "they must fail"),
         ),
         "Start the gauge",
+        "The gauge is queued. This page follows it.",
+        Undo("POST", urls.cancel_gauge("ID"), "The gauge is canceled."),
         query,
         now,
     )
@@ -112,6 +130,8 @@ def bisection(session: Session, query: Mapping[str, str], now: datetime) -> Crea
             FormField("max_runs", "Runs at most", "max_runs", "number"),
         ),
         "Start the bisection",
+        "The bisection has begun. This page follows it.",
+        Undo("POST", urls.cancel_bisection("ID"), "The bisection is canceled."),
         query,
         now,
     )
@@ -126,7 +146,7 @@ def waiver(session: Session, query: Mapping[str, str], now: datetime) -> Creatio
         "Waived findings don't block a commit. A waiver changes no verdict, and ends by itself.",
         urls.waivers(),
         (
-            FormField("test", "Test key", "test", hint="v1-…"),
+            FormField("test", "Test key", "test", hint="v1-…, from the test's page"),
             FormField("reason", "Reason", "reason", "area", "a ticket, and why", required=True),
             FormField("expires", "Ends on (UTC)", "expires", "date", value=until, required=True),
             FormField("owner", "Owner", "owner", hint="empty: you"),
@@ -134,6 +154,8 @@ def waiver(session: Session, query: Mapping[str, str], now: datetime) -> Creatio
             FormField("names", "Or tests by name", "names", "words", "patterns as in a comparison"),
         ),
         "Accept",
+        "The waiver is in force.",
+        Undo("DELETE", urls.end_waiver("ID"), "The waiver has ended."),
         query,
         now,
     )
@@ -169,6 +191,8 @@ def schedule(session: Session, query: Mapping[str, str], now: datetime) -> Creat
             _LABELS,
         ),
         "Create the schedule",
+        "The schedule is active.",
+        Undo("DELETE", urls.schedule_api("ID"), "The schedule is archived."),
         query,
         now,
     )
@@ -208,6 +232,8 @@ def webhook(session: Session, query: Mapping[str, str], now: datetime) -> Creati
             FormField("description", "Description", "description"),
         ),
         "Create the webhook",
+        "The webhook is there.",
+        None,
         query,
         now,
     )
@@ -248,6 +274,8 @@ def rule(session: Session, query: Mapping[str, str], now: datetime) -> CreationF
             FormField("description", "Description", "description"),
         ),
         "Store the rule",
+        "The rule is in use.",
+        Undo("DELETE", urls.rule_api("ID"), "The rule is archived."),
         query,
         now,
     )
@@ -268,14 +296,22 @@ def _test(session: Session, query: Mapping[str, str]) -> FormField:
     """Return the field of a test; `?test=` may be a test's key instead of its JSON."""
     given = query.get("test", "")[:MAX_CHARS]
     stored = test_specs.get(session, given) if given and not given.startswith("{") else None
-    value = given
+    value, chosen = given, ""
     if stored is not None:
         canonical = stored.test
         value = encode(canonical)
-        hint = "a selection" if is_selection(canonical) else f"test {given}"
-    else:
-        hint = '{"kernel": "layernorm_bw", "shape": [32, 1024], "tolerance": {"atol": 0.5}}'
-    return FormField("test", "Test, as JSON", "test", "json", hint, value, required=True)
+        about = (
+            ("a selection",)
+            if is_selection(canonical)
+            else (
+                f"{stored.kernel} {shape_of(canonical)}",
+                tolerance_of(canonical),
+                details_of(canonical, entry_names.latest(session, [given]).get(given)),
+            )
+        )
+        chosen = " · ".join(part for part in (*about, given) if part)
+    hint = 'for example {"kernel": "layernorm_bw", "shape": [32, 1024], "tolerance": {"atol": 0.5}}'
+    return FormField("test", "Test", "test", "test", hint, value, required=True, chosen=chosen)
 
 
 def _form(
@@ -285,6 +321,8 @@ def _form(
     then_url: str,
     fields: tuple[FormField, ...],
     button: str,
+    done: str,
+    undo: Undo | None,
     query: Mapping[str, str],
     now: datetime,
 ) -> CreationForm:
@@ -298,14 +336,16 @@ def _form(
         then_url.replace("ID", "{id}"),
         tuple(
             field
-            if field.kind == "json"
+            if field.kind == "test"
             else _filled(field, query.get(field.name, field.value)[:MAX_CHARS])
             for field in fields
         ),
         button,
+        done,
+        undo and replace(undo, url=undo.url.replace("ID", "{id}")),
         timestamp(now),
     )
 
 
 def _filled(field: FormField, value: str) -> FormField:
-    return FormField(**{**vars(field), "value": value})
+    return replace(field, value=value)

@@ -21,8 +21,8 @@ _ROOM = 2.0
 def curves(picture: Picture) -> Options:
     """Return the options of two stepped curves with their intervals over a log axis.
 
-    The window is shaded, today's tolerance is a line, and a mark shows where a kernel starts to
-    pass.
+    The window is shaded, the declared tolerance is a line, and a mark shows where a kernel starts
+    to pass.
     """
     low, high = _range(picture)
     return {
@@ -180,10 +180,10 @@ def _turns(picture: Picture, low: float, *, right: bool) -> Options:
 
 
 def _marked(picture: Picture, high: float) -> Options:
-    """Return an empty series with the window and the lines of today's tolerance."""
+    """Return an empty series with the window and the lines of the declared tolerance."""
     lines = []
     for declared in picture.today:
-        name = "today" if declared.output == ALL else f"today, {declared.output}"
+        name = "declared" if declared.output == ALL else f"declared, {declared.output}"
         label = {**LABEL, "position": "insideEndTop", "formatter": name, "color": "$tolerance"}
         lines.append(
             {

@@ -139,7 +139,10 @@ def read(session: Session, gauge: Gauge, query: Mapping[str, str]) -> Picture | 
         else [("rounding may need", needed)]
     )
     marked += [
-        ("today" if declared.output == ALL else f"today, {declared.output}", declared.tolerance)
+        (
+            "declared" if declared.output == ALL else f"declared, {declared.output}",
+            declared.tolerance,
+        )
         for declared in today
     ]
 
@@ -351,8 +354,8 @@ def _summary(picture: Picture, rates: Curves) -> str:
         alarms, misses = rates.at(declared.tolerance)
         name = "" if declared.output == ALL else f" for {declared.output}"
         sentences.append(
-            f"Today's tolerance{name}, {words.number(declared.tolerance)}, fails {alarms.count} of"
-            f" {words.count(alarms.of, 'run')} of right kernels and passes {misses.count} of"
-            f" {words.count(misses.of, 'run')} of mutants."
+            f"The declared tolerance{name}, {words.number(declared.tolerance)}, fails"
+            f" {alarms.count} of {words.count(alarms.of, 'run')} of right kernels and passes"
+            f" {misses.count} of {words.count(misses.of, 'run')} of mutants."
         )
     return " ".join(sentences)

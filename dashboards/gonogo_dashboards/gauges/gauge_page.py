@@ -16,6 +16,7 @@ from gonogo_dashboards.gauges.curves import Picture
 from gonogo_dashboards.gauges.report_rows import ReportView
 from gonogo_dashboards.kit import commands, words
 from gonogo_dashboards.kit.list_rows import details_of
+from gonogo_dashboards.kit.tolerance_advice import with_tolerance
 from gonogo_storage.catalogue import entry_names
 from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.db.records import from_object
@@ -82,6 +83,8 @@ class GaugeView:
     picture: Picture | None
     """Rates over the tolerance; None before the end, and where no comparator bounds an error."""
     links: Mapping[str, str]
+    submit_url: str
+    """The form of a job with the advised tolerance; "" where none is advised."""
     at: str | None
 
 
@@ -133,6 +136,9 @@ def one(
             "test": urls.gauges({"test": gauge.test_key}),
             "cancel": urls.cancel_gauge(gauge_id),
         },
+        submit_url=with_tolerance(gauge.test_key, gauge.test, gauge.report.advice.tolerance)
+        if gauge.report is not None and gauge.report.advice.tolerance
+        else "",
         at=timestamp(now),
     )
 

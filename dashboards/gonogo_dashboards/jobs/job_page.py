@@ -357,7 +357,7 @@ def _facts(job: Job) -> tuple[tuple[str, str], ...]:
     if job.commit:
         facts.append(("commit", _commit_text(job.commit)))
     facts.append(("submitted", f"{job.created_at:%Y-%m-%d %H:%M:%S} UTC by {job.owner}"))
-    if job.started_at and job.finished_at:
+    if job.started_at and job.finished_at and job.finished_at > job.started_at:
         facts.append(
             ("duration", words.duration((job.finished_at - job.started_at).total_seconds()))
         )

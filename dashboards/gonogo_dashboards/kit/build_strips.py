@@ -22,9 +22,11 @@ _HATCH = "".join(f"M0 {end}L{WIDTH} {end - WIDTH}" for end in range(3, HEIGHT + 
 class Strips:
     """The strips of one page; `shapes` draws those that they used, and comes after them."""
 
-    def __init__(self, columns: int) -> None:
+    def __init__(self, columns: int, align: str = "xMaxYMid") -> None:
+        """Columns of each strip; `align` is the SVG's preserveAspectRatio."""
         self._columns = columns
-        self._used: dict[str, tuple[str, bool]] = {}
+        self._align = align
+        self._used: dict[tuple[str, bool], str] = {}  # its name is short: a page has 1,200 cells
 
     def strip(self, recent: RecentBuilds, marked: str | None = None) -> Markup:
         """Return a test's last builds, the newest at the right end, with a frame around one.
@@ -43,34 +45,34 @@ class Strips:
                 )
         return Markup(  # every given value is escaped
             f'<svg class="builds" viewBox="0 0 {self._columns * STEP} {HEIGHT}"'
-            f' preserveAspectRatio="xMaxYMid" aria-hidden="true">{cells}</svg>'
+            f' preserveAspectRatio="{self._align}" aria-hidden="true">{cells}</svg>'
         )
 
     def _cell(self, cell: BuildCell, x: int) -> str:
-        name = f"b-{cell.verdict}" + ("-hollow" if cell.hollow and cell.verdict != HOLLOW else "")
-        self._used.setdefault(name, (cell.verdict, cell.hollow))
+        shape = cell.verdict, cell.hollow or cell.verdict == HOLLOW
+        name = self._used.setdefault(shape, f"b{len(self._used)}")
         words_shown = f"{cell.words}; {cell.event}" if cell.event else cell.words
         title = escape(str(bidi.contained(words_shown)))
         line = f'<path class="event" d="M{x - 1} 0V{HEIGHT}"/>' if cell.event else ""
-        return f'<use href="#{escape(name)}" x="{x}"><title>{title}</title></use>{line}'
+        return f'<use href="#{name}" x="{x}"><title>{title}</title></use>{line}'
 
     def shapes(self) -> Markup:
         """Return the shapes that the strips of this page used so far."""
         drawn = "".join(
-            f'<symbol id="{escape(name)}" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}"'
+            f'<symbol id="{name}" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}"'
             f' height="{HEIGHT}"><g class="v-{escape(verdict)} toned">{_shape(verdict, hollow)}'
             "</g></symbol>"
-            for name, (verdict, hollow) in self._used.items()
+            for (verdict, hollow), name in self._used.items()
         )
         return Markup(f'<svg class="shapes" width="0" height="0" aria-hidden="true">{drawn}</svg>')
 
 
 def _shape(verdict: str, hollow: bool) -> str:
-    mark = f'<path transform="translate(2 5) scale(.5)" d="{words.mark(verdict).path}"'
+    mark = f'<path transform="translate(1 4) scale(.62)" d="{words.mark(verdict).path}"'
     if hollow:
         return (
             f'{_BOX} class="b-ground"/><path d="{_HATCH}" class="b-hatches"/>'
-            f'<circle cx="6" cy="9" r="5" class="b-back"/>{mark} fill="currentColor"/>'
+            f'<circle cx="6" cy="9" r="5.6" class="b-back"/>{mark} fill="currentColor"/>'
         )
     if verdict == Verdict.fail:
         return f'{_BOX}/>{mark} class="b-back"/>'

@@ -13,6 +13,9 @@ START = "gonogo demo"
 _NOISE = 1e-12
 """Relative noise of arithmetic on doubles, a few thousand units in their last place."""
 
+MAX_LISTED = 6
+"""Seeds of a list that are named."""
+
 
 def first_seeds(job: JobSummary) -> tuple[int, int]:
     """Return the job's first seed and its number of different seeds."""
@@ -24,17 +27,18 @@ def first_seeds(job: JobSummary) -> tuple[int, int]:
 def seeds_words(job: JobSummary) -> str:
     """Return the seeds of a job in words, and how often each runs.
 
-    For example "0 … 63", "7 (one)", "5 listed seeds", "from 0 until decided, at most 500".
+    For example "0 … 63", "7 (one)", "3: 4, 9, 12", "from 0 until decided, at most 500".
     """
     first, number = first_seeds(job)
     if job.sequential is not None:
         text = f"from {first} until decided, at most {number:,}"
     elif number == 1:
         text = f"{first} (one)"
-    elif isinstance(job.seeds, dict):
+    elif isinstance(job.seeds, dict) or job.seeds == list(range(first, first + number)):
         text = f"{first} … {first + number - 1}"
     else:
-        text = f"{number:,} listed seeds"
+        few = ", ".join(str(seed) for seed in job.seeds[:MAX_LISTED])
+        text = f"{number:,}: {few}{', …' if number > MAX_LISTED else ''}"
     return text if job.repeats == 1 else f"{text}, {job.repeats} times each"
 
 

@@ -81,6 +81,19 @@ MARKS: dict[Verdict, Mark] = {
     Verdict.error: Mark(Verdict.error.label, "!", _SQUARE),
 }
 
+SIGNS: dict[str, Mark] = {
+    "flaky": Mark(
+        "Flaky", "∿", "M1 10.5 5 2.5 8 8.5 11 2.5 15 10.5 12.7 11.7 11 7.7 8 13.5 5 7.7 3.3 11.7Z"
+    ),
+    "marginal": Mark("Marginal", "⊥", "M2 12.6H14V14.8H2ZM8 1 12.6 10H3.4Z"),
+    "blunt": Mark("Blunt", "◠", "M1.5 13.5V8.5A6.5 6.5 0 0 1 14.5 8.5V13.5Z"),
+    "broken": Mark("Broken", "⊖", "M8 1A7 7 0 1 1 8 15A7 7 0 1 1 8 1ZM3.6 6.7V9.3H12.4V6.7Z"),
+    "fix_masked": Mark("Masked fix", "◡", "M1 4H15V7.6A3.6 3.6 0 0 1 8 9.4A3.6 3.6 0 0 1 1 7.6Z"),
+    "flag": Mark("Flag", "⚑", "M3 1H5V2H14L11.4 5.5 14 9H5V15H3Z"),
+}
+"""Shapes of grades and flags that are no verdicts, so that those of one color differ."""
+_SAME_SIGN = {"blunt_test": "blunt", "latent_flake": "marginal", "flagged": "flag"}
+
 SHORT_SENTENCES: dict[Verdict, str] = {
     Verdict.pass_by_tolerance: "Passes only by tolerance.",
     Verdict.fail_by_tolerance: "The kernel is right, the tolerance is too tight.",
@@ -203,6 +216,12 @@ TERMS: dict[str, str] = {
     "budget_ratio": (
         "The budget ratio is the largest error of an output, divided by the budget of its element."
     ),
+    "tolerance_ratio": (
+        "The tolerance ratio is the largest error of an output, divided by the error that the "
+        "test allows. Above 1 the test is red."
+    ),
+    "rms": ("The rms error is the root mean square of an output's errors."),
+    "max_abs": ("Max |e| is the largest absolute error of an output."),
     "chi": (
         "Chi is the root mean square of the errors, each divided by its expected standard "
         "deviation. A right kernel shows about 1 or less."
@@ -318,6 +337,9 @@ TERMS: dict[str, str] = {
         "A gauge measures a test: it runs right kernels, which must pass, and mutants, "
         "which must fail."
     ),
+    "window": (
+        "A window is the range of tolerances that every right kernel passes and every mutant fails."
+    ),
     "mutant": ("A mutant is a kernel with one known fault. A good test fails it."),
     "waiver": (
         "A waiver accepts a bad result of some tests until a date, so that it blocks no "
@@ -334,12 +356,19 @@ _TERM_LABELS = {
     "branch and board": "variant",
     "detection limits": "detection_limits",
     "error ÷ budget": "budget_ratio",
-    "error ÷ tolerance": "tolerance",
     "kill matrix": "mutant",
     "masked fix": "fix_masked",
     "deliveries": "delivery",
     "last canary": "canary",
     "advised tolerance": "tolerance",
+    "declared tolerance": "tolerance",
+    "error ÷ tolerance": "tolerance_ratio",
+    "difference ÷ both budgets": "budget",
+    "explained up to": "explained",
+    "beyond rounding": "unexplained",
+    "max |e|": "max_abs",
+    "rms error": "rms",
+    "selected flags": "flag",
 }
 """Headings whose term has another name."""
 
@@ -491,6 +520,12 @@ def term(label: str) -> str:
     return named or (TERMS.get(text[:-1], "") if text.endswith("s") else "")
 
 
+def sign(word: str, verdict: str) -> str:
+    """Return whose shape a grade, a filter or a flag takes: its own, else the verdict's."""
+    name = _SAME_SIGN.get(word, word)
+    return name if name in SIGNS else verdict
+
+
 def inline(label: str) -> str:
     """Return a label for the middle of a sentence: "Hollow pass" becomes "hollow pass"."""
     return label[:1].lower() + label[1:] if label[1:2].islower() else label
@@ -567,7 +602,9 @@ def _moment(stored: datetime | str) -> datetime:
 
 
 def mark(verdict: str | None) -> Mark:
-    """Return the looks of a verdict; a value from a newer version is its own label."""
+    """Return the looks of a verdict or a sign; a newer version's value is its own label."""
+    if verdict in SIGNS:
+        return SIGNS[verdict]
     try:
         return MARKS[Verdict(verdict or "")]
     except ValueError:

@@ -54,7 +54,7 @@ class NumberLine:
     before: int | None
     """The number a week before; None where nothing ran then."""
     change: str
-    """ "2 more than a week before"."""
+    """ "2 more than a week ago"."""
     better: bool | None
     """Whether it fell; None where it stayed."""
     bars: tuple[DayBar, ...]
@@ -115,7 +115,7 @@ def of_tests(
 def of_devices(fleet: Fleet, before: int | None) -> NumberLine:
     """Return the number of devices in trouble; `before`: the sick ones a week before."""
     sick = sum(cell.health in (DeviceHealth.bad, DeviceHealth.suspect) for cell in fleet.cells)
-    change = "" if before is None else f"{sick:,} sick, {before:,} a week before"
+    change = "" if before is None else f"{sick:,} sick, {before:,} a week ago"
     return NumberLine(
         "devices",
         "Devices in trouble",
@@ -149,10 +149,10 @@ def _when(shown: date | None, today: date) -> str:
 
 def _change(value: int, before: int | None) -> str:
     if before is None:
-        return "nothing ran a week before"
+        return "nothing ran a week ago"
     if value == before:
-        return "as a week before"
-    return f"{abs(value - before):,} {'more' if value > before else 'fewer'} than a week before"
+        return "the same as a week ago"
+    return f"{abs(value - before):,} {'more' if value > before else 'fewer'} than a week ago"
 
 
 def _bars(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -30,6 +32,8 @@ class WaiverLine:
     left: str
     """ "in 3 d"."""
     end_url: str
+    again: Mapping[str, Any]
+    """The request that creates it again, which undoes its end."""
 
 
 def of_test(session: Session, key: str, now: datetime) -> tuple[WaiverLine, ...]:
@@ -61,4 +65,14 @@ def _line(waiver: StoredWaiver, now: datetime) -> WaiverLine:
         timestamp(waiver.expires_at),
         words.until(waiver.expires_at, now),
         urls.end_waiver(waiver.id),
+        {
+            "test": waiver.test,
+            "names": waiver.names,
+            "labels": waiver.labels,
+            "builds": waiver.builds,
+            "classes": waiver.classes,
+            "owner": waiver.owner,
+            "reason": waiver.reason,
+            "expires": timestamp(waiver.expires_at),
+        },
     )

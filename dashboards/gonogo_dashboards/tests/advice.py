@@ -3,28 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from gonogo import urls
 from gonogo.flakiness.masking import BuildChange, Change
 from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.kit import words
+from gonogo_dashboards.kit.tolerance_advice import Advice, of_false_alarm, with_tolerance
 from gonogo_dashboards.tests.kill_matrix import KillMatrix
-from gonogo_storage.db.encoding import encode
 
-_OWN_FIELDS = ("kernel", "shape", "epsilon", "tolerance")
-"""Fields of a test that are not in the form's field `rest`."""
 _BROKEN = (Change.broken, Change.fix_masked, Change.wrong_otherwise)
-
-
-@dataclass(frozen=True)
-class Advice:
-    """A step: why, and the page where it is done."""
-
-    text: str
-    label: str
-    url: str
 
 
 def steps(
@@ -37,11 +25,13 @@ def steps(
     test: Mapping[str, Any],
     gauge: KillMatrix | None,
     changes: Sequence[BuildChange],
+    largest: float | None = None,
 ) -> tuple[Advice, ...]:
     """Return the steps for a test on a build, the most urgent first; none where all is well.
 
     verdict: the worst of its seeds; hollow: some seed is a hollow pass. job: the newest job of the
-    build. test: its canonical form. changes: those from build to build, the newest last.
+    build. test: its canonical form. changes: those from build to build, the newest last. largest:
+    the largest error of the build, divided by the tolerance.
     """
     steps = []
     if hollow or verdict == Verdict.fail:
@@ -75,17 +65,11 @@ def steps(
             Advice(
                 f"The tolerance is loose. The gauge advises {gauge.advised}.",
                 "Submit with this tolerance",
-                _with_tolerance(key, test, gauge),
+                with_tolerance(key, test, gauge.tolerance),
             )
         )
     if verdict == Verdict.fail_by_tolerance:
-        steps.append(
-            Advice(
-                "The kernel is right, and the tolerance is tighter than its formats allow.",
-                "Submit with another tolerance",
-                urls.new_job({"test": key}),
-            )
-        )
+        steps.append(of_false_alarm(key, test, gauge.tolerance if gauge else {}, largest))
     if gauge is None:
         steps.append(
             Advice(
@@ -103,10 +87,3 @@ def steps(
             Advice("Its last job met infrastructure trouble.", "Show its log", urls.job(job))
         )
     return tuple(steps)
-
-
-def _with_tolerance(key: str, test: Mapping[str, Any], gauge: KillMatrix) -> str:
-    """Return the form of a job with the tolerance that a gauge advises instead of the test's."""
-    rest = {name: value for name, value in test.items() if name not in _OWN_FIELDS}
-    form = urls.new_job({"test": key, "rest": encode({**rest, "tolerance": gauge.tolerance})})
-    return form + urls.further("rtol", "") + urls.further("atol", "")

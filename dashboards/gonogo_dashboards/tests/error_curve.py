@@ -279,14 +279,14 @@ def _changes(curve: Curve) -> Options:
     lines: list[Options] = [
         {
             "xAxis": names[change.place],
-            "lineStyle": {"color": "$pass_by_tolerance", "type": "solid", "width": 1.5},
-            "label": {"formatter": "change", "color": "$pass_by_tolerance", "fontSize": 11},
+            "lineStyle": {"color": "$ink", "type": "solid", "width": 1.5},
+            "label": {"formatter": "change", "color": "$ink", "fontSize": 11},
         }
         for change in curve.changes
     ]
     areas = [
         [
-            {"xAxis": names[change.low], "itemStyle": {"color": "$gap", "opacity": 0.3}},
+            {"xAxis": names[change.low], "itemStyle": {"color": "$band", "opacity": 0.25}},
             {"xAxis": names[change.high]},
         ]
         for change in curve.changes

@@ -18,6 +18,10 @@ from gonogo_dashboards.tests.strip import HALF, Strip, StripMark
 
 _ROOM = 1.5
 """Room above the tolerance for its label."""
+_MOST_LEVEL, _MOST_SLANTED = 7, 32
+"""Builds whose names stand side by side, and those whose slanted names do."""
+_CROWDED = 10
+"""Seeds on a build above which its marks overlap, and are drawn so that one sees through them."""
 _SIZES = ((60, 11), (200, 8), (2000, 6))
 """(maximum number of marks, their size in pixels)"""
 
@@ -32,11 +36,12 @@ def strip(plot: Strip) -> Options:
     ratio = plot.metric == TOLERANCE_RATIO
     names = [words.brief(column.build) for column in plot.columns]
     jobs = {job: place for place, job in enumerate(dict.fromkeys(mark.job for mark in plot.marks))}
+    slanted = _MOST_LEVEL < len(names) <= _MOST_SLANTED
     unnumbered = any(mark.value is None for mark in plot.marks)
     return {
         "links": [urls.job(job, output=plot.output) for job in jobs],
         "places": names,
-        "grid": {"left": 62, "right": 18, "top": 30, "bottom": 58},
+        "grid": {"left": 62, "right": 18, "top": 30, "bottom": 96 if slanted else 58},
         "tooltip": {"trigger": "item", "formatter": "row"},
         "xAxis": {
             **AXIS,
@@ -45,13 +50,14 @@ def strip(plot: Strip) -> Options:
             "max": len(names) - 0.5,
             "name": "builds in order",
             "nameLocation": "middle",
-            "nameGap": 34,
+            "nameGap": 72 if slanted else 34,
             "axisLine": {"onZero": False, "lineStyle": {"color": "$line-strong"}},
             "axisTick": {"show": False},
             "axisLabel": {
                 "color": "$soft",
-                "hideOverlap": True,
-                "width": 120,
+                "hideOverlap": True,  # on a phone
+                **({"rotate": 45, "fontSize": 11} if slanted else {}),
+                "width": 84 if slanted else 120,
                 "overflow": "truncate",
                 "formatter": names,
                 "customValues": list(range(len(names))),
@@ -148,13 +154,14 @@ def _marks(plot: Strip, jobs: Mapping[str, int], low: float, odd: float) -> list
     dimensions = ["_x", "_y", "build", plot.noun, "repeat", value_label, "_link"]
     dimensions += ["decided by"] if plot.decides else []
     size = next((size for most, size in _SIZES if len(plot.marks) <= most), 5)
+    opacity = 0.45 if len(plot.marks) > _CROWDED * len(plot.columns) else 0.85
     return [
         {
             "type": "scatter",
             "name": words.mark(verdict).label,
             "symbol": f"path://{words.mark(verdict).path}",
             "symbolSize": size,
-            "itemStyle": {"color": f"${verdict}", "opacity": 0.85},
+            "itemStyle": {"color": f"${verdict}", "opacity": opacity},
             "dimensions": dimensions,
             "encode": {"x": 0, "y": 1},
             "data": rows[verdict],

@@ -93,6 +93,12 @@ def _summary(view: TailView) -> str:
             f"Share of seeds above each fraction of the declared tolerance.{largest}"
             f" No failure rate can be predicted: {view.sentence}."
         )
+    if view.at_most and view.upper is not None and view.upper <= view.predicted:
+        return (
+            f"Share of seeds above each fraction of the declared tolerance.{largest}"
+            f" Fewer than {words.number(view.upper)} of the {view.per} fail,"
+            f" at {view.level:.0%} confidence."
+        )
     limit = "at most " if view.at_most else ""
     rate = f"{limit}{words.number(view.predicted)} of the {view.per} are predicted to fail"
     bound = (

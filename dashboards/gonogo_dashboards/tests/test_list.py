@@ -35,7 +35,7 @@ STANDINGS = {
     "flaky": ("Flaky", "suspect"),
     "marginal": ("Marginal", "suspect"),
     "blunt": ("Blunt", "suspect"),
-    test_list.FLAGGED: ("Open flags", "suspect"),
+    test_list.FLAGGED: ("Open flags", "none"),
 }
 """The label of each filter by state, and the verdict whose looks it takes."""
 STANDING_SENTENCES = {

@@ -14,6 +14,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from gonogo import urls
+from gonogo.flakiness.attribution import Cause
 from gonogo.flakiness.masking import BuildChange, Change
 from gonogo.flakiness.rates import Rate
 from gonogo.flakiness.samples import Configuration
@@ -35,12 +36,12 @@ from gonogo_dashboards.kit.list_rows import (
     tolerance_of,
 )
 from gonogo_dashboards.kit.ranges import Range
+from gonogo_dashboards.kit.tolerance_advice import Advice
 from gonogo_dashboards.tests import active_waivers, advice, error_curve
 from gonogo_dashboards.tests import kill_matrix as kills
 from gonogo_dashboards.tests import strip as strips
 from gonogo_dashboards.tests import tail as tails
 from gonogo_dashboards.tests.active_waivers import WaiverLine
-from gonogo_dashboards.tests.advice import Advice
 from gonogo_dashboards.tests.error_curve import Curve
 from gonogo_dashboards.tests.kill_matrix import KillMatrix
 from gonogo_dashboards.tests.strip import Strip
@@ -187,6 +188,8 @@ class TestView:
     builds: tuple[BuildLine, ...]
     more_builds: int
     cause: str
+    steady: bool
+    """Whether its outcomes don't differ, so that there is no cause to look for."""
     cause_sentence: str
     cause_words: str
     factors: tuple[FactorLine, ...]
@@ -269,6 +272,7 @@ _NOTHING: dict[str, Any] = {
     "builds": (),
     "more_builds": 0,
     "cause": "",
+    "steady": True,
     "cause_sentence": "",
     "cause_words": "",
     "factors": (),
@@ -374,6 +378,7 @@ def _judged(
             canonical,
             killed,
             trend.steps,
+            status.grade.tail.largest if status.grade.tail else None,
         )
         if status.build and verdict
         else (),
@@ -397,6 +402,7 @@ def _judged(
         ),
         "more_builds": max(0, len({(job.sequence, job.build) for job in charted}) - MAX_BUILDS),
         "cause": words.CAUSES[cause.cause],
+        "steady": cause.cause is Cause.stable,
         "cause_sentence": cause.cause.sentence,
         "cause_words": cause.words,
         "factors": tuple(

@@ -5,14 +5,6 @@ function say(text) {
   if (place) place.textContent = text;
 }
 
-/** Says what an action did, where the page has a line for it. */
-function done(text) {
-  const line = document.querySelector('p.result');
-  if (!line) return;
-  line.textContent = text;
-  line.hidden = false;
-}
-
 /** Replaces the browser's own message for a network error, which differs between browsers. */
 function away(error) {
   throw error instanceof TypeError ? new Error('The server does not answer') : error;
@@ -38,9 +30,10 @@ async function post(button) {
   say('');
   try {
     const body = await send(button.dataset.method ?? 'POST', button.dataset.post, {});
-    if (button.dataset.then && body.id) location.assign(button.dataset.then.replace('{id}', encodeURIComponent(body.id)));
+    const result = { words: button.dataset.done ?? `${button.textContent.trim()}: done.`, undo: button.dataset.undo ? JSON.parse(button.dataset.undo) : null };
+    if (button.dataset.then && body.id) leave(button.dataset.then.replace('{id}', encodeURIComponent(body.id)), result);
     else {
-      done(`${button.textContent.trim()}: done.`);
+      showResult(result);
       document.dispatchEvent(new Event('gonogo:ask'));
     }
   } catch (error) {
@@ -64,7 +57,7 @@ async function postAll(button) {
     }
   }
   say(sent === addresses.length ? '' : `${sent} of ${addresses.length} were sent again${problem}`);
-  if (sent === addresses.length) done(`${sent === 1 ? 'The message waits' : `${sent} messages wait`} to be sent again.`);
+  if (sent === addresses.length) showResult({ words: `${sent === 1 ? 'The message waits' : `${sent} messages wait`} to be sent again.` });
   document.dispatchEvent(new Event('gonogo:ask'));
   button.disabled = false;
 }
@@ -96,7 +89,10 @@ async function patch(form, pressed) {
     await send('PATCH', form.dataset.patch, values);
     const before = form.dataset.before ? JSON.parse(form.dataset.before) : {};
     const undoes = !pressed?.name || pressed.name in before; // else nothing can be taken back, such as a test that ran
-    if (form.dataset.before) keepResult({ here: location.href, words: pressed?.dataset.done ?? `${pressed?.textContent.trim() || 'Save'}: done.`, patch: form.dataset.patch, before: undoes ? before : null });
+    const words = pressed?.dataset.done ?? `${pressed?.textContent.trim() || 'Save'}: done.`;
+    const { expires, ...others } = before;
+    const body = before.state === 'acknowledged' ? { ...others, expires } : others;
+    if (form.dataset.before) keepResult({ here: location.href, words, undo: undoes ? { method: 'PATCH', url: form.dataset.patch, body } : null });
     location.reload();
   } catch (error) {
     say(`Not saved: ${error.message}`);
@@ -106,6 +102,7 @@ async function patch(form, pressed) {
 
 const RESULT = 'gonogo-result';
 
+/** Keeps what an action did for the page that opens next: `here` is its address. */
 function keepResult(result) {
   try {
     sessionStorage.setItem(RESULT, JSON.stringify(result));
@@ -114,8 +111,37 @@ function keepResult(result) {
   }
 }
 
-/** Says after a reload what the last action did, with a button that restores what was there before. */
-function showResult() {
+/** Opens a page, which then says what an action did: `words`, and how it is undone. */
+export function leave(address, { words, undo }) {
+  const to = new URL(address, location.href);
+  keepResult({ here: to.href, words, undo });
+  location.assign(to);
+}
+
+/** Says what the last action did, with a button that undoes it: `undo` is the request. The focus stays where it is. */
+export function showResult({ words, undo }) {
+  const line = document.getElementById('result');
+  if (!line) return;
+  line.textContent = `${words} `;
+  line.hidden = false;
+  if (!undo) return;
+  const button = line.appendChild(document.createElement('button'));
+  button.type = 'button';
+  button.textContent = 'Undo';
+  button.addEventListener('click', async () => {
+    button.disabled = true;
+    try {
+      await send(undo.method, undo.url, undo.body ?? {});
+      keepResult({ here: location.href, words: undo.words ?? 'Restored what was there before.' });
+      location.reload();
+    } catch (error) {
+      line.append(` Not undone: ${error.message}`);
+      button.disabled = false;
+    }
+  });
+}
+
+function showKept() {
   let result = null;
   try {
     result = JSON.parse(sessionStorage.getItem(RESULT));
@@ -123,26 +149,7 @@ function showResult() {
   } catch {
     return;
   }
-  const line = document.getElementById('result');
-  if (!line || result?.here !== location.href) return;
-  line.textContent = `${result.words} `;
-  line.hidden = false;
-  if (!result.before) return;
-  const undo = line.appendChild(document.createElement('button'));
-  undo.type = 'button';
-  undo.textContent = 'Undo';
-  undo.addEventListener('click', async () => {
-    undo.disabled = true;
-    const { expires, ...before } = result.before;
-    try {
-      await send('PATCH', result.patch, before.state === 'acknowledged' ? { ...before, expires } : before);
-      keepResult({ here: location.href, words: 'Restored what was there before.' });
-      location.reload();
-    } catch (error) {
-      say(`Not restored: ${error.message}`);
-      undo.disabled = false;
-    }
-  });
+  if (result?.here === location.href) showResult(result);
 }
 
 /** Saves the filters of a list under a name; the page with this view shows it as chosen. */
@@ -150,7 +157,7 @@ async function saveView(form) {
   const { page, query, view } = form.dataset;
   try {
     const saved = await send('POST', view, { page, query, name: form.elements.name.value });
-    location.assign(saved.links.page);
+    leave(saved.links.page, { words: `Saved for everybody as “${saved.name}”.`, undo: { method: 'DELETE', url: `${view}/${encodeURIComponent(saved.id)}`, words: `The view “${saved.name}” is deleted.` } });
   } catch (error) {
     document.getElementById('view-said').textContent = `Not saved: ${error.message}`;
   }
@@ -173,7 +180,7 @@ async function copy(button) {
 
 /** Makes every `[data-post]` and `[data-copy]` button and every `[data-patch]` form work, also after a refresh. */
 export function listen() {
-  showResult();
+  showKept();
   document.addEventListener('submit', (event) => {
     const form = event.target;
     if (!(form instanceof HTMLFormElement)) return;

@@ -1,6 +1,7 @@
 // Forms that create something through the API. The API checks the fields while one types, with the checks of the request itself.
-import { send } from './actions.js';
+import { leave, send } from './actions.js';
 import { put, READ, Unreadable } from './form.js';
+import { pickTests } from './picker.js';
 
 const PAUSE_MS = 400;
 const ENDS = { ...READ, date: (text) => `${text}T00:00:00Z` };
@@ -79,10 +80,17 @@ export function create(form) {
     }
   }
 
+  /** Returns how a creation is undone; null where it replaced something, such as a rule of the same name. */
+  function undoOf(answer) {
+    const { undoMethod, undoUrl, undoWords } = form.dataset;
+    if (!undoUrl || (answer.version ?? 1) > 1) return null;
+    return { method: undoMethod, url: undoUrl.replace('{id}', encodeURIComponent(answer.id ?? answer.name)), words: undoWords };
+  }
+
   function done(answer) {
-    const { then, noun } = form.dataset;
+    const { then, noun, done: words } = form.dataset;
     const place = then.replace('{id}', encodeURIComponent(answer.id ?? ''));
-    if (!answer.secret) return location.assign(place);
+    if (!answer.secret) return leave(place, { words, undo: undoOf(answer) });
     const line = document.getElementById('result'); // a secret is shown once, so the reader stays
     line.replaceChildren(`The ${noun} is there. Its secret, which is not shown again: `);
     line.appendChild(document.createElement('code')).textContent = answer.secret;
@@ -101,6 +109,7 @@ export function create(form) {
     clearTimeout(timer);
     timer = setTimeout(check, PAUSE_MS);
   });
+  pickTests(form);
   form.addEventListener('submit', async (event) => {
     event.preventDefault();
     clearTimeout(timer);
@@ -110,7 +119,8 @@ export function create(form) {
     try {
       done(await send('POST', form.dataset.create, body(form)));
     } catch (error) {
-      refused(error, true)?.focus();
+      const wrong = refused(error, true);
+      (wrong?.checkVisibility() ? wrong : (form.querySelector('.picker input') ?? wrong))?.focus();
     }
     button.disabled = false;
   });

@@ -108,7 +108,7 @@ function words(estimated, deadline) {
     const means = Object.entries(estimated.expected).filter(([, mean]) => mean);
     lines.push([`On average ${means.map(([kind, mean]) => `${counted(Math.round(mean.seeds), 'seed')} if it is ${kind} (${time(mean.device_s)})`).join(', ')}`, '']);
   }
-  if (estimated.workers === 0) lines.push([`No live worker serves ${estimated.queue}: the job would stay queued until its deadline, ${time(deadline)}.`, 'over']);
+  if (estimated.workers === 0) lines.push([`No live worker serves ${estimated.queue}: the job would stay queued until its deadline, ${time(deadline)}.`, 'over v-error']);
   else lines.push([`${counted(estimated.workers, 'worker')} on ${estimated.queue}, ${counted(estimated.queue_chunks, 'chunk')} before it; it starts ${estimated.wait_s < 1 ? 'at once' : `within ${time(estimated.wait_s)}`}`, '']);
   return lines;
 }
@@ -183,7 +183,7 @@ export function fill(form) {
 
   function refused(error) {
     if (error.errors?.length) {
-      show([['The job can’t run like this: see the marked fields.', 'over']]);
+      show([['The job can’t run like this: see the marked fields.', 'over v-error']]);
       return blame(error.errors);
     }
     blame([]);

@@ -14,6 +14,7 @@ import { create } from './creation.js';
 import { keepPlace } from './place.js';
 import { fill } from './form.js';
 import { fold } from './fold.js';
+import { explain } from './glossary.js';
 import { drawGrids } from './grid.js';
 import { follow } from './live.js';
 import { walk } from './matrix.js';
@@ -36,7 +37,7 @@ walk();
 triage();
 talk();
 reachable();
-keepPlace();
+explain();
 palette();
 switchTheme();
 document.addEventListener('gonogo:ask', () => ask(true));
@@ -53,6 +54,7 @@ async function draw() {
   }
 }
 fold(draw);
+keepPlace(); // after the folding, because a switch may be in a folded panel
 document.addEventListener('gonogo:refreshed', draw);
 document.addEventListener('toggle', draw, true);
 draw();

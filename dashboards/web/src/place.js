@@ -33,6 +33,7 @@ function restore() {
   if (place?.to !== location.href) return;
   const nav = [...document.querySelectorAll('main nav.tabs')].find((each) => each.getAttribute('aria-label') === place.label);
   if (!nav) return;
+  nav.closest('.folded')?.querySelector(':scope > header > .unfold')?.click(); // on a phone the reader had opened it
   scrollBy({ top: nav.getBoundingClientRect().top - place.top, behavior: 'instant' });
   nav.querySelector('[aria-current]')?.focus({ preventScroll: true });
 }

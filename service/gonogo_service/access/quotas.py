@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 RETRY_S = 60
 """Jobs end and chunks start at their own pace: asking more often tells nothing new."""
 RETRY_ARTIFACTS_S = 3600
+ARTIFACTS = "artifact_bytes"
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,18 @@ class Quota:
     retry_s: int
 
     def __str__(self) -> str:
+        if self.name == ARTIFACTS:
+            return f"{_size(self.used)} of {_size(self.limit)} {self.words.removeprefix('bytes ')}"
         return f"{self.used:,.0f} of {self.limit:,.0f} {self.words}"
+
+
+def _size(count: float) -> str:
+    """Return a number of bytes in the unit that people use: "27 kB", "10.7 GB"."""
+    units = ("bytes", "kB", "MB", "GB", "TB")
+    place = 0
+    while count >= 1000 and place < len(units) - 1:
+        count, place = count / 1000, place + 1
+    return f"{count:.3g} {units[place]}"
 
 
 def of(session: Session, settings: Settings, owner: str, now: datetime) -> list[Quota]:
@@ -57,7 +69,7 @@ def _quotas(used: Usage, settings: Settings) -> Iterator[Quota]:
         ("open_jobs", "open jobs", used.open_jobs, settings.quota_open_jobs, RETRY_S),
         ("device_s", "queued device seconds", used.device_s, settings.quota_device_s, RETRY_S),
         (
-            "artifact_bytes",
+            ARTIFACTS,
             "bytes of artifacts in a day",
             used.artifact_bytes,
             settings.quota_artifact_bytes,

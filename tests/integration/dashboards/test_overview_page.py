@@ -180,7 +180,7 @@ def test_a_bad_device_needs_someone_and_a_busy_one_leads_to_its_job(engine: Engi
     ]
     later = look(engine, timedelta(days=8)).numbers[-1]
     assert (view.numbers[-1].before, later.before) == (None, 2)
-    assert later.change == "2 sick, 2 a week before"
+    assert later.change == "2 sick, 2 a week ago"
     with session(engine) as current:
         device_changes.drain_host(current, "lab-1", True, actor="ada", reason="moving")
     assert look(engine).fleet.trouble == ()

@@ -149,6 +149,28 @@ def test_telemetry_is_not_drawn_through_an_outage() -> None:
     assert [point[1] for point in line["data"]] == [45.0, 45.0, 45.0, None, 45.0, 45.0]
 
 
+@pytest.mark.parametrize(
+    ("reading", "ends"),
+    [
+        ((48.2, 48.2, 48.2), (44, 52)),  # one value: not 20 to 80
+        ((40.0, 45.0, 50.0), (40, 50)),
+        ((0.0, 0.0, 0.0), (-0.5, 0.5)),
+        ((0.81, 0.82, 0.84), (0.81, 0.84)),
+    ],
+)
+def test_an_axis_of_telemetry_fits_its_readings(
+    reading: tuple[float, float, float], ends: tuple[float, float]
+) -> None:
+    view = activity.days([hour(1, telemetry={"power_w": reading})], SINCE, NOW, began=SINCE)
+    axis = charts.telemetry(view, view.series[0])["yAxis"]
+    assert axis["min"] <= reading[0]
+    assert axis["max"] >= reading[2]
+    assert axis["max"] - axis["min"] <= 2 * (ends[1] - ends[0])
+    assert (axis["max"] - axis["min"]) / axis["interval"] == pytest.approx(
+        round((axis["max"] - axis["min"]) / axis["interval"])
+    )
+
+
 def test_a_day_s_share_is_of_the_time_that_the_device_was_there() -> None:
     canaries = {**hour(0).canaries, "golden": 3, "failed": 1}
     view = activity.days(

@@ -132,7 +132,7 @@ def test_the_window_lies_between_what_rounding_needs_and_the_first_miss() -> Non
         )
     assert "The window is 0.25 to 0.5." in shown.summary
     assert (
-        "Today's tolerance, 0.6, fails 0 of 2 runs of right kernels and passes 1 of 3 runs "
+        "The declared tolerance, 0.6, fails 0 of 2 runs of right kernels and passes 1 of 3 runs "
         "of mutants."
     ) in shown.summary
     assert [(point.tolerance, point.note) for point in shown.table if point.note] == [
@@ -147,6 +147,6 @@ def test_an_empty_window_is_said_and_what_rounding_needs_is_a_line() -> None:
     marked = next(series for series in charts.curves(shown)["series"] if series["name"] == "window")
     assert marked["markArea"]["data"] == []
     assert [line["label"]["formatter"] for line in marked["markLine"]["data"]] == [
-        "today",
+        "declared",
         "rounding may need",
     ]

@@ -1,0 +1,81 @@
+"""Advice with a button: the tolerance that a test should have, filled into the form of a job."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gonogo import urls
+from gonogo.gauge.advice import spelled
+from gonogo_dashboards.kit import words
+from gonogo_storage.db.encoding import encode
+
+_OWN_FIELDS = ("kernel", "shape", "epsilon", "tolerance")
+"""Fields of a test that are not in the form's field `rest`."""
+_CLOSE = ("rtol", "atol")
+"""Comparators whose limits add up to one: twice both allows twice the error."""
+_DIGITS = 2
+"""Digits of an advised limit: a tolerance is no measurement, so more would pretend to be one."""
+
+
+@dataclass(frozen=True)
+class Advice:
+    """A step: why, and the page where it is done."""
+
+    text: str
+    label: str
+    url: str
+
+
+def of_false_alarm(
+    key: str,
+    test: Mapping[str, Any],
+    gauged: Mapping[str, Mapping[str, float]],
+    largest: float | None,
+) -> Advice:
+    """Return the step for a test whose tolerance is tighter than its formats allow.
+
+    gauged: the tolerance that a gauge advises, output -> comparators; {} for none. largest: the
+    largest error that rounding explained, divided by the tolerance; None where nobody knows.
+    """
+    why = "The kernel is right, and the tolerance is tighter than its formats allow"
+    if gauged:
+        text = f"{why}. The gauge advises {spelled(gauged)}."
+        return Advice(text, "Submit with this tolerance", with_tolerance(key, test, gauged))
+    wider = widened(test.get("tolerance", {}), largest)
+    if not wider or largest is None:
+        return Advice(f"{why}.", "Submit with another tolerance", urls.new_job({"test": key}))
+    limits = ", ".join(f"{name} {value:g}" for name, value in wider.items())
+    form = urls.new_job({"test": key, **{name: f"{value:g}" for name, value in wider.items()}})
+    return Advice(
+        f"{why}: its largest error needs {words.number(largest)} times as much.",
+        f"Submit with {limits}",
+        form,
+    )
+
+
+def widened(tolerance: Mapping[str, Any], largest: float | None) -> dict[str, float]:
+    """Return a test's rtol and atol that allow its largest error, rounded up.
+
+    {} where they are not what decides, or where no error is larger than they allow.
+    """
+    if largest is None or largest <= 1 or not tolerance.keys() <= set(_CLOSE):
+        return {}
+    limits = {name: tolerance[name] for name in _CLOSE if tolerance.get(name)}
+    return {name: _rounded_up(value * largest) for name, value in limits.items()}
+
+
+def with_tolerance(
+    key: str, test: Mapping[str, Any], tolerance: Mapping[str, Mapping[str, float]]
+) -> str:
+    """Return the form of a job with this tolerance (output -> comparators) instead of its own."""
+    rest = {name: value for name, value in test.items() if name not in _OWN_FIELDS}
+    form = urls.new_job({"test": key, "rest": encode({**rest, "tolerance": tolerance})})
+    return form + urls.further("rtol", "") + urls.further("atol", "")
+
+
+def _rounded_up(value: float) -> float:
+    step = 10.0 ** (math.floor(math.log10(value)) - _DIGITS + 1)
+    return float(f"{math.ceil(value / step) * step:.{_DIGITS}g}")

@@ -1,0 +1,141 @@
+"""The forms that create something, in a real browser: a test is picked by name, the next page says
+what happened, and Undo takes it back."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import parse_qs, urlsplit
+
+import httpx
+import pytest
+from playwright.sync_api import Page, expect
+
+from gonogo.urls import NEW_BISECTION, NEW_GAUGE, NEW_RULE, NEW_SCHEDULE, NEW_WAIVER
+
+SUITE = {"name": "forms", "tests": [{"kernel": "layernorm_bw", "shape": [8, 64]}]}
+
+
+def pick(page: Page, text: str) -> None:
+    """Choose the first test that the picker finds, by keyboard."""
+    field = page.get_by_role("combobox", name="Test")
+    field.fill(text)
+    expect(page.locator("#picks li").first).to_contain_text("layernorm_bw 1×1×32×64")
+    field.press("ArrowDown")
+    field.press("Enter")
+    expect(page.locator("#picked")).to_contain_text("layernorm_bw")
+    expect(page.locator("textarea[name=test]")).to_have_value(re.compile("layernorm_bw"))
+
+
+def test_a_gauge_is_created_of_a_picked_test_and_taken_back(furnished, page: Page) -> None:
+    server, _ = furnished
+    page.goto(server.url + NEW_GAUGE)
+    page.get_by_role("combobox", name="Test").focus()
+    expect(page.locator("#picks li").first).to_be_visible()  # the newest tests, before a word
+    pick(page, "1x1x32x64")
+    page.get_by_label("Seeds").fill("2")
+    expect(page.locator("#checked")).to_have_text("Every check passed.")
+    page.get_by_role("button", name="Start the gauge").click()
+    expect(page).to_have_url(re.compile("/gauges/[0-9a-f-]{36}"))
+    expect(page.locator("#result")).to_contain_text("The gauge is queued")
+    page.get_by_role("button", name="Undo").click()
+    expect(page.locator("#result")).to_contain_text("The gauge is canceled.")
+    expect(page.locator("#state")).to_contain_text("Cancel")
+
+
+def test_a_bisection_is_created_of_a_picked_test_and_canceled(furnished, page: Page) -> None:
+    server, _ = furnished
+    page.goto(server.url + NEW_BISECTION)
+    pick(page, "1x1x32x64")
+    page.get_by_label("Or these builds").fill("correct, correct, correct")
+    page.get_by_role("button", name="Start the bisection").click()
+    expect(page).to_have_url(re.compile("/bisections/[0-9a-f-]{36}"))
+    expect(page.locator("#result")).to_contain_text("The bisection has begun")
+    page.locator("#cancel").click()
+    expect(page.locator("#result")).to_contain_text("The bisection is canceled.")
+    expect(page.locator("#state")).to_contain_text("Canceled")
+
+
+def test_a_waiver_is_added_ended_and_restored(furnished, page: Page) -> None:
+    server, house = furnished
+    key = house.addresses["/tests/{name}"][0].split("/")[2].split("?")[0]
+    page.goto(f"{server.url}{NEW_WAIVER}?test={key}")
+    page.get_by_label("Reason").fill("ticket 12")
+    page.get_by_role("button", name="Accept").click()
+    expect(page).to_have_url(f"{server.url}/tests/{key}")
+    expect(page.locator("#result")).to_contain_text("The waiver is in force.")
+    page.get_by_role("button", name="Undo").click()
+    expect(page.locator("#result")).to_contain_text("The waiver has ended.")
+    httpx.post(
+        f"{server.url}/api/v1/waivers",
+        json={"test": key, "reason": "ticket 13", "expires": "2099-01-01T00:00:00Z"},
+    )
+
+
+def test_a_schedule_is_created_and_archived(furnished, page: Page) -> None:
+    server, _ = furnished
+    suite = httpx.get(f"{server.url}/api/v1/suites").json()["items"][0]["name"]
+    page.goto(server.url + NEW_SCHEDULE)
+    page.get_by_label("Name").fill("each night")
+    page.get_by_label("Suite").select_option(suite)
+    page.get_by_role("button", name="Create the schedule").click()
+    expect(page).to_have_url(f"{server.url}/schedules")
+    expect(page.locator("#schedules")).to_contain_text("each night")
+    expect(page.locator("#result")).to_contain_text("The schedule is active.")
+    page.get_by_role("button", name="Undo").click()
+    expect(page.locator("#result")).to_contain_text("The schedule is archived.")
+    expect(page.locator("#schedules")).not_to_contain_text("each night")
+
+
+def test_a_new_rule_can_be_taken_back_and_one_that_replaced_another_not(
+    furnished, page: Page
+) -> None:
+    server, _ = furnished
+    suite = httpx.get(f"{server.url}/api/v1/suites").json()["items"][0]["name"]
+    for new in (True, False):
+        page.goto(server.url + NEW_RULE)
+        page.get_by_label("Name").fill("forms")
+        page.get_by_label("Events").fill("push")
+        page.get_by_label("Repositories").fill("acme/kernels")
+        page.get_by_label("Suites").fill(suite)
+        page.get_by_label("Description").fill("first" if new else "second")
+        page.get_by_role("button", name="Store the rule").click()
+        expect(page.locator("#result")).to_contain_text("The rule is in use.")
+        expect(page.get_by_role("button", name="Undo")).to_have_count(int(new))
+
+
+def test_a_saved_view_is_deleted_and_restored(furnished, page: Page) -> None:
+    server, _ = furnished
+    page.goto(f"{server.url}/tests?standing=hollow")
+    page.get_by_text("Save this view").click()
+    page.get_by_label("Name, for everybody").fill("hollow ones")
+    page.get_by_role("button", name="Save").click()
+    expect(page.locator("#result")).to_contain_text("Saved for everybody as “hollow ones”.")
+    page.get_by_role("button", name="Delete this view").click()
+    expect(page.locator("#result")).to_contain_text("is deleted for everybody")
+    page.get_by_role("button", name="Undo").click()
+    expect(page.locator("#result")).to_contain_text("The view is there again.")
+    expect(page.locator("#views")).to_contain_text("hollow ones")
+
+
+@pytest.mark.parametrize("kind", ["passes_by_tolerance", "fix_masked"])
+def test_a_flag_s_advice_has_a_button(furnished, page: Page, kind: str) -> None:
+    server, _ = furnished
+    answer = httpx.get(f"{server.url}/flags.json", params={"kind": kind, "state": "any"}).json()
+    page.goto(server.url + answer["items"][0]["url"])
+    buttons = page.locator("#advice a.button")
+    label = {"passes_by_tolerance": "Show the worst seeds", "fix_masked": "Compare these builds"}
+    expect(buttons.first).to_have_text(label[kind])
+
+
+def test_the_gauge_s_tolerance_is_submitted_with_a_button(furnished, page: Page) -> None:
+    server, house = furnished
+    for path in house.addresses["/gauges/{gauge_id}"]:
+        view = httpx.get(f"{server.url}{path}.json").json()
+        if view["submit_url"]:
+            page.goto(server.url + path)
+            page.get_by_role("link", name="Submit with this tolerance").click()
+            query = parse_qs(urlsplit(page.url).query, keep_blank_values=True)
+            assert (query["test"], query["atol"]) == ([view["test_key"]], [""])
+            expect(page.locator("textarea[name=rest]")).to_have_value(re.compile('"tolerance"'))
+            return
+    pytest.fail("no gauge advises a tolerance")

@@ -1,0 +1,41 @@
+"""The strips of a test's last builds: each shape is drawn once, and a page of them stays small."""
+
+from __future__ import annotations
+
+import re
+
+from gonogo_dashboards.kit.build_cells import BuildCell, RecentBuilds
+from gonogo_dashboards.kit.build_strips import Strips
+
+TESTS, BUILDS = 60, 20
+MAX_BYTES = 90_000
+"""The strips' part of the 150 kB that a page may have."""
+
+
+def recent(test: int) -> RecentBuilds:
+    """A test that is hollow on every third build."""
+    cells = []
+    for build in range(BUILDS):
+        name, hollow = f"{build:02d}c0ffee{build:02d}", (build + test) % 3 == 0
+        verdict = "pass_by_tolerance" if hollow else "pass"
+        label = "2 hollow pass" if hollow else "2 pass"
+        cells.append(BuildCell(name, verdict, hollow, False, f"{name}: {label}"))
+    return RecentBuilds(tuple(cells), "")
+
+
+def test_sixty_tests_on_twenty_builds_leave_room_for_the_rest_of_the_page() -> None:
+    strips = Strips(BUILDS)
+    html = "".join(str(strips.strip(recent(test))) for test in range(TESTS))
+    assert len(html + str(strips.shapes())) < MAX_BYTES
+
+
+def test_each_cell_names_a_shape_that_is_drawn_once() -> None:
+    strips = Strips(BUILDS)
+    named = set(re.findall(r'href="#(\w+)"', str(strips.strip(recent(0)))))
+    drawn = re.findall(r'symbol id="(\w+)"', str(strips.shapes()))
+    assert sorted(drawn) == sorted(named)
+    assert len(drawn) == 2
+
+
+def test_a_strip_that_starts_at_the_left_says_so() -> None:
+    assert 'preserveAspectRatio="xMinYMid"' in Strips(BUILDS, "xMinYMid").strip(recent(0))
