@@ -76,7 +76,7 @@ def diagnose(
     replays.sort(key=lambda replay: float(np.square((output - replay.values) / step).sum()))
     for replay in replays:
         residual = _residual(replay, output, form)
-        share = _largest(_faults(graph, exact, residual, whole), residual)
+        share = _largest(_faults(graph, exact, residual, whole, form), residual)
         if share is not None and (best is None or share.share > best.share):
             best = share
         if best is not None and best.share >= GOOD:
@@ -105,9 +105,9 @@ def _largest(faults: Iterable[Fault], residual: Residual) -> TermShare | None:
     for fault in faults:
         if not np.isfinite(fault.effect).all():
             continue
-        # fitted numbers take a part of the rounding, too
+        # fitted numbers take a part of the rounding, too, and of what the fault doesn't explain
         left = residual.without(fault.effect).energy
-        left += rounding * min(1.0, fault.fitted / distinct)
+        left += max(rounding, left) * min(1.0, fault.fitted / distinct)
         # a fault must halve what the one before leaves, which more numbers alone wouldn't; the
         # noise of the kernel's own fp32 operations is left for no fitted one
         floor = rounding + (COMPLETE * (energy - rounding) if fault.fitted else 0.0)
@@ -119,9 +119,11 @@ def _largest(faults: Iterable[Fault], residual: Residual) -> TermShare | None:
     return best if best is not None and best.share >= MIN_SHARE else None
 
 
-def _faults(graph: Graph, exact: Array, residual: Residual, whole: Graph) -> Iterator[Fault]:
+def _faults(
+    graph: Graph, exact: Array, residual: Residual, whole: Graph, form: str
+) -> Iterator[Fault]:
     if isinstance(graph, NormalizedRows):
-        yield from forward.faults(graph, exact, residual)
+        yield from forward.faults(graph, exact, residual, form)
     elif isinstance(graph, InputGradient):
         yield from gradient.faults(graph, exact, residual)
     elif isinstance(graph, ColumnGradient) and isinstance(whole, ColumnGradient):

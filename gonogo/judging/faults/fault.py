@@ -109,6 +109,11 @@ class Residual:
 
     def two_per_row(self, first: Array, second: Array) -> Array:
         """Return the effect (rows, N) of both patterns with the factors that fit each row best."""
+        of_first, of_second = self.two_factors(first, second)
+        return np.asarray(of_first * first + of_second * second)
+
+    def two_factors(self, first: Array, second: Array) -> tuple[Array, Array]:
+        """Return the factors (rows, 1) of two patterns (rows, N) that fit each row best."""
         u, v = self.weight * first, self.weight * second
         a, b, c = (f.sum(axis=1) for f in (u * first, u * second, v * second))
         p, q = (self.error * u).sum(axis=1), (self.error * v).sum(axis=1)
@@ -117,7 +122,7 @@ class Residual:
         with np.errstate(divide="ignore", invalid="ignore"):
             of_first = np.where(usable, (c * p - b * q) / determinant, p / np.maximum(a, SMALL))
             of_second = np.where(usable, (a * q - b * p) / determinant, 0.0)
-        return np.asarray(of_first[:, None] * first + of_second[:, None] * second)
+        return of_first[:, None], of_second[:, None]
 
     def per_label(self, pattern: Array, labels: NDArray[np.intp]) -> Array:
         """Return the factor of a pattern that fits each label's elements best, one per element.

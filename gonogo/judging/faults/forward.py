@@ -8,18 +8,19 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo.judging.faults import groups, statistics
+from gonogo.judging.faults import groups, statistics, stored
 from gonogo.judging.faults import rows as of_rows
 from gonogo.judging.faults.fault import Fault, Residual, places
 from gonogo.judging.faults.statistics import TILE
+from gonogo.judging.faults.stored import StoredStatistics
 from gonogo.judging.limits.detection import without_terms
 from gonogo.kernels.normalization.forward import NormalizedRows
 from gonogo.kernels.normalization.moments import Rows
 from gonogo.numerics.expectation import Array
 
 
-def faults(graph: NormalizedRows, exact: Array, residual: Residual) -> Iterator[Fault]:
-    """Yield the faults of y (rows, N), the fewer fitted numbers the earlier."""
+def faults(graph: NormalizedRows, exact: Array, residual: Residual, form: str) -> Iterator[Fault]:
+    """Yield the faults of y (rows, N) in a format, the fewer fitted numbers the earlier."""
     rows = graph.rows
     x = np.asarray(rows.x, np.float64)
     gamma = np.ones((1, 1)) if rows.gamma is None else rows.gamma
@@ -30,9 +31,9 @@ def faults(graph: NormalizedRows, exact: Array, residual: Residual) -> Iterator[
         Fault(f"{term} is missing", changed - exact)
         for term, changed in without_terms(graph).items()
     ]
-    yield from terms
     scaled = np.broadcast_to(gamma * normalized, exact.shape)
     of_mean = -gamma * right.rstd if rows.centered else None
+    wholes = [*terms]
     for wrong in statistics.wrong(
         x,
         rows.epsilon,
@@ -40,14 +41,16 @@ def faults(graph: NormalizedRows, exact: Array, residual: Residual) -> Iterator[
         **_tails(x, right, scaled, of_mean, residual),
     ):
         with np.errstate(invalid="ignore"):
-            yield Fault(wrong.words, (x - wrong.mean) * wrong.rstd * gamma + beta - exact)
-    if rows.gamma is not None and x.shape[1] > TILE:
+            effect = (x - wrong.mean) * wrong.rstd * gamma + beta - exact
+        wholes.append(Fault(wrong.words, effect))
+    if rows.gamma is not None and rows.channel_width == 1 and x.shape[1] > TILE:
         for shift in (1, -1, TILE, -TILE):
             moved = normalized * (np.roll(gamma, shift, axis=1) - gamma)
             noun = "column" if abs(shift) == 1 else "columns"
-            yield Fault(f"gamma is shifted by {shift} {noun}", moved)
+            wholes.append(Fault(f"gamma is shifted by {shift} {noun}", moved))
     if rows.channel_width > 1:
-        yield from groups.faults(rows, gamma, beta, exact)
+        wholes += groups.faults(rows, gamma, beta, normalized, exact)
+    yield from wholes
     if rows.beta is not None:
         added = np.broadcast_to(beta, exact.shape)
         yield Fault("beta is added twice", added)
@@ -64,10 +67,17 @@ def faults(graph: NormalizedRows, exact: Array, residual: Residual) -> Iterator[
         return np.asarray((other.rstd / right.rstd - 1.0) * scaled)
 
     fitted = statistics.fitted_epsilon(of_epsilon, rows.epsilon, residual)
-    yield from statistics.better_first(factors, fitted, residual)
+    few = [*statistics.better_first(factors, fitted, residual)]
+    yield from few
+    pattern = None if of_mean is None else np.broadcast_to(of_mean, exact.shape)
+    beside = StoredStatistics.of(right, scaled, pattern, form)
+    likely = stored.likeliest([*wholes, *few], residual) if form != "fp32" else None
+    if likely is not None and not likely.fitted:  # a factor needs no other fault beside it
+        whole = likely
+        yield beside.beside(lambda _: whole, residual)
     labels = rows.channels
     in_rows = _of_rows(exact, scaled, of_mean, residual)
-    in_columns = _of_columns(rows, normalized, residual)
+    in_columns = [*_of_columns(rows, normalized, residual)]
     # the fewer numbers are fitted, the more an equally good fit says
     if len(x) <= int(labels.max()) + 1:
         yield from chain(in_rows, in_columns)
@@ -77,6 +87,12 @@ def faults(graph: NormalizedRows, exact: Array, residual: Residual) -> Iterator[
         both = residual.two_per_row(scaled, np.broadcast_to(gamma, exact.shape))
         yield Fault("the mean and the rstd of the rows are off", both, 2 * len(x))
     if rows.channel_width > 1:
+        if form != "fp32":
+            for number in range(len(in_columns)):
+                yield beside.beside(
+                    lambda rest, number=number: [*_of_columns(rows, normalized, rest)][number],
+                    residual,
+                )
         yield groups.recut(rows, gamma, normalized, residual)
 
 

@@ -7,14 +7,18 @@ from collections.abc import Iterator
 import numpy as np
 
 from gonogo.judging.faults.fault import Fault, Residual
+from gonogo.judging.faults.statistics import TILE
 from gonogo.kernels.normalization.moments import Rows
 from gonogo.numerics.expectation import Array
 
 
-def faults(rows: Rows, gamma: Array, beta: Array, exact: Array) -> Iterator[Fault]:
-    """Yield groups that are shifted by a channel, or have half or twice as many channels.
+def faults(
+    rows: Rows, gamma: Array, beta: Array, normalized: Array, exact: Array
+) -> Iterator[Fault]:
+    """Yield groups that are shifted by a channel, or have half or twice as many; and shifted gamma.
 
-    gamma, beta: (1 or rows, N), or (1, 1). exact: y (rows, N). Only whole samples have neighbors.
+    gamma, beta: (1 or rows, N), or (1, 1). normalized: x^, and exact: y (rows, N). Only whole
+    samples have neighbors.
     """
     count, features = exact.shape
     if rows.place is not None or count % rows.groups:
@@ -34,9 +38,16 @@ def faults(rows: Rows, gamma: Array, beta: Array, exact: Array) -> Iterator[Faul
         mean = groups.mean(axis=2, keepdims=True)
         centered = groups - mean
         rstd = 1.0 / np.sqrt((centered**2).mean(axis=2, keepdims=True) + rows.epsilon)
-        normalized = np.roll((centered * rstd).reshape(x.shape), shift, axis=1)
-        changed = normalized.reshape(count, features) * gamma + beta
+        moved = np.roll((centered * rstd).reshape(x.shape), shift, axis=1)
+        changed = moved.reshape(count, features) * gamma + beta
         yield Fault(f"the groups are {words}", changed - exact)
+    full = np.broadcast_to(gamma, exact.shape).reshape(x.shape)
+    for shift in (1, -1, TILE, -TILE):
+        if abs(shift) < channels:
+            moved = np.roll(full, shift, axis=1) - full
+            noun = "channel" if abs(shift) == 1 else "channels"
+            effect = normalized * moved.reshape(exact.shape)
+            yield Fault(f"gamma is shifted by {shift} {noun}", effect)
 
 
 def recut(rows: Rows, gamma: Array, normalized: Array, residual: Residual) -> Fault:

@@ -250,3 +250,46 @@ def test_elements_of_equal_inputs_round_alike_and_fit_no_column_of_gamma() -> No
     share = diagnose(graph, y, "bf16", graph.forms[0])
     assert share is not None
     assert "gamma" not in share.words
+
+
+def test_a_mean_that_is_further_off_than_its_rounding_hides_behind_no_other_fault() -> None:
+    graph = NormalizedRows(Rows(X, GAMMA, 0.4 * BETA, EPSILON))
+    output = y(1.2 * MEAN + rounded_mean() - MEAN, beta=0.4 * BETA)
+    share = diagnose(graph, round_to(output, "bf16"), "bf16", graph.forms[0])
+    assert share is not None
+    assert share.words.startswith("the mean is off in")
+
+
+@pytest.mark.parametrize("fault", ["gamma is shifted by 1 channel", "beta is missing"])
+def test_a_fault_of_channels_is_named_beside_stored_statistics(fault: str) -> None:
+    # beside this offset the rounding of a stored mean is as large as beta
+    generator = np.random.default_rng(7)
+    channels, width, groups = 24, 20, 3
+    x = round_to(50.0 + generator.standard_normal((2 * groups, 160)), "bf16").astype(np.float64)
+    gamma = 1.0 + 0.3 * generator.standard_normal(channels)
+    beta = 0.3 * generator.standard_normal(channels)
+
+    def graph_of(gamma: Doubles, beta: Doubles) -> NormalizedRows:
+        gammas, betas = (np.repeat(np.tile(a, 2), width).reshape(x.shape) for a in (gamma, beta))
+        return NormalizedRows(Rows(x, gammas, betas, EPSILON, channel_width=width, groups=groups))
+
+    stored = Program(stored=dict.fromkeys(("mean", "variance", "rstd", "x^"), "bf16"))
+    is_gamma = fault.startswith("gamma")
+    wrong = graph_of(np.roll(gamma, 1), beta) if is_gamma else graph_of(gamma, 0.0 * beta)
+    graph = graph_of(gamma, beta)
+    output = round_to(wrong.replay(stored).values, "bf16")
+    share = diagnose(graph, output, "bf16", graph.forms[0])
+    assert share is not None
+    assert share.words == fault
+
+
+def test_numbers_fitted_to_few_elements_say_less_than_one_factor() -> None:
+    generator = np.random.default_rng(11)
+    x = round_to(generator.standard_normal((4, 64)), "bf16").astype(np.float64)
+    gamma = round_to(1 + 0.2 * generator.standard_normal((1, 64)), "bf16").astype(np.float64)
+    graph = NormalizedRows(Rows(x, gamma, None, 1e-5, centered=False))
+    stored = Program(stored={"x^": "bf16"})
+    output = round_to(1.004 * graph.replay(stored).values, "bf16")
+    share = diagnose(graph, output, "bf16", graph.forms[0])
+    assert share is not None
+    assert share.words.startswith("a common factor of 1.00")
