@@ -28,7 +28,7 @@ class HealthReport:
     """The canary's build"""
     digests: dict[str, str] | None = None
     """The canary's outputs"""
-    told: str | None = None
+    reported: str | None = None
     """The health that the host reported, where the service has another opinion"""
 
 
@@ -78,4 +78,4 @@ class FailingTests:
 
 
 DeviceEvidence = CanaryDifference | CanaryAccusation | FailingTests | HealthReport
-"""What a change of a device's health rests on."""
+"""The evidence of a change of a device's health."""

@@ -173,7 +173,7 @@ def report(session: Session, body: Mapping[str, Any], *, now: datetime) -> bool:
         DeviceHealth(row.health) if unchanged else after,
         actor=f"worker:{body.get('worker')}",
         reason=str(storable(body.get("reason")) or ""),
-        evidence={**evidence, "told": after.value},
+        evidence={**evidence, "reported": after.value},
         now=now,
     )
 

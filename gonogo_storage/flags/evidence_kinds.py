@@ -52,7 +52,7 @@ class RunExample:
 
 @dataclass(frozen=True)
 class Rerun:
-    """What it takes to run a finding again."""
+    """The seeds, builds and devices with which a finding is run again."""
 
     seeds: list[int]
     repeats: int
@@ -106,7 +106,7 @@ class VerdictEvidence:
     check_leaves_out: list[str] | None = None
     words: str | None = None
     figures: SeedShare | None = None
-    looked: ReadHistory | None = None
+    extent: ReadHistory | None = None
     examples: list[RunExample] | None = None
     rerun: Rerun | None = None
     left_out: dict[str, LeftOut] | None = None
@@ -228,7 +228,7 @@ class RunEvidence:
     build: str
     seeds: int
     of: int
-    looked: ReadHistory
+    extent: ReadHistory
     tolerance: dict[str, Any]
     seed: int
     repeat: int
@@ -281,7 +281,7 @@ FlagEvidence = VerdictEvidence | SuspectEvidence | RunEvidence | GaugeEvidence
 
 @dataclass(frozen=True)
 class OpeningDetail:
-    """What opened or reopened a flag."""
+    """The job that opened or reopened a flag."""
 
     job: str
     build: str

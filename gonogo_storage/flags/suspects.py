@@ -349,7 +349,7 @@ def _finding(session: Session, job: JobRow, verdict: Verdict) -> Finding:
     output = max(status["pooled"], key=lambda name: status["pooled"][name]["evidence"] or 0.0)
     canonical = session.get_one(TestSpecRow, job.test_key).canonical
     seed = status["seeds"][0]
-    found = SuspectEvidence(
+    shown = SuspectEvidence(
         sentence=sentence,
         words=status["words"],
         job=job.id,
@@ -374,4 +374,4 @@ def _finding(session: Session, job: JobRow, verdict: Verdict) -> Finding:
             context=job.context,
         ),
     )
-    return Finding.of(job, kind, asdict(found))
+    return Finding.of(job, kind, asdict(shown))

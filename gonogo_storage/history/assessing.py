@@ -88,7 +88,7 @@ class Assessment:
             "changes": dict(self.changes),
             "builds": [dict(build) for build in self.builds],
             "era": list(self.era),
-            "looked": asdict(self.extent),
+            "extent": asdict(self.extent),
             "left_out": {device: dict(note) for device, note in self.left_out.items()},
             "policy": self.policy.version,
         }

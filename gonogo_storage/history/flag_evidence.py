@@ -94,7 +94,7 @@ def _with_rerun(assessment: Assessment, job_runs: Sequence[Run], base: Finding) 
     details = {
         "words": f"{share.words} seeds",
         "figures": asdict(SeedShare(share)),
-        "looked": asdict(assessment.extent),
+        "extent": asdict(assessment.extent),
         "examples": [asdict(run_evidence.example(run)) for run in worst[: run_evidence.EXAMPLES]],
         "rerun": asdict(run_evidence.rerun(evidence_runs, worst)),
         "left_out": {

@@ -72,7 +72,7 @@ def finding(
         build=job.build,
         seeds=len({run.seed for run in evidence_runs}),
         of=assessment.extent.seeds,
-        looked=from_object(ReadHistory, assessment.extent),
+        extent=from_object(ReadHistory, assessment.extent),
         tolerance=dict(canonical.get("tolerance") or {}),
         seed=head.seed,
         repeat=head.repeat,

@@ -130,7 +130,7 @@ def read(
                 build_name,
                 from_json(Grade, content["grade"]),
                 from_json(Attribution, content["attribution"]),
-                from_json(ReadExtent, content["looked"]),
+                from_json(ReadExtent, content["extent"]),
                 AssessmentSource("stored", stored["assessed_at"]),
             )
     return _computed(session, variant, build_name, newest)

@@ -41,7 +41,7 @@ def check(response: httpx.Response) -> None:
     status = "default" if media_type == PROBLEM else str(response.status_code)
     validator = _validator(path, method, status, media_type, tuple(KERNELS))
     texts = response.text.splitlines() if media_type == NDJSON else [response.text]
-    for error in (found for text in texts for found in validator.iter_errors(json.loads(text))):
+    for error in (problem for text in texts for problem in validator.iter_errors(json.loads(text))):
         where = "".join(f"[{part!r}]" for part in error.instance_path)
         raise AssertionError(
             f"{response.request.method} {response.request.url.path}: the answer{where} is not "

@@ -16,7 +16,7 @@ MAX_MEMBERS = 12
 _ID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _RATE = {"failures", "runs", "low", "high"}
 _SHOWN_APART = {"check", "check_leaves_out", "sentence", "diagnosis", "words"}
-_LABELS = {"looked": "based on", "no_go": "mutants", "known_wrong": "mutants whose fault can show"}
+_LABELS = {"extent": "based on", "no_go": "mutants", "known_wrong": "mutants whose fault can show"}
 _DIGITS = 12
 _LONG_HEX = 16
 

@@ -18,7 +18,7 @@ from gonogo.flakiness.attribution import Cause
 from gonogo.flakiness.classes import Class
 from gonogo.flakiness.grades import Sharpness, Stability
 from gonogo.flakiness.masking import Change
-from gonogo.spec.flag_labels import LABELS
+from gonogo.reports.flag_labels import LABELS
 from gonogo.spec.verdicts import WORST_FIRST, Verdict
 from gonogo_storage.db.states import (
     AnswerState,

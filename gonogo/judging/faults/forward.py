@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -17,6 +18,8 @@ from gonogo.judging.limits.detection import without_terms
 from gonogo.kernels.normalization.forward import NormalizedRows
 from gonogo.kernels.normalization.moments import Rows
 from gonogo.numerics.expectation import Array
+
+_SCALES = ("gamma", "beta")
 
 
 def faults(graph: NormalizedRows, exact: Array, residual: Residual, form: str) -> Iterator[Fault]:
@@ -77,7 +80,7 @@ def faults(graph: NormalizedRows, exact: Array, residual: Residual, form: str) -
         yield beside.beside(lambda _: whole, residual)
     labels = rows.channels
     in_rows = _of_rows(exact, scaled, of_mean, residual)
-    in_columns = [*_of_columns(rows, normalized, residual)]
+    in_columns = _of_columns(rows, normalized, residual)
     # the fewer numbers are fitted, the more an equally good fit says
     if len(x) <= int(labels.max()) + 1:
         yield from chain(in_rows, in_columns)
@@ -88,11 +91,8 @@ def faults(graph: NormalizedRows, exact: Array, residual: Residual, form: str) -
         yield Fault("the mean and the rstd of the rows are off", both, 2 * len(x))
     if rows.channel_width > 1:
         if form != "fp32":
-            for number in range(len(in_columns)):
-                yield beside.beside(
-                    lambda rest, number=number: [*_of_columns(rows, normalized, rest)][number],
-                    residual,
-                )
+            for name in _SCALES:
+                yield beside.beside(partial(_of_scale, rows, normalized, name), residual)
         yield groups.recut(rows, gamma, normalized, residual)
 
 
@@ -136,13 +136,18 @@ def _of_rows(
 
 def _of_columns(rows: Rows, normalized: Array, residual: Residual) -> Iterator[Fault]:
     """Yield the faults with a number for each value of gamma or beta."""
+    for name in _SCALES:
+        yield _of_scale(rows, normalized, name, residual)
+
+
+def _of_scale(rows: Rows, normalized: Array, name: str, residual: Residual) -> Fault:
+    """Return the fault with a number for each value of gamma or of beta."""
     labels = rows.channels
     noun = "column" if rows.channel_width == 1 else "channel"
-    count = int(labels.max()) + 1
-    for name, pattern in {"gamma": normalized, "beta": np.ones((1, 1))}.items():
-        off = residual.per_label(pattern, labels)
-        words = f"{name} is off in {_of_labels(noun, off, labels)}"
-        yield Fault(words, off * pattern, count)
+    pattern = normalized if name == "gamma" else np.ones((1, 1))
+    off = residual.per_label(pattern, labels)
+    words = f"{name} is off in {_of_labels(noun, off, labels)}"
+    return Fault(words, off * pattern, int(labels.max()) + 1)
 
 
 def _of_labels(noun: str, values: Array, labels: NDArray[np.intp]) -> str:

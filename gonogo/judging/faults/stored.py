@@ -39,7 +39,7 @@ def likeliest(faults: Iterable[Fault], residual: Residual) -> Fault | None:
 
 @dataclass(frozen=True)
 class StoredStatistics:
-    """What rounding a row's mean and rstd to a format may add to y.
+    """The errors of y that rounding a row's mean and rstd to a format may cause.
 
     Attributes:
         scaled: what an error of rstd adds, relative (rows, N).

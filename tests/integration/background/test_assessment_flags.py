@@ -33,7 +33,7 @@ EVIDENCE = {
     "examples",
     "rerun",
     "check",
-    "looked",
+    "extent",
     "policy",
 }
 

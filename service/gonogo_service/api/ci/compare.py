@@ -86,7 +86,7 @@ class WaiverOfTest:
 
 @dataclass(frozen=True)
 class FindingEvidence:
-    """What a finding rests on; what says nothing about it is left out."""
+    """The evidence of a finding; fields that say nothing about it are left out."""
 
     head: ShareOfRuns | int | None = None
     """The runs of head that have the finding; of lost runs their number"""

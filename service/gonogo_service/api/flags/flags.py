@@ -83,7 +83,7 @@ class ListedFlag:
     sentence: str | None
     """The finding in words"""
     diagnosis: str | None
-    """What is wrong in the kernel, where its numbers tell"""
+    """The fault of the kernel, where its numbers show one"""
     first_job: str
     last_job: str
     jobs: int

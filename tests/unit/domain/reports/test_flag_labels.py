@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gonogo.spec.flag_labels import LABELS, kind_of
+from gonogo.reports.flag_labels import LABELS, kind_of
 from gonogo_storage.db.states import FlagKind
 
 
