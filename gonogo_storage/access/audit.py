@@ -88,9 +88,10 @@ def export(session: Session, *, after: int = 0, limit: int = EXPORT_PAGE) -> lis
 
 
 @dataclass(frozen=True)
-class AuditLine:
+class AuditEntry:
     """An entry of the audit log, as its chain has it."""
 
+    id: str
     number: int
     """Its place in the chain, from 1 without gaps"""
     at: datetime
@@ -102,13 +103,6 @@ class AuditLine:
     """The hash of the entry before it"""
     hash: str
     """SHA-256 of its content and of `previous`"""
-
-
-@dataclass(frozen=True)
-class AuditEntry(AuditLine):
-    """An entry of the audit log."""
-
-    id: str
 
 
 @dataclass(frozen=True)

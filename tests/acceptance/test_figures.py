@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from benchmarks import figures
+from benchmarks.plain_reach import can_show
 from gonogo.judging.judging import SeedJudgement
-from gonogo.judging.reach import can_show
 from gonogo.kernels.layernorm import emulation
 from gonogo.kernels.layernorm.forensics import diagnose
 from gonogo.spec.test_spec import TestSpec

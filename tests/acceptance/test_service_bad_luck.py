@@ -16,12 +16,12 @@ from servers import PostgresServer, RedisServer, running
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
-SEEDS = 20
+SEEDS = 30
 SLOW: dict[str, Any] = {
     "build": "slow",
     "target": {"executor": "troublesome", "arch": "wormhole", "board": "n150"},
 }
-"""A plug-in kernel that takes 0.2 s a seed: a job of about 4 s, so that bad luck strikes in its
+"""A plug-in kernel that takes 0.2 s a seed: a job of about 6 s, so that bad luck strikes in its
 middle."""
 
 

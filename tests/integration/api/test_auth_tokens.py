@@ -145,6 +145,7 @@ def test_another_way_to_authenticate_is_refused(api: Api, header: str) -> None:
 def test_a_scope_contains_those_before_it_and_no_others(api: Api) -> None:
     """Try every endpoint with every scope: reads need read, changes submit, and a few admin."""
     admin = {
+        "/builds/{build}": {"DELETE"},
         "/jobs/{job_id}": {"DELETE"},
         "/tokens": {"GET", "POST"},
         "/tokens/{token_id}": {"GET", "DELETE"},

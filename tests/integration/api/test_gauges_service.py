@@ -453,7 +453,7 @@ def test_the_page_draws_the_curves_of_the_comparator_that_is_asked_for(api: Api)
     )
     assert shown["today"] == [{"output": "all outputs", "tolerance": 0.5}]
     assert {turn["name"]: turn["tolerance"] for turn in shown["turns"]}["double-subtract"] == PASSES
-    at_today = next(row for row in shown["table"] if row["note"] == "today")
+    at_today = next(row for row in shown["table"] if row["note"] == "declared")
     assert (at_today["alarms"], at_today["misses"]) == (0, 4)
     other = api.client.get(
         f"/gauges/{gauge}.json", params={"comparator": "ulp", "of": "nothing"}

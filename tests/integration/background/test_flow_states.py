@@ -741,19 +741,19 @@ def test_events_are_numbered_without_gaps_and_resume_anywhere(current: Session) 
         "progress",
         "state",
     ]
-    assert every[4]["data"] == {
+    assert every[4].data == {
         "seed": 1,
         "iteration": None,
         "repeat": 0,
         "verdict": "pass_by_tolerance",
         "explanation": "unexplained",
     }
-    assert every[5]["data"] == {
+    assert every[5].data == {
         "done": 4,
         "total": 5,
         "verdicts": {"pass": 2, "pass_by_tolerance": 2},
     }
-    assert every[7]["data"] == {"state": "finished", "verdict": "pass_by_tolerance"}
+    assert every[7].data == {"state": "finished", "verdict": "pass_by_tolerance"}
     assert events.after(current, job.id, 5) == every[5:]
     assert now_of(current, job).last_event == len(every)
 

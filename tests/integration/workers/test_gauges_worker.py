@@ -69,7 +69,8 @@ def test_atol_a_half_misses_every_fault_of_the_nightly_reductions(
                 == finished_gauge["total"]
                 == 20 + 1  # mutants, and the build that is right; no right kernel of a Wormhole
             )
-        (flag,) = api.get("/flags?kind=blunt_test")["items"]
+        (listed,) = api.get("/flags?kind=blunt_test")["items"]
+        flag = api.get(f"/flags/{listed['id']}")
     report, parts = finished_gauge["report"], finished_gauge["report"]["misses"]["parts"]
     assert (finished_gauge["sharpness"], finished_gauge["error"]) == ("blunt", None)
     for name in REDUCTIONS:

@@ -13,6 +13,7 @@ import pytest
 from gonogo.spec.selections import Selection
 from gonogo_workers.executors.base import KernelCrash
 from gonogo_workers.local import reports
+from gonogo_workers.local.patience import Patience
 
 
 class Dead:
@@ -37,6 +38,6 @@ def test_a_crash_says_how_many_milliseconds_it_took(
     clock = SimpleNamespace(perf_counter=lambda: next(quarters) * 0.25, monotonic=time.monotonic)
     monkeypatch.setattr(reports, "time", clock)
     monkeypatch.setattr(reports.LocalReporter, "_open", lambda _: Dead(tmp_path))
-    local = reports.LocalReporter(SimpleNamespace(), "mine", deadline_s=9.0)  # type: ignore[arg-type]
+    local = reports.LocalReporter(SimpleNamespace(executor="gtest"), "mine", patience=Patience(9.0))  # type: ignore[arg-type]
     row, arrays = local.run(Selection.parse({"selection": {}}), 0)
     assert (row["verdict"], row["duration_ms"], arrays) == ("crash", 250.0, [])

@@ -10,7 +10,7 @@ from fastapi.responses import StreamingResponse
 from gonogo_service.access.context import Admin, Context, Ctx
 from gonogo_service.kit.answers import Cursor, Filter, Limit, make_router
 from gonogo_storage.access import audit as stored
-from gonogo_storage.access.audit import AuditEntry, AuditLine
+from gonogo_storage.access.audit import AuditEntry
 from gonogo_storage.db.encoding import encode
 from gonogo_storage.db.paging import Page
 from gonogo_storage.db.records import schema_of
@@ -39,7 +39,7 @@ def audit(
     response_class=Response,
     responses={
         200: {
-            "content": {"application/x-ndjson": {"schema": schema_of(AuditLine)}},
+            "content": {"application/x-ndjson": {"schema": schema_of(AuditEntry)}},
             "description": "The entries; the schema is that of a line",
         }
     },

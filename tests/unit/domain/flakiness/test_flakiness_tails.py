@@ -54,7 +54,7 @@ def test_nothing_is_predicted_beyond_ten_times_the_seeds() -> None:
     prediction = tail(np.random.default_rng(2).random(50) * 0.1)
     assert prediction.predicted == pytest.approx(1 / 500)
     assert prediction.at_most
-    assert prediction.words.startswith("at most 2 failures per thousand seeds")
+    assert prediction.words.startswith("fewer than 2 failures per thousand seeds")
 
 
 def test_too_few_seeds_are_said_to_be_so() -> None:

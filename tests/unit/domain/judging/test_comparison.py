@@ -48,11 +48,8 @@ def arrays(build: str) -> dict[str, NDArray[Any]]:
 def copy_plug_in(folder: Path) -> None:
     """Copy the few files that the pytest executor takes to an interpreter without gonogo."""
     text = (ROOT / "workers/gonogo_workers/executors/child/pytest_executor.py").read_text()
-    for name in ast.literal_eval(
-        text[
-            text.index("PLUGIN_FILES = (") + len("PLUGIN_FILES = ") : text.index("HOST_FOLDER")
-        ].strip()
-    ):
+    listed = text[text.index("PLUGIN_FILES = (") + len("PLUGIN_FILES = ") :]
+    for name in ast.literal_eval(listed[: listed.index("\n)\n") + 2]):
         copy = folder / name
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_text((ROOT / name).read_text())

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from benchmarks.arithmetics import RIGHT
 from benchmarks.false_alarms import applies, cases
+from benchmarks.plain_reach import can_show
 from gonogo.judging import edges, paired
 from gonogo.judging.inputs import generate, quantise
 from gonogo.judging.judging import SeedJudgement, judge
-from gonogo.judging.reach import can_show
 from gonogo.kernels import blockwise, kind, registry
 from gonogo.numerics import compare
 from gonogo.numerics.expectation import Expectation
