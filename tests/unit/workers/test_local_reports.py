@@ -38,8 +38,7 @@ def test_a_crash_says_how_many_milliseconds_it_took(
     clock = SimpleNamespace(perf_counter=lambda: next(quarters) * 0.25, monotonic=time.monotonic)
     monkeypatch.setattr(reports, "time", clock)
     monkeypatch.setattr(reports.LocalReporter, "_open", lambda _: Dead(tmp_path))
-    local = reports.LocalReporter(
-        SimpleNamespace(executor=SimpleNamespace(name="gtest")), "mine", patience=Patience(9.0)
-    )  # type: ignore[arg-type]
+    build: Any = SimpleNamespace(executor=SimpleNamespace(name="gtest"))
+    local = reports.LocalReporter(build, "mine", patience=Patience(9.0))
     row, arrays = local.run(Selection.parse({"selection": {}}), 0)
     assert (row["verdict"], row["duration_ms"], arrays) == ("crash", 250.0, [])
