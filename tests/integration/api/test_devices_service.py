@@ -129,7 +129,7 @@ def test_in_maintenance_only_a_person_s_word_counts(engine: Engine) -> None:
         )
     assert not report(engine, "bad")
     assert look(engine)["health"] == "maintenance"
-    assert look(engine)["history"][0]["evidence"]["told"] == "bad"
+    assert look(engine)["history"][0]["evidence"]["reported"] == "bad"
     with session(engine) as current:
         back = device_changes.patch(
             current, device["id"], {"health": "good", "reason": "it turns"}, actor="me"
