@@ -35,14 +35,18 @@ EVERYTHING: Final = Stored(
 
 EXPECTED: Final[tuple[tuple[str, str, str, Stored], ...]] = (
     (r".*", r"upcast", r"\w+_fw", NOTHING),
-    (r"torch", r"F\.layer_norm|native_layer_norm", r"layernorm_fw", NOTHING),
-    (r"jax", r"linen\.LayerNorm|linen\.RMSNorm", r"\w+_fw", NOTHING),
+    (r"torch(-cuda)?", r"F\.layer_norm|native_layer_norm", r"layernorm_fw", NOTHING),
+    (r"jax(-cuda)?", r"linen\.LayerNorm|linen\.RMSNorm", r"\w+_fw", NOTHING),
     (r"tensorflow", r"keras\.", r"\w+_fw", NOTHING),
     (r"mlx", r"fast\.layer_norm", r"layernorm_fw", SCALED),
     (r"tensorflow", r"fused_batch_norm", r"layernorm_fw", SCALED),
     (r"mlx", r"fast\.rms_norm", r"rmsnorm_fw", NORMALIZED),
+    (r"cuda", r".*", r"\w+_fw", NOTHING),
     (r"torch|jax|liger", r"llama|gemma$|gemma \(|RMSNorm \(llama\)", r"rmsnorm_fw", NORMALIZED),
     (r"torch|jax", r"composite", r"layernorm_fw", EVERYTHING),
+    # compilers for GPUs may leave out what a fused norm stores
+    (r"\w+-cuda", r"llama$|gemma \(eager|RMSNorm \(llama\)", r"rmsnorm_fw", NORMALIZED),
+    (r"\w+-cuda", r"composite( \(eager\))?$", r"layernorm_fw", EVERYTHING),
 )
 """Library, kernel, kind (regular expressions) -> the values that the kernel stores in 16 bits."""
 

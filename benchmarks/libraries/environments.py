@@ -1,7 +1,8 @@
 """Make one virtual environment per library, in the cache folder, with exact versions.
 
 `make libraries` runs this module. A library that can't be installed here is left out, and one
-printed line says why. pip's own settings say where wheels come from.
+printed line says why. pip's own settings say where wheels come from. Libraries that run on a GPU
+are left out where there is none; LIBRARIES_GPU_PYTHON may name an interpreter that has them.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -33,11 +35,16 @@ class Environment:
     """Commands that the library calls when it runs."""
     stamp_name: str = ""
     """The name of the stamp where another tool makes the same environment."""
+    source: str = ""
+    """The library whose program it runs, where that isn't its own."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Environment variables of the program, beside those of every library."""
+    needs_gpu: bool = False
 
     @property
     def program(self) -> Path:
         """The script that runs the library's kernels."""
-        return PROGRAMS / f"{self.library}_program.py"
+        return PROGRAMS / f"{self.source or self.library}_program.py"
 
     @property
     def folder(self) -> Path:
@@ -48,6 +55,8 @@ class Environment:
     @property
     def python(self) -> Path:
         """The interpreter."""
+        if self.needs_gpu and (named := os.environ.get("LIBRARIES_GPU_PYTHON")):
+            return Path(named)
         return self.folder / "bin" / "python"
 
     @property
@@ -61,6 +70,8 @@ class Environment:
 
         The stamp holds the packages; that of `make torch` is empty.
         """
+        if self.needs_gpu and os.environ.get("LIBRARIES_GPU_PYTHON"):
+            return self.python.exists()
         if not (self.stamp.exists() and self.python.exists()):
             return False
         text = self.stamp.read_text("utf-8")
@@ -75,12 +86,44 @@ class Environment:
         """Return a command that the library calls and that isn't on PATH, or None."""
         return next((name for name in self.commands if shutil.which(name) is None), None)
 
+    @property
+    def absence(self) -> str | None:
+        """Return why the library can't run here, in words, or None."""
+        if self.needs_gpu and gpu() is None:
+            return "it needs an NVIDIA GPU, and nvidia-smi names none here"
+        if not self.is_installed:
+            return "it isn't installed; run `make libraries`"
+        if self.absent_command is not None:
+            return f"it calls {self.absent_command}, which isn't on PATH"
+        return None
+
     def complete(self) -> None:
         """Note that the environment is complete."""
         self.stamp.write_text(self._stamped, "utf-8")
 
 
+@cache
+def gpu() -> str | None:
+    """Return the name and the driver of the first NVIDIA GPU, None where there is none."""
+    words = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    try:
+        ended = subprocess.run(words, capture_output=True, text=True, check=False)
+    except OSError:
+        return None
+    lines = ended.stdout.splitlines() if ended.returncode == 0 else []
+    return lines[0].strip() if lines else None
+
+
 NUMPY: Final = "numpy==2.4.6"
+ON_GPU: Final[Mapping[str, str]] = {
+    "CUDA_VISIBLE_DEVICES": "0",
+    "DEVICE": "cuda",
+    "JAX_PLATFORMS": "cuda",
+    "TORCHINDUCTOR_COMPILE_THREADS": "1",
+    "TRITON_INTERPRET": "0",
+    "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+}
+"""Settings of programs on a GPU. Several processes share it: none may reserve its memory."""
 ENVIRONMENTS: Final = (
     Environment(
         "torch",
@@ -113,6 +156,33 @@ ENVIRONMENTS: Final = (
         ("liger-kernel==0.6.2", "torch==2.13.0", "triton==3.9.0", "packaging==26.3", NUMPY),
         ("torch", "triton", "liger_kernel.ops.layer_norm"),
     ),
+    Environment(
+        "torch-cuda",
+        ("torch==2.13.0", NUMPY),
+        ("torch",),
+        source="torch",
+        settings=ON_GPU,
+        needs_gpu=True,
+    ),
+    Environment(
+        "liger-cuda",
+        ("liger-kernel==0.6.2", "torch==2.13.0", "triton==3.9.0", "packaging==26.3", NUMPY),
+        ("torch", "triton", "liger_kernel.ops.layer_norm"),
+        source="liger",
+        settings=ON_GPU,
+        needs_gpu=True,
+    ),
+    Environment(
+        "jax-cuda",
+        ("jax==0.10.2", "jax-cuda13-plugin==0.10.2", "flax==0.12.8", "ml_dtypes==0.6.0", NUMPY),
+        ("jax", "flax"),
+        source="jax",
+        settings=ON_GPU,
+        needs_gpu=True,
+    ),
+    Environment(
+        "cuda", ("cupy-cuda13x==14.2.0", NUMPY), ("cupy",), settings=ON_GPU, needs_gpu=True
+    ),
 )
 """The one table of versions. torch's version and stamp are also the Makefile's."""
 
@@ -131,6 +201,8 @@ def environment_of(library: str) -> Environment:
 
 def install(environment: Environment) -> str | None:
     """Make the environment; return None, or why the library is left out."""
+    if environment.needs_gpu and gpu() is None:
+        return environment.absence
     absent = environment.absent_command
     if absent is not None:
         return f"it calls {absent}, which isn't on PATH: apt-get install -y {absent}"

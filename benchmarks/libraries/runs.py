@@ -1,7 +1,8 @@
 """Run the kernels of libraries in their interpreters, and cache their outputs.
 
 A cached output depends on the program's source, the versions, the kernel and the bytes of its
-inputs. So judging again runs no library.
+inputs. So judging again runs no library. The folder of a GPU's outputs also holds the list of its
+kernels: copied into the cache folder of a machine without a GPU, it can be judged there.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from benchmarks.libraries.environments import (
     Environment,
     cache_folder,
     environment_of,
+    gpu,
 )
 
 SETTINGS: Final = {
@@ -41,11 +43,14 @@ SETTINGS: Final = {
     "DEV": "CPU",
     "PYTHONDONTWRITEBYTECODE": "1",
 }
-"""One thread, no accelerator: the order of sums is the same on every machine with this library."""
+"""One thread, no accelerator: the order of sums is the same on every machine with this library.
+Environments on a GPU override some."""
 DEADLINE_S: Final = 1800.0
 """For one process; the slowest manifest took 260 s."""
 BATCH: Final = 400
 """Runs per process: imports are paid once, and inputs take little space."""
+GPU_BATCH: Final = 40
+"""Runs per process on a GPU: compilers take most of the time, and processes share the GPU."""
 
 
 @dataclass(frozen=True)
@@ -101,12 +106,27 @@ def run_named(name: str) -> Run:
 
 @cache
 def listing(library: str) -> Listing:
-    """Return the kernels of an installed library. Raises RuntimeError with the program's error."""
+    """Return the kernels of a library that is installed, or that ran on the GPU of another machine.
+
+    Raises RuntimeError with the reason why it is left out, or with the program's error.
+    """
     environment = environment_of(library)
-    ended = _child(environment, ["--list"])
-    if ended.returncode:
-        raise RuntimeError(_last_line(ended.stderr) or f"exit code {ended.returncode}")
-    row = json.loads(ended.stdout.splitlines()[-1])
+    recorded = _folder_of(library) / "listing.json"
+    absence = environment.absence
+    if absence is None:
+        ended = _child(environment, ["--list"])
+        if ended.returncode:
+            error = _last_line(ended.stderr) or f"exit code {ended.returncode}"
+            raise RuntimeError(f"its program fails: {error}")
+        row = json.loads(ended.stdout.splitlines()[-1])
+        if environment.needs_gpu:
+            row["versions"]["GPU"] = gpu()
+            recorded.parent.mkdir(parents=True, exist_ok=True)
+            recorded.write_text(json.dumps(row), "utf-8")
+    elif environment.needs_gpu and recorded.exists():
+        row = json.loads(recorded.read_text("utf-8"))
+    else:
+        raise RuntimeError(absence)
     kernels = tuple(
         LibraryKernel(
             library, fields["name"], fields["kind"], tuple(fields["formats"]), fields["epsilon"]
@@ -126,11 +146,14 @@ def produce(runs: Iterable[Run], jobs: int = 1) -> dict[Run, Path | str]:
             missing.setdefault(run.library, []).append(run)
         else:
             results[run] = stored
-    batches = [
-        rows[start : start + BATCH]
-        for rows in missing.values()
-        for start in range(0, len(rows), BATCH)
-    ]
+    batches = []
+    for library, rows in missing.items():
+        environment = environment_of(library)
+        if environment.needs_gpu and environment.absence is not None:
+            results |= dict.fromkeys(rows, f"not recorded, and {environment.absence}")
+            continue
+        size = GPU_BATCH if environment.needs_gpu else BATCH
+        batches += [rows[start : start + size] for start in range(0, len(rows), size)]
     with ThreadPoolExecutor(max_workers=max(jobs, 1)) as pool:
         for number, part in enumerate(pool.map(_run_batch, batches)):
             results.update(part)
@@ -202,15 +225,13 @@ def _run_manifest(
 
 
 def _child(environment: Environment, words: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    if not environment.is_installed:
-        raise RuntimeError(f"{environment.library} isn't installed: run `make libraries`")
     return subprocess.run(
         [str(environment.python), str(environment.program), *words],
         capture_output=True,
         text=True,
         check=False,
         timeout=DEADLINE_S,
-        env=os.environ | SETTINGS,
+        env={**os.environ, **SETTINGS, **environment.settings},
     )
 
 
@@ -235,13 +256,21 @@ def _path_of(run: Run) -> Path:
         inputs_digest(run.case, run.seed),
     )
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
-    return cache_folder() / "libraries-outputs" / run.library / digest[:2] / f"{digest}.npz"
+    return _folder_of(run.library) / digest[:2] / f"{digest}.npz"
+
+
+def _folder_of(library: str) -> Path:
+    return cache_folder() / "libraries-outputs" / library
 
 
 @cache
 def _program_digest(library: str) -> str:
     environment = environment_of(library)
-    digest = hashlib.sha256(repr((environment.packages, sorted(SETTINGS.items()))).encode())
+    versions: object = environment.packages
+    if environment.needs_gpu:  # whatever its interpreter has, on that GPU
+        versions = sorted(listing(library).versions.items())
+    settings = sorted({**SETTINGS, **environment.settings}.items())
+    digest = hashlib.sha256(repr((versions, settings)).encode())
     for path in (environment.program, PROGRAMS / "protocol.py"):
         digest.update(path.read_bytes())
     return digest.hexdigest()

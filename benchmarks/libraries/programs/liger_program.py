@@ -1,4 +1,4 @@
-"""Liger's Triton kernels on the CPU, in Triton's interpreter (TRITON_INTERPRET=1).
+"""Liger's Triton kernels: on a GPU, or on the CPU in Triton's interpreter (TRITON_INTERPRET=1).
 
 The interpreter stores bf16 as integers, and it multiplies them as integers: in bf16 it can run
 only the kernels that convert to fp32 first. It has no libdevice, so `rsqrt` is Triton's.
@@ -8,6 +8,7 @@ only the kernels that convert to fp32 first. It has no libdevice, so `rsqrt` is 
 # It runs in the interpreter of a library, whose packages our own checks do not have.
 
 import importlib.metadata
+import os
 
 import liger_kernel.ops.group_norm
 import liger_kernel.ops.layer_norm
@@ -19,7 +20,10 @@ from liger_kernel.ops.layer_norm import LigerLayerNormFunction
 from liger_kernel.ops.rms_norm import LigerRMSNormFunction
 from protocol import Kernel, serve
 
-WITHOUT_BF16 = ("fp32", "fp16")
+IS_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+DEVICE = os.environ.get("DEVICE", "cpu")
+MULTIPLIED = ("fp32", "fp16") if IS_INTERPRETED else ("fp32", "bf16", "fp16")
+"""Formats of the kernels that multiply in the format of x."""
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -28,18 +32,19 @@ def inverse_root(value):
     return tl.rsqrt(value)
 
 
-for operations in (
-    liger_kernel.ops.group_norm,
-    liger_kernel.ops.layer_norm,
-    liger_kernel.ops.rms_norm,
-):
-    operations.rsqrt = inverse_root
+if IS_INTERPRETED:
+    for operations in (
+        liger_kernel.ops.group_norm,
+        liger_kernel.ops.layer_norm,
+        liger_kernel.ops.rms_norm,
+    ):
+        operations.rsqrt = inverse_root
 
 
 def tensors(inputs, run):
     """Return the inputs as tensors of the run's format that have gradients."""
     converted = {
-        name: torch.from_numpy(values.copy()).to(DTYPES[run.format])
+        name: torch.from_numpy(values.copy()).to(DEVICE, DTYPES[run.format])
         for name, values in inputs.items()
     }
     for name, tensor in converted.items():
@@ -49,7 +54,7 @@ def tensors(inputs, run):
 
 def array(tensor):
     """Return a float32 array."""
-    return tensor.detach().float().numpy()
+    return tensor.detach().float().cpu().numpy()
 
 
 def layer_norm(t, run):
@@ -99,14 +104,14 @@ KERNELS = [
     Kernel("LayerNorm", "layernorm_fw", forward(layer_norm)),
     Kernel("LayerNorm", "layernorm_bw", backward(layer_norm, ("x", "gamma", "beta"))),
     *(
-        Kernel(name, "rmsnorm_fw", forward(function), WITHOUT_BF16)
+        Kernel(name, "rmsnorm_fw", forward(function), MULTIPLIED)
         for name, function in RMS_NORMS.items()
     ),
     *(
-        Kernel(name, "rmsnorm_bw", backward(function, ("x", "gamma")), WITHOUT_BF16)
+        Kernel(name, "rmsnorm_bw", backward(function, ("x", "gamma")), MULTIPLIED)
         for name, function in RMS_NORMS.items()
     ),
-    Kernel("GroupNorm", "groupnorm_fw", forward(group_norm), WITHOUT_BF16),
+    Kernel("GroupNorm", "groupnorm_fw", forward(group_norm), MULTIPLIED),
 ]
 
 if __name__ == "__main__":

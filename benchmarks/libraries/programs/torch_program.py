@@ -1,7 +1,13 @@
-"""PyTorch's kernels on the CPU: fused ones, composites of 16-bit operations, and gradients."""
+"""PyTorch's kernels: fused ones, composites of 16-bit operations, and gradients.
+
+They run on the device that DEVICE names. On a GPU they also run as torch.compile makes them: Triton
+kernels that fuse a whole norm.
+"""
 
 # mypy: ignore-errors
 # It runs in the interpreter of a library, whose packages our own checks do not have.
+
+import os
 
 import numpy as np
 import torch
@@ -9,12 +15,13 @@ import torch.nn.functional as functional
 from protocol import Kernel, serve
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+DEVICE = os.environ.get("DEVICE", "cpu")
 
 
 def tensors(inputs, run, gradients=False):
     """Return the inputs as tensors of the run's format."""
     converted = {
-        name: torch.from_numpy(np.array(values)).to(DTYPES[run.format])
+        name: torch.from_numpy(np.array(values)).to(DEVICE, DTYPES[run.format])
         for name, values in inputs.items()
     }
     if gradients:
@@ -25,7 +32,7 @@ def tensors(inputs, run, gradients=False):
 
 def arrays(**outputs):
     """Return float32 arrays of the outputs."""
-    return {name: tensor.detach().float().numpy() for name, tensor in outputs.items()}
+    return {name: tensor.detach().float().cpu().numpy() for name, tensor in outputs.items()}
 
 
 def fused_layer_norm(t, run):
@@ -70,7 +77,7 @@ def functional_rms_norm(t, run):
 
 def module_rms_norm(t, run):
     """nn.RMSNorm."""
-    module = torch.nn.RMSNorm(t["gamma"].shape, run.epsilon, dtype=t["x"].dtype)
+    module = torch.nn.RMSNorm(t["gamma"].shape, run.epsilon, device=DEVICE, dtype=t["x"].dtype)
     module.weight = torch.nn.Parameter(t["gamma"])
     return module(t["x"])
 
@@ -133,6 +140,18 @@ def batch_norm(t, run):
     return normalized[0].T * t["gamma"] + t["beta"]
 
 
+def compiled(function):
+    """Return the function as torch.compile makes it for each shape."""
+    graph = torch.compile(function, dynamic=False)
+
+    def call(t, run):
+        if function in LAYER_NORMS.values() and "beta" not in t:
+            t["beta"] = torch.zeros_like(t["gamma"], requires_grad=True)
+        return graph(t, run)
+
+    return call
+
+
 def forward(function):
     """Return a kernel that runs a forward function."""
 
@@ -173,6 +192,7 @@ GROUP_NORMS = {
     "composite": composite_group_norm,
     "upcast": upcast_group_norm,
 }
+NORMS = {"layernorm": LAYER_NORMS, "rmsnorm": RMS_NORMS, "groupnorm": GROUP_NORMS}
 KERNELS = [
     *(Kernel(name, "layernorm_fw", forward(function)) for name, function in LAYER_NORMS.items()),
     Kernel("native_layer_norm", "layernorm_fw", forward(native_statistics)),
@@ -185,7 +205,28 @@ KERNELS = [
     *(Kernel(name, "groupnorm_fw", forward(function)) for name, function in GROUP_NORMS.items()),
 ]
 
+
+def compiled_kernels():
+    """Return each norm, and its gradient, as torch.compile makes it."""
+    kernels = []
+    for norm, functions in NORMS.items():
+        for name, function in functions.items():
+            kernels.append(Kernel(f"{name}, compiled", f"{norm}_fw", forward(compiled(function))))
+            if norm != "groupnorm":
+                gradient = backward(compiled(function))
+                kernels.append(Kernel(f"{name}, compiled", f"{norm}_bw", gradient))
+    return kernels
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
     torch.manual_seed(0)
+    if DEVICE == "cuda":
+        import torch._dynamo
+
+        # each shape, format and norm is compiled: past its limit dynamo would run eager kernels
+        torch._dynamo.config.recompile_limit = 1_000_000
+        torch._dynamo.config.accumulated_recompile_limit = 1_000_000
+        torch._dynamo.config.fail_on_recompile_limit_hit = True
+        KERNELS += compiled_kernels()
     serve(KERNELS, {"torch": torch.__version__, "numpy": np.__version__})

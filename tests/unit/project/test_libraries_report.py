@@ -399,3 +399,52 @@ def test_names_of_runs() -> None:
     assert runs.run_named(run.name) == run
     with pytest.raises(ValueError, match="needs LIBRARY:KERNEL:CASE:SEED"):
         runs.run_named("torch:F.layer_norm")
+
+
+@pytest.fixture
+def gpu_library(library: Environment, monkeypatch: pytest.MonkeyPatch) -> Environment:
+    """Return a library that runs on a GPU, on a machine that has one."""
+    environment = Environment("copy", ("copy==1",), ("copy",), needs_gpu=True)
+    monkeypatch.setattr(runs, "environment_of", lambda name: environment)
+    monkeypatch.setattr(environments, "gpu", lambda: "a GPU, 1.0")
+    monkeypatch.setattr(runs, "gpu", lambda: "a GPU, 1.0")
+    return environment
+
+
+def test_outputs_of_a_gpu_are_judged_on_a_machine_without_one(
+    gpu_library: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Run("copy", "copy", CASE, 0)
+    listed = runs.listing("copy")
+    assert listed.versions == {"copy": "1", "GPU": "a GPU, 1.0"}
+    [path] = runs.produce([run]).values()
+    assert isinstance(path, Path)
+    monkeypatch.setattr(environments, "gpu", lambda: None)
+    runs.listing.cache_clear()
+    runs._program_digest.cache_clear()
+    assert runs.listing("copy") == listed
+    other = Run("copy", "copy", CASE, 1)
+    assert runs.produce([run, other]) == {
+        run: path,
+        other: "not recorded, and it needs an NVIDIA GPU, and nvidia-smi names none here",
+    }
+
+
+def test_a_library_for_a_gpu_is_left_out_where_there_is_none(
+    gpu_library: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(environments, "gpu", lambda: None)
+    assert "needs an NVIDIA GPU" in str(environments.install(gpu_library))
+    with pytest.raises(RuntimeError, match="needs an NVIDIA GPU"):
+        runs.listing("copy")
+
+
+def test_an_interpreter_with_a_gpu_s_libraries_can_be_named(
+    gpu_library: Environment, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    gpu_library.stamp.unlink()
+    assert gpu_library.absence == "it isn't installed; run `make libraries`"
+    monkeypatch.setenv("LIBRARIES_GPU_PYTHON", str(gpu_library.python))
+    assert gpu_library.absence is None
+    monkeypatch.setenv("LIBRARIES_GPU_PYTHON", str(tmp_path / "none"))
+    assert not gpu_library.is_installed

@@ -68,7 +68,7 @@ class TorchExecutor:
         """Run the kernel as the contract says. Raises CannotServe for numerics that torch lacks."""
         shape, epsilon = tuple(test["shape"]), float(test.get("epsilon", 1e-6))
         tensors = {
-            name: tensor(test, name, array, self.setup.device) for name, array in inputs.items()
+            name: tensor(test, name, values, self.setup.device) for name, values in inputs.items()
         }
         check(test, tensors)
         shapes = {"mean": shape[:-1], "rstd": shape[:-1], "dgamma": shape[-1:], "dbeta": shape[-1:]}
