@@ -213,17 +213,21 @@ def of_factor(machine: Machine, dy: Quantity, x: Quantity, mean: Quantity) -> Qu
 def _quotient(tape: Tape, forward: Forward) -> Quantity:
     """Return dx of (x - mean) / sqrt(variance + epsilon) after torch.var_mean.
 
-    div: -grad ((c / root) / root). sqrt: grad / (2 root). var: 2 / N grad (x - mean).
+    div: -grad ((c / root) / root). sqrt: grad / (2 root). var: 2 / N grad (x - mean), whose mean is
+    computed anew; compiled, it isn't stored.
     """
     at, count = forward.statistics, forward.x.values.shape[1]
     assert at.root is not None
+    assert at.computed is not None
+    in_fp32 = "x - mean" not in tape.program.stored
+    centered = tape.machine.subtract(forward.x, at.computed) if in_fp32 else at.centered
     direct = tape.store(tape.machine.divide(forward.product, at.root), "P / root")
     twice = tape.store(tape.machine.divide(forward.normalized, at.root), "x^ / root")
     weighted = tape.store(tape.multiply(negative(forward.product), twice), "P x^ / root")
     total = tape.add_up(weighted, "d root")
     variance = tape.store(tape.machine.divide(total, tape.scale(at.root, 2.0, "")), "d variance")
     share = tape.scale(variance, 2.0 / count, "2 d variance / N")
-    through = tape.store(tape.multiply(share, at.centered), "d square")
+    through = tape.store(tape.multiply(share, centered), "d square")
     mean = tape.add_up(negative(direct), "d mean")
     both = tape.add(through, tape.divide(mean, count, "d mean / N"))
     return tape.add(direct, tape.store(both, "d x of the statistics"))

@@ -103,6 +103,14 @@ STATISTICS_OF: Mapping[str, tuple[str, ...]] = {
 UNCENTERED_STATISTICS = ("square", "variance", "variance + epsilon", "rstd", "x^")
 FIRST = ("epsilon", "sum of x", "sum of squares", "N", RECIPROCAL, *TAILS, "root")
 """The quantities that a forward pass may store besides those that its derivation names."""
+SAVED: Mapping[str, tuple[tuple[str, ...], ...]] = {
+    TORCH: (("mean", "rstd"), ("mean", "variance")),
+    QUOTIENT: (("mean", "root"), ("mean", "variance")),
+}
+"""The statistics of a row that a compiled forward pass saves in 16 bits for a compiled gradient.
+
+torch.compile computes the rest of both passes in fp32, the variance from the fp32 mean.
+"""
 OF_FACTOR = ("dy x", "dy mean", "d (gamma rstd)")
 
 
@@ -123,7 +131,10 @@ def derived(*, centered: bool = True) -> tuple[tuple[Program, tuple[str, ...]], 
     """Return (form, stored quantities) of the gradients that libraries derive by themselves."""
     listed = _centered() if centered else _uncentered()
     unique = list(
-        {(program.product, names): (program, names) for program, names in listed}.values()
+        {
+            (program.product, program.row_order, names): (program, names)
+            for program, names in listed
+        }.values()
     )
     return (*unique, *((program, ("epsilon", *names)) for program, names in unique))
 
@@ -140,6 +151,7 @@ def _uncentered() -> list[tuple[Program, tuple[str, ...]]]:
             # fp32
             for chosen in (names, _without(names, "d variance"), _without(names, "rstd P")):
                 listed += [(program, chosen), (program, _without(chosen, "square"))]
+            listed.append((_on_gpu(program), names))
         elif product == MLX:
             program = Program(product=product)
             listed.append((program, ("sum of squares", RECIPROCAL, "root", *names)))
@@ -177,7 +189,15 @@ def _centered() -> list[tuple[Program, tuple[str, ...]]]:
             fp16 = _without(names, "rstd P added")
             listed += [(program, names), (program, bf16), (program, fp16)]
             listed.append((program, _without(fp16, "mean^2", "d mean^2")))
+            listed.append((_on_gpu(program), names))
+    for product, choices in SAVED.items():
+        listed += [(Program("x", product), names) for names in choices]
     return listed
+
+
+def _on_gpu(program: Program) -> Program:
+    """Return XLA's gradient as a GPU runs it, which adds up a row in other lanes."""
+    return replace(program, row_order=ColumnOrder.warps, column_order=ColumnOrder.warps)
 
 
 def _of_eigen(program: Program, names: tuple[str, ...]) -> list[tuple[Program, tuple[str, ...]]]:

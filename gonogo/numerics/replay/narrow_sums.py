@@ -21,6 +21,8 @@ LANES_FROM = 16
 """Rows from which Eigen adds up columns in lanes, as TensorFlow 2.21 shows: not 15, but 16."""
 HALVED_FROM = 2048
 """Terms from which Eigen cuts a row in halves, as TensorFlow 2.21 shows: not 1,500, but 2,048."""
+WARP, PER_THREAD = 32, 16
+"""Lanes of a GPU that add up together, and the terms of a row that XLA gives to each of them."""
 LOST, ONE, HALF = np.uint64(45), np.uint64(1), np.uint64(2**44 - 1)
 """The bits of a float64's fraction that bf16 lacks, and what rounds them to nearest even."""
 
@@ -75,6 +77,8 @@ def bounds(
         return _folded(spread, form, mode)
     if order is ColumnOrder.lanes:
         return _in_lanes(spread, form, mode, place)
+    if order is ColumnOrder.warps:
+        return _in_warps(spread, form, mode)
     count = {ColumnOrder.halves: 2, ColumnOrder.quarters: 4}.get(order, 1)
     parts = np.array_split(spread, min(count, len(spread)))
     total = np.sum([_running(part, form, mode) for part in parts], axis=0)
@@ -105,6 +109,34 @@ def _folded(terms: Array, form: str, mode: Mode) -> Array:
         pairs = zip_longest(lanes[:half], lanes[half:])
         lanes = [a if b is None else _running(np.stack([a, b]), form, mode) for a, b in pairs]
     return lanes[0]
+
+
+def _in_warps(terms: Array, form: str, mode: Mode) -> Array:
+    """Return sums as XLA adds up a row on a GPU, whose running totals are stored in 16 bits.
+
+    Each lane takes two neighbors at a time if the row has an even length (a vector of two), and a
+    lane gets up to 16 terms. Then the halves of a warp are added until one lane is left, and the
+    totals of several warps likewise. jax 0.11 on an H100 shows it, on rows of one warp.
+    """
+    count = len(terms)
+    lanes = -(-count // (PER_THREAD * WARP)) * WARP
+    width = 1 if count % 2 else 2
+    padded = np.concatenate([terms, np.zeros((-count % (lanes * width), *terms.shape[1:]))])
+    rounds = padded.reshape(-1, lanes, width, *terms.shape[1:])
+    in_order = np.swapaxes(rounds, 1, 2).reshape(-1, lanes, *terms.shape[1:])
+    totals = _running(in_order, form, mode)
+    warps = [_in_halves(totals[at : at + WARP], form, mode) for at in range(0, lanes, WARP)]
+    padding = np.zeros((WARP - len(warps), *terms.shape[1:]))
+    return warps[0] if lanes == WARP else _in_halves(np.stack([*warps, *padding]), form, mode)
+
+
+def _in_halves(lanes: Array, form: str, mode: Mode) -> Array:
+    """Return the sum of 2^k lanes (lanes, ...): the second half is added to the first."""
+    while len(lanes) > 1:
+        half = len(lanes) // 2
+        lanes = _running(np.stack([lanes[:half], lanes[half:]]), form, mode)
+    total: Array = lanes[0]
+    return total
 
 
 def _in_lanes(terms: Array, form: str, mode: Mode, place: Place) -> Array:

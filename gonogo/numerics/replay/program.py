@@ -60,6 +60,8 @@ class ColumnOrder(StrEnum):
     windows = "windows of 32 rows"
     packets = "4 packets of 8 rows, in halves"
     """Eigen's order along a row: see columns.packets."""
+    warps = "32 lanes of rows, in halves"
+    """XLA's order on a GPU: see narrow_sums."""
     unordered = "rows in any order"
     """One total, or several, to which rows are added as they come: see walks."""
 

@@ -23,27 +23,27 @@ def mistaken(source: str) -> list[tuple[int, str]]:
     rows = []
     for function in ast.walk(ast.parse(source)):
         if isinstance(function, FUNCTIONS):
-            own = {node.arg for node in ast.walk(function.args) if isinstance(node, ast.arg)}
+            defined = {node.arg for node in ast.walk(function.args) if isinstance(node, ast.arg)}
             reads: dict[str, set[int]] = {}
             variables: set[str] = set()
             for node in function.body:
-                for name, line in _visit(node, frozenset(), False, own, variables):
+                for name, line in _visit(node, frozenset(), False, defined, variables):
                     reads.setdefault(name, set()).add(line)
-            for name in (reads.keys() & variables) - own:
+            for name in (reads.keys() & variables) - defined:
                 rows += [(line, name) for line in sorted(reads[name])]
     return sorted(rows)
 
 
 def _visit(
-    node: ast.AST, bound: frozenset[str], inside: bool, own: set[str], variables: set[str]
+    node: ast.AST, bound: frozenset[str], inside: bool, defined: set[str], variables: set[str]
 ) -> Iterator[tuple[str, int]]:
     """Yield what comprehensions read and don't bind; collect names of the function and of them."""
     if isinstance(node, (*FUNCTIONS, ast.ClassDef, ast.Lambda)):
-        own |= {node.name} if hasattr(node, "name") else set()
+        defined |= {node.name} if hasattr(node, "name") else set()
         return
     if isinstance(node, ast.Name):
         if isinstance(node.ctx, ast.Store) and not inside:
-            own.add(node.id)
+            defined.add(node.id)
         elif isinstance(node.ctx, ast.Load) and inside and node.id not in bound:
             yield node.id, node.lineno
         return
@@ -59,12 +59,12 @@ def _visit(
             variables |= targets
         inside = True
     if isinstance(node, ast.NamedExpr):  # the function's, also in a comprehension
-        own.add(node.target.id)
+        defined.add(node.target.id)
     for child in ast.iter_child_nodes(node):
-        yield from _visit(child, bound, inside, own, variables)
+        yield from _visit(child, bound, inside, defined, variables)
 
 
-def test_what_python_3_12_mistakes() -> None:
+def test_a_name_that_python_3_12_mistakes() -> None:
     source = "def f(a):\n    b = {k: v for k, v in a}\n    return [v(k) for k in b]\n"
     assert mistaken(source) == [(3, "v")]
     assert not mistaken(source.replace("v(k)", "w(k)"))
@@ -77,5 +77,5 @@ def test_no_function_of_ours_has_it(package: str) -> None:
         ["git", "ls-files", f"{package}/*.py"], cwd=ROOT, check=True, capture_output=True, text=True
     ).stdout.split()
     assert files
-    found = {name: mistaken((ROOT / name).read_text("utf-8")) for name in files}
-    assert {name: rows for name, rows in found.items() if rows} == {}
+    mistakes = {name: mistaken((ROOT / name).read_text("utf-8")) for name in files}
+    assert {name: rows for name, rows in mistakes.items() if rows} == {}

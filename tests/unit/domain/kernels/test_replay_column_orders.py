@@ -160,3 +160,30 @@ def test_fp32_totals_in_an_unknown_order_walk() -> None:
     assert finding.explained
     assert finding.program.column_order is ColumnOrder.unordered
     assert not climbed(dy.astype(np.float64), total * np.float32(1 + 2e-6), "fp32").explained
+
+
+def shuffled(values: NDArray[np.float64], form: str) -> NDArray[np.float32]:
+    """Return sums of rows of at most 512 terms as one warp of a GPU adds them, term by term."""
+    width = 1 if values.shape[1] % 2 else 2
+    lanes = [np.zeros(len(values), np.float32) for _ in range(32)]
+    for index, term in enumerate(values.T):
+        lane = index // width % 32
+        lanes[lane] = round_to(lanes[lane] + term, form)
+    for step in (16, 8, 4, 2, 1):  # __shfl_down_sync
+        lanes = [round_to(lanes[lane] + lanes[lane + step], form) for lane in range(step)]
+    return lanes[0]
+
+
+@pytest.mark.parametrize("form", ["bf16", "fp16"])
+@pytest.mark.parametrize("width", [2, 33, 64, 300, 512])
+def test_warps_add_up_in_lanes_and_then_in_halves(width: int, form: str) -> None:
+    drawn = terms(width, form)
+    total = bounds(drawn.values, np.zeros(drawn.values.shape), form, ColumnOrder.warps)
+    assert np.array_equal(total[:, 1], shuffled(drawn.values.T, form))
+
+
+def test_several_warps_add_up_their_totals_in_halves() -> None:
+    values = np.zeros((1024, 1))
+    values[0], values[[2, 64, 66]] = 1.0, 1.5 * 2.0**-9  # below half a unit of 1, together above it
+    total = bounds(values, np.zeros(values.shape), "bf16", ColumnOrder.warps)
+    assert total[0, 1] == 1 + 2.0**-7

@@ -130,6 +130,27 @@ def test_one_signed_columns_that_stall_are_replayed_in_their_order() -> None:
     assert not climbed(given, "dbeta", round_to(0.9 * short, "bf16"), "bf16").explained
 
 
+@pytest.mark.parametrize(
+    ("product", "saved"), [(derivations.TORCH, "rstd"), (derivations.QUOTIENT, "root")]
+)
+def test_a_compiled_gradient_has_what_its_forward_pass_saves(product: str, saved: str) -> None:
+    given = inputs(ROWS, WIDTH, "bf16")
+    x, gamma, dy = (given[name].astype(np.float64) for name in ("x", "gamma", "dy"))
+    x = given["x"] = round_to(x + 4, "bf16")
+    mean = x.mean(axis=1, keepdims=True)
+    root = np.sqrt(x.astype(np.float64).var(axis=1, keepdims=True) + EPSILON)
+    rstd = 1 / round_to(root, "bf16") if saved == "root" else round_to(1 / root, "bf16")
+    normalized = (x - round_to(mean, "bf16")) * rstd
+    direct = rstd * (dy * gamma - normalized * (dy * gamma * normalized).mean(1, keepdims=True))
+    dx = round_to(direct - direct.mean(axis=1, keepdims=True), "bf16")
+    finding = climbed(given, "dx", dx, "bf16")
+    assert finding.explained, (finding.program.name, finding.mismatch)
+    assert finding.program.product == product
+    assert set(finding.program.stored) == {"mean", saved}
+    other = round_to(direct, "bf16")  # without the mean's gradient
+    assert not climbed(given, "dx", other, "bf16").explained
+
+
 @pytest.mark.parametrize("variance", ["x", "x - mean"])
 def test_stored_mean_and_rstd_are_found(variance: str) -> None:
     given = inputs(ROWS, WIDTH, "fp16")
