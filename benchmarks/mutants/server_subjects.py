@@ -145,6 +145,7 @@ SUBJECTS = (
         ),
         (
             "tests/unit/storage/test_storage_evidence.py",
+            "tests/integration/storage/test_flag_evidence.py",
             "tests/integration/storage/test_flag_rules.py",
             "tests/integration/background/test_suspect_seeds.py",
             "tests/integration/background/test_assessment_flags.py",
