@@ -16,7 +16,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from functools import cache
-from multiprocessing import forkserver
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
@@ -90,6 +90,13 @@ def run(
         return subprocess.CompletedProcess(
             ["gonogo", *words], code, out.read_text(), errors.read_text()
         )
+
+
+def server_pids() -> list[int]:
+    """The processes that fork others, and count what these share; both end with this process."""
+    tracker = resource_tracker._resource_tracker  # type: ignore[attr-defined]
+    pids = (forkserver._forkserver._forkserver_pid, tracker._pid)  # type: ignore[attr-defined]
+    return [pid for pid in pids if pid is not None]
 
 
 @cache
