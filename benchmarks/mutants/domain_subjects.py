@@ -71,6 +71,7 @@ SUBJECTS = (
             "gonogo/numerics/replay/ladder.py",
         ),
         (
+            "tests/unit/domain/numerics/test_replay_samples.py",
             "tests/unit/domain/numerics/test_replay_common.py",
             "tests/unit/domain/judging/test_missed_rows_found.py",
             "tests/unit/domain/kernels/test_replay_forward.py",
@@ -86,6 +87,7 @@ SUBJECTS = (
             "gonogo/numerics/replay/at_random.py",
         ),
         (
+            "tests/unit/domain/numerics/test_replay_samples.py",
             "tests/unit/domain/kernels/test_replay_forward.py",
             "tests/unit/domain/kernels/test_replay_gradients.py",
             "tests/unit/domain/kernels/test_replay_column_orders.py",

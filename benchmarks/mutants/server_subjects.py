@@ -175,6 +175,7 @@ SUBJECTS = (
             "gonogo_storage/messages/due.py",
         ),
         (
+            "tests/unit/service/test_webhook_sentences.py",
             "tests/unit/service/test_webhook_rules.py",
             "tests/integration/storage/test_due_messages.py",
             "tests/integration/hooks/test_webhooks.py",
