@@ -33,7 +33,8 @@ from gonogo_service.access.principals import Keys
 from gonogo_service.webhooks import secrets as webhook_secrets
 from gonogo_service.webhooks.secrets import Box
 from gonogo_storage.access import hosts
-from gonogo_storage.db.engine import make_engine, session
+from gonogo_storage.db.engine import make_engine, reading, session
+from gonogo_storage.jobs import queue_estimate
 from gonogo_storage.messages import webhooks
 from gonogo_storage.ops import schema
 from gonogo_workers.messages.identity import Identity, load
@@ -178,6 +179,13 @@ class Site:
         for child in self.children:
             child.start()
         self.wait_ready()
+        # an API that is ready before the first heartbeat knows no job of this executor
+        wait_until(self._serves_witness, READY_S, "a worker")
+
+    def _serves_witness(self) -> bool:
+        with reading(self.engine) as current:
+            _, served = queue_estimate.executors(current)
+        return "witness" in served
 
     def _enroll_hostile(self) -> None:
         public, keys = self.hostile_key.public, Keys(self.key)
