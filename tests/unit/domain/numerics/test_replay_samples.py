@@ -98,9 +98,9 @@ def test_a_small_output_of_a_kernel_that_rounds_at_random_is_explained() -> None
     """Three elements have less information than any other program would need."""
     graph = graph_of(1, 3)
     y = round_to(graph.replay(graph.forms[0]).values, "bf16", "zero").astype(np.float64)
-    found = ladder.at_random_too(graph, y, "bf16")
-    assert found is not None
-    assert found.is_at_random
+    explained = ladder.at_random_too(graph, y, "bf16")
+    assert explained is not None
+    assert explained.is_at_random
     assert ladder.at_random_too(graph, 1.5 * y, "bf16") is None
 
 
