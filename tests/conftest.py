@@ -17,6 +17,7 @@ from sqlalchemy import Engine, make_url
 
 import example_packages
 import gtest_programs as gtest_support
+import migrated_files
 import postgres_databases
 from gonogo.numerics.jit import load_for_all
 from gonogo.spec.kernels import registry
@@ -198,11 +199,9 @@ def postgres_pool(postgres_admin: str, postgres_template: str) -> Iterator[postg
 
 
 @pytest.fixture(scope="session")
-def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def sqlite_template() -> Path:
     """Path of a migrated SQLite file that tests get copies of."""
-    file = tmp_path_factory.mktemp("template") / "gonogo.sqlite"
-    _migrate(f"sqlite:///{file}")
-    return file
+    return migrated_files.template()
 
 
 def _migrate(url: str) -> None:

@@ -7,6 +7,7 @@ import ctypes
 import os
 import resource
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,6 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]  # it ships no types
+
+import forked
 
 STOP_S = 15.0
 """A process that was told to stop is killed after this time, and the run fails."""
@@ -29,28 +32,42 @@ class Child:
         words: Sequence[str],
         environment: Mapping[str, str],
         folder: Path,
-        descriptors: Sequence[int] = (),
+        listener: socket.socket | None = None,
+        is_forked: bool = False,
     ) -> None:
+        """A `listener` is handed over by `--fd`, as systemd does.
+
+        One that is forked has its modules from a server that has imported them: it must be a
+        gonogo command.
+        """
         self.name, self.words, self.environment = name, list(words), dict(environment)
         self.log = folder / f"{name}.log"
-        self._descriptors = tuple(descriptors)
-        self.process: subprocess.Popen[bytes] | None = None
+        self._listener, self._is_forked = listener, is_forked
+        self.process: subprocess.Popen[bytes] | forked.Forked | None = None
         self.starts = 0
 
     def start(self, words: Sequence[str] | None = None) -> None:
         """Start it, in a session of its own; `words` replaces its command this time."""
+        self.starts += 1
+        if self._is_forked and words is None:
+            command = self.words[self.words.index("gonogo_cli") + 1 :]
+            self.process = forked.Forked(
+                command, self.environment, self.log, listener=self._listener
+            )
+            return
+        descriptors = [] if self._listener is None else [self._listener.fileno()]
+        handed = [word for number in descriptors for word in ("--fd", str(number))]
         with self.log.open("ab") as out:
             self.process = subprocess.Popen(
-                self.words if words is None else words,
+                [*self.words, *handed] if words is None else words,
                 env=self.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,
                 start_new_session=True,
                 cwd=self.log.parent,
-                pass_fds=self._descriptors,
+                pass_fds=descriptors,
             )
-        self.starts += 1
 
     @property
     def pid(self) -> int:
@@ -118,8 +135,11 @@ def adopt_orphans() -> None:
 
 
 def left_over(known: Iterable[int]) -> list[psutil.Process]:
-    """Return what runs below this process, apart from the `known` ids; reap what has ended."""
-    expected, left = set(known), []
+    """Return what runs below this process, apart from the `known` ids; reap what has ended.
+
+    The server that forks processes stays for the next run.
+    """
+    expected, left = {*known, *forked.server_pids()}, []
     for process in psutil.Process().children(recursive=True):
         if process.pid in expected:
             continue

@@ -33,7 +33,8 @@ from gonogo_service.access.principals import Keys
 from gonogo_service.webhooks import secrets as webhook_secrets
 from gonogo_service.webhooks.secrets import Box
 from gonogo_storage.access import hosts
-from gonogo_storage.db.engine import make_engine, session
+from gonogo_storage.db.engine import make_engine, reading, session
+from gonogo_storage.jobs import queue_estimate
 from gonogo_storage.messages import webhooks
 from gonogo_storage.ops import schema
 from gonogo_workers.messages.identity import Identity, load
@@ -64,7 +65,9 @@ T = TypeVar("T")
 class Site:
     """Every process of the run, and the clients with which it is watched."""
 
-    def __init__(self, folder: Path, database: str, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, folder: Path, database: str, say: Callable[[str], None], *, is_forked: bool = False
+    ) -> None:
         self.folder, self.say = folder, say
         self.is_postgres = database == "postgres"
         # a server dies with the thread that started it: this one lives as long as the run
@@ -90,9 +93,9 @@ class Site:
         """Processes that ended by themselves, and were started again."""
         self._faults_held, self._fault_lock = 0, threading.Lock()
         self.released_at = time.monotonic()
-        self._make_children()
+        self._make_children(is_forked)
 
-    def _make_children(self) -> None:
+    def _make_children(self, is_forked: bool) -> None:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             receiver_port = int(probe.getsockname()[1])
@@ -110,12 +113,17 @@ class Site:
             "GONOGO_QUOTA_DEVICE_S": "0",
         }
         self.server_environment = server
-        descriptor = self.listener.fileno()
         self.api = Child(
-            "api", gonogo("serve", "--fd", str(descriptor)), server, self.folder, [descriptor]
+            "api", gonogo("serve"), server, self.folder, self.listener, is_forked=is_forked
         )
         self.backgrounds = [
-            Child(f"background-{number}", gonogo("background"), server, self.folder)
+            Child(
+                f"background-{number}",
+                gonogo("background"),
+                server,
+                self.folder,
+                is_forked=is_forked,
+            )
             for number in range(BACKGROUNDS)
         ]
         self.workers = [
@@ -130,6 +138,7 @@ class Site:
                     "CHAOS_WITNESS": str(self.witness(host)),
                 },
                 self.folder,
+                is_forked=is_forked,
             )
             for host, count in HOSTS.items()
             for number in range(count)
@@ -170,6 +179,13 @@ class Site:
         for child in self.children:
             child.start()
         self.wait_ready()
+        # an API that is ready before the first heartbeat knows no job of this executor
+        wait_until(self._serves_witness, READY_S, "a worker")
+
+    def _serves_witness(self) -> bool:
+        with reading(self.engine) as current:
+            _, served = queue_estimate.executors(current)
+        return "witness" in served
 
     def _enroll_hostile(self) -> None:
         public, keys = self.hostile_key.public, Keys(self.key)

@@ -24,7 +24,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.mutants.mutations import Mutation, mutations
-from benchmarks.mutants.subjects import SUBJECTS, Subject
+from benchmarks.mutants.subject import Subject
+from benchmarks.mutants.subjects import SUBJECTS
 from benchmarks.mutants.trial import Copy, Outcome, TestsFail, Trial, check_folder
 
 MIN_NOTICED = 0.85

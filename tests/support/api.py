@@ -16,12 +16,12 @@ from pydantic import SecretStr
 from sqlalchemy import func, select
 
 import documented
+import migrated_files
 from gonogo_service.access.context import Context
 from gonogo_service.access.issuing import issue_token
 from gonogo_service.app import create_app
 from gonogo_service.kit import connections
 from gonogo_settings import Settings
-from gonogo_storage.ops import schema
 from gonogo_storage.tables import Base
 
 with warnings.catch_warnings():
@@ -111,7 +111,7 @@ def in_process(database_url: str, **changes: Any) -> Iterator[Api]:
     settings = make_settings(database_url, **changes)
     app = create_app(settings)
     context: Context = app.state.context
-    schema.upgrade(context.engine)
+    migrated_files.upgrade(context.engine)
     with checked(
         TestClient(app, base_url="http://localhost", client=LOCAL, follow_redirects=False)
     ) as client:
@@ -125,7 +125,7 @@ def on_port(
     """The app behind a real uvicorn on a port of its own, or on this one."""
     app = create_app(make_settings(database_url, **changes))
     context: Context = app.state.context
-    schema.upgrade(context.engine)
+    migrated_files.upgrade(context.engine)
     server = uvicorn.Server(
         uvicorn.Config(
             app,

@@ -10,12 +10,13 @@ import atexit
 import multiprocessing
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from functools import cache
-from multiprocessing import forkserver
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
@@ -31,14 +32,15 @@ class Forked:
         *,
         errors: Path | None = None,
         folder: Path | None = None,
+        listener: socket.socket | None = None,
     ) -> None:
         """Start it in a session of its own, in this folder or the log's. `errors` takes its stderr,
-        or the log does."""
+        or the log does. It gets the `listener` by `--fd`, as systemd hands it over."""
         files, place = (log, errors or log), folder or log.parent
         for file in files:
             file.touch()
         self._process = _server().Process(
-            target=_run, args=(list(words), dict(environment), place, *files)
+            target=_run, args=(list(words), dict(environment), place, *files, listener)
         )
         self._process.start()
         assert self._process.pid is not None
@@ -90,6 +92,13 @@ def run(
         )
 
 
+def server_pids() -> list[int]:
+    """The processes that fork others, and count what these share; both end with this process."""
+    tracker = resource_tracker._resource_tracker  # type: ignore[attr-defined]
+    pids = (forkserver._forkserver._forkserver_pid, tracker._pid)  # type: ignore[attr-defined]
+    return [pid for pid in pids if pid is not None]
+
+
 @cache
 def _server() -> ForkServerContext:
     context = multiprocessing.get_context("forkserver")
@@ -106,7 +115,12 @@ def _server() -> ForkServerContext:
 
 
 def _run(
-    words: list[str], environment: dict[str, str], folder: Path, log: Path, errors: Path
+    words: list[str],
+    environment: dict[str, str],
+    folder: Path,
+    log: Path,
+    errors: Path,
+    listener: socket.socket | None,
 ) -> None:
     assert "preloaded" in sys.modules  # the server leaves out what it can't import
     os.setsid()
@@ -117,7 +131,8 @@ def _run(
         os.dup2(descriptor, number)
     os.environ.clear()
     os.environ.update(environment)
-    sys.argv = ["gonogo", *words]
+    handed = [] if listener is None else ["--fd", str(listener.detach())]
+    sys.argv = ["gonogo", *words, *handed]
     sys.path[:0] = environment.get("PYTHONPATH", "").split(os.pathsep)
 
     from gonogo_cli.app import main

@@ -19,12 +19,12 @@ import httpx
 import psutil
 
 import documented
+import migrated_files
 from checkout import PYTHONPATH, ROOT
 from forked import Forked
 from gonogo_cli.kit.client import Client
 from gonogo_cli.operate.db import enroll_host
 from gonogo_storage.db.engine import make_engine
-from gonogo_storage.ops import schema
 
 TINY: dict[str, Any] = {
     "kernel": "layernorm_bw",
@@ -197,7 +197,7 @@ class Service:
             return
         self._is_upgraded = True
         engine = make_engine(self.environment["GONOGO_DATABASE_URL"])
-        schema.upgrade(engine)
+        migrated_files.upgrade(engine)
         enroll_host(
             engine,
             HOST,

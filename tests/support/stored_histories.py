@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import SecretStr
 
+import migrated_files
 import stored_jobs
 from gonogo.spec.selections import parse_test
 from gonogo_service.background.assess import Assessor
@@ -21,7 +22,6 @@ from gonogo_storage.flags.flags import Flag
 from gonogo_storage.history.assessing import Missed, gauged
 from gonogo_storage.jobs import jobs
 from gonogo_storage.jobs.job import Job, NewJob
-from gonogo_storage.ops import schema
 from gonogo_storage.rollups.variants import Variant
 
 
@@ -123,7 +123,7 @@ def world(database_url: str) -> Iterator[World]:
         secret_key=SecretStr("k" * 40),
     )
     core = open_background_context(settings, threading.Event())
-    schema.upgrade(core.engine)
+    migrated_files.upgrade(core.engine)
     try:
         yield World(core)
     finally:

@@ -13,6 +13,7 @@ LEAST_FREE = 2**30
 LEAST_INODES = 0.05
 SECRET_FILES = ("secret_key", "host.json", "up.json", "gonogo.sqlite")
 SETUP_FILES = (".env", "worker.env", "users.acl")
+SQLITE = "sqlite:///"
 TENSTORRENT = "0x1e52"
 """The vendor of the chips on PCI."""
 _GIGANTIC = "sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages"
@@ -26,15 +27,25 @@ def permissions(machine: Machine) -> str | None:
     if key is not None and not key.get_secret_value().lstrip().startswith("-----"):
         named.append(Path(key.get_secret_value()))
     paths = [machine.var / name for name in SECRET_FILES]
+    if (database := _sqlite_file(machine)) is not None:
+        paths.append(database)
     # a file in a folder that others can't enter is safe
-    private = machine.var.exists() and not machine.var.stat().st_mode & 0o077
-    paths = [] if private else paths
+    paths = [path for path in dict.fromkeys(paths) if not _is_private(path.parent)]
     loose = [
         str(path)
         for path in (*paths, *(folder / name for name in SETUP_FILES), *named)
         if path.is_file() and path.stat().st_mode & 0o077
     ]
     return f"other users can read {', '.join(loose)}" if loose else None
+
+
+def _is_private(folder: Path) -> bool:
+    return folder.exists() and not folder.stat().st_mode & 0o077
+
+
+def _sqlite_file(machine: Machine) -> Path | None:
+    url = machine.settings.database_url or ""
+    return Path(url.removeprefix(SQLITE)).absolute() if url.startswith(SQLITE) else None
 
 
 def _names_file(name: str) -> bool:
@@ -51,9 +62,8 @@ def writable(machine: Machine) -> str | None:
 def disk(machine: Machine) -> str | None:
     """A file system is full: writes fail, and jobs wait."""
     folders = {machine.var, Path(tempfile.gettempdir())}
-    url = machine.settings.database_url or ""
-    if url.startswith("sqlite:///"):
-        folders.add(Path(url.removeprefix("sqlite:///")).absolute().parent)
+    if (database := _sqlite_file(machine)) is not None:
+        folders.add(database.parent)
     if machine.settings.spool_dir:
         folders.add(Path(machine.settings.spool_dir).absolute())
     full = []

@@ -32,7 +32,7 @@ from gonogo_storage.rollups import rebuild, rollups
 from gonogo_storage.rollups.rollups import AXES, Rollup, of_test
 from gonogo_storage.rollups.tallies import Tally
 from gonogo_storage.seed_rows.batch import Batch
-from gonogo_storage.tables import DayRollupRow, JobTallyRow, RolledRow
+from gonogo_storage.tables import DayRollupRow, EventRow, JobTallyRow, RolledRow
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 KEY = stored_jobs.TestSpec.parse(stored_jobs.NIGHTLY).key
@@ -250,6 +250,27 @@ def test_what_an_older_version_stored_is_caught_up_with_once(
     before = stored(engine)
     rebuild.rebuild(engine, test_key=KEY)
     assert stored(engine) == before
+
+
+def test_seeds_whose_events_are_gone_count_on_the_day_of_their_job(engine: Engine) -> None:
+    rows = fill(engine)
+    with engines.session(engine) as session:
+        # those of the first job's first batch stay
+        session.execute(delete(EventRow).where(EventRow.data["done"].as_integer() > 4))
+    rebuild.rebuild(engine, test_key=KEY)
+    assert sum(rollup.seeds for rollup in read(engine)) == len(rows)
+
+
+def test_catching_up_tells_how_many_seeds_it_has_counted(engine: Engine) -> None:
+    fill(engine)
+    with engines.session(engine) as session:
+        uncounted = dict(session.execute(select(RolledRow.job_id, RolledRow.upto)).all())
+        session.execute(delete(DayRollupRow))
+        session.execute(delete(JobTallyRow))
+        session.execute(delete(RolledRow))
+    counted = {job: rebuild.catch_up_job(engine, job) for job in uncounted}
+    assert counted == uncounted
+    assert {rebuild.catch_up_job(engine, job) for job in uncounted} == {0}
 
 
 def test_several_ingests_and_rebuilds_at_once_lose_and_double_nothing(

@@ -220,6 +220,27 @@ def test_at_the_end_of_the_numbers_the_seeds_before_are_taken(current: Session) 
     assert (job.suspects.added, job.verdict) == (list(range(last - 11, last - 3)), "pass")
 
 
+def test_the_last_number_is_a_seed_too(current: Session) -> None:
+    last = 2**53 - 1 - 8
+    seeds = tuple(range(last - 3, last + 1))
+    job = run(current, lambda number: seed(number, 6.0 if number == last else 1.0), seeds=seeds)
+    assert job.suspects is not None
+    assert job.suspects.added == list(range(last + 1, last + 9))
+
+
+def test_the_flag_shows_the_output_with_the_most_evidence(current: Session) -> None:
+    def make(number: int) -> dict[str, Any]:
+        judged = {
+            name: output("suspect", "suspect", budget_ratio=0.9, row_z=row_z)
+            for name, row_z in (("dbeta", 25.0), ("dgamma", 30.0), ("dx", 28.0))
+        }
+        return row(number, 0, "suspect", "suspect", outputs=judged)
+
+    job = run(current, make)
+    (flag,) = flags.list_(current, job=job.id).items
+    assert flag.evidence["output"] == "dgamma"
+
+
 def replayed(number: int, verdict: str, explanation: str, **statistics: Any) -> dict[str, Any]:
     """A row whose dx was replayed."""
     cells = {"cell_max": 3.0, "cell_row_max": 1.0, "nearest_arithmetic": "fp32-inside"}

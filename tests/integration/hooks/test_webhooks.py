@@ -27,10 +27,11 @@ from gonogo_service.webhooks import addresses, mail, messages, outbound
 from gonogo_service.webhooks.outbound import Sender
 from gonogo_service.webhooks.secrets import Box
 from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.devices import devices
 from gonogo_storage.flags import flags
 from gonogo_storage.messages import deliveries as stored
 from running_service import until
-from stored_jobs import finished
+from stored_jobs import device, finished
 from webhook_receiver import MailServer, Receiver, Reply, wait_for_senders
 
 LITE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
@@ -130,7 +131,7 @@ def test_a_job_that_ends_is_told_once_signed_and_logged(
 def test_the_log_says_how_many_milliseconds_a_try_took(
     api: Api, sender: Sender, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    quarters = itertools.count()
+    quarters = itertools.count(1)
     clock = SimpleNamespace(
         perf_counter=lambda: next(quarters) * 0.25, monotonic=time.monotonic, sleep=time.sleep
     )
@@ -174,6 +175,20 @@ def test_a_day_of_failures_loses_nothing_and_then_gives_up(
     assert (webhook_delivery["state"], webhook_delivery["tries"]) == ("delivered", 11)
     assert len({got.headers["webhook-id"] for got in receiver.got}) == 1
     assert len({got.headers["webhook-timestamp"] for got in receiver.got}) == 10
+
+
+@LITE
+def test_a_receiver_gets_all_its_messages_in_one_turn_until_it_refuses_one(
+    api: Api, sender: Sender, receiver: Receiver
+) -> None:
+    webhook = subscribe(api, receiver.url)
+    for _ in range(6):
+        api.client.post(f"/api/v1/webhooks/{webhook['id']}:test")
+    receiver.replies = [Reply(204), Reply(204), Reply(500)]
+    send(sender)
+    assert len(receiver.got) == 3
+    send(sender)  # the one that was refused waits for its next try
+    assert len(receiver.got) == 6
 
 
 @LITE
@@ -418,17 +433,23 @@ def test_every_kind_of_event_is_told_in_words(migrated_sqlite_url: str) -> None:
         with api.context.session() as session:
             finished(session)
             (flag,) = flags.list_(session).items
+            device(session)
+            (stored_device,) = devices.list_(session, now=utcnow()).items
             of_flag = {"flag": flag.id}
             payloads = {
                 "run.finished": {"run": run.json()["id"]},
                 "flag.opened": of_flag,
                 "flag.resolved": of_flag,
+                "device.health_changed": {"device": stored_device.id},
             }
             for type_, payload in payloads.items():
                 message = messages.payload(session, type_, payload, "https://gonogo.example/")
                 assert message["data"]["version"] >= 1
                 assert message["data"]["id"] in message["data"]["url"]
                 assert messages.sentence(message).endswith(message["data"]["url"])
+                if type_.startswith("flag."):
+                    words = flag.evidence["diagnosis"] or flag.evidence["sentence"]
+                    assert message["data"]["sentence"] == words
             assert messages.payload(session, "job.finished", {"job": flag.id}, None)["data"] == {
                 "job": flag.id
             }  # there is no such job

@@ -22,7 +22,7 @@ from gonogo_settings import Settings
 from gonogo_storage.automation import commit_checks
 from gonogo_storage.db import partitions
 from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.db.engine import reading, session
+from gonogo_storage.db.engine import make_engine, reading, session
 from gonogo_storage.db.ids import new_id
 from gonogo_storage.db.states import AnswerState, DeliveryState, HookSource, IncomingState
 from gonogo_storage.messages import deliveries, github_answers, incoming, leases, outbox, webhooks
@@ -211,6 +211,21 @@ def test_a_message_that_is_done_is_not_due_not_locked_and_not_postponed(
         assert messages.table.locked(current, new_id()) is None
         messages.fail(current, first, utcnow())  # by another process, which comes too late
         assert messages.due(current, later) == [second]
+
+
+def test_a_message_that_another_process_has_handled_since_it_was_read_is_not_locked(
+    migrated_postgres_url: str,
+) -> None:
+    """On PostgreSQL: on SQLite nobody writes while another transaction may."""
+    engine, messages = make_engine(migrated_postgres_url), Outbox()
+    with session(engine) as current:
+        key = messages.add(current)
+    with session(engine) as one:
+        assert one.get_one(OUTBOX.row, key).due_at is not None
+        with session(engine) as other:
+            messages.done(other, key)
+        assert OUTBOX.locked(one, key) is None
+    engine.dispose()
 
 
 def test_a_canceled_message_whose_last_try_fails_stays_canceled(engine: Engine) -> None:

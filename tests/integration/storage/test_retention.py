@@ -287,6 +287,19 @@ def test_a_deleted_job_leaves_nothing_and_everything_else_is_right_without_it(
     assert [str(job) for job in _column(engine, JobRow.id)] == [only]
 
 
+def test_a_request_leaves_the_counting_of_many_seeds_to_the_background(engine: Engine) -> None:
+    night(engine)
+    before = sums(engine)
+    second = night(engine)
+    with session(engine) as current:
+        job_removal.remove(current, second, actor="me", now=utcnow())
+    assert rebuild.run_requested(engine, most=7) == 0  # 8 are left
+    assert rebuild.run_requested(engine, keep_going=lambda: False) == 0
+    assert rebuild.run_requested(engine, most=8) == 1
+    assert rebuild.run_requested(engine) == 0
+    assert sums(engine) == before
+
+
 def _column(engine: Engine, column: Any) -> list[Any]:
     with reading(engine) as current:
         return list(current.scalars(select(column).distinct()))

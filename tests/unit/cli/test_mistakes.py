@@ -236,6 +236,18 @@ def test_a_file_in_a_folder_that_others_enter_is_findings_of(
     assert "var/secret_key" in findings_of(machine())["permissions"]
 
 
+def test_a_database_that_others_can_read_is_found_wherever_it_is(
+    machine: Callable[..., Machine], tmp_path: Path
+) -> None:
+    file = tmp_path / "elsewhere" / "jobs.sqlite"
+    file.parent.mkdir(mode=0o755)
+    file.touch(mode=0o644)
+    here = machine(settings={"database_url": f"sqlite:///{file}"})
+    assert str(file) in findings_of(here)["permissions"]
+    file.parent.chmod(0o700)
+    assert "permissions" not in findings_of(here)
+
+
 def test_an_sqlite_file_on_the_network_is_findings_of(
     machine: Callable[..., Machine], tmp_path: Path
 ) -> None:

@@ -7,11 +7,12 @@ import math
 import time
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from gonogo.errors import FieldError
 from gonogo.flakiness.bisecting import Expect, Stage
-from gonogo.flakiness.bisection import Tally, _model, search_state
+from gonogo.flakiness.bisection import Tally, _divergence, _model, _over, search_state
 from gonogo.flakiness.policy import POLICY, FlakinessPolicy
 
 NEAR = [(0, 20), (1, 20), (17, 20), (20, 20)]
@@ -125,3 +126,10 @@ def test_a_step_is_short(builds: int, flying: int, most_s: float) -> None:
         )
         durations_s.append(time.process_time() - started_at)
     assert min(durations_s) < most_s
+
+
+def test_the_sums_of_each_place_and_the_nats_of_each_run() -> None:
+    assert _over(np.array([1.0, 2.0]), np.array([3.0, 4.0])).tolist() == [3.0, 5.0, 7.0]
+    assert _divergence(0.5, 0.25) == pytest.approx(0.5 * math.log(2) + 0.5 * math.log(2 / 3))
+    assert _divergence(0.25, 0.5) == pytest.approx(0.25 * math.log(0.5) + 0.75 * math.log(1.5))
+    assert _divergence(0.3, 0.3) == 0.0

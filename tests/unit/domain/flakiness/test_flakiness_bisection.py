@@ -134,6 +134,25 @@ def test_several_changes_are_found_one_beside_the_other() -> None:
     assert all(part.stage.final for part in parts)
 
 
+def test_each_side_of_a_change_is_searched_up_to_it() -> None:
+    bad = [1] * 5 + [0] * 6 + [1] * 9 + [0] * 4
+    tallies: list[Tally] = [(6 * red, 6) for red in bad]
+    parts = search_states(tallies, sharp=True)
+    assert [(part.low, part.high) for part in parts] == [
+        (0, 23), (0, 19), (20, 23), (0, 10), (11, 19), (0, 4), (5, 10),
+    ]  # fmt: skip
+    assert [part.culprit for part in parts if part.located] == [20, 11, 5]
+    assert search_states(tallies, sharp=True, several=False) == parts[:1]
+    # a single build beside a change has nothing to search
+    edge: list[Tally] = [(0, 9), *[(9, 9)] * 6]
+    assert [(part.low, part.high) for part in search_states(edge, sharp=True)] == [(0, 6), (1, 6)]
+
+
+def test_a_single_build_says_nothing() -> None:
+    state = search_state([(1, 2)])
+    assert state == SearchState(Stage.untestable, 0, 0, (), 0.0, None, 0.0, 0.5, 0.5, ())
+
+
 PAIRS = st.tuples(st.integers(0, 4), st.integers(0, 4)).map(lambda pair: (min(pair), max(pair)))
 
 

@@ -179,3 +179,10 @@ def test_the_policy_goes_through_json_and_names_what_is_wrong() -> None:
         with pytest.raises(FieldError) as caught:
             FlakinessPolicy.parse(wrong)
         assert next(iter(wrong)) in str(caught.value) or "false_stable" in str(caught.value)
+
+
+@pytest.mark.parametrize("freedom", [0.0, -1.0, math.nan])
+def test_a_difference_without_a_measure_is_chance(freedom: float) -> None:
+    assert student_tail(2.0, freedom) == 1.0
+    assert student_tail(math.nan, 3.0) == 1.0
+    assert student_tail(math.inf, freedom) == 1.0

@@ -6,14 +6,17 @@ The tests cover tails, rates, and the tables of contexts and devices.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import f_oneway, rankdata
 
 from gonogo.flakiness.attribution import Cause, attribute
 from gonogo.flakiness.grades import Stability, stability
+from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.rates import Outcome, rate
-from gonogo.flakiness.repeated import clustered, tail_of
+from gonogo.flakiness.repeated import MAX_SEEDS, _of_these, clustered, tail_of
 from gonogo.flakiness.samples import Sample, devices, distinct_places
 from gonogo.flakiness.tails import tail
 
@@ -222,3 +225,48 @@ def test_one_red_seed_run_again_is_not_a_broken_test() -> None:
         is Cause.unknown
     )
     assert attribute([sample(seed, failed=True) for seed in range(4)]).cause is Cause.broken
+
+
+def test_numbers_that_are_missing_are_left_out_and_counted() -> None:
+    once = tail_of([(0, 0.1), (1, None), (2, float("nan")), (None, 0.2)])
+    assert (once.seeds, once.left_out, once.repeated) == (2, 2, 0)
+    assert once.words == "not enough seeds: 2 of 20"
+    again = tail_of([*noisy(FAR, 0.0), (9, None), (None, float("nan"))])
+    assert (again.seeds, again.left_out, again.repeated) == (4, 2, 116)
+    (only,) = {tail_of([(7, 0.1)] * 5).words}
+    assert only.startswith("1 distinct seed is too few to predict how often others fail")
+    assert only.endswith("(4 runs did)")
+
+
+def test_two_groups_are_clustered_by_their_numbers_and_one_by_itself() -> None:
+    low, high = [0.10, 0.11, 0.12, 0.13], [0.50, 0.51, 0.52, 0.53]
+    assert clustered([low, high])
+    assert not clustered([low[:2] + high[:2], low[2:] + high[2:]])
+    assert clustered([low])
+    assert not clustered([[0.1], [0.2], [0.3]])
+
+
+def test_the_milder_seeds_count_as_the_mildest_that_is_fitted() -> None:
+    """Seeds with the same runs fail as often as one of them, however many there are."""
+    runs = [0.7 + 0.06 * float(value) for value in exponential(30)]
+    one = _of_these({0: runs}, POLICY, 0.95)
+    many = _of_these(dict.fromkeys(range(MAX_SEEDS + 3), runs), POLICY, 0.95)
+    assert one is not None
+    assert many is not None
+    assert (one.at_most, many.at_most) == (False, False)
+    assert many.predicted == pytest.approx(one.predicted)
+    assert many.upper == pytest.approx(one.upper)
+    assert (many.seeds, many.distinct) == (30 * (MAX_SEEDS + 3), MAX_SEEDS + 3)
+
+
+@pytest.mark.parametrize("sizes", [(3, 4), (2, 5, 3), (1, 6, 2, 4)])
+def test_groups_are_told_apart_by_the_analysis_of_variance_of_their_ranks(
+    sizes: tuple[int, ...],
+) -> None:
+    generator = np.random.default_rng(6)
+    groups = [np.round(generator.random(size) + 0.3 * place, 1) for place, size in enumerate(sizes)]
+    ranks = rankdata(np.concatenate(groups))
+    p = float(f_oneway(*np.split(ranks, np.cumsum(sizes)[:-1])).pvalue)
+    assert 0.001 < p < 0.999
+    for factor, expected in ((1.001, True), (0.999, False)):
+        assert clustered(groups, replace(POLICY, same_seed=factor * p)) is expected

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
-from gonogo.flakiness.suspects import pooled, pooled_explanations
+from gonogo.flakiness.policy import POLICY
+from gonogo.flakiness.splits import mean_split
+from gonogo.flakiness.suspects import MAX_SEEDS, pooled, pooled_explanations, seeds_to_decide
 from gonogo.spec.verdicts import Explanation, explain
 
 QUIET = {"budget_ratio": 0.5, "chi": 0.4, "row_z": 0.8, "count": 4096}
@@ -100,3 +104,30 @@ def test_two_missed_rows_of_all_seeds_are_a_finding_and_one_is_not(
     assert joint(*seeds) == explanation
     assert pooled(seeds)["missed_rows"]["missed"] == sum(missed)
     assert joint(*[of(0)] * 8) is Explanation.explained
+
+
+@pytest.mark.parametrize(
+    ("evidence", "seeds"),
+    [
+        ((1.5, 0.5, 0.5, 0.5), 12),  # mean .75, deviation .5: (2 x .5 / .25)^2 = 16 in all
+        ((0.5, 1.5, 1.5, 1.5), 12),
+        ((1.5, 1.5, 1.4, 1.5), 0),
+        ((0.5, 1.5, 0.5, 1.501), MAX_SEEDS),
+        ((1.2,), POLICY.suspect_seeds),
+        ((), POLICY.suspect_seeds),
+    ],
+)
+def test_so_many_seeds_decide_as_their_scatter_asks(
+    evidence: tuple[float, ...], seeds: int
+) -> None:
+    rows = [{"budget_ratio": 0.1, "row_z": 4 * ratio} for ratio in evidence]
+    assert seeds_to_decide([rows]) == seeds
+    assert seeds_to_decide([rows, [{"budget_ratio": 0.1, "row_z": 6.0}] * 3]) == seeds
+    assert seeds_to_decide([]) == 0
+
+
+def test_a_split_of_means_needs_enough_points_and_tells_its_chance() -> None:
+    jump = np.repeat([0.0, 1.0], 12) + np.linspace(0, 0.1, 24)
+    assert mean_split(jump, 5, POLICY) == (17, 1 / (POLICY.change_permutations + 1))
+    assert mean_split(jump, 5, replace(POLICY, change_least=13)) is None
+    assert mean_split(jump[9:15], 5, replace(POLICY, change_least=2)) is None

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from gonogo.kernels.layernorm.replay import BackwardRows, ColumnGradient
 from gonogo.numerics.formats import round_to
-from gonogo.numerics.replay import ladder
+from gonogo.numerics.replay import ladder, walks
 from gonogo.numerics.replay.columns import column_sum
 from gonogo.numerics.replay.narrow_sums import Place, _narrow, bounds
 from gonogo.numerics.replay.program import ColumnOrder, Program
@@ -147,8 +147,22 @@ def test_narrow_totals_in_an_unknown_order_walk_and_nothing_else_does(form: str)
     for wrong in (
         *(added(dy[:-1]), added(twice), 1.01 * added(dy)),
         *(1.001 * exact, np.where(np.arange(400) < 16, added(dy[8:]), added(dy))),
+        exact + 6 * (added(dy) - exact),  # a walk of longer steps than the format's
     ):
         assert not climbed(dy, round_to(wrong, form), form).explained
+
+
+@pytest.mark.parametrize("form", ["bf16", "fp16"])
+def test_a_factor_of_all_columns_is_no_walk(form: str) -> None:
+    dy = round_to(np.random.default_rng(4).standard_normal((60, 400)), form).astype(np.float64)
+    rows = BackwardRows(np.zeros_like(dy), dy, np.ones((1, dy.shape[1])), None, None, 1e-5)
+    graph = ColumnGradient(rows, weighted=False)
+    program = next(p for p in graph.unordered([form], []) if "column sum" in p.stored)
+    exact, walked = dy.sum(axis=0), running(dy.astype(np.float32), form)
+    for factor in (1.0, 1.001, 1.01):
+        output = round_to(factor * exact, form)[None]
+        assert walks.is_scaled(graph, program, output, form)
+    assert not walks.is_scaled(graph, program, walked[None], form)
 
 
 def test_fp32_totals_in_an_unknown_order_walk() -> None:

@@ -1,0 +1,57 @@
+"""The line that Slack and e-mail get for each kind of event."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gonogo_service.webhooks import messages
+
+URL = "https://gonogo.example/x"
+JOB = {"kernel": "layernorm_bw", "build": "b7", "state": "finished", "verdict": "fail", "url": URL}
+FLAG = {"kind": "passes_by_tolerance", "kernel": "layernorm_bw", "build": "b7", "url": URL}
+CASES: list[tuple[str, dict[str, Any], str]] = [
+    ("job.finished", JOB, f"layernorm_bw on b7: fail {URL}"),
+    ("job.finished", JOB | {"diagnosis": "s1 twice"}, f"layernorm_bw on b7: fail: s1 twice {URL}"),
+    ("job.finished", JOB | {"verdict": None}, f"layernorm_bw on b7: finished {URL}"),
+    ("job.finished", {"job": "deleted meanwhile"}, "job.finished"),
+    (
+        "run.finished",
+        {"suite": {"name": "nightly"}, "builds": ["a", "b"], "verdict": "pass", "url": URL},
+        f"suite nightly on a, b: pass {URL}",
+    ),
+    ("flag.opened", FLAG, f"flag passes_by_tolerance opened for layernorm_bw on b7 {URL}"),
+    (
+        "flag.resolved",
+        FLAG | {"sentence": "Green"},
+        f"flag passes_by_tolerance resolved for layernorm_bw on b7: Green {URL}",
+    ),
+    (
+        "bisection.finished",
+        {"builds": ["a", "b", "c"], "words": "b broke it", "url": URL},
+        f"bisection of a to c: b broke it {URL}",
+    ),
+    (
+        "bisection.finished",
+        {"builds": ["a", "c"], "words": None, "state": "canceled"},
+        "bisection of a to c: canceled",
+    ),
+    (
+        "device.health_changed",
+        {"device": "lab-1/n150", "health": "bad", "reason": "no answer"},
+        "device lab-1/n150 is bad (no answer)",
+    ),
+    ("device.health_changed", {"device": "lab-1/0", "health": "good"}, "device lab-1/0 is good"),
+    ("webhook.test", {}, "webhook.test"),
+]
+
+
+@pytest.mark.parametrize(("type_", "data", "words"), CASES)
+def test_an_event_is_one_line(type_: str, data: dict[str, Any], words: str) -> None:
+    assert messages.sentence({"type": type_, "data": data}) == words
+
+
+def test_a_sender_s_text_makes_no_link_and_no_call_in_slack() -> None:
+    message = {"type": "job.finished", "data": {**JOB, "build": "<!channel> & co", "url": None}}
+    assert messages.for_slack(message) == "layernorm_bw on &lt;!channel&gt; &amp; co: fail"
