@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import psutil
+import psutil  # type: ignore[import-untyped]  # as in benchmarks.pages
 from rich.console import Console
 from rich.table import Table
 
