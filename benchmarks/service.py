@@ -49,6 +49,8 @@ RUNS = 5
 PAUSE_S = 1.5
 """Between two single jobs: a fresh child is started after each, and the figure is that of a service
 at rest."""
+REST_S = 5.0
+"""For which the service's processes are watched at rest."""
 START_S = 60.0
 PATIENCE_S = 120.0
 CHECK = (
@@ -202,7 +204,7 @@ class PerSeed:
 
     wall: float
     cpu: float
-    """Of all processors, of all the service's processes."""
+    """Of all processors, of all the service's processes, beyond what they use at rest."""
     alone: float
     alone_cpu: float
 
@@ -214,12 +216,15 @@ def per_seed(service: Service) -> PerSeed:
     """
     measured = []
     for _ in range(3):
-        before = service.cpu_s()
+        time.sleep(PAUSE_S)  # the next child starts now
+        resting = service.cpu_s()
+        time.sleep(REST_S)
+        before, start = service.cpu_s(), time.perf_counter()
         job, began = service.submit(SEEDS)
         events = service.ended(job)
-        cpu = 1e3 * (service.cpu_s() - before) / SEEDS
+        rest_s = (before - resting) / REST_S * (time.perf_counter() - start)
+        cpu = 1e3 * (service.cpu_s() - before - rest_s) / SEEDS
         wall = 1e3 * (moment(events, becomes("finished")) - began) / SEEDS
-        time.sleep(PAUSE_S)  # the next child starts now
         measured.append((wall, cpu, *in_process()))
     return PerSeed(*(statistics.median(figures) for figures in zip(*measured, strict=True)))
 
