@@ -204,7 +204,7 @@ class PerSeed:
 
     wall: float
     cpu: float
-    """Of all processors, of all the service's processes, beyond what they use at rest."""
+    """Processor time of all the service's processes, beyond what they use at rest."""
     alone: float
     alone_cpu: float
 

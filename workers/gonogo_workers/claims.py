@@ -19,7 +19,7 @@ ALL = "all"
 
 @dataclass(frozen=True)
 class Claims:
-    """What a worker serves, and with what."""
+    """The executors of a worker, and what they need."""
 
     devices: Mapping[str, Device]
     """By the name of the executor; the worker's name is that of the first one."""

@@ -161,7 +161,7 @@ class Folders:
 
 @dataclass(frozen=True)
 class Shared:
-    """What all devices of a worker share."""
+    """The parts that all devices of a worker use."""
 
     worker: str
     pool: HostPool

@@ -27,8 +27,8 @@ def test_a_folder_that_is_added_is_a_section(
     shutil.copy(Path(pages.__file__).parent / "runs/routes.py", root / "runs")
     (root / "kit").mkdir()
     monkeypatch.setattr(pages, "__file__", str(root / "pages.py"))
-    found = pages.sections.__wrapped__()
-    assert [section.__name__ for section in found] == ["gonogo_dashboards.runs.routes"]
+    modules = pages.sections.__wrapped__()
+    assert [section.__name__ for section in modules] == ["gonogo_dashboards.runs.routes"]
 
 
 def test_the_navigation_has_its_pages_in_their_places() -> None:
@@ -45,12 +45,12 @@ def test_the_navigation_has_its_pages_in_their_places() -> None:
 
 def test_an_entry_stands_where_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(manual, "is_built", lambda: False)
-    made = groups([Entry("b", "B", "/b", "Lab", 2), Entry("a", "A", "/a", "Lab", 2),
+    shown = groups([Entry("b", "B", "/b", "Lab", 2), Entry("a", "A", "/a", "Lab", 2),
                    Entry("c", "C", "/c", "Lab", 1)])  # fmt: skip
-    assert {group.label: [entry.label for entry in group.entries] for group in made} == {
+    assert {group.label: [entry.label for entry in group.entries] for group in shown} == {
         "Results": [],
         "Analysis": [],
         "Lab": ["C", "A", "B"],
         "Settings": ["API"],
     }
-    assert made[-1].entries[-1].url == urls.DOCS
+    assert shown[-1].entries[-1].url == urls.DOCS
