@@ -207,14 +207,7 @@ class Source:
         number: tells jobs of one moment apart.
         """
         test, at = place.test, place.at
-        test_specs.ensure(
-            session,
-            key=test.key,
-            workload_key=test.workload_key,
-            kernel=test.kernel,
-            canonical=dict(test.canonical()),
-            now=at,
-        )
+        test_specs.add(session, test.key, test.workload_key, test.kernel, test.canonical(), now=at)
         copy_id = str(UUID(int=UUID(floor(at)).int | 0x7 << 76 | 0b10 << 62 | number))
         seeds = self.job["done"]
         count = seeds * times

@@ -18,10 +18,12 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil  # type: ignore[import-untyped]  # as in benchmarks.pages
 from rich.console import Console
 from rich.table import Table
 
@@ -47,6 +49,8 @@ RUNS = 5
 PAUSE_S = 1.5
 """Between two single jobs: a fresh child is started after each, and the figure is that of a service
 at rest."""
+REST_S = 5.0
+"""For which the service's processes are watched at rest."""
 START_S = 60.0
 PATIENCE_S = 120.0
 CHECK = (
@@ -80,7 +84,10 @@ def command(*words: str) -> list[str]:
 
 @contextmanager
 def running(folder: Path) -> Iterator[dict[str, Any]]:
-    """`gonogo up` in `folder` on a free port; its record (url, database_url, ...)."""
+    """`gonogo up` in `folder` on a free port; its record (url, database_url, ...).
+
+    `supervisor` is the id of its process, which has all others below it.
+    """
     words = command("up", "--port", "0", "--json")
     with subprocess.Popen(
         words,
@@ -97,7 +104,7 @@ def running(folder: Path) -> Iterator[dict[str, Any]]:
                 raise RuntimeError(
                     f"gonogo up ended with {process.wait()}; its logs said why above"
                 )
-            yield json.loads(line)
+            yield {**json.loads(line), "supervisor": process.pid}
         finally:
             process.terminate()
             process.wait(30)
@@ -109,6 +116,17 @@ class Service:
     def __init__(self, record: Mapping[str, Any]) -> None:
         self.http = httpx.Client(base_url=record["url"] + "/api/v1", timeout=30, trust_env=False)
         self._engine = make_engine(record["database_url"])
+        self._supervisor = psutil.Process(record["supervisor"])
+
+    def cpu_s(self) -> float:
+        """Return the processor seconds of all the service's processes, of ended ones, too."""
+        seconds = 0.0
+        for process in (self._supervisor, *self._supervisor.children(recursive=True)):
+            try:
+                seconds += sum(process.cpu_times()[:4])
+            except psutil.NoSuchProcess:
+                continue
+        return seconds
 
     def close(self) -> None:
         """Give back the connections."""
@@ -180,26 +198,42 @@ def first_seed(service: Service) -> tuple[list[float], list[float]]:
     return runs, results
 
 
-def per_seed(service: Service) -> tuple[float, float]:
+@dataclass(frozen=True)
+class PerSeed:
+    """Milliseconds a seed of a large job, and of the same work in this process."""
+
+    wall: float
+    cpu: float
+    """Processor time of all the service's processes, beyond what they use at rest."""
+    alone: float
+    alone_cpu: float
+
+
+def per_seed(service: Service) -> PerSeed:
     """Return milliseconds a seed of a large job, from POST to its end, and of the same work here.
 
     The work here runs one seed after the other.
     """
-    walls, alone = [], []
+    measured = []
     for _ in range(3):
+        time.sleep(PAUSE_S)  # the next child starts now
+        resting = service.cpu_s()
+        time.sleep(REST_S)
+        before, start = service.cpu_s(), time.perf_counter()
         job, began = service.submit(SEEDS)
         events = service.ended(job)
-        walls.append(1e3 * (moment(events, becomes("finished")) - began) / SEEDS)
-        time.sleep(PAUSE_S)  # the next child starts now
-        alone.append(in_process())
-    return statistics.median(walls), statistics.median(alone)
+        rest_s = (before - resting) / REST_S * (time.perf_counter() - start)
+        cpu = 1e3 * (service.cpu_s() - before - rest_s) / SEEDS
+        wall = 1e3 * (moment(events, becomes("finished")) - began) / SEEDS
+        measured.append((wall, cpu, *in_process()))
+    return PerSeed(*(statistics.median(figures) for figures in zip(*measured, strict=True)))
 
 
-def in_process(seeds: int = 200) -> float:
-    """Milliseconds a seed of making the inputs, running the emulated kernel and judging."""
+def in_process(seeds: int = 200) -> tuple[float, float]:
+    """Make the inputs, run the emulated kernel and judge; return milliseconds a seed: wall, CPU."""
     test = TestSpec.parse(TINY)
     for counted in (False, True):
-        began = time.perf_counter()
+        began, cpu = time.perf_counter(), time.process_time()
         for seed in range(seeds if counted else 1):
             raw = inputs.generate(test, seed)
             given = inputs.quantise(test, raw)
@@ -210,7 +244,10 @@ def in_process(seeds: int = 200) -> float:
                 emulation.run(test, given, "correct", seed=seed),
                 arithmetic="tt-train",
             )
-    return 1e3 * (time.perf_counter() - began) / seeds
+    return (
+        1e3 * (time.perf_counter() - began) / seeds,
+        1e3 * (time.process_time() - cpu) / seeds,
+    )
 
 
 def requests(service: Service) -> dict[str, list[float]]:
@@ -269,7 +306,7 @@ def main() -> int:
         try:
             service.ended(service.submit(1)[0])  # the worker's compiled code is loaded
             runs, results = first_seed(service)
-            per_job, alone = per_seed(service)
+            job = per_seed(service)
             times = requests(service)
         finally:
             service.close()
@@ -285,10 +322,10 @@ def main() -> int:
     table.add_row(
         f"a job of {SEEDS} tiny seeds: what the service adds to inputs, kernel and judging",
         "< .6 ms a seed",
-        f"{per_job - alone:.2f} ms a seed",
+        f"{job.wall - job.alone:.2f} ms of wall, {job.cpu - job.alone_cpu:.2f} ms of CPU a seed",
         (
-            f"the job's wall {per_job:.2f} ms a seed, {per_job / alone:.1f} times the same work in "
-            f"one process ({alone:.2f} ms)"
+            f"the job: {job.wall:.2f} ms of wall, {job.cpu:.2f} ms of CPU a seed; the same work in "
+            f"one process: {job.alone:.2f} ms, {job.alone_cpu:.2f} ms"
         ),
     )
     health = statistics.median(times["GET /healthz"])

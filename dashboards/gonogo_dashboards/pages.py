@@ -1,64 +1,28 @@
 """The router of the pages.
 
-It serves HTML and its JSON version from the same view, built assets, the API's documentation, and
-the error and login pages.
+Each sub-package with a `routes` module is part of it. It serves HTML and its JSON version from the
+same view, built assets, the API's documentation, and the error and login pages.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from datetime import datetime
 from functools import lru_cache
+from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol
+from types import ModuleType
+from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, PrefixLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
-from sqlalchemy.orm import Session
 
 from gonogo import urls
-from gonogo_dashboards.badges import routes as badge_pages
-from gonogo_dashboards.bisections import posterior_charts
-from gonogo_dashboards.bisections import routes as bisection_pages
 from gonogo_dashboards.charts import charts
-from gonogo_dashboards.comparison import routes as compare_pages
-from gonogo_dashboards.devices import charts as device_charts
-from gonogo_dashboards.devices import device_page
-from gonogo_dashboards.flags import routes as flag_pages
-from gonogo_dashboards.forms import routes as form_pages
-from gonogo_dashboards.gauges import charts as gauge_charts
-from gonogo_dashboards.gauges import routes as gauge_pages
-from gonogo_dashboards.hooks import routes as hook_pages
-from gonogo_dashboards.jobs import (
-    job_form,
-    job_page,
-    map_charts,
-    seed_details,
-    seed_grid,
-    selection_tests,
-    term_charts,
-)
-from gonogo_dashboards.kit import (
-    assets,
-    bidi,
-    build_strips,
-    manual,
-    navigation,
-    routes,
-    words,
-)
-from gonogo_dashboards.matrix import cells
-from gonogo_dashboards.matrix import routes as matrix_pages
-from gonogo_dashboards.overview import overview
-from gonogo_dashboards.runs import routes as run_pages
-from gonogo_dashboards.search import routes as search_pages
-from gonogo_dashboards.tests import active_waivers, error_curve, strip_charts, tail
-from gonogo_dashboards.tests import routes as test_pages
-from gonogo_dashboards.webhooks import routes as webhook_pages
-from gonogo_settings import Settings
+from gonogo_dashboards.kit import assets, bidi, build_strips, manual, navigation, words
+from gonogo_dashboards.kit.site import Context, Frame, Site
 from gonogo_storage.db.encoding import encode, utcnow
 
 THEME = "gonogo-theme"
@@ -66,30 +30,25 @@ THEME = "gonogo-theme"
 THEMES = ("light", "dark")
 
 
-class Context(Protocol):
-    """The parts of the service that the composition root gives to the pages."""
+@lru_cache(maxsize=1)
+def sections() -> tuple[ModuleType, ...]:
+    """Return the `routes` module of each sub-package that has one, in the order of their names.
 
-    @property
-    def settings(self) -> Settings:
-        """Return the service's settings."""
+    A sub-package is part of the site because it is here. Its `add(site)` adds its pages,
+    `NAVIGATION` holds its entries of the navigation, and `TEMPLATE_NAMES` what its templates call;
+    both may be absent.
+    """
+    return tuple(
+        import_module(f"gonogo_dashboards.{path.parent.name}.routes")
+        for path in sorted(Path(__file__).parent.glob("*/routes.py"))
+    )
 
-    def reading(self) -> AbstractContextManager[Session]:
-        """Return a session that only reads."""
 
-    def csrf(self, request: Request) -> str:
-        """Return the CSRF token of the reader's session; "" where none is needed."""
-
-    def quotas(self, session: Session, request: Request) -> list[str]:
-        """Return how much of its quotas the reader has used, in words."""
-
-    def token_ends(self, request: Request) -> str:
-        """Return the day on which the reader's token ends, where that is soon; else ""."""
-
-    def may(self, request: Request, scope: str) -> bool:
-        """Return whether the reader has a scope beyond `read`, which every page needs."""
-
-    def reader(self, request: Request) -> str:
-        """Return the name of the reader, which the reader's jobs have; "" on public pages."""
+def groups() -> tuple[navigation.Group, ...]:
+    """Return the navigation of all sub-packages."""
+    return navigation.groups(
+        entry for section in sections() for entry in getattr(section, "NAVIGATION", ())
+    )
 
 
 def template_folders() -> list[Path]:
@@ -114,23 +73,9 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     templates.globals.update(urls=urls, words=words, asset=_asset, zip=zip, dict=dict)
-    templates.globals.update(navigation=navigation.groups)
-    templates.globals.update(
-        active_waivers=active_waivers,
-        build_strips=build_strips,
-        charts=charts,
-        device_charts=device_charts,
-        error_curve=error_curve,
-        gauge_charts=gauge_charts,
-        map_charts=map_charts,
-        matrix_cells=cells,
-        posterior_charts=posterior_charts,
-        seed_details=seed_details,
-        seed_grid=seed_grid,
-        strip_charts=strip_charts,
-        tail_charts=tail,
-        term_charts=term_charts,
-    )
+    templates.globals.update(navigation=groups, build_strips=build_strips, charts=charts)
+    for section in sections():
+        templates.globals.update(getattr(section, "TEMPLATE_NAMES", {}))
     templates.filters.update(number=words.number, data=_data, exact=bidi.exact)
     templates.filters.update(capital=words.sentence_case, inline=words.inline)
     templates.filters.update(moment=words.moment)
@@ -156,7 +101,7 @@ def _data(value: Any) -> Markup:
 
 def render(template: str, status: int = 200, **values: Any) -> HTMLResponse:
     """Return a page; `csrf` is "" unless given."""
-    always = {"csrf": "", "token_ends": "", "status": status, "frame": routes.Frame(), "theme": ""}
+    always = {"csrf": "", "token_ends": "", "status": status, "frame": Frame(), "theme": ""}
     text = environment().get_template(template).render({**always, **values})
     return HTMLResponse(text, status_code=status, headers={"Cache-Control": "no-store"})
 
@@ -185,7 +130,7 @@ def make_router(
     """
     router = APIRouter(include_in_schema=False)
 
-    def page(request: Request, template: str, view: Any, frame: routes.Frame) -> Response:
+    def page(request: Request, template: str, view: Any, frame: Frame) -> Response:
         theme = request.cookies.get(THEME, "")
         return render(
             template,
@@ -201,55 +146,11 @@ def make_router(
             encode(view), media_type="application/json", headers={"Cache-Control": "no-store"}
         )
 
-    site = routes.Site(
-        router, page, as_json, _refuse, context.reading, context.may, now, context.reader
-    )
-    memory = overview.Memory()
-    patience = context.settings.heartbeat_timeout_s
-
-    def front(session: Session, request: Request, at: datetime) -> overview.OverviewView:
-        return overview.overview(session, memory, at, patience, request.query_params)
-
-    def job(session: Session, request: Request, at: datetime) -> job_page.JobView | None:
-        query = request.query_params
-        return job_page.job(
-            session,
-            request.path_params["job_id"],
-            query.get("output"),
-            at,
-            seed_details.requested(query),
-            selection_tests.Part.requested(query),
-        )
-
-    def all_devices(session: Session, request: Request, at: datetime) -> device_page.DevicesView:
-        return device_page.devices(session, at, patience, request.query_params)
-
-    def device(session: Session, request: Request, at: datetime) -> device_page.DeviceView | None:
-        return device_page.device(
-            session, request.path_params["device_id"], at, patience, request.query_params
-        )
-
-    site.add(urls.OVERVIEW, "overview/overview.html", front, json_path=urls.overview(as_json=True))
-    site.add_list(urls.JOBS, "jobs/jobs.html", job_page.jobs, views="jobs")
-    job_form.add(site, context.quotas)  # before single jobs: "new" is no job's id
-    site.add(urls.JOBS + "/{job_id}", "jobs/job.html", job, noun="job")
-    site.add(urls.DEVICES, "devices/devices.html", all_devices, as_csv=True, views="devices")
-    site.add(urls.DEVICES + "/{device_id}", "devices/device.html", device, noun="device")
-    for more in (
-        form_pages,
-        gauge_pages,
-        bisection_pages,
-        run_pages,
-        compare_pages,
-        matrix_pages,
-        test_pages,
-        flag_pages,
-        webhook_pages,
-        hook_pages,
-        search_pages,
-        badge_pages,
-    ):
-        more.add(site)
+    site = Site(router, context, page, as_json, _refuse, groups, now)
+    for section in sections():
+        section.add(site)
+    # fixed addresses first: "/jobs/new" names no job
+    router.routes.sort(key=lambda route: "{" in getattr(route, "path", ""))
 
     @router.get(urls.DOCS)
     def docs(request: Request) -> HTMLResponse:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -178,22 +179,21 @@ def _print(report: Mapping[str, Any], test: TestSpec, title: str) -> None:
                 ),
                 soft_wrap=True,
             )
-    if report["diagnosis"] and report["diagnosis"].get("stages"):
-        out.print(show.stages_table(report["diagnosis"]["stages"]))
-    if report["diagnosis"]:
-        out.print(
-            f"diagnosis: {report['diagnosis']['words']}",
-            markup=False,
-            highlight=False,
-            soft_wrap=True,
-        )
+    print_conclusion(report)
+    if both := red_hollow.words(*red_hollow.of_seeds(report["counts"]), "seed"):
+        out.print(both, soft_wrap=True)
+
+
+def print_conclusion(report: Mapping[str, Any]) -> None:
+    """Print the diagnosis of a report, its known limits, and its verdict."""
+    out = show.console()
+    plain = partial(out.print, markup=False, highlight=False, soft_wrap=True)
+    if diagnosis := report["diagnosis"]:
+        if diagnosis.get("stages"):
+            out.print(show.stages_table(diagnosis["stages"]))
+        plain(f"diagnosis: {diagnosis['words']}")
     for words in report.get("known_limits", ()):
-        out.print(
-            f"a known limit of the simulated Wormhole: {words}",
-            markup=False,
-            highlight=False,
-            soft_wrap=True,
-        )
+        plain(f"a known limit of the simulated Wormhole: {words}")
     verdict = Verdict(report["verdict"])
     line = Text.assemble(
         "verdict: ",
@@ -201,8 +201,6 @@ def _print(report: Mapping[str, Any], test: TestSpec, title: str) -> None:
         f" ({show.counts(report['counts'])}). {verdict.sentence}",
     )
     out.print(line, soft_wrap=True)
-    if both := red_hollow.words(*red_hollow.of_seeds(report["counts"]), "seed"):
-        out.print(both, soft_wrap=True)
 
 
 def _outputs(rows: Sequence[Row], test: TestSpec) -> Table:

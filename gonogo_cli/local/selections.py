@@ -200,22 +200,7 @@ def _print(report: Mapping[str, Any], title: str) -> None:
                 f": {row['message']}",
             )
             out.print(message, soft_wrap=True)
-    if report["diagnosis"] and report["diagnosis"].get("stages"):
-        out.print(show.stages_table(report["diagnosis"]["stages"]))
-    if report["diagnosis"]:
-        out.print(
-            f"diagnosis: {report['diagnosis']['words']}",
-            markup=False,
-            highlight=False,
-            soft_wrap=True,
-        )
-    verdict = Verdict(report["verdict"])
-    line = Text.assemble(
-        "verdict: ",
-        show.verdict(verdict.value),
-        f" ({show.counts(report['counts'])}). {verdict.sentence}",
-    )
-    out.print(line, soft_wrap=True)
+    options.print_conclusion(report)
     counted = [
         red_hollow.of_tests(row["outputs"].values(), row["verdict"]) for row in report["seeds"]
     ]

@@ -198,14 +198,7 @@ def create(session: Session, new: NewBisection, *, now: datetime | None = None) 
     """Store it in the caller's transaction; the background creates its probes."""
     now = now or utcnow()
     job = new.sample
-    test_specs.ensure(
-        session,
-        key=job.test_key,
-        workload_key=job.workload_key,
-        kernel=job.kernel,
-        canonical=dict(job.canonical),
-        now=now,
-    )
+    test_specs.ensure(session, job, now=now)
     row = BisectionRow(
         id=new_id(),
         state=BisectionState.running,

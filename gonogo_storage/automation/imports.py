@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from gonogo_storage.catalogue import test_specs
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.ids import new_id
+from gonogo_storage.db.records import as_columns
 from gonogo_storage.db.states import IMPORT_EXECUTOR, JobKind, JobState
 from gonogo_storage.jobs import closing, job, jobs
 from gonogo_storage.seed_rows.batch import Batch
@@ -48,35 +49,25 @@ def create(session: Session, new: NewImport, *, now: datetime | None = None) -> 
     It gets its verdict, roll-ups, flags and webhook messages from the rows.
     """
     now = now or utcnow()
-    test_specs.ensure(
-        session,
-        key=new.test_key,
-        workload_key=new.workload_key,
-        kernel=new.kernel,
-        canonical=dict(new.canonical),
-        now=now,
-    )
+    test_specs.ensure(session, new, now=now)
     job_id = new_id()
     seeds = sorted({int(row["seed"]) for row in new.rows})
     seeds_shown: Any = (
         seeds if len(seeds) <= MAX_SEEDS_SHOWN else {"start": seeds[0], "count": len(seeds)}
     )
     repeats = 1 + max(int(row["repeat"]) for row in new.rows)
+    columns = {
+        **as_columns(JobRow, new),
+        "labels": dict(new.labels),
+        "commit": None if new.commit is None else dict(new.commit),
+    }
     session.add(
         JobRow(
+            **columns,
             id=job_id,
             kind=JobKind.import_,
             state=JobState.running,
-            owner=new.owner,
-            test_key=new.test_key,
-            workload_key=new.workload_key,
-            kernel=new.kernel,
-            build=new.build,
-            branch=new.branch,
-            build_sequence=new.build_sequence,
             executor=IMPORT_EXECUTOR,
-            arch=new.arch,
-            board=new.board,
             queue=f"{IMPORT_EXECUTOR}.{new.arch}.{new.board}",
             context="isolated",
             priority=0,
@@ -86,8 +77,6 @@ def create(session: Session, new: NewImport, *, now: datetime | None = None) -> 
                 "elements": 0,
                 "import": dict(new.source),
             },
-            labels=dict(new.labels),
-            commit=None if new.commit is None else dict(new.commit),
             total=len(new.rows),
             chunk_count=0,
             open_chunks=0,

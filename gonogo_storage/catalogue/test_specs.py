@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 from uuid import UUID
 
 from sqlalchemy import Text, cast, func, select
@@ -73,29 +73,49 @@ class PastJob:
     """For each output its METRICS over the job's seeds"""
 
 
-def ensure(
+class NewTest(Protocol):
+    """A request that brings its test along."""
+
+    @property
+    def test_key(self) -> str:
+        """Return the key of the test."""
+
+    @property
+    def workload_key(self) -> str:
+        """Return the key of the test without its tolerance."""
+
+    @property
+    def kernel(self) -> str:
+        """Return the name of its kernel."""
+
+    @property
+    def canonical(self) -> Mapping[str, Any]:
+        """Return it in its canonical form."""
+
+
+def ensure(session: Session, new: NewTest, *, now: datetime) -> None:
+    """Store the test of a request unless it exists."""
+    add(session, new.test_key, new.workload_key, new.kernel, new.canonical, now=now)
+
+
+def add(
     session: Session,
-    *,
     key: str,
     workload_key: str,
     kernel: str,
-    canonical: dict[str, Any],
+    canonical: Mapping[str, Any],
+    *,
     now: datetime,
 ) -> None:
     """Store a test unless it exists."""
-    insert_once(
-        session,
-        TestSpecRow,
-        [
-            {
-                "key": key,
-                "workload_key": workload_key,
-                "kernel": kernel,
-                "canonical": canonical,
-                "created_at": now,
-            }
-        ],
-    )
+    row = {
+        "key": key,
+        "workload_key": workload_key,
+        "kernel": kernel,
+        "canonical": dict(canonical),
+        "created_at": now,
+    }
+    insert_once(session, TestSpecRow, [row])
 
 
 def name_of(kernel: str, canonical: Mapping[str, Any]) -> str:

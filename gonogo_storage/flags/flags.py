@@ -23,8 +23,8 @@ from gonogo_storage.tables import FlagRow, JobRow
 
 
 @dataclass(frozen=True)
-class Flag:
-    """A flag with its evidence."""
+class FlagSummary:
+    """A flag without its evidence."""
 
     id: str
     kind: FlagKind
@@ -38,7 +38,6 @@ class Flag:
     board: str
     owner: str | None
     reason: str | None
-    evidence: Annotated[dict[str, Any], Documented(FlagEvidence)]
     first_job: str
     last_job: str
     jobs: int
@@ -46,6 +45,13 @@ class Flag:
     opened_at: datetime
     updated_at: datetime
     expires_at: datetime | None
+
+
+@dataclass(frozen=True)
+class Flag(FlagSummary):
+    """A flag with its evidence."""
+
+    evidence: Annotated[dict[str, Any], Documented(FlagEvidence)]
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ gonogo_storage.history.assessing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import Session
 
 from gonogo_storage.db.dialect import insert_once
+from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import JobState
 from gonogo_storage.flags import flag_changes, flags
 from gonogo_storage.flags.flag_expiry import Quiet
@@ -30,24 +31,35 @@ if TYPE_CHECKING:
     from gonogo_storage.history.assessing import Assessment
 
 _KEY = ("test_key", "branch", "arch", "board")
-_SUMMARY = (
-    *_KEY,
-    "workload_key",
-    "kernel",
-    "build",
-    "build_sequence",
-    "stability",
-    "sharpness",
-    "hollow",
-    "cause",
-    "change",
-    "failures",
-    "runs",
-    "predicted",
-    "seeds",
-    "policy",
-    "version",
-)
+
+
+@dataclass(frozen=True)
+class StoredAssessment:
+    """The assessment of a variant, as it is stored."""
+
+    test_key: str
+    branch: str
+    arch: str
+    board: str
+    workload_key: str
+    kernel: str
+    build: str
+    build_sequence: int
+    job: str
+    stability: str
+    sharpness: str
+    hollow: bool
+    cause: str
+    change: str | None
+    failures: int
+    runs: int
+    predicted: float | None
+    seeds: int
+    content: Mapping[str, Any]
+    """Assessment.to_json of the version that stored it"""
+    policy: str
+    version: int
+    assessed_at: datetime
 
 
 def catch_up(session: Session, *, now: datetime) -> int:
@@ -145,22 +157,12 @@ def put(session: Session, assessment: Assessment, *, now: datetime) -> None:
     session.flush()
 
 
-def get(session: Session, variant: Variant) -> dict[str, Any] | None:
-    """Return the assessment of a variant, or None.
-
-    It has the columns, `assessed_at`, and `content` (Assessment.to_json).
-    """
+def get(session: Session, variant: Variant) -> StoredAssessment | None:
+    """Return the assessment of a variant, or None."""
     row = session.get(
         AssessmentRow, (variant.test_key, variant.branch, variant.arch, variant.board)
     )
-    return None if row is None else {**_summary(row), "content": row.content}
-
-
-def _summary(row: Any) -> dict[str, Any]:
-    return {name: getattr(row, name) for name in _SUMMARY} | {
-        "job": row.job_id,
-        "assessed_at": row.assessed_at,
-    }
+    return None if row is None else from_object(StoredAssessment, row, job=row.job_id)
 
 
 def _columns(assessment: Assessment) -> dict[str, Any]:

@@ -250,12 +250,12 @@ def add(
     now: datetime,
 ) -> Rejudgement:
     """Store a report, and the test with the new tolerance, so that jobs and pages can name it."""
-    test_specs.ensure(
+    test_specs.add(
         session,
-        key=proposed.key,
-        workload_key=proposed.workload_key,
-        kernel=proposed.kernel,
-        canonical=proposed.canonical(),
+        proposed.key,
+        proposed.workload_key,
+        proposed.kernel,
+        proposed.canonical(),
         now=now,
     )
     row = RejudgementRow(

@@ -119,11 +119,11 @@ def read(
     newest = max((job.id for job in build_jobs), default=None)
     if (
         stored is not None
-        and stored["build"] == build_name
+        and stored.build == build_name
         and newest is not None
-        and stored["job"] >= newest
+        and stored.job >= newest
     ):
-        content = stored["content"]
+        content = stored.content
         with suppress(ValueError):  # another version stored it
             return VariantStatus(
                 variant,
@@ -131,7 +131,7 @@ def read(
                 from_json(Grade, content["grade"]),
                 from_json(Attribution, content["attribution"]),
                 from_json(ReadExtent, content["extent"]),
-                AssessmentSource("stored", stored["assessed_at"]),
+                AssessmentSource("stored", stored.assessed_at),
             )
     return _computed(session, variant, build_name, newest)
 

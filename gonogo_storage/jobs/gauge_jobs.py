@@ -14,6 +14,7 @@ from gonogo.spec.builds import EMULATOR
 from gonogo_storage.catalogue import test_specs
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.ids import new_id
+from gonogo_storage.db.records import as_columns
 from gonogo_storage.db.states import JobKind, JobState
 from gonogo_storage.gauges import gauge_work
 from gonogo_storage.gauges.gauges import Gauge, get
@@ -65,37 +66,23 @@ def create(session: Session, new: NewGauge, *, now: datetime | None = None) -> G
             "a gauge needs at least one part and one seed, and its seeds must be consecutive"
         )
     now = now or utcnow()
-    test_specs.ensure(
-        session,
-        key=new.test_key,
-        workload_key=new.workload_key,
-        kernel=new.kernel,
-        canonical=dict(new.canonical),
-        now=now,
-    )
+    test_specs.ensure(session, new, now=now)
     seconds = gauge_work.RUN_FACTOR * chunks.estimate_seed_s(
         session, new.workload_key, EMULATOR, new.elements
     )
     estimate = {"run_s": seconds, "chunk_seconds": new.chunk_seconds, "elements": new.elements}
     gauge_id = new_id()
+    columns = {**as_columns(JobRow, new), "request": {**new.request, **estimate}}
     job = JobRow(
+        **columns,
         id=gauge_id,
         kind=JobKind.gauge,
         state=JobState.queued,
-        owner=new.owner,
-        test_key=new.test_key,
-        workload_key=new.workload_key,
-        kernel=new.kernel,
         build=RIGHT,
-        branch=new.branch,
         build_sequence=0,
         executor=EMULATOR,
-        arch=new.arch,
-        board=new.board,
         queue=f"{EMULATOR}.{new.arch}.{new.board}",
         context="isolated",
-        priority=new.priority,
-        request={**new.request, **estimate},
         labels={},
         total=0,
         chunk_count=0,

@@ -5,13 +5,16 @@ Reads only, bounded.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.db.ids import is_id
+from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import OPEN_ATTEMPT, AttemptState
 from gonogo_storage.tables import AttemptRow
 
@@ -19,49 +22,64 @@ MAX_OPEN = 20
 MAX_WRONG = 5
 MAX_READINGS = 200
 WRONG = (AttemptState.error, AttemptState.lost, AttemptState.handed_back)
-_FIELDS = (
-    "id",
-    "number",
-    "state",
-    "worker",
-    "device",
-    "host",
-    "seed",
-    "stage",
-    "error",
-    "log_tail",
-    "telemetry",
-)
-_TIMES = ("created_at", "started_at", "heard_at", "finished_at")
 
 
-def for_page(session: Session, job_id: str) -> list[dict[str, Any]]:
+@dataclass(frozen=True)
+class JobAttempt:
+    """An attempt, without its work: of a large job that is thousands of pairs."""
+
+    id: str
+    number: int
+    state: str
+    worker: str | None
+    device: str | None
+    host: str | None
+    seed: int | None
+    stage: str | None
+    error: str | None
+    log_tail: str | None
+    telemetry: Mapping[str, Any] | None
+    created_at: datetime
+    started_at: datetime | None
+    heard_at: datetime | None
+    finished_at: datetime | None
+    open: bool
+
+
+@dataclass(frozen=True)
+class DeviceReading:
+    """The telemetry of a device at the end of an attempt."""
+
+    device: str | None
+    at: datetime | None
+    telemetry: Mapping[str, Any]
+
+
+_COLUMNS = [getattr(AttemptRow, part.name) for part in fields(JobAttempt) if part.name != "open"]
+
+
+def for_page(session: Session, job_id: str) -> list[JobAttempt]:
     """Return the open attempts and the last few failed ones, oldest first.
 
     The others say nothing to a reader.
     """
     if not is_id(job_id):
         return []
-    attempts: dict[str, dict[str, Any]] = {}
+    attempts: dict[str, JobAttempt] = {}
     for states, limit in ((OPEN_ATTEMPT, MAX_OPEN), (WRONG, MAX_WRONG)):
-        # not the work: of a large job it is thousands of pairs
-        query = select(*(getattr(AttemptRow, name) for name in (*_FIELDS, *_TIMES)))
         query = (
-            query.where(AttemptRow.job_id == job_id, AttemptRow.state.in_(states))
+            select(*_COLUMNS)
+            .where(AttemptRow.job_id == job_id, AttemptRow.state.in_(states))
             .order_by(AttemptRow.id.desc())
             .limit(limit)
         )
-        for row in session.execute(query).mappings():
-            times = {name: timestamp(row[name]) for name in _TIMES}
-            attempts[row["id"]] = {**row, **times, "open": row["state"] in OPEN_ATTEMPT}
+        for row in session.execute(query):
+            attempts[row.id] = from_object(JobAttempt, row, open=row.state in OPEN_ATTEMPT)
     return [attempts[key] for key in sorted(attempts)]
 
 
-def readings(session: Session, job_id: str) -> list[dict[str, Any]]:
-    """Return the devices' readings at the ends of attempts, oldest first, the latest 200.
-
-    Each is {"device", "at", "telemetry"}.
-    """
+def readings(session: Session, job_id: str) -> list[DeviceReading]:
+    """Return the devices' readings at the ends of attempts, oldest first, the latest 200."""
     if not is_id(job_id):
         return []
     table = AttemptRow
@@ -70,7 +88,7 @@ def readings(session: Session, job_id: str) -> list[dict[str, Any]]:
     )
     rows = session.execute(query.order_by(table.id.desc()).limit(MAX_READINGS)).all()
     return [
-        {"device": device, "at": timestamp(at), "telemetry": telemetry}
+        DeviceReading(device, at, telemetry)
         for device, at, telemetry in reversed(rows)
         if telemetry
     ]

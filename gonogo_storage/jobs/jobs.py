@@ -51,14 +51,7 @@ def create(session: Session, new: NewJob, *, now: datetime | None = None) -> Job
     if not new.seeds or new.repeats < 1 or not distinct:
         raise ValueError("a job needs at least one seed and one repeat, and no seed twice")
     now = now or utcnow()
-    test_specs.ensure(
-        session,
-        key=new.test_key,
-        workload_key=new.workload_key,
-        kernel=new.kernel,
-        canonical=dict(new.canonical),
-        now=now,
-    )
+    test_specs.ensure(session, new, now=now)
     seed_s = chunks.estimate_seed_s(session, new.workload_key, new.executor, new.elements)
     work, cut = chunks.cut(new, seed_s)
     plan = (

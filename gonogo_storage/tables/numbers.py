@@ -89,7 +89,20 @@ class SeedLayoutRow(Base):
     content: Mapped[list[Any]]
 
 
-class DayRollupRow(Base):
+class _Sums:
+    """The sums of seeds, of one output or of whole seeds."""
+
+    seeds: Mapped[int] = mapped_column(BigInteger)  # number of (seed, repeat)
+    empty: Mapped[int] = mapped_column(BigInteger)  # those without any output
+    duration_us: Mapped[int] = mapped_column(BigInteger)
+    counts: Mapped[dict[str, Any]]  # verdict -> n
+    explanations: Mapped[dict[str, Any]]  # explanation -> n
+    outcomes: Mapped[dict[str, Any]]  # gonogo.flakiness.rates.Outcome -> n; of whole seeds
+    figures: Mapped[dict[str, Any]]  # gonogo_storage.rollups.figures.figure
+    sketches: Mapped[dict[str, Any]]  # metric -> gonogo.flakiness.sketches.Sketch
+
+
+class DayRollupRow(_Sums, Base):
     """A test's sums for one UTC day, build, device and context.
 
     They cover one output, or whole seeds (output ''). Ingest adds each job's results
@@ -111,14 +124,6 @@ class DayRollupRow(Base):
     device: Mapped[str]  # '' where unknown
     day: Mapped[date]
     output: Mapped[str]
-    seeds: Mapped[int] = mapped_column(BigInteger)  # number of (seed, repeat)
-    empty: Mapped[int] = mapped_column(BigInteger)  # those without any output
-    duration_us: Mapped[int] = mapped_column(BigInteger)
-    counts: Mapped[dict[str, Any]]  # verdict -> n
-    explanations: Mapped[dict[str, Any]]  # explanation -> n
-    outcomes: Mapped[dict[str, Any]]  # gonogo.flakiness.rates.Outcome -> n; of whole seeds
-    figures: Mapped[dict[str, Any]]  # gonogo_storage.rollups.figures.figure
-    sketches: Mapped[dict[str, Any]]  # metric -> gonogo.flakiness.sketches.Sketch
     __table_args__ = (
         Index("ix_day_rollups_test", "test_key", "build"),
         Index("ix_day_rollups_day", "day", "output"),
@@ -126,7 +131,7 @@ class DayRollupRow(Base):
     )
 
 
-class JobTallyRow(Base):
+class JobTallyRow(_Sums, Base):
     """The same sums for one job, over all devices and days.
 
     They cover one output, or whole seeds (output '').
@@ -137,17 +142,9 @@ class JobTallyRow(Base):
     job_id: Mapped[str] = mapped_column(IdType, primary_key=True)
     output: Mapped[str] = mapped_column(primary_key=True)
     shadow: Mapped[bool] = mapped_column(primary_key=True)
-    seeds: Mapped[int] = mapped_column(BigInteger)
-    empty: Mapped[int] = mapped_column(BigInteger)
-    duration_us: Mapped[int] = mapped_column(BigInteger)
-    counts: Mapped[dict[str, Any]]
-    explanations: Mapped[dict[str, Any]]
-    outcomes: Mapped[dict[str, Any]]
-    figures: Mapped[dict[str, Any]]
-    sketches: Mapped[dict[str, Any]]
 
 
-class ArchivedTallyRow(Base):
+class ArchivedTallyRow(_Sums, Base):
     """The sums of a job whose seed rows retention removed: by day and device, for one output.
 
     A rebuild of the roll-ups reads them instead of the rows.
@@ -158,14 +155,6 @@ class ArchivedTallyRow(Base):
     day: Mapped[date] = mapped_column(primary_key=True)
     device: Mapped[str] = mapped_column(primary_key=True)  # '' where unknown
     output: Mapped[str] = mapped_column(primary_key=True)
-    seeds: Mapped[int] = mapped_column(BigInteger)
-    empty: Mapped[int] = mapped_column(BigInteger)
-    duration_us: Mapped[int] = mapped_column(BigInteger)
-    counts: Mapped[dict[str, Any]]
-    explanations: Mapped[dict[str, Any]]
-    outcomes: Mapped[dict[str, Any]]
-    figures: Mapped[dict[str, Any]]
-    sketches: Mapped[dict[str, Any]]
 
 
 class RolledRow(Base):

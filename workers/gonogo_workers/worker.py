@@ -11,34 +11,29 @@ import math
 import os
 import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from celery import Celery, signals
+from celery import Celery
 from celery.platforms import SecurityWarning
 
 import gonogo_settings as all_settings
 from gonogo.errors import InfrastructureError
-from gonogo.spec.executors import ON_CHIPS
 from gonogo.spec.kernels import registry as kernels
 from gonogo_settings import Settings
 from gonogo_workers import queue
 from gonogo_workers.attempts.attempt import DeviceContext
 from gonogo_workers.attempts.warm_up import warm_up
-from gonogo_workers.devices import chips, discovery
-from gonogo_workers.devices.discovery import Device
+from gonogo_workers.claims import Claims, claim
 from gonogo_workers.devices.health_monitor import DeviceHealthMonitor, canary_of
 from gonogo_workers.devices.orders import Orders
 from gonogo_workers.devices.telemetry import Telemetry
-from gonogo_workers.executors import builds_file, registry
-from gonogo_workers.executors.builds_file import BuildsFile, interpreters
 from gonogo_workers.executors.child_user import child_user, keep_capabilities_here
 from gonogo_workers.executors.kernel_host import sweep
 from gonogo_workers.executors.pool import HostPool
 from gonogo_workers.executors.reaping import FAMILY
-from gonogo_workers.executors.registry import ExecutorSpec
 from gonogo_workers.executors.threads import Threads
 from gonogo_workers.messages import exchange
 from gonogo_workers.messages.cancel import CancelWatcher
@@ -51,6 +46,7 @@ from gonogo_workers.messages.sealing import Sealer
 from gonogo_workers.messages.timekeeper import Timekeeper
 from gonogo_workers.queue.numbers import ServiceClock
 from gonogo_workers.served_devices import ServedDevices, one_executor_each
+from gonogo_workers.serving import Worker
 from gonogo_workers.tasks import Runner, WorkerContext, register
 
 if TYPE_CHECKING:
@@ -58,7 +54,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-ALL = "all"
 CLOSE_S = 1.0
 """The seconds for which a stopping worker tries to send the rest before it writes it to disk."""
 
@@ -86,94 +81,47 @@ def create_worker(
     the chip of executors that run on one, else the virtual device of the first executor (default:
     the first free one). Raises InfrastructureError or FieldError when something is missing.
     """
-    if settings.broker_url is None:
+    broker_url = settings.broker_url
+    if broker_url is None:
         raise InfrastructureError("a worker needs GONOGO_BROKER_URL")
-    kernels.load(settings.kernels)
-    state_folder = Path(settings.var_dir).absolute()
-    sealer = Sealer(state_folder)
-    client = queue.redis_client(settings.broker_url)
-    FAMILY.adopt()
-    child_user()  # a wrong setting is said now, not at the first chunk
-    keep_capabilities_here()
-    app = queue.make_app(settings.broker_url)
-    app.conf.worker_disable_prefetch = True
-    app.steps["consumer"].add(QueueConsumer)
-    known, builds = registry.known(settings.executors), builds_file.read(settings.builds)
-    names = _executors(executor, known, builds)
-    known = {**known, **{name: registry.find(name, settings.executors) for name in names}}
-    lock_folder = Path(settings.lock_dir or Path(settings.var_dir) / "locks").absolute()
-    claimed = _claimed(
-        names, device, settings, lock_folder, sealer.host, interpreters(known, builds)
-    )
-    first = claimed[names[0]]
-    worker = f"{first.identity}/{os.getpid()}"
-    spool = Path(settings.spool_dir or Path(settings.var_dir) / "spool").absolute()
-    sender = ResultSender(client, sealer, spool / first.name.replace(":", "-"))
-    pool, vitals, threads = HostPool(), Vitals(), Threads(max(2, min(4, os.cpu_count() or 2)))
-    watcher = CancelWatcher(settings.broker_url, sealer)
-
-    def report(body: Mapping[str, Any]) -> None:
-        at = sealer.clock.now()
-        sender.post(queue.BACKGROUND_QUEUE, queue.HEALTH, {"worker": worker, "at": at, **body})
+    _prepare_process(settings)
+    app, client = _application(broker_url), queue.redis_client(broker_url)
+    folders = Folders.of(settings)
+    sealer = Sealer(folders.state)
+    claims = claim(settings, executor, device, folders.locks, sealer.host)
+    first = claims.first
+    sender = ResultSender(client, sealer, folders.spool / first.name.replace(":", "-"))
+    threads = Threads(max(2, min(4, os.cpu_count() or 2)))
+    shared = Shared(f"{first.identity}/{os.getpid()}", HostPool(), threads, Vitals(), sender)
+    watcher = CancelWatcher(broker_url, sealer)
 
     def on_change() -> None:
         QueueConsumer.update()
         pulse.soon()
         served.hand_back(runner)
 
-    def publish_beat(body: Mapping[str, Any]) -> None:
-        queue.publish(client, queue.HEARTBEAT_QUEUE, sealer.seal(queue.HEARTBEAT, body))
-
-    served = ServedDevices(
-        worker,
-        claimed,
-        {
-            place.name: DeviceHealthMonitor(
-                place,
-                lock_folder,
-                canary_of(known[name], builds, place),
-                settings,
-                report=report,
-                changed=on_change,
-            )
-            for name, place in one_executor_each(claimed).items()
-        },
-        sealer.clock,
-    )
-    device_contexts = {
-        name: DeviceContext(
-            worker=worker,
-            device=place,
-            lock_folder=lock_folder,
-            pool=pool,
-            threads=threads,
-            sender=sender,
-            vitals=vitals,
-            monitor=served.monitors[place.name],
-            telemetry=Telemetry(settings.tt_smi, place.chip, lock_folder),
-            chunk_deadline_s=settings.chunk_deadline_s,
-            tt_triage=settings.tt_triage,
-        )
-        for name, place in claimed.items()
-    }
-    record = ChunkRecord(state_folder, sealer.clock.now)
+    served = _served(settings, claims, folders, shared, sealer.clock, on_change)
+    contexts = _contexts(settings, claims, folders, shared, served)
+    record = ChunkRecord(folders.state, sealer.clock.now)
     runner = Runner(
-        WorkerContext(settings, sealer, record, known, device_contexts, builds, watcher)
+        WorkerContext(settings, sealer, record, claims.specs, contexts, claims.builds, watcher)
     )
     register(app, runner, QueueConsumer.wake)
     monitors = list(served.monitors.values())
-    pulse = Pulse(served.identity, vitals, publish_beat, settings.heartbeat_s)
-    timekeeper = Timekeeper(lambda: exchange.hello(client, identity_of(state_folder)), sealer.clock)
-    orders = Orders(settings.broker_url, sealer, monitors, state_folder)
+    pulse = Pulse(served.identity, shared.vitals, _publisher(client, sealer), settings.heartbeat_s)
+    timekeeper = Timekeeper(
+        lambda: exchange.hello(client, identity_of(folders.state)), sealer.clock
+    )
+    orders = Orders(broker_url, sealer, monitors, folders.state)
     return Worker(
         app=app,
         hostname=f"{first.name}-{os.getpid()}@{first.host}",
         log_level=settings.log_level.upper(),
         wanted_queues=served.wanted_queues,
         beginning=[
-            lambda: _synchronize(client, state_folder, sealer.clock),
+            lambda: _synchronize(client, folders.state, sealer.clock),
             _sweep,
-            lambda: pool.prepare(known[names[0]]),
+            lambda: shared.pool.prepare(claims.first_executor),
             lambda: threads.submit(warm_up),
             pulse.start,
             timekeeper.start,
@@ -188,11 +136,112 @@ def create_worker(
             timekeeper.close,
             pulse.stop,
             watcher.close,
-            pool.close,
+            shared.pool.close,
             lambda: sender.close(CLOSE_S),
             threads.close,
         ],
     )
+
+
+@dataclass(frozen=True)
+class Folders:
+    """The folders of a worker on its host."""
+
+    state: Path
+    locks: Path
+    spool: Path
+
+    @staticmethod
+    def of(settings: Settings) -> Folders:
+        """Return those that the settings name; the others are below `var_dir`."""
+        state = Path(settings.var_dir).absolute()
+        locks = Path(settings.lock_dir or state / "locks").absolute()
+        return Folders(state, locks, Path(settings.spool_dir or state / "spool").absolute())
+
+
+@dataclass(frozen=True)
+class Shared:
+    """The parts that all devices of a worker use."""
+
+    worker: str
+    pool: HostPool
+    threads: Threads
+    vitals: Vitals
+    sender: ResultSender
+
+
+def _application(broker_url: str) -> Celery:
+    app = queue.make_app(broker_url)
+    app.conf.worker_disable_prefetch = True
+    app.steps["consumer"].add(QueueConsumer)
+    return app
+
+
+def _prepare_process(settings: Settings) -> None:
+    """Load the kernels of plug-ins, and adopt what killed children leave behind."""
+    kernels.load(settings.kernels)
+    FAMILY.adopt()
+    child_user()  # a wrong setting is said now, not at the first chunk
+    keep_capabilities_here()
+
+
+def _publisher(client: Redis, sealer: Sealer) -> Callable[[Mapping[str, Any]], None]:
+    """Return what publishes a heartbeat; a lost one is not sent again."""
+
+    def publish(body: Mapping[str, Any]) -> None:
+        queue.publish(client, queue.HEARTBEAT_QUEUE, sealer.seal(queue.HEARTBEAT, body))
+
+    return publish
+
+
+def _served(
+    settings: Settings,
+    claims: Claims,
+    folders: Folders,
+    shared: Shared,
+    clock: ServiceClock,
+    changed: Callable[[], None],
+) -> ServedDevices:
+    """Return the claimed devices, each with the monitor of its health."""
+
+    def report(body: Mapping[str, Any]) -> None:
+        message = {"worker": shared.worker, "at": clock.now(), **body}
+        shared.sender.post(queue.BACKGROUND_QUEUE, queue.HEALTH, message)
+
+    monitors = {
+        place.name: DeviceHealthMonitor(
+            place,
+            folders.locks,
+            canary_of(claims.specs[name], claims.builds, place),
+            settings,
+            report=report,
+            changed=changed,
+        )
+        for name, place in one_executor_each(claims.devices).items()
+    }
+    return ServedDevices(shared.worker, claims.devices, monitors, clock)
+
+
+def _contexts(
+    settings: Settings, claims: Claims, folders: Folders, shared: Shared, served: ServedDevices
+) -> dict[str, DeviceContext]:
+    """Return what each executor's attempts need."""
+    return {
+        name: DeviceContext(
+            worker=shared.worker,
+            device=place,
+            lock_folder=folders.locks,
+            pool=shared.pool,
+            threads=shared.threads,
+            sender=shared.sender,
+            vitals=shared.vitals,
+            monitor=served.monitors[place.name],
+            telemetry=Telemetry(settings.tt_smi, place.chip, folders.locks),
+            chunk_deadline_s=settings.chunk_deadline_s,
+            tt_triage=settings.tt_triage,
+        )
+        for name, place in claims.devices.items()
+    }
 
 
 def _synchronize(client: Redis, state_folder: Path, clock: ServiceClock) -> None:
@@ -215,86 +264,3 @@ def _tell_waiting() -> None:
         "waiting for the service to tell the time: does `gonogo background` run, and is this host"
         " enrolled (`gonogo hosts list` on the server)?"
     )
-
-
-@dataclass(frozen=True)
-class Worker:
-    """A worker that is ready to serve its devices' queues."""
-
-    app: Celery
-    hostname: str
-    log_level: str
-    wanted_queues: Callable[[], dict[str, bool]]
-    """Returns every queue, and whether its device takes work now."""
-    beginning: Sequence[Callable[[], object]]
-    """Called in order before it serves."""
-    stopping: Sequence[Callable[[], object]]
-    """Called in the signal handler, when the worker is told to stop."""
-    closing: Sequence[Callable[[], object]]
-    """Called at the end."""
-
-    def run(self) -> int:
-        """Run Celery in this thread until SIGTERM or SIGINT; return 0 after an orderly stop."""
-        QueueConsumer.wanted_queues = staticmethod(self.wanted_queues)
-        for begin in self.beginning:
-            begin()
-
-        def on_shutdown(**_: Any) -> None:
-            for stop in (*self.stopping, QueueConsumer.wake):
-                stop()
-
-        signals.worker_shutting_down.connect(on_shutdown, weak=False)
-        queues = list(self.wanted_queues())
-        log.info("worker %s serves %s", self.hostname, ", ".join(queues))
-        try:
-            served = self.app.Worker(
-                pool="threads",
-                concurrency=1,
-                queues=queues,
-                hostname=self.hostname,
-                loglevel=self.log_level,
-                without_gossip=True,
-                without_mingle=True,
-                without_heartbeat=True,
-                quiet=True,
-            )
-            served.start()
-            return int(served.exitcode or 0)
-        finally:
-            signals.worker_shutting_down.disconnect(on_shutdown)
-            for close in self.closing:
-                close()
-
-
-def _executors(executor: str, known: Mapping[str, ExecutorSpec], builds: BuildsFile) -> list[str]:
-    """Return the names of the executors to serve."""
-    if executor == ALL:
-        of_builds = (str(entry["executor"]) for entry in builds.builds.values())
-        return registry.ready(known, (*builds.executors, *of_builds))
-    return [name.strip() for name in executor.split(",")]
-
-
-def _claimed(
-    names: Sequence[str],
-    device: str | None,
-    settings: Settings,
-    lock_folder: Path,
-    host: str,
-    pythons: Sequence[str],
-) -> dict[str, Device]:
-    """Claim a device for each executor. Raises FieldError or InfrastructureError."""
-    host_chips = (
-        chips.look(settings.tt_smi, pythons) if device is not None or ON_CHIPS & set(names) else ()
-    )
-    return {
-        name: discovery.claim(
-            name,
-            device if index == 0 or name in ON_CHIPS else None,
-            lock_folder,
-            host=host,
-            arch=settings.arch,
-            board=settings.board,
-            chips=host_chips,
-        )
-        for index, name in enumerate(names)
-    }

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from gonogo import urls
 from gonogo_dashboards.badges import drawing, states
 from gonogo_dashboards.badges.states import BadgeState
-from gonogo_dashboards.kit.routes import Site
+from gonogo_dashboards.kit.site import Site
 
 HEADERS = {"Cache-Control": "no-cache, max-age=60"}
 
@@ -19,7 +19,7 @@ def add(site: Site) -> None:
     """Add the badges of tests, suites and branches."""
 
     def badge(name: str, read: Callable[[Session], BadgeState | None]) -> Response:
-        with site.reading() as session:
+        with site.context.reading() as session:
             state = read(session)
         shown = state or BadgeState(name, "unknown", None)
         picture = drawing.svg(shown.label, shown.state, shown.verdict)
@@ -30,14 +30,21 @@ def add(site: Site) -> None:
             headers=HEADERS,
         )
 
-    @site.router.get(urls.BADGES + "/tests/{name}.svg")
+    @site.router.get(
+        urls.BADGES + "/tests/{name}.svg", summary="The newest result of a test, as a picture"
+    )
     def test(request: Request, name: str) -> Response:
         return badge(name, lambda session: states.of_test(session, name, request.query_params))
 
-    @site.router.get(urls.BADGES + "/suites/{name}.svg")
+    @site.router.get(
+        urls.BADGES + "/suites/{name}.svg", summary="The newest result of a suite, as a picture"
+    )
     def suite(name: str) -> Response:
         return badge(name, lambda session: states.of_suite(session, name))
 
-    @site.router.get(urls.BADGES + "/branches/{name:path}.svg")
+    @site.router.get(
+        urls.BADGES + "/branches/{name:path}.svg",
+        summary="The newest result of a branch, as a picture",
+    )
     def branch(name: str) -> Response:
         return badge(name, lambda session: states.of_branch(session, name))

@@ -8,8 +8,12 @@ from fastapi import Request
 from sqlalchemy.orm import Session
 
 from gonogo import urls
-from gonogo_dashboards.bisections import bisection_page
-from gonogo_dashboards.kit.routes import Site
+from gonogo_dashboards.bisections import bisection_page, posterior_charts
+from gonogo_dashboards.kit.navigation import Entry
+from gonogo_dashboards.kit.site import Site
+
+NAVIGATION = (Entry("bisections", "Bisections", urls.BISECTIONS, "Analysis", 4),)
+TEMPLATE_NAMES = {"posterior_charts": posterior_charts}
 
 
 def add(site: Site) -> None:
@@ -20,7 +24,16 @@ def add(site: Site) -> None:
     ) -> bisection_page.BisectionView | None:
         return bisection_page.one(session, request.path_params["bisection_id"], now)
 
-    site.add_list(urls.BISECTIONS, "bisections/bisections.html", bisection_page.listed)
+    site.add_list(
+        urls.BISECTIONS,
+        "bisections/bisections.html",
+        bisection_page.listed,
+        "Which changes were searched for?",
+    )
     site.add(
-        urls.BISECTIONS + "/{bisection_id}", "bisections/bisection.html", one, noun="bisection"
+        urls.BISECTIONS + "/{bisection_id}",
+        "bisections/bisection.html",
+        one,
+        "Which build changed it?",
+        noun="bisection",
     )

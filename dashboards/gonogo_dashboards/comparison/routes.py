@@ -9,7 +9,13 @@ from sqlalchemy.orm import Session
 
 from gonogo import urls
 from gonogo_dashboards.comparison import compare_page, worse_page
-from gonogo_dashboards.kit.routes import Site
+from gonogo_dashboards.kit.navigation import Entry
+from gonogo_dashboards.kit.site import Site
+
+NAVIGATION = (
+    Entry("compare", "Compare", urls.COMPARE, "Analysis", 1),
+    Entry("worse", "What got worse", urls.WORSE, "Analysis", 2),
+)
 
 
 def add(site: Site) -> None:
@@ -25,6 +31,7 @@ def add(site: Site) -> None:
         urls.COMPARE,
         "comparison/compare.html",
         view,
+        "What did this commit change?",
         noun="comparison",
         wrong="This can't be compared",
     )
@@ -32,4 +39,11 @@ def add(site: Site) -> None:
     def worse(session: Session, request: Request, now: datetime) -> worse_page.WorseView:
         return worse_page.view(session, request.query_params, now)
 
-    site.add(urls.WORSE, "comparison/worse.html", worse, noun="comparison", as_csv=True)
+    site.add(
+        urls.WORSE,
+        "comparison/worse.html",
+        worse,
+        "What got worse since a day?",
+        noun="comparison",
+        as_csv=True,
+    )

@@ -12,7 +12,10 @@ from sqlalchemy.orm import Session
 
 from gonogo import urls
 from gonogo_dashboards.flags import flag_list, flag_page
-from gonogo_dashboards.kit.routes import Site
+from gonogo_dashboards.kit.navigation import Entry
+from gonogo_dashboards.kit.site import Site
+
+NAVIGATION = (Entry("flags", "Flags", urls.FLAGS, "Results", 3, ("flag",)),)
 
 
 def add(site: Site) -> None:
@@ -21,5 +24,13 @@ def add(site: Site) -> None:
     def flag(session: Session, request: Request, now: datetime) -> flag_page.FlagView | None:
         return flag_page.one(session, request.path_params["name"], now)
 
-    site.add_list(urls.FLAGS, "flags/flags.html", flag_list.listed, views="flags")
-    site.add(urls.FLAGS + "/{name}", "flags/flag.html", flag, noun="flag")
+    site.add_list(
+        urls.FLAGS, "flags/flags.html", flag_list.listed, "Which findings are open?", views="flags"
+    )
+    site.add(
+        urls.FLAGS + "/{name}",
+        "flags/flag.html",
+        flag,
+        "What was found, on which build, and what is to do?",
+        noun="flag",
+    )

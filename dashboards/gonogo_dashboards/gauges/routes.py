@@ -8,8 +8,12 @@ from fastapi import Request
 from sqlalchemy.orm import Session
 
 from gonogo import urls
-from gonogo_dashboards.gauges import gauge_page
-from gonogo_dashboards.kit.routes import Site
+from gonogo_dashboards.gauges import charts, gauge_page
+from gonogo_dashboards.kit.navigation import Entry
+from gonogo_dashboards.kit.site import Site
+
+NAVIGATION = (Entry("gauges", "Gauges", urls.GAUGES, "Analysis", 3, ("gauge",)),)
+TEMPLATE_NAMES = {"gauge_charts": charts}
 
 
 def add(site: Site) -> None:
@@ -18,5 +22,11 @@ def add(site: Site) -> None:
     def one(session: Session, request: Request, now: datetime) -> gauge_page.GaugeView | None:
         return gauge_page.one(session, request.path_params["gauge_id"], request.query_params, now)
 
-    site.add_list(urls.GAUGES, "gauges/gauges.html", gauge_page.listed)
-    site.add(urls.GAUGES + "/{gauge_id}", "gauges/gauge.html", one, noun="gauge")
+    site.add_list(urls.GAUGES, "gauges/gauges.html", gauge_page.listed, "Which tests were gauged?")
+    site.add(
+        urls.GAUGES + "/{gauge_id}",
+        "gauges/gauge.html",
+        one,
+        "Would the test notice a wrong kernel?",
+        noun="gauge",
+    )

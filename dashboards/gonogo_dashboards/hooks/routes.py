@@ -14,7 +14,13 @@ from sqlalchemy.orm import Session
 from gonogo import urls
 from gonogo_dashboards.hooks import incoming
 from gonogo_dashboards.hooks import rules as hook_rules
-from gonogo_dashboards.kit.routes import Site
+from gonogo_dashboards.kit.navigation import Entry
+from gonogo_dashboards.kit.site import Site
+
+NAVIGATION = (
+    Entry("hooks", "Incoming webhooks", urls.HOOKS, "Settings", 3, ("hook",)),
+    Entry("rules", "Rules", urls.RULES, "Settings", 4),
+)
 
 
 def add(site: Site) -> None:
@@ -22,7 +28,10 @@ def add(site: Site) -> None:
 
     def hook(session: Session, request: Request, now: datetime) -> incoming.HookView | None:
         return incoming.hook(
-            session, request.path_params["incoming_id"], now, whole=site.may(request, "admin")
+            session,
+            request.path_params["incoming_id"],
+            now,
+            whole=site.context.may(request, "admin"),
         )
 
     def rules(
@@ -30,6 +39,17 @@ def add(site: Site) -> None:
     ) -> hook_rules.RulesView:
         return hook_rules.rules(session, cursor, limit, now)
 
-    site.add_list(urls.HOOKS, "hooks/hooks.html", incoming.hooks)
-    site.add(urls.HOOKS + "/{incoming_id}", "hooks/hook.html", hook, noun="incoming webhook")
-    site.add_list(urls.RULES, "hooks/rules.html", rules)
+    site.add_list(
+        urls.HOOKS,
+        "hooks/hooks.html",
+        incoming.hooks,
+        "Which messages came in, and what did they start?",
+    )
+    site.add(
+        urls.HOOKS + "/{incoming_id}",
+        "hooks/hook.html",
+        hook,
+        "What was in this message, and what did it start?",
+        noun="incoming webhook",
+    )
+    site.add_list(urls.RULES, "hooks/rules.html", rules, "Which events start which suites?")

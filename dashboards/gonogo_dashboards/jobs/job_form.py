@@ -5,11 +5,9 @@ The API checks what people type, so there is one set of rules.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass
 
-from fastapi import Request
 from sqlalchemy.orm import Session
 
 from gonogo import urls
@@ -17,7 +15,6 @@ from gonogo.spec.builds import Build, own_builds
 from gonogo.spec.executors import EMULATOR, EXECUTORS, REPORTERS
 from gonogo.spec.kernels.registry import KERNELS
 from gonogo_dashboards.jobs import prefill
-from gonogo_dashboards.kit.routes import Site
 from gonogo_storage.catalogue import builds, test_specs
 from gonogo_storage.jobs import queue_estimate
 
@@ -156,13 +153,3 @@ def _begun(session: Session, query: Mapping[str, str]) -> tuple[Mapping[str, str
 
 def _nothing(noun: str, name: str) -> tuple[Mapping[str, str], str, None]:
     return {}, f"There is no {noun} {name}. The form has its default values.", None
-
-
-def add(site: Site, quotas: Callable[[Session, Request], Sequence[str]]) -> None:
-    """Add the page, which only reads. quotas: says how much of theirs the reader has used."""
-
-    def read(session: Session, request: Request, _: datetime) -> FormView:
-        view = new_job(session, request.query_params)
-        return replace(view, quotas=tuple(quotas(session, request)))
-
-    site.add(urls.NEW_JOB, "jobs/new_job.html", read)

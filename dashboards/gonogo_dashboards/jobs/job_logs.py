@@ -11,8 +11,10 @@ from sqlalchemy.orm import Session
 from gonogo import urls
 from gonogo_dashboards.kit import words
 from gonogo_dashboards.kit.list_rows import SeedChoice
+from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.jobs import artifacts, job_attempts
 from gonogo_storage.jobs.artifacts import ArtifactHead
+from gonogo_storage.jobs.job_attempts import JobAttempt
 
 KIND = "log"
 OF_A_HANG = ("watcher", "triage")
@@ -133,7 +135,7 @@ def telemetry(session: Session, job_id: str) -> TelemetryView | None:
     None where no device reports any, as for the emulator.
     """
     stored = job_attempts.readings(session, job_id)
-    pairs = (pair for reading in stored for pair in reading["telemetry"].items())
+    pairs = (pair for reading in stored for pair in reading.telemetry.items())
     names = list(
         dict.fromkeys(
             name
@@ -145,13 +147,13 @@ def telemetry(session: Session, job_id: str) -> TelemetryView | None:
         return None
     by_device: dict[str, list[Mapping[str, Any]]] = {}
     for reading in stored:
-        by_device.setdefault(reading["device"] or "", []).append(reading["telemetry"])
+        by_device.setdefault(reading.device or "", []).append(reading.telemetry)
     devices = tuple(_device(device, stored, names) for device, stored in sorted(by_device.items()))
     readings = tuple(
         Reading(
-            reading["device"] or "",
-            reading["at"],
-            tuple(words.reported_number(reading["telemetry"].get(name)) for name in names),
+            reading.device or "",
+            timestamp(reading.at),
+            tuple(words.reported_number(reading.telemetry.get(name)) for name in names),
         )
         for reading in reversed(stored[-MAX_READINGS:])
     )
@@ -200,11 +202,9 @@ def _path(values: Sequence[float]) -> str:
     return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
 
 
-def last_lines(log: LogView | None, attempts: Sequence[Mapping[str, Any]]) -> str:
+def last_lines(log: LogView | None, attempts: Sequence[JobAttempt]) -> str:
     """Return the last lines of the log of a seed that failed, else of the newest attempt."""
     text = log.text if log is not None else ""
     if not text.strip():
-        text = next(
-            (str(attempt["log_tail"]) for attempt in attempts if attempt.get("log_tail")), ""
-        )
+        text = next((attempt.log_tail for attempt in attempts if attempt.log_tail), "")
     return "\n".join(line[-MAX_LINE:] for line in text.rstrip().splitlines()[-LAST_LINES:])

@@ -47,6 +47,7 @@ from gonogo_storage.jobs import artifacts as stored_artifacts
 from gonogo_storage.jobs import job_attempts, job_seeds, selection_tests
 from gonogo_storage.jobs import jobs as stored_jobs
 from gonogo_storage.jobs.job import Job, JobCommit, SuspectSeeds, removed_words
+from gonogo_storage.jobs.job_attempts import JobAttempt
 from gonogo_storage.jobs.job_seeds import SeedRecord
 from gonogo_storage.jobs.jobs import JobFilter
 from gonogo_storage.jobs.sequential import SeedDecision
@@ -131,7 +132,7 @@ class JobView:
     flips: tuple[FlipLine, ...]
     """The outputs that differ from the reference build's, counted over all seeds."""
     artifacts: tuple[ArtifactLine, ...]
-    attempts: tuple[Mapping[str, Any], ...]
+    attempts: tuple[JobAttempt, ...]
     log: LogView | None
     last_lines: str
     """The end of the log where a seed crashed, hung or met an error; "" otherwise."""

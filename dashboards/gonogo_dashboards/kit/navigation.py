@@ -1,23 +1,35 @@
-"""The pages in their groups, for the navigation and for the search."""
+"""The pages in their groups, for the navigation and for the search.
+
+Each sub-package says in its routes.py which of its pages are in the navigation (`NAVIGATION`).
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, get_args
 
 from gonogo import urls
 from gonogo_dashboards.kit import manual
 
+Purpose = Literal["Results", "Analysis", "Lab", "Settings"]
+"""The groups of the navigation, in their order."""
+
 
 @dataclass(frozen=True)
 class Entry:
-    """A page of the navigation; `parts` are the names of pages below it."""
+    """A page of the navigation.
+
+    group, place: where it stands. Two entries of one place are in the order of their labels.
+    parts: the names of pages below it.
+    """
 
     name: str
     label: str
     url: str
+    group: Purpose
+    place: int
     parts: tuple[str, ...] = ()
-    scope: str = ""
-    """The scope that it needs beyond `read`."""
 
 
 @dataclass(frozen=True)
@@ -28,50 +40,18 @@ class Group:
     entries: tuple[Entry, ...]
 
 
-_MANUAL = "manual"
-_GROUPS = (
-    Group(
-        "Results",
-        (
-            Entry("overview", "Overview", urls.OVERVIEW),
-            Entry("tests", "Tests", urls.TESTS, ("test",)),
-            Entry("flags", "Flags", urls.FLAGS, ("flag",)),
-            Entry("waivers", "Waivers", urls.WAIVERS),
-            Entry("matrix", "Matrix", urls.MATRIX),
-            Entry("jobs", "Jobs", urls.JOBS, ("new",)),
-            Entry("runs", "Runs", urls.RUNS),
-        ),
-    ),
-    Group(
-        "Analysis",
-        (
-            Entry("compare", "Compare", urls.COMPARE),
-            Entry("worse", "What got worse", urls.WORSE),
-            Entry("gauges", "Gauges", urls.GAUGES, ("gauge",)),
-            Entry("bisections", "Bisections", urls.BISECTIONS),
-        ),
-    ),
-    Group("Lab", (Entry("devices", "Devices", urls.DEVICES, ("device",)),)),
-    Group(
-        "Settings",
-        (
-            Entry("schedules", "Schedules", urls.SCHEDULES),
-            Entry("webhooks", "Webhooks", urls.WEBHOOKS, ("webhook", "delivery")),
-            Entry("hooks", "Incoming webhooks", urls.HOOKS, ("hook",)),
-            Entry("rules", "Rules", urls.RULES),
-            Entry("answers", "Reports to GitHub", urls.ANSWERS),
-            Entry("docs", "API", urls.DOCS),
-            Entry(_MANUAL, "Manual", urls.MANUAL + "/"),
-        ),
-    ),
-)
+_API = Entry("docs", "API", urls.DOCS, "Settings", 90)
+_MANUAL = Entry("manual", "Manual", urls.MANUAL + "/", "Settings", 91)
 
 
-def groups() -> tuple[Group, ...]:
-    """Return the groups; the manual is in them where this installation has it."""
-    if manual.is_built():
-        return _GROUPS
+def groups(entries: Iterable[Entry]) -> tuple[Group, ...]:
+    """Return the entries in their groups.
+
+    The API's documentation is in them, and the manual where this installation has it.
+    """
+    shown = [*entries, _API, *([_MANUAL] if manual.is_built() else [])]
+    shown.sort(key=lambda entry: (entry.place, entry.label))
     return tuple(
-        replace(group, entries=tuple(entry for entry in group.entries if entry.name != _MANUAL))
-        for group in _GROUPS
+        Group(label, tuple(entry for entry in shown if entry.group == label))
+        for label in get_args(Purpose)
     )

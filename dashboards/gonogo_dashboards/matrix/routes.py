@@ -8,8 +8,12 @@ from fastapi import Request
 from sqlalchemy.orm import Session
 
 from gonogo import urls
-from gonogo_dashboards.kit.routes import Site, number
-from gonogo_dashboards.matrix import matrix_page
+from gonogo_dashboards.kit.navigation import Entry
+from gonogo_dashboards.kit.site import Site, number
+from gonogo_dashboards.matrix import cells, matrix_page
+
+NAVIGATION = (Entry("matrix", "Matrix", urls.MATRIX, "Results", 5),)
+TEMPLATE_NAMES = {"matrix_cells": cells}
 
 
 def add(site: Site) -> None:
@@ -22,4 +26,11 @@ def add(site: Site) -> None:
             session, query, query.get("cursor"), site.limit(query), columns, now
         )
 
-    site.add(urls.MATRIX, "matrix/matrix.html", read, noun="matrix", views="matrix")
+    site.add(
+        urls.MATRIX,
+        "matrix/matrix.html",
+        read,
+        "Which tests are hollow, on which builds?",
+        noun="matrix",
+        views="matrix",
+    )

@@ -8,8 +8,14 @@ from fastapi import Request
 from sqlalchemy.orm import Session
 
 from gonogo import urls
-from gonogo_dashboards.kit.routes import Site
+from gonogo_dashboards.kit.navigation import Entry
+from gonogo_dashboards.kit.site import Site
 from gonogo_dashboards.runs import run_page
+
+NAVIGATION = (
+    Entry("runs", "Runs", urls.RUNS, "Results", 7),
+    Entry("schedules", "Schedules", urls.SCHEDULES, "Settings", 1),
+)
 
 
 def add(site: Site) -> None:
@@ -21,6 +27,14 @@ def add(site: Site) -> None:
     def schedules(session: Session, request: Request, now: datetime) -> run_page.SchedulesView:
         return run_page.schedules(session, request.query_params.get("cursor"), now)
 
-    site.add_list(urls.RUNS, "runs/runs.html", run_page.runs)
-    site.add(urls.RUNS + "/{run_id}", "runs/run.html", run, noun="run")
-    site.add(urls.SCHEDULES, "runs/schedules.html", schedules, as_csv=True)
+    site.add_list(urls.RUNS, "runs/runs.html", run_page.runs, "How did the suites end?")
+    site.add(
+        urls.RUNS + "/{run_id}",
+        "runs/run.html",
+        run,
+        "What is the result of this run, test by test?",
+        noun="run",
+    )
+    site.add(
+        urls.SCHEDULES, "runs/schedules.html", schedules, "Which suites run when?", as_csv=True
+    )

@@ -8,7 +8,7 @@ from fastapi import Request
 from sqlalchemy.orm import Session
 
 from gonogo import urls
-from gonogo_dashboards.kit.routes import Site
+from gonogo_dashboards.kit.site import Site
 from gonogo_dashboards.search import search_page
 
 
@@ -16,6 +16,6 @@ def add(site: Site) -> None:
     """Add the page."""
 
     def read(session: Session, request: Request, now: datetime) -> search_page.SearchView:
-        return search_page.read(session, request.query_params.get("q", ""))
+        return search_page.read(session, request.query_params.get("q", ""), site.navigation())
 
-    site.add(urls.SEARCH, "search/search.html", read, noun="search")
+    site.add(urls.SEARCH, "search/search.html", read, "Which page has this text?", noun="search")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from gonogo import urls
 from gonogo_dashboards.kit.labels import Listed, labels
 from gonogo_dashboards.kit.list_rows import details_of, tolerance_of
-from gonogo_dashboards.kit.navigation import groups
+from gonogo_dashboards.kit.navigation import Group
 from gonogo_storage.catalogue import entry_names
 from gonogo_storage.comparison import search
 from gonogo_storage.comparison.search import Hits
@@ -45,16 +45,16 @@ class SearchView:
     items: tuple[SearchLine, ...]
 
 
-def read(session: Session, text: str) -> SearchView:
+def read(session: Session, text: str, navigation: Iterable[Group]) -> SearchView:
     """Return what has the text; nothing for an empty one."""
     text = text.strip()[:MAX_TEXT]
     hits = search.find(session, text, limit=LIMIT)
     entries = entry_names.latest(session, [test.key for test in hits.tests])
-    return SearchView(text, (*_pages(text), *_lines(hits, entries)))
+    return SearchView(text, (*_pages(text, navigation), *_lines(hits, entries)))
 
 
-def _pages(text: str) -> Iterator[SearchLine]:
-    for group in groups():
+def _pages(text: str, navigation: Iterable[Group]) -> Iterator[SearchLine]:
+    for group in navigation:
         for entry in group.entries:
             if text and text.lower() in entry.label.lower():
                 yield SearchLine("page", entry.label, group.label, entry.url)

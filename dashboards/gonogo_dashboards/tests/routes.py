@@ -8,8 +8,28 @@ from fastapi import Request
 from sqlalchemy.orm import Session
 
 from gonogo import urls
-from gonogo_dashboards.kit.routes import Site
-from gonogo_dashboards.tests import test_list, test_page, waiver_list
+from gonogo_dashboards.kit.navigation import Entry
+from gonogo_dashboards.kit.site import Site
+from gonogo_dashboards.tests import (
+    active_waivers,
+    error_curve,
+    strip_charts,
+    tail,
+    test_list,
+    test_page,
+    waiver_list,
+)
+
+NAVIGATION = (
+    Entry("tests", "Tests", urls.TESTS, "Results", 2, ("test",)),
+    Entry("waivers", "Waivers", urls.WAIVERS, "Results", 4),
+)
+TEMPLATE_NAMES = {
+    "active_waivers": active_waivers,
+    "error_curve": error_curve,
+    "strip_charts": strip_charts,
+    "tail_charts": tail,
+}
 
 
 def add(site: Site) -> None:
@@ -18,6 +38,19 @@ def add(site: Site) -> None:
     def test(session: Session, request: Request, now: datetime) -> test_page.TestView | None:
         return test_page.one(session, request.path_params["name"], request.query_params, now)
 
-    site.add_list(urls.TESTS, "tests/tests.html", test_list.listed, views="tests")
-    site.add(urls.TESTS + "/{name}", "tests/test.html", test, noun="test")
-    site.add_list(urls.WAIVERS, "tests/waivers.html", waiver_list.listed)
+    site.add_list(
+        urls.TESTS, "tests/tests.html", test_list.listed, "Which tests need work?", views="tests"
+    )
+    site.add(
+        urls.TESTS + "/{name}",
+        "tests/test.html",
+        test,
+        "Is this test any good, and what was its result on each build?",
+        noun="test",
+    )
+    site.add_list(
+        urls.WAIVERS,
+        "tests/waivers.html",
+        waiver_list.listed,
+        "Which findings are accepted, by whom, until when?",
+    )

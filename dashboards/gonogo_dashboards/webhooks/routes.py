@@ -12,11 +12,17 @@ from fastapi import Request
 from sqlalchemy.orm import Session
 
 from gonogo import urls
-from gonogo_dashboards.kit.routes import Site
+from gonogo_dashboards.kit.navigation import Entry
+from gonogo_dashboards.kit.site import Site
 from gonogo_dashboards.webhooks import github_answers, webhook_page
 
 SCOPE = "admin"
 ONE = urls.WEBHOOKS + "/{webhook_id}"
+
+NAVIGATION = (
+    Entry("webhooks", "Webhooks", urls.WEBHOOKS, "Settings", 2, ("webhook", "delivery")),
+    Entry("answers", "Reports to GitHub", urls.ANSWERS, "Settings", 5),
+)
 
 
 def add(site: Site) -> None:
@@ -45,13 +51,33 @@ def add(site: Site) -> None:
             session, request.path_params["webhook_id"], request.path_params["delivery_id"], now
         )
 
-    site.add_list(urls.WEBHOOKS, "webhooks/webhooks.html", listed, scope=SCOPE)
-    site.add_list(urls.ANSWERS, "webhooks/github_answers.html", github_answers.answers, scope=SCOPE)
-    site.add(ONE, "webhooks/webhook.html", one, noun="webhook", scope=SCOPE)
+    site.add_list(
+        urls.WEBHOOKS,
+        "webhooks/webhooks.html",
+        listed,
+        "Where do messages go, and do they arrive?",
+        scope=SCOPE,
+    )
+    site.add_list(
+        urls.ANSWERS,
+        "webhooks/github_answers.html",
+        github_answers.answers,
+        "Did GitHub get its reports?",
+        scope=SCOPE,
+    )
+    site.add(
+        ONE,
+        "webhooks/webhook.html",
+        one,
+        "Which messages did this receiver get?",
+        noun="webhook",
+        scope=SCOPE,
+    )
     site.add(
         ONE + "/deliveries/{delivery_id}",
         "webhooks/delivery.html",
         delivery,
+        "What was in this message, and what was the response?",
         noun="delivery",
         scope=SCOPE,
     )

@@ -21,6 +21,7 @@ from gonogo_storage.db import ids
 from gonogo_storage.flags import flags
 from gonogo_storage.history import assessing, assessments, build_series, samples, trends
 from gonogo_storage.history.assessment_requests import ASSESS, request_assessment
+from gonogo_storage.history.assessments import StoredAssessment
 from gonogo_storage.jobs import jobs
 from gonogo_storage.messages import outbox
 from gonogo_storage.tables import JobRow, OutboxRow, SeedResultRow
@@ -36,7 +37,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         yield sqlite_world
 
 
-def stored(here: World, test: dict[str, Any] = stored_jobs.NIGHTLY) -> dict[str, Any]:
+def stored(here: World, test: dict[str, Any] = stored_jobs.NIGHTLY) -> StoredAssessment:
     with engines.reading(here.engine) as session:
         assessment = assessments.get(session, variant(test))
     assert assessment is not None
@@ -80,12 +81,12 @@ def test_each_closed_job_is_assessed_once_whoever_dies_or_runs_beside(
         assert here.flags()["flaky"].jobs == 1
         stored_assessment = stored(here)
         assert (
-            stored_assessment["job"],
-            stored_assessment["stability"],
-            stored_assessment["sharpness"],
-            stored_assessment["hollow"],
-            stored_assessment["failures"],
-            stored_assessment["runs"],
+            stored_assessment.job,
+            stored_assessment.stability,
+            stored_assessment.sharpness,
+            stored_assessment.hollow,
+            stored_assessment.failures,
+            stored_assessment.runs,
         ) == (
             job.id,
             "flaky",
@@ -94,7 +95,7 @@ def test_each_closed_job_is_assessed_once_whoever_dies_or_runs_beside(
             1,
             4,
         )
-        assert stored_assessment["content"]["attribution"]["failures"] == rate(1, 4).to_json()
+        assert stored_assessment.content["attribution"]["failures"] == rate(1, 4).to_json()
         with engines.reading(here.engine) as session:
             assert outbox.due(session, topics=(ASSESS,)) == []
 
@@ -139,20 +140,19 @@ def test_the_row_tells_of_the_newest_build_and_a_sick_device_raises_no_flag(shar
     shared.job(ill, test=test, sequence=7, build="new")
     assert shared.flags(test) == {}
     assessment = stored(shared, test)
-    assert (assessment["stability"], assessment["failures"], assessment["runs"]) == (
+    assert (assessment.stability, assessment.failures, assessment.runs) == (
         "robust",
         0,
         20,
     )
-    assert assessment["content"]["left_out"] == {
+    assert assessment.content["left_out"] == {
         "lab-1/wormhole:0": {"runs": 20, "words": "bad: no answer"}
     }
     shared.job([row(seed, within=False) for seed in range(4)], test=test, sequence=3, build="old")
     assessment = stored(shared, test)
-    assert (assessment["build"], assessment["stability"]) == ("new", "robust")
+    assert (assessment.build, assessment.stability) == ("new", "robust")
     assert [
-        (build["build"], build["failures"], build["runs"])
-        for build in assessment["content"]["builds"]
+        (build["build"], build["failures"], build["runs"]) for build in assessment.content["builds"]
     ][1] == ("old", 4, 4)
     assert shared.flags(test)["tolerance_too_tight"].build == "old"
 
@@ -164,9 +164,9 @@ def test_seeds_of_equal_builds_are_pooled_and_the_same_bits_count_once(shared: W
             [row(seed) for seed in range(8)], test=test, sequence=number, build=f"night{number}"
         )
     assessment = stored(shared, test)
-    assert assessment["content"]["era"] == ["night2", "night1", "night0"]
-    assert (assessment["stability"], assessment["change"]) == ("unknown", "unchanged")
-    assert "not enough seeds: 8 of 20" in assessment["content"]["grade"]["words"]
+    assert assessment.content["era"] == ["night2", "night1", "night0"]
+    assert (assessment.stability, assessment.change) == ("unknown", "unchanged")
+    assert "not enough seeds: 8 of 20" in assessment.content["grade"]["words"]
     for number in range(4, 7):  # other seeds each night
         shared.job(
             [row(seed) for seed in range(8 * number, 8 * number + 8)],
@@ -175,8 +175,8 @@ def test_seeds_of_equal_builds_are_pooled_and_the_same_bits_count_once(shared: W
             build=f"night{number}",
         )
     assessment = stored(shared, test)
-    assert (assessment["stability"], assessment["change"]) == ("robust", "right")
-    assert assessment["content"]["grade"]["failures"]["runs"] == 32
+    assert (assessment.stability, assessment.change) == ("robust", "right")
+    assert assessment.content["grade"]["failures"]["runs"] == 32
 
 
 def test_the_same_seeds_every_night_foretell_nothing_of_others_whatever_their_bits(
@@ -254,7 +254,7 @@ def test_sharpness_comes_from_the_gauge(shared: World) -> None:
         ),
     )
     job = shared.job([row(seed) for seed in range(4)], test=test)
-    assert stored(shared, test)["sharpness"] == "unmeasured"
+    assert stored(shared, test).sharpness == "unmeasured"
     with engines.session(shared.engine) as session:
         assert [
             request_assessment(session, variant(test), "gauge:1", now=datetime.now(UTC))
@@ -268,7 +268,7 @@ def test_sharpness_comes_from_the_gauge(shared: World) -> None:
         requests = outbox.due(session, topics=(ASSESS,))
     assert [message.payload for message in requests].count({"job": job.id}) == 1
     sharp.assess()
-    assert stored(shared, test)["sharpness"] == "sharp"
+    assert stored(shared, test).sharpness == "sharp"
 
 
 def test_changes_over_builds_are_found_and_named(shared: World) -> None:
@@ -281,7 +281,7 @@ def test_changes_over_builds_are_found_and_named(shared: World) -> None:
             sequence=number,
             build=f"n{number}",
         )
-    content = stored(shared, test)["content"]
+    content = stored(shared, test).content
     (change,) = content["changes"]["build"]["numbers"]["dx"]["changes"]
     assert (change["from"], change["name"]) == ("n3", "n4")
     assert content["changes"]["build"]["numbers"]["dgamma"]["changes"] == []
@@ -312,7 +312,7 @@ def test_iterations_of_a_gtest_are_judged_by_their_own_colour_and_have_no_seed(
         iteration_samples = samples.samples(samples.read(session, variant(test)))
     assert {(sample.seed, sample.digest) for sample in iteration_samples} == {(None, None)}
     assessment = stored(shared, test)
-    assert (assessment["stability"], assessment["failures"], assessment["runs"]) == ("flaky", 1, 8)
+    assert (assessment.stability, assessment.failures, assessment.runs) == ("flaky", 1, 8)
     flag = shared.flags(test)["flaky"]
     assert "--suite ops --filter 'Norm.*' --seeds 1 --seed-start 2" in flag.evidence["check"]
     for number in range(2):
@@ -333,7 +333,7 @@ def test_jobs_of_a_version_that_assessed_nothing_are_assessed_once(database_url:
             session.execute(delete(OutboxRow))
         upgraded = Assessor(here.core)
         assert upgraded.run_once() == 1
-        assert (stored(here)["job"], stored(here)["runs"]) == (newer.id, 8)
+        assert (stored(here).job, stored(here).runs) == (newer.id, 8)
         assert older.id != newer.id
         assert Assessor(here.core).run_once() == 0
 
@@ -393,8 +393,8 @@ def test_a_history_that_says_nothing_has_a_defined_answer(
     for sequence in (1, 2):
         shared.job(strange(number), test=test, build=f"b{sequence}", sequence=sequence)
     assessment = stored(shared, test)
-    assert assessment["stability"] == stability
-    assert words in assessment["content"]["grade"]["words"]
+    assert assessment.stability == stability
+    assert words in assessment.content["grade"]["words"]
 
 
 def test_of_a_million_seeds_a_bounded_number_is_read_and_the_counters_tell_the_rest(

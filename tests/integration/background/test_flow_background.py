@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from sqlalchemy import Engine
@@ -18,6 +17,7 @@ from background_thread import TIMEOUT_S, broker, numbers, running, short, submit
 from gonogo_settings import Settings
 from gonogo_storage.db.engine import reading, session
 from gonogo_storage.history import assessments
+from gonogo_storage.history.assessments import StoredAssessment
 from gonogo_storage.jobs import jobs
 from gonogo_storage.messages import leases
 from gonogo_storage.rollups.variants import variants_of
@@ -96,16 +96,16 @@ def test_a_job_runs_from_the_doorbell_to_its_verdict(
         assert (job.verdict, job.counts, job.chunks.open) == ("pass", {"pass": 4}, 0)
         eventually(lambda: assessments_of(engine, job.test_key))
     (assessed,) = assessments_of(engine, job.test_key)
-    assert (assessed["job"], assessed["stability"], assessed["failures"], assessed["runs"]) == (
+    assert (assessed.job, assessed.stability, assessed.failures, assessed.runs) == (
         job_id,
         "unknown",
         0,
         4,
     )
-    assert "not enough seeds: 4 of 20" in assessed["content"]["grade"]["words"]
+    assert "not enough seeds: 4 of 20" in assessed.content["grade"]["words"]
 
 
-def assessments_of(engine: Engine, test_key: str) -> list[dict[str, Any]]:
+def assessments_of(engine: Engine, test_key: str) -> list[StoredAssessment]:
     """Return the stored assessments of a test's variants."""
     with reading(engine) as current:
         stored = [assessments.get(current, variant) for variant in variants_of(current, test_key)]

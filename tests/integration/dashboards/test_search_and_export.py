@@ -10,7 +10,7 @@ import pytest
 import stored_jobs
 from api import Api, in_process
 from gonogo.flakiness.waivers import RED_OR_HOLLOW
-from gonogo_dashboards.kit import routes
+from gonogo_dashboards.kit import site
 from gonogo_storage.automation import runs
 from gonogo_storage.automation.runs import NewRun
 from gonogo_storage.comparison import waivers
@@ -63,7 +63,7 @@ def test_a_long_list_has_every_line_as_csv_or_says_how_many(
     some = api.client.get("/waivers.csv?limit=3")
     assert len(some.text.splitlines()) == 1 + 3
     assert 'filename="waivers-first-3-lines.csv"' in some.headers["content-disposition"]
-    monkeypatch.setattr(routes, "MAX_CSV_LINES", 200)
+    monkeypatch.setattr(site, "MAX_CSV_LINES", 200)
     cut = api.client.get("/waivers.csv")
     assert len(cut.text.splitlines()) == 1 + 200
     assert 'filename="waivers-first-200-lines.csv"' in cut.headers["content-disposition"]

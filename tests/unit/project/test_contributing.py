@@ -69,6 +69,57 @@ def test_contributing_names_many_paths() -> None:
     } <= named_paths
 
 
+def section(title: str) -> str:
+    """Return the part of CONTRIBUTING.md below a heading of the third level."""
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    return text.partition(f"\n### {title}\n")[2].partition("\n### ")[0]
+
+
+def product_files(pattern: str) -> set[str]:
+    """Return the files of the packages and of docs/ that have the pattern."""
+    folders = ("gonogo*", "service", "workers", "dashboards/gonogo_dashboards", "docs")
+    return {
+        str(path.relative_to(ROOT))
+        for folder in folders
+        for suffix in ("py", "md", "html")
+        for top in ROOT.glob(folder)
+        for path in top.rglob(f"*.{suffix}")
+        if "static" not in path.parts and re.search(pattern, path.read_text())
+    }
+
+
+@pytest.mark.parametrize(
+    ("title", "pattern", "elsewhere"),
+    [
+        ("Add a statistic", r"\bmean_abs\b", {"docs/http.md"}),
+        (
+            "Add a built-in executor",
+            r"\b(TorchExecutor|torch_executor)\b",
+            {"docs/kernel_parts.md"},
+        ),
+    ],
+)
+def test_a_table_lists_every_file_that_names_its_example(
+    title: str, pattern: str, elsewhere: set[str]
+) -> None:
+    listed = set(paths(section(title)))
+    named = product_files(pattern) - elsewhere
+    assert named
+    unlisted = {path for path in named if not any(fits(path, entry) for entry in listed)}
+    assert unlisted == set()
+
+
+def fits(path: str, entry: str) -> bool:
+    """Return whether a path is one that a table names: `<name>` stands for any name."""
+    return re.fullmatch(re.sub(r"<\\?\w+>", r"\\w+", re.escape(entry)), path) is not None
+
+
+def test_a_page_is_named_in_its_own_folder_only() -> None:
+    folder = "dashboards/gonogo_dashboards/search/"
+    others = {path for path in product_files(r"gonogo_dashboards[./]search") if folder not in path}
+    assert others == set(), "pages.py finds a sub-package by itself"
+
+
 def test_the_index_lists_every_decision_in_order() -> None:
     records = sorted(path.name for path in ADR.glob("[0-9]*.md"))
     assert [name[:4] for name in records] == [f"{n:04d}" for n in range(1, len(records) + 1)]

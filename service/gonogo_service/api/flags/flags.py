@@ -27,7 +27,7 @@ from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import FlagKind, FlagState
 from gonogo_storage.flags import flag_changes
 from gonogo_storage.flags import flags as stored
-from gonogo_storage.flags.flags import Flag, FlagWithHistory
+from gonogo_storage.flags.flags import Flag, FlagSummary, FlagWithHistory
 
 router = make_router("flags")
 MAX_REASON = 2000
@@ -65,32 +65,13 @@ class FlagsChange(FlagFields):
 
 
 @dataclass(frozen=True)
-class ListedFlag:
+class ListedFlag(FlagSummary):
     """A flag in a list. `GET /flags/{id}` has its evidence and its history."""
 
-    id: str
-    kind: FlagKind
-    state: FlagState
-    test_key: str
-    workload_key: str
-    kernel: str
-    build: str
-    branch: str
-    arch: str
-    board: str
-    owner: str | None
-    reason: str | None
     sentence: str | None
     """The finding in words"""
     diagnosis: str | None
     """The fault of the kernel, where its numbers show one"""
-    first_job: str
-    last_job: str
-    jobs: int
-    version: int
-    opened_at: datetime
-    updated_at: datetime
-    expires_at: datetime | None
 
 
 def _listed(flag: Flag) -> ListedFlag:

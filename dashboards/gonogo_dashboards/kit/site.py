@@ -5,11 +5,11 @@ A refusal has the form that was requested: a page or a problem document.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 from fastapi import APIRouter, Request, Response
 from sqlalchemy.orm import Session
@@ -17,7 +17,9 @@ from sqlalchemy.orm import Session
 from gonogo import urls
 from gonogo.errors import FieldError
 from gonogo_dashboards.kit import csv_export, saved_views
+from gonogo_dashboards.kit.navigation import Group
 from gonogo_dashboards.kit.saved_views import SavedViews
+from gonogo_settings import Settings
 from gonogo_storage.db.paging import BadCursor
 from gonogo_storage.flags import triage
 
@@ -42,6 +44,32 @@ MAX_CSV_LINES = 10_000
 """Lines of a list as CSV; a longer list's file says in its name that it has the first ones."""
 
 
+class Context(Protocol):
+    """The parts of the service that the composition root gives to the pages."""
+
+    @property
+    def settings(self) -> Settings:
+        """Return the service's settings."""
+
+    def reading(self) -> AbstractContextManager[Session]:
+        """Return a session that only reads."""
+
+    def csrf(self, request: Request) -> str:
+        """Return the CSRF token of the reader's session; "" where none is needed."""
+
+    def quotas(self, session: Session, request: Request) -> list[str]:
+        """Return how much of its quotas the reader has used, in words."""
+
+    def token_ends(self, request: Request) -> str:
+        """Return the day on which the reader's token ends, where that is soon; else ""."""
+
+    def may(self, request: Request, scope: str) -> bool:
+        """Return whether the reader has a scope beyond `read`, which every page needs."""
+
+    def reader(self, request: Request) -> str:
+        """Return the name of the reader, which the reader's jobs have; "" on public pages."""
+
+
 @dataclass(frozen=True)
 class Frame:
     """The parts of a page that are not about its own subject.
@@ -62,15 +90,12 @@ class Site:
     """The pages' router, and how pages.py answers: as a page, as JSON, or with a refusal."""
 
     router: APIRouter
+    context: Context
     page: Callable[[Request, str, Any, Frame], Response]
     as_json: Callable[[Request, Any], Response]
     refuse: Callable[[Request, int, str, str], Response]
-    reading: Callable[[], AbstractContextManager[Session]]
-    may: Callable[[Request, str], bool]
-    """Tells whether the reader has a scope beyond `read`."""
+    navigation: Callable[[], Sequence[Group]]
     now: Callable[[], datetime]
-    reader: Callable[[Request], str]
-    """Returns the name of the reader."""
 
     def limit(self, query: Mapping[str, str]) -> int:
         """Return the length of a list."""
@@ -81,6 +106,7 @@ class Site:
         path: str,
         template: str,
         read: Read,
+        question: str,
         *,
         noun: str = "list",
         wrong: str = "",
@@ -92,15 +118,16 @@ class Site:
     ) -> None:
         """Add `path` and its JSON version, a list's as CSV, too; all only read.
 
-        noun: the kind of page: "list" for one whose cursor may be wrong (400), else a thing that
-        may not exist (404), named by the last part of the address. wrong: the title where a field
-        of the query is invalid (422). scope: the scope that the reader needs beyond `read` (403).
-        json_path: the address of the JSON version, if not `path`.json. views: the list whose
-        saved views it shows. further: reads the list from a cursor on, for its CSV.
+        question: the question that the page answers; docs/routes.md lists it. noun: the kind of
+        page: "list" for one whose cursor may be wrong (400), else a thing that may not exist (404),
+        named by the last part of the address. wrong: the title where a field of the query is
+        invalid (422). scope: the scope that the reader needs beyond `read` (403). json_path: the
+        address of the JSON version, if not `path`.json. views: the list whose saved views it shows.
+        further: reads the list from a cursor on, for its CSV.
         """
 
         def view(request: Request, form: Callable[[Session, Any], Response]) -> Response:
-            if scope and not self.may(request, scope):
+            if scope and not self.context.may(request, scope):
                 return self.refuse(
                     request,
                     403,
@@ -108,7 +135,7 @@ class Site:
                     "Log in with a token that has it.",
                 )
             try:
-                with self.reading() as session:
+                with self.context.reading() as session:
                     shown = read(session, request, self.now())
                     if shown is not None:
                         return form(session, shown)
@@ -142,7 +169,7 @@ class Site:
                 frame = Frame(
                     triage.open_total(session),
                     csv_url,
-                    self.reader(request),
+                    self.context.reader(request),
                     saved_views.read(session, views, address) if views else None,
                 )
                 return self.page(request, template, shown, frame)
@@ -169,14 +196,23 @@ class Site:
         for endpoint in (json_version, page, csv_version):
             endpoint.scope = scope  # type: ignore[attr-defined]  # checks/routes.py lists it
         self.router.add_api_route(
-            json_path or f"{path}.json", json_version, methods=["GET"]
+            json_path or f"{path}.json", json_version, methods=["GET"], summary="The same as JSON"
         )  # first, because "x.json" could be an id, too
         if as_csv:
-            self.router.add_api_route(f"{path}.csv", csv_version, methods=["GET"])
-        self.router.add_api_route(path, page, methods=["GET"])
+            self.router.add_api_route(
+                f"{path}.csv", csv_version, methods=["GET"], summary="The same as CSV"
+            )
+        self.router.add_api_route(path, page, methods=["GET"], summary=question)
 
     def add_list(
-        self, path: str, template: str, read: ReadList, *, scope: str = "", views: str = ""
+        self,
+        path: str,
+        template: str,
+        read: ReadList,
+        question: str,
+        *,
+        scope: str = "",
+        views: str = "",
     ) -> None:
         """Add a list with its JSON version; its query has filters, a cursor and a length.
 
@@ -192,4 +228,6 @@ class Site:
             limit = urls.MAX_LENGTH if whole and "limit" not in query else self.limit(query)
             return read(session, query, query.get("cursor") or None, limit, now)
 
-        self.add(path, template, view, scope=scope, as_csv=True, views=views, further=further)
+        self.add(
+            path, template, view, question, scope=scope, as_csv=True, views=views, further=further
+        )
