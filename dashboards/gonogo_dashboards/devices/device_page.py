@@ -13,7 +13,7 @@ from gonogo import urls
 from gonogo_dashboards.devices import activity, health_timeline, hosts
 from gonogo_dashboards.devices.activity import DeviceDays
 from gonogo_dashboards.devices.health_timeline import Timeline
-from gonogo_dashboards.devices.hosts import HostLine
+from gonogo_dashboards.devices.hosts import HostLine, InvitationLine
 from gonogo_dashboards.kit import axis_events, list_filters, ranges, words
 from gonogo_dashboards.kit.axis_events import AxisEvent
 from gonogo_dashboards.kit.list_rows import JobLine, job_line
@@ -106,10 +106,11 @@ class DeviceLine:
 
 @dataclass(frozen=True)
 class DevicesView:
-    """The list of devices, by host and name, and the hosts."""
+    """The list of devices, by host and name, the hosts, and their open invitations."""
 
     items: tuple[DeviceLine, ...]
     hosts: tuple[HostLine, ...]
+    invitations: tuple[InvitationLine, ...]
     worker: str
     range: ranges.Range
     at: str | None
@@ -208,6 +209,7 @@ def devices(
             for line in items
         ),
         hosts.lines(session, now),
+        hosts.invited(session, now),
         worker,
         period,
         timestamp(now),

@@ -242,6 +242,29 @@ def test_all_problems_of_a_file_are_told_each_on_a_line(gonogo: Gonogo, tmp_path
         assert "entries.1.test.epsilom: unknown field; did you mean 'epsilon'?" in lines[1]
 
 
+def test_an_invitation_is_listed_and_taken_back(gonogo: Gonogo) -> None:
+    def listed(*words: str) -> dict[str, Any]:
+        items = of(gonogo, "invitations", "list", *words)["items"]
+        return {each["name"]: each for each in items if each["name"] in ("lab-2", "lab-3")}
+
+    first, second = (of(gonogo, "hosts", "invite", name) for name in ("lab-2", "lab-3"))
+    shown = listed()["lab-2"]
+    assert (shown["id"], shown["state"], shown["queues"]) == (first["id"], "open", ["*"])
+    assert "code" not in shown
+    assert gonogo("invitations", "revoke", "lab-2", "--reason", "sent to a stranger")[0] == 0
+    assert set(listed()) == {"lab-3"}
+    assert {name: each["state"] for name, each in listed("--all").items()} == {
+        "lab-2": "revoked",
+        "lab-3": "open",
+    }
+    assert of(gonogo, "invitations", "show", first["id"])["state"] == "revoked"
+    assert of(gonogo, "invitations", "revoke", second["id"])["state"] == "revoked"
+    entries = of(gonogo, "audit", "list", "--action", "host.invitation_revoked")["items"]
+    assert {entry["subject"] for entry in entries} == {"lab-2", "lab-3"}
+    code, _, error = gonogo("invitations", "revoke", "0" * 32)
+    assert (code, error) == (2, f"gonogo: There is no invitation '{'0' * 32}'.\n")
+
+
 def test_a_job_that_no_live_worker_serves_is_accepted_with_a_warning(gonogo: Gonogo) -> None:
     words = ("submit", "--shape", "2,32", "--build", "correct", "--board", "n300")
     code, out, error = gonogo(*words)
