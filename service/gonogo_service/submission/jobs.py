@@ -178,7 +178,9 @@ def check_executor_known(
             field,
             executor,
             "unknown executor" + did_you_mean(executor, known),
-            limit="one of " + ", ".join(sorted(known)) + otherwise,
+            limit="one of "
+            + ", ".join(sorted(known))
+            + (otherwise or "; GONOGO_EXECUTORS of the server, or of a worker, adds a plug-in"),
         )
 
 
