@@ -153,8 +153,8 @@ def list_(
             InvitationRow.revoked_at.is_(None),
             InvitationRow.expires_at > now,
         )
-    found = (_stored(row, now) for row in session.scalars(query))
-    return [invitation for invitation in found if state in (None, invitation.state)]
+    stored = (_stored(row, now) for row in session.scalars(query))
+    return [invitation for invitation in stored if state in (None, invitation.state)]
 
 
 def get(session: Session, key_id: str, *, now: datetime) -> StoredInvitation | None:

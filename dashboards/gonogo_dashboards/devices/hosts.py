@@ -39,8 +39,8 @@ class InvitationLine:
     id: str
     name: str
     queues: tuple[str, ...]
-    made: str
-    ends: str
+    created: str
+    expires: str
     revoke_url: str
 
 

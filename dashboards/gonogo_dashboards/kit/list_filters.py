@@ -56,15 +56,15 @@ MATRIX: Mapping[str, Choices] = {
 }
 LISTS: Mapping[str, Mapping[str, Choices]] = {
     "devices": {ranges.PARAMETER: DEVICE_RANGES},
-    "flags": FLAGS | {"limit": _NUMBER},
-    "jobs": JOBS | {ranges.PARAMETER: tuple(ranges.RANGES), "limit": _NUMBER},
-    "matrix": MATRIX | {"builds": _NUMBER, "limit": _NUMBER},
-    "tests": TESTS | {"limit": _NUMBER},
+    "flags": {**FLAGS, "limit": _NUMBER},
+    "jobs": {**JOBS, ranges.PARAMETER: tuple(ranges.RANGES), "limit": _NUMBER},
+    "matrix": {**MATRIX, "builds": _NUMBER, "limit": _NUMBER},
+    "tests": {**TESTS, "limit": _NUMBER},
 }
 """The list that a view is of -> all that its address may name."""
 
 
-def taken(page: str, filters: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+def accepted(page: str, filters: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
     """Return the filters of an address that the list takes; it ignores the others."""
     return [pair for pair in filters if _problem(page, *pair) is None]
 

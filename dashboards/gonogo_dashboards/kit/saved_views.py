@@ -40,7 +40,7 @@ class SavedViews:
 
 def read(session: Session, page: str, query: str) -> SavedViews:
     """Return the views of a list that is shown with a query."""
-    filters = list_filters.taken(page, parse_qsl(query))
+    filters = list_filters.accepted(page, parse_qsl(query))
     given = sorted(filters)
     return SavedViews(
         page,

@@ -245,7 +245,11 @@ def test_all_problems_of_a_file_are_told_each_on_a_line(gonogo: Gonogo, tmp_path
 def test_an_invitation_is_listed_and_taken_back(gonogo: Gonogo) -> None:
     def listed(*words: str) -> dict[str, Any]:
         items = of(gonogo, "invitations", "list", *words)["items"]
-        return {each["name"]: each for each in items if each["name"] in ("lab-2", "lab-3")}
+        return {
+            invitation["name"]: invitation
+            for invitation in items
+            if invitation["name"] in ("lab-2", "lab-3")
+        }
 
     first, second = (of(gonogo, "hosts", "invite", name) for name in ("lab-2", "lab-3"))
     shown = listed()["lab-2"]
@@ -253,7 +257,7 @@ def test_an_invitation_is_listed_and_taken_back(gonogo: Gonogo) -> None:
     assert "code" not in shown
     assert gonogo("invitations", "revoke", "lab-2", "--reason", "sent to a stranger")[0] == 0
     assert set(listed()) == {"lab-3"}
-    assert {name: each["state"] for name, each in listed("--all").items()} == {
+    assert {name: invitation["state"] for name, invitation in listed("--all").items()} == {
         "lab-2": "revoked",
         "lab-3": "open",
     }

@@ -225,7 +225,9 @@ def test_a_code_enrolls_one_key_within_its_time(
     revoked = code_of(engine, "lab-3")
     with session(engine) as current:
         (leaked,) = (
-            each for each in invitations.list_(current, now=utcnow()) if each.name == "lab-3"
+            invitation
+            for invitation in invitations.list_(current, now=utcnow())
+            if invitation.name == "lab-3"
         )
         invitations.revoke(current, leaked.id, actor="me", reason="leaked", now=utcnow())
         current.execute(
@@ -257,13 +259,14 @@ def test_a_code_enrolls_one_key_within_its_time(
         assert [host.name for host in hosts.list_(current).items] == ["lab-1"]
         assert invitations.list_(current, now=utcnow()) == []
         states = {
-            each.id: each.state for each in invitations.list_(current, now=utcnow(), state=None)
+            invitation.id: invitation.state
+            for invitation in invitations.list_(current, now=utcnow(), state=None)
         }
         assert sorted(states.values()) == ["expired", "revoked", "used", "used"]
-        for each, state in states.items():
+        for invitation, state in states.items():
             if state in ("used", "expired"):
                 with pytest.raises(invitations.NotRevocable):
-                    invitations.revoke(current, each, actor="me", reason="", now=utcnow())
+                    invitations.revoke(current, invitation, actor="me", reason="", now=utcnow())
 
 
 def test_a_lost_answer_costs_neither_the_code_nor_a_rotation(

@@ -32,9 +32,9 @@ def list_invitations(
 
     Their codes are stored nowhere. One is forgotten a month after its end.
     """
-    wanted = None if state == "any" else InvitationState(state)
+    state_filter = None if state == "any" else InvitationState(state)
     with context.reading() as session:
-        return Page(tuple(stored.list_(session, now=utcnow(), state=wanted)), None)
+        return Page(tuple(stored.list_(session, now=utcnow(), state=state_filter)), None)
 
 
 @router.get("/invitations/{invitation}", summary="Show an invitation of a host")
