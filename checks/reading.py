@@ -25,14 +25,14 @@ class Road:
     goal: str
     pages: tuple[tuple[str, str], ...]
     machine_s: int
-    """Measured on 2026-11-23; docs/evidence.md says by whom and under which load."""
+    """The longer one of 2026-11-23 and 2026-11-27; docs/evidence.md says by whom and how busy."""
 
 
 ROADS = (
     Road("own arrays", (("python", "## `Judgment`"),), 4),
     Road("own pytest", (("pytest", "## Suites of a worker"),), 9),
     Road("own GoogleTest program", (("gtest", "## A build"),), 23),
-    Road("own executor", (("executors", "## The contract"),), 9),
+    Road("own executor", (("executors", "## The contract"),), 21),
     Road("own kind", (("own_kernel", "The gauge measures a test"),), 25),
     Road("CI gate", (("ci", "## What it reads from the pipeline"), ("ci_github", "")), 133),
 )

@@ -40,6 +40,8 @@ RULES = "/rules"
 WAIVERS = "/waivers"
 BISECTIONS = "/bisections"
 SEARCH = "/search"
+INVITATIONS = f"{API}/invitations"
+"""The one-time codes of hosts."""
 VIEWS = f"{API}/views"
 """The saved views of lists."""
 WORSE = "/worse"
@@ -409,6 +411,11 @@ def search(text: str | None = None, *, as_json: bool = False) -> str:
 def view(page: str, query: str) -> str:
     """Return a list, such as "tests", with the filters of a saved view."""
     return f"/{page}?{query}"
+
+
+def revoke_invitation(invitation_id: str) -> str:
+    """Return the endpoint that revokes an invitation of a host (POST)."""
+    return f"{INVITATIONS}/{invitation_id}:revoke"
 
 
 def delete_view(view_id: str) -> str:

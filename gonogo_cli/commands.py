@@ -148,6 +148,11 @@ COMMANDS: dict[str, Entry] = {
         NOUNS,
         "Invite, enroll and revoke the machines that have devices.",
     ),
+    "invitations": Entry(
+        "gonogo_cli.server.nouns.invitations:app",
+        NOUNS,
+        "Look at the one-time codes of hosts; take one back.",
+    ),
     "webhooks": Entry(
         "gonogo_cli.server.nouns.webhooks:app",
         NOUNS,

@@ -93,6 +93,13 @@ def _check(client: Client, jobs: Sequence[Mapping[str, Any]]) -> None:
         raise Refused(errors[0]["message"], {**document, **first, "errors": errors})
 
 
+def _warn(created: Sequence[Mapping[str, Any]]) -> None:
+    """Say on standard error which jobs wait for a worker that doesn't exist now."""
+    for reason in dict.fromkeys(job.get("waiting_reason") for job in created):
+        if reason is not None:
+            show.tell(f"warning: {reason}; the job waits until its queue deadline")
+
+
 FAIL_ON = fail_on_option("Only with --watch.")
 
 
@@ -217,6 +224,8 @@ def submit(
         raise typer.BadParameter("--base is for suite files; compare jobs with `gonogo compare`")
     with Client() as client:
         created = _created(client, jobs, file)
+        if not as_json:
+            _warn(created)
         if not wait:
             if as_json:
                 show.print_json(created[0] if len(created) == 1 else {"items": created})

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from enum import StrEnum
 
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
@@ -13,12 +14,22 @@ from sqlalchemy.orm import Session
 from gonogo_storage.access import audit, hosts
 from gonogo_storage.access.hosts import HostKey
 from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.db.records import from_object
 from gonogo_storage.tables import HostKeyRow, InvitationRow
 
 FORGET_AFTER = timedelta(days=30)
 """An invitation is deleted this long after it has expired."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
 NAME_IN_WORDS = "1 to 100 letters, digits, dots, hyphens and underscores, not a hyphen or dot first"
+
+
+class InvitationState(StrEnum):
+    """The state of an invitation."""
+
+    open = "open"
+    used = "used"
+    expired = "expired"
+    revoked = "revoked"
 
 
 @dataclass(frozen=True)
@@ -28,8 +39,18 @@ class StoredInvitation:
     id: str
     name: str
     """The name that the host will have"""
+    queues: list[str]
+    """Patterns of the queues whose attempts the host may run"""
+    state: InvitationState
+    created_by: str
     created_at: datetime
     expires_at: datetime
+    used_at: datetime | None
+    revoked_at: datetime | None
+
+
+class NotRevocable(Exception):
+    """The invitation was used or has expired: there is nothing to revoke."""
 
 
 def create(
@@ -70,7 +91,7 @@ def create(
             "queues": list(queues),
         },
     )
-    return StoredInvitation(key_id, name, now, row.expires_at)
+    return _stored(row, now)
 
 
 def find_key(session: Session, key_id: str) -> HostKey | None:
@@ -85,7 +106,7 @@ def use(
     """Enroll the host that an invitation names, with its key; return the host's id.
 
     A request that comes twice changes nothing the second time. Raises ValueError for an invitation
-    that has expired or that another key has used, and for a key that is known already.
+    that has expired, was revoked or that another key has used, and for a key that is known.
     """
     now = now or utcnow()
     row = session.get_one(InvitationRow, invitation, with_for_update=True, populate_existing=True)
@@ -94,6 +115,10 @@ def use(
         if row.key_id == key_id and known is not None:
             return known.host
         raise ValueError("the code was used before: ask for a new one")
+    if row.revoked_at is not None:
+        raise ValueError(
+            f"the code was revoked at {row.revoked_at:%Y-%m-%d %H:%M} UTC: ask for a new one"
+        )
     if now >= row.expires_at:
         raise ValueError(
             f"the code expired at {row.expires_at:%Y-%m-%d %H:%M} UTC: ask for a new one"
@@ -117,14 +142,61 @@ def forget(session: Session, *, now: datetime) -> None:
     session.execute(delete(InvitationRow).where(InvitationRow.expires_at < now - FORGET_AFTER))
 
 
-def open_(session: Session, *, now: datetime) -> list[StoredInvitation]:
-    """Return the invitations that can be used, oldest first."""
-    query = (
-        select(InvitationRow)
-        .where(InvitationRow.used_at.is_(None), InvitationRow.expires_at > now)
-        .order_by(InvitationRow.created_at)
+def list_(
+    session: Session, *, now: datetime, state: InvitationState | None = InvitationState.open
+) -> list[StoredInvitation]:
+    """Return the invitations in a state, or all that aren't forgotten, oldest first."""
+    query = select(InvitationRow).order_by(InvitationRow.created_at, InvitationRow.id)
+    if state is InvitationState.open:
+        query = query.where(
+            InvitationRow.used_at.is_(None),
+            InvitationRow.revoked_at.is_(None),
+            InvitationRow.expires_at > now,
+        )
+    stored = (_stored(row, now) for row in session.scalars(query))
+    return [invitation for invitation in stored if state in (None, invitation.state)]
+
+
+def get(session: Session, key_id: str, *, now: datetime) -> StoredInvitation | None:
+    """Return an invitation, or None."""
+    row = session.get(InvitationRow, key_id)
+    return None if row is None else _stored(row, now)
+
+
+def revoke(
+    session: Session, key_id: str, *, actor: str, reason: str, now: datetime
+) -> StoredInvitation | None:
+    """Refuse the code of an invitation from now on; None if there is no such invitation.
+
+    The same again changes nothing. Raises NotRevocable for one that was used or has expired.
+    """
+    row = session.get(InvitationRow, key_id, with_for_update=True, populate_existing=True)
+    if row is None:
+        return None
+    state = _stored(row, now).state
+    if state is InvitationState.revoked:
+        return _stored(row, now)
+    if state is not InvitationState.open:
+        raise NotRevocable(
+            f"{row.name} has enrolled with it" if state is InvitationState.used else "it expired"
+        )
+    row.revoked_at = now
+    session.flush()
+    audit.record(
+        session,
+        actor=actor,
+        action="host.invitation_revoked",
+        subject=row.name,
+        detail={"invitation": key_id, "reason": reason},
     )
-    return [
-        StoredInvitation(row.id, row.name, row.created_at, row.expires_at)
-        for row in session.scalars(query)
-    ]
+    return _stored(row, now)
+
+
+def _stored(row: InvitationRow, now: datetime) -> StoredInvitation:
+    if row.used_at is not None:
+        state = InvitationState.used
+    elif row.revoked_at is not None:
+        state = InvitationState.revoked
+    else:
+        state = InvitationState.open if now < row.expires_at else InvitationState.expired
+    return from_object(StoredInvitation, row, state=state)

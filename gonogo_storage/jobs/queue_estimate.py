@@ -11,7 +11,14 @@ from sqlalchemy.orm import Session
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.states import ChunkState
 from gonogo_storage.devices import workers
-from gonogo_storage.tables import BuildRow, ChunkRangeRow, ChunkRow, JobRow, WorkerRow
+from gonogo_storage.tables import (
+    BuildRow,
+    ChunkRangeRow,
+    ChunkRow,
+    DeviceRow,
+    JobRow,
+    WorkerRow,
+)
 from gonogo_storage.work import ranges
 
 OPEN_CHUNK = (ChunkState.waiting, ChunkState.sent, ChunkState.running, ChunkState.stopping)
@@ -49,6 +56,11 @@ def read_work(
     )
     served = workers.live(session, now=now or utcnow(), timeout_s=timeout_s)[queue]
     return QueueWork(int(chunks + others), float(work_s + other_s), served)
+
+
+def served(session: Session, *, timeout_s: float) -> set[str]:
+    """Return the queues that live workers serve."""
+    return set(workers.live(session, now=utcnow(), timeout_s=timeout_s))
 
 
 @dataclass(frozen=True)
@@ -131,3 +143,21 @@ def executors(session: Session) -> tuple[set[str], set[str]]:
         for queue in queues
     }
     return registered, served
+
+
+def kinds(session: Session) -> set[tuple[str, str]]:
+    """Return the (architecture, board) of every known device, and of every known worker's queues.
+
+    A device that is silent for long is known, too: its host may come back.
+    """
+    devices = {
+        (arch, board)
+        for arch, board in session.execute(select(DeviceRow.arch, DeviceRow.board).distinct())
+    }
+    served = {
+        (parts[1], parts[2])
+        for queues in session.scalars(select(WorkerRow.queues))
+        for queue in queues
+        if len(parts := str(queue).split(".")) == 3
+    }
+    return devices | served

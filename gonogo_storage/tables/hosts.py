@@ -57,6 +57,7 @@ class InvitationRow(Base):
     created_at: Mapped[datetime]
     expires_at: Mapped[datetime] = mapped_column(index=True)
     used_at: Mapped[datetime | None]
+    revoked_at: Mapped[datetime | None]
     key_id: Mapped[str | None]  # of the host that used it
 
 

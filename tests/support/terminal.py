@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import re
 import select
+import shlex
 import signal
 import subprocess
 import tempfile
@@ -39,6 +40,7 @@ class Terminal:
 
     def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
         self.last = Pasted("", ())
+        self._folder, self._environment = folder, dict(environment)
         self._scratch = Path(tempfile.mkdtemp(prefix="gonogo-paste-", dir="/tmp"))
         self._process = subprocess.Popen(
             ["bash", "--norc", "--noprofile"],
@@ -62,9 +64,16 @@ class Terminal:
         self.close()
 
     def start(self, text: str) -> None:
-        """Paste a program that runs until the terminal closes; nothing waits for its end."""
+        """Paste a program into a second terminal; it runs until this one closes.
+
+        The second one is in the same folder, and knows no variable that was set in the first.
+        Nothing waits for the program's end.
+        """
         script = self._script(text)
-        self._send(f". {script} > {script}.out 2>&1 < /dev/null &\n")
+        variables = shlex.join(f"{name}={value}" for name, value in self._environment.items())
+        fresh = f"env -i {variables} bash --norc --noprofile {script}"
+        folder = shlex.quote(str(self._folder))
+        self._send(f"(cd {folder} && exec {fresh}) > {script}.out 2>&1 < /dev/null &\n")
 
     def paste(self, text: str, timeout_s: float) -> Pasted:
         """Run the text in this shell and return what it printed.

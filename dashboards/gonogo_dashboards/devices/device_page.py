@@ -13,8 +13,8 @@ from gonogo import urls
 from gonogo_dashboards.devices import activity, health_timeline, hosts
 from gonogo_dashboards.devices.activity import DeviceDays
 from gonogo_dashboards.devices.health_timeline import Timeline
-from gonogo_dashboards.devices.hosts import HostLine
-from gonogo_dashboards.kit import axis_events, ranges, words
+from gonogo_dashboards.devices.hosts import HostLine, InvitationLine
+from gonogo_dashboards.kit import axis_events, list_filters, ranges, words
 from gonogo_dashboards.kit.axis_events import AxisEvent
 from gonogo_dashboards.kit.list_rows import JobLine, job_line
 from gonogo_storage.access import hosts as stored_hosts
@@ -34,7 +34,6 @@ from gonogo_storage.jobs.job import JobSummary
 _TELEMETRY = ("temperature_c", "clock_mhz", "power_w", "voltage_v", "current_a")
 _FACTS = (("serial", "serial"), ("pci", "PCI address"), ("driver", "driver"), ("source", "source"))
 RANGES = ("7d", "30d", "90d")
-LIST_RANGES = ("1d", "7d", "30d")
 """Time ranges of the list; its first is the default."""
 SHORTEST = timedelta(days=1)
 """The shortest time that a device's charts cover."""
@@ -107,10 +106,11 @@ class DeviceLine:
 
 @dataclass(frozen=True)
 class DevicesView:
-    """The list of devices, by host and name, and the hosts."""
+    """The list of devices, by host and name, the hosts, and their open invitations."""
 
     items: tuple[DeviceLine, ...]
     hosts: tuple[HostLine, ...]
+    invitations: tuple[InvitationLine, ...]
     worker: str
     range: ranges.Range
     at: str | None
@@ -196,8 +196,8 @@ def devices(
         query or {},
         now,
         lambda value: urls.devices({ranges.PARAMETER: value}),
-        default=LIST_RANGES[0],
-        allowed=LIST_RANGES,
+        default=list_filters.DEVICE_RANGES[0],
+        allowed=list_filters.DEVICE_RANGES,
     )
     since = period.since or now
     window = now - since
@@ -209,6 +209,7 @@ def devices(
             for line in items
         ),
         hosts.lines(session, now),
+        hosts.invited(session, now),
         worker,
         period,
         timestamp(now),

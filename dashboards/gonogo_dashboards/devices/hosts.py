@@ -7,8 +7,10 @@ from datetime import datetime, timedelta
 
 from sqlalchemy.orm import Session
 
+from gonogo import urls
 from gonogo_dashboards.kit import words
 from gonogo_storage.access import hosts as stored
+from gonogo_storage.access import invitations
 from gonogo_storage.access.hosts import Host
 
 RECENT = timedelta(days=7)
@@ -28,6 +30,33 @@ class HostLine:
     clock: str
     refused: str
     flagged: str
+
+
+@dataclass(frozen=True)
+class InvitationLine:
+    """A one-time code that still works, and the endpoint that revokes it."""
+
+    id: str
+    name: str
+    queues: tuple[str, ...]
+    created: str
+    expires: str
+    revoke_url: str
+
+
+def invited(session: Session, now: datetime) -> tuple[InvitationLine, ...]:
+    """Return the open invitations of hosts, oldest first."""
+    return tuple(
+        InvitationLine(
+            invitation.id,
+            invitation.name,
+            tuple(invitation.queues),
+            f"{_age(invitation.created_at, now)} by {invitation.created_by}",
+            f"{invitation.expires_at:%Y-%m-%d %H:%M} UTC",
+            urls.revoke_invitation(invitation.id),
+        )
+        for invitation in invitations.list_(session, now=now)
+    )
 
 
 def lines(session: Session, now: datetime) -> tuple[HostLine, ...]:

@@ -35,7 +35,15 @@ from gonogo_dashboards.jobs.seed_details import SeedDetails
 from gonogo_dashboards.jobs.seed_grid import GridView
 from gonogo_dashboards.jobs.selection_tests import TestsView
 from gonogo_dashboards.jobs.worst_seeds import SeedLine
-from gonogo_dashboards.kit import arithmetic_view, build_cells, commands, imported, ranges, words
+from gonogo_dashboards.kit import (
+    arithmetic_view,
+    build_cells,
+    commands,
+    imported,
+    list_filters,
+    ranges,
+    words,
+)
 from gonogo_dashboards.kit.arithmetic_view import ArithmeticLine
 from gonogo_dashboards.kit.cache import LRUCache
 from gonogo_dashboards.kit.imported import ImportedView
@@ -63,7 +71,7 @@ _worst: LRUCache[list[SeedRecord]] = LRUCache(_CACHED)
 _flips: LRUCache[tuple[FlipLine, ...]] = LRUCache(_CACHED)
 _arithmetic: LRUCache[tuple[ArithmeticLine, ...]] = LRUCache(_CACHED)
 _plots: LRUCache[SeedPlot] = LRUCache(_CACHED)
-FILTERS = ("state", "verdict", "build", "test", "label", "owner")
+FILTERS = tuple(list_filters.JOBS)
 FIRST_TESTS = reports.Part()
 
 

@@ -8,6 +8,7 @@ from urllib.parse import parse_qsl, urlencode
 from sqlalchemy.orm import Session
 
 from gonogo import urls
+from gonogo_dashboards.kit import list_filters
 from gonogo_storage.catalogue import saved_views as stored
 
 
@@ -39,7 +40,7 @@ class SavedViews:
 
 def read(session: Session, page: str, query: str) -> SavedViews:
     """Return the views of a list that is shown with a query."""
-    filters = [(name, value) for name, value in parse_qsl(query) if name != "cursor"]
+    filters = list_filters.accepted(page, parse_qsl(query))
     given = sorted(filters)
     return SavedViews(
         page,

@@ -77,7 +77,10 @@ def invite(
         show.print_json(invitation)
     else:
         end = cells.words(invitation["expires_at"])
-        show.tell(f"run `gonogo hosts enroll CODE` on {name} before {end}, with this code:")
+        show.tell(
+            f"run `gonogo hosts enroll CODE` on {name} before {end}, with the code below;"
+            f" `gonogo invitations revoke {invitation['id']}` takes it back"
+        )
         print(invitation["code"])
 
 
@@ -159,4 +162,9 @@ def _beside_the_database(name: str, hours: float, queues: list[str]) -> dict[str
             )
         except Problem as problem:
             raise JobError(str(problem)) from problem
-    return {"code": issued.code, "name": issued.name, "expires_at": issued.expires_at.isoformat()}
+    return {
+        "id": issued.id,
+        "code": issued.code,
+        "name": issued.name,
+        "expires_at": issued.expires_at.isoformat(),
+    }

@@ -239,6 +239,7 @@ def upgrade() -> None:
         sa.Column("created_at", TIME, nullable=False),
         sa.Column("expires_at", TIME, nullable=False),
         sa.Column("used_at", TIME, nullable=True),
+        sa.Column("revoked_at", TIME, nullable=True),
         sa.Column("key_id", sa.Text(), nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_host_invitations")),
     )

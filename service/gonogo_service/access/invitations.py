@@ -23,6 +23,7 @@ MAX_HOURS = 7 * 24.0
 class InvitationIssued:
     """A new invitation; `code` can't be shown again."""
 
+    id: str
     code: str
     name: str
     expires_at: datetime
@@ -59,7 +60,7 @@ def invite(
         queues=queues,
         actor=actor,
     )
-    return InvitationIssued(invitation.code, name, stored.expires_at)
+    return InvitationIssued(stored.id, invitation.code, name, stored.expires_at)
 
 
 def enroll_here(session: Session, name: str, *, actor: str) -> tuple[str, PrivateKey]:

@@ -8,7 +8,7 @@ from gonogo_service.api import rehearsals
 from gonogo_service.api.admin import audit, tokens
 from gonogo_service.api.ci import compare, github_answers, hooks, rules, webhooks
 from gonogo_service.api.flags import flags, waivers
-from gonogo_service.api.fleet import builds, devices, hosts, workers
+from gonogo_service.api.fleet import builds, devices, hosts, invitations, workers
 from gonogo_service.api.jobs import artifacts, diagnosis, events, imports, jobs, results
 from gonogo_service.api.suites import runs, schedules, suites
 from gonogo_service.api.tests import (
@@ -46,6 +46,7 @@ def routers() -> list[APIRouter]:
         builds,
         devices,
         hosts,
+        invitations,
         workers,
         tokens,
         webhooks,

@@ -12,6 +12,7 @@ from gonogo.gauge.plan import planned
 from gonogo.spec.builds import EMULATOR, check_kernel
 from gonogo_service.submission import jobs
 from gonogo_service.submission.bodies import GaugeIn
+from gonogo_service.submission.targets import check_kind
 from gonogo_settings import Settings
 from gonogo_storage.gauges.gauges import Gauge
 from gonogo_storage.jobs import gauge_jobs
@@ -26,6 +27,7 @@ def submit(session: Session, body: GaugeIn, settings: Settings, owner: str) -> G
 def order(session: Session, body: GaugeIn, settings: Settings, owner: str) -> NewGauge:
     """Return the gauge to create, whose builds are known. Raises FieldError."""
     checked = check(body, settings)
+    check_kind(session, body.target, settings)
     for field, names in (("builds", body.builds), ("wrong_builds", body.wrong_builds)):
         for place, name in enumerate(names):
             where = f"{field}.{place}"

@@ -28,6 +28,7 @@ from gonogo.spec.selections import (
 )
 from gonogo.spec.test_spec import TestSpec
 from gonogo_service.submission.bodies import MAX_SEED, JobIn, Prepared, SequentialSeeds
+from gonogo_service.submission.targets import check_kind
 from gonogo_settings import Settings
 from gonogo_storage.catalogue import builds
 from gonogo_storage.db.records import from_object
@@ -95,6 +96,7 @@ def resolve(session: Session, submission: Submission, settings: Settings, owner:
     """
     body, test = submission.body, submission.test
     build = build_of(session, body.build, body.target.executor, settings, "build")
+    check_kind(session, body.target, settings)
     if isinstance(test, TestSpec):
         check_kernel(build, test.kernel, "build")
         check_exact_executor(test.inputs, build.executor, test.kernel, test.features, "test")
@@ -176,7 +178,9 @@ def check_executor_known(
             field,
             executor,
             "unknown executor" + did_you_mean(executor, known),
-            limit="one of " + ", ".join(sorted(known)) + otherwise,
+            limit="one of "
+            + ", ".join(sorted(known))
+            + (otherwise or "; GONOGO_EXECUTORS of the server, or of a worker, adds a plug-in"),
         )
 
 

@@ -38,7 +38,10 @@ def test_a_job_is_accepted_stored_and_shown(api: Api) -> None:
     answer = api.client.post("/api/v1/jobs", json=body)
     assert answer.status_code == 202
     accepted = answer.json()
-    assert set(accepted) == {"id", "state", "chunks", "links"}
+    assert set(accepted) == {"id", "state", "chunks", "links", "waiting_reason"}
+    assert accepted["waiting_reason"] == (
+        "no live worker serves the queue emulator.wormhole.n300 now (no worker is live)"
+    )
     assert accepted["state"] == "queued"
     assert (
         answer.headers["location"] == accepted["links"]["self"] == f"/api/v1/jobs/{accepted['id']}"

@@ -31,6 +31,8 @@ def test_a_view_is_saved_shown_replaced_and_deleted(
         page = api.client.get("/jobs?build=b").text
         assert "&lt;b&gt;</a>" in page
         assert 'data-query="build=b"' in page
+        page = api.client.get("/jobs?build=b&utm=1&state=lost").text
+        assert 'data-query="build=b"' in page, "a view keeps only what the list takes"
         for wrong, field in (({"name": " "}, "name"), ({"query": "cursor=1"}, "query")):
             status, problem = save(**wrong)
             assert (status, problem["errors"][0]["field"]) == (422, field)
@@ -44,3 +46,42 @@ def test_a_view_is_saved_shown_replaced_and_deleted(
         assert api.client.delete(path).json()["name"] == "hollow"
         assert api.client.delete(path).status_code == 404
         assert "saved views" not in api.client.get("/tests").text
+
+
+WRONG_QUERIES = {
+    ("tests", "standin=hollow"): "the page tests has no filter 'standin'; did you mean 'standing'?",
+    ("tests", "standing=holow"): "unknown value of standing; did you mean 'hollow'?",
+    ("tests", "state=failed"): "the page tests has no filter 'state'",
+    ("tests", "kernel=a&kernel=b"): "names kernel twice",
+    ("tests", "range=2y"): "unknown value of range",
+    ("jobs", "state=runing"): "did you mean 'running'?",
+    ("jobs", "verdict=green"): "unknown value of verdict",
+    ("flags", "state=opne"): "did you mean 'open'?",
+    ("flags", "range=7d"): "the page flags has no filter 'range'",
+    ("devices", "range=all"): "unknown value of range",
+    ("matrix", "builds=many"): "unknown value of builds",
+}
+TAKEN_QUERIES = {
+    "tests": "kernel=layernorm_bw&search=3x273&standing=red&sort=newest&range=30d&limit=20",
+    "jobs": "state=finished&verdict=fail&build=b&test=v1-0&label=a%3Db&owner=me&range=1d",
+    "flags": "kind=hangs&state=any&test=v1-0&owner=me&build=b&job=x",
+    "devices": "range=7d",
+    "matrix": "branch=main&verdict=fail&grade=flaky&builds=40&until=b&suite=nightly&board=n150",
+}
+
+
+def test_a_view_has_only_filters_that_its_list_takes(migrated_sqlite_url: str) -> None:
+    with in_process(migrated_sqlite_url) as api:
+        for (page, query), phrase in WRONG_QUERIES.items():
+            body = {"page": page, "name": "x", "query": query}
+            answer = api.client.post("/api/v1/views", json=body)
+            assert (answer.status_code, answer.json()["field"]) == (422, "query"), query
+            assert phrase in answer.json()["detail"]
+        assert api.get("/views")["items"] == []
+        for page, query in TAKEN_QUERIES.items():
+            body = {"page": page, "name": "x", "query": query}
+            saved = api.client.post("/api/v1/views", json=body).json()
+            assert saved["query"] == query
+            shown = api.client.get(saved["links"]["page"])
+            assert shown.status_code == 200
+            assert 'aria-current="true" title="Saved by local">x</a>' in shown.text

@@ -42,6 +42,14 @@ MISSPELLED = {
         2,
         "builds.0: unknown build; did you mean 'correct'?",
     ),
+    "submit --shape 2,32 --build correct --board n105": (
+        2,
+        "target.board: unknown board; did you mean 'n150'? (allowed: one of n150, n300, p100, p15",
+    ),
+    "submit --shape 2,32 --build correct --arch blackhole": (
+        2,
+        "target.board: is a board with chips of wormhole, not of blackhole (allowed: target.arch",
+    ),
     "suites run nightli": (2, "there is no suite with this name; did you mean 'nightly'?"),
     "views create x --page test --query a=b": (2, "page: unknown value; did you mean 'tests'?"),
 }
@@ -232,6 +240,45 @@ def test_all_problems_of_a_file_are_told_each_on_a_line(gonogo: Gonogo, tmp_path
         assert title.endswith("suite.yaml has 2 problems:")
         assert "entries.0.test.shape.0: is too small (allowed: >= 1)" in lines[0]
         assert "entries.1.test.epsilom: unknown field; did you mean 'epsilon'?" in lines[1]
+
+
+def test_an_invitation_is_listed_and_taken_back(gonogo: Gonogo) -> None:
+    def listed(*words: str) -> dict[str, Any]:
+        items = of(gonogo, "invitations", "list", *words)["items"]
+        return {
+            invitation["name"]: invitation
+            for invitation in items
+            if invitation["name"] in ("lab-2", "lab-3")
+        }
+
+    first, second = (of(gonogo, "hosts", "invite", name) for name in ("lab-2", "lab-3"))
+    shown = listed()["lab-2"]
+    assert (shown["id"], shown["state"], shown["queues"]) == (first["id"], "open", ["*"])
+    assert "code" not in shown
+    assert gonogo("invitations", "revoke", "lab-2", "--reason", "sent to a stranger")[0] == 0
+    assert set(listed()) == {"lab-3"}
+    assert {name: invitation["state"] for name, invitation in listed("--all").items()} == {
+        "lab-2": "revoked",
+        "lab-3": "open",
+    }
+    assert of(gonogo, "invitations", "show", first["id"])["state"] == "revoked"
+    assert of(gonogo, "invitations", "revoke", second["id"])["state"] == "revoked"
+    entries = of(gonogo, "audit", "list", "--action", "host.invitation_revoked")["items"]
+    assert {entry["subject"] for entry in entries} == {"lab-2", "lab-3"}
+    code, _, error = gonogo("invitations", "revoke", "0" * 32)
+    assert (code, error) == (2, f"gonogo: There is no invitation '{'0' * 32}'.\n")
+
+
+def test_a_job_that_no_live_worker_serves_is_accepted_with_a_warning(gonogo: Gonogo) -> None:
+    words = ("submit", "--shape", "2,32", "--build", "correct", "--board", "n300")
+    code, out, error = gonogo(*words)
+    assert (code, out.count("/jobs/")) == (0, 1)
+    assert error == (
+        "warning: no live worker serves the queue emulator.wormhole.n300 now (no worker is live); "
+        "the job waits until its queue deadline\n"
+    )
+    job = of(gonogo, *words)["id"]
+    assert of(gonogo, "jobs", "show", job)["queue"] == "emulator.wormhole.n300"
 
 
 def test_a_file_of_jobs_is_submitted_whole_or_not_at_all(gonogo: Gonogo, tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from gonogo_service.access.invitations import invite
 from gonogo_service.background import keyring
 from gonogo_service.kit.signing import service_key
 from gonogo_settings import Settings
-from gonogo_storage.access import audit, hosts
+from gonogo_storage.access import audit, hosts, invitations
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.engine import make_engine, reading, session
 from gonogo_storage.tables import InvitationRow
@@ -222,7 +222,14 @@ def test_a_code_enrolls_one_key_within_its_time(
 ) -> None:
     monkeypatch.setattr(keyring, "KNOWN_S", 0.0)
     code, late = code_of(engine, "lab-1"), code_of(engine, "lab-2")
+    revoked = code_of(engine, "lab-3")
     with session(engine) as current:
+        (leaked,) = (
+            invitation
+            for invitation in invitations.list_(current, now=utcnow())
+            if invitation.name == "lab-3"
+        )
+        invitations.revoke(current, leaked.id, actor="me", reason="leaked", now=utcnow())
         current.execute(
             update(InvitationRow)
             .where(InvitationRow.name == "lab-2")
@@ -236,6 +243,8 @@ def test_a_code_enrolls_one_key_within_its_time(
             exchange.enroll(client, code, tmp_path / "second")
         with pytest.raises(InfrastructureError, match="expired"):
             exchange.enroll(client, late, tmp_path / "third")
+        with pytest.raises(InfrastructureError, match="revoked at"):
+            exchange.enroll(client, revoked, tmp_path / "sixth")
         with pytest.raises(ValueError, match="mistyped"):
             exchange.enroll(client, code[:-3], tmp_path / "fourth")
         # a code of another service: nobody here knows it
@@ -246,8 +255,18 @@ def test_a_code_enrolls_one_key_within_its_time(
         assert again.key.id != first.key.id
         with pytest.raises(exchange.NoAnswer):
             exchange.hello(client, first, wait_s=1.0)
-    with reading(engine) as current:
+    with session(engine) as current:
         assert [host.name for host in hosts.list_(current).items] == ["lab-1"]
+        assert invitations.list_(current, now=utcnow()) == []
+        states = {
+            invitation.id: invitation.state
+            for invitation in invitations.list_(current, now=utcnow(), state=None)
+        }
+        assert sorted(states.values()) == ["expired", "revoked", "used", "used"]
+        for invitation, state in states.items():
+            if state in ("used", "expired"):
+                with pytest.raises(invitations.NotRevocable):
+                    invitations.revoke(current, invitation, actor="me", reason="", now=utcnow())
 
 
 def test_a_lost_answer_costs_neither_the_code_nor_a_rotation(

@@ -4,6 +4,7 @@ names the right one."""
 from __future__ import annotations
 
 import ast
+import platform
 import re
 import sys
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from checkout import HOMES, ROOT
 from gonogo_cli.kit.extras import PACKAGES
 
 TAG = f"py{sys.version_info.major}{sys.version_info.minor}"
+FIRST_RELEASE = f"{sys.version_info.major}.{sys.version_info.minor}.0"
 EXTRAS = ("", "fast", "worker", "service", "all", "parquet")
 LOCKS = dict.fromkeys(EXTRAS, "run") | {"parquet": "dev"}
 """The smallest lock that has all of an extra."""
@@ -57,8 +59,16 @@ def closure(extra: str) -> dict[str, tuple[Requirement, ...]]:
 
 
 def _applies(requirement: Requirement, extras: set[str]) -> bool:
+    """Return whether the first release of this Python, or this one, installs a requirement.
+
+    The locks are for all releases of a Python, and are made with a new one.
+    """
     marker = requirement.marker
-    return marker is None or any(marker.evaluate({"extra": extra}) for extra in ("", *extras))
+    return marker is None or any(
+        marker.evaluate({"extra": extra, "python_full_version": release})
+        for extra in ("", *extras)
+        for release in (FIRST_RELEASE, platform.python_version())
+    )
 
 
 @pytest.mark.parametrize("extra", EXTRAS)

@@ -5,16 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-ARCHES: Mapping[str, str] = dict.fromkeys(("n150", "n300", "wh_"), "wormhole") | dict.fromkeys(
-    ("p100", "p150", "p300", "bh_"), "blackhole"
-)
-"""The architecture by the beginning of a board's name."""
-
-
-def arch_of(board: str) -> str | None:
-    """Return the architecture of a board such as `n150`; None for an unknown one."""
-    return next((arch for start, arch in ARCHES.items() if board.startswith(start)), None)
-
 
 @dataclass(frozen=True)
 class Chip:

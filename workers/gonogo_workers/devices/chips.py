@@ -14,8 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from gonogo.devices.boards import arch_of
 from gonogo_workers.devices import driver, programs, tt_smi
-from gonogo_workers.devices.chip import Chip, arch_of
+from gonogo_workers.devices.chip import Chip
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from gonogo_workers.devices.chip import Chip, arch_of
+from gonogo.devices.boards import arch_of
+from gonogo_workers.devices.chip import Chip
 
 PCI_ARCHES: Final[Mapping[int, str]] = {0x401E: "wormhole", 0xB140: "blackhole"}
 """The architecture by the PCI device number."""

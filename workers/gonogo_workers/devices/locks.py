@@ -20,8 +20,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from gonogo.devices.boards import ARCHES
 from gonogo.errors import InfrastructureError
-from gonogo_workers.devices.chip import ARCHES, Chip
+from gonogo_workers.devices.chip import Chip
 from gonogo_workers.executors.child_user import child_user
 from gonogo_workers.executors.kernel_host import HOST_RUN_VARIABLE, TERM_GRACE_S
 from gonogo_workers.executors.reaping import kill_left_over, start_time, strays
@@ -36,7 +37,7 @@ child is just exiting), then less.
 """
 
 
-_CHIPS = tuple(f"{arch}-" for arch in sorted(set(ARCHES.values())))
+_CHIPS = tuple(f"{arch}-" for arch in sorted(ARCHES))
 """The beginnings of the lock files of chips; other devices are virtual."""
 
 

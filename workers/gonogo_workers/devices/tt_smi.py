@@ -19,8 +19,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from gonogo.devices.boards import arch_of
 from gonogo_workers.devices import programs
-from gonogo_workers.devices.chip import Chip, arch_of
+from gonogo_workers.devices.chip import Chip
 
 LOOK_DEADLINE_S: Final = 60.0
 """The time limit for tt-smi, which reads every chip.

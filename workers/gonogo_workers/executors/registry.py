@@ -186,6 +186,7 @@ def find(name: str, text: str | None = None) -> ExecutorSpec:
         spec = _offered(name)
         if spec is None:
             reason = "unknown executor" + did_you_mean(name, (*specs, *offers()))
-            raise FieldError("executor", name, reason, limit=_offers(*specs))
+            limit = f"{_offers(*specs)}; or a plug-in that GONOGO_EXECUTORS names"
+            raise FieldError("executor", name, reason, limit=limit)
         specs = _limited({name: spec})
     return specs[name]

@@ -33,6 +33,7 @@ from gonogo_service.kit.answers import (
 )
 from gonogo_service.kit.problems import BadField, Problem
 from gonogo_service.submission import jobs as submission
+from gonogo_service.submission import targets
 from gonogo_service.submission.bodies import JobIn
 from gonogo_storage.access import audit
 from gonogo_storage.db.encoding import utcnow
@@ -78,7 +79,7 @@ def submit(
     def make(session: Session) -> JobAccepted:
         job = submission.submit(session, checked, context.settings, who.name)
         _audit_submission(session, who, job)
-        return _accepted(job)
+        return _accepted(job, targets.why_it_waits(session, job.queue, context.settings))
 
     return idempotency_keys.created(context, request, who, key, body, make)
 
@@ -213,7 +214,7 @@ def resubmit(
         if job is None:
             raise missing("job", job_id)
         _audit_submission(session, who, job, resubmit_of=job_id)
-        return _accepted(job)
+        return _accepted(job, targets.why_it_waits(session, job.queue, context.settings))
 
     return idempotency_keys.created(context, request, who, key, None, make)
 
@@ -258,8 +259,8 @@ def _audit_submission(session: Session, who: Principal, job: Job, **detail: str)
     )
 
 
-def _accepted(job: Job) -> JobAccepted:
-    return JobAccepted(job.id, job.state, job.chunks.total, links(job.id))
+def _accepted(job: Job, waiting_reason: str | None = None) -> JobAccepted:
+    return JobAccepted(job.id, job.state, job.chunks.total, links(job.id), waiting_reason)
 
 
 def _expected(most: int, stop_on_finding: bool, seed_s: float) -> ExpectedOf:

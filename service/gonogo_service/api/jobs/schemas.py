@@ -39,6 +39,9 @@ class JobAccepted:
     state: JobState
     chunks: int
     links: JobLinks
+    waiting_reason: str | None = None
+    """Why it can't start now: no live worker serves its queue, so that it waits for one until its
+    queue deadline; null otherwise"""
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl, urlencode
 from pydantic import Field
 
 from gonogo import urls
+from gonogo_dashboards.kit import list_filters
 from gonogo_service.access.context import Ctx, Reader, Submitter
 from gonogo_service.kit.answers import extend_page, make_router, missing
 from gonogo_service.kit.problems import BadField
@@ -67,7 +68,10 @@ def look(context: Ctx, who: Reader, view_id: str) -> ViewOut:
 
 @router.post("/views", status_code=201, summary="Save a view")
 def save(context: Ctx, who: Submitter, body: ViewIn) -> ViewOut:
-    """Save the filters of a list under a name, for everybody; the same name replaces a view."""
+    """Save the filters of a list under a name, for everybody; the same name replaces a view.
+
+    A filter that the list would ignore is refused, so that no view shows more than its name says.
+    """
     name = " ".join(body.name.split())
     if not name:
         raise BadField("name", body.name, "is blank", limit="text")
@@ -78,6 +82,7 @@ def save(context: Ctx, who: Submitter, body: ViewIn) -> ViewOut:
     ]
     if not filters:
         raise BadField("query", body.query, "filters nothing", limit='such as "standing=hollow"')
+    list_filters.check(body.page, filters)
     with context.session() as session:
         query = urlencode(filters)
         saved = stored.save(session, body.page, name, query, actor=who.actor, now=utcnow())

@@ -1,0 +1,57 @@
+"""Checks of the kind of device that a job's target names."""
+
+from __future__ import annotations
+
+from sqlalchemy.orm import Session
+
+from gonogo.devices.boards import ARCHES, BOARDS, arch_of
+from gonogo.errors import FieldError
+from gonogo.spec.fields import did_you_mean
+from gonogo_service.submission.bodies import Target
+from gonogo_settings import Settings
+from gonogo_storage.jobs import queue_estimate
+
+_REMEDY = "another name is known once a worker with it has run"
+
+
+def check_kind(session: Session, target: Target, settings: Settings) -> None:
+    """Raise FieldError for an architecture or a board that no device can have.
+
+    Those that are sold are known, so that jobs may wait for a host that comes later, and those of
+    every device, worker and setting so far.
+    """
+    seen = queue_estimate.kinds(session) | {(settings.arch, settings.board)}
+    if (target.arch, target.board) in seen:
+        return
+    arches = sorted({*ARCHES, *(arch for arch, _ in seen)})
+    boards = sorted({*BOARDS, *(board for _, board in seen)})
+    if target.arch not in arches:
+        raise _unknown("target.arch", "architecture", target.arch, arches)
+    made_for = arch_of(target.board)
+    if made_for is None and target.board not in boards:
+        raise _unknown("target.board", "board", target.board, boards)
+    if made_for is not None and made_for != target.arch:
+        raise FieldError(
+            "target.board",
+            target.board,
+            f"is a board with chips of {made_for}, not of {target.arch}",
+            limit=f"target.arch {made_for}, or another board",
+        )
+
+
+def why_it_waits(session: Session, queue: str, settings: Settings) -> str | None:
+    """Return in words that no live worker serves a queue, and which are served; else None."""
+    served = queue_estimate.served(session, timeout_s=settings.heartbeat_timeout_s)
+    if queue in served:
+        return None
+    others = f"those with workers: {', '.join(sorted(served))}" if served else "no worker is live"
+    return f"no live worker serves the queue {queue} now ({others})"
+
+
+def _unknown(field: str, noun: str, name: str, known: list[str]) -> FieldError:
+    return FieldError(
+        field,
+        name,
+        f"unknown {noun}" + did_you_mean(name, known),
+        limit=f"one of {', '.join(known)}; {_REMEDY}",
+    )
