@@ -18,7 +18,6 @@ PACKAGES = {
         "fastapi",
         "jinja2",
         "jwt",
-        "limits",
         "markupsafe",
         "orjson",
         "prometheus_client",

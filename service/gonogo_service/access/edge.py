@@ -20,13 +20,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from gonogo_service.access import auth, bounds, principals
 from gonogo_service.access.context import Context
 from gonogo_service.access.failures import FailureLimits
-from gonogo_service.access.pace import Pace
+from gonogo_service.access.pace import BeyondPace, Pace
 from gonogo_service.access.quotas import RequestQuota
 from gonogo_service.access.visit import HEALTH, SAFE_METHODS, Visit, bare_host
 from gonogo_service.kit import refusals
 from gonogo_service.kit.body_limits import COMPLETE, BodyLimits, has_body
 from gonogo_service.kit.connection_places import LOCAL
-from gonogo_service.kit.connections import GONE
+from gonogo_service.kit.connections import GONE, REFUSE
 from gonogo_service.kit.networks import Networks
 from gonogo_service.kit.problems import Problem
 from gonogo_storage.db.encoding import timestamp, utcnow
@@ -70,6 +70,8 @@ class Edge:
         self.probes = Pace(context.settings.max_connections, waiting=0)
         self.unpaced_probes = Networks([*LOCAL, *context.settings.proxies])
         self.bodies = bodies
+        self._refusals: dict[str, tuple[bytes, bytes]] = {}
+        """The head and the body of the answer to a request beyond the pace, by its scheme."""
         url = urlsplit(context.settings.url or "")
         self.hosts = {bare_host(host) for host in context.settings.hosts} | (
             {url.hostname} if url.hostname else set()
@@ -108,6 +110,9 @@ class Edge:
             if waited_s and GONE in state and state[GONE].is_set():
                 return
             await (response or self.app)(scope, receive, send_with_headers)
+        except BeyondPace as problem:
+            await self._refuse(problem, visit, scope, receive, send)
+            status = problem.status
         except Exception as error:
             problem = refusals.from_exception(error, limit=self.bodies.of(visit.path))
             if problem.status == 500:
@@ -119,6 +124,25 @@ class Edge:
             self.context.metrics.observe(
                 visit.method, _template(scope), status, time.perf_counter() - started - waited_s
             )
+
+    async def _refuse(
+        self, problem: BeyondPace, visit: Visit, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Answer a request beyond the pace as cheaply as can be: floods are made of them."""
+        refuse = scope["state"].get(REFUSE)
+        if refuse is not None and visit.scheme in self._refusals:
+            head, body = self._refusals[visit.scheme]
+        else:
+            response = refusals.plain(problem)
+            headers = MutableHeaders(raw=response.raw_headers)
+            _decorate(headers, visit, None)
+            if refuse is None:
+                await response(scope, receive, send)
+                return
+            head, body = b"HTTP/1.1 429 Too Many Requests\r\n", bytes(response.body)
+            head += b"".join(b"%b: %b\r\n" % header for header in headers.raw)
+            self._refusals[visit.scheme] = head, body
+        refuse(head, b"" if visit.method == "HEAD" else body)
 
     async def _take_turn(self, scope: Scope, visit: Visit) -> float:
         """Let a stranger wait for its turn; return the seconds.

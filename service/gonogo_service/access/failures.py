@@ -7,15 +7,12 @@ Failures never block a valid token: 190 random bits are guessed by nobody.
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Final
 
 import structlog
-from limits import RateLimitItemPerMinute
-from limits.storage import MemoryStorage
-from limits.strategies import FixedWindowRateLimiter
 from sqlalchemy.exc import SQLAlchemyError
 
+from gonogo_service.kit.minute_counts import MinuteCounts
 from gonogo_service.kit.networks import network_of
 from gonogo_service.kit.problems import Problem
 from gonogo_storage.access import failures
@@ -25,8 +22,10 @@ if TYPE_CHECKING:
     from gonogo_service.access.auth import Refusal
     from gonogo_service.access.context import Context
 
-TOKEN_FAILURES: Final = RateLimitItemPerMinute(30)
-LOGIN_FAILURES: Final = RateLimitItemPerMinute(10)
+TOKEN_FAILURES: Final = 30
+"""Refused tokens of an address in a minute."""
+LOGIN_FAILURES: Final = 10
+"""Failed logins of an address in a minute."""
 _log = structlog.get_logger("gonogo.service")
 
 
@@ -35,7 +34,7 @@ class FailureLimits:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._limiter = FixedWindowRateLimiter(MemoryStorage())
+        self._counts = MinuteCounts()
 
     def refused_token(self, client: str, refusal: Refusal) -> None:
         """Count a refused bearer token; raise Problem 429 when there are too many."""
@@ -47,15 +46,13 @@ class FailureLimits:
 
     def failed_token(self, client: str) -> None:
         """Count a rejected signature in memory; raise Problem 429 when there are too many."""
-        if not self._limiter.hit(TOKEN_FAILURES, "signature", network_of(client)):
-            raise self._too_many(TOKEN_FAILURES, "signature", network_of(client))
+        if wait_s := self._counts.hit(TOKEN_FAILURES, "signature", network_of(client)):
+            raise too_many(TOKEN_FAILURES, round(wait_s))
 
-    def _count(
-        self, kind: str, limit: RateLimitItemPerMinute, client: str, refusal: Refusal
-    ) -> None:
+    def _count(self, kind: str, most: int, client: str, refusal: Refusal) -> None:
         network = network_of(client)
-        if not self._limiter.hit(limit, kind, network, refusal.prefix):
-            raise self._too_many(limit, kind, network, refusal.prefix)
+        if wait_s := self._counts.hit(most, kind, network, refusal.prefix):
+            raise too_many(most, round(wait_s))
         now = utcnow()
         try:
             with self._context.session() as session:
@@ -70,12 +67,8 @@ class FailureLimits:
         except SQLAlchemyError as problem:  # a full disk must not become a 500 for a stranger
             _log.warning("a failure can't be stored", error=str(problem).splitlines()[0])
             return
-        if count > limit.amount:
-            raise too_many(limit.amount, 60 - now.second)
-
-    def _too_many(self, item: RateLimitItemPerMinute, *what: str) -> Problem:
-        window = self._limiter.get_window_stats(item, *what)
-        return too_many(item.amount, round(window.reset_time - time.time()))
+        if count > most:
+            raise too_many(most, 60 - now.second)
 
 
 def too_many(amount: int, wait_s: int) -> Problem:

@@ -27,6 +27,20 @@ FORGET_AT = 10_000
 """Addresses that are remembered before those that owe nothing are forgotten."""
 
 
+class BeyondPace(Problem):
+    """429 for a request beyond the pace."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            429,
+            f"Too many requests without a token from this address (allowed: {A_SECOND:g} a second, "
+            f"after the first {AT_ONCE}).",
+            slug="pace",
+            # its next requests must not hold a connection either
+            headers={"Retry-After": "1", "Connection": "close"},
+        )
+
+
 class Pace:
     """Lets requests of each address through at a pace, and refuses those beyond it."""
 
@@ -41,7 +55,7 @@ class Pace:
     async def wait(self, client: str, gone: asyncio.Event | None = None) -> float:
         """Wait until it's the turn of an address's next request, or until it is gone.
 
-        Returns the seconds. Raises Problem 429, at once, where too many wait before it.
+        Returns the seconds. Raises BeyondPace, at once, where too many wait before it.
         """
         began = time.monotonic()
         wait_s = self.hit(client, began)
@@ -63,12 +77,12 @@ class Pace:
     def hit(self, client: str, now: float) -> float:
         """Count a request; return the seconds for which it has to wait.
 
-        Raises Problem 429 for a request beyond the pace, which isn't counted.
+        Raises BeyondPace for a request beyond the pace, which isn't counted.
         """
         network = network_of(client)
         wait_s = self._turn(network, now) - now
         if wait_s > self._longest_s or (wait_s > 0 and self._waiting >= self._most_waiting):
-            raise _refused()
+            raise BeyondPace()
         if len(self._free_at) >= FORGET_AT:
             self._free_at = {name: at for name, at in self._free_at.items() if at > now}
         self._free_at[network] = max(now, self._free_at.get(network, now)) + 1 / A_SECOND
@@ -77,14 +91,3 @@ class Pace:
     def _turn(self, network: str, now: float) -> float:
         """Return the time of an address's next request, which may be past."""
         return max(now, self._free_at.get(network, now)) + (1 - AT_ONCE) / A_SECOND
-
-
-def _refused() -> Problem:
-    return Problem(
-        429,
-        f"Too many requests without a token from this address (allowed: {A_SECOND:g} a second, "
-        f"after the first {AT_ONCE}).",
-        slug="pace",
-        # its next requests must not hold a connection either
-        headers={"Retry-After": "1", "Connection": "close"},
-    )

@@ -6,17 +6,13 @@ and however many requests come at once, nothing is stored beyond the limit.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from limits import RateLimitItemPerMinute
-from limits.storage import MemoryStorage
-from limits.strategies import FixedWindowRateLimiter
-
+from gonogo_service.kit.minute_counts import MinuteCounts
 from gonogo_service.kit.problems import BadField, Problem, entry
 from gonogo_settings import Settings
 from gonogo_storage.db.encoding import utcnow
@@ -130,25 +126,21 @@ class RequestQuota:
     """Counts the requests of each token, in this process's memory."""
 
     def __init__(self, settings: Settings) -> None:
-        self._limiter = FixedWindowRateLimiter(MemoryStorage())
-        limit = settings.quota_requests
-        self._item = RateLimitItemPerMinute(limit) if limit else None
+        self._counts = MinuteCounts()
+        self._most = settings.quota_requests
 
     def hit(self, token_id: str, name: str) -> None:
         """Count a request; raise Problem 429 when there are too many."""
-        item = self._item
-        if item is None or self._limiter.hit(item, "request", token_id):
+        if not self._most or not (wait_s := self._counts.hit(self._most, token_id)):
             return
-        reset_at = self._limiter.get_window_stats(item, "request", token_id).reset_time
-        wait = max(1, round(reset_at - time.time()))
         raise exceeded(
             Quota(
                 "requests",
                 "requests in a minute",
-                item.amount + 1,
-                item.amount,
+                self._most + 1,
+                self._most,
                 "GONOGO_QUOTA_REQUESTS",
-                wait,
+                max(1, round(wait_s)),
             ),
             name,
         )

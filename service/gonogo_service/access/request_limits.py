@@ -7,24 +7,42 @@ that finds no place waits in line for a while. Nothing waits in a thread.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from gonogo.urls import API, IMPORTS
 from gonogo_service.access.principals import Principal
+from gonogo_service.kit.body_limits import LENGTH
+from gonogo_service.kit.json_bodies import LARGE
 from gonogo_service.kit.problems import Problem
 
 OF_TOKEN = 2
 """Requests of a token that run at once."""
 OF_ALL = 3
-"""Requests that run at once: they share one interpreter, so more would only slow each other down,
-and the event loop, which answers probes."""
+"""Reads, and changes, that run at once: they share one interpreter, so more would only slow each
+other down, and the event loop, which answers probes."""
 WAITING = 64
 """Requests of a token that wait in line; a browser asks for six things at once."""
 PATIENCE_S = 15.0
+HEAVY_READS = re.compile(
+    rf"({API})?/(compare|matrix|worse|tests/[^/]+|workloads/[^/]+/history|runs/[^/]+/results)"
+    r"(/.*|\.json|\.csv)?"
+)
+"""Reads that compute for long: they classify all tests of a build, or all results of a test."""
+HEAVY_BYTES = LARGE
+"""Changes with a larger body compute for long: a job with a list of a hundred thousand seeds. Files
+to import have limits of their own, because they may take minutes."""
+HEAVY_OF_TOKEN = 1
+"""Heavy requests of a token that run at once, of each kind."""
+HEAVY_OF_ALL = {True: 2, False: 1}
+"""Heavy reads and heavy changes that run at once. At every call of the system, the event loop waits
+for its turn behind each thread that computes. A read may wait for the database, which a change does
+for a moment only: so two of them."""
 STREAMS = "/events"
 """The end of addresses that stream events for hours, without a thread."""
 STREAM_SHARE, TOKEN_SHARE = 2, 8
@@ -37,6 +55,7 @@ class _Line:
     """The requests of a token, of one kind."""
 
     places: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(OF_TOKEN))
+    heavy: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(HEAVY_OF_TOKEN))
     requests: int = 0
 
 
@@ -49,6 +68,7 @@ class LimitRequests:
         self._streams: Counter[str] = Counter()
         self._lines: dict[tuple[bool, str], _Line] = {}
         self._places = {kind: asyncio.Semaphore(OF_ALL) for kind in (True, False)}
+        self._heavy = {kind: asyncio.Semaphore(most) for kind, most in HEAVY_OF_ALL.items()}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         principal = scope.get("state", {}).get("principal") if scope["type"] == "http" else None
@@ -60,8 +80,10 @@ class LimitRequests:
                 await self.app(scope, receive, send)
             return
         reads = scope["method"] in READS
-        async with self._of_token(principal, reads):
-            await self._of_all(self._places[reads], scope, receive, send)
+        is_heavy = _is_heavy(scope)
+        places = [self._heavy[reads]] if is_heavy else []
+        async with self._of_token(principal, reads, is_heavy):
+            await self._of_all([*places, self._places[reads]], scope, receive, send)
 
     @contextmanager
     def _stream(self, principal: Principal) -> Iterator[None]:
@@ -86,7 +108,9 @@ class LimitRequests:
                 del self._streams[principal.id]
 
     @asynccontextmanager
-    async def _of_token(self, principal: Principal, reads: bool) -> AsyncIterator[None]:
+    async def _of_token(
+        self, principal: Principal, reads: bool, is_heavy: bool
+    ) -> AsyncIterator[None]:
         key = reads, principal.id
         line = self._lines.setdefault(key, _Line())
         if line.requests >= OF_TOKEN + WAITING:
@@ -99,36 +123,36 @@ class LimitRequests:
             )
         line.requests += 1
         try:
-            await _take(line.places)
-            try:
+            with ExitStack() as taken:
+                # first: a heavy read that waits must not take the place of another read
+                for places in [line.heavy, line.places] if is_heavy else [line.places]:
+                    await _take(places)
+                    taken.callback(places.release)
                 yield
-            finally:
-                line.places.release()
         finally:
             line.requests -= 1
             if not line.requests:
                 self._lines.pop(key, None)
 
     async def _of_all(
-        self, places: asyncio.Semaphore, scope: Scope, receive: Receive, send: Send
+        self, places: list[asyncio.Semaphore], scope: Scope, receive: Receive, send: Send
     ) -> None:
-        await _take(places)
-        has_place = True
+        with ExitStack() as taken:
+            for place in places:
+                await _take(place)
+                taken.callback(place.release)
 
-        def release() -> None:
-            nonlocal has_place
-            if has_place:
-                has_place = False
-                places.release()
+            async def send_started(message: Message) -> None:
+                taken.close()  # a slow reader of a long answer takes no place of others
+                await send(message)
 
-        async def send_started(message: Message) -> None:
-            release()  # a slow reader of a long answer takes no place of others
-            await send(message)
-
-        try:
             await self.app(scope, receive, send_started)
-        finally:
-            release()
+
+
+def _is_heavy(scope: Scope) -> bool:
+    if scope["method"] in READS:
+        return HEAVY_READS.fullmatch(scope["path"]) is not None
+    return scope["state"].get(LENGTH, 0) > HEAVY_BYTES and scope["path"] != IMPORTS
 
 
 async def _take(places: asyncio.Semaphore) -> None:

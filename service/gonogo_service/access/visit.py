@@ -76,7 +76,8 @@ class Visit:
 
         Over https only the __Host- cookie counts, because no other site can set it.
         """
-        return cookie_parser(self.headers.get("cookie", "")).get(self.cookie_name, "")
+        text = self.headers.get("cookie")
+        return cookie_parser(text).get(self.cookie_name, "") if text else ""
 
     @property
     def secure(self) -> bool:

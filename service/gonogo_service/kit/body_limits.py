@@ -31,6 +31,8 @@ IMPORT_FACTOR = 4.0
 """An uploaded file may take this many times the deadline of other bodies."""
 COMPLETE = "body_complete"
 """The key in a request's state: its body has arrived, or it has none."""
+LENGTH = "body_length"
+"""The key in a request's state: the bytes of a body that has arrived."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,9 @@ class LimitBodies:
                 await bounded(scope, body.receive, send_started)
             else:
                 # before the request takes a place among those that run: a slow body takes none
-                await self.app(scope, _replay(await body.whole(), receive), send_started)
+                content = await body.whole()
+                scope["state"][LENGTH] = len(content)
+                await self.app(scope, _replay(content, receive), send_started)
 
     @contextmanager
     def _place(self, scope: Scope, limit: BodyLimit, body: _Body) -> Iterator[None]:

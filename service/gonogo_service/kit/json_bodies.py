@@ -104,8 +104,13 @@ def _check(value: Any, path: str) -> None:
                 _check(member, f"{path}.{name}" if path else name)
         case list():
             for index, member in enumerate(value):
-                if not isinstance(member, int):  # saves a call per seed in long lists
-                    _check(member, f"{path}.{index}" if path else str(index))
+                # most members of long lists: without a call for each, it is done in a tenth of the
+                # time
+                if isinstance(member, int) or (
+                    isinstance(member, str) and member.isascii() and "\0" not in member
+                ):
+                    continue
+                _check(member, f"{path}.{index}" if path else str(index))
 
 
 def _check_text(text: str, path: str) -> None:

@@ -21,6 +21,13 @@ SOON_S = 0.02
 """A probe waits this long for its check. On an idle service that takes 2 to 4 ms."""
 KEPT_S = 30.0
 """A longer check is answered by the last one, if that found everything ready and is younger."""
+BUSY_S = 0.5
+"""After a check that took longer than SOON_S, the next one begins this much later by itself, so
+that a busy process has a fresh answer for its next probe."""
+FRESH_S = 2 * BUSY_S
+"""A busy process answers at once from a check that ended this recently."""
+UNPROBED_S = 60.0
+"""Checks begin by themselves only this long after a probe. Load balancers ask more often."""
 PATIENCE_S = 2.0
 """A check that runs for longer isn't ready: a frozen database never answers, and a busy process
 needs less than a second."""
@@ -40,8 +47,9 @@ class Readiness:
     """Runs the check of the probes in a thread, one at a time.
 
     A check crosses threads and waits for answers. Where other threads compute, it gets its turn
-    late, and a probe that waits for it takes a busy service for a dead one. What isn't ready is
-    never kept, and ends what was kept before: the next probe checks again.
+    late, and a probe that waits for it takes a busy service for a dead one. So each check of a busy
+    process is followed by the next, and probes wait for none. What isn't ready is never kept, and
+    ends what was kept before: the next probe waits for its check.
     """
 
     def __init__(self, check: Callable[[], Ready]) -> None:
@@ -49,24 +57,44 @@ class Readiness:
         self._running: asyncio.Task[Ready] | None = None
         self._started = 0.0
         self._ready: tuple[float, Ready] | None = None
+        self._took = 0.0
+        self._probed = 0.0
+        self._next: asyncio.TimerHandle | None = None
 
     async def state(self) -> Ready:
         """Return what the check returns. Raises what it raises, or Problem 503 if it takes long."""
+        self._probed = time.monotonic()
+        running = self._begin()
+        ends = self._started + PATIENCE_S
+        if self._took > SOON_S and (state := self._kept(min(FRESH_S, KEPT_S), ends)):
+            return state
+        done, _ = await asyncio.wait({running}, timeout=min(SOON_S, _until(ends)))
+        if not done and (state := self._kept(KEPT_S, ends)):
+            return state
+        done, _ = await asyncio.wait({running}, timeout=_until(ends))
+        if not done:
+            raise _unanswered()
+        return running.result()
+
+    def _begin(self) -> asyncio.Task[Ready]:
+        """Return the check that runs; where none does, begin one."""
         running = self._running
         if running is None or running.done() or running.get_loop() is not _loop():
             self._started = time.monotonic()
             running = self._running = _loop().create_task(self._run(), name="readiness")
             running.add_done_callback(_look)
-        ends = self._started + PATIENCE_S
-        done, _ = await asyncio.wait({running}, timeout=min(SOON_S, _until(ends)))
-        if not done and self._ready is not None and time.monotonic() < ends:
-            at, state = self._ready
-            if time.monotonic() - at <= KEPT_S:
-                return state
-        done, _ = await asyncio.wait({running}, timeout=_until(ends))
-        if not done:
-            raise _unanswered()
-        return running.result()
+        return running
+
+    def _kept(self, seconds: float, ends: float) -> Ready | None:
+        """Return the last good answer; None if it is older, or the running check is overdue."""
+        if self._ready is None or time.monotonic() >= ends:
+            return None
+        at, state = self._ready
+        return state if time.monotonic() - at <= seconds else None
+
+    def _go_on(self) -> None:
+        if time.monotonic() - self._probed <= UNPROBED_S:
+            self._begin()
 
     async def _run(self) -> Ready:
         try:
@@ -75,7 +103,13 @@ class Readiness:
         except Exception:
             self._ready = None
             raise
-        self._ready = time.monotonic(), state
+        now = time.monotonic()
+        self._ready = now, state
+        self._took = now - self._started
+        if self._next is not None:
+            self._next.cancel()
+        if self._took > SOON_S:
+            self._next = _loop().call_later(BUSY_S, self._go_on)
         return state
 
 

@@ -51,6 +51,11 @@ def respond(problem: Problem, scope: Scope) -> Response:
             )
             page.headers.update(problem.headers)
             return page
+    return plain(problem)
+
+
+def plain(problem: Problem) -> Response:
+    """Return a problem's document."""
     return JSONResponse(
         document(problem),
         status_code=problem.status,

@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 import time_machine
 
+import event_loop
 from api import ELSEWHERE, JOB, Api, in_process, on_port
 from database_params import BOTH
 from gonogo_service.access import auth, bounds, pace
 from gonogo_service.access.edge import EXPIRES_HEADER, Edge
 from gonogo_service.access.issuing import issue_token
 from gonogo_service.access.pace import Pace
+from gonogo_service.kit.connections import REFUSE
 from gonogo_storage.access import failures, tokens
 from gonogo_storage.db.encoding import utcnow
 from suite_runs import SUITE
@@ -388,6 +390,42 @@ def test_a_stranger_beyond_the_pace_is_refused_before_anything_is_done(
     assert api.client.get("/api/v1/jobs", headers=bearer(auth.make_token())).status_code == 429
     assert api.client.get("/api/v1/jobs", headers=right).status_code == 200
     assert api.visitor(("192.0.2.8", 1)).get("/api/v1/jobs").status_code == 401
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_a_refusal_by_the_short_way_is_the_same_answer(api: Api, spent: Edge, method: str) -> None:
+    """The server's connection sends it, without what other answers go through."""
+    usual = api.client.request(method, "/api/v1/jobs")
+    sent: list[bytes] = []
+    scope = {
+        "type": "http",
+        "method": method,
+        "scheme": "http",
+        "path": "/api/v1/jobs",
+        "raw_path": b"/api/v1/jobs",
+        "query_string": b"",
+        "headers": [(b"host", b"localhost")],
+        "client": ELSEWHERE,
+    }
+
+    async def play() -> None:
+        for _ in range(2):  # the first one is put together, the others aren't
+            state = {REFUSE: lambda head, body: sent.append(head + b"\r\n" + body)}
+            await spent({**scope, "state": state}, unused, unused)
+
+    event_loop.run(play())
+    first, second = sent
+    head, _, body = first.partition(b"\r\n\r\n")
+    line, *lines = head.decode().split("\r\n")
+    assert (first, line) == (second, "HTTP/1.1 429 Too Many Requests")
+    headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
+    assert headers == dict(usual.headers)
+    assert body == (usual.content if method == "GET" else b"")
+
+
+async def unused(message: object = None) -> Any:
+    """Be neither asked for a body nor given an answer."""
+    raise AssertionError(message)
 
 
 def test_probes_have_a_pace_of_their_own_and_those_of_this_machine_none(

@@ -75,6 +75,19 @@ def test_a_client_that_does_not_read_its_answer_is_cut_off() -> None:
     assert len(received) < LONG
 
 
+def test_a_refusal_is_the_whole_answer_and_the_end(caplog: pytest.LogCaptureFixture) -> None:
+    """The server neither answers once more nor takes it for a bug of the application."""
+
+    async def refuse(scope: Any, receive: object, send: object) -> None:
+        scope["state"][connections.REFUSE](b"HTTP/1.1 429 No\r\nContent-Length: 2\r\n", b"no")
+
+    request = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    received = event_loop.run(exchange(2 * request, refuse))
+    head, _, body = received.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 429 No\r\nContent-Length: 2\r\ndate: ")
+    assert (body, caplog.records) == (b"no", [])
+
+
 def test_no_other_protocol_takes_a_connection_out_of_the_limits() -> None:
     """uvicorn would hand it over where a package for websockets is installed."""
     upgrade = b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"

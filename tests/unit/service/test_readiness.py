@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from collections.abc import Callable
 
@@ -111,5 +112,59 @@ def test_a_check_that_never_ends_is_not_ready(monkeypatch: pytest.MonkeyPatch) -
             with pytest.raises(Problem, match="did not answer within 0 s"):
                 await asyncio.wait_for(parts.state(), 10)
         assert len(checks.outcomes) == 1  # no second thread waits beside the first
+
+    play(checks, script)
+
+
+def test_a_probe_of_a_busy_process_waits_for_no_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readiness, "SOON_S", 60.0)
+    checks = Checks(None, OSError("gone"), OSError("still gone"))
+
+    async def script(parts: Readiness) -> None:
+        assert await parts.state() == READY
+        parts._took = math.inf
+        checks.go.clear()
+        assert await asyncio.wait_for(parts.state(), 10) == READY
+        checks.go.set()
+        assert parts._running is not None
+        await asyncio.wait({parts._running})
+        with pytest.raises(OSError, match="still gone"):
+            await parts.state()
+
+    play(checks, script)
+
+
+def test_an_old_answer_is_none_for_a_busy_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readiness, "SOON_S", 60.0)
+    monkeypatch.setattr(readiness, "FRESH_S", -1.0)
+    checks = Checks(None, OSError("gone"))
+
+    async def script(parts: Readiness) -> None:
+        assert await parts.state() == READY
+        parts._took = math.inf
+        with pytest.raises(OSError, match="gone"):
+            await parts.state()
+
+    play(checks, script)
+
+
+def test_a_busy_process_checks_by_itself_while_somebody_probes_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """So rare probes have a fresh answer, too; and what fails meanwhile ends what was kept."""
+    monkeypatch.setattr(readiness, "SOON_S", -1.0)
+    monkeypatch.setattr(readiness, "BUSY_S", 0.0)
+    checks = Checks(None, None, OSError("gone"), OSError("still gone"), None)
+
+    async def script(parts: Readiness) -> None:
+        assert await parts.state() == READY
+        while parts._ready is not None:
+            await asyncio.sleep(0)
+        assert len(checks.outcomes) == 2
+        with pytest.raises(OSError, match="still gone"):
+            await parts.state()
+        monkeypatch.setattr(readiness, "UNPROBED_S", -1.0)
+        parts._go_on()
+        assert len(checks.outcomes) == 1
 
     play(checks, script)

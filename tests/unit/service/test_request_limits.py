@@ -10,7 +10,16 @@ import pytest
 import event_loop
 from gonogo_service.access import request_limits
 from gonogo_service.access.principals import Principal
-from gonogo_service.access.request_limits import OF_ALL, OF_TOKEN, WAITING, LimitRequests
+from gonogo_service.access.request_limits import (
+    HEAVY_BYTES,
+    HEAVY_OF_ALL,
+    HEAVY_OF_TOKEN,
+    OF_ALL,
+    OF_TOKEN,
+    WAITING,
+    LimitRequests,
+)
+from gonogo_service.kit.body_limits import LENGTH
 from gonogo_service.kit.problems import Problem
 
 
@@ -29,10 +38,13 @@ class Slow:
         self.running -= 1
 
 
-def ask(app: LimitRequests, name: str, path: str = "/compare", method: str = "GET") -> Any:
+def ask(
+    app: LimitRequests, name: str, path: str = "/jobs", method: str = "GET", length: int = 0
+) -> Any:
     """Return the task of one request of a token."""
     who = Principal("token", name, name, frozenset({"read"}))
-    scope = {"type": "http", "method": method, "path": path, "state": {"principal": who}}
+    state = {"principal": who, LENGTH: length}
+    scope = {"type": "http", "method": method, "path": path, "state": state}
     return asyncio.ensure_future(app(scope, lambda: None, lambda message: None))  # type: ignore[arg-type]
 
 
@@ -103,3 +115,54 @@ def test_streams_take_no_more_than_their_share_of_the_connections() -> None:
         return refused
 
     assert event_loop.run(play()) == [429, 429]
+
+
+@pytest.mark.parametrize(
+    ("request_of", "reads"),
+    [
+        (("/api/v1/compare",), True),
+        (("/compare.json",), True),
+        (("/api/v1/tests/abc/changes",), True),
+        (("/tests/abc",), True),
+        (("/matrix",), True),
+        (("/api/v1/jobs", "POST", HEAVY_BYTES + 1), False),
+    ],
+)
+def test_heavy_requests_run_few_at_once_and_leave_places_to_the_others(
+    request_of: tuple[Any, ...], reads: bool
+) -> None:
+    """Each thread that computes is one more before the event loop, which answers probes."""
+    light = ("/jobs",) if reads else ("/api/v1/jobs", "POST", HEAVY_BYTES)
+
+    async def play() -> None:
+        slow = Slow()
+        app = LimitRequests(slow, 16)
+        tasks = [ask(app, "ann", *request_of) for _ in range(4)]
+        await settle()
+        assert slow.running == HEAVY_OF_TOKEN
+        tasks += [ask(app, name, *request_of) for name in ("bob", "eve", "joe")]
+        await settle()
+        assert slow.running == HEAVY_OF_ALL[reads]
+        tasks += [ask(app, name, *light) for name in ("ann", "kim", "lou")]
+        await settle()
+        assert slow.running == OF_ALL
+        slow.go.set()
+        await asyncio.gather(*tasks)
+        assert (slow.running, app._lines) == (0, {})
+
+    event_loop.run(play())
+
+
+@pytest.mark.parametrize("path", ["/", "/jobs", "/tests", "/api/v1/tests", "/api/v1/runs/x"])
+def test_lists_and_small_pages_are_light(path: str) -> None:
+    async def play() -> int:
+        slow = Slow()
+        app = LimitRequests(slow, 16)
+        tasks = [ask(app, "ann", path) for _ in range(OF_TOKEN)]
+        await settle()
+        running = slow.running
+        slow.go.set()
+        await asyncio.gather(*tasks)
+        return running
+
+    assert event_loop.run(play()) == OF_TOKEN
