@@ -11,8 +11,9 @@ import time
 
 MINUTE_S = 60.0
 MOST_KEYS = 10_000
-"""Keys that are remembered; beyond them, those whose minute began first are forgotten. Somebody with
-many networks of IPv6 must not fill the memory."""
+"""Keys that are remembered; beyond them, those whose minute began first are forgotten.
+
+Somebody with many networks of IPv6 must not fill the memory."""
 
 
 class MinuteCounts:
