@@ -15,7 +15,7 @@ from gonogo_dashboards.kit import build_cells, commands, ranges, words
 from gonogo_dashboards.kit.build_cells import RecentBuilds
 from gonogo_dashboards.kit.evidence_view import percent
 from gonogo_dashboards.kit.list_rows import details_of, shape_of, tolerance_of
-from gonogo_storage.catalogue import entry_names, test_list
+from gonogo_storage.catalogue import entry_names, test_counts, test_list
 from gonogo_storage.catalogue.test_list import GradeRecord, TestFilter, TestRecord
 from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.history import annotations as axis_changes
@@ -91,6 +91,8 @@ class Chip:
     url: str
     chosen: bool
     sentence: str = ""
+    count: int | None = None
+    """The tests that a filter leaves; None for an order."""
 
 
 @dataclass(frozen=True)
@@ -161,9 +163,12 @@ def listed(
         return urls.catalogue({**given, name: value})
 
     period = ranges.of(given, now, lambda value: address(ranges.PARAMETER, value))
+    chosen = TestFilter(
+        given.get("kernel"), given.get("search"), given.get("standing"), period.since
+    )
     page = test_list.list_(
         session,
-        TestFilter(given.get("kernel"), given.get("search"), given.get("standing"), period.since),
+        chosen,
         sort=sort,
         limit=limit,
         cursor=cursor or None,
@@ -183,6 +188,7 @@ def listed(
     models = axis_changes.models(
         session, {build.build for row in results.values() for build in row}
     )
+    counts = test_counts.read(session, chosen)
     standings = tuple(
         Chip(
             value,
@@ -190,6 +196,7 @@ def listed(
             address("standing", None if given.get("standing") == value else value),
             given.get("standing") == value,
             {**STANDING_SENTENCES, **(IN_DAYS_SENTENCES if period.since else {})}[value],
+            counts[value],
         )
         for value in test_list.STANDINGS
     )
