@@ -143,7 +143,7 @@ def list_(
     """Return tests in one of the SORTS; the cursor is a key. Raises BadCursor."""
     table, order = TestSpecRow, _ORDERS[sort]
     query = select(table).order_by(*(column.desc() for column in order)).limit(limit + 1)
-    query = query.where(*_conditions(filters or TestFilter()))
+    query = query.where(*matching(filters or TestFilter()))
     if cursor is not None:
         after = session.execute(select(*order).where(table.key == cursor)).one_or_none()
         if after is None:
@@ -176,7 +176,7 @@ def list_(
 def heads(session: Session, filters: TestFilter, limit: int) -> list[TestHead]:
     """Return the newest tests that match, without their results."""
     table = TestSpecRow
-    query = select(table.key, table.kernel, table.canonical).where(*_conditions(filters))
+    query = select(table.key, table.kernel, table.canonical).where(*matching(filters))
     rows = session.execute(query.order_by(table.created_at.desc(), table.key.desc()).limit(limit))
     return [TestHead(*row) for row in rows]
 
@@ -199,7 +199,14 @@ def _worst() -> Select[Any]:
     )
 
 
-def _conditions(filters: TestFilter) -> list[ColumnElement[bool]]:
+def count(session: Session, filters: TestFilter) -> int:
+    """Return the number of tests that match."""
+    query = select(func.count()).select_from(TestSpecRow).where(*matching(filters))
+    return session.scalar(query) or 0
+
+
+def matching(filters: TestFilter) -> list[ColumnElement[bool]]:
+    """Return the conditions on tests that a filter gives; none for all tests."""
     table, conditions = TestSpecRow, list[ColumnElement[bool]]()
     if filters.kernel is not None:
         conditions.append(table.kernel == filters.kernel)

@@ -1,36 +1,51 @@
-"""Sick devices at and since an earlier time, from the history of their health. Reads only."""
+"""Sick devices of the last days, and since a moment, from their history. Reads only."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from gonogo_storage.db.ids import floor
 from gonogo_storage.db.states import DeviceHealth
+from gonogo_storage.rollups import recent_days
 from gonogo_storage.tables import DeviceHealthRow, DeviceRow
 
-RECOUNT = timedelta(hours=1)
+
+@dataclass(frozen=True)
+class DayDevices:
+    """The devices that were known at the end of a UTC day, and the sick ones of them."""
+
+    known: int = 0
+    sick: int = 0
 
 
-@dataclass
-class Memory:
-    """The last count of one process; the past changes slowly."""
-
-    counted_at: datetime | None = None
-    sick: int | None = None
+class Memory(recent_days.Memory[DayDevices]):
+    """The cached past days of one process; a new one reads all days once."""
 
 
-def sick_at(session: Session, memory: Memory, at: datetime, *, now: datetime) -> int | None:
-    """Return how many devices were bad or suspect at a moment; None where there was none yet.
+def by_day(
+    session: Session, memory: Memory, *, days: int, now: datetime
+) -> list[tuple[date, DayDevices]]:
+    """Return how many devices were bad or suspect at the ends of the last UTC days.
 
-    It updates `memory`.
+    Today comes last and is left empty: the devices themselves say how they are now. It updates
+    `memory`.
     """
-    if memory.counted_at is None or not timedelta(0) <= now - memory.counted_at < RECOUNT:
-        memory.sick, memory.counted_at = _count(session, at), now
-    return memory.sick
+    today = now.astimezone(UTC).date()
+
+    def counted(since: date) -> dict[date, DayDevices]:
+        shown = [since + timedelta(days=step) for step in range((today - since).days)]
+        return (
+            {}
+            if not shown
+            else dict(zip(shown, _counts(session, [_end(day) for day in shown]), strict=True))
+        )
+
+    return recent_days.read(memory, counted, DayDevices, days=days, now=now)
 
 
 def turned_sick(session: Session, since: datetime) -> dict[str, dict[str, int]]:
@@ -52,18 +67,27 @@ def turned_sick(session: Session, since: datetime) -> dict[str, dict[str, int]]:
     return turns
 
 
-def _count(session: Session, at: datetime) -> int | None:
-    there = DeviceRow.first_heard_at <= at
-    if not session.scalar(select(func.count()).select_from(DeviceRow).where(there)):
-        return None
+def _end(day: date) -> datetime:
+    return datetime.combine(day + timedelta(days=1), datetime.min.time(), UTC)
+
+
+def _counts(session: Session, ends: Sequence[datetime]) -> list[DayDevices]:
+    """Return the devices that were known, and sick, at each of these moments."""
     change = DeviceHealthRow
-    last = (
-        select(change.after)
-        .where(change.device_id == DeviceRow.id, change.what == "health", change.id < floor(at))
-        .order_by(change.id.desc())
-        .limit(1)
-        .correlate(DeviceRow)
-        .scalar_subquery()
-    )
-    sick = last.in_((DeviceHealth.bad, DeviceHealth.suspect))
-    return session.scalar(select(func.count()).select_from(DeviceRow).where(there, sick)) or 0
+    numbers = []
+    for end in ends:
+        last = (
+            select(change.after)
+            .where(
+                change.device_id == DeviceRow.id, change.what == "health", change.id < floor(end)
+            )
+            .order_by(change.id.desc())
+            .limit(1)
+            .correlate(DeviceRow)
+            .scalar_subquery()
+        )
+        known = select(func.count()).select_from(DeviceRow).where(DeviceRow.first_heard_at < end)
+        sick = known.where(last.in_((DeviceHealth.bad, DeviceHealth.suspect)))
+        numbers += [known.scalar_subquery(), sick.scalar_subquery()]
+    row = session.execute(select(*numbers)).one()
+    return [DayDevices(*row[place : place + 2]) for place in range(0, len(row), 2)]

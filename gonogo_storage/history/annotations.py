@@ -7,7 +7,7 @@ tests and devices, or of one device, and new builds of ttnn.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -86,7 +86,7 @@ def of_runs(session: Session, places: Sequence[AxisPlace]) -> list[Annotation]:
     firmware = _firmware(session, places)
     return [
         *of_models(session, places),
-        *_steps("firmware", [firmware.get(place) for place in range(len(places))]),
+        *steps("firmware", [firmware.get(place) for place in range(len(places))]),
     ]
 
 
@@ -142,7 +142,7 @@ def models(session: Session, builds: Collection[str]) -> Mapping[str, str]:
 def model_steps(models: Mapping[str, str], places: Sequence[AxisPlace]) -> list[Annotation]:
     """Return the changes between places whose builds' models are known already."""
     known = [[model for build in place.builds if (model := models.get(build))] for place in places]
-    return _steps("arithmetic", [of_place[-1] if of_place else None for of_place in known])
+    return steps("arithmetic", [of_place[-1] if of_place else None for of_place in known])
 
 
 def since(session: Session, start: datetime, device_id: str | None = None) -> list[DatedAnnotation]:
@@ -152,7 +152,7 @@ def since(session: Session, start: datetime, device_id: str | None = None) -> li
     return sorted(changes, key=lambda change: change.at)
 
 
-def _steps(kind: str, values: Sequence[str | None]) -> list[Annotation]:
+def steps(kind: str, values: Sequence[str | None]) -> list[Annotation]:
     """Return where a value differs from the last known one."""
     steps, last = [], None
     for place, value in enumerate(values):
@@ -191,8 +191,15 @@ def _tolerances(
         .order_by(TestSpecRow.created_at.desc())
         .limit(MAX_TESTS)
     )
+    return tolerance_steps(places, [(canonical, at) for canonical, at in session.execute(query)])
+
+
+def tolerance_steps(
+    places: Sequence[AxisPlace], others: Iterable[tuple[Mapping[str, Any], datetime]]
+) -> list[Annotation]:
+    """Return where other tests of a workload came; `others`: their canonical form, and when."""
     changes = []
-    for canonical, created_at in session.execute(query):
+    for canonical, created_at in others:
         after = (
             number for number, place in enumerate(places) if place.at and place.at >= created_at
         )

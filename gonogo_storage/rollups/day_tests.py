@@ -10,7 +10,7 @@ from datetime import date, datetime
 from functools import cache, partial
 from typing import Any
 
-from sqlalchemy import ColumnElement, Date, Select, bindparam, case, func, select
+from sqlalchemy import ColumnElement, Date, Select, bindparam, case, distinct, func, select
 from sqlalchemy.orm import Session
 
 from gonogo.flakiness.outcomes import Outcome
@@ -39,24 +39,47 @@ def had(test_key: Any, kind: str, since: date) -> ColumnElement[bool]:
     It was so on one build of a branch and a kind of board, over all these days.
     """
     table = DayRollupRow
+    of_build = (
+        select(table.build)
+        .where(table.test_key == test_key, *_since(since))
+        .group_by(table.branch, table.arch, table.board, table.build)
+        .having(_kinds()[kind])
+    )
+    return of_build.exists()
+
+
+def kinds_since(session: Session, since: date, keys: Select[Any] | None) -> dict[str, int]:
+    """Return the number of tests that were of each kind on a day from `since` on, as `had` says.
+
+    keys: a query of the tests that count; None for all.
+    """
+    table, kinds = DayRollupRow, _kinds()
+    of_build = (
+        select(table.test_key, *(holds.label(kind) for kind, holds in kinds.items()))
+        .where(*_since(since))
+        .group_by(table.test_key, table.branch, table.arch, table.board, table.build)
+    )
+    if keys is not None:
+        of_build = of_build.where(table.test_key.in_(keys))
+    columns = of_build.subquery().c
+    tests = (func.count(distinct(case((columns[kind], columns.test_key)))) for kind in kinds)
+    return dict(zip(kinds, session.execute(select(*tests)).one(), strict=True))
+
+
+def _kinds() -> dict[str, ColumnElement[bool]]:
+    """Return the condition of each kind on the summed seeds of a build."""
+    table = DayRollupRow
     red = _seeds(table.outcomes, Outcome.failed) > 0
-    holds = {
+    return {
         "hollow": _seeds(table.counts, Verdict.pass_by_tolerance) > 0,
         "red": red,
         "flaky": red & (_seeds(table.outcomes, Outcome.passed) > 0),
-    }[kind]
-    of_build = (
-        select(table.build)
-        .where(
-            table.test_key == test_key,
-            table.output == WHOLE,
-            table.day >= since,
-            table.shadow.is_(False),
-        )
-        .group_by(table.branch, table.arch, table.board, table.build)
-        .having(holds)
-    )
-    return of_build.exists()
+    }
+
+
+def _since(since: date) -> tuple[ColumnElement[bool], ...]:
+    table = DayRollupRow
+    return table.output == WHOLE, table.day >= since, table.shadow.is_(False)
 
 
 def _seeds(column: Any, name: str) -> Any:

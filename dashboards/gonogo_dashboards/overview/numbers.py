@@ -16,6 +16,7 @@ from gonogo_dashboards.devices.fleet import Fleet
 from gonogo_dashboards.kit import ranges, words
 from gonogo_storage.catalogue.test_list import HOLLOW, RED
 from gonogo_storage.db.states import DeviceHealth
+from gonogo_storage.devices.health_then import DayDevices
 from gonogo_storage.rollups.day_tests import DayTests
 
 DAYS, WEEK = 21, timedelta(days=7)
@@ -51,6 +52,8 @@ class NumberLine:
     of: int
     when: str
     """ "today", "yesterday" or the day."""
+    so_far: str
+    """Today in words, "1 of 3 tests so far today", where most of its tests haven't run yet."""
     before: int | None
     """The number a week before; None where nothing ran then."""
     change: str
@@ -58,6 +61,8 @@ class NumberLine:
     better: bool | None
     """Whether it fell; None where it stayed."""
     bars: tuple[DayBar, ...]
+    bars_label: str
+    """The values of the small chart in words."""
     url: str
     latest: int
     """The largest number of the days from that one until today."""
@@ -98,13 +103,16 @@ def of_tests(
                 value,
                 0 if shown is None else days[shown].ran,
                 _when(shown, today),
+                _so_far(counted[-1], name) if shown != today else "",
                 earlier,
                 _change(value, earlier),
                 None if earlier is None or earlier == value else value < earlier,
                 _bars(
                     [(day, getattr(tests, name), tests.ran) for day, tests in counted[-SHOWN:]],
+                    "test",
                     events,
                 ),
+                f"{label} tests by day",
                 urls.catalogue({"standing": standing, ranges.PARAMETER: since}),
                 max((getattr(tests, name) for day, tests in counted if day >= (shown or day))),
             )
@@ -112,10 +120,19 @@ def of_tests(
     return tuple(lines)
 
 
-def of_devices(fleet: Fleet, before: int | None) -> NumberLine:
-    """Return the number of devices in trouble; `before`: the sick ones a week before."""
+def of_devices(fleet: Fleet, counted: Sequence[tuple[date, DayDevices]]) -> NumberLine:
+    """Return the number of devices in trouble; `counted`: the sick ones by day.
+
+    Today comes last; its devices are those of the fleet.
+    """
     sick = sum(cell.health in (DeviceHealth.bad, DeviceHealth.suspect) for cell in fleet.cells)
-    change = "" if before is None else f"{sick:,} sick, {before:,} a week ago"
+    then = dict(counted).get(counted[-1][0] - WEEK, DayDevices())
+    before = then.sick if then.known else None
+    points = [(day, devices.sick, devices.known) for day, devices in counted[:-1]]
+    points.append((counted[-1][0], sick, len(fleet.cells)))
+    change = "none was known a week ago"
+    if before is not None:
+        change = f"{sick:,} sick, {before:,} a week ago"
     return NumberLine(
         "devices",
         "Devices in trouble",
@@ -124,10 +141,12 @@ def of_devices(fleet: Fleet, before: int | None) -> NumberLine:
         len(fleet.trouble),
         len(fleet.cells),
         "now",
+        "",
         before,
-        change,
+        change if fleet.cells else "",
         None if before is None or before == sick else sick < before,
-        (),
+        _bars(points, "device", NO_EVENTS) if fleet.cells else (),
+        "Bad and suspect devices by day",
         "#trouble" if fleet.trouble else urls.devices(),
         len(fleet.trouble),
     )
@@ -147,6 +166,13 @@ def _when(shown: date | None, today: date) -> str:
     return {0: "today", 1: "yesterday"}.get((today - shown).days, f"on {shown:%b} {shown.day}")
 
 
+def _so_far(today: tuple[date, DayTests], name: str) -> str:
+    _, tests = today
+    if not tests.ran:
+        return ""
+    return f"{getattr(tests, name):,} of {words.count(tests.ran, 'test')} so far today"
+
+
 def _change(value: int, before: int | None) -> str:
     if before is None:
         return "nothing ran a week ago"
@@ -156,15 +182,16 @@ def _change(value: int, before: int | None) -> str:
 
 
 def _bars(
-    points: Sequence[tuple[date, int, int]], events: Mapping[date, str]
+    points: Sequence[tuple[date, int, int]], noun: str, events: Mapping[date, str]
 ) -> tuple[DayBar, ...]:
+    """Return the bars of (day, number, number of all)."""
     most = max((value for _, value, _ in points), default=0) or 1
     bars = []
     for place, (day, value, ran) in enumerate(points):
         height = round(HEIGHT * value / most, 1)
         if value:
             height = max(height, 2.0)
-        text = f"{day:%b} {day.day}: {value:,} of {words.count(ran, 'test')}"
+        text = f"{day:%b} {day.day}: {value:,} of {words.count(ran, noun)}"
         event = events.get(day, "")
         text += f"; {event}" if event else ""
         bars.append(DayBar(place * STEP, round(HEIGHT - height, 1), height, text, bool(event)))

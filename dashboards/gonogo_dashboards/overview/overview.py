@@ -255,7 +255,7 @@ def overview(
             *lines,
             numbers.of_devices(
                 strip,
-                health_then.sick_at(session, memory.health, now - numbers.WEEK, now=now),
+                health_then.by_day(session, memory.health, days=numbers.SHOWN, now=now),
             ),
         ),
         needs=needs_shown,

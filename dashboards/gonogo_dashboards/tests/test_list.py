@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -15,10 +15,11 @@ from gonogo_dashboards.kit import build_cells, commands, list_filters, ranges, w
 from gonogo_dashboards.kit.build_cells import RecentBuilds
 from gonogo_dashboards.kit.evidence_view import percent
 from gonogo_dashboards.kit.list_rows import details_of, shape_of, tolerance_of
-from gonogo_storage.catalogue import entry_names, test_list
+from gonogo_storage.catalogue import entry_names, test_counts, test_list
 from gonogo_storage.catalogue.test_list import GradeRecord, TestFilter, TestRecord
 from gonogo_storage.db.encoding import timestamp
-from gonogo_storage.history import annotations as axis_changes
+from gonogo_storage.history import strip_annotations
+from gonogo_storage.history.annotations import Annotation
 from gonogo_storage.rollups import recent_builds
 from gonogo_storage.rollups.recent_builds import BuildResult, FailureRate
 from gonogo_storage.rollups.variants import Variant
@@ -51,6 +52,7 @@ IN_DAYS_SENTENCES = {
     "flaky": "In this time some build had passing and failing seeds.",
 }
 """The tests that a filter finds in a range of days."""
+_NO_RATES = FailureRate(), FailureRate()
 SORTS = {test_list.ATTENTION: "Worst first", test_list.NEWEST: "Newest first"}
 
 
@@ -91,6 +93,8 @@ class Chip:
     url: str
     chosen: bool
     sentence: str = ""
+    count: int | None = None
+    """The tests that a filter leaves; None for an order."""
 
 
 @dataclass(frozen=True)
@@ -161,9 +165,12 @@ def listed(
         return urls.catalogue({**given, name: value})
 
     period = ranges.of(given, now, lambda value: address(ranges.PARAMETER, value))
+    chosen = TestFilter(
+        given.get("kernel"), given.get("search"), given.get("standing"), period.since
+    )
     page = test_list.list_(
         session,
-        TestFilter(given.get("kernel"), given.get("search"), given.get("standing"), period.since),
+        chosen,
         sort=sort,
         limit=limit,
         cursor=cursor or None,
@@ -180,9 +187,12 @@ def listed(
     ]
     results = recent_builds.results(session, shown, BUILDS, since=period.since)
     rates = recent_builds.failure_rates(session, keys, now)
-    models = axis_changes.models(
-        session, {build.build for row in results.values() for build in row}
-    )
+    variants = {record.key: _shown(record, results, standing) for record in page.items}
+    strips = {
+        key: build_cells.places(results[variant]) for key, variant in variants.items() if variant
+    }
+    changes = strip_annotations.read(session, strips)
+    counts = test_counts.read(session, chosen)
     standings = tuple(
         Chip(
             value,
@@ -190,6 +200,7 @@ def listed(
             address("standing", None if given.get("standing") == value else value),
             given.get("standing") == value,
             {**STANDING_SENTENCES, **(IN_DAYS_SENTENCES if period.since else {})}[value],
+            counts[value],
         )
         for value in test_list.STANDINGS
     )
@@ -205,8 +216,17 @@ def listed(
     )
     return TestsView(
         tuple(
-            _test_line(record, now, entries.get(record.key), results, rates, models, standing)
+            _test_line(
+                record,
+                now,
+                entries.get(record.key),
+                variant,
+                results.get(variant, ()) if variant else (),
+                rates.get(variant, _NO_RATES) if variant else _NO_RATES,
+                changes.get(record.key, ()),
+            )
             for record in page.items
+            for variant in [variants[record.key]]
         ),
         given,
         standings,
@@ -295,18 +315,14 @@ def _test_line(
     test: TestRecord,
     now: datetime,
     entry: str | None,
-    results: Mapping[Variant, tuple[BuildResult, ...]],
-    rates: Mapping[Variant, tuple[FailureRate, FailureRate]],
-    models: Mapping[str, str],
-    standing: str | None,
+    shown: Variant | None,
+    builds: Sequence[BuildResult],
+    rates: tuple[FailureRate, FailureRate],
+    changes: Sequence[Annotation],
 ) -> TestLine:
-    shown = _shown(test, results, standing)
-    builds = results[shown] if shown else ()
-    changes = axis_changes.model_steps(models, build_cells.places(builds))
     judged = [build for build in builds if build.verdict]
     last = judged[-1] if judged else None
-    nothing = FailureRate(), FailureRate()
-    week, month = nothing if shown is None else rates.get(shown, nothing)
+    week, month = rates
     variants = tuple(_variant_line(variant, test.grades.get(variant)) for variant in test.variants)
     return TestLine(
         key=test.key,

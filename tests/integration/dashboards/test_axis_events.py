@@ -116,8 +116,11 @@ def test_every_time_axis_marks_what_changed(database_url: str) -> None:
         (line,) = (
             line for line in look(urls.catalogue(as_json=True))["items"] if line["key"] == key
         )
-        assert [cell["build"] for cell in line["recent"]["cells"] if cell["event"]] == ["b3"]
+        marked = [cell["build"] for cell in line["recent"]["cells"] if cell["event"]]
+        assert marked == ["b2", "b3", "b4"], "a strip marks what the charts of its test mark"
+        assert "at b2: another test of this workload from here on: rtol" in line["recent"]["words"]
         assert "at b3: arithmetic model bf16 until here" in line["recent"]["words"]
+        assert "at b4: firmware 18 until here, 19 from here on" in line["recent"]["words"]
         assert '<path class="event"' in api.client.get(urls.catalogue()).text
         for url in (urls.OVERVIEW, urls.history(key), urls.device(device.id)):
             assert '<ul class="events small">' in api.client.get(url).text

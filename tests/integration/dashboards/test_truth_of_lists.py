@@ -213,3 +213,36 @@ def test_tests_with_one_shape_have_labels_of_their_own_in_every_list(api: Api) -
     page = api.client.get("/").text
     for label in expected:
         assert page.count(label) >= 2, "in the flags and in the grid"
+
+
+@pytest.mark.parametrize("others", ["", "&range=7d", "&search=wormhole", "&kernel=nothing"])
+def test_each_filter_says_how_many_tests_it_leaves(
+    api: Api, migrated_sqlite_url: str, others: str
+) -> None:
+    with api.context.session() as session:
+        nightly_history.night(session, "b1", 1, range(24), wrong=True, red=range(12))
+        nightly_history.night(session, "b2", 2, range(24))
+        for place, red in enumerate((range(0), range(24), range(12)), start=1):
+            for board in ("n150", "n300"):
+                nightly_history.night(
+                    session,
+                    "b2",
+                    2,
+                    range(24),
+                    test=variant_of(place),
+                    wrong=True,
+                    red=red,
+                    board=board,
+                )
+        nightly_history.night(session, "b2", 2, range(3), test=variant_of(9))
+    assess(migrated_sqlite_url)
+    chips = api.client.get(f"/tests.json?{others}").json()["standings"]
+    for chip in chips:
+        listed = api.client.get(f"/tests.json?standing={chip['value']}{others}").json()["items"]
+        assert chip["count"] == len(listed), chip["value"]
+    if "nothing" not in others and "search" not in others:
+        counts = {chip["value"]: chip["count"] for chip in chips}
+        assert counts["hollow"] >= 2
+        assert counts["red"] >= 2
+        assert counts["flagged"] >= 3
+        assert f"Hollow {counts['hollow']}<" in api.client.get(f"/tests?{others}").text
