@@ -110,9 +110,9 @@ class Edge:
             if waited_s and GONE in state and state[GONE].is_set():
                 return
             await (response or self.app)(scope, receive, send_with_headers)
-        except BeyondPace as problem:
-            await self._refuse(problem, visit, scope, receive, send)
-            status = problem.status
+        except BeyondPace as refusal:
+            await self._refuse(refusal, visit, scope, receive, send)
+            status = refusal.status
         except Exception as error:
             problem = refusals.from_exception(error, limit=self.bodies.of(visit.path))
             if problem.status == 500:

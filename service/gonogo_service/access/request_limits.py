@@ -123,11 +123,11 @@ class LimitRequests:
             )
         line.requests += 1
         try:
-            with ExitStack() as taken:
+            with ExitStack() as places_held:
                 # first: a heavy read that waits must not take the place of another read
                 for places in [line.heavy, line.places] if is_heavy else [line.places]:
                     await _take(places)
-                    taken.callback(places.release)
+                    places_held.callback(places.release)
                 yield
         finally:
             line.requests -= 1
@@ -137,13 +137,13 @@ class LimitRequests:
     async def _of_all(
         self, places: list[asyncio.Semaphore], scope: Scope, receive: Receive, send: Send
     ) -> None:
-        with ExitStack() as taken:
+        with ExitStack() as places_held:
             for place in places:
                 await _take(place)
-                taken.callback(place.release)
+                places_held.callback(place.release)
 
             async def send_started(message: Message) -> None:
-                taken.close()  # a slow reader of a long answer takes no place of others
+                places_held.close()  # a slow reader of a long answer takes no place of others
                 await send(message)
 
             await self.app(scope, receive, send_started)
@@ -152,7 +152,8 @@ class LimitRequests:
 def _is_heavy(scope: Scope) -> bool:
     if scope["method"] in READS:
         return HEAVY_READS.fullmatch(scope["path"]) is not None
-    return scope["state"].get(LENGTH, 0) > HEAVY_BYTES and scope["path"] != IMPORTS
+    length: int = scope["state"].get(LENGTH, 0)
+    return length > HEAVY_BYTES and scope["path"] != IMPORTS
 
 
 async def _take(places: asyncio.Semaphore) -> None:

@@ -66,10 +66,10 @@ class Readiness:
         self._probed = time.monotonic()
         running = self._begin()
         ends = self._started + PATIENCE_S
-        if self._took > SOON_S and (state := self._kept(min(FRESH_S, KEPT_S), ends)):
+        if self._took > SOON_S and (state := self._last_ready(min(FRESH_S, KEPT_S), ends)):
             return state
         done, _ = await asyncio.wait({running}, timeout=min(SOON_S, _until(ends)))
-        if not done and (state := self._kept(KEPT_S, ends)):
+        if not done and (state := self._last_ready(KEPT_S, ends)):
             return state
         done, _ = await asyncio.wait({running}, timeout=_until(ends))
         if not done:
@@ -85,7 +85,7 @@ class Readiness:
             running.add_done_callback(_look)
         return running
 
-    def _kept(self, seconds: float, ends: float) -> Ready | None:
+    def _last_ready(self, seconds: float, ends: float) -> Ready | None:
         """Return the last good answer; None if it is older, or the running check is overdue."""
         if self._ready is None or time.monotonic() >= ends:
             return None
