@@ -14,8 +14,15 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from gonogo_storage.db.paging import batched
-from gonogo_storage.history import annotations
-from gonogo_storage.history.annotations import Annotation, AxisPlace
+from gonogo_storage.history.annotations import (
+    MAX_TESTS,
+    Annotation,
+    AxisPlace,
+    model_steps,
+    models,
+    steps,
+    tolerance_steps,
+)
 from gonogo_storage.tables import AttemptRow, TestSpecRow
 
 _MAX_KEYS = 500
@@ -30,14 +37,14 @@ def read(
     A place has one job.
     """
     places = [place for strip in strips.values() for place in strip]
-    models = annotations.models(session, {build for place in places for build in place.builds})
+    of_builds = models(session, {build for place in places for build in place.builds})
     firmware = _firmware(session, [job for place in places for job in place.jobs])
     tolerances = _tolerances(session, list(strips))
     return {
         key: [
-            *annotations.model_steps(models, strip),
-            *annotations.steps("firmware", [_of(place.jobs, firmware) for place in strip]),
-            *annotations.tolerance_steps(strip, tolerances.get(key, ())),
+            *model_steps(of_builds, strip),
+            *steps("firmware", [_of(place.jobs, firmware) for place in strip]),
+            *tolerance_steps(strip, tolerances.get(key, ())),
         ]
         for key, strip in strips.items()
     }
@@ -82,5 +89,5 @@ def _tolerances(
         for tests in of_workload.values():
             for key in (key for key, *_ in tests if key in wanted):
                 others = [(canonical, at) for other, canonical, at in tests if other != key]
-                of_test[key] = others[: annotations.MAX_TESTS]
+                of_test[key] = others[: MAX_TESTS]
     return of_test
