@@ -45,8 +45,9 @@ STICKS_OUT = """() => {
     const room = document.documentElement.clientWidth;
     const bare = (cell) => cell.checkVisibility() && /^[\\d.,]+$/.test(cell.innerText.trim())
         && !cell.dataset.name;
-    const number = room < 620 ? [...document.querySelectorAll('table.devices td.n')].find(bare)
-        : null; // the head is not shown there
+    const cells = ':is(table.devices td.n, table.jobs td:not(.submitted))';
+    const number = room < 620 ? [...document.querySelectorAll(cells)].find(bare) : null;
+    // the head is not shown there
     if (number) return 'a number that does not say what it is: ' + number.outerHTML.slice(0, 90);
     if (document.documentElement.scrollWidth <= room) return '';
     const scrolls = (element) => element !== document.documentElement

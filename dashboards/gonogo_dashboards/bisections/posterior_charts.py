@@ -7,7 +7,7 @@ import math
 from gonogo.flakiness.bisecting import Stage
 from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.bisections.bisection_page import Search
-from gonogo_dashboards.charts.charts import AXIS, Options, marked
+from gonogo_dashboards.charts.charts import AXIS, Options, marked, name_gap, room_above
 from gonogo_dashboards.kit import words
 
 _MOST_LEVEL = 6
@@ -25,7 +25,12 @@ def posterior(search: Search) -> Options:
         0.0 if search.stage == Stage.no_change else round(line.share, 4) for line in search.builds
     ]  # probabilities of a change, if there was one
     return {
-        "grid": {"left": 48, "right": 48, "top": 30, "bottom": _bottom(len(search.builds))},
+        "grid": {
+            "left": 48,
+            "right": 48,
+            "top": room_above(search.events),
+            "bottom": _bottom(len(search.builds)),
+        },
         "tooltip": {"trigger": "item", "formatter": "row"},
         "xAxis": {
             **AXIS,
@@ -39,7 +44,8 @@ def posterior(search: Search) -> Options:
                 "type": "value",
                 "min": 0,
                 "max": 1,
-                "name": "probability of being the first changed build",
+                "name": "probability",  # the key below says of what; on a phone two names meet
+                "nameGap": name_gap(search.events),
                 "nameTextStyle": {"color": "$soft", "align": "left", "padding": [0, 0, 0, -40]},
                 "splitLine": {"show": True, "lineStyle": {"color": "$line"}},
             },
@@ -48,7 +54,8 @@ def posterior(search: Search) -> Options:
                 "type": "value",
                 "min": 0,
                 "max": 1,
-                "name": f"share of runs {bad}",
+                "name": f"share {bad}",
+                "nameGap": name_gap(search.events),
                 "nameTextStyle": {"color": "$soft", "align": "right", "padding": [0, -40, 0, 0]},
             },
         ],
@@ -84,7 +91,7 @@ def posterior(search: Search) -> Options:
                     for line in ran
                 ],
             },
-            *marked(search.events),
+            *marked(search.events, len(search.builds), numbered=True),
         ],
     }
 

@@ -36,6 +36,8 @@ LABEL: Options = {**_TEXT, "fontWeight": 600}
 """The label of a line or an area."""
 _ROOM = 1.7
 """Room above the tolerance for its label."""
+_MOST_WORDS, _MOST_DIGITS = 26, 34
+"""Labels of events that fit side by side, also on a phone: upright words, and digits."""
 _DASHES = 1000
 """Above this number of marks, a dash per mark would be a smear: the median stands for all."""
 _FLAT = 5.0
@@ -102,22 +104,40 @@ def seeds(plot: SeedPlot) -> Options:
     }
 
 
-def marked(events: Sequence[AxisEvent], between: bool = False) -> list[Options]:
-    """Return an empty series with an upright line for each event; none where there is none.
+def marked(
+    events: Sequence[AxisEvent], span: float, *, between: bool = False, numbered: bool = False
+) -> list[Options]:
+    """Return an empty series with an upright line at each place with events; none without events.
 
-    between: the line stands before its place instead of on it.
+    span: the length of the axis, in its units. between: a line stands before its place instead of
+    on it. numbered: the numbers of the list below the chart stand above the lines; else a word
+    stands beside each. A label that would run into the one before is left out; its line stays.
     """
     if not events:
         return []
-    label = {**_TEXT, "color": "$soft", "position": "insideEndTop"}
-    lines = [
-        {
-            "xAxis": event.place - 0.5 if between else event.place,
-            "lineStyle": {"color": "$soft", "type": "dashed", "width": 1},
-            "label": {**label, "formatter": event.label},
-        }
-        for event in events
-    ]
+    by_place: dict[float, list[AxisEvent]] = {}
+    for event in events:
+        by_place.setdefault(event.place, []).append(event)
+    lines: list[Options] = []
+    labelled = -math.inf
+    for number, (place, of_place) in enumerate(by_place.items(), start=1):
+        room = span / _MOST_DIGITS * len(str(number)) if numbered else span / _MOST_WORDS
+        shown = place - labelled >= room
+        labelled = place if shown else labelled
+        word = of_place[0].label if len(of_place) == 1 else f"{len(of_place)} changes"
+        lines.append(
+            {
+                "xAxis": place - 0.5 if between else place,
+                "lineStyle": {"color": "$soft", "type": "dashed", "width": 1},
+                "label": {
+                    **_TEXT,
+                    "color": "$soft",
+                    "show": shown,
+                    "position": "end" if numbered else "insideEndTop",
+                    "formatter": str(number) if numbered else word,
+                },
+            }
+        )
     shared = {"silent": True, "symbol": "none", "animation": False, "precision": 15}
     return [
         {
@@ -129,6 +149,16 @@ def marked(events: Sequence[AxisEvent], between: bool = False) -> list[Options]:
             "markLine": {**shared, "data": lines},
         }
     ]
+
+
+def room_above(events: Sequence[AxisEvent]) -> int:
+    """Return the room above a plot: for its axis' name, and for the numbers of its events."""
+    return 46 if events else 30
+
+
+def name_gap(events: Sequence[AxisEvent]) -> int:
+    """Return how far above the plot the name of its upright axis stands."""
+    return 28 if events else 15
 
 
 def rail(high: float, off: float, shown: bool) -> list[Options]:
@@ -279,7 +309,7 @@ def _lines(plot: SeedPlot, shared_limit: bool, low: float) -> Options:
                 "show": limit < 0.2,
                 "position": "insideTopRight",
                 "formatter": "a wrong kernel is green here",
-                "color": "$soft",
+                "color": "$ink",
             }
             area.append(
                 [
@@ -360,8 +390,9 @@ def _one_line_will_do(plot: SeedPlot) -> bool:
 
 
 def _span(xs: Sequence[int]) -> Options:
-    pad = max(1.0, 0.02 * (max(xs) - min(xs)))
-    return {"min": math.floor(min(xs) - pad), "max": math.ceil(max(xs) + pad)}
+    """Return the ends of the axis of seeds: half a seed beyond the outermost, or a little more."""
+    pad = max(0.5, 0.02 * (max(xs) - min(xs)))
+    return {"min": min(xs) - pad, "max": max(xs) + pad}
 
 
 def _short(value: float | None) -> Any:

@@ -44,7 +44,7 @@ def work(view: DeviceDays, events: Sequence[AxisEvent] = ()) -> Options:
                 "barCategoryGap": "20%",
                 "data": rows,
             },
-            *marked(events),
+            *marked(events, len(view.days)),
         ],
     }
 
@@ -54,7 +54,7 @@ def canaries(view: DeviceDays, events: Sequence[AxisEvent] = ()) -> Options:
     return {
         **_frame(view, "canaries", {"minInterval": 1}),
         "series": [
-            *marked(events),
+            *marked(events, len(view.days)),
             *(
                 {
                     "type": "bar",
@@ -132,7 +132,7 @@ def telemetry(view: DeviceDays, series: Series, events: Sequence[AxisEvent] = ()
                 "data": line,
                 "z": 2,
             },
-            *marked(events),
+            *marked(events, _milliseconds(view.until) - _milliseconds(view.since)),
         ],
     }
 

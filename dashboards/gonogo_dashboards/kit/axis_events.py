@@ -36,13 +36,18 @@ class AxisEvent:
     words: str
 
 
-def of_builds(changes: Iterable[Annotation], names: Sequence[str]) -> tuple[AxisEvent, ...]:
-    """Return the events of an axis of builds or days, in their order; `names` are its places."""
+def of_builds(
+    changes: Iterable[Annotation], names: Sequence[str], named: int = MAX_NAMED
+) -> tuple[AxisEvent, ...]:
+    """Return the events of an axis of builds or days, in their order; `names` are its places.
+
+    named: the changes of one kind at one place that a sentence names.
+    """
     by_place: dict[tuple[int, str], list[str]] = {}
     for change in changes:
         by_place.setdefault((change.place, change.kind), []).append(_of_build(change))
     return tuple(
-        AxisEvent(place, names[place], kind, LABELS[kind], _joined(sentences))
+        AxisEvent(place, names[place], kind, LABELS[kind], _joined(sentences, named))
         for (place, kind), sentences in sorted(by_place.items())
     )
 
@@ -102,7 +107,7 @@ def _of_date(change: DatedAnnotation) -> str:
     return f"{name} of {change.subject}: {change.before} until here, {change.after} from here on"
 
 
-def _joined(sentences: Sequence[str]) -> str:
-    more = len(sentences) - MAX_NAMED
-    text = "; ".join(sentences[:MAX_NAMED])
+def _joined(sentences: Sequence[str], named: int = MAX_NAMED) -> str:
+    more = len(sentences) - named
+    text = "; ".join(sentences[:named])
     return f"{text}; and {more:,} more" if more > 0 else text

@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.kit import axis_events, words
+from gonogo_dashboards.kit.axis_events import AxisEvent
 from gonogo_storage.history.annotations import Annotation, AxisPlace
 from gonogo_storage.rollups.recent_builds import BuildResult
 
@@ -57,12 +58,12 @@ def verdict_of(seeds_by_verdict: Mapping[str, int]) -> str:
 
 def recent(results: Sequence[BuildResult], changes: Iterable[Annotation] = ()) -> RecentBuilds:
     """Return a test's results on its last builds as cells; `changes`: those between the builds."""
-    events: dict[int, str] = {}
-    for event in axis_events.of_builds(changes, [result.build for result in results]):
-        place = round(event.place)
-        events[place] = f"{events[place]}; {event.words}" if place in events else event.words
+    at_place: dict[int, list[AxisEvent]] = {}
+    for event in axis_events.of_builds(changes, [result.build for result in results], named=1):
+        at_place.setdefault(round(event.place), []).append(event)
     cells = tuple(
-        replace(cell(result), event=events.get(place, "")) for place, result in enumerate(results)
+        replace(cell(result), event="; ".join(event.words for event in at_place.get(place, ())))
+        for place, result in enumerate(results)
     )
     hollow, red = sum(one.hollow for one in cells), sum(one.verdict in RED for one in cells)
     parts = [f"{hollow:,} hollow"] if hollow else []
@@ -71,7 +72,9 @@ def recent(results: Sequence[BuildResult], changes: Iterable[Annotation] = ()) -
     parts += [f"{lost:,} without a result"] if lost else []
     findings = ", ".join(parts) or "none hollow, none red"
     text = f"The last {words.count(len(cells), 'build')}: {findings}"
-    text += "".join(f"; at {words.brief(one.build)}: {one.event}" for one in cells if one.event)
+    for place, events in sorted(at_place.items()):
+        labels = ", ".join(event.label for event in events)
+        text += f"; at {words.brief(cells[place].build)}: other {labels}"
     return RecentBuilds(cells, text)
 
 

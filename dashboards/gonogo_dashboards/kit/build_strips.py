@@ -1,7 +1,8 @@
 """Tests' last builds as small drawings, because a template is too slow for a thousand cells.
 
 A cell differs by shape, not by color alone: a hollow pass is hatched, a failure is a full cell with
-a cross. The shapes are drawn once on a page; each cell only names its shape.
+a cross. Shapes, and the words of cells that are alike, stand once on a page; each cell only names
+them. web/src/strips.js shows the words where a browser doesn't by itself.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ class Strips:
         """Columns of each strip; `align` is the SVG's preserveAspectRatio."""
         self._columns = columns
         self._align = align
-        self._used: dict[tuple[str, bool], str] = {}  # its name is short: a page has 1,200 cells
+        # names are short: a page has 1,200 cells
+        self._used: dict[tuple[str, bool], str] = {}
+        self._worded_shapes: dict[tuple[str, str], str] = {}
 
     def strip(self, recent: RecentBuilds, marked: str | None = None) -> Markup:
         """Return a test's last builds, the newest at the right end, with a frame around one.
@@ -51,10 +54,15 @@ class Strips:
     def _cell(self, cell: BuildCell, x: int) -> str:
         shape = cell.verdict, cell.hollow or cell.verdict == HOLLOW
         name = self._used.setdefault(shape, f"b{len(self._used)}")
-        words_shown = f"{cell.words}; {cell.event}" if cell.event else cell.words
-        title = escape(str(bidi.contained(words_shown)))
-        line = f'<path class="event" d="M{x - 1} 0V{HEIGHT}"/>' if cell.event else ""
+        if not cell.event:
+            return f'<use href="#{self._worded(name, cell.words)}" x="{x}"/>'
+        title = _escaped(f"{cell.words}; {cell.event}")
+        line = f'<path class="event" d="M{x - 1} 0V{HEIGHT}"/>'
         return f'<use href="#{name}" x="{x}"><title>{title}</title></use>{line}'
+
+    def _worded(self, shape: str, words_shown: str) -> str:
+        """Return the name of a shape with these words."""
+        return self._worded_shapes.setdefault((shape, words_shown), f"c{len(self._worded_shapes)}")
 
     def shapes(self) -> Markup:
         """Return the shapes that the strips of this page used so far."""
@@ -64,7 +72,15 @@ class Strips:
             "</g></symbol>"
             for (verdict, hollow), name in self._used.items()
         )
+        drawn += "".join(
+            f'<g id="{name}"><title>{_escaped(words_shown)}</title><use href="#{shape}"/></g>'
+            for (shape, words_shown), name in self._worded_shapes.items()
+        )
         return Markup(f'<svg class="shapes" width="0" height="0" aria-hidden="true">{drawn}</svg>')
+
+
+def _escaped(text: str) -> str:
+    return escape(str(bidi.contained(text)))
 
 
 def _shape(verdict: str, hollow: bool) -> str:

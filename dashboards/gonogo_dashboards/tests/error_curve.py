@@ -9,7 +9,7 @@ from gonogo.spec.statistics import STATISTICS
 from gonogo.spec.tolerances import Tolerance
 from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.charts import log_axis
-from gonogo_dashboards.charts.charts import AXIS, LABEL, Options, marked, rail
+from gonogo_dashboards.charts.charts import AXIS, LABEL, Options, marked, name_gap, rail, room_above
 from gonogo_dashboards.kit import comparators_view, words
 from gonogo_dashboards.kit.axis_events import AxisEvent
 from gonogo_dashboards.kit.list_rows import Count, counts
@@ -158,7 +158,7 @@ def trend(curve: Curve) -> Options:
     ]
     noun = "build" if curve.over == "builds" else "day"
     return {
-        "grid": {"left": 62, "right": 18, "top": 30, "bottom": 58},
+        "grid": {"left": 62, "right": 18, "top": room_above(curve.events), "bottom": 58},
         "tooltip": {"trigger": "item", "formatter": "row"},
         "xAxis": {
             **AXIS,
@@ -178,6 +178,7 @@ def trend(curve: Curve) -> Options:
             **AXIS,
             "type": "log",
             "name": label(curve.metric),
+            "nameGap": name_gap(curve.events),
             "nameTextStyle": {"color": "$soft", "align": "left", "padding": [0, 0, 0, -54]},
             "min": low,
             "max": off if odd else high,
@@ -197,7 +198,7 @@ def trend(curve: Curve) -> Options:
             *(_marks(curve, verdict, noun, low, ends.rail) for verdict in reversed(curve.verdicts)),
             *_also_hollow(curve, low, ends.rail),
             _changes(curve),
-            *marked(curve.events),
+            *marked(curve.events, len(curve.points), numbered=True),
             *rail(high, off, odd),
         ],
     }
@@ -280,7 +281,8 @@ def _changes(curve: Curve) -> Options:
         {
             "xAxis": names[change.place],
             "lineStyle": {"color": "$ink", "type": "solid", "width": 1.5},
-            "label": {"formatter": "change", "color": "$ink", "fontSize": 11},
+            # inside, because the numbers of events stand above
+            "label": {**LABEL, "formatter": "change", "color": "$ink", "position": "insideEndTop"},
         }
         for change in curve.changes
     ]

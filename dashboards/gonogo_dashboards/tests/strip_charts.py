@@ -10,7 +10,16 @@ from typing import Any
 
 from gonogo import urls
 from gonogo_dashboards.charts import log_axis, spreads
-from gonogo_dashboards.charts.charts import AXIS, LABEL, Options, drawn, marked, rail
+from gonogo_dashboards.charts.charts import (
+    AXIS,
+    LABEL,
+    Options,
+    drawn,
+    marked,
+    name_gap,
+    rail,
+    room_above,
+)
 from gonogo_dashboards.charts.log_axis import LogAxis
 from gonogo_dashboards.charts.plots import TOLERANCE_RATIO
 from gonogo_dashboards.kit import words
@@ -41,7 +50,12 @@ def strip(plot: Strip) -> Options:
     return {
         "links": [urls.job(job, output=plot.output) for job in jobs],
         "places": names,
-        "grid": {"left": 62, "right": 18, "top": 30, "bottom": 96 if slanted else 58},
+        "grid": {
+            "left": 62,
+            "right": 18,
+            "top": room_above(plot.events),
+            "bottom": 96 if slanted else 58,
+        },
         "tooltip": {"trigger": "item", "formatter": "row"},
         "xAxis": {
             **AXIS,
@@ -67,6 +81,7 @@ def strip(plot: Strip) -> Options:
             **AXIS,
             "type": "log",
             "name": "error ÷ declared tolerance" if ratio else "error ÷ budget",
+            "nameGap": name_gap(plot.events),
             "nameTextStyle": {"color": "$soft", "align": "left", "padding": [0, 0, 0, -54]},
             "min": low,
             "max": off if unnumbered else high,
@@ -86,8 +101,8 @@ def strip(plot: Strip) -> Options:
         "series": [
             *_bands(plot, low),
             *_marks(plot, jobs, low, ends.rail),
-            _across(plot),
-            *marked(plot.events, between=True),
+            *marked(plot.events, len(names), between=True, numbered=True),
+            _across(plot),  # after the lines of events, which cross its label
             *rail(high, off, unnumbered),
         ],
     }

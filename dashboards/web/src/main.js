@@ -21,6 +21,7 @@ import { walk } from './matrix.js';
 import { paced } from './refresh.js';
 import { triage } from './triage.js';
 import { talk } from './timeline.js';
+import { wordedStrips } from './strips.js';
 import { reachable } from './scrolled.js';
 import { palette } from './palette.js';
 import { switchTheme } from './theme.js';
@@ -57,6 +58,7 @@ fold(draw);
 keepPlace(); // after the folding, because a switch may be in a folded panel
 document.addEventListener('gonogo:refreshed', draw);
 document.addEventListener('toggle', draw, true);
+wordedStrips();
 draw();
 
 if (page.dataset.events) {

@@ -3,6 +3,7 @@ databases."""
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -118,12 +119,23 @@ def test_every_time_axis_marks_what_changed(database_url: str) -> None:
         )
         marked = [cell["build"] for cell in line["recent"]["cells"] if cell["event"]]
         assert marked == ["b2", "b3", "b4"], "a strip marks what the charts of its test mark"
-        assert "at b2: another test of this workload from here on: rtol" in line["recent"]["words"]
-        assert "at b3: arithmetic model bf16 until here" in line["recent"]["words"]
-        assert "at b4: firmware 18 until here, 19 from here on" in line["recent"]["words"]
+        events = [cell["event"] for cell in line["recent"]["cells"]]
+        assert events[0] == ""
+        assert events[1].startswith("another test of this workload from here on: rtol")
+        assert events[2:] == [
+            "arithmetic model bf16 until here, fp32 from here on",
+            "firmware 18 until here, 19 from here on",
+        ]
+        assert line["recent"]["words"].endswith(
+            "; at b2: other tolerance; at b3: other arithmetic; at b4: other firmware"
+        )
         assert '<path class="event"' in api.client.get(urls.catalogue()).text
-        for url in (urls.OVERVIEW, urls.history(key), urls.device(device.id)):
+        for url in (urls.OVERVIEW, urls.device(device.id)):
             assert '<ul class="events small">' in api.client.get(url).text
+        numbered = api.client.get(urls.history(key)).text
+        assert re.findall(r'<li value="(\d)"><bdi>(\w+)', numbered) == [
+            *[("1", "b2"), ("2", "b3"), ("3", "b4")] * 2
+        ], "the numbers above the lines of both charts"
 
 
 def test_nightly_builds_of_ttnn_are_no_changes_each() -> None:

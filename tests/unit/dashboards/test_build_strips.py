@@ -8,7 +8,7 @@ from gonogo_dashboards.kit.build_cells import BuildCell, RecentBuilds
 from gonogo_dashboards.kit.build_strips import Strips
 
 TESTS, BUILDS = 60, 20
-MAX_BYTES = 90_000
+MAX_BYTES = 50_000
 """The strips' part of the 150 kB that a page may have."""
 
 
@@ -29,12 +29,24 @@ def test_sixty_tests_on_twenty_builds_leave_room_for_the_rest_of_the_page() -> N
     assert len(html + str(strips.shapes())) < MAX_BYTES
 
 
-def test_each_cell_names_a_shape_that_is_drawn_once() -> None:
+def test_each_cell_names_words_and_a_shape_that_stand_once() -> None:
     strips = Strips(BUILDS)
-    named = set(re.findall(r'href="#(\w+)"', str(strips.strip(recent(0)))))
-    drawn = re.findall(r'symbol id="(\w+)"', str(strips.shapes()))
-    assert sorted(drawn) == sorted(named)
-    assert len(drawn) == 2
+    named = set(
+        re.findall(r'href="#(\w+)"', str(strips.strip(recent(0)) + strips.strip(recent(3))))
+    )
+    drawn = str(strips.shapes())
+    assert sorted(re.findall(r'<g id="(\w+)"', drawn)) == sorted(named)
+    assert len(named) == BUILDS, "two strips that are alike share the words of their cells"
+    assert set(re.findall(r'href="#(\w+)"', drawn)) == set(re.findall(r'symbol id="(\w+)"', drawn))
+    assert drawn.count("<symbol") == 2
+    assert "<title>00c0ffee00: 2 hollow pass</title>" in drawn
+
+
+def test_a_cell_with_a_change_says_it_itself() -> None:
+    cell = BuildCell("b2", "pass", False, False, "b2: 2 pass", "firmware 18 until here")
+    strip = str(Strips(BUILDS).strip(RecentBuilds((cell,), "")))
+    assert "<title>b2: 2 pass; firmware 18 until here</title>" in strip
+    assert '<path class="event"' in strip
 
 
 def test_a_strip_that_starts_at_the_left_says_so() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -135,6 +136,14 @@ def test_what_has_no_number_stands_above_everything_and_an_exact_zero_below() ->
     axis = options["yAxis"]
     assert y[1] == y[2] > y[0] > y[3] >= axis["min"] > 0
     assert y[1] < axis["max"]
+
+
+@pytest.mark.parametrize(
+    ("seeds", "ends"), [([0], (-0.5, 0.5)), ([0, 1], (-0.5, 1.5)), (range(101), (-2, 102))]
+)
+def test_few_seeds_fill_the_axis(seeds: Sequence[int], ends: tuple[float, float]) -> None:
+    axis = charts.seeds(plot(*(mark(seed, **RIGHT) for seed in seeds)))["xAxis"]
+    assert (axis["min"], axis["max"]) == ends
 
 
 def test_seeds_with_wide_gaps_stand_in_order_instead_of_to_scale() -> None:

@@ -176,7 +176,7 @@ def test_a_list_as_csv_has_plain_columns_and_no_formulas() -> None:
     [_, first, second, _] = csv_export.text([bare, line]).split("\r\n")
     assert (first.count("=1+1"), second.count("=1+1")) == (0, 1)
     assert csv_export.text([line]).split("\r\n") == [
-        "name,verdict,seeds,chip.value,chip.label,chip.verdict,chip.url,chip.chosen,chip.sentence,labels",
-        """'@x,,3,'=1+1,Hollow,,/tests,True,,"{""suite"":""nightly""}\"""",
+        "name,verdict,seeds,chip.value,chip.label,chip.verdict,chip.url,chip.chosen,chip.sentence,chip.count,labels",
+        """'@x,,3,'=1+1,Hollow,,/tests,True,,,"{""suite"":""nightly""}\"""",
         "",
     ]
