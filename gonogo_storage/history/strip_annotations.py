@@ -76,18 +76,18 @@ def _tolerances(
     table = TestSpecRow
     of_test: dict[str, list[tuple[Mapping[str, Any], datetime]]] = {}
     for batch in batched(keys, _MAX_KEYS):
-        mine = select(table.workload_key).where(table.key.in_(batch))
+        workloads = select(table.workload_key).where(table.key.in_(batch))
         query = (
             select(table.workload_key, table.key, table.canonical, table.created_at)
-            .where(table.workload_key.in_(mine))
+            .where(table.workload_key.in_(workloads))
             .order_by(table.created_at.desc())
         )
         of_workload: dict[str, list[Any]] = {}
         for workload, *test in session.execute(query):
             of_workload.setdefault(workload, []).append(test)
-        wanted = set(batch)
+        keys_here = set(batch)
         for tests in of_workload.values():
-            for key in (key for key, *_ in tests if key in wanted):
+            for key in (key for key, *_ in tests if key in keys_here):
                 others = [(canonical, at) for other, canonical, at in tests if other != key]
-                of_test[key] = others[: MAX_TESTS]
+                of_test[key] = others[:MAX_TESTS]
     return of_test
