@@ -219,6 +219,7 @@ def test_the_answers_for_what_exists_keep_to_the_document(
     assert service.client.post(
         "/api/v1/rules", json=rule, headers=header
     ).is_success  # here: to replace the rules takes others away
+    invited = service.client.post("/api/v1/hosts:invite", json={"name": "lab-9"}, headers=header)
     (came,) = get("/api/v1/hooks/deliveries", headers=header).json()["items"]
     real = {
         "incoming_id": came["id"],
@@ -227,6 +228,7 @@ def test_the_answers_for_what_exists_keep_to_the_document(
         "flag_id": flag["id"],
         "device_id": device["id"],
         "host": HOST,
+        "invitation": invited.json()["id"],
         "key": job["test_key"],
         "workload_key": job["workload_key"],
         "name": SUITE["name"],

@@ -53,6 +53,7 @@ ACTIONS = {
     "POST /hosts/{host}:drain": "device.drained",
     "POST /hosts/{host}:undrain": "device.undrained",
     "POST /hosts:invite": "host.invited",
+    "POST /invitations/{invitation}:revoke": "host.invitation_revoked",
     "POST /hosts/{host}:revoke": "host.revoked",
     "POST /workers/{name:path}:drain": "device.drained",
     "POST /workers/{name:path}:undrain": "device.undrained",

@@ -154,6 +154,7 @@ def test_a_scope_contains_those_before_it_and_no_others(api: Api) -> None:
         "/audit/export": {"GET"},
         "/devices/{device_id}": {"PATCH"},
         "/hosts:invite": {"POST"},
+        "/invitations/{invitation}:revoke": {"POST"},
         "/hosts/{host}:revoke": {"POST"},
         "/hosts/{host}:drain": {"POST"},
         "/hosts/{host}:undrain": {"POST"},
@@ -196,6 +197,7 @@ def test_a_scope_contains_those_before_it_and_no_others(api: Api) -> None:
     )
     names |= dict.fromkeys((*ids, "view_id", "waiver_id"), UNKNOWN)
     names |= {"device_id": "h.ttnn:0", "host": "h", "name": "h:1", "build": "b"}
+    names["invitation"] = UNKNOWN
     seen = 0
     for router in routers():
         for route in router.routes:

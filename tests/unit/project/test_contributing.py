@@ -18,6 +18,8 @@ PAGES = [
     *sorted(ADR.glob("*.md")),
 ]
 PATH = re.compile(r"[A-Za-z0-9_.<>-]+(?:/[A-Za-z0-9_.<>-]+)*/?")
+GENERATED = {"static", "manual"}
+"""Folders of the pages' package into which a build writes."""
 NOT_OURS = {"path/to/your_file.py"}
 SUFFIXES = (".md", ".py", ".toml", ".yml", ".yaml", ".html", ".js", ".cpp", ".hpp")
 
@@ -84,7 +86,7 @@ def product_files(pattern: str) -> set[str]:
         for suffix in ("py", "md", "html")
         for top in ROOT.glob(folder)
         for path in top.rglob(f"*.{suffix}")
-        if "static" not in path.parts and re.search(pattern, path.read_text())
+        if not GENERATED.intersection(path.parts) and re.search(pattern, path.read_text())
     }
 
 

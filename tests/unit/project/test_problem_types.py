@@ -24,10 +24,16 @@ def raised() -> Iterator[tuple[str, int]]:
     for folder in FOLDERS:
         for path in (ROOT / folder).rglob("*.py"):
             for call in ast.walk(ast.parse(path.read_text())):
-                if isinstance(call, ast.Call) and _name(call.func) in ERRORS and call.args:
+                if isinstance(call, ast.Call) and _is_problem(call) and call.args:
                     status = call.args[0]
                     if isinstance(status, ast.Constant) and status.value != NO_BODY:
                         yield _type(call, status.value), status.value
+
+
+def _is_problem(call: ast.Call) -> bool:
+    """Return whether a call makes a problem, or is that of a kind of problem to its base."""
+    slugs = [word for word in call.keywords if word.arg == "slug"]
+    return _name(call.func) in ERRORS or (_name(call.func) == "__init__" and bool(slugs))
 
 
 def _name(function: ast.expr) -> str:
