@@ -206,7 +206,7 @@ def test_a_server_stops_at_once_with_a_stream_open(tmp_path: Path) -> None:
         "GONOGO_EMBEDDED": "1",
         "GONOGO_SECRET_KEY": SECRET,
     }
-    process = subprocess.Popen([*command, "--timeout-graceful-shutdown", "20"], env=environment)
+    process = subprocess.Popen([*command, "--timeout-graceful-shutdown", "60"], env=environment)
     try:
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=20) as client:
             deadline = time.monotonic() + 30
@@ -222,11 +222,9 @@ def test_a_server_stops_at_once_with_a_stream_open(tmp_path: Path) -> None:
                 messages = events_of(answer.iter_lines())
                 assert next(messages) == {"retry": "1000"}
                 assert next(messages)["event"] == "state"
-                signaled_at = time.monotonic()
                 process.send_signal(signal.SIGINT)
                 assert list(messages) == []
-        process.wait(15)
-        assert time.monotonic() - signaled_at < 5
+        process.wait(20)  # far less than the minute that the server would grant the stream
     finally:
         process.kill()
         process.wait()
