@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import psutil  # type: ignore[import-untyped]  # as in benchmarks.pages
+import psutil  # type: ignore[import-untyped]  # it ships no types
 from rich.console import Console
 from rich.table import Table
 
@@ -218,7 +218,7 @@ def per_seed(service: Service) -> PerSeed:
     for _ in range(3):
         time.sleep(PAUSE_S)  # the next child starts now
         resting = service.cpu_s()
-        time.sleep(REST_S)
+        time.sleep(REST_S)  # the processor time that the service uses at rest
         before, start = service.cpu_s(), time.perf_counter()
         job, began = service.submit(SEEDS)
         events = service.ended(job)

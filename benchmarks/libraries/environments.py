@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 PROGRAMS: Final = Path(__file__).parent / "programs"
+GPU_PYTHON: Final = "LIBRARIES_GPU_PYTHON"
 
 
 @dataclass(frozen=True)
@@ -55,9 +56,14 @@ class Environment:
     @property
     def python(self) -> Path:
         """The interpreter."""
-        if self.needs_gpu and (named := os.environ.get("LIBRARIES_GPU_PYTHON")):
-            return Path(named)
+        if self.is_named:
+            return Path(os.environ[GPU_PYTHON])
         return self.folder / "bin" / "python"
+
+    @property
+    def is_named(self) -> bool:
+        """Return whether LIBRARIES_GPU_PYTHON names an interpreter that takes its place."""
+        return self.needs_gpu and bool(os.environ.get(GPU_PYTHON))
 
     @property
     def stamp(self) -> Path:
@@ -70,7 +76,7 @@ class Environment:
 
         The stamp holds the packages; that of `make torch` is empty.
         """
-        if self.needs_gpu and os.environ.get("LIBRARIES_GPU_PYTHON"):
+        if self.is_named:
             return self.python.exists()
         if not (self.stamp.exists() and self.python.exists()):
             return False
@@ -260,6 +266,9 @@ def main(words: list[str] | None = None) -> int:
             print(f"left out {environment.library}: {problem}", flush=True)
             continue
         count += 1
+        if environment.is_named:  # with versions of its own
+            print(f"ready: {environment.library} in {environment.python}", flush=True)
+            continue
         state = "installed" if is_new else "ready"
         print(f"{state}: {' '.join(environment.packages)} in {environment.folder}", flush=True)
     return 0 if count else 2

@@ -94,6 +94,7 @@ def run(
 
 def server_pids() -> list[int]:
     """The processes that fork others, and count what these share; both end with this process."""
+    # multiprocessing has no public names for these two
     tracker = resource_tracker._resource_tracker  # type: ignore[attr-defined]
     pids = (forkserver._forkserver._forkserver_pid, tracker._pid)  # type: ignore[attr-defined]
     return [pid for pid in pids if pid is not None]

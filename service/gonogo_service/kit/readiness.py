@@ -66,7 +66,7 @@ class Readiness:
         self._probed = time.monotonic()
         running = self._begin()
         ends = self._started + PATIENCE_S
-        if self._took > SOON_S and (state := self._last_ready(min(FRESH_S, KEPT_S), ends)):
+        if self._took > SOON_S and (state := self._last_ready(FRESH_S, ends)):
             return state
         done, _ = await asyncio.wait({running}, timeout=min(SOON_S, _until(ends)))
         if not done and (state := self._last_ready(KEPT_S, ends)):

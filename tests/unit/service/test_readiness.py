@@ -70,6 +70,7 @@ def test_a_first_check_and_one_after_a_long_time_are_waited_for(
 ) -> None:
     monkeypatch.setattr(readiness, "SOON_S", 0.0)
     monkeypatch.setattr(readiness, "KEPT_S", -1.0)
+    monkeypatch.setattr(readiness, "FRESH_S", -1.0)
     checks = Checks(None, OSError("gone"))
 
     async def script(parts: Readiness) -> None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from gonogo.kernels.normalization.forward import NormalizedRows
 from gonogo.kernels.normalization.moments import Rows
-from gonogo.numerics.formats import round_to, ulp
+from gonogo.numerics.formats import Mode, round_to, ulp
 from gonogo.numerics.replay import at_random, ladder, search, walks
 from gonogo.numerics.replay.ladder import LIMIT, MAX_COMMON, Finding
 from gonogo.numerics.replay.measure import measure
@@ -36,9 +36,9 @@ def right(graph: NormalizedRows, form: str) -> Floats:
 
 
 def finding(
-    distance: float = 1.0, row_error: float = 1.0, common: float = 0.0, rounding: str = "even"
+    distance: float = 1.0, row_error: float = 1.0, common: float = 0.0, rounding: Mode = "even"
 ) -> Finding:
-    program = Program(output_rounding=rounding)  # type: ignore[arg-type]
+    program = Program(output_rounding=rounding)
     return Finding(program, distance, row_error, common, 0.0)
 
 
