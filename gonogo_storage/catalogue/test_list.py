@@ -299,6 +299,7 @@ def _grades(session: Session, keys: Collection[str]) -> dict[Variant, GradeRecor
     return {Variant(*row[:4]): GradeRecord(*row[4:]) for row in session.execute(query)}
 
 
+@cache  # building the condition takes longer than running most queries
 def _red_on_a_newest_build() -> ColumnElement[bool]:
     """Return the condition that a job of a test is red, and its variant has no newer build.
 
@@ -345,6 +346,12 @@ def _red_on_a_newest_build() -> ColumnElement[bool]:
 
 def _last_jobs(session: Session, keys: Collection[str]) -> dict[str, tuple[Any, ...]]:
     """Return each test's newest job: (id, build, state, verdict, created_at)."""
+    rows = session.execute(_last_jobs_query(), {"test_keys": list(keys)})
+    return {row[0]: tuple(row[1:]) for row in rows}
+
+
+@cache
+def _last_jobs_query() -> Select[Any]:
     table, newest = JobRow, aliased(JobRow)
     last = (
         select(newest.id)
@@ -358,6 +365,4 @@ def _last_jobs(session: Session, keys: Collection[str]) -> dict[str, tuple[Any, 
         table.test_key, table.id, table.build, table.state, table.verdict, table.created_at
     )
     query = query.select_from(TestSpecRow).join(table, table.id == last)
-    return {
-        row[0]: tuple(row[1:]) for row in session.execute(query.where(TestSpecRow.key.in_(keys)))
-    }
+    return query.where(TestSpecRow.key.in_(bindparam("test_keys", expanding=True)))

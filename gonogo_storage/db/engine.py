@@ -55,6 +55,8 @@ def make_engine(url: str, *, pool_size: int = 10, patience_s: float | None = Non
     parsed = normalize(url)
     options: dict[str, Any] = {"json_serializer": encode, "json_deserializer": decode}
     options |= {"pool_size": pool_size, "max_overflow": 2 * pool_size}
+    # the connection of the last request has its statements prepared, and its pages at hand
+    options["pool_use_lifo"] = True
     if parsed.drivername == "sqlite":
         busy_s = BUSY_TIMEOUT_S if patience_s is None else patience_s
         engine = create_engine(
@@ -110,7 +112,7 @@ class ReadTimeout(Exception):
 def reading(engine: Engine, *, timeout_s: float | None = None) -> Iterator[Session]:
     """Open a read transaction: all its statements see one snapshot of the database.
 
-    It never waits for writers, and is rolled back at the end. PostgreSQL refuses writes in it.
+    It never waits for writers. PostgreSQL refuses writes in it; on SQLite it is rolled back.
 
     timeout_s: the longest time of a statement; on SQLite of all statements together. Raises
     ReadTimeout.
@@ -122,9 +124,12 @@ def reading(engine: Engine, *, timeout_s: float | None = None) -> Iterator[Sessi
     with Session(bound, expire_on_commit=False) as current:
         if timeout_s is None:
             yield current
-            return
-        with _limited(current, timeout_s):
-            yield current
+        else:
+            with _limited(current, timeout_s):
+                yield current
+        if is_postgres(engine):
+            # psycopg forgets its prepared statements at a rollback: each would be planned anew
+            current.commit()
 
 
 @contextmanager

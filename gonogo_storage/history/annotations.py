@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from typing import Any
 
-from sqlalchemy import func, select, union_all
+from sqlalchemy import CompoundSelect, bindparam, func, select, union_all
 from sqlalchemy.orm import Session, aliased
 
 from gonogo_storage.db.ids import floor
@@ -102,20 +103,10 @@ def _places(session: Session, builds: Sequence[str]) -> list[AxisPlace]:
     """Return the places of builds with their newest jobs, and when the first was submitted."""
     if not builds:
         return []
-    table = JobRow
-
-    def jobs(build: str, order: Any, most: int) -> Any:
-        query = select(table.id, table.build, table.created_at)
-        query = query.where(table.build == build, table.kind.in_(LISTED_KINDS))
-        return select(query.order_by(order).limit(most).subquery())
-
-    parts = [
-        part
-        for build in dict.fromkeys(builds)
-        for part in (jobs(build, table.id.desc(), JOBS_OF_BUILD), jobs(build, table.id, 1))
-    ]
+    distinct = list(dict.fromkeys(builds))
+    values = {f"build{number}": build for number, build in enumerate(distinct)}
     of_build: dict[str, list[tuple[str, datetime]]] = {}
-    for job, build, at in session.execute(union_all(*parts)):
+    for job, build, at in session.execute(_first_and_newest_jobs(len(distinct)), values):
         of_build.setdefault(build, []).append((job, at))
     return [
         AxisPlace(
@@ -125,6 +116,20 @@ def _places(session: Session, builds: Sequence[str]) -> list[AxisPlace]:
         )
         for build in builds
     ]
+
+
+@cache  # building the statement takes longer than running it
+def _first_and_newest_jobs(builds: int) -> CompoundSelect[Any]:
+    table, parts = JobRow, []
+    for number in range(builds):
+        query = select(table.id, table.build, table.created_at).where(
+            table.build == bindparam(f"build{number}"), table.kind.in_(LISTED_KINDS)
+        )
+        parts += [
+            select(query.order_by(table.id.desc()).limit(JOBS_OF_BUILD).subquery()),
+            select(query.order_by(table.id).limit(1).subquery()),
+        ]
+    return union_all(*parts)
 
 
 def of_models(session: Session, places: Sequence[AxisPlace]) -> list[Annotation]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 from gonogo.spec.verdicts import Verdict
@@ -62,7 +62,7 @@ def recent(results: Sequence[BuildResult], changes: Iterable[Annotation] = ()) -
     for event in axis_events.of_builds(changes, [result.build for result in results], named=1):
         at_place.setdefault(round(event.place), []).append(event)
     cells = tuple(
-        replace(cell(result), event="; ".join(event.words for event in at_place.get(place, ())))
+        cell(result, "; ".join(event.words for event in at_place.get(place, ())))
         for place, result in enumerate(results)
     )
     hollow, red = sum(one.hollow for one in cells), sum(one.verdict in RED for one in cells)
@@ -83,10 +83,11 @@ def places(results: Sequence[BuildResult]) -> list[AxisPlace]:
     return [AxisPlace((result.build,), (result.job,), result.at) for result in results]
 
 
-def cell(result: BuildResult) -> BuildCell:
-    """Return a test's result on a build as a cell."""
+def cell(result: BuildResult, event: str = "") -> BuildCell:
+    """Return a test's result on a build as a cell; `event`: the changes before it, in words."""
     verdict, hollow, lost, seeds = _read(tuple(result.counts.items()))
-    return BuildCell(result.build, verdict, hollow, lost, f"{words.brief(result.build)}: {seeds}")
+    text = f"{words.brief(result.build)}: {seeds}"
+    return BuildCell(result.build, verdict, hollow, lost, text, event)
 
 
 @lru_cache(maxsize=4096)
