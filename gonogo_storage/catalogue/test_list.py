@@ -303,7 +303,7 @@ def _grades(session: Session, keys: Collection[str]) -> dict[Variant, GradeRecor
 def _red_on_a_newest_build() -> ColumnElement[bool]:
     """Return the condition that a job of a test is red, and its variant has no newer build.
 
-    Only the test's newest MAX_JOBS jobs are read.
+    Only the test's newest MAX_JOBS jobs are looked at.
     """
     job, later, first = aliased(JobRow), aliased(JobRow), aliased(JobRow)
     oldest = (
@@ -316,20 +316,15 @@ def _red_on_a_newest_build() -> ColumnElement[bool]:
         .scalar_subquery()
     )
     since = func.coalesce(oldest, literal(NO_START, IdType))
-    newer = or_(
+    # The emulator's builds have one sequence number; there the newest job decides.
+    replaced = (
         later.build_sequence > job.build_sequence,
-        # The emulator's builds have one sequence number; there the newest job decides.
         and_(
             later.build_sequence == job.build_sequence,
             later.build != job.build,
             later.id > job.id,
         ),
     )
-    same = (
-        getattr(later, name) == getattr(job, name)
-        for name in ("test_key", "branch", "arch", "board")
-    )
-    replaced = select(later.id).where(*same, *ended(later), later.id >= since, newer)
     return (
         select(job.id)
         .where(
@@ -337,11 +332,20 @@ def _red_on_a_newest_build() -> ColumnElement[bool]:
             *ended(job),
             job.id >= since,
             job.red > 0,
-            ~replaced.correlate(job, TestSpecRow).exists(),
+            *(~_ran(later, job, newer).exists() for newer in replaced),
         )
         .correlate(TestSpecRow)
         .exists()
     )
+
+
+def _ran(later: Any, job: Any, newer: ColumnElement[bool]) -> Select[Any]:
+    """Return the query of ended jobs of the variant of a job that are newer; by ix_jobs_newest."""
+    variant = (
+        getattr(later, name) == getattr(job, name)
+        for name in ("test_key", "branch", "arch", "board")
+    )
+    return select(later.id).where(*variant, *ended(later), newer).correlate(job)
 
 
 def _last_jobs(session: Session, keys: Collection[str]) -> dict[str, tuple[Any, ...]]:

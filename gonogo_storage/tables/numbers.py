@@ -125,7 +125,7 @@ class DayRollupRow(_Sums, Base):
     day: Mapped[date]
     output: Mapped[str]
     __table_args__ = (
-        Index("ix_day_rollups_test", "test_key", "build"),
+        Index("ix_day_rollups_test", "test_key", "build", "output"),
         Index("ix_day_rollups_day", "day", "output"),
         Index("ix_day_rollups_lately", "test_key", "output", "day"),
     )

@@ -106,6 +106,7 @@ class JobRow(Base):
         Index("ix_jobs_workload", "workload_key", "id"),
         Index("ix_jobs_build", "build", "id"),
         Index("ix_jobs_variant", "test_key", "branch", "arch", "board", "id"),
+        Index("ix_jobs_newest", "test_key", "branch", "arch", "board", "build_sequence", "id"),
     )
 
 

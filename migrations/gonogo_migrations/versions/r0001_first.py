@@ -157,7 +157,7 @@ def upgrade() -> None:
     )
     op.create_index("ix_day_rollups_day", "day_rollups", ["day", "output"])
     op.create_index("ix_day_rollups_lately", "day_rollups", ["test_key", "output", "day"])
-    op.create_index("ix_day_rollups_test", "day_rollups", ["test_key", "build"])
+    op.create_index("ix_day_rollups_test", "day_rollups", ["test_key", "build", "output"])
     op.create_table(
         "device_periods",
         sa.Column("device", sa.Text(), nullable=False),
@@ -728,6 +728,9 @@ def upgrade() -> None:
     op.create_index("ix_jobs_state", "jobs", ["state", "id"])
     op.create_index("ix_jobs_test", "jobs", ["test_key", "id"])
     op.create_index("ix_jobs_variant", "jobs", ["test_key", "branch", "arch", "board", "id"])
+    op.create_index(
+        "ix_jobs_newest", "jobs", ["test_key", "branch", "arch", "board", "build_sequence", "id"]
+    )
     op.create_index("ix_jobs_workload", "jobs", ["workload_key", "id"])
     op.create_table(
         "rejudgements",
