@@ -355,7 +355,7 @@ def _last_jobs(session: Session, keys: Collection[str]) -> dict[str, tuple[Any, 
 
 
 @cache
-def _last_jobs_query() -> Select[Any]:
+def _last_jobs_query() -> Select[str, str, str, str, str | None, datetime]:
     table, newest = JobRow, aliased(JobRow)
     last = (
         select(newest.id)
