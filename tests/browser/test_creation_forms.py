@@ -10,7 +10,14 @@ import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
-from gonogo.urls import NEW_BISECTION, NEW_GAUGE, NEW_RULE, NEW_SCHEDULE, NEW_WAIVER
+from gonogo.urls import (
+    NEW_BISECTION,
+    NEW_GAUGE,
+    NEW_RULE,
+    NEW_SCHEDULE,
+    NEW_WAIVER,
+    NEW_WEBHOOK,
+)
 
 SUITE = {"name": "forms", "tests": [{"kernel": "layernorm_bw", "shape": [8, 64]}]}
 
@@ -139,3 +146,54 @@ def test_the_gauge_s_tolerance_is_submitted_with_a_button(furnished, page: Page)
             expect(page.locator("textarea[name=rest]")).to_have_value(re.compile('"tolerance"'))
             return
     pytest.fail("no gauge advises a tolerance")
+
+
+WRONG = [
+    (NEW_WAIVER, "Its key", "nonsense", "there is no test with this key"),
+    (NEW_WAIVER, "Only builds", "!tt-*", "only excludes"),
+    (NEW_GAUGE, "Right builds", "nonsense", "nonsense"),
+    (NEW_GAUGE, "Seeds", "many", "many"),
+    (NEW_BISECTION, "Or these builds", "nonsense, nonsense", "nonsense"),
+    (NEW_BISECTION, "Branch", "nowhere", "nowhere"),
+    (NEW_BISECTION, "Runs at most", "1", "2"),
+    (NEW_SCHEDULE, "Cron line", "61 * * * *", "61"),
+    (NEW_SCHEDULE, "Time zone", "Mars/Base", "Mars/Base"),
+    (NEW_SCHEDULE, "Builds", "nonsense", "nonsense"),
+    (NEW_RULE, "Events", "pushed", "pushed"),
+    (NEW_RULE, "Suites", "nonsense", "nonsense"),
+    (NEW_WEBHOOK, "Events", "job.started", "job.started"),
+    (NEW_WEBHOOK, "Address", "ftp://ci.example", "ftp://ci.example"),
+]
+
+
+@pytest.mark.parametrize(("form", "label", "text", "words"), WRONG)
+def test_each_field_is_checked_while_the_others_are_empty(
+    furnished, page: Page, watch, form: str, label: str, text: str, words: str
+) -> None:
+    server, _ = furnished
+    watch.mean("422")
+    page.goto(server.url + form)
+    field = page.get_by_label(label, exact=True).or_(page.get_by_label(f"{label} *", exact=True))
+    field.fill(text)
+    problem = page.locator(f"#{field.get_attribute('aria-describedby')}")
+    expect(problem).to_contain_text(words)
+    expect(problem).to_contain_text("allowed: ")
+    expect(field).to_have_attribute("aria-invalid", "true")
+    expect(page.locator("#checked")).not_to_contain_text("passed")
+
+
+def test_a_form_says_which_fields_are_still_needed(furnished, page: Page) -> None:
+    server, house = furnished
+    key = house.addresses["/tests/{name}"][0].split("/")[2].split("?")[0]
+    page.goto(f"{server.url}{NEW_WAIVER}?test={key}")  # checked, because the address fills it in
+    expect(page.locator("#picked")).to_contain_text("layernorm_bw")
+    expect(page.locator("#checked")).to_have_text("Still needed: Reason.")
+    page.get_by_label("Reason").fill("ticket 12")
+    expect(page.locator("#checked")).to_have_text("Every check passed.")
+    page.goto(f"{server.url}{NEW_WAIVER}")
+    page.get_by_label("Reason").fill("ticket 12")
+    expect(page.locator("#checked")).to_have_text("Still needed: Test.")
+    page.get_by_role("combobox", name="Test").fill("1x1x32x64")
+    page.locator("#picks li").first.click()
+    expect(page.get_by_label("Its key")).to_have_value(re.compile("^v1-[0-9a-f]{32}$"))
+    expect(page.locator("#checked")).to_have_text("Every check passed.")

@@ -4,10 +4,12 @@ happened to it."""
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 
 import httpx
 from playwright.sync_api import Page, expect
 
+import device_month
 import stored_jobs
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.devices import device_changes
@@ -67,6 +69,25 @@ def test_a_device_s_page_shows_what_happened_and_follows_it(server, page: Page) 
         )
     expect(history).to_have_count(3, timeout=15_000)
     expect(page.locator(".device-now")).to_contain_text("a new fan")
+
+
+def test_an_offline_device_s_chart_shows_its_silence_and_says_when_it_began(
+    server, page: Page
+) -> None:
+    with server.writing() as session:
+        device_month.heard(session, utcnow() - timedelta(days=3))
+    (device,) = httpx.get(f"{server.url}/devices.json").json()["items"]
+    for days, marks in ((7, 1), (30, 1)):
+        page.goto(f"{server.url}{device['url']}?range={days}d")
+        silence = page.locator("#health-silence")
+        expect(silence).to_have_text(re.compile(r"The last heartbeat came on .* UTC, 3 d ago"))
+        (silent,) = page.locator("svg.health rect.silent").all()
+        box = silent.bounding_box()
+        assert box is not None
+        assert box["width"] > 100
+        assert box["height"] > 10
+        expect(page.locator("svg.health path.heard")).to_have_count(marks)
+        expect(page.locator("#health-says")).to_contain_text("Offline for 3 d")
 
 
 def test_the_twins_say_the_same_and_what_is_not_there_is_said(server, page: Page, watch) -> None:

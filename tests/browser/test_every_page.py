@@ -48,6 +48,10 @@ STICKS_OUT = """() => {
     const cells = ':is(table.devices td.n, table.jobs td:not(.submitted))';
     const number = room < 620 ? [...document.querySelectorAll(cells)].find(bare) : null;
     // the head is not shown there
+    const dash = room < 620 ? [...document.querySelectorAll('main tbody td')].find((cell) =>
+        cell.checkVisibility() && cell.innerText.trim() === '–' && !cell.dataset.name
+            && !cell.closest('table').tHead?.checkVisibility()) : null;
+    if (dash) return 'a dash that does not say of what: ' + dash.outerHTML.slice(0, 90);
     if (number) return 'a number that does not say what it is: ' + number.outerHTML.slice(0, 90);
     if (document.documentElement.scrollWidth <= room) return '';
     const scrolls = (element) => element !== document.documentElement

@@ -144,3 +144,27 @@ def test_a_reader_is_told_why_it_may_not_cancel(guarded, page: Page, watch) -> N
     page.get_by_role("button", name="cancel").click()
     expect(page.get_by_role("alert")).to_contain_text("submit")
     watch.mean("403")
+
+
+def test_escape_closes_the_search_whatever_stands_in_it(server, page: Page) -> None:
+    page.goto(server.url)
+    page.keyboard.press("Control+k")
+    page.keyboard.type("zzzz")
+    expect(page.locator("#palette-says")).to_have_text("Nothing has this text.")
+    page.keyboard.press("Escape")
+    expect(page.locator("#palette")).to_be_hidden()
+
+
+SIZES = """() => new Set([...document.querySelectorAll('body *')].filter((element) =>
+    element.checkVisibility() && !element.closest('svg, canvas, select, .visually-hidden')
+        && [...element.childNodes].some((node) => node.nodeType === 3 && node.data.trim()))
+    .map((element) => getComputedStyle(element).fontSize)).size"""
+
+
+def test_a_page_has_three_sizes_of_text(furnished, page: Page) -> None:
+    server, house = furnished
+    routes = ("/tests/{name}", "/jobs/{job_id}", "/flags/{name}", "/devices/{device_id}")
+    one_each = [house.addresses[route][0] for route in routes]
+    for path in ("/", "/tests", "/flags", "/matrix", "/devices", "/jobs/new", *one_each):
+        page.goto(server.url + path)
+        assert page.evaluate(SIZES) <= 3, path

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 
 import httpx
+import pytest
 from playwright.sync_api import Page, expect
 
 import nightly_history
@@ -88,3 +89,24 @@ def test_a_flag_is_taken_on_and_resolved_on_its_page(guarded, page: Page, watch)
     expect(page.get_by_role("heading", name="No open flags")).to_be_visible()
     page.goto(f"{guarded.url}/flags?kind=flaky")
     expect(page.get_by_role("heading", name="No flag matches")).to_be_visible()
+
+
+FIRST_SCREEN = ("#grade .verdict", "#grade .words", "#gap .canvas canvas", "#advice a.button")
+"""Verdict, reason, gap chart and what to do."""
+
+
+@pytest.mark.parametrize("size", [PHONE, {"width": 1440, "height": 900}], ids=["phone", "desktop"])
+@pytest.mark.parametrize("hollow", [True, False], ids=["hollow", "right"])
+def test_the_first_screen_has_verdict_reason_gap_chart_and_what_to_do(
+    furnished, page: Page, size, hollow: bool
+) -> None:
+    server, house = furnished
+    page.set_viewport_size(size)
+    path = next(path for path in house.addresses["/tests/{name}"] if "branch=main" in path)
+    page.goto(server.url + (path.split("?")[0] + "?branch=main" if hollow else path))
+    expect(page.locator("#gap figure[data-marks]")).to_be_visible()
+    for part in FIRST_SCREEN if hollow else FIRST_SCREEN[:1] + FIRST_SCREEN[2:]:
+        box = page.locator(part).first.bounding_box()
+        assert box is not None, part
+        assert box["y"] >= 0, part
+        assert box["y"] + box["height"] <= size["height"], f"{part}: {box}"

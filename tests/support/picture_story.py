@@ -9,6 +9,7 @@ from datetime import timedelta
 import time_machine
 
 import bisection_steps
+import device_month
 import gauge_results
 import nightly_history
 import stored_jobs
@@ -98,6 +99,7 @@ def fill(api: Api) -> dict[str, str]:
     bisection = _bisection(api)
     with api.context.session() as session:
         stored_jobs.fleet(session, stored_jobs.submit(session, seeds=64))
+        device_month.month(session, utcnow(), days=DAYS)
         running = stored_jobs.submit(session, seeds=48)
         stored_jobs.report(
             session, running.id, [stored_jobs.row(seed, wrong=False) for seed in range(29)]
@@ -117,7 +119,7 @@ def fill(api: Api) -> dict[str, str]:
         "bisection": urls.bisection(bisection),
         "compare": urls.compare(commit(15), commit(17)),
         "devices": urls.devices(),
-        "device": next(device["url"] for device in devices if device["health"] == "bad"),
+        "device": next(device["url"] for device in devices if device["host"] == device_month.HOST),
         "jobs": urls.jobs(),
         "submit": urls.new_job({"test": job.test_key}),
         "runs": urls.runs(),
@@ -194,7 +196,13 @@ def _bisection(api: Api) -> str:
     for night, name in enumerate(series):
         created = api.client.post(
             "/api/v1/builds",
-            json={"name": name, "executor": "ttnn", "branch": "main", "sequence": night + 1},
+            json={
+                "name": name,
+                "executor": "ttnn",
+                "branch": "main",
+                "sequence": night + 1,
+                "commit": f"{name}{'0' * 30}",
+            },
         )
         assert created.status_code in (200, 201), created.text
     body = {"test": stored_jobs.NIGHTLY, "builds": series[8:], "target": {"executor": "ttnn"}}

@@ -20,7 +20,7 @@ from gonogo_dashboards.kit.list_rows import JobLine, job_line
 from gonogo_storage.access import hosts as stored_hosts
 from gonogo_storage.catalogue import entry_names
 from gonogo_storage.db.encoding import encode, timestamp
-from gonogo_storage.db.states import DeviceState
+from gonogo_storage.db.states import DeviceHealth, DeviceState
 from gonogo_storage.devices import devices as stored
 from gonogo_storage.devices import health_then, periods
 from gonogo_storage.devices.devices import Device, DeviceChange, PassedCanary, Telemetry
@@ -35,7 +35,7 @@ _TELEMETRY = ("temperature_c", "clock_mhz", "power_w", "voltage_v", "current_a")
 _FACTS = (("serial", "serial"), ("pci", "PCI address"), ("driver", "driver"), ("source", "source"))
 RANGES = ("7d", "30d", "90d")
 """Time ranges of the list; its first is the default."""
-SHORTEST = timedelta(days=1)
+SHORTEST, SHORTEST_HEALTH = timedelta(days=1), timedelta(hours=1)
 """The shortest time that a device's charts cover."""
 DEFAULT_RANGE = "30d"
 """The period that a device's page covers."""
@@ -278,7 +278,9 @@ def device(
     since = max(period.since or now, first).replace(
         minute=0, second=0, microsecond=0
     )  # the same for an hour, so that charts and the places of keys don't move
-    changes, all_of_them = device_history.changes(session, device_id, since=since)
+    known = min(record.first_heard_at, now - SHORTEST_HEALTH)
+    health_since = max(since, known.replace(minute=0, second=0, microsecond=0))
+    changes, all_of_them = device_history.changes(session, device_id, since=health_since)
     silent = record.heard_at if line.state == DeviceState.offline else None
     began = max(since, record.first_heard_at)
     ran = device_history.recent_jobs(session, line.device, limit=RECENT_JOBS)
@@ -289,7 +291,7 @@ def device(
         device=line,
         facts=tuple(facts),
         timeline=health_timeline.timeline(
-            changes, since, now, silent_since=silent, whole=all_of_them
+            changes, health_since, now, silent_since=silent, whole=all_of_them
         ),
         days=days,
         jobs=tuple(_ran(ran_job, now, entries) for ran_job in ran),
@@ -298,11 +300,18 @@ def device(
         whole=len(history) < stored.HISTORY,
         range=period,
         change_url=urls.device_api(device_id),
-        before={"drained": line.drained, "reason": "undone on the page"},
+        before=_before(line),
         events=axis_events.of_time(dated, now),
         day_events=axis_events.of_days(dated, [day.day for day in days.days]),
         at=timestamp(now),
     )
+
+
+def _before(line: DeviceLine) -> dict[str, object]:
+    """Return the fields that an undo restores; nobody can set a device to suspect or bad."""
+    settable = line.health in (DeviceHealth.good, DeviceHealth.maintenance)
+    health = {"health": line.health} if settable else {}
+    return {"drained": line.drained, **health, "reason": "undone on the page"}
 
 
 def _ran(ran_job: device_history.RanJob, now: datetime, entries: Mapping[str, str]) -> RanLine:

@@ -1,4 +1,4 @@
-"""A device's health over time: spans of good, suspect, bad, maintenance and away. Pure.
+"""A device's health over time: spans of good, suspect, bad, maintenance and offline. Pure.
 
 Each span has its reason and its place in a chart.
 """
@@ -17,17 +17,18 @@ from gonogo_storage.jobs.device_history import Change
 WIDTH, HEIGHT = 1000.0, 36.0
 MIN_WIDTH = 2.5
 """The smallest width of a span."""
-AWAY = "away"
+OFFLINE = DeviceState.offline.value
 """Instead of a health: its worker sent no heartbeat."""
 BARS: dict[str, tuple[float, float]] = {
     DeviceHealth.good: (20.0, 12.0),
     DeviceHealth.suspect: (10.0, 22.0),
     DeviceHealth.bad: (0.0, 32.0),
     DeviceHealth.maintenance: (26.0, 6.0),
+    OFFLINE: (14.0, 18.0),
 }
-"""Top and height by health, so that the states also differ in form. Away has none: a gap."""
+"""Top and height by state, so that the states also differ in form; offline is hatched, too."""
 TICKS = 6
-DEFAULT_REASONS = {AWAY: "no heartbeat from its worker"}
+DEFAULT_REASONS = {OFFLINE: "no heartbeat from its worker"}
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,10 @@ class Timeline:
     """True where it has every change of the period."""
     ends: tuple[float, float] = (0.0, 1.0)
     """Its first and last moment in milliseconds."""
+    silence: str = ""
+    """For an offline device: when the last heartbeat came, in a sentence."""
+    heard_x: float | None = None
+    """For an offline device: the place of the last heartbeat; None where it is before the chart."""
 
     def place(self, moment_ms: float) -> float:
         """Return the place of a moment in the chart."""
@@ -79,7 +84,7 @@ class Timeline:
 
 @dataclass(frozen=True)
 class _State:
-    """The state after the changes so far, with reason and actor of its health and of being away."""
+    """The state after the changes so far, with the reasons of its health and its absence."""
 
     health: str | None = None
     health_why: tuple[str, str] = ("", "")
@@ -88,14 +93,14 @@ class _State:
 
     @property
     def name(self) -> str | None:
-        return None if self.health is None else self.health if self.away is None else AWAY
+        return None if self.health is None else self.health if self.away is None else OFFLINE
 
     @property
     def words(self) -> str:
-        """The state; while it was away, with the health that it had."""
+        """The state; while it was offline, with the health that it had."""
         name = str(self.name)
         bad = self.health not in (None, DeviceHealth.good.value)
-        return f"{name} while {self.health}" if name == AWAY and bad else name
+        return f"{name} while {self.health}" if name == OFFLINE and bad else name
 
     @property
     def why(self) -> tuple[str, str]:
@@ -135,7 +140,9 @@ def timeline(
     ):
         began = max([silent_since, *(change.at for change in known[-1:])])
         known.append(
-            Change(began, "state", DeviceState.offline.value, "background", DEFAULT_REASONS[AWAY])
+            Change(
+                began, "state", DeviceState.offline.value, "background", DEFAULT_REASONS[OFFLINE]
+            )
         )
     stretches: list[tuple[_State, datetime, datetime]] = []
     shown = state = _State()  # at the beginning of the span, and now
@@ -162,7 +169,18 @@ def timeline(
         (*ticks, "now"),
         whole,
         (since.timestamp() * 1000, now.timestamp() * 1000 + 1),
+        "" if silent_since is None else _silence(silent_since, since, now),
+        None
+        if silent_since is None or silent_since < since
+        else round((silent_since - since).total_seconds() * scale, 1),
     )
+
+
+def _silence(heard_at: datetime, since: datetime, now: datetime) -> str:
+    at = f"{heard_at:%d %b %H:%M} UTC, {words.since(heard_at, now)}"
+    if heard_at < since:
+        return f"No heartbeat in this time. The last one came on {at}."
+    return f"The last heartbeat came on {at}. Nothing is known about the time since then."
 
 
 def _span(
@@ -178,7 +196,7 @@ def _span(
     text += f", from {start:%d %b %H:%M} to {until} UTC"
     return Span(
         state=name,
-        verdict="not_run" if name == AWAY else words.HEALTH_VERDICTS.get(name, "suspect"),
+        verdict="not_run" if name == OFFLINE else words.HEALTH_VERDICTS.get(name, "suspect"),
         start=str(timestamp(start)),
         end=str(timestamp(end)),
         seconds=seconds,
@@ -195,19 +213,20 @@ def _span(
 
 
 def _words(spans: Sequence[Span], window_s: float) -> str:
-    """Return the share of each state, and the longest time that the device was away."""
+    """Return the share of each state, and the longest time that the device was offline."""
     if not spans:
         return "Nothing is known about this time."
     shares: dict[str, float] = {}
     for span in spans:
         shares[span.state] = shares.get(span.state, 0.0) + span.seconds
     known = sum(shares.values())
-    order = [*DeviceHealth, AWAY]
+    order = [*DeviceHealth, OFFLINE]
     parts = [f"{state} {100 * shares[state] / known:.3g}%" for state in order if shares.get(state)]
     period = words.duration(known if known < 0.98 * window_s else window_s)
     text = f"Of the last {period}: {', '.join(parts)}."
-    gaps = [span for span in spans if span.state == AWAY]
+    gaps = [span for span in spans if span.state == OFFLINE]
     if gaps:
         longest = words.duration(max(span.seconds for span in gaps))
-        text += f" Away {words.count(len(gaps), 'time')}, at most {longest}."
+        text += f" Offline {'once' if len(gaps) == 1 else f'{len(gaps):,} times'}, for {longest}"
+        text += "." if len(gaps) == 1 else " at most."
     return text

@@ -10,13 +10,16 @@ from sqlalchemy.orm import Session
 
 from gonogo import urls
 from gonogo.spec.selections import is_selection
+from gonogo_dashboards.kit import words
 from gonogo_dashboards.kit.list_rows import details_of, shape_of, tolerance_of
 from gonogo_storage.automation import suites
 from gonogo_storage.catalogue import entry_names, test_specs
+from gonogo_storage.catalogue.test_specs import StoredTest
 from gonogo_storage.comparison import matrices
 from gonogo_storage.db.encoding import encode, timestamp
 
 MAX_CHARS = 20_000
+_SOME_TEST = '{"kernel": "layernorm_bw", "shape": [32, 64]}'
 MAX_BUILDS = 100
 WAIVER_DAYS = 14
 
@@ -26,7 +29,7 @@ class FormField:
     """A field: `path` is its place in the API's body, `kind` how its text becomes JSON.
 
     Kinds: text, number, words (a list, by commas), labels, test (its JSON, which a picker fills
-    in), tick, date, area.
+    in), key (a test's key, which a picker fills in), tick, date, area.
     """
 
     name: str
@@ -41,6 +44,10 @@ class FormField:
     """Values that the browser offers."""
     chosen: str = ""
     """The name of the test that is filled in, and what tells it apart."""
+    stand_in: str = ""
+    """The text that a check sends while the field is empty, so that the API checks the others."""
+    alternative: str = ""
+    """The field that may be filled in instead, so that this one is not needed."""
 
 
 @dataclass(frozen=True)
@@ -146,12 +153,28 @@ def waiver(session: Session, query: Mapping[str, str], now: datetime) -> Creatio
         "Waived findings don't block a commit. A waiver changes no verdict, and ends by itself.",
         urls.waivers(),
         (
-            FormField("test", "Test key", "test", hint="v1-…, from the test's page"),
-            FormField("reason", "Reason", "reason", "area", "a ticket, and why", required=True),
+            _key(session, query),
+            FormField(
+                "reason",
+                "Reason",
+                "reason",
+                "area",
+                "a ticket, and why",
+                required=True,
+                stand_in="a ticket",
+            ),
             FormField("expires", "Ends on (UTC)", "expires", "date", value=until, required=True),
             FormField("owner", "Owner", "owner", hint="empty: you"),
             FormField("builds", "Only builds", "builds", "words", "patterns; empty: any"),
-            FormField("names", "Or tests by name", "names", "words", "patterns as in a comparison"),
+            FormField(
+                "names",
+                "Or tests by name",
+                "names",
+                "words",
+                "patterns as in a comparison",
+                stand_in="**",
+                alternative="test",
+            ),
         ),
         "Accept",
         "The waiver is in force.",
@@ -163,15 +186,23 @@ def waiver(session: Session, query: Mapping[str, str], now: datetime) -> Creatio
 
 def schedule(session: Session, query: Mapping[str, str], now: datetime) -> CreationForm:
     """Return the form that submits a suite at times."""
-    known = tuple((name, name) for name in suites.names(session))
+    names = suites.names(session)
+    known = tuple((name, name) for name in names)
     return _form(
         "schedule",
         "Schedule a suite",
         "A schedule submits its suite by itself. Its times are in its time zone.",
         urls.schedules(),
         (
-            FormField("name", "Name", "name", required=True),
-            FormField("suite", "Suite", "suite", required=True, choices=(("", "…"), *known)),
+            FormField("name", "Name", "name", required=True, stand_in="nightly"),
+            FormField(
+                "suite",
+                "Suite",
+                "suite",
+                required=True,
+                choices=(("", "…"), *known),
+                stand_in="".join(names[:1]),
+            ),
             FormField(
                 "cron",
                 "Cron line",
@@ -207,17 +238,18 @@ def webhook(session: Session, query: Mapping[str, str], now: datetime) -> Creati
         urls.webhook("ID"),
         (
             FormField(
-                "url", "Address", "url", hint="https://…, or an email address", required=True
+                "url",
+                "Address",
+                "url",
+                hint="https://…, or an email address",
+                required=True,
+                stand_in="https://example.com/",
             ),
             FormField(
                 "kind",
                 "Kind",
                 "kind",
-                choices=(
-                    ("standard", "Standard Webhooks, signed"),
-                    ("slack", "Slack-compatible"),
-                    ("email", "Email"),
-                ),
+                choices=tuple(words.WEBHOOK_KINDS.items()),
             ),
             FormField(
                 "events",
@@ -241,13 +273,14 @@ def webhook(session: Session, query: Mapping[str, str], now: datetime) -> Creati
 
 def rule(session: Session, query: Mapping[str, str], now: datetime) -> CreationForm:
     """Return the form that says what an incoming webhook starts."""
+    known = tuple(suites.names(session))
     return _form(
         "rule",
         "New rule",
         "Events of repositories that start suites. A rule with the same name is replaced.",
         urls.rules(),
         (
-            FormField("name", "Name", "name", required=True),
+            FormField("name", "Name", "name", required=True, stand_in="pull-requests"),
             FormField(
                 "events",
                 "Events",
@@ -255,9 +288,16 @@ def rule(session: Session, query: Mapping[str, str], now: datetime) -> CreationF
                 "words",
                 "push, pull_request, workflow_run, check_suite, commit",
                 required=True,
+                stand_in="push",
             ),
             FormField(
-                "repositories", "Repositories", "repositories", "words", "owner/name", required=True
+                "repositories",
+                "Repositories",
+                "repositories",
+                "words",
+                "owner/name",
+                required=True,
+                stand_in="owner/name",
             ),
             FormField("branches", "Branches", "branches", "words", "patterns; empty: all"),
             FormField("paths", "Paths", "paths", "words", "at least one changed path must match"),
@@ -267,7 +307,8 @@ def rule(session: Session, query: Mapping[str, str], now: datetime) -> CreationF
                 "suites",
                 "words",
                 "stored suites that it starts",
-                hints=tuple(suites.names(session)),
+                hints=known,
+                stand_in="".join(known[:1]),
             ),
             FormField("head", "Build of the commit", "builds.head", hint="empty, or tt-{sha}"),
             FormField("forks", "Also run commits of forks", "forks", "tick"),
@@ -296,22 +337,44 @@ def _test(session: Session, query: Mapping[str, str]) -> FormField:
     """Return the field of a test; `?test=` may be a test's key instead of its JSON."""
     given = query.get("test", "")[:MAX_CHARS]
     stored = test_specs.get(session, given) if given and not given.startswith("{") else None
-    value, chosen = given, ""
-    if stored is not None:
-        canonical = stored.test
-        value = encode(canonical)
-        about = (
-            ("a selection",)
-            if is_selection(canonical)
-            else (
-                f"{stored.kernel} {shape_of(canonical)}",
-                tolerance_of(canonical),
-                details_of(canonical, entry_names.latest(session, [given]).get(given)),
-            )
-        )
-        chosen = " · ".join(part for part in (*about, given) if part)
+    value = given if stored is None else encode(stored.test)
+    chosen = _chosen(session, stored)
     hint = 'for example {"kernel": "layernorm_bw", "shape": [32, 1024], "tolerance": {"atol": 0.5}}'
-    return FormField("test", "Test", "test", "test", hint, value, required=True, chosen=chosen)
+    return FormField(
+        "test",
+        "Test",
+        "test",
+        "test",
+        hint,
+        value,
+        required=True,
+        chosen=chosen,
+        stand_in=_SOME_TEST,
+    )
+
+
+def _key(session: Session, query: Mapping[str, str]) -> FormField:
+    """Return the field of a test's key, with the name of the test that has it."""
+    given = query.get("test", "")[:MAX_CHARS]
+    chosen = _chosen(session, test_specs.get(session, given) if given else None)
+    return FormField("test", "Test", "test", "key", "v1-…", given, chosen=chosen)
+
+
+def _chosen(session: Session, stored: StoredTest | None) -> str:
+    """Return the name of a test, and what tells it apart; "" for none."""
+    if stored is None:
+        return ""
+    canonical, key = stored.test, stored.key
+    about = (
+        ("a selection",)
+        if is_selection(canonical)
+        else (
+            f"{stored.kernel} {shape_of(canonical)}",
+            tolerance_of(canonical),
+            details_of(canonical, entry_names.latest(session, [key]).get(key)),
+        )
+    )
+    return " · ".join(part for part in (*about, key) if part)
 
 
 def _form(
@@ -336,7 +399,7 @@ def _form(
         then_url.replace("ID", "{id}"),
         tuple(
             field
-            if field.kind == "test"
+            if field.kind in ("test", "key")
             else _filled(field, query.get(field.name, field.value)[:MAX_CHARS])
             for field in fields
         ),

@@ -480,6 +480,13 @@ SOURCES: dict[str, str] = {
 }
 """Senders of incoming webhooks."""
 
+WEBHOOK_KINDS: dict[str, str] = {
+    "standard": "Standard Webhooks, signed",
+    "slack": "Slack-compatible",
+    "email": "Email",
+}
+"""Kinds of webhooks."""
+
 CLASS_VERDICTS: dict[str, str] = {
     Class.new_failure: Verdict.fail,
     Class.new_hollow_pass: Verdict.pass_by_tolerance,

@@ -48,9 +48,9 @@ class SearchView:
 def read(session: Session, text: str, navigation: Iterable[Group]) -> SearchView:
     """Return what has the text; nothing for an empty one."""
     text = text.strip()[:MAX_TEXT]
-    hits = search.find(session, text, limit=LIMIT)
+    hits = search.find(session, text, limit=LIMIT + 1)
     entries = entry_names.latest(session, [test.key for test in hits.tests])
-    return SearchView(text, (*_pages(text, navigation), *_lines(hits, entries)))
+    return SearchView(text, (*_pages(text, navigation), *_lines(text, hits, entries)))
 
 
 def _pages(text: str, navigation: Iterable[Group]) -> Iterator[SearchLine]:
@@ -60,24 +60,29 @@ def _pages(text: str, navigation: Iterable[Group]) -> Iterator[SearchLine]:
                 yield SearchLine("page", entry.label, group.label, entry.url)
 
 
-def _lines(hits: Hits, entries: Mapping[str, str]) -> Iterator[SearchLine]:
-    for kind, identity in hits.ids:
+def _lines(text: str, hits: Hits, entries: Mapping[str, str]) -> Iterator[SearchLine]:
+    for kind, identity in hits.ids[:LIMIT]:
         yield SearchLine(kind, identity, "", _ADDRESSES[kind](identity))
-    named = labels([Listed(test.canonical, entries.get(test.key)) for test in hits.tests])
-    for test, label in zip(hits.tests, named, strict=True):
+    tests = hits.tests[:LIMIT]
+    named = labels([Listed(test.canonical, entries.get(test.key)) for test in tests])
+    for test, label in zip(tests, named, strict=True):
         details = details_of(test.canonical, entries.get(test.key))
         parts = tolerance_of(test.canonical), details, test.key
         details = " · ".join(part for part in parts if part)
         yield SearchLine("test", label, details, urls.history(test.key))
+    if len(hits.tests) > LIMIT:
+        yield SearchLine(
+            "page", f"All tests with {text}", "Tests", urls.catalogue({"search": text})
+        )
     shown = {test.key for test in hits.tests}
-    for entry in hits.entries:
+    for entry in hits.entries[:LIMIT]:
         if entry.test_key not in shown:
             yield SearchLine("test", entry.name, entry.suite, urls.history(entry.test_key))
-    for job in hits.jobs:
+    for job in hits.jobs[:LIMIT]:
         details = f"commit {job.sha[:12]} · {job.build}"
         yield SearchLine("job", job.id, details, urls.job(job.id))
-    for build in hits.builds:
+    for build in hits.builds[:LIMIT]:
         details = build.branch if build.commit is None else f"{build.branch} · {build.commit}"
         yield SearchLine("build", build.name, details, urls.jobs({"build": build.name}))
-    for name in hits.suites:
+    for name in hits.suites[:LIMIT]:
         yield SearchLine("suite", name, "", urls.runs({"suite": name}))

@@ -50,6 +50,7 @@ def strip(plot: Strip) -> Options:
     return {
         "links": [urls.job(job, output=plot.output) for job in jobs],
         "places": names,
+        "narrow": _narrow(len(names)),
         "grid": {
             "left": 62,
             "right": 18,
@@ -105,6 +106,22 @@ def strip(plot: Strip) -> Options:
             _across(plot),  # after the lines of events, which cross its label
             *rail(high, off, unnumbered),
         ],
+    }
+
+
+def _narrow(builds: int) -> Options:
+    """Return what differs on a phone: level names of the first and the last build only."""
+    label = {
+        "rotate": 0,
+        "fontSize": 11,
+        "width": 150,
+        "customValues": sorted({0, builds - 1}),
+        "alignMinLabel": "left" if builds > 1 else None,
+        "alignMaxLabel": "right" if builds > 1 else None,
+    }
+    return {
+        "grid": {"left": 50, "right": 8, "bottom": 24},
+        "xAxis": {"name": "", "axisLabel": label},
     }
 
 

@@ -18,6 +18,7 @@ from gonogo_dashboards.kit.list_rows import details_of, shape_of, tolerance_of
 from gonogo_storage.catalogue import entry_names, test_counts, test_list
 from gonogo_storage.catalogue.test_list import GradeRecord, TestFilter, TestRecord
 from gonogo_storage.db.encoding import timestamp
+from gonogo_storage.db.states import JobState
 from gonogo_storage.history import strip_annotations
 from gonogo_storage.history.annotations import Annotation
 from gonogo_storage.rollups import recent_builds
@@ -125,6 +126,8 @@ class TestLine:
     job_url: str | None
     build: str | None
     state_words: str
+    finished: bool
+    """Whether the newest job has a verdict; it may be of an older build or of a bisection."""
     verdict: str | None
     verdict_url: str | None
     verdict_build: str | None
@@ -341,6 +344,7 @@ def _test_line(
         job_url=urls.job(test.job) if test.job else None,
         build=test.build,
         state_words=words.STATES.get(test.state or "", "Never run"),
+        finished=test.state == JobState.finished,
         verdict=last.verdict if last else None,
         verdict_url=urls.job(last.job) if last else None,
         verdict_build=last.build if last else None,

@@ -5,6 +5,7 @@ It shows grade, rates, causes, change points and flags.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -67,6 +68,8 @@ MAX_FLAGS = 20
 MAX_DIAGNOSED = 8
 """The newest jobs of a build among which one with a diagnosis is looked for."""
 _QUIET = (Change.right, Change.unchanged, Change.still_wrong, Change.unknown)
+_ALL_OF = re.compile(r" (\d+) of \1 \(100%[^)]*\)")
+"""A rate of 100 % after the name of a mutant that passes; the kill matrix has its interval."""
 MAX_BUILDS = 20
 """Builds in the table of a page; the API's answer has all of them."""
 
@@ -386,7 +389,7 @@ def _judged(
         "variant_words": words.variant_of(variant),
         "badges": badges(status.grade),
         "build": status.build,
-        "grade_words": tuple(status.grade.words.split("; ")),
+        "grade_words": tuple(_ALL_OF.sub("", part) for part in status.grade.words.split("; ")),
         "failures": _interval(status.grade.failures),
         "assessed": f"assessed {words.since(status.assessed.at, now)}, from {status.extent.words}"
         if status.assessed.at

@@ -30,7 +30,7 @@ async function post(button) {
   say('');
   try {
     const body = await send(button.dataset.method ?? 'POST', button.dataset.post, {});
-    const result = { words: button.dataset.done ?? `${button.textContent.trim()}: done.`, undo: button.dataset.undo ? JSON.parse(button.dataset.undo) : null };
+    const result = { words: button.dataset.done ?? `${button.textContent.trim()}: done.`, undo: button.dataset.undo ? JSON.parse(button.dataset.undo.replaceAll('{id}', encodeURIComponent(body.id ?? ''))) : null };
     if (button.dataset.then && body.id) leave(button.dataset.then.replace('{id}', encodeURIComponent(body.id)), result);
     else {
       showResult(result);
@@ -91,7 +91,7 @@ async function patch(form, pressed) {
     const undoes = !pressed?.name || pressed.name in before; // else nothing can be taken back, such as a test that ran
     const words = pressed?.dataset.done ?? `${pressed?.textContent.trim() || 'Save'}: done.`;
     const { expires, ...others } = before;
-    const body = before.state === 'acknowledged' ? { ...others, expires } : others;
+    const body = before.state === 'acknowledged' ? { ...others, expires } : 'state' in before ? others : { reason: before.reason, [pressed?.name]: before[pressed?.name] };
     if (form.dataset.before) keepResult({ here: location.href, words, undo: undoes ? { method: 'PATCH', url: form.dataset.patch, body } : null });
     location.reload();
   } catch (error) {

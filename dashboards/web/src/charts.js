@@ -57,13 +57,14 @@ function drawOne(figure) {
   const { source, group } = figure.dataset;
   const cells = source ? content(source) : null;
   if (cells === undefined) return; // still loading
-  const { links, places, ...options } = JSON.parse(text);
+  const { links, places, narrow, ...options } = JSON.parse(text);
   if (places) options.series = options.series.map((series) => (series.dimensions ? { ...series, data: series.data.map((row) => whole(row, places)) } : series));
   available(figure); // a chart needs its space when it starts
   const chart = old?.chart ?? start(figure.querySelector('.canvas'));
   chart.links = links;
   drawn.set(figure, { chart, text });
   chart.setOption(finished(cells ? withCells(options, cells) : options), { notMerge: true, lazyUpdate: false });
+  if (narrow && isNarrow(chart)) chart.setOption(withFunctions(narrow));
   if (group) {
     chart.group = group; // they zoom together
     connect(group);
@@ -78,7 +79,12 @@ function whole([x, y, seed, repeat, job, value = y, ...decided], places) {
 
 function start(element) {
   const chart = init(element, null, { renderer: 'canvas' });
-  new ResizeObserver(() => chart.resize()).observe(element);
+  new ResizeObserver(() => {
+    if (chart.isDisposed()) return; // its panel was replaced
+    const before = isNarrow(chart);
+    chart.resize();
+    if (before !== isNarrow(chart)) redraw((entry) => entry.chart === chart); // a phone was turned: the chart has another form
+  }).observe(element);
   for (const kind of ['wheel', 'mousewheel']) element.addEventListener(kind, scrollsPage, { capture: true });
   chart.getZr().on('click', (event) => leadOn(chart, event));
   return chart;
@@ -88,6 +94,10 @@ function start(element) {
 function scrollsPage(event) {
   if (!event.ctrlKey) event.stopPropagation();
 }
+
+const NARROW = 480; // pixels: a chart that is not wider has the form that its options call `narrow`
+
+const isNarrow = (chart) => chart.getWidth() <= NARROW;
 
 const REACH = 12; // pixels: the largest distance at which a click or a touch hits a mark
 
@@ -228,9 +238,11 @@ function withFunctions(value, key = '') {
   return value;
 }
 
-onThemeChange(() => {
-  for (const entry of drawn.values()) entry.text = '';
+function redraw(which = () => true) {
+  for (const entry of drawn.values()) if (which(entry)) entry.text = '';
   drawAll();
-});
+}
+
+onThemeChange(() => redraw());
 
 listenToMaps((figure) => drawn.get(figure)?.chart);

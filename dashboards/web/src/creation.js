@@ -6,7 +6,8 @@ import { pickTests } from './picker.js';
 const PAUSE_MS = 400;
 const ENDS = { ...READ, date: (text) => `${text}T00:00:00Z` };
 
-function body(form) {
+/** Returns the request. A check sends the stand-ins of fields that are still empty, so that the API checks the other fields. */
+function body(form, missing = []) {
   const values = {};
   for (const control of form.querySelectorAll('[data-field]')) {
     const { field, kind } = control.dataset;
@@ -14,10 +15,16 @@ function body(form) {
       if (control.checked) put(values, field, true);
       continue;
     }
-    const text = control.value.trim();
+    const text = (missing.includes(control) ? control.dataset.standIn : control.value).trim();
     if (text !== '') put(values, field, (ENDS[kind] ?? ((value) => value))(text, control));
   }
   return values;
+}
+
+/** Returns a message of the API with the value that it is about, unless it has it already. */
+function withValue(message, value) {
+  const text = typeof value === 'string' || typeof value === 'number' ? String(value) : '';
+  return text && !message.includes(text) ? `${message}; given: ${text}` : message;
 }
 
 /** Makes the page's creation form work. */
@@ -40,29 +47,37 @@ export function create(form) {
     return paths.sort((a, b) => b.dataset.field.length - a.dataset.field.length)[0];
   }
 
-  /** Shows each problem at its field; while one types, an empty field that nobody has touched is no problem yet. */
-  function blame(problems, whole) {
+  /** Returns the fields that nobody has filled in yet, and which have a stand-in. */
+  function missing() {
+    const empty = ({ name, value, dataset }) => dataset.standIn && !value.trim() && !touched.has(name) && !form.elements[dataset.alternative]?.value.trim();
+    return [...form.querySelectorAll('[data-stand-in]')].filter(empty);
+  }
+
+  /** Shows each problem at its field; while one types, an empty field that nobody has touched is not wrong but still needed. */
+  function blame(problems, whole, needed = []) {
     const words = new Map();
     const others = [];
-    for (const { field, message } of problems) {
+    const labels = new Set(needed.map(({ dataset }) => form.elements[dataset.alternative]?.dataset.label ?? dataset.label));
+    for (const { field, value, message } of problems) {
       const control = owner(field);
       if (!control) others.push(message);
-      else if (whole || control.value || touched.has(control.name)) words.set(control, [...(words.get(control) ?? []), message]);
+      else if (whole || control.value || touched.has(control.name)) words.set(control, [...(words.get(control) ?? []), withValue(message, value)]);
+      else labels.add(control.dataset.label);
     }
+    checked.textContent = labels.size ? `Still needed: ${[...labels].join(', ')}.` : '';
     for (const control of form.querySelectorAll('[data-field]')) mark(control, (words.get(control) ?? []).join('; '));
     said.textContent = others.join('; ');
     return words.keys().next().value;
   }
 
-  function refused(error, whole) {
-    checked.textContent = '';
+  function refused(error, whole, needed = []) {
     if (error instanceof Unreadable) {
-      blame([], whole);
+      blame([], whole, needed);
       mark(error.control, error.message);
       return error.control;
     }
-    if (error.errors?.length) return blame(error.errors, whole);
-    blame([], whole);
+    if (error.errors?.length) return blame(error.errors, whole, needed);
+    blame([], whole, needed);
     said.textContent = error.message;
     return null;
   }
@@ -70,13 +85,14 @@ export function create(form) {
   async function check() {
     asking?.abort();
     const request = (asking = new AbortController());
+    const needed = missing();
     try {
-      await send('POST', form.dataset.validate, body(form), request.signal);
+      await send('POST', form.dataset.validate, body(form, needed), request.signal);
       if (request !== asking) return;
-      blame([], false);
-      checked.textContent = 'Every check passed.';
+      blame([], false, needed);
+      if (!needed.length) checked.textContent = 'Every check passed.';
     } catch (error) {
-      if (request === asking && error.name !== 'AbortError') refused(error, false);
+      if (request === asking && error.name !== 'AbortError') refused(error, false, needed);
     }
   }
 
@@ -125,4 +141,5 @@ export function create(form) {
     button.disabled = false;
   });
   button.disabled = false;
+  if (location.search) check(); // what the address filled in
 }

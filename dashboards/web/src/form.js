@@ -1,5 +1,5 @@
 // The form that submits a job: it turns the fields into the API's JSON, and the API checks it while one types and estimates its cost.
-import { send } from './actions.js';
+import { leave, send } from './actions.js';
 import { counted } from './words.js';
 
 const PAUSE_MS = 300;
@@ -216,7 +216,8 @@ export function fill(form) {
     button.disabled = true;
     try {
       const job = await send('POST', form.dataset.submit, body);
-      location.assign(form.dataset.then.replace('{id}', encodeURIComponent(job.id)));
+      const of = (address) => address.replace('{id}', encodeURIComponent(job.id));
+      leave(of(form.dataset.then), { words: 'The job is queued. This page follows it.', undo: { method: 'POST', url: of(form.dataset.undo), words: 'The job is canceled.' } });
     } catch (error) {
       refused(error)?.focus();
       button.disabled = false;

@@ -7,6 +7,7 @@ import './overview.css';
 import './device.css';
 import './hooks.css';
 import './matrix.css';
+import './test.css';
 import './states.css';
 import './print.css';
 import { listen } from './actions.js';

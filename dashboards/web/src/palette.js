@@ -78,6 +78,10 @@ export function palette() {
     first.click();
   });
   dialog.addEventListener('keydown', (event) => {
+    if (event.key === 'Escape') {
+      event.preventDefault(); // else the field of the search only empties itself
+      dialog.close();
+    }
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (!step) return;
     event.preventDefault();

@@ -1,16 +1,16 @@
-// Picks a test by name instead of by JSON: the newest tests at first, then what the search finds. The test's JSON goes into the form's own field.
+// Picks a test by name instead of by JSON: the newest tests at first, then what the search finds. The test's JSON, or its key, goes into the form's field.
 import { words } from './words.js';
 
 const PAUSE_MS = 150;
 
-/** Makes the picker of a form work; `pick` gets the test's JSON. */
+/** Makes the picker of a form work: the field `data-picked` gets the test's JSON, or its key. */
 export function pickTests(form) {
   const picker = form.querySelector('.picker');
   if (!picker) return;
   const input = picker.querySelector('input');
   const list = picker.querySelector('ul');
   const line = picker.querySelector('[role="status"]');
-  const field = form.querySelector('textarea[data-kind="json"]');
+  const field = form.querySelector('[data-picked]');
   let timer = 0;
   let asking = null;
   let at = -1;
@@ -89,8 +89,8 @@ export function pickTests(form) {
     clearTimeout(timer); // a search that waits would abort it
     close();
     try {
-      const { test } = await answer(picker.dataset.api.replace('ID', encodeURIComponent(option.dataset.key)));
-      field.value = JSON.stringify(test);
+      const { key } = option.dataset;
+      field.value = field.dataset.kind === 'json' ? JSON.stringify((await answer(picker.dataset.api.replace('ID', encodeURIComponent(key)))).test) : key;
       input.value = '';
       line.textContent = label;
       field.dispatchEvent(new Event('input', { bubbles: true }));

@@ -98,7 +98,7 @@ def test_every_time_axis_marks_what_changed(database_url: str) -> None:
         (firmware,) = (event for event in page["events"] if event["kind"] == "firmware")
         assert "18.3.0.0 until here, 19.0.0.0 from here on" in firmware["words"]
         assert firmware["place"] == int((now - timedelta(hours=3)).timestamp() * 1000)
-        assert {span["state"] for span in page["timeline"]["spans"]} == {"good", "away"}
+        assert {span["state"] for span in page["timeline"]["spans"]} == {"good", "offline"}
         assert {entry["what"] for entry in page["history"]} == {"health", "firmware"}
         assert {event["kind"] for event in page["day_events"]} == {
             "build",

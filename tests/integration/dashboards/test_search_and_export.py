@@ -11,6 +11,7 @@ import stored_jobs
 from api import Api, in_process
 from gonogo.flakiness.waivers import RED_OR_HOLLOW
 from gonogo_dashboards.kit import site
+from gonogo_dashboards.search.search_page import LIMIT
 from gonogo_storage.automation import runs
 from gonogo_storage.automation.runs import NewRun
 from gonogo_storage.comparison import waivers
@@ -35,6 +36,23 @@ def test_a_job_is_found_by_its_commit_although_no_build_was_registered(api: Api)
         (hit,) = api.client.get(f"/search.json?q={text}").json()["items"]
         assert (hit["kind"], hit["url"]) == ("job", f"/jobs/{job.id}")
         assert hit["details"] == "commit c0ffee123456 · tt-train-2025"
+
+
+def test_a_line_leads_to_the_tests_that_the_search_leaves_out(api: Api) -> None:
+    def submit(epsilon: float) -> None:
+        with api.context.session() as session:
+            stored_jobs.submit(session, test={**stored_jobs.NIGHTLY, "epsilon": epsilon})
+
+    for place in range(LIMIT):
+        submit(1e-6 * (2 + place))
+    items = api.client.get("/search.json?q=layernorm").json()["items"]
+    assert [item["kind"] for item in items] == ["test"] * LIMIT
+    submit(1e-3)
+    *tests, rest = api.client.get("/search.json?q=layernorm").json()["items"]
+    assert [item["kind"] for item in tests] == ["test"] * LIMIT
+    assert (rest["kind"], rest["label"]) == ("page", "All tests with layernorm")
+    answer = api.client.get(rest["url"].replace("/tests?", "/tests.json?")).json()
+    assert len(answer["items"]) == LIMIT + 1
 
 
 def test_a_test_is_found_by_the_name_that_a_suite_gives_it(api: Api) -> None:

@@ -103,7 +103,7 @@ def test_a_week_of_a_device_on_its_page(migrated_sqlite_url: str) -> None:
     assert view is not None
     # the outage is noticed a minute after it began
     spans = [(span.state, round(span.seconds / 3600, 1)) for span in view.timeline.spans]
-    assert spans[:3] == [("good", 24.0), ("away", 3.0), ("good", 21.0)]
+    assert spans[:3] == [("good", 24.0), ("offline", 3.0), ("good", 21.0)]
     assert [span.state for span in view.timeline.spans[3:]] == ["bad", "good", "suspect", "good"]
     assert view.timeline.spans[3].reason == "it hung, and tt-smi -r did not help"
     assert [climb.after for climb in view.climbs] == ["good", "bad"]

@@ -61,7 +61,7 @@ def test_a_device_s_page_tells_its_hosts_clock_and_what_was_refused() -> None:
     assert hosts.facts(None, NOW) == []
 
 
-def test_an_outage_is_a_gap_between_two_spans_and_says_why() -> None:
+def test_an_outage_is_a_span_between_two_spans_and_says_why() -> None:
     silent, back = (
         change(50, "state", "offline", "no heartbeat for 30 s"),
         change(47, "state", "online"),
@@ -71,14 +71,16 @@ def test_an_outage_is_a_gap_between_two_spans_and_says_why() -> None:
     )
     assert [(span.state, span.seconds / 3600) for span in line.spans] == [
         ("good", 50),
-        ("away", 3),
+        ("offline", 3),
         ("good", 47),
     ]
     gap = line.spans[1]
-    assert gap.height == 0
-    assert gap.words == "away for 3 h, from 29 Jan 10:30 to 29 Jan 13:30 UTC: no heartbeat for 30 s"
+    assert gap.height > 0
+    assert (
+        gap.words == "offline for 3 h, from 29 Jan 10:30 to 29 Jan 13:30 UTC: no heartbeat for 30 s"
+    )
     assert line.spans[2].words.endswith("to now UTC: announced")
-    assert line.words == "Of the last 4 d 4 h: good 97%, away 3%. Away 1 time, at most 3 h."
+    assert line.words == "Of the last 4 d 4 h: good 97%, offline 3%. Offline once, for 3 h."
     assert line.spans[0].x == pytest.approx(
         1000 * (1 - 100 / 720.5), abs=0.1
     )  # nothing is known before it was first heard of
@@ -90,9 +92,9 @@ def test_what_happens_while_a_device_is_away_counts_when_it_is_back() -> None:
         change(50, "state", "offline"),
         change(49, "health", "bad", "the fan"),
     ]
-    assert states(*changes) == [("good", 670.5), ("away", 50.0)]
+    assert states(*changes) == [("good", 670.5), ("offline", 50.0)]
     line = health_timeline.timeline([*changes, change(40, "state", "online")], SINCE, NOW)
-    assert [span.state for span in line.spans] == ["good", "away", "bad"]
+    assert [span.state for span in line.spans] == ["good", "offline", "bad"]
     assert line.spans[2].reason == "the fan"
 
 
@@ -109,14 +111,24 @@ def test_a_health_that_stays_divides_no_span_and_draining_does() -> None:
     ]
 
 
-def test_a_silence_that_nobody_has_noted_yet_is_a_gap_too() -> None:
+def test_a_silence_that_nobody_has_noted_yet_is_drawn_too() -> None:
     first = change(100, "health", "good")
-    assert states(first, silent_since=NOW - timedelta(hours=2)) == [("good", 98.0), ("away", 2.0)]
+    assert states(first, silent_since=NOW - timedelta(hours=2)) == [
+        ("good", 98.0),
+        ("offline", 2.0),
+    ]
     noted = change(1, "state", "offline")
     assert states(first, noted, silent_since=NOW - timedelta(hours=2)) == [
         ("good", 99.0),
-        ("away", 1.0),
+        ("offline", 1.0),
     ]
+    silent = health_timeline.timeline([first], SINCE, NOW, silent_since=NOW - timedelta(hours=2))
+    assert silent.silence.startswith("The last heartbeat came on 31 Jan 10:30 UTC, 2 h ago.")
+    assert silent.heard_x == pytest.approx(1000 * (1 - 2 / 720.5), abs=0.1)
+    before = health_timeline.timeline([first], SINCE, NOW, silent_since=SINCE - timedelta(days=9))
+    assert before.silence.startswith("No heartbeat in this time.")
+    assert before.heard_x is None
+    assert health_timeline.timeline([first], SINCE, NOW).silence == ""
     assert health_timeline.timeline([], SINCE, NOW).words == "Nothing is known about this time."
 
 
