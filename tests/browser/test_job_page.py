@@ -294,3 +294,23 @@ def hide(tab: Page, hidden: bool) -> None:
         }""",
         hidden,
     )
+
+
+def test_a_slow_answer_does_not_make_the_page_stand_still(server, page: Page) -> None:
+    with server.writing() as session:
+        job = stored_jobs.submit(session, seeds=3)
+    page.clock.install()
+    page.goto(f"{server.url}/jobs/{job.id}")
+    held: list[Route] = []
+    page.route(f"**/jobs/{job.id}", held.append)
+    with page.expect_request(f"**/jobs/{job.id}"):
+        page.clock.run_for(6_000)
+    while not held:
+        page.wait_for_timeout(10)
+    page.clock.run_for(11_000)  # the server restarts, and answers late
+    expect(page.locator("#connection")).to_be_visible()
+    held.pop().continue_()
+    expect(page.locator("#connection")).to_be_hidden()
+    with page.expect_request(f"**/jobs/{job.id}"):
+        page.clock.run_for(5_000)
+    page.unroute_all(behavior="ignoreErrors")

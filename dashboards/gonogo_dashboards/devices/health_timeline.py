@@ -100,7 +100,8 @@ class _State:
         """The state; while it was offline, with the health that it had."""
         name = str(self.name)
         bad = self.health not in (None, DeviceHealth.good.value)
-        return f"{name} while {self.health}" if name == OFFLINE and bad else name
+        health = f"in {self.health}" if self.health == DeviceHealth.maintenance else self.health
+        return f"{name} while {health}" if name == OFFLINE and bad else name
 
     @property
     def why(self) -> tuple[str, str]:
@@ -138,12 +139,9 @@ def timeline(
         and next((change.after for change in reversed(known) if change.what == "state"), None)
         != DeviceState.offline
     ):
-        began = max([silent_since, *(change.at for change in known[-1:])])
-        known.append(
-            Change(
-                began, "state", DeviceState.offline.value, "background", DEFAULT_REASONS[OFFLINE]
-            )
-        )
+        reason = DEFAULT_REASONS[OFFLINE]
+        known.append(Change(silent_since, "state", OFFLINE, "background", reason))
+        known.sort(key=lambda change: change.at)  # a person's change may be younger
     stretches: list[tuple[_State, datetime, datetime]] = []
     shown = state = _State()  # at the beginning of the span, and now
     began = since

@@ -15,6 +15,7 @@ export function refresh() {
 const PATIENCE_MS = 20_000;
 const SLOW_MS = 2000; // a server that restarts may take a connection and not answer
 const AGAIN_MS = 2000;
+const LONGEST_PAUSE_MS = 2500; // however long the last answer took: a page is fresh within 5 s, or says that it isn't
 const LOST = 'Connection lost. Trying again.'; // also where a proxy answers for the server (502, 503, 504)
 const SLOW = 'Waiting for the server. This page may be out of date.';
 const REFUSED = { 404: 'This page no longer exists', 429: 'The server is overloaded' };
@@ -65,7 +66,7 @@ function say(why) {
 }
 
 /**
- * Returns a function that runs `refresh` at once, then at most every `gap` ms (longer for a slow server). The last call is never lost.
+ * Returns a function that runs `refresh` at once, then at most every `gap` ms (a little longer for a slow server). The last call is never lost.
  * `ask(true)` is a request of the reader, and waits only for the running refresh.
  * While the server doesn't answer or refuses, the page shows that and tries again by itself.
  */
@@ -95,7 +96,7 @@ export function paced(gap) {
       clearTimeout(slow);
       say(away);
       const took = performance.now() - began;
-      next = performance.now() + (away ? AGAIN_MS : Math.max(gap, 4 * took));
+      next = performance.now() + (away ? AGAIN_MS : Math.max(gap, Math.min(4 * took, LONGEST_PAUSE_MS)));
       timer = null;
       reading = false;
       if (again || (away && !document.hidden)) ask();

@@ -122,6 +122,11 @@ def test_a_silence_that_nobody_has_noted_yet_is_drawn_too() -> None:
         ("good", 99.0),
         ("offline", 1.0),
     ]
+    by_a_person = change(1, "health", "maintenance", "a new fan")
+    assert states(first, by_a_person, silent_since=NOW - timedelta(hours=2)) == [
+        ("good", 98.0),
+        ("offline", 2.0),
+    ], "nobody knows that it was good when it was silent"
     silent = health_timeline.timeline([first], SINCE, NOW, silent_since=NOW - timedelta(hours=2))
     assert silent.silence.startswith("The last heartbeat came on 31 Jan 10:30 UTC, 2 h ago.")
     assert silent.heard_x == pytest.approx(1000 * (1 - 2 / 720.5), abs=0.1)
