@@ -302,7 +302,7 @@ def test_a_slow_answer_does_not_make_the_page_stand_still(server, page: Page) ->
     page.clock.install()
     page.goto(f"{server.url}/jobs/{job.id}")
     held: list[Route] = []
-    page.route(f"**/jobs/{job.id}", held.append)
+    page.route(f"**/jobs/{job.id}", lambda route: held.append(route))
     with page.expect_request(f"**/jobs/{job.id}"):
         page.clock.run_for(6_000)
     while not held:
