@@ -301,15 +301,15 @@ def test_a_slow_answer_does_not_make_the_page_stand_still(server, page: Page) ->
         job = stored_jobs.submit(session, seeds=3)
     page.clock.install()
     page.goto(f"{server.url}/jobs/{job.id}")
-    held: list[Route] = []
-    page.route(f"**/jobs/{job.id}", lambda route: held.append(route))
+    unanswered: list[Route] = []
+    page.route(f"**/jobs/{job.id}", lambda route: unanswered.append(route))
     with page.expect_request(f"**/jobs/{job.id}"):
         page.clock.run_for(6_000)
-    while not held:
+    while not unanswered:
         page.wait_for_timeout(10)
     page.clock.run_for(11_000)  # the server restarts, and answers late
     expect(page.locator("#connection")).to_be_visible()
-    held.pop().continue_()
+    unanswered.pop().continue_()
     expect(page.locator("#connection")).to_be_hidden()
     with page.expect_request(f"**/jobs/{job.id}"):
         page.clock.run_for(5_000)

@@ -156,7 +156,7 @@ def _meaning(flag: Flag, line: FindingLine, now: datetime) -> tuple[str, ...]:
         if flag.kind == FlagKind.blunt_test
         else f"Found on {words.brief(flag.build)}, in {words.count(flag.jobs, 'job')}"
     )
-    since = f"{place}, first {words.since(flag.opened_at, now)}"
+    since = f"{place}; opened {words.since(flag.opened_at, now)}"  # again, if it was resolved
     still = f"; {words.inline(line.still)}" if line.still else ""
     advice = words.FLAG_ADVICE.get(flag.kind, "")
     return tuple(text for text in (kind, f"{since}{still}.", advice) if text)
