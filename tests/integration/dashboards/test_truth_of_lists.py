@@ -250,3 +250,19 @@ def test_each_filter_says_how_many_tests_it_leaves(
         assert counts["red"] >= 2
         assert counts["flagged"] >= 3
         assert f"Hollow {counts['hollow']}<" in api.client.get(f"/tests?{others}").text
+
+
+def test_a_reopened_flag_says_when_it_opened_and_not_that_it_was_found_first_then(
+    api: Api, migrated_sqlite_url: str
+) -> None:
+    for build in (1, 2):
+        with api.context.session() as session:
+            nightly_history.night(session, f"b{build}", build, range(3), wrong=True)
+        assess(migrated_sqlite_url)
+        (flag,) = api.client.get("/flags.json?kind=passes_by_tolerance").json()["items"]
+        view = api.client.get(f"{flag['url']}.json").json()
+        assert "; opened just now; " in view["meaning"][1]
+        assert "first" not in view["meaning"][1]
+        change = {"state": "resolved", "reason": "fixed"}
+        assert api.client.patch(view["change_url"], json=change).status_code == 200
+    assert view["flag"]["state"] == "reopened"
