@@ -25,16 +25,14 @@ _DECODE = """async (png) => {
 
 
 def smaller(png: bytes, page: Page) -> bytes:
-    """Return a PNG with the 256 most frequent colors; `page` is a blank page, which decodes it."""
+    """Return a PNG of 256 colors; `page` is a blank page, which decodes it."""
     width, height, pixels = page.evaluate(_DECODE, base64.b64encode(png).decode())
     image = np.frombuffer(base64.b64decode(pixels), np.uint8).reshape(height * width, 4)[:, :3]
     tones = image.astype(np.int64)
     codes = tones[:, 0] << 16 | tones[:, 1] << 8 | tones[:, 2]
     exact, place, counts = np.unique(codes, return_inverse=True, return_counts=True)
-    frequent = exact[np.argsort(-counts)[:COLORS]]
-    palette = _channels(frequent)
-    nearest = [int(np.argmin(((palette - color) ** 2).sum(axis=1))) for color in _channels(exact)]
-    rows = np.array(nearest, np.uint8)[place].reshape(height, width)
+    palette, nearest = _palette(_channels(exact), counts)
+    rows = nearest[place].reshape(height, width)
     lines = np.concatenate([np.zeros((height, 1), np.uint8), rows], axis=1)
     head = struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)
     return (
@@ -44,6 +42,26 @@ def smaller(png: bytes, page: Page) -> bytes:
         + _chunk(b"IDAT", zlib.compress(lines.tobytes(), 9))
         + _chunk(b"IEND", b"")
     )
+
+
+def _palette(colors: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return up to COLORS of these colors (n, 3), and the place of the nearest one for each.
+
+    Each next color is the one that lacks most: its pixels times its squared distance from those
+    chosen. The most frequent ones alone would turn a small red mark gray, beside letters' edges.
+    """
+    chosen: list[int] = []
+    distance = np.full(len(colors), np.inf)
+    nearest = np.zeros(len(colors), np.uint8)
+    lacking = counts.astype(float)
+    while len(chosen) < COLORS and lacking.max() > 0:
+        chosen.append(int(np.argmax(lacking)))
+        to_chosen = ((colors - colors[chosen[-1]]) ** 2).sum(axis=1)
+        closer = to_chosen < distance
+        distance = np.where(closer, to_chosen, distance)
+        nearest[closer] = len(chosen) - 1
+        lacking = counts * distance
+    return colors[chosen], nearest
 
 
 def _channels(codes: np.ndarray) -> np.ndarray:
