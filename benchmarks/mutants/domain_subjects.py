@@ -87,6 +87,8 @@ SUBJECTS = (
             "gonogo/numerics/replay/at_random.py",
         ),
         (
+            "tests/unit/domain/numerics/test_replay_walks.py",
+            "tests/unit/domain/numerics/test_replay_at_random.py",
             "tests/unit/domain/numerics/test_replay_samples.py",
             "tests/unit/domain/kernels/test_replay_forward.py",
             "tests/unit/domain/kernels/test_replay_gradients.py",

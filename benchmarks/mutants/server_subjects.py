@@ -178,6 +178,8 @@ SUBJECTS = (
             "tests/unit/service/test_webhook_sentences.py",
             "tests/unit/service/test_webhook_rules.py",
             "tests/integration/storage/test_due_messages.py",
+            "tests/integration/hooks/test_webhook_sender.py",
+            "tests/integration/hooks/test_webhook_payloads.py",
             "tests/integration/hooks/test_webhooks.py",
             "tests/integration/storage/test_backups.py",
         ),

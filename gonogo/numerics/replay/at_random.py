@@ -8,7 +8,7 @@ are added up over: rows, columns, or values that lie alike between two steps.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -125,38 +125,32 @@ def score(
     program: one that rounds at random. form: a narrow format. least: the information that is
     enough; 0 where another output of the kernel has shown that it rounds at random.
     """
-    by_column = [_Sums.of(output.shape[1]) for _ in range(2)]
+    by_column, by_value = _Sums.of(output.shape[1]), _Sums.of(output.shape[1])
     by_class, whole = _Sums.of(BINS), _Sums.of(1)
     largest = 0.0
     for replay, part in _parts(graph, program, output):
         errors = _Errors.of(part, replay, form)
         if not errors.least_probability >= MIN_PROBABILITY:
             return math.inf
-        patterns = (np.ones_like(errors.error), replay.values)
-        for pattern, sums in zip(patterns, by_column, strict=True):
-            sums.add(errors, pattern, axis=0)
-        for pattern in (*patterns, *replay.shared.values()):
+        evenly = np.ones_like(errors.error)
+        by_column.add(errors, evenly, axis=0)
+        by_value.add(errors, replay.values, axis=0)
+        for pattern in (evenly, replay.values, *replay.shared.values()):
             of_rows = _Sums.of(len(part))
             of_rows.add(errors, np.broadcast_to(pattern, part.shape), axis=1)
             largest = max(largest, of_rows.largest)
-        if largest > MAX_SCORE:
-            return largest
         # relative to a step, so that large values don't decide alone
         whole.add(errors, replay.values / errors.step**2, axis=None)
         for place in range(BINS):
-            of_class = np.where(errors.classes == place, 1.0 / errors.step, 0.0)
+            of_class = (errors.classes == place) / errors.step
             by_class.add(errors, of_class, axis=None, place=place)
     if whole.information[0] < least:
         return math.inf
-    return max(largest, *(sums.largest for sums in (*by_column, by_class, whole)))
+    return max(largest, *(sums.largest for sums in (by_column, by_value, by_class, whole)))
 
 
 def _parts(
     graph: Graph, program: Program, output: NDArray[np.floating]
 ) -> Iterator[tuple[Quantity, NDArray[np.floating]]]:
-    blocks: Sequence[tuple[int, int]] = spans.even(*graph.shape)
-    if len(blocks) == 1:
-        yield graph.replay(program), output
-        return
-    for start, stop in blocks:
+    for start, stop in spans.even(*graph.shape):
         yield graph.some(np.arange(start, stop)).replay(program), output[start:stop]

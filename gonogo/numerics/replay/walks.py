@@ -97,7 +97,7 @@ def is_scaled(graph: Graph, program: Program, output: NDArray[np.floating], form
     width = output.shape[1]
     columns = np.unique(np.linspace(0, width - 1, min(width, FACTOR_COLUMNS)).astype(np.intp))
     y = np.asarray(output[0, columns], np.float64)
-    total = np.broadcast_to(graph.replay(program, columns).values, (1, len(columns)))[0]
+    total = np.broadcast_to(graph.replay(program, columns).values[0], y.shape)
     y, total = y[total != 0.0], total[total != 0.0]
     ends = np.stack([y - half_ulp(y, form), y + half_ulp(y, form)]) / total
     first, last = np.sort(ends.min(axis=0)), np.sort(ends.max(axis=0))
@@ -126,8 +126,8 @@ def score(graph: Graph, program: Program, output: NDArray[np.floating], form: st
     terms = graph.terms(program, columns).values
     terms = np.broadcast_to(terms, (terms.shape[0], len(columns)))
     replay = graph.replay(program, columns)
-    total, walk = replay.values[0], np.broadcast_to(replay.variance, (1, len(columns)))[0]
     y = np.asarray(output[0, columns], np.float64)
+    total, walk = replay.values[0], np.broadcast_to(replay.variance[0], y.shape)
     if len(columns) < MIN_COLUMNS or not walk.min() > 0.0:
         return math.inf
     error = y - total

@@ -87,27 +87,27 @@ def payload(
 
 
 def sentence(message: Mapping[str, Any]) -> str:
-    """Return the message as one line of text."""
+    """Return the message as one line of text: its type alone if its object is gone."""
     data = message["data"]
     where = f" {data['url']}" if data.get("url") else ""
     match message["type"]:
-        case "job.finished" if "kernel" in data:  # else it was deleted meanwhile
+        case "job.finished" if "kernel" in data:  # else the object was deleted meanwhile
             diagnosis = f": {data['diagnosis']}" if data.get("diagnosis") else ""
             result = data["verdict"] or data["state"]
             return f"{data['kernel']} on {data['build']}: {result}{diagnosis}{where}"
-        case "run.finished":
+        case "run.finished" if "suite" in data:
             result = data["verdict"] or data["state"]
             return f"suite {data['suite']['name']} on {', '.join(data['builds'])}: {result}{where}"
-        case "flag.opened" | "flag.resolved" as type_:
+        case "flag.opened" | "flag.resolved" as type_ if "kind" in data:
             word = "opened" if type_ == "flag.opened" else "resolved"
             text = f": {data['sentence']}" if data.get("sentence") else ""
             return (
                 f"flag {data['kind']} {word} for {data['kernel']} on {data['build']}{text}{where}"
             )
-        case "bisection.finished":
+        case "bisection.finished" if "builds" in data:
             first, last = data["builds"][0], data["builds"][-1]
             return f"bisection of {first} to {last}: {data['words'] or data['state']}{where}"
-        case "device.health_changed":
+        case "device.health_changed" if "health" in data:
             why = f" ({data['reason']})" if data.get("reason") else ""
             return f"device {data['device']} is {data['health']}{why}{where}"
         case type_:
@@ -165,7 +165,7 @@ def _bisection(session: Session, reference: Mapping[str, Any], base: str) -> dic
 
 
 def _device(session: Session, reference: Mapping[str, Any], base: str) -> dict[str, Any] | None:
-    device = devices.look(session, str(reference["device"]), timeout_s=0.0)
+    device = devices.look(session, str(reference["device"]))
     if device is None:
         return None
     return {

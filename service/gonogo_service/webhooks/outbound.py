@@ -27,7 +27,7 @@ from gonogo_service.webhooks import addresses, mail, messages, schedule, secrets
 from gonogo_service.webhooks.addresses import Network, Refused, Resolve
 from gonogo_service.webhooks.signatures import signatures
 from gonogo_storage.db.encoding import encode, utcnow
-from gonogo_storage.db.states import WebhookState
+from gonogo_storage.db.states import DeliveryState, WebhookState
 from gonogo_storage.messages import deliveries, webhooks
 from gonogo_storage.messages.deliveries import Message, Try
 from gonogo_storage.messages.webhooks import SigningWebhook
@@ -39,6 +39,7 @@ CONNECT_S, ANSWER_S = 5.0, 15.0
 TURN_S = 30.0
 """Maximum time for a receiver; then its other messages wait, so that the next one gets a turn."""
 MAX_ANSWER_BYTES = 4096
+MAX_ERROR_CHARS = 500
 AGENT = "GoNoGo-Webhooks/1"
 
 
@@ -127,10 +128,10 @@ class Sender:
         try:
             answer = self._deliver(webhook, delivery, moment)
         except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError, Refused) as problem:
-            answer = _Answer(error=f"{type(problem).__name__}: {problem}"[:500])
+            answer = _Answer.failed(problem)
         except Exception as problem:  # a bug is a failed try, too: it must not stall other messages
             log.exception("a webhook could not be sent", webhook=webhook_id, delivery=delivery.id)
-            answer = _Answer(error=f"{type(problem).__name__}: {problem}"[:500])
+            answer = _Answer.failed(problem)
         outcome = Try(
             moment,
             round((time.perf_counter() - began) * 1e3, 3),
@@ -152,7 +153,7 @@ class Sender:
             error=answer.error,
             state=follows.state.value,
         )
-        return answer.status is not None and answer.status < 300
+        return follows.state is DeliveryState.delivered
 
     def _deliver(self, webhook: SigningWebhook, delivery: Message, moment: datetime) -> _Answer:
         """Send a message. Raises httpx.HTTPError, OSError, Refused, ValueError."""
@@ -195,6 +196,11 @@ class _Answer:
     error: str | None = None
     text: str | None = None
     retry_after: str | None = None
+
+    @classmethod
+    def failed(cls, problem: Exception) -> Self:
+        """Return the answer of a try that got none."""
+        return cls(error=f"{type(problem).__name__}: {problem}"[:MAX_ERROR_CHARS])
 
 
 def post(

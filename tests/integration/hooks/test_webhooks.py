@@ -131,9 +131,9 @@ def test_a_job_that_ends_is_told_once_signed_and_logged(
 def test_the_log_says_how_many_milliseconds_a_try_took(
     api: Api, sender: Sender, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    quarters = itertools.count(1)
+    parts = itertools.count(1)
     clock = SimpleNamespace(
-        perf_counter=lambda: next(quarters) * 0.25, monotonic=time.monotonic, sleep=time.sleep
+        perf_counter=lambda: next(parts) * 0.2500004, monotonic=time.monotonic, sleep=time.sleep
     )
     webhook = subscribe(api, receiver.url)
     assert api.client.post(f"/api/v1/webhooks/{webhook['id']}:test").status_code == 202

@@ -1,0 +1,45 @@
+"""The payloads of events: a bisection's, and those of objects that are gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from sqlalchemy.orm import Session
+
+import stored_jobs
+from gonogo_service.webhooks import messages
+from gonogo_storage.automation import bisections
+from gonogo_storage.automation.bisections import NewBisection
+from gonogo_storage.db.engine import make_engine, session
+from gonogo_storage.db.ids import new_id
+
+
+@pytest.fixture
+def current(migrated_sqlite_url: str) -> Iterator[Session]:
+    engine = make_engine(migrated_sqlite_url)
+    with session(engine) as opened:
+        yield opened
+    engine.dispose()
+
+
+@pytest.mark.parametrize("type_", messages.TYPES)
+def test_an_object_that_is_gone_is_what_the_event_said_of_it(current: Session, type_: str) -> None:
+    reference = {type_.partition(".")[0]: new_id(), "version": 2}
+    assert messages.payload(current, type_, reference, "https://x")["data"] == reference
+
+
+def test_a_bisection_is_told_with_its_address(current: Session) -> None:
+    new = NewBisection(
+        sample=stored_jobs.new(seeds=1),
+        builds=("a", "b", "c"),
+        request={},
+        signal="numbers",
+        expect="regression",
+    )
+    stored = bisections.create(current, new)
+    for base in ("https://gonogo.example", "https://gonogo.example/"):
+        message = messages.payload(current, "bisection.finished", {"bisection": stored.id}, base)
+        data = message["data"]
+        assert (data["id"], data["builds"], data["runs"]) == (stored.id, ["a", "b", "c"], 0)
+        assert data["url"] == f"https://gonogo.example/bisections/{stored.id}"
