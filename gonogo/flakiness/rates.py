@@ -11,11 +11,21 @@ from typing import TYPE_CHECKING, Any
 from gonogo.flakiness.outcomes import Outcome as Outcome
 from gonogo.flakiness.outcomes import outcome_of as outcome_of
 from gonogo.flakiness.policy import POLICY, FlakinessPolicy
-from gonogo.flakiness.special import beta_quantile
+from gonogo.flakiness.special import beta_quantile, log_beta
 
 # the API reports rates with their intervals, and loads no numpy until two of them are compared
 if TYPE_CHECKING:
     import numpy as np
+
+
+MAX_LOGIT, PLACES = 40.0, 4001
+"""The range of logit(p) that is integrated over, and its places."""
+MAX_SPREADS, FINE_PLACES = 12.0, 1001
+"""The same around each posterior, in its standard deviations."""
+TIES = 1e-7
+"""Logarithms of probabilities that differ by less are a tie, as in R."""
+MAX_LOG_ODDS = 700.0
+"""The exponential of more is infinite."""
 
 
 @dataclass(frozen=True)
@@ -80,11 +90,16 @@ def _posterior(failures: int, runs: int, prior: float, level: float) -> tuple[fl
     The few counts of a suite's tests recur, and an interval takes some milliseconds, so they are
     cached.
     """
-    a, b = failures + prior, runs - failures + prior
+    a, b = _beta(failures, runs, prior)
     outside = (1 - level) / 2
     low = 0.0 if failures == 0 else beta_quantile(outside, a, b)
     high = 1.0 if failures == runs else 1.0 - beta_quantile(outside, b, a)
     return a / (a + b), low, high
+
+
+def _beta(failures: int, runs: int, prior: float) -> tuple[float, float]:
+    """Return the parameters of a rate's posterior."""
+    return failures + prior, runs - failures + prior
 
 
 def rate_of(outcomes: Iterable[Outcome], policy: FlakinessPolicy = POLICY) -> tuple[Rate, Rate]:
@@ -104,8 +119,8 @@ def fisher(failures: int, runs: int, other_failures: int, other_runs: int) -> fl
     """Return the two-sided p of Fisher's exact test.
 
     It is the probability of all tables with these margins that are no likelier than this one. R. A.
-    Fisher, Statistical Methods for Research Workers, section 21.02; hypergeometric terms by lgamma,
-    and a relative slack of 1e-7 for ties, as in R. It is 1 if a side has no runs.
+    Fisher, Statistical Methods for Research Workers, section 21.02; hypergeometric terms by lgamma.
+    It is 1 if a side has no runs.
     """
     import numpy as np
 
@@ -120,7 +135,7 @@ def fisher(failures: int, runs: int, other_failures: int, other_runs: int) -> fl
         ]
     ) - _log_choose(total, bad)
     here = logs[failures - lowest]
-    return float(min(1.0, np.exp(logs[logs <= here + 1e-7]).sum()))
+    return float(min(1.0, np.exp(logs[logs <= here + TIES]).sum()))
 
 
 def _log_choose(n: int, k: int) -> float:
@@ -130,41 +145,39 @@ def _log_choose(n: int, k: int) -> float:
 def greater(first: Rate, second: Rate, policy: FlakinessPolicy = POLICY) -> float | None:
     """Return the posterior probability that the first rate is higher; None if one is unknown.
 
-    Integral of the density of the first times the cdf of the second over 4,001 places in logit(p),
-    which resolve rates near 0 and 1.
+    Integral of the density of the first times the cdf of the second over places in logit(p), which
+    resolve rates near 0 and 1.
     """
     import numpy as np
 
     if not (first.known and second.known):
         return None
-    places = np.linspace(-40.0, 40.0, 4001)
+    sides = [_beta(side.failures, side.runs, policy.prior) for side in (first, second)]
     # a sharp posterior of a long history lies between few places: refine around both
-    for side in (first, second):
-        center = math.log(
-            (side.failures + policy.prior) / (side.runs - side.failures + policy.prior)
-        )
-        spread = math.sqrt(
-            1 / (side.failures + policy.prior) + 1 / (side.runs - side.failures + policy.prior)
-        )
-        places = np.concatenate([places, center + spread * np.linspace(-12.0, 12.0, 1001)])
-    places = np.unique(places)
-    first_density, second_density = (_density(side, places, policy) for side in (first, second))
-    steps = np.diff(places)
-    below = np.concatenate(
-        [[0.0], np.cumsum((second_density[1:] + second_density[:-1]) / 2 * steps)]
-    )
-    product = first_density * below / below[-1]
-    whole = float(((first_density[1:] + first_density[:-1]) / 2 * steps).sum())
-    return float(np.clip(((product[1:] + product[:-1]) / 2 * steps).sum() / whole, 0.0, 1.0))
+    around = np.linspace(-MAX_SPREADS, MAX_SPREADS, FINE_PLACES)
+    fine = [math.log(a / b) + math.sqrt((a + b) / (a * b)) * around for a, b in sides]
+    places = np.unique(np.concatenate([np.linspace(-MAX_LOGIT, MAX_LOGIT, PLACES), *fine]))
+    first_density, second_density = (_density(a, b, places) for a, b in sides)
+    below = np.cumsum(np.append(0.0, _areas(second_density, places)))
+    both = _areas(first_density * below, places).sum()
+    return float(np.clip(both / (_areas(first_density, places).sum() * below[-1]), 0.0, 1.0))
+
+
+def _areas(
+    density: np.ndarray[Any, np.dtype[np.float64]], places: np.ndarray[Any, np.dtype[np.float64]]
+) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Return twice the areas of the trapezoids between places."""
+    import numpy as np
+
+    return np.asarray((density[1:] + density[:-1]) * np.diff(places), dtype=np.float64)
 
 
 def _density(
-    side: Rate, logits: np.ndarray[Any, np.dtype[np.float64]], policy: FlakinessPolicy
+    a: float, b: float, logits: np.ndarray[Any, np.dtype[np.float64]]
 ) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Return the density of logit(p), up to a factor."""
+    """Return the density of logit(p) of Beta(a, b), up to a factor."""
     import numpy as np
 
-    a, b = side.failures + policy.prior, side.runs - side.failures + policy.prior
     logs = -a * np.logaddexp(0.0, -logits) - b * np.logaddexp(0.0, logits)
     return np.asarray(np.exp(logs - logs.max()), dtype=np.float64)
 
@@ -175,17 +188,10 @@ def odds(one: Rate, other: Rate, policy: FlakinessPolicy = POLICY) -> float:
     Each rate has the policy's Beta prior. By Markov's inequality, rates that are equal give a
     factor above k in at most 1 of k cases (mean over the prior).
     """
-    a = policy.prior
 
-    def log_beta(failures: int, runs: int) -> float:
-        return (
-            math.lgamma(failures + a)
-            + math.lgamma(runs - failures + a)
-            - math.lgamma(runs + 2 * a)
-            - 2 * math.lgamma(a)
-            + math.lgamma(2 * a)
-        )
+    def evidence(failures: int, runs: int) -> float:
+        return log_beta(*_beta(failures, runs, policy.prior)) - log_beta(policy.prior, policy.prior)
 
-    shared = log_beta(one.failures + other.failures, one.runs + other.runs)
-    separate = log_beta(one.failures, one.runs) + log_beta(other.failures, other.runs)
-    return math.exp(min(700.0, separate - shared))
+    shared = evidence(one.failures + other.failures, one.runs + other.runs)
+    separate = evidence(one.failures, one.runs) + evidence(other.failures, other.runs)
+    return math.exp(min(MAX_LOG_ODDS, separate - shared))

@@ -64,9 +64,7 @@ def tail_of(
     if of_these is None:
         return by_seed
     if not of_these.at_most and (
-        by_seed.predicted is None
-        or by_seed.at_most
-        or (of_these.predicted or 0.0) > by_seed.predicted
+        by_seed.predicted is None or by_seed.at_most or _rates(of_these)[0] > by_seed.predicted
     ):
         return replace(of_these, left_out=by_seed.left_out, repeated=left)
     return (
@@ -85,14 +83,14 @@ def clustered(groups: Sequence[Sequence[float]], policy: FlakinessPolicy = POLIC
     runs, count = int(sizes.sum()), len(groups)
     if count < 2 or runs <= count:
         return runs > count  # a single seed says nothing about others
+    if all(min(group) == max(group) for group in groups):
+        return True
     everything = np.concatenate([np.asarray(group, dtype=np.float64) for group in groups])
     _, place, ties = np.unique(everything, return_inverse=True, return_counts=True)
     ranks = (np.cumsum(ties) - (ties - 1) / 2)[place]
     means = np.add.reduceat(ranks, np.concatenate([[0], np.cumsum(sizes)[:-1]])) / sizes
     between = float((sizes * (means - ranks.mean()) ** 2).sum())
     within = float(np.square(ranks).sum() - (sizes * means**2).sum())
-    if within <= 1e-9 * max(between, 1.0):
-        return True
     ratio = between / (count - 1) / (within / (runs - count))
     first, second = count - 1, runs - count
     return beta_cdf(second / (second + first * ratio), second / 2, first / 2) <= policy.same_seed
@@ -121,15 +119,9 @@ def _of_these(
         return None
     tails = [tail(values, policy, level, RUNS) for values in enough[:MAX_SEEDS]]
     # the milder rest counts as the mildest seed with a tail
-    weights = [1.0] * (len(tails) - 1) + [1.0 + len(enough) - len(tails)]
+    rates_of = [*map(_rates, tails)] + [_rates(tails[-1])] * (len(enough) - len(tails))
     runs = sum(map(len, enough))
-    mean = sum(
-        weight * (0.0 if fit.at_most else fit.predicted or 0.0)
-        for fit, weight in zip(tails, weights, strict=True)
-    ) / len(enough)
-    bound = sum(
-        weight * (fit.upper or 0.0) for fit, weight in zip(tails, weights, strict=True)
-    ) / len(enough)
+    mean, bound = (sum(rates) / len(enough) for rates in zip(*rates_of, strict=True))
     predicted = max(1.0 / (policy.tail_reach * runs), mean)
     upper = min(1.0, max(predicted, bound))
     observed = rate(sum(value > LIMIT for values in enough for value in values), runs, policy)
@@ -151,6 +143,13 @@ def _of_these(
         len(enough),
         RUNS,
     )
+
+
+def _rates(fit: Tail) -> tuple[float, float]:
+    """Return the predicted rate and its bound, of a tail with enough samples."""
+    assert fit.predicted is not None
+    assert fit.upper is not None
+    return 0.0 if fit.at_most else fit.predicted, fit.upper
 
 
 def _too_few(fit: Tail, repeated: int, policy: FlakinessPolicy) -> Tail:

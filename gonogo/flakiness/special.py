@@ -11,6 +11,9 @@ from functools import lru_cache
 _TINY = 1e-300
 _STEPS = 200
 """Steps of a bisection: interval halving reaches the last bit of a double long before."""
+_PRECISION = 1e-13
+"""The relative width at which a bisection ends."""
+_CONVERGED = 1e-15
 
 
 def log_beta(a: float, b: float) -> float:
@@ -52,7 +55,7 @@ def _lower(x: float, a: float, b: float) -> float:
             c = c if abs(c) > _TINY else _TINY
             step = d * c
             value *= step
-        if abs(step - 1.0) < 1e-15:
+        if abs(step - 1.0) < _CONVERGED:
             break
     return min(1.0, front * value)
 
@@ -71,13 +74,11 @@ def beta_quantile(q: float, a: float, b: float) -> float:
     low, high = 0.0, 1.0
     for _ in range(_STEPS):
         middle = (low + high) / 2
-        if middle in (low, high):
-            break
         if beta_cdf(middle, a, b) < q:
             low = middle
         else:
             high = middle
-        if high - low <= 1e-13 * high:
+        if high - low <= _PRECISION * high:
             break
     return (low + high) / 2
 

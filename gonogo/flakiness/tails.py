@@ -24,6 +24,12 @@ _SHRUNK_TO, _SHRUNK_BY = 0.2, 10.0
 Maxima of light tails have shape 0, of t(4) .25: without it the bound at .95 held in 78% of
 lognormal series of 20 seeds; with it the worst of six distributions has .89, Pareto(.25)
 (calibrated)."""
+_TIES = 1e-9
+"""A tail whose numbers differ by less than this share of the largest one is none."""
+_FLAT = 1e-9
+"""A smaller shape is 0: an exponential tail."""
+_FAR = 1e6
+"""A limit that is so many tails away is never reached: its rate is below 1/(10 x seeds)."""
 _BLOCK = 2_000_000
 """Numbers in one intermediate array of the bootstrap: 16 MB."""
 
@@ -68,9 +74,6 @@ def tail(
     fits = _sweep(finite, policy, level)
     floor = 1.0 / (policy.tail_reach * seeds)
     if not fits:
-        # the one-sided bound of the level is the upper end of the interval that leaves twice as
-        # much outside
-        counted = rate(observed.failures, seeds, policy, level=max(0.0, 2 * level - 1))
         reason = "all equal, or ties only" if not observed.failures else "too many above the limit"
         predicted = max(floor, observed.failures / seeds)
         words = f"no tail to fit ({reason}): {observed.words} failed"
@@ -79,7 +82,7 @@ def tail(
             left_out,
             observed,
             predicted,
-            counted.high,
+            _counted(observed.failures, seeds, policy, level),
             not observed.failures,
             level,
             (),
@@ -91,11 +94,11 @@ def tail(
     middle = float(np.median([predicted for _, _, predicted, _ in fits]))
     bound = max(upper for _, _, _, upper in fits)
     if infinite:
-        lost = rate(seeds - len(finite), seeds, policy, level=max(0.0, 2 * level - 1)).high or 1.0
+        lost = _counted(seeds - len(finite), seeds, policy, level)
         middle, bound = infinite + (1 - infinite) * middle, lost + (1 - lost) * bound
-    predicted = max(floor, middle)
+    predicted, at_most = max(floor, middle), middle <= floor
     upper = min(1.0, max(predicted, bound))
-    words = f"{rates_in_words(predicted, upper, middle <= floor, level, unit)} ({seeds} {unit})"
+    words = f"{rates_in_words(predicted, upper, at_most, level, unit)} ({seeds} {unit})"
     swept = tuple(Threshold(*fit[:3]) for fit in fits)
     return Tail(
         seeds,
@@ -103,13 +106,23 @@ def tail(
         observed,
         predicted,
         upper,
-        middle <= floor,
+        at_most,
         level,
         swept,
         largest,
         words,
         seeds,
     )
+
+
+def _counted(failures: int, seeds: int, policy: FlakinessPolicy, level: float) -> float:
+    """Return the one-sided bound of a rate of counts.
+
+    It is the upper end of the interval that leaves twice as much outside.
+    """
+    high = rate(failures, seeds, policy, level=max(0.0, 2 * level - 1)).high
+    assert high is not None
+    return high
 
 
 def rates_in_words(predicted: float, upper: float, at_most: bool, level: float, unit: str) -> str:
@@ -142,20 +155,14 @@ def _sweep(
             continue
         above = ordered[seeds - count :]
         threshold = float(ordered[seeds - count - 1] / 2 + above[0] / 2)
-        excess = above - threshold
-        # rounding residues of equal numbers are no tail
-        if (
-            threshold >= LIMIT
-            or not excess[-1] > 1e-9 * above[-1]
-            or excess[-1] - excess[0] <= 1e-9 * above[-1]
-        ):
+        if threshold >= LIMIT or np.ptp(above) <= _TIES * above.max():
             continue
-        reach = (LIMIT - threshold) / float(excess[-1])
-        if reach > 1e6:
-            # The limit is a million tails away: the rate is below the floor of 1/(10 x seeds).
+        excess = above - threshold
+        reach = (LIMIT - threshold) / float(excess.max())
+        if reach > _FAR:
             fits.append((threshold, count, 0.0, 0.0))
             continue
-        one = excess[None, :] / excess[-1]
+        one = excess[None, :] / excess.max()
         shape, scale = pareto_fit(one)
         predicted = count / seeds * float(survival(reach, shape, scale)[0])
         fits.append((threshold, count, predicted, _bound(one, reach, seeds, policy, level, rng)))
@@ -178,7 +185,7 @@ def _bound(
     rates = []
     for start in range(0, policy.tail_bootstraps, block):
         draws = min(block, policy.tail_bootstraps - start)
-        exceeding = rng.binomial(seeds, count / seeds, size=draws).clip(1) / seeds
+        exceeding = rng.binomial(seeds, count / seeds, size=draws) / seeds
         samples = np.sort(
             _drawn(rng.random((draws, count)), float(shape[0]), float(scale[0])), axis=1
         )
@@ -190,7 +197,7 @@ def _drawn(uniform: Array, shape: float, scale: float) -> Array:
     """Return generalized Pareto numbers by the inverse of their distribution function."""
     exponential = -np.log1p(-uniform)
     return np.asarray(
-        scale * (exponential if abs(shape) < 1e-9 else np.expm1(shape * exponential) / shape),
+        scale * (exponential if abs(shape) < _FLAT else np.expm1(shape * exponential) / shape),
         dtype=np.float64,
     )
 
@@ -199,21 +206,21 @@ def pareto_fit(excess: Array, shrink: bool = False) -> tuple[Array, Array]:
     """Return (shape xi, scale sigma) of each row of exceedances, by Zhang and Stephens 2009.
 
     excess: positive, (samples, k), sorted ascending in each row. The grid has 20 + sqrt(k) values
-    of theta = -xi/sigma below 1/max, weighted by the arithmetic likelihood. xi > 0 is a heavy tail.
+    of theta = -xi/sigma below 1/max, weighted by the profile likelihood. xi > 0 is a heavy tail.
     """
     count = excess.shape[1]
     grid = np.arange(1, 21 + int(math.sqrt(count)))
     largest = excess[:, -1:]
-    quarter = np.maximum(excess[:, [max(0, int(count / 4 + 0.5) - 1)]], 1e-9 * largest)
+    quarter = np.maximum(excess[:, [max(0, int(count / 4 + 0.5) - 1)]], _TIES * largest)
     with np.errstate(all="ignore"):
         theta = 1 / largest + (1 - np.sqrt(len(grid) / (grid - 0.5))) / (3 * quarter)
         shapes = np.log1p(-theta[:, :, None] * excess[:, None, :]).mean(axis=2)
-        arithmetic = count * (np.log(-theta / shapes) - shapes - 1)
-        arithmetic = np.where(np.isfinite(arithmetic), arithmetic, -np.inf)
-        weights = np.exp(arithmetic - arithmetic.max(axis=1, keepdims=True))
+        logs = count * (np.log(-theta / shapes) - shapes)  # up to a constant
+        logs = np.where(np.isfinite(logs), logs, -np.inf)
+        weights = np.exp(logs - logs.max(axis=1, keepdims=True))
         weights /= weights.sum(axis=1, keepdims=True)
         best = (weights * theta).sum(axis=1)
-        best = np.where(np.abs(best) * largest[:, 0] < 1e-9, 1e-9 / largest[:, 0], best)
+        best = np.where(np.abs(best) * largest[:, 0] < _FLAT, _FLAT / largest[:, 0], best)
         shape = np.log1p(-best[:, None] * excess).mean(axis=1)
         scale = -shape / best
     if shrink:
@@ -224,8 +231,7 @@ def pareto_fit(excess: Array, shrink: bool = False) -> tuple[Array, Array]:
 def survival(z: float, shape: Array, scale: Array) -> Array:
     """Return P(excess > z) of generalized Pareto distributions."""
     with np.errstate(all="ignore"):
-        inside = 1 + shape * z / scale
-        flat = np.abs(shape) < 1e-9
-        curved = np.exp(-np.log(np.where(inside > 0, inside, 1.0)) / np.where(flat, 1.0, shape))
-        probability = np.where(flat, np.exp(-z / scale), np.where(inside > 0, curved, 0.0))
+        inside = np.maximum(1 + shape * z / scale, 0)  # 0 from a light tail's end on
+        curved = np.exp(-np.log(inside) / shape)
+        probability = np.where(np.abs(shape) < _FLAT, np.exp(-z / scale), curved)
     return np.asarray(np.nan_to_num(probability, nan=0.0), dtype=np.float64)
