@@ -27,7 +27,7 @@ from gonogo_storage.db.ids import new_id
 from gonogo_storage.db.states import AnswerState, DeliveryState, HookSource, IncomingState
 from gonogo_storage.messages import deliveries, github_answers, incoming, leases, outbox, webhooks
 from gonogo_storage.messages.deliveries import DELIVERIES, Try
-from gonogo_storage.messages.due import Backoff
+from gonogo_storage.messages.due import Backoff, DueTable
 from gonogo_storage.messages.github_answers import ANSWERS
 from gonogo_storage.messages.incoming import INCOMING
 from gonogo_storage.messages.outbox import OUTBOX, OutboxMessage
@@ -195,6 +195,15 @@ def test_a_message_that_fails_waits_longer_each_time_until_it_is_given_up(
             messages.again(current, key)
             assert messages.due(current, utcnow()) == [key]
             assert row.state == "waiting"
+
+
+def test_postponing_says_whether_there_is_another_try() -> None:
+    table, row = DueTable(DELIVERIES.row, Backoff((10.0,), max_tries=2)), DELIVERIES.row(tries=0)
+    now = utcnow()
+    assert table.postponed(row, now=now)
+    assert (row.tries, row.due_at) == (1, now + timedelta(seconds=10))
+    assert not table.postponed(row, now=now)
+    assert (row.tries, row.due_at) == (2, None)
 
 
 @each_table
