@@ -34,7 +34,8 @@ _MIN_BRANCHES = 4
 """Branches of the outcomes of runs in flight that are followed at least; above _MAX_CELLS
 numbers the least likely branches are dropped."""
 _TINY = 1e-300
-_SLACK = 1e-9
+_TIE = 1e-9
+"""Gains of builds that differ by less are alike."""
 
 
 @dataclass(frozen=True)
@@ -167,7 +168,7 @@ def search_state(
     for place in in_flight:
         runs[place] += 1
     best = int(places.argmax())
-    before, after = (float(mean) for mean in bad[:, best] / max(places[best], _TINY))
+    before, after = (float(mean) for mean in bad[:, best] / places[best])
     stage, needed = _stage(places, best, (before, after), counts, evidence, policy)
     next_builds: list[int] = []
     if not stage.final:
@@ -292,10 +293,7 @@ def _stage(
     rates: before and after the likeliest place.
     """
     bound = math.log(policy.bisect_stop / (1 - policy.bisect_stop))
-    if (
-        not (counts[0, 1] and counts[-1, 1])
-        or -bound < evidence < math.log(policy.bisect_gate) - _SLACK
-    ):
+    if not (counts[0, 1] and counts[-1, 1]) or -bound < evidence < math.log(policy.bisect_gate):
         return Stage.gate, []
     if evidence <= -bound:
         return Stage.no_change, []
@@ -354,7 +352,7 @@ class _Tree:
             (_gain(*branch.bad(self.model)) for branch in self.branches),
             np.zeros(len(self.branches[0].before) + 1),
         )
-        return int(np.argmax(gain >= gain.max() - _SLACK))
+        return int(np.argmax(gain >= gain.max() - _TIE))
 
 
 def _gain(places: Array, bad: Array) -> Array:

@@ -14,6 +14,11 @@ from typing import Any
 from gonogo.flakiness.policy import POLICY, FlakinessPolicy
 from gonogo.flakiness.rates import Outcome
 
+TIE = 1e-9
+"""Evidence that is as near to a bound as rounding may leave it has reached it."""
+NEGLIGIBLE = 1e-18
+"""Probabilities of numbers of failures that a plan leaves out."""
+
 
 class Stopping(StrEnum):
     """The next step of a sequential job."""
@@ -90,6 +95,12 @@ def bounds(policy: FlakinessPolicy = POLICY) -> tuple[float, float]:
     return math.log(b / (1 - a)), math.log((1 - b) / a)
 
 
+def _reached(policy: FlakinessPolicy) -> tuple[float, float]:
+    """Return the ratios from which on the bounds count as reached."""
+    low, high = bounds(policy)
+    return low + TIE, high - TIE
+
+
 def steps(policy: FlakinessPolicy = POLICY) -> tuple[float, float]:
     """Return what one passed and one failed seed add to the log likelihood ratio."""
     return math.log((1 - policy.flaky_rate) / (1 - policy.stable_rate)), math.log(
@@ -125,19 +136,19 @@ def decide(
         raise ValueError(f"impossible counts: {failures} failures of {seeds} seeds of {most}")
     passed, failed = steps(policy)
     low, high = bounds(policy)
+    stable, flaky = _reached(policy)
     evidence = (seeds - failures) * passed + failures * failed
-    slack = 1e-12 * max(1.0, abs(evidence))
     if unexplained and not to_the_end:
         state = Stopping.wrong
-    elif evidence <= low + slack:
+    elif evidence <= stable:
         state = Stopping.stable
-    elif evidence >= high - slack:
+    elif evidence >= flaky:
         state = Stopping.flaky
     else:
         state = Stopping.undecided if seeds + silent >= most else Stopping.more
     needed = 0
     if state is Stopping.more:
-        needed = max(1, min(most - seeds - silent, math.ceil((low - evidence) / passed - 1e-9)))
+        needed = min(most - seeds - silent, math.ceil((stable - evidence) / passed))
     known = [
         duration
         for duration in durations_ms
@@ -275,7 +286,7 @@ def plan(true_rate: float, policy: FlakinessPolicy = POLICY, most: int = 5000) -
     import numpy as np  # here, because the API imports this module without numpy
 
     passed, failed = steps(policy)
-    low, high = bounds(policy)
+    stable, flaky_from = _reached(policy)
     alive = np.ones(1)
     mean = flaky = 0.0
     for seeds in range(1, most + 1):
@@ -285,9 +296,9 @@ def plan(true_rate: float, policy: FlakinessPolicy = POLICY, most: int = 5000) -
         following[1:] += alive * true_rate
         count = np.arange(len(following))
         evidence = (seeds - count) * passed + count * failed
-        flaky += float(following[evidence >= high - 1e-12].sum())
-        following[(evidence >= high - 1e-12) | (evidence <= low + 1e-12)] = 0.0
-        likely = np.flatnonzero(following > 1e-18)
+        flaky += float(following[evidence >= flaky_from].sum())
+        following[(evidence >= flaky_from) | (evidence <= stable)] = 0.0
+        likely = np.flatnonzero(following > NEGLIGIBLE)
         if not len(likely):
             return Plan(true_rate, mean, flaky, 0.0)
         alive = following[: likely[-1] + 1]
