@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from gonogo.flakiness.special import student_tail
 
 Array = NDArray[np.float64]
+_CONSTANT, _EQUAL = 1e-30, 1e-12
+"""Of numbers in units of the largest: a variance that is rounding, and a difference that is."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +66,8 @@ def welch(first: Iterable[float] | Array, second: Iterable[float] | Array) -> Co
     difference = float(two.mean() - one.mean())
     parts = float(one.var(ddof=1)) / counts[0], float(two.var(ddof=1)) / counts[1]
     variance = sum(parts)
-    if variance <= 1e-30:
-        same = abs(difference) <= 1e-12
+    if variance <= _CONSTANT:
+        same = abs(difference) <= _EQUAL
         t, p = (0.0, 1.0) if same else (math.copysign(math.inf, difference), 0.0)
     else:
         t = difference / math.sqrt(variance)

@@ -107,11 +107,11 @@ def stability(
         if failures.low is not None and failures.low > policy.broken_most:
             return Stability.broken, f"{failures.words} seeds failed"
         return Stability.unknown, f"all {failures.runs} seeds failed: too few to call it broken"
-    repeat = tail is not None and tail.repeated > 0 and tail.predicted is None and tail.seeds > 0
-    if failures.runs < policy.least_seeds or repeat:
-        few = min(failures.runs, tail.seeds) if tail is not None and repeat else failures.runs
-        why = f"; {tail.words}" if tail is not None and repeat else ""
-        return Stability.unknown, f"not enough seeds: {few} of {policy.least_seeds}{why}"
+    if tail is not None and tail.repeated and tail.predicted is None and tail.seeds:
+        few = f"{min(failures.runs, tail.seeds)} of {policy.least_seeds}; {tail.words}"
+        return Stability.unknown, f"not enough seeds: {few}"
+    if failures.runs < policy.least_seeds:
+        return Stability.unknown, f"not enough seeds: {failures.runs} of {policy.least_seeds}"
     if (
         tail is not None
         and tail.predicted is not None

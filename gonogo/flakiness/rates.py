@@ -50,8 +50,10 @@ class Rate:
     @property
     def words(self) -> str:
         """The rate in one phrase: "3 of 20 (15%, 4% to 35%)"."""
-        if self.low is None or self.high is None:
+        if not self.known:
             return "UNKNOWN: no run"
+        assert self.low is not None
+        assert self.high is not None
         share = _percent(self.failures / self.runs)
         interval = f"{_percent(self.low)} to {_percent(self.high)}"
         return f"{self.failures} of {self.runs} ({share}, {interval})"

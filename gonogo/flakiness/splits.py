@@ -24,6 +24,11 @@ _CONSTANT = 1e-9
 """A variance below this share of the whole series' variance is rounding: sums of n squares of
 standardized numbers are exact to about n x 1e-16."""
 
+_EQUAL = 1e-12
+"""Numbers whose spread is a smaller share of the largest one are equal, up to their last bits."""
+_TIE = 1e-9
+"""A residual of a permuted series that is larger by less is as small."""
+
 Indices = NDArray[np.intp]
 Split = tuple[int, float]
 """A place, with the p-value or the log odds of a change there."""
@@ -96,7 +101,7 @@ def standardized(values: Array) -> Array | None:
     """Return the values with mean 0 and spread 1; None for a constant, up to the last bits."""
     centered = values - values.mean()
     spread = float(np.sqrt(np.square(centered).mean()))
-    return None if spread <= 1e-12 * max(1.0, float(np.abs(values).max())) else centered / spread
+    return None if spread <= _EQUAL * max(1.0, float(np.abs(values).max())) else centered / spread
 
 
 def mean_split(values: Array, start: int, policy: FlakinessPolicy) -> Split | None:
@@ -123,7 +128,7 @@ def mean_split(values: Array, start: int, policy: FlakinessPolicy) -> Split | No
             max(1, 4_000_000 // len(values)),
         )
         permuted = rng.permuted(np.broadcast_to(ready, (size, len(ready))), axis=1)
-        beaten += int((residuals(permuted, least).min(axis=1) <= best + 1e-9).sum())
+        beaten += int((residuals(permuted, least).min(axis=1) <= best + _TIE).sum())
         drawn += size
         if beaten + 1 > policy.change_alarm * (policy.change_permutations + 1):
             # the other permutations can't change that (Besag and Clifford, Biometrika 78, 1991)
@@ -331,7 +336,7 @@ def place_likelihood(values: Array) -> Array:
     count = len(values)
     if ready is None or count < 3:
         return np.full(max(1, count - 1), 1.0 / max(1, count - 1))
-    left = np.maximum(residuals(ready[None, :], 1)[0], 1e-12 * count)
+    left = np.maximum(residuals(ready[None, :], 1)[0], _EQUAL * count)
     logs = (2 - count) / 2 * np.log(left)
     weights = np.exp(logs - logs.max())
     return np.asarray(weights / weights.sum(), dtype=np.float64)
@@ -344,8 +349,8 @@ def interval(likelihood: Array, level: float) -> tuple[int, int]:
     """
     grown = np.cumsum(likelihood)
     low = int(np.searchsorted(grown, (1 - level) / 2))
-    high = int(np.searchsorted(grown, 1 - (1 - level) / 2 - 1e-12))
-    return low + 1, min(high, len(likelihood) - 1) + 1
+    high = int(np.searchsorted(grown, min(1 - (1 - level) / 2, grown[-1])))
+    return low + 1, high + 1
 
 
 def rate_splits(counts: Array, prior: float) -> Array:

@@ -30,6 +30,15 @@ def weights(tree: _Tree) -> list[float]:
     return [float(branch.bad(MODEL)[0].sum()) for branch in tree.branches]
 
 
+def test_the_better_side_has_a_beta_prior_and_the_worse_one_a_uniform_one() -> None:
+    a, b = POLICY.bisect_bad, POLICY.bisect_good
+    mean = a / (a + b)
+    square = mean * (a + 1) / (a + b + 1)
+    rates = MODEL.rates
+    assert 2 * MODEL.same @ rates == pytest.approx(mean + 1 / 2, abs=5e-3)
+    assert 2 * MODEL.same @ rates**2 == pytest.approx(square + 1 / 3, abs=5e-3)
+
+
 def test_a_run_tells_as_much_as_the_place_and_its_outcome_share() -> None:
     """The mutual information of the place and of a run's outcome, by plain sums."""
     rng = np.random.default_rng(2)

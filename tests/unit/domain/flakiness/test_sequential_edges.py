@@ -81,12 +81,15 @@ def test_the_time_that_is_saved_is_that_of_seeds_that_did_not_run() -> None:
 
 def test_impossible_counts_are_refused_at_their_edges() -> None:
     assert decide(0, 0, 1).state is Stopping.more
-    for failures, seeds, most, others in ((1, 0, 1, {}), (0, 0, 0, {}), (-1, 0, 1, {})):
+    for failures, seeds, most, unexplained, silent in (
+        (1, 0, 1, 0, 0),
+        (0, 0, 0, 0, 0),
+        (-1, 0, 1, 0, 0),
+        (0, 0, 1, -1, 0),
+        (0, 0, 1, 0, -1),
+    ):
         with pytest.raises(ValueError, match="impossible counts"):
-            decide(failures, seeds, most, **others)
-    for others in ({"unexplained": -1}, {"silent": -1}):
-        with pytest.raises(ValueError, match="impossible counts"):
-            decide(0, 0, 1, **others)
+            decide(failures, seeds, most, unexplained=unexplained, silent=silent)
 
 
 def test_seeds_are_read_up_to_the_deciding_one() -> None:
@@ -101,6 +104,9 @@ def test_seeds_are_read_up_to_the_deciding_one() -> None:
     assert (read.seen, decision.state) == (3, Stopping.more)
     assert Progress.parse({**read.to_json(), "else": 1}) == read
     assert read.decide(100, ran=50, mean_ms=3.0, to_the_end=True).saved_ms is None
+    silent_too = Progress(seen=5, counted=3)
+    assert [silent_too.decide(most).state for most in (6, 5)] == [Stopping.more, Stopping.undecided]
+    assert Progress(seen=5, counted=3, failures=3).decide(9, ran=7, mean_ms=3.0).saved_ms == 6.0
 
 
 def test_suspects_add_seeds_until_the_last_round() -> None:
