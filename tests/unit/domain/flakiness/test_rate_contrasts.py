@@ -100,7 +100,7 @@ def test_a_row_has_its_pass_rate_with_both_bounds_and_its_host_runs() -> None:
     assert (row.p, row.higher) == (None, None)
     assert row.pass_rate == 0.75
     assert (row.pass_low, row.pass_high) == pytest.approx(
-        stats.beta.ppf([0.025, 0.975], 6.5, 2.5).tolist()
+        tuple(stats.beta.ppf(np.array([0.025, 0.975]), 6.5, 2.5))
     )
 
 
@@ -141,7 +141,9 @@ def test_the_worst_seeds_have_tails_and_the_rest_counts_as_the_mildest(
 ) -> None:
     monkeypatch.setattr(repeated, "MAX_SEEDS", 2)
     scales = {1: 0.05, 2: 0.21, 3: 0.2, 4: 0.1}
-    runs = {seed: exponential(40, scale) for seed, scale in scales.items()}
+    runs: dict[object, list[float]] = {
+        seed: exponential(40, scale) for seed, scale in scales.items()
+    }
     worst, second = tail(runs[2], unit="runs"), tail(runs[3], unit="runs")
     assert not worst.at_most
     assert not second.at_most
@@ -158,7 +160,9 @@ def test_the_worst_seeds_have_tails_and_the_rest_counts_as_the_mildest(
 
 
 def test_seeds_that_stay_far_off_are_bounded_by_their_runs() -> None:
-    runs = {seed: [0.1 + 0.001 * seed + 1e-9 * place for place in range(30)] for seed in (1, 2)}
+    runs: dict[object, list[float]] = {
+        seed: [0.1 + 0.001 * seed + 1e-9 * place for place in range(30)] for seed in (1, 2)
+    }
     these = _of_these(runs, POLICY, 0.95)
     assert these is not None
     assert (these.predicted, these.at_most) == (1 / 600, True)
