@@ -161,6 +161,7 @@ SUBJECTS = (
         ),
         (
             "tests/unit/storage/test_tallies.py",
+            "tests/integration/storage/test_rollup_slices.py",
             "tests/integration/api/test_rollups_service.py",
             "tests/integration/storage/test_retention.py",
             "tests/integration/storage/test_seed_rows.py",

@@ -37,6 +37,8 @@ from gonogo_storage.tables import (
 
 SLICE = 2000
 """Number of (seed, repeat) per transaction: a tenth of a second."""
+MAX_REQUESTS = 1000
+"""Requested rebuilds that are read at once."""
 REBUILD = "rollups.rebuild"
 """Topic of the message that requests the rebuild of a unit."""
 _UNIT = ("test_key", "executor", "build", "branch", "build_sequence", "arch", "board")
@@ -138,7 +140,7 @@ def run_requested(
     """
     done = 0
     with reading(engine) as current:
-        messages = outbox.due(current, topics=(REBUILD,), limit=1000)
+        messages = outbox.due(current, topics=(REBUILD,), limit=MAX_REQUESTS)
     units: dict[Unit, list[str]] = {}
     for message in messages:
         units.setdefault(Unit(**message.payload["unit"]), []).append(message.id)

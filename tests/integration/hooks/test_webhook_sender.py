@@ -72,14 +72,11 @@ def tried(sender: Sender, webhook: Webhook) -> list[deliveries.DeliveryDetails]:
     """Return the deliveries of a subscription with their tries, the oldest first."""
 
     def read(session: Session) -> list[deliveries.DeliveryDetails]:
-        found = [deliveries.look(session, webhook.id, item.id) for item in _all(session, webhook)]
-        return [item for item in reversed(found) if item is not None]
+        ids = [item.id for item in deliveries.list_(session, webhook.id).items]
+        rows = [deliveries.look(session, webhook.id, key) for key in reversed(ids)]
+        return [row for row in rows if row is not None]
 
     return sender.context.reading(read)
-
-
-def _all(session: Session, webhook: Webhook) -> list[deliveries.Delivery]:
-    return deliveries.list_(session, webhook.id).items
 
 
 def test_no_more_receivers_are_served_at_once_than_there_may_be_threads(

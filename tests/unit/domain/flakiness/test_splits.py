@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -161,7 +162,8 @@ def test_welch_s_p_counts_each_place_that_was_tried() -> None:
     samples = [rng.normal(size=8) + 3.0 * (place >= 2) for place in range(4)]
     p = welch(np.concatenate(samples[:2]), np.concatenate(samples[2:])).p
     split = welch_split(samples, 0, 4, POLICY)
-    assert split == (2, pytest.approx(3 * p))
+    assert split is not None
+    assert split == pytest.approx((2, 3 * p))
     assert welch_split(samples, 0, 4, replace(POLICY, change_welch=2.99 * p)) is None
     # with fewer seeds a point, three points must lie on either side
     assert welch_split([sample[:2] for sample in samples], 0, 4, POLICY) is None
@@ -259,7 +261,7 @@ def test_the_most_frequent_program_prevails_by_more_than_half() -> None:
 
 
 def test_statistics_of_seeds_are_pooled_by_their_kind() -> None:
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "budget_ratio": 1.0,
             "chi": 3.0,
