@@ -102,18 +102,14 @@ def in_order(at: Sequence[float] | None, count: int) -> tuple[NDArray[np.intp], 
     Clocks go back, so the sort is by the order key, stable, and the count is reported. A NaN key
     takes the place of its predecessor.
     """
-    if at is None:
-        return np.arange(count), 0
-    if len(at) != count:
+    if at is not None and len(at) != count:
         raise ValueError(f"{len(at)} places for {count} points")
+    if at is None or not count:
+        return np.arange(count), 0
     keys = np.array([math.nan if key is None else float(key) for key in at], dtype=np.float64)
-    last = (
-        np.maximum.accumulate(np.where(np.isnan(keys), -1, np.arange(count)))
-        if count
-        else np.arange(0)
-    )
-    keys = np.where(last < 0, -np.inf, keys[np.maximum(last, 0)]) if count else keys
-    moved = int((keys[1:] < keys[:-1]).sum()) if count > 1 else 0
+    last = np.maximum.accumulate(np.where(np.isnan(keys), -1, np.arange(count)))
+    keys = np.where(last < 0, -np.inf, keys[last])
+    moved = int((keys[1:] < keys[:-1]).sum())
     return np.argsort(keys, kind="stable"), moved
 
 

@@ -204,6 +204,7 @@ def test_each_change_is_between_its_neighbors() -> None:
     assert "smaller from point 20 on" in second.words
     plain = number_changes(noise + level, logarithm=False)
     assert plain.changes[1].words.startswith("1.")
+    assert found.words == f"{first.words}; {second.words}"
 
 
 def test_long_histories_are_reduced_to_means_of_neighbors(monkeypatch: pytest.MonkeyPatch) -> None:
