@@ -14,7 +14,7 @@ from gonogo.flakiness.special import student_tail
 
 Array = NDArray[np.float64]
 _CONSTANT, _EQUAL = 1e-30, 1e-12
-"""Of numbers in units of the largest: a variance that is rounding, and a difference that is."""
+"""The variance and the difference that are rounding, of numbers in units of the largest."""
 
 
 @dataclass(frozen=True)

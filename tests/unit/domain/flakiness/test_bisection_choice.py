@@ -47,12 +47,14 @@ def test_a_run_tells_as_much_as_the_place_and_its_outcome_share() -> None:
     gain = _gain(places, rates * places)
     whole = places.sum()
     for build in range(5):
-        told = 0.0
+        information = 0.0
         bad = [rates[int(place < build), place] for place in range(4)]  # the run is after it
         for outcome in (bad, [1 - rate for rate in bad]):
             mean = sum(p * q for p, q in zip(places, outcome, strict=True)) / whole
-            told += sum(p * q * math.log(q / mean) for p, q in zip(places, outcome, strict=True))
-        assert gain[build] == pytest.approx(told)
+            information += sum(
+                p * q * math.log(q / mean) for p, q in zip(places, outcome, strict=True)
+            )
+        assert gain[build] == pytest.approx(information)
 
 
 def test_the_branches_of_a_run_have_its_outcomes_probabilities() -> None:
@@ -84,9 +86,9 @@ def test_the_likeliest_branches_are_followed_within_the_memory(
         every.follow(place)
     assert len(every.branches) == 8
     monkeypatch.setattr(bisection, "_MAX_CELLS", cells * 2 * belief.before.size)
-    kept = _Tree(MODEL, belief, [2, 3, 1])
-    assert weights(kept) == pytest.approx(
-        sorted(weights(every), reverse=True)[: len(weights(kept))]
+    tree_within = _Tree(MODEL, belief, [2, 3, 1])
+    assert weights(tree_within) == pytest.approx(
+        sorted(weights(every), reverse=True)[: len(weights(tree_within))]
     )
 
 
@@ -157,9 +159,9 @@ def test_both_builds_beside_the_place_run_before_it_is_believed() -> None:
 
 
 def test_parts_beside_a_located_change_are_searched_unless_one_change_is() -> None:
-    found: list[Tally] = [(0, 30), (0, 30), (30, 30), (30, 30)]
-    states = search_states(found)
+    tallies: list[Tally] = [(0, 30), (0, 30), (30, 30), (30, 30)]
+    states = search_states(tallies)
     assert [(state.low, state.high) for state in states] == [(0, 3), (0, 1), (2, 3)]
     assert states[0].culprit == 2
-    assert len(search_states(found, several=False)) == 1
+    assert len(search_states(tallies, several=False)) == 1
     assert bisection.testable(5, {1, 3}) == (0, 2, 4)

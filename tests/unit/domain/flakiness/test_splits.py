@@ -138,14 +138,14 @@ def test_errors_of_two_groups_are_student_s_welch_s_and_those_of_the_seeds() -> 
 
 
 def test_segments_are_split_until_nothing_changes_in_them() -> None:
-    asked = []
+    requested = []
 
     def test(start: int, end: int) -> list[tuple[int, float]]:
-        asked.append((start, end))
+        requested.append((start, end))
         return {(0, 9): [(2, 0.1), (6, 0.2)], (2, 6): [(3, 0.3)]}.get((start, end), [])
 
     assert segments(0, 9, test) == [(2, 0.1), (3, 0.3), (6, 0.2)]
-    assert sorted(asked) == [(0, 2), (0, 9), (2, 3), (2, 6), (3, 6), (6, 9)]
+    assert sorted(requested) == [(0, 2), (0, 9), (2, 3), (2, 6), (3, 6), (6, 9)]
 
 
 def test_the_first_of_equal_splits_is_the_place() -> None:
@@ -190,12 +190,12 @@ def test_zeros_are_half_the_smallest_positive_number() -> None:
 def test_each_change_is_between_its_neighbors() -> None:
     noise = 0.01 * np.random.default_rng(6).normal(size=30)
     level = np.repeat([0.0, 1.0, -0.5], 10)
-    found = number_changes(np.exp(noise + level))
-    assert [(change.place, change.low, change.high) for change in found.changes] == [
+    result = number_changes(np.exp(noise + level))
+    assert [(change.place, change.low, change.high) for change in result.changes] == [
         (10, 10, 10),
         (20, 20, 20),
     ]
-    first, second = found.changes
+    first, second = result.changes
     assert (first.before, first.after) == pytest.approx((0.0, 1.0), abs=0.02)
     assert (second.before, second.after) == pytest.approx((1.0, -0.5), abs=0.02)
     assert "2.7" in first.words
@@ -204,26 +204,26 @@ def test_each_change_is_between_its_neighbors() -> None:
     assert "smaller from point 20 on" in second.words
     plain = number_changes(noise + level, logarithm=False)
     assert plain.changes[1].words.startswith("1.")
-    assert found.words == f"{first.words}; {second.words}"
+    assert result.words == f"{first.words}; {second.words}"
 
 
 def test_long_histories_are_reduced_to_means_of_neighbors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(changes, "_MAX_POINTS", 20)
     noise = 0.01 * np.random.default_rng(7).normal(size=59)
-    found = number_changes(np.exp(noise + (np.arange(59) >= 30)))
-    assert found.points == 20
-    assert [change.place for change in found.changes] == [30]
+    result = number_changes(np.exp(noise + (np.arange(59) >= 30)))
+    assert result.points == 20
+    assert [change.place for change in result.changes] == [30]
     monkeypatch.setattr(changes, "_MAX_POINTS", 59)
     assert number_changes(np.exp(noise)).points == 59
 
 
 def test_rates_change_between_their_neighbors_with_counts_of_each_side() -> None:
     points = [(0, 40)] * 5 + [(0, 0)] + [(30, 40)] * 5 + [(2, 40)] * 5
-    found = rate_changes(points)
-    assert [change.place for change in found.changes] == [6, 11]
-    assert (found.points, found.left_out) == (15, 1)
+    result = rate_changes(points)
+    assert [change.place for change in result.changes] == [6, 11]
+    assert (result.points, result.left_out) == (15, 1)
     for change, counts in zip(
-        found.changes, ((0, 200, 150, 200), (150, 200, 10, 200)), strict=True
+        result.changes, ((0, 200, 150, 200), (150, 200, 10, 200)), strict=True
     ):
         assert change.rates is not None
         before, after = change.rates
