@@ -12,6 +12,7 @@ import pytest
 from sqlalchemy import Engine, text
 
 from background_thread import broker, numbers, running, short, submit, until
+from database_params import BOTH
 from gonogo_storage.db import engine as engines
 from gonogo_storage.db.engine import is_postgres, make_engine, reading, session
 from gonogo_storage.devices import workers
@@ -21,6 +22,12 @@ from job_flow import SimulatedWorker, enroll, row
 from running_service import until as eventually
 from servers import PostgresServer, RedisServer
 from stored_attempts import attempts_of
+
+
+@pytest.fixture
+def database_url(lite_database_url: str) -> str:
+    """SQLite; both databases where what a test is about differs between them."""
+    return lite_database_url
 
 
 def test_background_survives_a_restart_of_redis(
@@ -63,6 +70,7 @@ def test_background_survives_a_restart_of_redis(
     worker.close()
 
 
+@BOTH
 def test_messages_in_hand_while_redis_restarts_don_t_stall_the_consumer(
     database_url: str, engine: Engine, private_redis: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
