@@ -34,7 +34,10 @@ def test_background_survives_a_restart_of_redis(
     database_url: str, engine: Engine, private_redis: RedisServer
 ) -> None:
     enroll(engine)
-    settings = short(database_url, private_redis.url)
+    # on a busy machine nobody sends a heartbeat for seconds, and the reaper must not step in
+    settings = short(database_url, private_redis.url).model_copy(
+        update={"heartbeat_timeout_s": 5.0}
+    )
     worker = SimulatedWorker(private_redis.url)
     with running(settings):
         with worker.alive():
