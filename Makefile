@@ -13,8 +13,8 @@ BUNDLE := $(VENV)/.gonogo-bundle
 # where a release is written
 DIST ?= dist
 LOCKS ?= $(wildcard requirements/run-py3*.txt)
-# more than there are processors: services and kills are mostly waited for
-PYTEST_WORKERS ?= 3
+# more than there are processors: of a test's time with services and kills a third is waiting
+PYTEST_WORKERS ?= 4
 # a file's tests share one service, so one process runs them all; in the files' order: those that take long come first
 PYTEST_SPREAD = -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder
 # An interpreter with torch, which is too large for our own locks: for the tests of the torch executor, kept between clones

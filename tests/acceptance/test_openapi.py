@@ -39,7 +39,7 @@ FEWER = {
     ("/api/v1/suites", "post"): 8,
     ("/api/v1/runs", "post"): 8,
     ("/api/v1/rules", "post"): 3,
-    ("/api/v1/rules", "put"): 3,
+    ("/api/v1/rules", "put"): 1,
     ("/api/v1/rules:validate", "post"): 3,
     ("/api/v1/imports", "post"): 8,
 }

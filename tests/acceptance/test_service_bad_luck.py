@@ -11,7 +11,16 @@ import psutil
 import pytest
 
 from gonogo_cli.kit.client import Client
-from running_service import Process, Service, every_seed_once, family, gone, submit, until
+from running_service import (
+    Process,
+    Service,
+    answers,
+    every_seed_once,
+    family,
+    gone,
+    submit,
+    until,
+)
 from servers import PostgresServer, RedisServer, running
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
@@ -81,13 +90,13 @@ def middle_of(place: Service, client: Client, job: str) -> None:
 
 def restart_redis(place: Service, _postgres: PostgresServer, server: RedisServer) -> None:
     server.stop()
-    time.sleep(1.0)
+    until(lambda: not answers(place.url), what="the API to miss the broker")
     server.start()
 
 
 def restart_postgres(place: Service, postgres: PostgresServer, _redis: RedisServer) -> None:
     postgres.stop()
-    time.sleep(1.0)
+    until(lambda: not answers(place.url), what="the API to miss the database")
     postgres.start()
 
 

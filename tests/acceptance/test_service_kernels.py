@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from running_service import Service, every_seed_once, family, submit, until
-from servers import PostgresServer, RedisServer
+from servers import RedisServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -17,11 +17,7 @@ TARGET = {"executor": "troublesome", "arch": "wormhole", "board": "n150"}
 
 
 @pytest.fixture(scope="module")
-def place(
-    tmp_path_factory: pytest.TempPathFactory,
-    postgres_server: PostgresServer,
-    redis_server: RedisServer,
-) -> Iterator[Service]:
+def place(tmp_path_factory: pytest.TempPathFactory, redis_server: RedisServer) -> Iterator[Service]:
     """Yield one service for all kernels: a bad one must not spoil the next."""
     folder = tmp_path_factory.mktemp("kernels")
     service = Service(

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import psutil
@@ -22,6 +23,7 @@ import pytest
 import documented
 from gonogo_cli.kit.client import Client
 from gonogo_cli.operate import redis_server
+from gonogo_workers.queue import HEARTBEAT_QUEUE, redis_client
 from running_service import (
     QUICK,
     clean_environment,
@@ -89,6 +91,13 @@ class Up:
             for process in left:
                 if process.is_running():
                     process.kill()
+
+
+def heartbeats_wait(up: Up) -> bool:
+    """Return whether heartbeats pile up behind those that ingest can't store."""
+    with redis_client(up.record["broker_url"]) as client:
+        waiting: Any = client.llen(HEARTBEAT_QUEUE)
+    return int(waiting) >= 2
 
 
 @pytest.fixture
@@ -185,7 +194,7 @@ def test_a_locked_database_is_a_clear_error_and_the_job_resumes(shared: Up) -> N
             shared.folder / "var/gonogo.sqlite", timeout=30, isolation_level=None
         )
         lock.execute("BEGIN IMMEDIATE")
-        time.sleep(3)  # ingest and dispatcher run into the lock, and wait in place
+        until(lambda: heartbeats_wait(shared), what="ingest to run into the lock")
         assert (
             documented.HTTP.get(f"{shared.url}/api/v1/jobs/{job}", timeout=10).status_code == 200
         )  # readers don't wait for writers
@@ -213,7 +222,7 @@ def test_a_full_disk_is_a_clear_error_and_the_job_resumes(shared: Up) -> None:
         refused = documented.HTTP.post(f"{shared.url}/api/v1/jobs", json=body, timeout=60)
         assert refused.status_code == 503, refused.text
         assert "disk" in refused.json()["detail"]
-        time.sleep(2)
+        until(lambda: heartbeats_wait(shared), what="ingest to run into the limit")
         for pid, limit in zip(writers, free, strict=True):
             resource.prlimit(pid, resource.RLIMIT_FSIZE, limit)
         ended = client.wait(job)

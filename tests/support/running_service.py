@@ -20,7 +20,7 @@ import psutil
 
 import documented
 import migrated_files
-from checkout import PYTHONPATH, ROOT
+from checkout import NUMPY_ONLY, PYTHONPATH, ROOT
 from forked import Forked
 from gonogo_cli.kit.client import Client
 from gonogo_cli.operate.db import enroll_host
@@ -153,6 +153,8 @@ class Service:
             "GONOGO_BROKER_URL": broker_url,
             "GONOGO_VAR_DIR": str(folder / "var"),
         }
+        # the workers themselves are forked and judge by compiled code; their children start anew
+        worker["PYTHONPATH"] += f"{os.pathsep}{NUMPY_ONLY}"
         # embedded: no login on loopback, which other tests are about
         self.environment = worker | {
             "GONOGO_EMBEDDED": "true",

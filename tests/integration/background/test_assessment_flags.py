@@ -273,8 +273,10 @@ def test_a_flag_of_each_kind_opens_and_is_over_by_itself(
     story(here)
 
 
-def test_a_flag_of_each_kind_opens_and_is_over_by_itself_on_postgres(postgres_url: str) -> None:
-    with world(postgres_url) as postgres_world:
+def test_a_flag_of_each_kind_opens_and_is_over_by_itself_on_postgres(
+    migrated_postgres_url: str,
+) -> None:
+    with world(migrated_postgres_url) as postgres_world:
         for story in STORIES:
             story(postgres_world)
         with engines.reading(postgres_world.engine) as session:

@@ -6,20 +6,18 @@ from __future__ import annotations
 from background_thread import broker, running, short, submit, until
 from gonogo_storage.db.engine import make_engine, reading
 from gonogo_storage.messages import events
-from gonogo_storage.ops import schema
 from gonogo_workers import queue
 from job_flow import SimulatedWorker, enroll, row
 from running_service import until as eventually
 
 
 def test_a_decided_job_tells_running_attempts_to_stop_and_ends_finished_though_a_worker_was_killed(
-    database_url: str, redis_url: str
+    migrated_sqlite_url: str, redis_url: str
 ) -> None:
-    engine = make_engine(database_url)
-    schema.upgrade(engine)
+    engine = make_engine(migrated_sqlite_url)
     enroll(engine)
     # on a busy machine the test itself may be silent for a second
-    settings = short(database_url, redis_url).model_copy(update={"heartbeat_timeout_s": 4.0})
+    settings = short(migrated_sqlite_url, redis_url).model_copy(update={"heartbeat_timeout_s": 4.0})
     worker = SimulatedWorker(redis_url)
     try:
         with running(settings), running(settings), worker.alive(), broker(settings) as redis:

@@ -12,6 +12,7 @@ import pytest
 from sqlalchemy import Engine, text
 
 from background_thread import broker, numbers, running, short, submit, until
+from database_params import BOTH
 from gonogo_storage.db import engine as engines
 from gonogo_storage.db.engine import is_postgres, make_engine, reading, session
 from gonogo_storage.devices import workers
@@ -23,11 +24,20 @@ from servers import PostgresServer, RedisServer
 from stored_attempts import attempts_of
 
 
+@pytest.fixture
+def database_url(lite_database_url: str) -> str:
+    """SQLite; both databases where what a test is about differs between them."""
+    return lite_database_url
+
+
 def test_background_survives_a_restart_of_redis(
     database_url: str, engine: Engine, private_redis: RedisServer
 ) -> None:
     enroll(engine)
-    settings = short(database_url, private_redis.url)
+    # on a busy machine nobody sends a heartbeat for seconds, and the reaper must not step in
+    settings = short(database_url, private_redis.url).model_copy(
+        update={"heartbeat_timeout_s": 5.0}
+    )
     worker = SimulatedWorker(private_redis.url)
     with running(settings):
         with worker.alive():
@@ -63,6 +73,7 @@ def test_background_survives_a_restart_of_redis(
     worker.close()
 
 
+@BOTH
 def test_messages_in_hand_while_redis_restarts_don_t_stall_the_consumer(
     database_url: str, engine: Engine, private_redis: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:

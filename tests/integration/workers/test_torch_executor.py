@@ -65,7 +65,7 @@ def runners(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Loca
     started = Started()
     yield started
     for local_runner in started.values():
-        local_runner.close()
+        local_runner.close(kill=True)  # torch takes half a second to leave by itself
 
 
 def runner(build: str, folder: Path, **tables: str) -> LocalRunner:

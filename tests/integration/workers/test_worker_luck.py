@@ -25,6 +25,7 @@ from gonogo_workers.executors.builds_file import ResolvedBuild
 from gonogo_workers.executors.registry import built_in
 from gonogo_workers.messages.result_sender import ResultSender
 from gonogo_workers.messages.sealing import Sealer
+from running_service import until
 from servers import RedisServer
 from worker_process import IDENTITY, Workplace
 
@@ -86,7 +87,7 @@ def test_results_survive_a_broker_that_goes_away(
         place.wait(attempt, lambda answer: len(answer.rows) > 0)
         before = len(place.answer(attempt).rows)
         private_redis.stop()
-        time.sleep(3.0)  # the rest of the chunk is done meanwhile
+        until(lambda: "of chunk" in place.log(), what="the rest of the chunk")
         private_redis.start()
         answer = place.wait(attempt)
         assert before < 12
@@ -107,7 +108,7 @@ def test_what_a_stopping_worker_cannot_send_is_sent_by_the_next(
         attempt = place.publish("slow", 100)
         place.wait(attempt, lambda answer: len(answer.rows) > 0)
         private_redis.stop()
-        time.sleep(1.0)
+        until(lambda: "does not accept messages" in place.log(), what="a message that stays")
         worker.send_signal(signal.SIGTERM)
         worker.wait(15)
         spooled = sorted((tmp_path / "spool").rglob("*.json"))

@@ -16,7 +16,7 @@ from servers import Missing
 SOURCES = ROOT / "tests" / "gtest"
 PROGRAMS = ("behaviours", "layernorm")
 HEADERS = ROOT / "workers" / "gonogo_workers" / "include"
-FLAGS = ("-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", f"-I{HEADERS}")
+FLAGS = ("-std=c++17", "-Wall", "-Wextra", "-Werror", f"-I{HEADERS}")
 LINKED = ("-lgtest", "-lgtest_main", "-lpthread")
 BUILD_S = 100.0
 

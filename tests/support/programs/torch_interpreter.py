@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import importlib.util
+import json
 import os
 import subprocess
 import sys
@@ -28,11 +30,14 @@ def torch_python() -> str:
                 f"torch: no interpreter has it; `make torch` makes one, {VARIABLE} names it"
             )
         return sys.executable
-    imported = subprocess.run([named, "-c", "import numpy, torch"], capture_output=True, text=True)
-    if imported.returncode:
-        pytest.skip(
-            f"torch: {named}, which {VARIABLE} names, can't import it: {imported.stderr[-300:]}"
-        )
+    # found, not imported, which takes more than a second; what can't be imported fails the tests
+    find = (
+        "import sys; from importlib.util import find_spec; "
+        "sys.exit(None in [find_spec(name) for name in ('numpy', 'torch')])"
+    )
+    tried = subprocess.run([named, "-c", find], capture_output=True, text=True)
+    if tried.returncode:
+        pytest.skip(f"torch: {named}, which {VARIABLE} names, has none: {tried.stderr[-300:]}")
     return named
 
 
@@ -46,19 +51,56 @@ def builds_file(folder: Path, **more: str) -> str:
     return str(path)
 
 
-def run_in_torch(code: str, *, seconds: float = 110) -> str:
-    """Run Python code in that interpreter, with GoNoGo's modules and the child's executors
-    importable; its stdout."""
+SERVER = """
+import contextlib, io, json, os, sys, traceback
+answers = os.fdopen(os.dup(1), "w")
+os.dup2(2, 1)
+environment = dict(os.environ)
+for line in sys.stdin:
+    printed, trouble = io.StringIO(), None
+    try:
+        with contextlib.redirect_stdout(printed):
+            exec(json.loads(line), {"__name__": "__main__"})
+    except BaseException:
+        trouble = traceback.format_exc()
+    os.environ.clear()
+    os.environ.update(environment)
+    print(json.dumps([printed.getvalue(), trouble]), file=answers, flush=True)
+os._exit(0)  # torch takes half a second to leave
+"""
+
+
+@cache
+def _server() -> subprocess.Popen[str]:
+    """The interpreter that runs one program after another: a start takes more than a second."""
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith("GONOGO_")
     }
     environment["PYTHONPATH"] = f"{PYTHONPATH}{os.pathsep}{CHILD}"
-    done = subprocess.run(
-        [torch_python(), "-c", code],
+    server = subprocess.Popen(
+        [torch_python(), "-c", SERVER],
         env=environment,
-        capture_output=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
         text=True,
-        timeout=seconds,
     )
-    assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-3000:]}"
-    return done.stdout
+
+    def close() -> None:
+        server.communicate(timeout=10)
+
+    atexit.register(close)
+    return server
+
+
+def run_in_torch(code: str) -> str:
+    """Run Python code in that interpreter, with GoNoGo's modules and the child's executors
+    importable; its stdout. The environment is the same for each."""
+    server = _server()
+    assert server.stdin is not None
+    assert server.stdout is not None
+    print(json.dumps(code), file=server.stdin, flush=True)
+    line = server.stdout.readline()
+    assert line, f"the interpreter ended with {server.wait(10)}"
+    printed, trouble = json.loads(line)
+    assert trouble is None, f"{printed[-2000:]}\n{trouble[-3000:]}"
+    return str(printed)

@@ -16,7 +16,7 @@ from typing import Any
 
 import psutil
 
-from checkout import PYTHONPATH, ROOT
+from checkout import NUMPY_ONLY, PYTHONPATH, ROOT
 from forked import Forked
 from gonogo.judging.columns import rows_of
 from gonogo_service.kit.signing import service_key
@@ -255,7 +255,9 @@ class Workplace:
             "GONOGO_EXECUTORS": "troublesome=troublesome:Troublesome",
             "GONOGO_CHILD_VARIABLES": "TROUBLE_*,REPORT_*",
             "GONOGO_HEARTBEAT_S": "1",
-            "PYTHONPATH": f"{PYTHONPATH}{os.pathsep}{ROOT / 'tests' / 'plugins'}",
+            "PYTHONPATH": os.pathsep.join(
+                (PYTHONPATH, str(ROOT / "tests" / "plugins"), str(NUMPY_ONLY))
+            ),
             **added,
         }
 

@@ -21,6 +21,7 @@ from gonogo_workers.devices import locks
 from gonogo_workers.devices.chip import Chip
 from gonogo_workers.executors.kernel_host import HOST_RUN_VARIABLE
 from gonogo_workers.executors.reaping import start_time
+from running_service import until
 
 DEVICE = "wormhole:0"
 WAITS = threading.Event()
@@ -162,10 +163,12 @@ def test_only_a_kernels_process_that_its_dead_worker_left_is_ended(
 def test_what_left_its_group_is_ended_by_its_mark(tmp_path: Path) -> None:
     environment = {HOST_RUN_VARIABLE: str(tmp_path)}
     stray = subprocess.Popen(["/bin/sleep", "60"], env=environment, start_new_session=True)
-    user = {**DEAD, "host_run": str(tmp_path)}
-    locks.lock_path(tmp_path, DEVICE).write_text(json.dumps(user) + "\n")
-    locks.acquire(tmp_path, DEVICE, lambda: True, WAITS).close()
     try:
+        # for a moment after the start of its program, Linux shows an empty environment
+        until(lambda: Path(f"/proc/{stray.pid}/environ").read_bytes(), what="its environment")
+        user = {**DEAD, "host_run": str(tmp_path)}
+        locks.lock_path(tmp_path, DEVICE).write_text(json.dumps(user) + "\n")
+        locks.acquire(tmp_path, DEVICE, lambda: True, WAITS).close()
         assert stray.wait(10) == -signal.SIGKILL
     finally:
         stray.kill()

@@ -7,6 +7,7 @@ stay within the budget.
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from gonogo.kernels.layernorm.arithmetic import forward
 from gonogo.kernels.layernorm.arithmetic.moments import lanes, moments
 from gonogo.kernels.layernorm.arithmetic.terms import forward_terms, reciprocal_error
 from gonogo.numerics.formats import round_to
+from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import Explanation
 from numeric_cases import REGIMES, Case, spec
 
@@ -206,12 +208,18 @@ def test_the_bound_dominates_every_error_of_its_dataflow(name: str, shape: tuple
             )
 
 
+@cache
+def subset() -> list[tuple[int, TestSpec]]:
+    """Return a few cases of the false-alarm benchmark, spread over numerics, regimes and shapes."""
+    return [(seed, test) for seed, test in cases(550, "layernorm_fw") if seed % STRIDE == 0]
+
+
 @pytest.mark.parametrize("name", RIGHT)
 def test_right_kernels_of_any_arithmetic_shape_and_regime_are_explained(name: str) -> None:
     kernel, arithmetics = RIGHT[name]
     judged = 0
-    for seed, test in cases(550, "layernorm_fw"):
-        if seed % STRIDE or (name == "fp32, Welford" and test.features > 1000):
+    for seed, test in subset():
+        if name == "fp32, Welford" and test.features > 1000:
             continue
         case = Case.of(test, seed)
         outputs = kernel(test, case.given)
