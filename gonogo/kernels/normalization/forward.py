@@ -25,7 +25,7 @@ from gonogo.numerics.replay.cells import Measurement
 from gonogo.numerics.replay.compiled.results import as_input
 from gonogo.numerics.replay.graph import ALL_COLUMNS, Columns, Graph
 from gonogo.numerics.replay.narrow_sums import UNIT
-from gonogo.numerics.replay.program import WELFORD, ColumnOrder, Program
+from gonogo.numerics.replay.program import CANCELLED, WELFORD, ColumnOrder, Program
 from gonogo.numerics.replay.quantity import Machine, Quantity
 
 if TYPE_CHECKING:
@@ -218,6 +218,10 @@ class NormalizedRows:
         names = tuple(name for name in (*SUMS, "N", *SINGLE, *SCALED) if name in allowed)
         packets = Program(row_order=ColumnOrder.packets)
         listed += [(packets, names), (packets, (*names, "root % 8"))]
+        # Triton's tl.sum of x and x x keeps the format of x; the rest of such a kernel is fp32
+        names = tuple(name for name in SUMS if name in allowed)
+        variance = CANCELLED if self.rows.centered else VARIANCES[0]
+        listed.append((Program(variance, row_order=ColumnOrder.threads), names))
         return with_epsilon(listed, self.rows)
 
     def storable(self, program: Program) -> tuple[str, ...]:

@@ -42,9 +42,11 @@ WELL_CONDITIONED = 16.0
 """The largest mean^2 / variance of a row in which E[x^2] - mean^2 is an arithmetic model.
 
 There it loses 5 bits. Beyond it, the cancellation is the kernel's own failure: a row is replayed
-with the noise of the centered variance. Where 16-bit squares or means are stored, the loss is no
-noise, and every row is replayed as it is.
+with the noise of the centered variance. Where 16-bit squares, sums or means are stored, the loss is
+no noise, and every row is replayed as it is.
 """
+NARROWING = {"sum of x", "sum of squares", "square", "mean", "mean square", "mean^2"}
+"""The quantities of E[x^2] - mean^2 whose storing in 16 bits loses what cancels."""
 ZERO = np.zeros((1, 1))
 
 
@@ -118,14 +120,15 @@ class Rows:
 class Moments:
     """The statistics of a replay, one value per row (rows, 1); x - mean is (rows, N).
 
-    `computed` is the mean before it is stored. `shifted` is the variance + epsilon. `root` is None
-    where the program has only rstd.
+    `computed` is the mean before it is stored, `inverse` is rstd before it is. `shifted` is the
+    variance + epsilon. `root` is None where the program has only rstd.
     """
 
     mean: Quantity | None
     computed: Quantity | None
     centered: Quantity
     shifted: Quantity
+    inverse: Quantity
     rstd: Quantity
     root: Quantity | None
 
@@ -155,7 +158,8 @@ def _moments(program: Program, rows: Rows, machine: Machine) -> Moments:
         centered = machine.store(machine.subtract(x, mean), "x - mean")
     variance = machine.store(_variance(program, machine, x, mean, computed, centered), "variance")
     shifted, rstd, root = scale(program, rows, machine, variance)
-    return Moments(mean, computed, centered, shifted, rstd, root)
+    inverse = machine.rsqrt(shifted).per_row("rstd")
+    return Moments(mean, computed, centered, shifted, inverse, rstd, root)
 
 
 def scale(
@@ -195,7 +199,7 @@ def _variance(
         mean_square = machine.store(mean_square, "mean square")
         squared_mean = machine.store(machine.multiply(mean, mean), "mean^2")
         direct = machine.subtract(mean_square, squared_mean)
-        if {"square", "mean", "mean square", "mean^2"} & set(program.stored):
+        if NARROWING & set(program.stored):
             return Quantity(
                 np.maximum(direct.values, 0.0), direct.noise, direct.shared, direct.slack
             )
