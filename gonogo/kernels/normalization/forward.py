@@ -14,6 +14,7 @@ from gonogo.kernels.normalization.moments import (
     COUNTS,
     STATISTICS,
     TAILS,
+    TRUNCATED_TAIL,
     VARIANCES,
     Moments,
     Rows,
@@ -222,6 +223,8 @@ class NormalizedRows:
         names = tuple(name for name in SUMS if name in allowed)
         variance = CANCELLED if self.rows.centered else VARIANCES[0]
         listed.append((Program(variance, row_order=ColumnOrder.threads), names))
+        if not self.rows.centered:  # OpenVINO's fused RMSNorm
+            listed.append((Program(), ("epsilon", "square", "root", TRUNCATED_TAIL)))
         return with_epsilon(listed, self.rows)
 
     def storable(self, program: Program) -> tuple[str, ...]:

@@ -38,6 +38,12 @@ TAILS = {"root % 8": 8, "root % 32": 32, "root % 64": 64}
 torch's CPU kernel of rsqrt computes 32 (AVX2) or 64 (AVX-512) 16-bit values at a time in fp32; the
 rest goes one by one through a 16-bit root. Eigen's packets have 8 values.
 """
+TRUNCATED_TAIL, TRUNCATED_BLOCK = "root % 16 truncated", 16
+"""The root that the rows after the last full block store truncated, where all others round it.
+
+OpenVINO 2026.4 converts 16 values at a time to bf16 (AVX-512) and rounds them; of the rest, which
+go one by one, it cuts off what bf16 lacks.
+"""
 WELL_CONDITIONED = 16.0
 """The largest mean^2 / variance of a row in which E[x^2] - mean^2 is an arithmetic model.
 
@@ -138,7 +144,7 @@ def moments(program: Program, rows: Rows, *, quick: bool = False) -> Moments:
 
     Programs that differ only in what follows share them.
     """
-    names = (*STATISTICS, *COUNTS, "root", "rstd", *TAILS)
+    names = (*STATISTICS, *COUNTS, "root", "rstd", *TAILS, TRUNCATED_TAIL)
     stored = tuple((name, program.stored[name]) for name in names if name in program.stored)
     is_root = program.product == "(x - mean) / root"
     sums = (program.order, program.row_order, program.rounding)
@@ -181,6 +187,9 @@ def scale(
         if name in program.stored:
             after = machine.store(machine.reciprocal(machine.store(root, name)), "rstd")
             rstd = _where(rows.is_tail(block), after, rstd)
+    if TRUNCATED_TAIL in program.stored:
+        after = machine.reciprocal(machine.store(root, TRUNCATED_TAIL, "zero"))
+        rstd = _where(rows.is_tail(TRUNCATED_BLOCK), after, rstd)
     return shifted, rstd.per_row("rstd"), None
 
 

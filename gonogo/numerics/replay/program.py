@@ -13,7 +13,8 @@ if TYPE_CHECKING:  # the names of programs are read without NumPy
 QUANTITIES = (
     *("epsilon", "sum of x", "N", "1/N", "mean", "x - mean", "square", "sum of squares"),
     *("mean square", "mean^2", "variance", "variance + epsilon", "root", "root % 8", "root % 32"),
-    *("root % 64", "rstd", "gamma rstd", "x rstd", "mean rstd", "x gamma rstd", "mean gamma rstd"),
+    *("root % 64", "root % 16 truncated"),
+    *("rstd", "gamma rstd", "x rstd", "mean rstd", "x gamma rstd", "mean gamma rstd"),
     *("beta - mean gamma rstd", "x^", "gamma x^", "rstd^2", "rstd^3", "rstd divided"),
     *("rstd / (variance + epsilon)", "P", "rstd P", "rstd P added", "P (x - mean)", "P x"),
     *("sum of P (x - mean)", "sum of P x", "rstd times the sum", "P / root", "x^ / root"),

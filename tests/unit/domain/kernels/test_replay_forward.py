@@ -120,6 +120,29 @@ def test_sums_of_triton_in_16_bits_are_found_by_their_bits(width: int, form: str
     assert not climbed(given, triton(given, form, left_out=3), form).explained
 
 
+def blockwise(given: dict[str, NDArray[np.float32]], block: int) -> NDArray[np.float32]:
+    """Return y of an RMSNorm that truncates the root of the rows after the last full block."""
+    x, gamma = given["x"].astype(np.float64), given["gamma"].astype(np.float64)
+    square = round_to(x * x, "bf16").mean(axis=1, keepdims=True, dtype=np.float64)
+    exact = np.sqrt(square + round_to(EPSILON, "bf16"))
+    root = round_to(exact, "bf16").astype(np.float64)
+    tail = len(x) // block * block
+    root[tail:] = round_to(exact[tail:], "bf16", "zero")
+    return round_to(x / root * gamma, "bf16")
+
+
+def test_only_the_rows_after_the_last_block_of_16_truncate_their_root() -> None:
+    given = inputs(ROWS, WIDTH, "bf16")
+    given["x"] = round_to(given["x"] * np.float32(3e-3), "bf16")  # epsilon's rounding shows, too
+    finding = climbed(given, blockwise(given, 16), "bf16", centered=False)
+    assert finding.explained, (finding.program.name, finding.size)
+    assert {"epsilon", "root % 16 truncated"} <= set(finding.program.stored)
+    assert not climbed(given, blockwise(given, 24), "bf16", centered=False).explained
+    off = blockwise(given, 16)
+    off[3] = round_to(off[3].astype(np.float64) * (1 + 2.0**-7), "bf16")  # a step of rstd
+    assert not climbed(given, off, "bf16", centered=False).explained
+
+
 def test_a_rounded_epsilon_is_found_where_it_shows() -> None:
     names = (*KNOWN[3][2], "epsilon")
     given = inputs(ROWS, WIDTH, "bf16")
