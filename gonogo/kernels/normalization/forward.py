@@ -157,8 +157,8 @@ KNOWN: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("x - mean", LINEAR, (*SINGLE, "root % 8", *AFFINE)),
     ("x", LINEAR, (*OWN_VARIANCE, *AFFINE)),
     ("x", LINEAR, (*OWN_VARIANCE, "root % 8", *AFFINE)),
-    # ATen's group norm on a GPU, which returns mean and rstd in the format of x
-    ("x", LINEAR, ("mean", "rstd")),
+    # ATen's group norm on a GPU, which returns mean and rstd in the format of x, as epsilon is
+    ("x", LINEAR, ("epsilon", "mean", "rstd")),
 )
 """(variance, product, stored quantities) of programs that libraries are known to have."""
 VISIBLE_EPSILON = 256.0

@@ -146,11 +146,11 @@ def test_only_the_rows_after_the_last_block_of_16_truncate_their_root() -> None:
 def test_returned_statistics_are_found_beside_an_offset() -> None:
     given = inputs(ROWS, WIDTH, "fp16")
     given["x"] = round_to(given["x"] + np.float32(100), "fp16")
-    stores = Stores("fp16", ("mean", "rstd"))
+    stores = Stores("fp16", ("epsilon", "mean", "rstd"))
     y = round_to(forward(given, EPSILON, stores, "x", LINEAR), "fp16")
     finding = climbed(given, y, "fp16")
     assert finding.explained, (finding.program.name, finding.size)
-    assert set(finding.program.stored) == {"mean", "rstd"}
+    assert set(finding.program.stored) == {"epsilon", "mean", "rstd"}
     y = round_to(forward(given, EPSILON, stores, "x", LINEAR, factor=1.004), "fp16")
     assert not climbed(given, y, "fp16").explained
 
