@@ -157,8 +157,6 @@ KNOWN: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("x - mean", LINEAR, (*SINGLE, "root % 8", *AFFINE)),
     ("x", LINEAR, (*OWN_VARIANCE, *AFFINE)),
     ("x", LINEAR, (*OWN_VARIANCE, "root % 8", *AFFINE)),
-    # ATen's group norm on a GPU, which returns mean and rstd in the format of x, as epsilon is
-    ("x", LINEAR, ("epsilon", "mean", "rstd")),
 )
 """(variance, product, stored quantities) of programs that libraries are known to have."""
 VISIBLE_EPSILON = 256.0
@@ -225,7 +223,9 @@ class NormalizedRows:
         names = tuple(name for name in SUMS if name in allowed)
         variance = CANCELLED if self.rows.centered else VARIANCES[0]
         listed.append((Program(variance, row_order=ColumnOrder.threads), names))
-        if not self.rows.centered:  # OpenVINO's fused RMSNorm
+        if self.rows.centered:  # ATen's group norm on a GPU, which returns mean and rstd
+            listed.append((Program("x", LINEAR), ("epsilon", "mean", "rstd")))
+        else:  # OpenVINO's fused RMSNorm
             listed.append((Program(), ("epsilon", "square", "root", TRUNCATED_TAIL)))
         return with_epsilon(listed, self.rows)
 
