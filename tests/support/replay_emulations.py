@@ -67,11 +67,11 @@ def threaded(values: NDArray[np.float64], form: str) -> Floats:
     for index in range(width):
         terms[index // vector % 128].append(values[:, index])
     totals = []
-    for own in terms:
-        total = own[0] if own else np.zeros(len(values))
-        if len(own) > 1:
-            total = round_to(total + round_to(own[1], form), form).astype(np.float64)
-        for term in own[2:]:
+    for thread in terms:
+        total = thread[0] if thread else np.zeros(len(values))
+        if len(thread) > 1:
+            total = round_to(total + round_to(thread[1], form), form).astype(np.float64)
+        for term in thread[2:]:
             total = round_to(total + term, form).astype(np.float64)
         totals.append(round_to(total, form))
     warps = [totals[start : start + 32] for start in range(0, 128, 32)]
