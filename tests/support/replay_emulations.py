@@ -42,6 +42,47 @@ def tree(terms: Floats, form: str) -> Floats:
     return running(terms, form)
 
 
+def shuffled(values: NDArray[np.floating], form: str) -> Floats:
+    """Return sums of rows of at most 512 terms as one warp of a GPU adds them, term by term."""
+    width = 1 if values.shape[1] % 2 else 2
+    lanes = [np.zeros(len(values), np.float32) for _ in range(32)]
+    for index, term in enumerate(values.T):
+        lane = index // width % 32
+        lanes[lane] = round_to(lanes[lane] + term, form)
+    for step in (16, 8, 4, 2, 1):  # __shfl_down_sync
+        lanes = [round_to(lanes[lane] + lanes[lane + step], form) for lane in range(step)]
+    return lanes[0]
+
+
+def threaded(values: NDArray[np.float64], form: str) -> Floats:
+    """Return sums of rows as tl.sum adds them up in 4 warps, thread by thread.
+
+    values: exact products, of which a thread's multiply-adds round all but the second term with the
+    sum only.
+    """
+    width = values.shape[1]
+    length = max(128, 2 ** int(np.ceil(np.log2(width))))
+    vector = min(8, length // 128) if width % 16 == 0 else 1
+    terms: list[list[NDArray[np.float64]]] = [[] for _ in range(128)]
+    for index in range(width):
+        terms[index // vector % 128].append(values[:, index])
+    totals = []
+    for thread in terms:
+        total = thread[0] if thread else np.zeros(len(values))
+        if len(thread) > 1:
+            total = round_to(total + round_to(thread[1], form), form).astype(np.float64)
+        for term in thread[2:]:
+            total = round_to(total + term, form).astype(np.float64)
+        totals.append(round_to(total, form))
+    warps = [totals[start : start + 32] for start in range(0, 128, 32)]
+    for step in (16, 8, 4, 2, 1):
+        warps = [
+            [round_to(lanes[k] + lanes[k + step], form) for k in range(step)] for lanes in warps
+        ]
+    first, second, third, last = (lanes[0] for lanes in warps)
+    return round_to(round_to(first + third, form) + round_to(second + last, form), form)
+
+
 class Stores:
     """Round the values that an arithmetic stores; fp32 holds the others."""
 
@@ -221,17 +262,20 @@ def quotient_gradient(given: Mapping[str, Floats], epsilon: float, form: str) ->
 
 
 def jax_gradient(
-    given: Mapping[str, Floats], epsilon: float, form: str, *, fast: bool
+    given: Mapping[str, Floats], epsilon: float, form: str, *, fast: bool, on_gpu: bool = False
 ) -> dict[str, Floats]:
     """Return dx, dgamma and dbeta that JAX derives, operation by operation.
 
-    fast: from mean(x^2) - mean(x)^2, as jax.nn.standardize has it; else from jnp.var.
+    fast: from mean(x^2) - mean(x)^2, as jax.nn.standardize has it; else from jnp.var. on_gpu: dx is
+    that of compiled code on a GPU.
     """
 
     def s(values: NDArray[np.floating]) -> Floats:
         return round_to(np.asarray(values, np.float32), form)
 
     def total(terms: Floats) -> Floats:
+        if on_gpu:
+            return shuffled(terms, form)[:, None]
         return tree(np.ascontiguousarray(terms.T), form)[:, None]
 
     x, width = given["x"], x_width(given)
@@ -242,11 +286,12 @@ def jax_gradient(
     else:
         variance = s(mean((x - mean(x)) ** 2))
     shifted = s(variance + round_to(epsilon, form))
-    rstd = s(1 / np.sqrt(shifted))
+    inverse = 1 / np.sqrt(shifted)
+    rstd = s(inverse)
     normalized = s(deviations * rstd)
     product = s(given["dy"] * given["gamma"])
     direct = s(product * rstd)
-    slope = s(np.float32(-0.5) * s(rstd / shifted))
+    slope = s(np.float32(-0.5) * s((inverse if on_gpu else rstd) / shifted))
     d_variance = s(total(s(deviations * product)) * slope)
     d_mean = total(-direct)
     if fast:
@@ -261,18 +306,26 @@ def jax_gradient(
     }
 
 
-def jax_rms_gradient(given: Mapping[str, Floats], epsilon: float, form: str) -> dict[str, Floats]:
-    """Return dx and dgamma that JAX derives from x rsqrt(jnp.mean(jnp.square(x)) + epsilon)."""
+def jax_rms_gradient(
+    given: Mapping[str, Floats], epsilon: float, form: str, *, on_gpu: bool = False
+) -> dict[str, Floats]:
+    """Return dx and dgamma that JAX derives from x rsqrt(jnp.mean(jnp.square(x)) + epsilon).
+
+    on_gpu: dx is that of compiled code on a GPU.
+    """
 
     def s(values: NDArray[np.floating]) -> Floats:
         return round_to(np.asarray(values, np.float32), form)
 
     x, width = given["x"], x_width(given)
     shifted = s(s(mean(s(x * x))) + round_to(epsilon, form))
-    rstd = s(1 / np.sqrt(shifted))
+    inverse = 1 / np.sqrt(shifted)
+    rstd = s(inverse)
     product = s(given["dy"] * given["gamma"])
-    terms = np.ascontiguousarray(s(x * product).T)
-    d_variance = s(tree(terms, form)[:, None] * s(np.float32(-0.5) * s(rstd / shifted)))
+    terms = s(x * product)
+    total = shuffled(terms, form) if on_gpu else tree(np.ascontiguousarray(terms.T), form)
+    slope = s(np.float32(-0.5) * s((inverse if on_gpu else rstd) / shifted))
+    d_variance = s(total[:, None] * slope)
     return {
         "dx": s(s(product * rstd) + s(s(d_variance / width) * (2 * x))),
         "dgamma": tree(s(given["dy"] * s(x * rstd)), form),

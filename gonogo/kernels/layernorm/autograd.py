@@ -239,7 +239,8 @@ def _variance_gradient(tape: Tape, forward: Forward) -> Quantity:
     weighted = tape.store(tape.multiply(at.centered, forward.product), "P (x - mean)")
     total = tape.add_up(weighted, "sum of P (x - mean)")
     name = "rstd / (variance + epsilon)"
-    slope = tape.store(tape.machine.divide(at.rstd, at.shifted), name)
+    divided = at.rstd if "rstd divided" in tape.program.stored else at.inverse
+    slope = tape.store(tape.machine.divide(divided, at.shifted), name)
     half = tape.scale(slope, -0.5, name)  # exact, but for fp16's subnormals
     return tape.store(tape.multiply(total, half), "d variance")
 

@@ -44,13 +44,14 @@ PRODUCTS: Mapping[str, tuple[str, ...]] = {
         "d square", "d mean", "d mean / N", "d x of the statistics",
     ),
     JAX: (
-        "P", "rstd P", "rstd P added", "P (x - mean)", "rstd / (variance + epsilon)", "d variance",
-        "d x of the variance", "d mean", "d mean / N", "d (x - mean)",
+        "P", "rstd P", "rstd P added", "P (x - mean)", "rstd divided",
+        "rstd / (variance + epsilon)", "d variance", "d x of the variance", "d mean",
+        "d mean / N", "d (x - mean)",
     ),
     FAST: (
-        "P", "rstd P", "rstd P added", "P (x - mean)", "rstd / (variance + epsilon)", "d variance",
-        "d variance / N", "d square", "d mean^2", "d mean", "sum of d mean", "d mean / N",
-        "d (x - mean)",
+        "P", "rstd P", "rstd P added", "P (x - mean)", "rstd divided",
+        "rstd / (variance + epsilon)", "d variance", "d variance / N", "d square", "d mean^2",
+        "d mean", "sum of d mean", "d mean / N", "d (x - mean)",
     ),
 }  # fmt: skip
 """The quantities of dx that each of the derivations stores, besides those of the forward pass."""
@@ -64,8 +65,8 @@ UNCENTERED: Mapping[str, tuple[str, ...]] = {
         "d square",
     ),
     SQUARE: (
-        "P", "rstd P", "P x", "sum of P x", "rstd / (variance + epsilon)", "d variance",
-        "d variance / N", "d square",
+        "P", "rstd P", "P x", "sum of P x", "rstd divided", "rstd / (variance + epsilon)",
+        "d variance", "d variance / N", "d square",
     ),
     MLX: (
         "P", "rstd P", "P x", "sum of P x", "rstd / (variance + epsilon)", "d variance",
@@ -151,7 +152,7 @@ def _uncentered() -> list[tuple[Program, tuple[str, ...]]]:
             # fp32
             for chosen in (names, _without(names, "d variance"), _without(names, "rstd P")):
                 listed += [(program, chosen), (program, _without(chosen, "square"))]
-            listed.append((_on_gpu(program), names))
+            listed += _on_gpu(program, names)
         elif product == MLX:
             program = Program(product=product)
             listed.append((program, ("sum of squares", RECIPROCAL, "root", *names)))
@@ -189,15 +190,21 @@ def _centered() -> list[tuple[Program, tuple[str, ...]]]:
             fp16 = _without(names, "rstd P added")
             listed += [(program, names), (program, bf16), (program, fp16)]
             listed.append((program, _without(fp16, "mean^2", "d mean^2")))
-            listed.append((_on_gpu(program), names))
+            listed += _on_gpu(program, names)
     for product, choices in SAVED.items():
         listed += [(Program("x", product), names) for names in choices]
     return listed
 
 
-def _on_gpu(program: Program) -> Program:
-    """Return XLA's gradient as a GPU runs it, which adds up a row in other lanes."""
-    return replace(program, row_order=ColumnOrder.warps, column_order=ColumnOrder.warps)
+def _on_gpu(program: Program, names: tuple[str, ...]) -> list[tuple[Program, tuple[str, ...]]]:
+    """Return XLA's gradients as a GPU runs them, which adds up a row in other lanes.
+
+    Compiled for a Hopper, bf16 is added and multiplied in bf16, but its roots and quotients are
+    fp32's. Between two of these nothing is stored: rstd is fp32 where a quotient takes it.
+    """
+    order = ColumnOrder.warps
+    warps = replace(program, row_order=order, column_order=order)
+    return [(warps, names), (warps, _without(names, "rstd divided"))]
 
 
 def _of_eigen(program: Program, names: tuple[str, ...]) -> list[tuple[Program, tuple[str, ...]]]:

@@ -14,6 +14,7 @@ from gonogo.kernels.normalization.moments import (
     COUNTS,
     STATISTICS,
     TAILS,
+    TRUNCATED_TAIL,
     VARIANCES,
     Moments,
     Rows,
@@ -25,7 +26,7 @@ from gonogo.numerics.replay.cells import Measurement
 from gonogo.numerics.replay.compiled.results import as_input
 from gonogo.numerics.replay.graph import ALL_COLUMNS, Columns, Graph
 from gonogo.numerics.replay.narrow_sums import UNIT
-from gonogo.numerics.replay.program import WELFORD, ColumnOrder, Program
+from gonogo.numerics.replay.program import CANCELLED, WELFORD, ColumnOrder, Program
 from gonogo.numerics.replay.quantity import Machine, Quantity
 
 if TYPE_CHECKING:
@@ -218,6 +219,14 @@ class NormalizedRows:
         names = tuple(name for name in (*SUMS, "N", *SINGLE, *SCALED) if name in allowed)
         packets = Program(row_order=ColumnOrder.packets)
         listed += [(packets, names), (packets, (*names, "root % 8"))]
+        # Triton's tl.sum of x and x x keeps the format of x; the rest of such a kernel is fp32
+        names = tuple(name for name in SUMS if name in allowed)
+        variance = CANCELLED if self.rows.centered else VARIANCES[0]
+        listed.append((Program(variance, row_order=ColumnOrder.threads), names))
+        if self.rows.centered:  # ATen's group norm on a GPU, which returns mean and rstd
+            listed.append((Program("x", LINEAR), ("epsilon", "mean", "rstd")))
+        else:  # OpenVINO's fused RMSNorm
+            listed.append((Program(), ("epsilon", "square", "root", TRUNCATED_TAIL)))
         return with_epsilon(listed, self.rows)
 
     def storable(self, program: Program) -> tuple[str, ...]:

@@ -38,13 +38,21 @@ TAILS = {"root % 8": 8, "root % 32": 32, "root % 64": 64}
 torch's CPU kernel of rsqrt computes 32 (AVX2) or 64 (AVX-512) 16-bit values at a time in fp32; the
 rest goes one by one through a 16-bit root. Eigen's packets have 8 values.
 """
+TRUNCATED_TAIL, TRUNCATED_BLOCK = "root % 16 truncated", 16
+"""The root that the rows after the last full block store truncated, where all others round it.
+
+OpenVINO 2026.4 converts 16 values at a time to bf16 (AVX-512) and rounds them; of the rest, which
+go one by one, it cuts off what bf16 lacks.
+"""
 WELL_CONDITIONED = 16.0
 """The largest mean^2 / variance of a row in which E[x^2] - mean^2 is an arithmetic model.
 
 There it loses 5 bits. Beyond it, the cancellation is the kernel's own failure: a row is replayed
-with the noise of the centered variance. Where 16-bit squares or means are stored, the loss is no
-noise, and every row is replayed as it is.
+with the noise of the centered variance. Where 16-bit squares, sums or means are stored, the loss is
+no noise, and every row is replayed as it is.
 """
+NARROWING = {"sum of x", "sum of squares", "square", "mean", "mean square", "mean^2"}
+"""The quantities of E[x^2] - mean^2 whose storing in 16 bits loses what cancels."""
 ZERO = np.zeros((1, 1))
 
 
@@ -118,14 +126,15 @@ class Rows:
 class Moments:
     """The statistics of a replay, one value per row (rows, 1); x - mean is (rows, N).
 
-    `computed` is the mean before it is stored. `shifted` is the variance + epsilon. `root` is None
-    where the program has only rstd.
+    `computed` is the mean before it is stored, `inverse` is rstd before it is. `shifted` is the
+    variance + epsilon. `root` is None where the program has only rstd.
     """
 
     mean: Quantity | None
     computed: Quantity | None
     centered: Quantity
     shifted: Quantity
+    inverse: Quantity
     rstd: Quantity
     root: Quantity | None
 
@@ -135,7 +144,7 @@ def moments(program: Program, rows: Rows, *, quick: bool = False) -> Moments:
 
     Programs that differ only in what follows share them.
     """
-    names = (*STATISTICS, *COUNTS, "root", "rstd", *TAILS)
+    names = (*STATISTICS, *COUNTS, "root", "rstd", *TAILS, TRUNCATED_TAIL)
     stored = tuple((name, program.stored[name]) for name in names if name in program.stored)
     is_root = program.product == "(x - mean) / root"
     sums = (program.order, program.row_order, program.rounding)
@@ -155,7 +164,8 @@ def _moments(program: Program, rows: Rows, machine: Machine) -> Moments:
         centered = machine.store(machine.subtract(x, mean), "x - mean")
     variance = machine.store(_variance(program, machine, x, mean, computed, centered), "variance")
     shifted, rstd, root = scale(program, rows, machine, variance)
-    return Moments(mean, computed, centered, shifted, rstd, root)
+    inverse = machine.rsqrt(shifted).per_row("rstd")
+    return Moments(mean, computed, centered, shifted, inverse, rstd, root)
 
 
 def scale(
@@ -177,6 +187,9 @@ def scale(
         if name in program.stored:
             after = machine.store(machine.reciprocal(machine.store(root, name)), "rstd")
             rstd = _where(rows.is_tail(block), after, rstd)
+    if TRUNCATED_TAIL in program.stored:
+        after = machine.reciprocal(machine.store(root, TRUNCATED_TAIL, "zero"))
+        rstd = _where(rows.is_tail(TRUNCATED_BLOCK), after, rstd)
     return shifted, rstd.per_row("rstd"), None
 
 
@@ -195,7 +208,7 @@ def _variance(
         mean_square = machine.store(mean_square, "mean square")
         squared_mean = machine.store(machine.multiply(mean, mean), "mean^2")
         direct = machine.subtract(mean_square, squared_mean)
-        if {"square", "mean", "mean square", "mean^2"} & set(program.stored):
+        if NARROWING & set(program.stored):
             return Quantity(
                 np.maximum(direct.values, 0.0), direct.noise, direct.shared, direct.slack
             )

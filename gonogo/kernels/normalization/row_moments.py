@@ -9,6 +9,7 @@ import numpy as np
 from gonogo.kernels.normalization.moments import (
     STATISTICS,
     TAILS,
+    TRUNCATED_TAIL,
     Moments,
     Rows,
     moments,
@@ -24,7 +25,7 @@ from gonogo.numerics.replay.compiled import results, sums
 from gonogo.numerics.replay.program import WELFORD, Program
 from gonogo.numerics.replay.quantity import RECIPROCAL, Machine, Quantity
 
-NAMES = frozenset({*STATISTICS, RECIPROCAL, "root", "rstd", *TAILS})
+NAMES = frozenset({*STATISTICS, RECIPROCAL, "root", "rstd", *TAILS, TRUNCATED_TAIL})
 """The quantities of the statistics that a program may store."""
 
 

@@ -23,6 +23,10 @@ HALVED_FROM = 2048
 """Terms from which Eigen cuts a row in halves, as TensorFlow 2.21 shows: not 1,500, but 2,048."""
 WARP, PER_THREAD = 32, 16
 """Lanes of a GPU that add up together, and the terms of a row that XLA gives to each of them."""
+BLOCK_THREADS, VECTOR = 128, 8
+"""Threads of a Triton program of 4 warps, its default, and the 16-bit terms of 16 bytes."""
+ALIGNED = 16
+"""The divisor of a length that Triton knows of: only then its threads load whole vectors."""
 LOST, ONE, HALF = np.uint64(45), np.uint64(1), np.uint64(2**44 - 1)
 """The bits of a float64's fraction that bf16 lacks, and what rounds them to nearest even."""
 
@@ -79,6 +83,8 @@ def bounds(
         return _in_lanes(spread, form, mode, place)
     if order is ColumnOrder.warps:
         return _in_warps(spread, form, mode)
+    if order is ColumnOrder.threads:
+        return _in_threads(spread, form, mode)
     count = {ColumnOrder.halves: 2, ColumnOrder.quarters: 4}.get(order, 1)
     parts = np.array_split(spread, min(count, len(spread)))
     total = np.sum([_running(part, form, mode) for part in parts], axis=0)
@@ -128,6 +134,31 @@ def _in_warps(terms: Array, form: str, mode: Mode) -> Array:
     warps = [_in_halves(totals[at : at + WARP], form, mode) for at in range(0, lanes, WARP)]
     padding = np.zeros((WARP - len(warps), *terms.shape[1:]))
     return warps[0] if lanes == WARP else _in_halves(np.stack([*warps, *padding]), form, mode)
+
+
+def _in_threads(terms: Array, form: str, mode: Mode) -> Array:
+    """Return sums as tl.sum adds up a block of 16-bit terms in 4 warps.
+
+    A thread adds its terms one after another. The halves of a warp follow, until one lane is left,
+    and then those of the warps. Terms that are products are contracted with their additions: of a
+    thread's first two, the first is exact and the second rounded, all later ones are exact. Triton
+    3.6 on an H100 shows it.
+    """
+    count = len(terms)
+    shape = terms.shape[1:]
+    length = max(BLOCK_THREADS, 1 << (count - 1).bit_length())
+    padded = np.concatenate([terms, np.zeros((length - count, *shape))])
+    width = min(VECTOR, length // BLOCK_THREADS) if count % ALIGNED == 0 else 1
+    rounds = padded.reshape(-1, BLOCK_THREADS, width, *shape)
+    in_order = np.swapaxes(rounds, 1, 2).reshape(-1, BLOCK_THREADS, *shape)
+    if len(in_order) == 1:
+        totals = _narrow(in_order[0], form, mode)
+    else:
+        second = _narrow(in_order[1], form, mode)
+        first = _running(np.stack([in_order[0] + second]), form, mode)
+        totals = _running(np.concatenate([first[None], in_order[2:]]), form, mode)
+    warps = [_in_halves(totals[at : at + WARP], form, mode) for at in range(0, BLOCK_THREADS, WARP)]
+    return _in_halves(np.stack(warps), form, mode)
 
 
 def _in_halves(lanes: Array, form: str, mode: Mode) -> Array:

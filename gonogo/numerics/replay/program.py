@@ -13,8 +13,9 @@ if TYPE_CHECKING:  # the names of programs are read without NumPy
 QUANTITIES = (
     *("epsilon", "sum of x", "N", "1/N", "mean", "x - mean", "square", "sum of squares"),
     *("mean square", "mean^2", "variance", "variance + epsilon", "root", "root % 8", "root % 32"),
-    *("root % 64", "rstd", "gamma rstd", "x rstd", "mean rstd", "x gamma rstd", "mean gamma rstd"),
-    *("beta - mean gamma rstd", "x^", "gamma x^", "rstd^2", "rstd^3"),
+    *("root % 64", "root % 16 truncated"),
+    *("rstd", "gamma rstd", "x rstd", "mean rstd", "x gamma rstd", "mean gamma rstd"),
+    *("beta - mean gamma rstd", "x^", "gamma x^", "rstd^2", "rstd^3", "rstd divided"),
     *("rstd / (variance + epsilon)", "P", "rstd P", "rstd P added", "P (x - mean)", "P x"),
     *("sum of P (x - mean)", "sum of P x", "rstd times the sum", "P / root", "x^ / root"),
     *("P x^ / root", "P x^", "s1", "s2", "x^ s2", "P - s1", "P - x^ s2", "P - s1 - x^ s2"),
@@ -62,6 +63,8 @@ class ColumnOrder(StrEnum):
     """Eigen's order along a row: see columns.packets."""
     warps = "32 lanes of rows, in halves"
     """XLA's order on a GPU: see narrow_sums."""
+    threads = "128 threads of rows, in halves"
+    """Triton's order in a block of 4 warps: see narrow_sums."""
     unordered = "rows in any order"
     """One total, or several, to which rows are added as they come: see walks."""
 

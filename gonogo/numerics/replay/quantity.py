@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gonogo.numerics.expectation import Array, binade
-from gonogo.numerics.formats import round_to
+from gonogo.numerics.formats import Mode, round_to
 from gonogo.numerics.replay import narrow_sums, orders
 from gonogo.numerics.replay.narrow_sums import UNIT, Place
 from gonogo.numerics.replay.program import ColumnOrder, Program
@@ -196,12 +196,15 @@ class Machine:
         shared = _joined(a.shared, {"epsilon": error})
         return _rounded(a.values + held_in_fp32, a.noise, shared, a.slack)
 
-    def store(self, a: Quantity, name: str) -> Quantity:
-        """Return the quantity as the program stores it; unchanged where it doesn't."""
+    def store(self, a: Quantity, name: str, mode: Mode | None = None) -> Quantity:
+        """Return the quantity as the program stores it; unchanged where it doesn't.
+
+        mode: how it is rounded; None: as the program rounds.
+        """
         form = self.program.stored.get(name)
         if form is None:
             return a
-        mode = self.program.rounding
+        mode = mode or self.program.rounding
         values = round_to(a.values, form, mode).astype(np.float64)
         reach = TIE * np.sqrt(a.variance) + a.slack
         low = round_to(a.values - reach, form, mode)

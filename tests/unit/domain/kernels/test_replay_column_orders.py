@@ -13,7 +13,7 @@ from gonogo.numerics.replay.columns import column_sum
 from gonogo.numerics.replay.narrow_sums import Place, _narrow, bounds
 from gonogo.numerics.replay.program import ColumnOrder, Program
 from gonogo.numerics.replay.quantity import Machine, Quantity
-from replay_emulations import running, tree
+from replay_emulations import running, shuffled, threaded, tree
 
 STORED = [
     order for order in ColumnOrder if order not in (ColumnOrder.blocked, ColumnOrder.unordered)
@@ -176,18 +176,6 @@ def test_fp32_totals_in_an_unknown_order_walk() -> None:
     assert not climbed(dy.astype(np.float64), total * np.float32(1 + 2e-6), "fp32").explained
 
 
-def shuffled(values: NDArray[np.float64], form: str) -> NDArray[np.float32]:
-    """Return sums of rows of at most 512 terms as one warp of a GPU adds them, term by term."""
-    width = 1 if values.shape[1] % 2 else 2
-    lanes = [np.zeros(len(values), np.float32) for _ in range(32)]
-    for index, term in enumerate(values.T):
-        lane = index // width % 32
-        lanes[lane] = round_to(lanes[lane] + term, form)
-    for step in (16, 8, 4, 2, 1):  # __shfl_down_sync
-        lanes = [round_to(lanes[lane] + lanes[lane + step], form) for lane in range(step)]
-    return lanes[0]
-
-
 @pytest.mark.parametrize("form", ["bf16", "fp16"])
 @pytest.mark.parametrize("width", [2, 33, 64, 300, 512])
 def test_warps_add_up_in_lanes_and_then_in_halves(width: int, form: str) -> None:
@@ -201,3 +189,11 @@ def test_several_warps_add_up_their_totals_in_halves() -> None:
     values[0], values[[2, 64, 66]] = 1.0, 1.5 * 2.0**-9  # below half a unit of 1, together above it
     total = bounds(values, np.zeros(values.shape), "bf16", ColumnOrder.warps)
     assert total[0, 1] == 1 + 2.0**-7
+
+
+@pytest.mark.parametrize("form", ["bf16", "fp16"])
+@pytest.mark.parametrize("width", [3, 128, 300, 341, 512, 900, 4096])
+def test_threads_contract_products_with_their_additions(width: int, form: str) -> None:
+    squares = np.square(terms(width, form).values)
+    total = bounds(squares, np.zeros(squares.shape), form, ColumnOrder.threads)
+    assert np.array_equal(total[:, 1], threaded(squares.T, form))

@@ -11,8 +11,8 @@ from gonogo.kernels.normalization.moments import Rows, moments
 from gonogo.numerics.formats import round_to
 from gonogo.numerics.replay import ladder
 from gonogo.numerics.replay.ladder import Finding
-from gonogo.numerics.replay.program import Program, in_order
-from replay_emulations import Stores, forward, inputs
+from gonogo.numerics.replay.program import ColumnOrder, Program, in_order
+from replay_emulations import Stores, forward, inputs, threaded
 
 EPSILON = 1e-5
 ROWS, WIDTH = 70, 96
@@ -91,6 +91,68 @@ def test_a_factor_on_rstd_is_no_arithmetic(place: int) -> None:
 @pytest.mark.parametrize("place", [1, 3])
 def test_a_shifted_gamma_is_no_arithmetic(place: int) -> None:
     assert not find(KNOWN[place], "bf16", shift_gamma=True).explained
+
+
+def triton(
+    given: dict[str, NDArray[np.float32]], form: str, *, factor: float = 1.0, left_out: int = 0
+) -> NDArray[np.float32]:
+    """Return y of a kernel whose tl.sum of x and of x x stays in 16 bits.
+
+    factor: of rstd. left_out: elements at the end of each row that its sums leave out.
+    """
+    x, gamma, beta = (given[name].astype(np.float64) for name in ("x", "gamma", "beta"))
+    summed = x[:, : x.shape[1] - left_out]
+    mean, square = (threaded(a, form)[:, None] / x.shape[1] for a in (summed, summed**2))
+    rstd = factor / np.sqrt(square - mean * mean + EPSILON)
+    return round_to((x - mean) * rstd * gamma + beta, form)
+
+
+@pytest.mark.parametrize("form", ["bf16", "fp16"])
+@pytest.mark.parametrize("width", [300, 512])
+def test_sums_of_triton_in_16_bits_are_found_by_their_bits(width: int, form: str) -> None:
+    given = inputs(ROWS, width, form)
+    finding = climbed(given, triton(given, form), form)
+    assert finding.explained, (finding.program.name, finding.size)
+    assert finding.mismatch == 0.0
+    assert finding.program.row_order is ColumnOrder.threads
+    factor = 1.02 if form == "bf16" else 1.004
+    assert not climbed(given, triton(given, form, factor=factor), form).explained
+    assert not climbed(given, triton(given, form, left_out=3), form).explained
+
+
+def blockwise(given: dict[str, NDArray[np.float32]], block: int) -> NDArray[np.float32]:
+    """Return y of an RMSNorm that truncates the root of the rows after the last full block."""
+    x, gamma = given["x"].astype(np.float64), given["gamma"].astype(np.float64)
+    square = round_to(x * x, "bf16").mean(axis=1, keepdims=True, dtype=np.float64)
+    exact = np.sqrt(square + round_to(EPSILON, "bf16"))
+    root = round_to(exact, "bf16").astype(np.float64)
+    tail = len(x) // block * block
+    root[tail:] = round_to(exact[tail:], "bf16", "zero")
+    return round_to(x / root * gamma, "bf16")
+
+
+def test_only_the_rows_after_the_last_block_of_16_truncate_their_root() -> None:
+    given = inputs(ROWS, WIDTH, "bf16")
+    given["x"] = round_to(given["x"] * np.float32(3e-3), "bf16")  # epsilon's rounding shows, too
+    finding = climbed(given, blockwise(given, 16), "bf16", centered=False)
+    assert finding.explained, (finding.program.name, finding.size)
+    assert {"epsilon", "root % 16 truncated"} <= set(finding.program.stored)
+    assert not climbed(given, blockwise(given, 24), "bf16", centered=False).explained
+    off = blockwise(given, 16)
+    off[3] = round_to(off[3].astype(np.float64) * (1 + 2.0**-7), "bf16")  # a step of rstd
+    assert not climbed(given, off, "bf16", centered=False).explained
+
+
+def test_returned_statistics_are_found_beside_an_offset() -> None:
+    given = inputs(ROWS, WIDTH, "fp16")
+    given["x"] = round_to(given["x"] + np.float32(100), "fp16")
+    stores = Stores("fp16", ("epsilon", "mean", "rstd"))
+    y = round_to(forward(given, EPSILON, stores, "x", LINEAR), "fp16")
+    finding = climbed(given, y, "fp16")
+    assert finding.explained, (finding.program.name, finding.size)
+    assert set(finding.program.stored) == {"epsilon", "mean", "rstd"}
+    y = round_to(forward(given, EPSILON, stores, "x", LINEAR, factor=1.004), "fp16")
+    assert not climbed(given, y, "fp16").explained
 
 
 def test_a_rounded_epsilon_is_found_where_it_shows() -> None:

@@ -29,7 +29,7 @@ EPSILON = 1e-5
 ROWS, WIDTH = 70, 100
 Floats = NDArray[np.float32]
 Given = dict[str, Floats]
-Gradient = Callable[[Given, float, str], dict[str, Floats]]
+Gradient = Callable[..., dict[str, Floats]]
 GRADIENTS: dict[str, Gradient] = {
     derivations.TORCH: partial(composite_gradient, library="torch"),
     derivations.TENSORFLOW: partial(composite_gradient, library="tensorflow"),
@@ -149,6 +149,25 @@ def test_a_compiled_gradient_has_what_its_forward_pass_saves(product: str, saved
     assert set(finding.program.stored) == {"mean", saved}
     other = round_to(direct, "bf16")  # without the mean's gradient
     assert not climbed(given, "dx", other, "bf16").explained
+
+
+@pytest.mark.parametrize("product", [derivations.JAX, derivations.FAST, derivations.SQUARE])
+@pytest.mark.parametrize("width", [33, 100])
+def test_a_gradient_of_xla_on_a_gpu_divides_an_unrounded_rstd(product: str, width: int) -> None:
+    centered = product != derivations.SQUARE
+    gradient = GRADIENTS[product] if centered else UNCENTERED[product]
+    given = inputs(ROWS, width, "bf16")
+    dx = gradient(given, EPSILON, "bf16", on_gpu=True)["dx"]
+    finding = climbed(given, "dx", dx, "bf16", centered=centered)
+    assert finding.explained, (finding.program.name, finding.mismatch)
+    assert finding.program.product == product
+    assert "rstd" in finding.program.stored
+    assert "rstd divided" not in finding.program.stored
+    off = round_to(dx.astype(np.float64) * 0.99, "bf16")
+    assert not climbed(given, "dx", off, "bf16", centered=centered).explained
+    rolled = given | {"gamma": np.roll(given["gamma"], 1)}
+    other = gradient(rolled, EPSILON, "bf16", on_gpu=True)["dx"]
+    assert not climbed(given, "dx", other, "bf16", centered=centered).explained
 
 
 @pytest.mark.parametrize("variance", ["x", "x - mean"])
