@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -52,16 +53,27 @@ class RowReferences(References):
         return self._function(self._test, some_rows(self._test, self._raw, rows))
 
     def whole(self, name: str) -> Array:
-        """Return the reference of an output that has a value per row, or that is a sum of rows."""
-        parts = in_order(
-            lambda start, stop: self.rows(slice(start, stop))[name], self._test.rows, self._step
-        )
-        if self._test.is_per_row(name):
-            return np.concatenate(list(parts))
-        total = next(parts)
-        for part in parts:
-            total = total + part
-        return total
+        """Return the reference of an output that has one row, a value per row, or a sum of rows."""
+        return self._wholes[name]
+
+    @cached_property
+    def _wholes(self) -> dict[str, Array]:
+        """The references of all such outputs, from one pass over the rows."""
+        test = self._test
+        names = [name for name in test.outputs if not test.is_matrix(name) or test.rows == 1]
+
+        def some(start: int, stop: int) -> dict[str, Array]:
+            block = self.rows(slice(start, stop))
+            return {name: block[name] for name in names}
+
+        parts: dict[str, list[Array]] = {name: [] for name in names}
+        for block in in_order(some, test.rows, self._step):
+            for name, part in block.items():
+                if parts[name] and not test.is_per_row(name):
+                    parts[name] = [parts[name][0] + part]
+                else:
+                    parts[name].append(part)
+        return {name: np.concatenate(some_parts) for name, some_parts in parts.items()}
 
 
 def some_rows(test: TestSpec, arrays: Arrays, rows: slice) -> dict[str, Any]:

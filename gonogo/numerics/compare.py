@@ -29,6 +29,8 @@ from gonogo.numerics.expectation import (
     beyond_truncation,
     binade,
     output_step,
+    round_away,
+    round_even,
 )
 
 OUTLIER_BUDGETS = 3.0
@@ -64,6 +66,8 @@ def digest(output: NDArray[np.float32], shape: tuple[int, ...]) -> str:
 
 def rounded(reference: Array, unit: float, block: bool) -> Array:
     """Return the golden value: the reference rounded to nearest even in the output's format."""
+    if not block:
+        return round_even(reference, unit)
     grid = 2 * output_step(reference, unit, block)
     safe = np.where(grid > 0, grid, 1.0)
     return np.asarray(np.where(grid > 0, np.rint(reference / safe) * safe, reference))
@@ -86,6 +90,8 @@ def golden_of(expected: Expectation) -> directions.Golden:
 
 def ties_away(values: Array, even: Array, expected: Expectation) -> Array:
     """Return the values rounded with ties away from zero, from those rounded to even."""
+    if not expected.out_block:
+        return round_away(values, expected.out)
     step = output_step(values, expected.out, expected.out_block)
     return np.asarray(
         np.where(

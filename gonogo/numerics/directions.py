@@ -73,9 +73,7 @@ def grouped(alike: Repeats | None, amounts: Array) -> Array:
     """Return the sum over keys of (sum of amounts)^2; amounts are (count, N)."""
     if alike is None:
         return np.asarray((amounts**2).sum(axis=1))
-    where, group = alike
-    together = [(np.bincount(group, weights=row) ** 2).sum() for row in amounts[:, where]]
-    return np.asarray(together + (amounts[:, ~where] ** 2).sum(axis=1))
+    return np.array([(np.bincount(alike, weights=row) ** 2).sum() for row in amounts])
 
 
 def identical_rows(reference: Array) -> NDArray[np.intp]:

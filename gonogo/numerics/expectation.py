@@ -6,6 +6,7 @@ All are float64.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -23,8 +24,19 @@ def binade(values: Array) -> Array:
 
     It is 0 at 0, and at float64 subnormals, which no format here reaches.
     """
-    bits = np.ascontiguousarray(np.abs(values)).view(np.int64) & _EXPONENT
+    bits = np.ascontiguousarray(values, np.float64).view(np.int64) & _EXPONENT
     return bits.view(np.float64)
+
+
+def _low_bits(step: float) -> int | None:
+    """Return how many low bits of a float64 lie below `step` times its binade.
+
+    None where the step is no power of two from 2^-51 to 1/2. Rounding to such a step is a change of
+    these bits alone, in one or two passes over the values instead of eight. The sign is another
+    bit, so adding to the bits makes a value larger in magnitude, and carries into its exponent.
+    """
+    mantissa, exponent = math.frexp(step)
+    return 51 + exponent if mantissa == 0.5 and -50 <= exponent <= 0 else None
 
 
 def round_even(values: Array, unit: float) -> Array:
@@ -32,6 +44,13 @@ def round_even(values: Array, unit: float) -> Array:
 
     For example 2^-8 for bf16. The exponent is unbounded.
     """
+    if low := _low_bits(2 * unit):
+        bits = np.ascontiguousarray(values, np.float64).view(np.int64)
+        odd = (bits >> low) & 1
+        odd += bits
+        odd += (1 << (low - 1)) - 1
+        odd &= -1 << low
+        return odd.view(np.float64)
     grid = binade(values) * (2 * unit)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(grid > 0, np.rint(values / np.where(grid > 0, grid, 1.0)) * grid, values)
@@ -48,22 +67,24 @@ def block_maximum(values: Array) -> Array:
     return np.repeat(padded.reshape(rows, -1, 16).max(axis=2), 16, axis=1)[:, :n]
 
 
-Repeats = tuple[Mask, NDArray[np.intp]]
-"""The elements of a row whose key another element has, and a number for the key of each."""
+Repeats = NDArray[np.intp]
+"""A number for each element of a row, the same for elements with the same key."""
 
 
 def repeats(keys: Array) -> Repeats | None:
-    """Return where the keys of a row (N,) occur more than once; None where none does.
+    """Return which elements of a row (N,) share a key; None where all keys differ.
 
     A NaN is no key.
     """
     ordered = np.sort(keys)
-    again = ordered[1:][ordered[1:] == ordered[:-1]]
-    if not again.size:
+    if not (ordered[1:] == ordered[:-1]).any():
         return None
-    place = np.minimum(np.searchsorted(again, keys), again.size - 1)
-    where = again[place] == keys
-    return where, place[where]
+    order = np.argsort(keys)
+    ordered = keys[order]
+    numbers = np.empty(keys.size, np.intp)
+    numbers[order[0]] = 0
+    numbers[order[1:]] = np.cumsum(ordered[1:] != ordered[:-1])
+    return numbers
 
 
 @dataclass(frozen=True)
@@ -219,6 +240,9 @@ def excess(predicted: Array, independent: Array) -> Array:
 
 def truncate(values: Array, grid: float) -> Array:
     """Round toward zero, onto `grid` times the value's binade."""
+    if low := _low_bits(grid):
+        bits = np.ascontiguousarray(values, np.float64).view(np.int64) & (-1 << low)
+        return bits.view(np.float64)
     step = binade(values) * grid
     safe = np.where(step > 0, step, 1.0)
     return np.asarray(np.where(step > 0, np.trunc(values / safe) * safe, values))
@@ -241,6 +265,10 @@ def cut(values: Array, grid: float) -> Array:
 
 def round_away(values: Array, unit: float) -> Array:
     """Round like round_even, with ties away from zero: the packer."""
+    if low := _low_bits(2 * unit):
+        bits = np.ascontiguousarray(values, np.float64).view(np.int64) + (1 << (low - 1))
+        bits &= -1 << low
+        return bits.view(np.float64)
     grid = binade(values) * (2 * unit)
     safe = np.where(grid > 0, grid, 1.0)
     return np.asarray(

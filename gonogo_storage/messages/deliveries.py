@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from sqlalchemy import ColumnElement, delete, func, select
 from sqlalchemy.orm import Session, defer
@@ -18,7 +18,7 @@ from gonogo_storage.db.dialect import insert_once
 from gonogo_storage.db.encoding import storable, utcnow
 from gonogo_storage.db.ids import is_id, new_id
 from gonogo_storage.db.paging import Page, newest_first
-from gonogo_storage.db.records import from_object
+from gonogo_storage.db.records import Documented, from_object
 from gonogo_storage.db.states import DeliveryState
 from gonogo_storage.messages.due import Backoff, DueTable
 from gonogo_storage.tables import DeliveryRow, DeliveryTryRow
@@ -46,10 +46,20 @@ class Delivery:
 
 
 @dataclass(frozen=True)
+class EventMessage:
+    """The payload of a message, as it was sent and signed."""
+
+    type: str
+    timestamp: datetime
+    data: dict[str, Any]
+    """The object as it was then; which fields it has depends on the type (docs/webhooks.md)"""
+
+
+@dataclass(frozen=True)
 class Message(Delivery):
     """A message with its payload."""
 
-    payload: dict[str, Any]
+    payload: Annotated[dict[str, Any], Documented(EventMessage)]
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from gonogo.spec.verdicts import Verdict
 from gonogo_service.exports.parts import Export
 from gonogo_service.exports.test_case import Case, Status, cases
 from gonogo_settings.release import release
@@ -36,6 +37,24 @@ class CtrfTool(_Camel):
     version: str
 
 
+class CtrfFacts(BaseModel):
+    """The facts of a test that CTRF has no names for, with the API's names."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    job: str
+    build: str
+    verdict: Verdict
+    explanation: str | None = None
+    outcome: str | None = Field(None, description="The framework's own outcome of a test")
+    arithmetic: str | None = Field(None, description="The arithmetic model of each output")
+    detection_limits: str | None = Field(None, description="Those of each output, in words")
+    seed: int | None = None
+    iteration: int | None = None
+    repeat: int | None = None
+    device: str | None = None
+
+
 class CtrfTest(_Camel):
     """A seed, or a test of an iteration."""
 
@@ -48,7 +67,7 @@ class CtrfTest(_Camel):
     trace: str | None = None
     file_path: str | None = None
     line: int | None = None
-    extra: dict[str, Any]
+    extra: CtrfFacts
 
 
 class CtrfSummary(_Camel):

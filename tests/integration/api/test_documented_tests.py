@@ -235,3 +235,52 @@ def test_a_hostile_body_is_refused_briefly_and_with_little_work(
     assert len(answer["errors"]) <= 20
     assert len(json.dumps(answer)) < 20_000
     assert calls(refuse) < MAX_CALLS
+
+
+FOREIGN = {
+    "POST /api/v1/hooks/ci": "the sender's payload",
+    "POST /api/v1/hooks/github": "GitHub's payload",
+    "ArtifactOut.content": "a kind that only another version of a worker knows",
+    "AuditEntry.detail": "facts of an action, which the chain signs as they are",
+    "EventMessage.data": "the object as it was when the event happened",
+    "IncomingDeliveryDetails.payload": "the sender's payload",
+    "PartialTest.parameters": "a kernel's parameters, which its kind checks",
+    "TestSpec.parameters": "a kernel's parameters, which its kind checks",
+    "Problem.limit": "the limit of any field",
+    "Problem.value": "the refused value, whatever it was",
+    "WrongField.limit": "the limit of any field",
+    "WrongField.value": "the refused value, whatever it was",
+}
+"""The places where the document allows anything, and whose data stand there."""
+TEXTS = {"title", "description", "default", "examples"}
+
+
+def allows_anything(schema: Mapping[str, Any]) -> bool:
+    """Return whether a schema, or one of its members or items, allows any value or any object."""
+    limits = schema.keys() - TEXTS
+    if limits <= {"type", "additionalProperties"}:
+        inner = schema.get("additionalProperties", True)
+        is_open = inner is True or (isinstance(inner, dict) and allows_anything(inner))
+        if schema.get("type", "object") == "object" and is_open:
+            return True
+    if schema.get("type") == "array" and "prefixItems" not in schema:
+        return allows_anything(schema.get("items", {}))
+    return any(map(allows_anything, (*schema.get("anyOf", ()), *schema.get("oneOf", ()))))
+
+
+def test_the_document_allows_anything_only_where_others_data_stand(
+    document: dict[str, Any],
+) -> None:
+    places = {
+        f"{name}.{field}"
+        for name, schema in document["components"]["schemas"].items()
+        for field, inner in schema.get("properties", {}).items()
+        if allows_anything(inner)
+    }
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            bodies = [operation.get("requestBody", {}), *operation["responses"].values()]
+            contents = [content for body in bodies for content in body.get("content", {}).values()]
+            if any(allows_anything(content["schema"]) for content in contents):
+                places.add(f"{method.upper()} {path}")
+    assert places == FOREIGN.keys()
