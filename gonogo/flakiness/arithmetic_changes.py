@@ -10,7 +10,6 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from gonogo.spec import arithmetic_words
 from gonogo.spec.program_name import same
@@ -112,17 +111,6 @@ class ArithmeticChange:
     def words(self) -> str:
         """The change in words, such as "y: x^ is now stored in bf16"."""
         return f"{self.output}: {arithmetic_words.difference(self.before, self.after)}"
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it in plain JSON types."""
-        return {
-            "output": self.output,
-            "before": self.before,
-            "after": self.after,
-            "seeds": self.seeds,
-            "of": self.of,
-            "builds": list(self.builds),
-        }
 
 
 def changes(build: BuildPrograms, earlier: Sequence[BuildPrograms]) -> tuple[ArithmeticChange, ...]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -95,10 +95,6 @@ class Factor:
     """Configurations whose failure rate differs by itself (exact test)."""
     words: str = ""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it in plain JSON types."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class Attribution:
@@ -121,10 +117,6 @@ class Attribution:
     policy: str
     repeated: int = 0
     """Runs that `failures` leaves out, because they repeat another bit for bit."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it in plain JSON types."""
-        return asdict(self)
 
 
 def attribute(

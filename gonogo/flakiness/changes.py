@@ -53,23 +53,6 @@ class Change:
     rates: tuple[Rate, Rate] | None
     words: str
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it in plain JSON types."""
-        odds = self.odds if self.odds is not None and math.isfinite(self.odds) else None
-        rates = None if self.rates is None else [side.to_json() for side in self.rates]
-        return {
-            "place": self.place,
-            "low": self.low,
-            "high": self.high,
-            "level": self.level,
-            "before": self.before,
-            "after": self.after,
-            "p": self.p,
-            "odds": odds,
-            "rates": rates,
-            "words": self.words,
-        }
-
 
 @dataclass(frozen=True)
 class Changes:
@@ -84,16 +67,6 @@ class Changes:
     left_out: int
     moved: int
     words: str
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it in plain JSON types."""
-        return {
-            "changes": [change.to_json() for change in self.changes],
-            "points": self.points,
-            "left_out": self.left_out,
-            "moved": self.moved,
-            "words": self.words,
-        }
 
 
 def in_order(at: Sequence[float] | None, count: int) -> tuple[NDArray[np.intp], int]:

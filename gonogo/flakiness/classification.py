@@ -238,7 +238,7 @@ class _Case:
             Verdict.pass_,
             arithmetic_changes.words(changed),
             True,
-            {"arithmetic": [change.to_json() for change in changed]},
+            {"arithmetic": [asdict(change) for change in changed]},
         )
 
     def good(self) -> Finding:
@@ -303,15 +303,15 @@ class _Case:
         head = self.head.share(number, self.policy)
         there = self.base.share(before, self.policy) if self.base.answered else None
         evidence: dict[str, Any] = {
-            "head": {**head.to_json(), "words": f"{number} of {head.runs}"},
+            "head": {**asdict(head), "words": f"{number} of {head.runs}"},
             "base": None
             if there is None
-            else {**there.to_json(), "words": f"{before} of {there.runs}"},
+            else {**asdict(there), "words": f"{before} of {there.runs}"},
             "p": p,
             "policy": self.policy.version,
         }
         if self.change is not None:
-            evidence["change"] = self.change.to_json()
+            evidence["change"] = asdict(self.change)
         return evidence
 
     def _worse(self, before: int, number: int) -> float | None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 from gonogo.flakiness.policy import POLICY, FlakinessPolicy
 from gonogo.flakiness.predicted_rates import Tail
@@ -81,10 +80,6 @@ class Grade:
     """Mutant that can show -> how often it passed."""
     words: str
     policy: str
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it in plain JSON types."""
-        return asdict(self)
 
 
 def stability(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from statistics import median
 from types import MappingProxyType
@@ -103,10 +103,6 @@ class BuildChange:
     nothing."""
     words: str
     policy: str
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it in plain JSON types."""
-        return asdict(self)
 
 
 def compare_builds(before: Record, after: Record, policy: FlakinessPolicy = POLICY) -> BuildChange:

@@ -5,8 +5,7 @@ gonogo.flakiness.tails fits it. This module loads no numpy, as the API's process
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from gonogo.flakiness.rates import Rate
 
@@ -47,7 +46,3 @@ class Tail:
     """The unit of the rates: `seeds`; or `runs`, where seeds ran again and gave other numbers"""
     repeated: int = 0
     """Runs that are no samples, because they repeat a seed's numbers"""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it in plain JSON types."""
-        return asdict(self)

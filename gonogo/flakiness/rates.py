@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -57,10 +57,6 @@ class Rate:
         share = _percent(self.failures / self.runs)
         interval = f"{_percent(self.low)} to {_percent(self.high)}"
         return f"{self.failures} of {self.runs} ({share}, {interval})"
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it in plain JSON types."""
-        return asdict(self)
 
 
 def _percent(share: float) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from gonogo.flakiness.policy import POLICY, FlakinessPolicy
 from gonogo.flakiness.rates import Outcome, fisher, greater, rate_of
@@ -13,7 +12,8 @@ from gonogo.flakiness.rates import Outcome, fisher, greater, rate_of
 ISOLATED = "isolated"
 
 
-class Sample(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Sample:
     """One run.
 
     `seed` None: not controlled (a gtest iteration), so its digest says nothing. `digest`: of all

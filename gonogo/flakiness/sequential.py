@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -203,12 +203,8 @@ class Progress:
 
     @classmethod
     def parse(cls, data: Mapping[str, Any]) -> Progress:
-        """Parse the object that `to_json` makes; other keys are ignored."""
+        """Parse the object that `asdict` makes; other keys are ignored."""
         return cls(*(int(data[name]) for name in cls.__dataclass_fields__))
-
-    def to_json(self) -> dict[str, int]:
-        """Return it in plain JSON types."""
-        return asdict(self)
 
     def read(
         self,

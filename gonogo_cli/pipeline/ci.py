@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -222,7 +223,7 @@ def _report(
     if source.provider == "github":
         github.write(result, os.environ)
     if as_json:
-        show.print_json(result.to_json())
+        show.print_json(asdict(result))
         return
     if result.note is not None:
         print(result.note)

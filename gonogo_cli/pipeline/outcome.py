@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -76,10 +76,6 @@ class Outcome:
     build: str
     base: str | None
     url: str
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it in plain JSON types."""
-        return asdict(self)
 
 
 def never_ran(comparison: Record) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from gonogo.flakiness.attribution import Cause, SeedExample
+from gonogo.flakiness.attribution import Cause, Factor
 from gonogo.flakiness.masking import BuildChange
 from gonogo.flakiness.predicted_rates import Tail
 from gonogo.flakiness.rates import Rate
@@ -19,8 +19,8 @@ from gonogo_storage.db.states import FlagState
 
 
 @dataclass(frozen=True)
-class ReadHistory:
-    """The part of a history that a finding is based on."""
+class ReadExtent:
+    """The part of a history that an answer or a finding is based on."""
 
     jobs: int
     seeds: int
@@ -30,6 +30,14 @@ class ReadHistory:
     more_jobs: bool
     """Whether there are older jobs"""
     words: str
+
+    @classmethod
+    def of(cls, jobs: int, seeds: int, of_seeds: int, *, more_jobs: bool) -> ReadExtent:
+        """Return the extent with its words."""
+        older = ", older jobs not read" if more_jobs else ""
+        counted = f"{jobs} job{'' if jobs == 1 else 's'}"
+        words = f"{seeds} of {of_seeds} seeds of {counted}{older}"
+        return cls(jobs, seeds, of_seeds, more_jobs, words)
 
 
 @dataclass(frozen=True)
@@ -106,7 +114,7 @@ class VerdictEvidence:
     check_leaves_out: list[str] | None = None
     words: str | None = None
     figures: SeedShare | None = None
-    extent: ReadHistory | None = None
+    extent: ReadExtent | None = None
     examples: list[RunExample] | None = None
     rerun: Rerun | None = None
     left_out: dict[str, LeftOut] | None = None
@@ -174,18 +182,12 @@ class FlakyFigures:
     devices: list[Configuration]
 
 
-@dataclass(frozen=True)
-class FactorFigures:
+@dataclass(frozen=True, kw_only=True)
+class FactorFigures(Factor):
     """A factor that changes outputs or outcomes; devices are given for `device_dependent`."""
 
-    cause: Cause
-    holds: bool
-    compared: Rate
-    examples: list[SeedExample]
-    rows: list[Configuration]
-    words: str
-    contexts: list[Configuration]
-    devices: list[Configuration] | None = None
+    contexts: tuple[Configuration, ...]
+    devices: tuple[Configuration, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -228,7 +230,7 @@ class RunEvidence:
     build: str
     seeds: int
     of: int
-    extent: ReadHistory
+    extent: ReadExtent
     tolerance: dict[str, Any]
     seed: int
     repeat: int

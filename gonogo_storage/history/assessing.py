@@ -21,10 +21,11 @@ from gonogo.flakiness.policy import POLICY, FlakinessPolicy
 from gonogo.flakiness.rates import Outcome, Rate, rate
 from gonogo.spec.verdicts import Verdict
 from gonogo_storage.devices import sick_devices
+from gonogo_storage.flags.evidence_kinds import ReadExtent
 from gonogo_storage.gauges import gauges
 from gonogo_storage.history import build_series, error_signature_runs, samples
 from gonogo_storage.history.build_series import Point
-from gonogo_storage.history.samples import ReadExtent, Run
+from gonogo_storage.history.samples import Run
 from gonogo_storage.history.trends import StoredTrend
 from gonogo_storage.rollups.variants import JobFacts, Variant, job_of, jobs_of
 
@@ -82,9 +83,9 @@ class Assessment:
             "build": self.job.build,
             "build_sequence": self.job.sequence,
             "job": self.job.id,
-            "attribution": self.attribution.to_json(),
-            "grade": self.grade.to_json(),
-            "change": None if self.change is None else self.change.to_json(),
+            "attribution": asdict(self.attribution),
+            "grade": asdict(self.grade),
+            "change": None if self.change is None else asdict(self.change),
             "changes": dict(self.changes),
             "builds": [dict(build) for build in self.builds],
             "era": list(self.era),
@@ -289,7 +290,7 @@ def _changes(session: Session, variant: Variant, policy: FlakinessPolicy) -> dic
 
 def _named(changes: Changes, points: Sequence[Point]) -> dict[str, Any]:
     """Add the names of builds or days to the changes, at their place and their interval's ends."""
-    plain = changes.to_json()
+    plain = asdict(changes)
     plain["changes"] = [
         {
             **change,

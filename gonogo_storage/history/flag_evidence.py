@@ -14,6 +14,7 @@ from gonogo.flakiness.attribution import Cause, Factor
 from gonogo.flakiness.grades import Stability
 from gonogo.flakiness.rates import Outcome, outcome_of, rate
 from gonogo.spec.verdicts import Explanation, Verdict
+from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import FlagKind
 from gonogo_storage.flags import arithmetic, evidence
 from gonogo_storage.flags.evidence_kinds import (
@@ -184,15 +185,11 @@ def _factor(
         run for run in assessment.runs if run.seed in example_seeds and run.digest is not None
     ] or list(job_runs)
     devices = kind is FlagKind.device_dependent
-    figures = FactorFigures(
-        cause=factor.cause,
-        holds=factor.holds,
-        compared=factor.compared,
-        examples=list(factor.examples),
-        rows=list(factor.rows),
-        words=factor.words,
-        contexts=list(assessment.attribution.contexts),
-        devices=list(assessment.attribution.devices) if devices else None,
+    figures = from_object(
+        FactorFigures,
+        factor,
+        contexts=assessment.attribution.contexts,
+        devices=assessment.attribution.devices if devices else None,
     )
     # the check line must show it in a context, not isolated
     if kind is FlagKind.context_dependent:

@@ -7,13 +7,12 @@ from dataclasses import asdict
 from typing import Any
 
 from gonogo.flakiness import masking
-from gonogo_storage.db.records import from_json, from_object
+from gonogo_storage.db.records import from_json
 from gonogo_storage.db.states import IMPORT_EXECUTOR, FlagKind
 from gonogo_storage.flags.evidence import check_line
 from gonogo_storage.flags.evidence_kinds import (
     Figures,
     LeftOut,
-    ReadHistory,
     Rerun,
     RunEvidence,
     RunExample,
@@ -72,7 +71,7 @@ def finding(
         build=job.build,
         seeds=len({run.seed for run in evidence_runs}),
         of=assessment.extent.seeds,
-        extent=from_object(ReadHistory, assessment.extent),
+        extent=assessment.extent,
         tolerance=dict(canonical.get("tolerance") or {}),
         seed=head.seed,
         repeat=head.repeat,

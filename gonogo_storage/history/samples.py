@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 from gonogo.flakiness.policy import POLICY, FlakinessPolicy
 from gonogo.flakiness.rates import Outcome, Rate, outcome_of, rate
 from gonogo.flakiness.samples import Sample, distinct_places
+from gonogo_storage.flags.evidence_kinds import ReadExtent
 from gonogo_storage.rollups.tallies import value_of
 from gonogo_storage.rollups.variants import MAX_JOBS, JobFacts, Variant, jobs_of
 from gonogo_storage.seed_rows import stored
@@ -60,28 +61,6 @@ class Run(NamedTuple):
     def digest(self) -> str | None:
         """Return all outputs' digests in one text, as `dgamma=... dx=...`; None without any."""
         return " ".join(f"{name}={value}" for name, value in sorted(self.digests.items())) or None
-
-
-@dataclass(frozen=True)
-class ReadExtent:
-    """The part of a history that the answer is based on."""
-
-    jobs: int
-    seeds: int
-    """(seed, repeat) pairs that were read"""
-    of_seeds: int
-    """(seed, repeat) pairs of these jobs"""
-    more_jobs: bool
-    """Whether there are older jobs"""
-    words: str
-
-    @classmethod
-    def of(cls, jobs: int, seeds: int, of_seeds: int, *, more_jobs: bool) -> ReadExtent:
-        """Return the extent with its words."""
-        older = ", older jobs not read" if more_jobs else ""
-        counted = f"{jobs} job{'' if jobs == 1 else 's'}"
-        words = f"{seeds} of {of_seeds} seeds of {counted}{older}"
-        return cls(jobs, seeds, of_seeds, more_jobs, words)
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ from gonogo.flakiness.grades import Grade
 from gonogo.flakiness.rates import Outcome, Rate, rate
 from gonogo.spec.verdicts import Verdict
 from gonogo_storage.db.records import from_json, from_object
+from gonogo_storage.flags.evidence_kinds import ReadExtent
 from gonogo_storage.history import assessments, samples
-from gonogo_storage.history.samples import ReadExtent
 from gonogo_storage.rollups.variants import JobFacts, Variant, jobs_of, variants_of
 
 NOTHING_READ = ReadExtent.of(0, 0, 0, more_jobs=False)

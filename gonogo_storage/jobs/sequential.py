@@ -6,7 +6,7 @@ It reads stored rows in the order of the seeds, under the job's lock.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import Any
 
@@ -87,7 +87,7 @@ class _Seed:
 def begin(start: int, max_seeds: int, *, stop_on_finding: bool) -> dict[str, Any]:
     """Return the plan that a new job stores: the request, and that nothing is read yet."""
     request = {"start": start, "max": max_seeds, "stop_on_finding": stop_on_finding}
-    return {**request, **Progress().to_json(), "needed": None, "beyond": None}
+    return {**request, **asdict(Progress()), "needed": None, "beyond": None}
 
 
 def advance(session: Session, job: JobRow) -> Step | None:
@@ -120,7 +120,7 @@ def advance(session: Session, job: JobRow) -> Step | None:
     )
     job.sequential = {
         **plan,
-        **progress.to_json(),
+        **asdict(progress),
         "needed": decision.needed or None,
         "beyond": beyond,
     }

@@ -8,7 +8,7 @@ transaction. On PostgreSQL a month whose jobs have all lost their rows is droppe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -74,7 +74,7 @@ class Removed:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON types."""
-        amounts = {tier.value: amount.to_json() for tier, amount in self.tiers.items()}
+        amounts = {tier.value: asdict(amount) for tier, amount in self.tiers.items()}
         return {**amounts, "partitions": self.partitions}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -46,10 +46,6 @@ class Amount:
     def __add__(self, other: Amount) -> Amount:
         """Return the sum."""
         return Amount(self.jobs + other.jobs, self.rows + other.rows, self.bytes + other.bytes)
-
-    def to_json(self) -> dict[str, int]:
-        """Return plain JSON types."""
-        return asdict(self)
 
 
 def measure_artifacts(session: Session, job_id: str) -> Amount:

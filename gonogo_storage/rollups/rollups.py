@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -146,8 +146,8 @@ class Rollup(Sums):
             },
             **super().to_json(),
             "outcomes": dict(self.outcomes),
-            "failures": failures.to_json(),
-            "trouble": trouble.to_json(),
+            "failures": asdict(failures),
+            "trouble": asdict(trouble),
             "duration_ms": self.duration_ms,
             "outputs": {name: sums.to_json() for name, sums in self.outputs.items()},
         }

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -210,7 +211,7 @@ def passes_by_tolerance(here: World) -> None:
     here.job([row(seed, wrong=seed < 3) for seed in range(4)], test=test)
     flag = opened(here, "passes_by_tolerance", test)
     assert flag.jobs == 1  # flagged by ingest, its evidence made whole by the assessment
-    assert flag.evidence["figures"]["seeds"] == rate(3, 4).to_json()
+    assert flag.evidence["figures"]["seeds"] == asdict(rate(3, 4))
     assert {example["digests"]["dx"] for example in flag.evidence["examples"]} == {
         f"000bad{seed:010x}" for seed in range(3)
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import count
@@ -95,7 +96,7 @@ def test_each_closed_job_is_assessed_once_whoever_dies_or_runs_beside(
             1,
             4,
         )
-        assert stored_assessment.content["attribution"]["failures"] == rate(1, 4).to_json()
+        assert stored_assessment.content["attribution"]["failures"] == asdict(rate(1, 4))
         with engines.reading(here.engine) as session:
             assert outbox.due(session, topics=(ASSESS,)) == []
 

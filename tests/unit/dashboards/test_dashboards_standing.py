@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -162,8 +162,8 @@ def test_evidence_of_any_shape_is_facts_and_tables() -> None:
             "check": ["gonogo check --seeds 1", "gonogo check --seeds 2"],
             "seeds": [1, 2, 3],
             "digest": "0123456789abcdef0123",
-            "failures": rate(3, 20).to_json(),
-            "missed": {"drop-s1": rate(8, 8).to_json()},
+            "failures": asdict(rate(3, 20)),
+            "missed": {"drop-s1": asdict(rate(8, 8))},
             "contexts": [{"name": "isolated", "runs": 5}, {"name": "grouped", "p": 0.00123}],
             "nothing": None,
             "empty": {},
@@ -188,7 +188,7 @@ def test_evidence_of_any_shape_is_facts_and_tables() -> None:
         evidence_view.read({"a": [{"x": number} for number in range(100)]}).tables[0].left_out
         == 100 - evidence_view.MAX_ROWS
     )
-    assert evidence_view.rate_words(rate(0, 0).to_json()) == "Unknown: no runs"
+    assert evidence_view.rate_words(asdict(rate(0, 0))) == "Unknown: no runs"
 
 
 def test_the_advised_tolerance_takes_the_place_of_the_test_s_and_nothing_else() -> None:

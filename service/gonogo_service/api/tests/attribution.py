@@ -8,34 +8,19 @@ from typing import Annotated
 from fastapi import Query
 
 from gonogo.flakiness.attribution import Attribution
-from gonogo.flakiness.outcomes import Outcome
+from gonogo.flakiness.samples import Sample
 from gonogo_service.access.context import Ctx, Reader
 from gonogo_service.api.tests.schemas import VariantOut, shape
 from gonogo_service.api.tests.tests import Arch, Board, Branch, chosen
 from gonogo_service.kit.answers import Filter, make_router
 from gonogo_storage.db.records import from_object
+from gonogo_storage.flags.evidence_kinds import ReadExtent
 from gonogo_storage.history import samples as stored
 from gonogo_storage.history import variant_status
-from gonogo_storage.history.samples import ReadExtent
 from gonogo_storage.history.variant_status import AssessmentSource
 
 router = make_router("tests")
 MAX_SAMPLES = 500
-
-
-@dataclass(frozen=True)
-class SampleOut:
-    """One run of the attribution."""
-
-    seed: int | None
-    repeat: int
-    device: str
-    build: str
-    context: str
-    host_run: str
-    position: int
-    digest: str | None
-    outcome: Outcome
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +36,7 @@ class AttributionOut(Attribution):
     variants: list[VariantOut]
     build: str | None
     sentence: str
-    samples: list[SampleOut]
+    samples: list[Sample]
     extent: ReadExtent
     assessed: AssessmentSource
 
@@ -94,5 +79,5 @@ def attribution(
         variant=shape(variant),
         variants=[shape(other) for other in variants],
         sentence=status.attribution.cause.sentence,
-        samples=[SampleOut(*run) for run in reversed(newest_runs)],
+        samples=newest_runs[::-1],
     )

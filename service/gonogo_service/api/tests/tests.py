@@ -25,9 +25,9 @@ from gonogo_storage.catalogue.test_specs import BuildResults, StoredTest
 from gonogo_storage.db.paging import Page
 from gonogo_storage.db.records import from_object
 from gonogo_storage.flags import flags
+from gonogo_storage.flags.evidence_kinds import ReadExtent
 from gonogo_storage.flags.flags import Flag
 from gonogo_storage.history import variant_status
-from gonogo_storage.history.samples import ReadExtent
 from gonogo_storage.history.variant_status import AssessmentSource, BuildHistory, Rates
 from gonogo_storage.rollups.variants import Variant, jobs_of
 

@@ -36,7 +36,7 @@ def test_a_new_program_says_what_changed_and_since_which_builds() -> None:
     (change,) = changes(of({STORED: 7, None: 1}, "b9"), nights(INSIDE, INSIDE))
     assert change == ArithmeticChange("y", INSIDE, STORED, 7, 8, ("night-0", "night-1"))
     assert change.words == "y: x^ is now stored in bf16"
-    assert change.to_json()["builds"] == ["night-0", "night-1"]
+    assert change.builds == ("night-0", "night-1")
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
@@ -187,7 +188,7 @@ def test_the_report_s_table_comes_out_with_intervals_and_too_little_for_a_findin
         for c in ("isolated", "5 tests", "12 tests")
         for k in range(5)
     ]
-    runs[-1] = runs[-1]._replace(outcome=PASSED)
+    runs[-1] = replace(runs[-1], outcome=PASSED)
     rows = contexts(runs)
     passed = [(row.name, row.runs, row.passed) for row in rows]
     assert passed == [("isolated", 5, 0), ("12 tests", 5, 1), ("5 tests", 5, 0)]
@@ -275,7 +276,7 @@ def test_any_history_has_one_cause_and_its_json(runs: list[Sample]) -> None:
     attribution = attribute(runs)
     assert attribution.words
     assert attribution.cause in attribution.causes
-    json.dumps(attribution.to_json(), allow_nan=False)
+    json.dumps(asdict(attribution), allow_nan=False)
     assert attribute(list(reversed(runs))).cause is attribution.cause
 
 

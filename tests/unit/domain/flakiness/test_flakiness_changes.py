@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -143,7 +144,7 @@ ANY = st.one_of(st.none(), st.floats(), st.lists(st.none() | st.floats(), max_si
 @given(st.lists(ANY, max_size=30))
 def test_any_series_has_an_answer(points: list[float | list[float | None] | None]) -> None:
     detection = number_changes(points)
-    json.dumps(detection.to_json(), allow_nan=False)
+    json.dumps(asdict(detection), allow_nan=False)
     for change in detection.changes:
         assert 0 <= change.low <= change.high < len(points)
 
@@ -153,5 +154,5 @@ def test_any_rates_have_an_answer(counts: list[tuple[int, int]], data: st.DataOb
     points = [(bad, bad + good) for bad, good in counts]
     at = data.draw(st.none() | st.lists(st.floats(), min_size=len(points), max_size=len(points)))
     detection = rate_changes(points, at=at)
-    json.dumps(detection.to_json(), allow_nan=False)
+    json.dumps(asdict(detection), allow_nan=False)
     assert detection.points + detection.left_out == len(points)

@@ -4,6 +4,7 @@ coefficients stay."""
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -327,7 +328,7 @@ RECORDS = st.builds(
 @given(st.lists(RECORDS, max_size=4))
 def test_any_records_have_an_answer(records: list[Record]) -> None:
     for build_change in series(records):
-        json.dumps(build_change.to_json(), allow_nan=False)
+        json.dumps(asdict(build_change), allow_nan=False)
         assert build_change.words
 
 

@@ -6,7 +6,7 @@ The tests cover tails, rates, and the tables of contexts and devices.
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -76,7 +76,7 @@ def test_four_seeds_of_thirty_nights_are_four(values: tuple[float, ...], spread:
     kind, words = stability(rate(0, len(seed_ratios)), prediction)
     assert kind is Stability.unknown
     assert words.startswith("not enough seeds: 4 of 20; 4 distinct seeds are too few")
-    json.dumps(prediction.to_json(), allow_nan=False)
+    json.dumps(asdict(prediction), allow_nan=False)
 
 
 def test_a_tail_of_repeated_numbers_would_have_been_nonsense() -> None:
@@ -147,7 +147,7 @@ def test_enough_seeds_are_one_sample_each_however_often_they_run() -> None:
 def test_runs_without_a_controlled_seed_are_each_their_own() -> None:
     values = [0.1 + 0.001 * (place % 4) for place in range(40)]
     prediction = tail_of([(None, value) for value in values])
-    assert (prediction.to_json(), prediction.seeds) == (tail(values).to_json(), 40)
+    assert (asdict(prediction), prediction.seeds) == (asdict(tail(values)), 40)
     assert tail_of([]).words == "not enough seeds: 0 of 20"
     assert tail_of([(1, None), (1, float("nan"))]).left_out == 2
     assert clustered([[1.0, 1.1]])
@@ -161,9 +161,9 @@ def test_bits_that_repeat_count_once_but_not_of_a_kernel_that_is_known_to_be_non
         sample(seed, night=night, build=f"b{night}") for night in range(NIGHTS) for seed in range(4)
     ]
     assert distinct_places(nights) == [0, 1, 2, 3]
-    assert distinct_places([run._replace(digest=None) for run in nights]) == list(range(120))
-    assert distinct_places([run._replace(seed=None) for run in nights]) == list(range(120))
-    other = [run._replace(digest=f"{run.digest} {run.build}") for run in nights]
+    assert distinct_places([replace(run, digest=None) for run in nights]) == list(range(120))
+    assert distinct_places([replace(run, seed=None) for run in nights]) == list(range(120))
+    other = [replace(run, digest=f"{run.digest} {run.build}") for run in nights]
     assert len(distinct_places(other)) == 120
     assert distinct_places(other, [0.5] * 120) == [
         0,
@@ -171,8 +171,8 @@ def test_bits_that_repeat_count_once_but_not_of_a_kernel_that_is_known_to_be_non
         2,
         3,
     ]  # the bits differ by build, the figures don't
-    same = [run._replace(build="b") for run in nights]
-    same[50] = same[50]._replace(digest="another")
+    same = [replace(run, build="b") for run in nights]
+    same[50] = replace(same[50], digest="another")
     assert distinct_places(same, [0.5] * 120) == list(range(120))
 
 
@@ -199,7 +199,7 @@ def test_one_bad_seed_run_every_night_is_no_difference_of_devices() -> None:
     )
     assert "(116 more repeat one of these bit for bit)" in attribution.words
     mixed = [
-        run._replace(digest=f"{night}") for night, run in enumerate(runs)
+        replace(run, digest=f"{night}") for night, run in enumerate(runs)
     ]  # it never repeats itself: each run is a trial
     assert attribute(mixed).failures.runs == 120
     assert devices(mixed)[1].runs == 60
@@ -214,7 +214,7 @@ def test_one_bad_seed_run_again_on_every_other_device_is_no_difference_of_device
         1 / 31
     )  # 0 of 30 against 1 of 1
     other = [
-        run._replace(digest=run.device) for run in bad
+        replace(run, digest=run.device) for run in bad
     ]  # each device has bits of its own: eight failures
     assert Cause.device_dependent in attribute([*well, *other]).causes
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -94,7 +95,7 @@ def test_a_million_seeds_take_no_longer_than_a_moment() -> None:
 @given(arrays.arrays(np.float64, st.integers(0, 200), elements=st.floats(width=64)))
 def test_any_numbers_have_an_answer(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> None:
     prediction = tail(values)
-    json.dumps(prediction.to_json(), allow_nan=False)
+    json.dumps(asdict(prediction), allow_nan=False)
     if prediction.predicted is not None:
         assert prediction.upper is not None
         assert 0 <= prediction.predicted <= prediction.upper <= 1
@@ -141,7 +142,7 @@ def test_sharpness_and_hollow() -> None:
     graded = grade(rate(0, 200), tail(exponential(200, 0.004)), {"drop-s1": rate(1, 8)}, green)
     assert graded.latent
     assert graded.hollow
-    json.dumps(graded.to_json(), allow_nan=False)
+    json.dumps(asdict(graded), allow_nan=False)
     assert all(member.sentence for member in (*Stability, *Sharpness))
 
 
