@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -102,7 +102,7 @@ def test_seeds_are_read_up_to_the_deciding_one() -> None:
     assert decision.state is Stopping.wrong
     read, decision = Progress().read(silent, 100, to_the_end=True)
     assert (read.seen, decision.state) == (3, Stopping.more)
-    assert Progress.parse({**read.to_json(), "else": 1}) == read
+    assert Progress.parse({**asdict(read), "else": 1}) == read
     assert read.decide(100, ran=50, mean_ms=3.0, to_the_end=True).saved_ms is None
     silent_too = Progress(seen=5, counted=3)
     assert [silent_too.decide(most).state for most in (6, 5)] == [Stopping.more, Stopping.undecided]
