@@ -29,13 +29,6 @@ LOCAL = ("127.0.0.0/8",)
 
 
 @pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    http_receiver = Receiver()
-    yield http_receiver
-    http_receiver.close()
-
-
-@pytest.fixture
 def sender(migrated_sqlite_url: str) -> Iterator[Sender]:
     settings = Settings(
         database_url=migrated_sqlite_url,

@@ -46,13 +46,6 @@ def api(database_url: str) -> Iterator[Api]:
 
 
 @pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    http_receiver = Receiver()
-    yield http_receiver
-    http_receiver.close()
-
-
-@pytest.fixture
 def core(api: Api) -> Iterator[BackgroundContext]:
     """The background's context, on the API's database."""
     changes = {

@@ -9,4 +9,4 @@ from __future__ import annotations
 
 import sys
 
-sys.modules["numba"] = None  # type: ignore[assignment]
+sys.modules["numba"] = None  # type: ignore[assignment]  # None makes every import of it fail

@@ -149,8 +149,12 @@ def test_the_worst_seeds_have_tails_and_the_rest_counts_as_the_mildest(
     assert not second.at_most
     these = _of_these({**runs, 5: runs[1][:19]}, POLICY, 0.95)
     assert these is not None
-    assert these.predicted == pytest.approx((worst.predicted + 3 * second.predicted) / 4)  # type: ignore[operator]
-    assert these.upper == pytest.approx((worst.upper + 3 * second.upper) / 4)  # type: ignore[operator]
+    assert worst.predicted is not None
+    assert second.predicted is not None
+    assert these.predicted == pytest.approx((worst.predicted + 3 * second.predicted) / 4)
+    assert worst.upper is not None
+    assert second.upper is not None
+    assert these.upper == pytest.approx((worst.upper + 3 * second.upper) / 4)
     assert (these.seeds, these.distinct, these.left_out, these.at_most) == (160, 4, 0, False)
     assert these.thresholds == worst.thresholds
     assert these.largest == max(runs[2])
