@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 import stored_jobs
 from gonogo_service.access.issuing import issue_token
@@ -153,6 +153,51 @@ def test_escape_closes_the_search_whatever_stands_in_it(server, page: Page) -> N
     expect(page.locator("#palette-says")).to_have_text("Nothing has this text.")
     page.keyboard.press("Escape")
     expect(page.locator("#palette")).to_be_hidden()
+
+
+def _held_answers(page: Page, text: str) -> list[Route]:
+    """The search's requests for this text, which wait for an answer."""
+    held: list[Route] = []
+    page.route(f"**/search.json?q={text}", lambda route: held.append(route))
+    return held
+
+
+def test_a_chosen_line_of_the_search_stays_chosen_when_a_later_answer_comes(
+    server, page: Page
+) -> None:
+    with server.writing() as session:
+        for build in ("tt-other", "tt-train-2025"):
+            stored_jobs.submit(session, build=build)
+    page.goto(server.url)
+    held = _held_answers(page, "tt-")
+    page.keyboard.press("Control+k")
+    page.keyboard.type("tt")
+    line = page.locator("#palette li a").filter(has_text="tt-train-2025").first
+    expect(line).to_be_visible()
+    with page.expect_request("**/search.json?q=tt-"):
+        page.keyboard.type("-")
+    line.focus()
+    with page.expect_response("**/search.json?q=tt-"):
+        held.pop().continue_()
+    expect(line).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(f"{server.url}/jobs?build=tt-train-2025")
+
+
+def test_enter_before_the_answer_opens_what_the_whole_text_finds(server, page: Page) -> None:
+    with server.writing() as session:
+        for build in ("tt-other", "tt-train-2025"):
+            stored_jobs.submit(session, build=build)
+    page.goto(server.url)
+    held = _held_answers(page, "tt-train")
+    page.keyboard.press("Control+k")
+    page.keyboard.type("tt")
+    expect(page.locator("#palette li a").first).to_be_visible()
+    with page.expect_request("**/search.json?q=tt-train"):
+        page.keyboard.type("-train")
+        page.keyboard.press("Enter")
+    held[0].continue_()
+    expect(page).to_have_url(f"{server.url}/jobs?build=tt-train-2025")
 
 
 SIZES = """() => new Set([...document.querySelectorAll('body *')].filter((element) =>

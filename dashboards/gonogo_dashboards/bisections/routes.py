@@ -27,6 +27,7 @@ def add(site: Site) -> None:
     site.add_list(
         urls.BISECTIONS,
         "bisections/bisections.html",
+        bisection_page.BisectionLine,
         bisection_page.listed,
         "Which changes were searched for?",
     )

@@ -45,5 +45,5 @@ def add(site: Site) -> None:
         worse,
         "What got worse since a day?",
         noun="comparison",
-        as_csv=True,
+        line=worse_page.ChangedLine,
     )

@@ -33,7 +33,7 @@ def add(site: Site) -> None:
         "devices/devices.html",
         listed,
         "Which device is sick?",
-        as_csv=True,
+        line=device_page.DeviceLine,
         views="devices",
     )
     site.add(

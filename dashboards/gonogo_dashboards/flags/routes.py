@@ -25,7 +25,12 @@ def add(site: Site) -> None:
         return flag_page.one(session, request.path_params["name"], now)
 
     site.add_list(
-        urls.FLAGS, "flags/flags.html", flag_list.listed, "Which findings are open?", views="flags"
+        urls.FLAGS,
+        "flags/flags.html",
+        flag_page.FindingLine,
+        flag_list.listed,
+        "Which findings are open?",
+        views="flags",
     )
     site.add(
         urls.FLAGS + "/{name}",

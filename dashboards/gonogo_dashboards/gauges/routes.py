@@ -22,7 +22,13 @@ def add(site: Site) -> None:
     def one(session: Session, request: Request, now: datetime) -> gauge_page.GaugeView | None:
         return gauge_page.one(session, request.path_params["gauge_id"], request.query_params, now)
 
-    site.add_list(urls.GAUGES, "gauges/gauges.html", gauge_page.listed, "Which tests were gauged?")
+    site.add_list(
+        urls.GAUGES,
+        "gauges/gauges.html",
+        gauge_page.GaugeLine,
+        gauge_page.listed,
+        "Which tests were gauged?",
+    )
     site.add(
         urls.GAUGES + "/{gauge_id}",
         "gauges/gauge.html",

@@ -42,6 +42,7 @@ def add(site: Site) -> None:
     site.add_list(
         urls.HOOKS,
         "hooks/hooks.html",
+        incoming.HookLine,
         incoming.hooks,
         "Which messages came in, and what did they start?",
     )
@@ -52,4 +53,10 @@ def add(site: Site) -> None:
         "What was in this message, and what did it start?",
         noun="incoming webhook",
     )
-    site.add_list(urls.RULES, "hooks/rules.html", rules, "Which events start which suites?")
+    site.add_list(
+        urls.RULES,
+        "hooks/rules.html",
+        hook_rules.RuleLine,
+        rules,
+        "Which events start which suites?",
+    )

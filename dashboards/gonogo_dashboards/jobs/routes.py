@@ -51,6 +51,7 @@ def add(site: Site) -> None:
     site.add_list(
         urls.JOBS,
         "jobs/jobs.html",
+        job_page.JobLine,
         job_page.jobs,
         "Which jobs ran, and what run now?",
         views="jobs",

@@ -4,39 +4,53 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
-from typing import Any
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from gonogo_storage.db.encoding import encode
 
+_PLAIN = (str, int, float, Mapping)
 _FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 """A spreadsheet takes a text that begins with one of these for a formula."""
 
 
-def text(items: Iterable[Any]) -> str:
-    """Return the lines (dataclasses of one class) as CSV with a head; "" for none."""
-    rows = [_row("", item, deep=True) for item in items]
-    if not rows:
-        return ""
+def text(line: type, items: Iterable[Any]) -> str:
+    """Return the lines (dataclasses of the class `line`) as CSV.
+
+    The header depends on the class alone, so that a script finds the same columns each time, also
+    in an empty list. Lists in a line, such as its findings, are left out.
+    """
+    paths = list(_paths(line, deep=True))
     file = io.StringIO()
-    columns = dict.fromkeys(name for row in rows for name in row)  # a part may be missing in some
-    writer = csv.DictWriter(file, list(columns), lineterminator="\r\n")
-    writer.writeheader()
-    writer.writerows(rows)
+    writer = csv.writer(file, lineterminator="\r\n")
+    writer.writerow(".".join(path) for path in paths)
+    writer.writerows([_cell(item, path) for path in paths] for item in items)
     return file.getvalue()
 
 
-def _row(prefix: str, item: Any, *, deep: bool) -> dict[str, str | int | float | None]:
-    row: dict[str, str | int | float | None] = {}
-    for field in fields(item):
-        value, name = getattr(item, field.name), f"{prefix}{field.name}"
-        if isinstance(value, Mapping):
-            value = encode(value) if value else ""
-        if value is None or isinstance(value, bool | int | float):
-            row[name] = value
-        elif isinstance(value, str):
-            row[name] = f"'{value}" if value.startswith(_FORMULAS) else value
-        elif deep and is_dataclass(value):
-            row |= _row(f"{name}.", value, deep=False)
-    return row
+def _paths(line: type, *, deep: bool) -> Iterator[tuple[str, ...]]:
+    """Yield the attributes that become columns; of a part ("after"), those of its own fields."""
+    hints = get_type_hints(line)
+    for field in fields(line):
+        hint = hints[field.name]
+        if get_origin(hint) in {Union, UnionType}:
+            hint = next(kind for kind in get_args(hint) if kind is not NoneType)
+        origin = get_origin(hint) or hint
+        if origin is Literal or (isinstance(origin, type) and issubclass(origin, _PLAIN)):
+            yield (field.name,)
+        elif deep and is_dataclass(origin):
+            assert isinstance(origin, type)
+            yield from ((field.name, *path) for path in _paths(origin, deep=False))
+
+
+def _cell(item: Any, path: tuple[str, ...]) -> str | int | float | None:
+    value = item
+    for name in path:
+        value = None if value is None else getattr(value, name)
+    if isinstance(value, Mapping):
+        return encode(value) if value else ""
+    if isinstance(value, str) and value.startswith(_FORMULAS):
+        return f"'{value}"
+    return value  # type: ignore[no-any-return]  # _paths has checked what the fields are

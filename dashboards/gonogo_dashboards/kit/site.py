@@ -112,17 +112,18 @@ class Site:
         wrong: str = "",
         scope: str = "",
         json_path: str = "",
-        as_csv: bool = False,
+        line: type | None = None,
         views: str = "",
         further: ReadFurther | None = None,
     ) -> None:
-        """Add `path` and its JSON version, a list's as CSV, too; all only read.
+        """Add `path` and its JSON version, and with `line` a CSV version; all only read.
 
         question: the question that the page answers; docs/routes.md lists it. noun: the kind of
         page: "list" for one whose cursor may be wrong (400), else a thing that may not exist (404),
         named by the last part of the address. wrong: the title where a field of the query is
         invalid (422). scope: the scope that the reader needs beyond `read` (403). json_path: the
-        address of the JSON version, if not `path`.json. views: the list whose saved views it shows.
+        address of the JSON version, if not `path`.json. line: the class of the view's `items`,
+        which are the lines of its CSV. views: the list whose saved views it shows.
         further: reads the list from a cursor on, for its CSV.
         """
 
@@ -163,7 +164,7 @@ class Site:
 
         def page(request: Request) -> Response:
             address = request.url.query
-            csv_url = f"{request.url.path}.csv{'?' if address else ''}{address}" if as_csv else ""
+            csv_url = f"{request.url.path}.csv{'?' if address else ''}{address}" if line else ""
 
             def framed(session: Session, shown: Any) -> Response:
                 frame = Frame(
@@ -177,6 +178,8 @@ class Site:
             return view(request, framed)
 
         def csv_version(request: Request) -> Response:
+            assert line
+
             def exported(session: Session, shown: Any) -> Response:
                 items, name = list(shown.items), path.strip("/")
                 more = None if "limit" in request.query_params else further
@@ -186,7 +189,7 @@ class Site:
                 if getattr(shown, "next", None):
                     name += f"-first-{len(items)}-lines"
                 return Response(
-                    csv_export.text(items),
+                    csv_export.text(line, items),
                     media_type="text/csv; charset=utf-8",
                     headers={"Content-Disposition": f'attachment; filename="{name}.csv"'},
                 )
@@ -198,7 +201,7 @@ class Site:
         self.router.add_api_route(
             json_path or f"{path}.json", json_version, methods=["GET"], summary="The same as JSON"
         )  # first, because "x.json" could be an id, too
-        if as_csv:
+        if line:
             self.router.add_api_route(
                 f"{path}.csv", csv_version, methods=["GET"], summary="The same as CSV"
             )
@@ -208,6 +211,7 @@ class Site:
         self,
         path: str,
         template: str,
+        line: type,
         read: ReadList,
         question: str,
         *,
@@ -216,7 +220,8 @@ class Site:
     ) -> None:
         """Add a list with its JSON version; its query has filters, a cursor and a length.
 
-        As CSV it has all its lines, at most MAX_CSV_LINES; with `limit` it has so many.
+        As CSV it has all its lines, at most MAX_CSV_LINES; with `limit` it has so many. line: the
+        class of the view's `items`.
         """
 
         def further(session: Session, request: Request, cursor: str, now: datetime) -> Any:
@@ -229,5 +234,5 @@ class Site:
             return read(session, query, query.get("cursor") or None, limit, now)
 
         self.add(
-            path, template, view, question, scope=scope, as_csv=True, views=views, further=further
+            path, template, view, question, scope=scope, line=line, views=views, further=further
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
@@ -82,6 +82,26 @@ class MatrixRow:
 
 
 @dataclass(frozen=True)
+class MatrixLine:
+    """A line of the matrix as CSV: a test on one kind of board and one build."""
+
+    test: str
+    label: str
+    kernel: str
+    shape: str
+    tolerance: str
+    arch: str
+    board: str
+    build: str
+    verdict: str
+    hollow: bool
+    lost: int
+    seeds: int
+    words: str
+    url: str
+
+
+@dataclass(frozen=True)
 class MatrixView:
     """A page of the matrix; `older_url` leads to older builds, `next_url` to more tests."""
 
@@ -103,6 +123,16 @@ class MatrixView:
     at: str | None
     events: tuple[AxisEvent, ...] = ()
     """The changes of arithmetic models, firmware and tolerances between these builds."""
+
+    @property
+    def items(self) -> Iterator[MatrixLine]:
+        """Yield the cells in which a test ran, row by row."""
+        for row in self.rows:
+            about = row.test, row.label, row.kernel, row.shape, row.tolerance, row.arch, row.board
+            for build, cell in zip(self.builds, row.cells, strict=True):
+                if cell:
+                    result = cell.verdict, cell.hollow, cell.lost, cell.seeds, cell.seeds_words
+                    yield MatrixLine(*about, build.name, *result, cell.url)
 
     @property
     def changed(self) -> Mapping[int, str]:

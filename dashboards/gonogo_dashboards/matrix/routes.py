@@ -19,11 +19,21 @@ TEMPLATE_NAMES = {"matrix_cells": cells}
 def add(site: Site) -> None:
     """Add the page."""
 
+    def columns(request: Request) -> int:
+        given = request.query_params.get("builds")
+        return number(given, matrix_page.BUILDS, matrix_page.MAX_BUILDS)
+
     def read(session: Session, request: Request, now: datetime) -> matrix_page.MatrixView:
         query = request.query_params
-        columns = number(query.get("builds"), matrix_page.BUILDS, matrix_page.MAX_BUILDS)
         return matrix_page.read(
-            session, query, query.get("cursor"), site.limit(query), columns, now
+            session, query, query.get("cursor"), site.limit(query), columns(request), now
+        )
+
+    def further(
+        session: Session, request: Request, cursor: str, now: datetime
+    ) -> matrix_page.MatrixView:
+        return matrix_page.read(
+            session, request.query_params, cursor, urls.MAX_LENGTH, columns(request), now
         )
 
     site.add(
@@ -32,5 +42,7 @@ def add(site: Site) -> None:
         read,
         "Which tests are hollow, on which builds?",
         noun="matrix",
+        line=matrix_page.MatrixLine,
         views="matrix",
+        further=further,
     )

@@ -27,7 +27,9 @@ def add(site: Site) -> None:
     def schedules(session: Session, request: Request, now: datetime) -> run_page.SchedulesView:
         return run_page.schedules(session, request.query_params.get("cursor"), now)
 
-    site.add_list(urls.RUNS, "runs/runs.html", run_page.runs, "How did the suites end?")
+    site.add_list(
+        urls.RUNS, "runs/runs.html", run_page.RunLine, run_page.runs, "How did the suites end?"
+    )
     site.add(
         urls.RUNS + "/{run_id}",
         "runs/run.html",
@@ -36,5 +38,9 @@ def add(site: Site) -> None:
         noun="run",
     )
     site.add(
-        urls.SCHEDULES, "runs/schedules.html", schedules, "Which suites run when?", as_csv=True
+        urls.SCHEDULES,
+        "runs/schedules.html",
+        schedules,
+        "Which suites run when?",
+        line=run_page.ScheduleLine,
     )

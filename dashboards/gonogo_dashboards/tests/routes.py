@@ -39,7 +39,12 @@ def add(site: Site) -> None:
         return test_page.one(session, request.path_params["name"], request.query_params, now)
 
     site.add_list(
-        urls.TESTS, "tests/tests.html", test_list.listed, "Which tests need work?", views="tests"
+        urls.TESTS,
+        "tests/tests.html",
+        test_list.TestLine,
+        test_list.listed,
+        "Which tests need work?",
+        views="tests",
     )
     site.add(
         urls.TESTS + "/{name}",
@@ -51,6 +56,7 @@ def add(site: Site) -> None:
     site.add_list(
         urls.WAIVERS,
         "tests/waivers.html",
+        waiver_list.WaiverLine,
         waiver_list.listed,
         "Which findings are accepted, by whom, until when?",
     )

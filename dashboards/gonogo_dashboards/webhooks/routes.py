@@ -54,6 +54,7 @@ def add(site: Site) -> None:
     site.add_list(
         urls.WEBHOOKS,
         "webhooks/webhooks.html",
+        webhook_page.WebhookLine,
         listed,
         "Where do messages go, and do they arrive?",
         scope=SCOPE,
@@ -61,6 +62,7 @@ def add(site: Site) -> None:
     site.add_list(
         urls.ANSWERS,
         "webhooks/github_answers.html",
+        github_answers.AnswerLine,
         github_answers.answers,
         "Did GitHub get its reports?",
         scope=SCOPE,

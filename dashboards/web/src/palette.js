@@ -12,6 +12,7 @@ export function palette() {
   const line = document.getElementById('palette-says');
   let timer = null;
   let asking = null;
+  let answered = ''; // the text whose results the list shows
 
   function open() {
     if (dialog.open) return;
@@ -19,7 +20,9 @@ export function palette() {
     input.select();
   }
 
-  function show(items) {
+  function show(text, items) {
+    const chosen = list.contains(document.activeElement) ? document.activeElement.href : null;
+    answered = text;
     list.replaceChildren(
       ...items.map(({ kind, label, details, url }) => {
         const item = document.createElement('li');
@@ -34,13 +37,18 @@ export function palette() {
         return item;
       }),
     );
+    if (chosen === null) return;
+    // an answer that comes after the reader has chosen a line must not take the choice away
+    const links = [...list.querySelectorAll('a')];
+    (links.find((link) => link.href === chosen) ?? links[0] ?? input).focus();
   }
 
   async function find() {
+    clearTimeout(timer);
     asking?.abort();
     const text = input.value.trim();
     if (!text) {
-      show([]);
+      show('', []);
       line.textContent = HINT;
       return;
     }
@@ -49,7 +57,7 @@ export function palette() {
       const answer = await fetch(`/search.json?q=${encodeURIComponent(text)}`, { signal: asking.signal });
       if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
       const { items } = await answer.json();
-      show(items);
+      show(text, items);
       line.textContent = items.length ? HINT : 'Nothing has this text.';
     } catch (error) {
       if (error.name !== 'AbortError') line.textContent = `No results: ${error instanceof TypeError ? 'the server does not answer' : error.message}.`;
@@ -71,11 +79,13 @@ export function palette() {
     clearTimeout(timer);
     timer = setTimeout(find, PAUSE_MS);
   });
-  dialog.querySelector('form').addEventListener('submit', (event) => {
-    const first = list.querySelector('a');
-    if (!first) return; // the search page says why
+  const form = dialog.querySelector('form');
+  form.addEventListener('submit', async (event) => {
     event.preventDefault();
-    first.click();
+    if (answered !== input.value.trim()) await find(); // Enter was faster than the answer
+    const first = list.querySelector('a');
+    if (first) first.click();
+    else form.submit(); // the search page says why
   });
   dialog.addEventListener('keydown', (event) => {
     if (event.key === 'Escape') {

@@ -3,6 +3,8 @@ pages and JSON twins."""
 
 from __future__ import annotations
 
+import csv
+import io
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -351,6 +353,15 @@ def test_the_pages_say_what_their_twins_say_and_hostile_names_stay_text(
             == sum(cell["hollow"] for cell in twin["rows"][0]["cells"])
             == 1
         )
+        lines = list(csv.DictReader(io.StringIO(api.client.get("/matrix.csv?builds=3").text)))
+        assert [
+            (line["test"], line["build"], line["verdict"], line["seeds"]) for line in lines
+        ] == [
+            (row["test"], build["name"], cell["verdict"], str(cell["seeds"]))
+            for row in twin["rows"]
+            for build, cell in zip(twin["builds"], row["cells"], strict=True)
+            if cell
+        ]
         assert 'href="/matrix" aria-current="page"' in page
         bad = api.client.get("/matrix.json?cursor=x")
         assert (bad.status_code, bad.json()["detail"]) == (

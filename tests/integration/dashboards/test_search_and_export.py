@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
+from fastapi.routing import APIRoute
 
 import stored_jobs
 from api import Api, in_process
 from gonogo.flakiness.waivers import RED_OR_HOLLOW
 from gonogo_dashboards.kit import site
+from gonogo_dashboards.pages import make_router
 from gonogo_dashboards.search.search_page import LIMIT
 from gonogo_storage.automation import runs
 from gonogo_storage.automation.runs import NewRun
@@ -85,3 +87,12 @@ def test_a_long_list_has_every_line_as_csv_or_says_how_many(
     cut = api.client.get("/waivers.csv")
     assert len(cut.text.splitlines()) == 1 + 200
     assert 'filename="waivers-first-200-lines.csv"' in cut.headers["content-disposition"]
+
+
+def test_an_empty_list_as_csv_has_its_header(api: Api) -> None:
+    paths = [route.path for route in make_router(api.context).routes if isinstance(route, APIRoute)]
+    lists = [path for path in paths if path.endswith(".csv")]
+    assert {"/jobs.csv", "/matrix.csv", "/worse.csv"} < set(lists)
+    for path in lists:
+        (header,) = api.client.get(path).text.splitlines()
+        assert header.count(",") > 3, path

@@ -171,12 +171,14 @@ def test_a_moment_is_read_without_letters_and_fractions() -> None:
 def test_a_list_as_csv_has_plain_columns_and_no_formulas() -> None:
     chip = Chip("=1+1", "Hollow", "", "/tests", chosen=True)
     line = ListLine("@x", None, 3, chip, (chip,), {"suite": "nightly"})
-    assert csv_export.text([]) == ""
+    header = "name,verdict,seeds,chip.value,chip.label,chip.verdict,chip.url,chip.chosen,chip.sentence,chip.count,labels"
+    assert csv_export.text(ListLine, []).split("\r\n") == [header, ""]
     bare = replace(line, chip=None)
-    [_, first, second, _] = csv_export.text([bare, line]).split("\r\n")
+    [_, first, second, _] = csv_export.text(ListLine, [bare, line]).split("\r\n")
     assert (first.count("=1+1"), second.count("=1+1")) == (0, 1)
-    assert csv_export.text([line]).split("\r\n") == [
-        "name,verdict,seeds,chip.value,chip.label,chip.verdict,chip.url,chip.chosen,chip.sentence,chip.count,labels",
+    assert first.count(",") == header.count(",")
+    assert csv_export.text(ListLine, [line]).split("\r\n") == [
+        header,
         """'@x,,3,'=1+1,Hollow,,/tests,True,,,"{""suite"":""nightly""}\"""",
         "",
     ]
