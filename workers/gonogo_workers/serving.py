@@ -41,13 +41,15 @@ class Worker:
                 stop()
 
         signals.worker_shutting_down.connect(on_shutdown, weak=False)
-        queues = list(self.wanted_queues())
+        queues = self.wanted_queues()
         log.info("worker %s serves %s", self.hostname, ", ".join(queues))
         try:
             served = self.app.Worker(
                 pool="threads",
                 concurrency=1,
-                queues=queues,
+                queues=list(queues),
+                # else it takes a chunk before QueueConsumer starts, also for a drained device
+                exclude_queues=[name for name, takes_work in queues.items() if not takes_work],
                 hostname=self.hostname,
                 loglevel=self.log_level,
                 without_gossip=True,

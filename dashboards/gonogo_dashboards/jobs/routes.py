@@ -18,6 +18,7 @@ from gonogo_dashboards.jobs import (
     selection_tests,
     term_charts,
 )
+from gonogo_dashboards.kit.list_rows import JobLine
 from gonogo_dashboards.kit.navigation import Entry
 from gonogo_dashboards.kit.site import Site
 
@@ -51,7 +52,7 @@ def add(site: Site) -> None:
     site.add_list(
         urls.JOBS,
         "jobs/jobs.html",
-        job_page.JobLine,
+        JobLine,
         job_page.jobs,
         "Which jobs ran, and what run now?",
         views="jobs",

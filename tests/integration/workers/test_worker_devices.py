@@ -274,6 +274,7 @@ def test_a_worker_of_a_drained_device_takes_nothing_from_its_start(lab: Lab) -> 
     lab.lives_on()
     answer = lab.place.answer(waiting)
     assert answer.finished is None
+    assert lab.place.redis.llen(QUEUE) == 1  # it was not taken and handed back
     lab.order("work")
     lab.place.wait(waiting)
 
