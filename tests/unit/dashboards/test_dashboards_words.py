@@ -171,7 +171,10 @@ def test_a_moment_is_read_without_letters_and_fractions() -> None:
 def test_a_list_as_csv_has_plain_columns_and_no_formulas() -> None:
     chip = Chip("=1+1", "Hollow", "", "/tests", chosen=True)
     line = ListLine("@x", None, 3, chip, (chip,), {"suite": "nightly"})
-    header = "name,verdict,seeds,chip.value,chip.label,chip.verdict,chip.url,chip.chosen,chip.sentence,chip.count,labels"
+    header = (
+        "name,verdict,seeds,chip.value,chip.label,chip.verdict,chip.url,chip.chosen,"
+        "chip.sentence,chip.count,labels"
+    )
     assert csv_export.text(ListLine, []).split("\r\n") == [header, ""]
     bare = replace(line, chip=None)
     [_, first, second, _] = csv_export.text(ListLine, [bare, line]).split("\r\n")
