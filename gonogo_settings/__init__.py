@@ -47,6 +47,10 @@ OUTSIDE_VARIABLES = {
         "set by a worker for the process that runs kernels: command, options and suites of its "
         "build, as JSON"
     ),
+    "GONOGO_CHROMIUM": (
+        "tests, pictures and measured pages: the browser; default Chromium on PATH, for tests its "
+        "headless shell where there is one"
+    ),
     "GONOGO_DUMP_DIR": (
         "set by a worker for gtest and pytest suites: the folder into which tests hand arrays over"
     ),
