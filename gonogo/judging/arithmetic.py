@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from itertools import chain
 from typing import Any
@@ -22,12 +22,13 @@ from gonogo.kernels import registry
 from gonogo.numerics.replay import ladder
 from gonogo.numerics.replay.cells import on_grid
 from gonogo.numerics.replay.graph import ALL_COLUMNS, Graph
-from gonogo.numerics.replay.missed import MissedRows, find_missed, has_rows, known_programs
+from gonogo.numerics.replay.missed import find_missed, has_rows, known_programs
 from gonogo.numerics.replay.program import Program
 from gonogo.numerics.replay.walks import Summed, is_walk
 from gonogo.spec import arithmetic_words, missed_rows
 from gonogo.spec.arithmetic_names import NamedArithmetic
 from gonogo.spec.arithmetic_words import UNKNOWN
+from gonogo.spec.missed_rows import MissedRows
 from gonogo.spec.program_name import ProgramName, same
 from gonogo.spec.test_spec import TestSpec
 
@@ -97,7 +98,9 @@ class Ruling:
         if self.advice is not None:
             numbers |= {"red_rate": self.advice.red_rate, "advice": self.advice.sentence}
         if self.missed is not None:
-            numbers[missed_rows.NAME] = self.missed.to_json()
+            rows = asdict(self.missed)
+            del rows["seeds"]  # these are one seed's statistics
+            numbers[missed_rows.NAME] = rows
         if self.others:
             numbers[arithmetic_words.OTHERS] = list(self.others)
         return numbers
@@ -220,11 +223,14 @@ def _missed(
     """Return the rows that the nearest storing program misses, of the permitted ones if any are."""
     if finding.explained:
         is_counted = finding.program.stored and has_rows(graph)
-        return MissedRows(finding.program, 0, graph.shape[0]) if is_counted else None
-    if permitted:
+        nearest = (finding.program, 0) if is_counted else None
+    elif permitted:
         allowed = (program for name in permitted for program in programs(graph, name, narrow))
-        return find_missed(graph, output, form, allowed)
-    return find_missed(graph, output, form, chain([finding.program], known_programs(graph, narrow)))
+        nearest = find_missed(graph, output, form, allowed)
+    else:
+        tried = chain([finding.program], known_programs(graph, narrow))
+        nearest = find_missed(graph, output, form, tried)
+    return None if nearest is None else MissedRows(nearest[0].name, nearest[1], graph.shape[0])
 
 
 def _by_name(

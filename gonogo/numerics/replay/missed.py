@@ -8,14 +8,12 @@ others, counted over seeds, tell it from a right one (gonogo.spec.missed_rows).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo.numerics.expectation import Array
 from gonogo.numerics.replay import search
-from gonogo.numerics.replay.cells import cells
 from gonogo.numerics.replay.graph import Graph
 from gonogo.numerics.replay.measure import measure
 from gonogo.numerics.replay.program import Program
@@ -38,19 +36,6 @@ both have moved in one seed of 25; the other seeds of a test count the rows then
 """
 
 
-@dataclass(frozen=True)
-class MissedRows:
-    """A storing program, and the number of an output's rows that it does not reproduce."""
-
-    program: Program
-    missed: int
-    rows: int
-
-    def to_json(self) -> dict[str, object]:
-        """Return it as a statistic of the output; gonogo.spec.missed_rows reads it."""
-        return {"arithmetic": self.program.name, "missed": self.missed, "rows": self.rows}
-
-
 def has_rows(graph: Graph) -> bool:
     """Return whether an output has enough rows, and elements in each, for counting missed rows."""
     rows, count = graph.shape
@@ -71,35 +56,18 @@ def known_programs(graph: Graph, formats: Sequence[str]) -> Iterator[Program]:
         yield from search.running(known)
 
 
-@dataclass(frozen=True)
-class _Sample:
-    """Some rows and columns of an output, with the graph of the rows."""
-
-    graph: Graph
-    output: Array
-    columns: NDArray[np.intp]
-    form: str
-
-    def missed(self, program: Program) -> int:
-        """Return the number of rows that a program doesn't reproduce."""
-        with np.errstate(over="ignore", invalid="ignore"):  # fp16 squares overflow
-            replay = self.graph.replay(program, self.columns, quick=True)
-            distance = cells(self.output, replay, self.form, program.output_rounding).distance
-        return int((~(distance <= search.LIMIT)).any(axis=1).sum())
-
-
-def _sample(graph: Graph, output: NDArray[np.floating], form: str, most: int) -> _Sample:
+def _sample(graph: Graph, output: NDArray[np.floating], form: str, most: int) -> search.Sample:
     rows, count = graph.shape
     chosen = np.unique(np.linspace(0, rows - 1, min(rows, most)).astype(np.intp))
     columns = np.unique(np.linspace(0, count - 1, min(count, COLUMNS)).astype(np.intp))
     part = np.asarray(output[np.ix_(chosen, columns)], np.float64)
-    return _Sample(graph.some(chosen), part, columns, form)
+    return search.Sample(graph.some(chosen), part, columns, form)
 
 
 def find_missed(
     graph: Graph, output: NDArray[np.floating], form: str, programs: Iterable[Program]
-) -> MissedRows | None:
-    """Return the rows that the nearest of some storing programs misses.
+) -> tuple[Program, int] | None:
+    """Return the nearest of some storing programs, and the number of rows that it misses.
 
     It is the one that misses the fewest of a sample of rows. None where it misses more rows than it
     reproduces, or where what it misses has no pattern of rows: then it isn't the kernel's program.
@@ -116,9 +84,9 @@ def find_missed(
     probed = _sample(graph, output, form, PROBED_ROWS)
     sampled = _sample(graph, output, form, SAMPLED_ROWS)
     tried = [
-        (sampled.missed(program), program)
+        (sampled.missed_rows(program), program)
         for program in programs
-        if program.stored and probed.missed(program) < PROBED_ROWS
+        if program.stored and probed.missed_rows(program) < PROBED_ROWS
     ]
     if not tried:
         return None
@@ -131,4 +99,4 @@ def find_missed(
     missed = int(is_missed.sum())
     if missed > MAX_SHARE * rows or measured.beyond[is_missed].sum() < MIN_BEYOND * missed:
         return None
-    return MissedRows(nearest, missed, rows)
+    return nearest, missed

@@ -112,6 +112,10 @@ class Sample:
             float(loss),
         )
 
+    def missed_rows(self, program: Program) -> int:
+        """Return the number of rows that a program doesn't reproduce."""
+        return int(self._replayed(program)[1].any(axis=1).sum())
+
     def _replayed(self, program: Program) -> tuple[Quantity, NDArray[np.bool_]]:
         """Return the replay, and which elements are outside their cells."""
         with np.errstate(over="ignore", invalid="ignore"):  # fp16 squares overflow
