@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,17 +28,6 @@ class Contrast:
     t: float | None
     p: float
     words: str
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it in plain JSON types: an infinite t (two constants that differ) is null."""
-        t = self.t if self.t is not None and math.isfinite(self.t) else None
-        return {
-            "counts": list(self.counts),
-            "difference": self.difference,
-            "t": t,
-            "p": self.p,
-            "words": self.words,
-        }
 
 
 def finite(values: Iterable[float] | Array) -> Array:

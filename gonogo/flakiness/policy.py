@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from dataclasses import dataclass
 
 from gonogo.errors import FieldError
 
@@ -209,45 +207,6 @@ class FlakinessPolicy:
                 raise FieldError(name, getattr(self, name), "must be positive", limit=0)
         if self.prior <= 0:
             raise FieldError("prior", self.prior, "must be positive", limit=0)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it in plain JSON types."""
-        return {
-            key: list(value) if isinstance(value, tuple) else value
-            for key, value in asdict(self).items()
-        }
-
-    @classmethod
-    def parse(cls, data: Mapping[str, Any]) -> FlakinessPolicy:
-        """Parse plain JSON; missing fields have their defaults.
-
-        Raises FieldError for an unknown name or a wrong value.
-        """
-        known: dict[str, Any] = {member.name: member.default for member in fields(cls)}
-        given: dict[str, Any] = {}
-        for name, value in data.items():
-            if name not in known:
-                raise FieldError(
-                    name, value, "isn't a field of the flakiness policy", limit=", ".join(known)
-                )
-            default = known[name]
-            given[name] = _like(name, default, value)
-        return cls(**given)
-
-
-def _like(name: str, default: Any, value: Any) -> Any:
-    """Return the value in its default's type. Raises FieldError."""
-    if isinstance(default, tuple):
-        if not isinstance(value, list | tuple) or not value:
-            raise FieldError(name, value, "must be a list of shares", limit="0 < share < 1")
-        shares = tuple(float(_like(name, 0.5, share)) for share in value)
-        for share in shares:
-            _between(name, share)
-        return shares
-    types = (int, float) if isinstance(default, float) else type(default)
-    if isinstance(value, bool) or not isinstance(value, types):
-        raise FieldError(name, value, f"must be like {default!r}")
-    return float(value) if isinstance(default, float) else value
 
 
 def _between(name: str, value: float) -> None:

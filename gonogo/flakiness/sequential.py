@@ -70,20 +70,6 @@ class Decision:
         """Return whether no more seeds are needed."""
         return self.state is not Stopping.more
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it in plain JSON types."""
-        return {
-            "state": self.state.value,
-            "seeds": self.seeds,
-            "max": self.most,
-            "failures": self.failures,
-            "evidence": self.evidence,
-            "bounds": list(self.bounds),
-            "needed": self.needed,
-            "saved_ms": self.saved_ms,
-            "words": self.words,
-        }
-
 
 def bounds(policy: FlakinessPolicy = POLICY) -> tuple[float, float]:
     """Return the log likelihood ratios at which stable and flaky are accepted.

@@ -127,15 +127,6 @@ def is_judged(row: Mapping[str, Any]) -> bool:
     )
 
 
-def rows_of(message: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the rows of a results message with all their outputs, as `in_columns` got them."""
-    rows = [dict(row) for row in message["rows"]]
-    for part in map(SeedColumns.parse, message["columns"]):
-        for place, outputs in zip(part.rows, part.objects(), strict=True):
-            rows[place]["outputs"] = outputs
-    return rows
-
-
 def columns_of(
     seeds: Sequence[Mapping[str, Output]], rows: Sequence[int] | None = None
 ) -> list[SeedColumns]:

@@ -1,7 +1,7 @@
 """Scalar roundings for the insides of compiled loops.
 
-They equal formats.round_to and formats.half_ulp bit for bit. Each takes and returns one float32
-(half_ulp: float64). Without numba they are plain Python on NumPy scalars.
+They equal formats.round_to bit for bit. Each takes and returns one float32. Without numba they are
+plain Python on NumPy scalars.
 """
 
 from __future__ import annotations
@@ -21,10 +21,8 @@ _BF16_SHIFT = np.uint32(16)
 _BF16_HALF = np.uint32(0x8000)
 _BF16_BELOW_HALF = np.uint32(0x7FFF)
 _BF16_MASK = np.uint32(0xFFFF0000)
-_TF32_SHIFT = np.uint32(13)
 _TF32_MASK = np.uint32(0xFFFFE000)
 _SMALLEST_NORMAL = np.uint32(0x00800000)
-_POWER = np.uint64(0x7FF0000000000000)
 
 
 @jit
@@ -71,16 +69,3 @@ def flush(value: np.float32) -> np.float32:
     if (bits & _MAGNITUDE) < _SMALLEST_NORMAL:
         return np.uint32(bits & _SIGN).view(np.float32)
     return np.float32(value)
-
-
-@jit
-def half_ulp(value: np.float64, fraction_bits: int, min_exponent: int) -> np.float64:
-    """Return formats.half_ulp for a Format's fraction_bits and min_exponent.
-
-    A bfp format needs its block, so it isn't covered.
-    """
-    if np.isnan(value):
-        return np.float64(np.nan)
-    power = np.uint64(np.float64(value).view(np.uint64) & _POWER).view(np.float64)
-    smallest = 2.0**min_exponent
-    return np.float64(max(power, smallest) * 2.0 ** -(fraction_bits + 1))

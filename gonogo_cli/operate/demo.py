@@ -40,7 +40,6 @@ TEST: dict[str, Any] = {
 }
 EXPECTED = {"correct": "pass", "tt-train-2025": "pass_by_tolerance"}
 """Build -> the verdict that the demo must end with."""
-START_S = 120.0
 STOP_S = 15.0
 
 

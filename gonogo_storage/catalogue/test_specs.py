@@ -164,11 +164,7 @@ def builds_of(session: Session, key: str) -> list[BuildResults]:
     Jobs that compare two builds are left out. Everything comes from roll-ups and an index of jobs,
     so that the cost doesn't grow with the number of seeds.
     """
-    counted: dict[Any, tuple[int, dict[str, int]]] = {}
-    for rollup in rollups.of_test(
-        session, key, by=("build", "branch", "build_sequence"), numbers=False
-    ):
-        counted[tuple(rollup.place.values())] = rollup.seeds, dict(rollup.counts)
+    counted = rollups.of_builds(session, key)
     finished = (JobRow.test_key == key, JobRow.state == JobState.finished, COUNTED)
     builds = (JobRow.build, JobRow.branch, JobRow.build_sequence)
     # Ids are in the order of submission. PostgreSQL has no max(uuid) before version 18.
@@ -194,7 +190,7 @@ def builds_of(session: Session, key: str) -> list[BuildResults]:
     results = []
     for place in counted.keys() | ended.keys():
         build, branch, sequence = place
-        seeds, counts = counted.get(place, (0, dict[str, int]()))
+        sums = counted.get(place)
         jobs, last_job = ended.get(place, (0, None))
         results.append(
             BuildResults(
@@ -202,8 +198,8 @@ def builds_of(session: Session, key: str) -> list[BuildResults]:
                 branch,
                 sequence,
                 jobs,
-                seeds,
-                counts,
+                sums.seeds if sums else 0,
+                dict(sums.counts) if sums else {},
                 {
                     output: _metrics(total_figures(of_jobs))
                     for output, of_jobs in figures.get(place, {}).items()

@@ -115,11 +115,6 @@ def make_room(session: Session, name: str, *, host: str, task: str, now: datetim
     return None
 
 
-def gone(session: Session, name: str) -> None:
-    """Delete a worker that has stopped."""
-    session.execute(delete(WorkerRow).where(WorkerRow.name == name))
-
-
 def list_(
     session: Session,
     *,

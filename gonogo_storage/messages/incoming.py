@@ -260,17 +260,6 @@ def purge(session: Session, *, now: datetime | None = None) -> int:
     return int(getattr(emptied, "rowcount", 0))
 
 
-def newest(session: Session, source: HookSource) -> datetime | None:
-    """Return when the last delivery of a source was received, or None."""
-    query = (
-        select(IncomingDeliveryRow.received_at)
-        .where(IncomingDeliveryRow.source == source.value)
-        .order_by(IncomingDeliveryRow.id.desc())
-        .limit(1)
-    )
-    return session.scalar(query)
-
-
 def _waiting(row: IncomingDeliveryRow | None) -> WaitingDelivery | None:
     if row is None or row.state != IncomingState.waiting or row.body is None:
         return None

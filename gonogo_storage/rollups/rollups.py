@@ -13,16 +13,15 @@ clock goes back, rows count into an earlier day, but none is lost.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from gonogo.flakiness.outcomes import Outcome
 from gonogo.flakiness.sketches import Sketch
 from gonogo_storage.db import dialect
 from gonogo_storage.db.ids import is_id
@@ -30,9 +29,6 @@ from gonogo_storage.rollups.tallies import WHOLE, Tally, total
 from gonogo_storage.rollups.variants import context_name
 from gonogo_storage.seed_rows.batch import Batch
 from gonogo_storage.tables import DayRollupRow, JobRow, JobTallyRow, RolledRow
-
-if TYPE_CHECKING:
-    from gonogo.flakiness.rates import Rate
 
 AXES = (
     "executor",
@@ -50,7 +46,6 @@ ON_JOB = ("id", *_OF_JOB, "context", "reference")
 """The columns of a job that `merge` reads."""
 _KEY = ("test_key", *AXES, "output")
 _ROOM = 0x676F6E72  # "gonr": the room of the locks
-SHARES = (0.01, 0.1, 0.5, 0.9, 0.99, 1.0)
 
 
 @dataclass(frozen=True)
@@ -87,142 +82,20 @@ class Sums:
         """
         return self.tally.sketches.get(metric, Sketch())
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON types.
 
-        Infinite quantiles are Inf, which the encoder turns into null; their counts are beside them.
-        """
-        return {
-            "seeds": self.seeds,
-            "counts": dict(self.counts),
-            "explanations": dict(self.explanations),
-            "quantiles": {name: _quantiles(sketch) for name, sketch in self.tally.sketches.items()},
-        }
-
-
-@dataclass(frozen=True)
-class Rollup(Sums):
-    """One cell of a table over the requested AXES, with sums over all other axes.
-
-    It has the sums of whole seeds, and of each output.
-    """
-
-    test_key: str
-    place: Mapping[str, Any]
-    """Requested axis -> value: text, but an int for build_sequence and a date for day."""
-    outputs: Mapping[str, Sums] = field(default_factory=dict)
-
-    @property
-    def outcomes(self) -> Mapping[str, int]:
-        """The number of whole seeds by gonogo.flakiness.rates.Outcome."""
-        return self.tally.outcomes
-
-    @property
-    def duration_ms(self) -> float:
-        """The total time of all seeds."""
-        return self.tally.duration_us / 1000
-
-    def rates(self) -> tuple[Rate, Rate]:
-        """Return the rate of failures, and that of hangs, crashes and errors.
-
-        The first is of the runs that gave a result, the second of all runs.
-        """
-        # Imported here because it loads NumPy, which ingest and most of the API don't need.
-        from gonogo.flakiness.rates import rate
-
-        failed, passed, lost = (
-            self.outcomes.get(outcome.value, 0)
-            for outcome in (Outcome.failed, Outcome.passed, Outcome.infrastructure)
-        )
-        return rate(failed, failed + passed), rate(lost, lost + failed + passed)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON types."""
-        failures, trouble = self.rates()
-        return {
-            **{
-                name: value.isoformat() if isinstance(value, date) else value
-                for name, value in self.place.items()
-            },
-            **super().to_json(),
-            "outcomes": dict(self.outcomes),
-            "failures": asdict(failures),
-            "trouble": asdict(trouble),
-            "duration_ms": self.duration_ms,
-            "outputs": {name: sums.to_json() for name, sums in self.outputs.items()},
-        }
-
-
-def of_test(
-    session: Session,
-    test_key: str,
-    *,
-    by: Sequence[str] = (),
-    since: date | None = None,
-    until: date | None = None,
-    numbers: bool = True,
-    **only: Any,
-) -> list[Rollup]:
-    """Return a test's sums: one Rollup per existing combination of the axes `by`, in order.
-
-    Other axes are summed over; without `by` there is at most one Rollup. `only` filters:
-    axis=value, or axis=[values]. `since` and `until` are UTC days, both included. With `numbers`
-    false the result has only counts of whole seeds, which is many times cheaper. Raises ValueError
-    for an unknown axis.
-    """
-    return of_tests(
-        session, [test_key], by=by, since=since, until=until, numbers=numbers, **only
-    ).get(test_key, [])
-
-
-def of_tests(
-    session: Session,
-    test_keys: Sequence[str],
-    *,
-    by: Sequence[str] = (),
-    since: date | None = None,
-    until: date | None = None,
-    numbers: bool = True,
-    **only: Any,
-) -> dict[str, list[Rollup]]:
-    """Return the same for several tests in one statement; tests without sums are left out."""
-    unknown = [name for name in (*by, *only) if name not in AXES]
-    if unknown:
-        raise ValueError(
-            f"unknown axis of the roll-ups: {', '.join(unknown)}; allowed: {', '.join(AXES)}"
-        )
+def of_builds(session: Session, test_key: str) -> dict[tuple[str, str, int], Sums]:
+    """Return a test's counts of whole seeds by (build, branch, build_sequence); no sketches."""
     table = DayRollupRow
-    axes = [getattr(table, name) for name in ("test_key", *by)]
-    query = select(*axes, table.output, *Tally.of(table, sketches=numbers))
-    query = query.where(table.test_key.in_(list(test_keys)), table.shadow.is_(False))
-    if not numbers:
-        query = query.where(table.output == WHOLE)
-    for name, value in only.items():
-        column = getattr(table, name)
-        query = query.where(
-            column.in_(list(value))
-            if isinstance(value, list | tuple | set | frozenset)
-            else column == value
-        )
-    if since is not None:
-        query = query.where(table.day >= since)
-    if until is not None:
-        query = query.where(table.day <= until)
-    cells: dict[tuple[Any, ...], dict[str, list[Tally]]] = {}
+    builds = (table.build, table.branch, table.build_sequence)
+    query = select(*builds, *Tally.of(table, sketches=False)).where(
+        table.test_key == test_key, table.shadow.is_(False), table.output == WHOLE
+    )
+    tallies: dict[tuple[str, str, int], list[Tally]] = {}
     # Columns, not entities, so that later commits of other processes are seen.
     for row in session.execute(query):
-        cells.setdefault(tuple(row)[: len(axes)], {}).setdefault(row.output, []).append(
-            Tally.stored(row)
-        )
-    rollups: dict[str, list[Rollup]] = {}
-    for place in sorted(cells):
-        parts = {output: total(cells[place][output]) for output in sorted(cells[place])}
-        sums = {name: Sums(tally) for name, tally in parts.items() if name != WHOLE}
-        rollup = Rollup(
-            parts.get(WHOLE, Tally()), place[0], dict(zip(by, place[1:], strict=True)), sums
-        )
-        rollups.setdefault(place[0], []).append(rollup)
-    return rollups
+        place = (row.build, row.branch, row.build_sequence)
+        tallies.setdefault(place, []).append(Tally.stored(row))
+    return {place: Sums(total(parts)) for place, parts in tallies.items()}
 
 
 def add(session: Session, job: JobRow, batch: Batch, *, first: int, now: datetime) -> None:
@@ -358,14 +231,3 @@ def of_job(session: Session, job_id: str) -> dict[str, Sums] | None:
         .order_by(table.output)
     )
     return {row.output: Sums(Tally.stored(row)) for row in session.execute(query)}
-
-
-def _quantiles(sketch: Sketch) -> dict[str, Any]:
-    quantiles: dict[str, Any] = {f"p{100 * share:g}": sketch.quantile(share) for share in SHARES}
-    counts = {
-        "values": sketch.count,
-        "infinite": sketch.inf,
-        "nan": sketch.nan,
-        "missing": sketch.missing,
-    }
-    return {**quantiles, "mean": sketch.mean(), "relative_error": sketch.error, **counts}

@@ -25,7 +25,6 @@ from gonogo.spec.regimes import TILE
 if TYPE_CHECKING:
     from gonogo.spec.test_spec import TestSpec
 
-Doubles = NDArray[np.float64]
 Floats = NDArray[np.float32]
 Flags = NDArray[np.bool_]
 Indices = NDArray[np.intp]

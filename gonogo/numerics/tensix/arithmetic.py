@@ -19,12 +19,6 @@ from gonogo.numerics.formats import round_to
 
 Array = NDArray[np.float32]
 
-FIDELITIES = ("lofi", "hifi2", "hifi3", "hifi4")
-"""One to four fidelity phases of a multiplication.
-
-Their order is Ahi*Bhi, Alo*Bhi, Ahi*Blo, Alo*Blo.
-"""
-
 TINY = np.float32(2.0**-126)
 """The smallest normal float32: FPU and SFPU read and write zero instead of anything smaller."""
 
@@ -62,10 +56,10 @@ def read_source(a: Array, as_bf16: bool = False) -> Array:
 def product(a: Array, b: Array, fidelity: str = "hifi4") -> Array:
     """Return ELWMUL on a cleared Dst: a in SrcA, b in SrcB (both at most TF32).
 
-    `fidelity` says how many phases run. SrcA is consumed as 5 bits (the implicit one among them)
-    and then 5; the TF32 lsb is never used. SrcB is consumed as 7 bits, then 4. The sum of the
-    phases has at most 21 bits, so an fp32 Dst rounds nothing: each phase only adds the bits it
-    brings.
+    `fidelity` says how many phases run, of Ahi*Bhi, Alo*Bhi, Ahi*Blo, Alo*Blo. SrcA is consumed as
+    5 bits (the implicit one among them) and then 5; the TF32 lsb is never used. SrcB is consumed as
+    7 bits, then 4. The sum of the phases has at most 21 bits, so an fp32 Dst rounds nothing: each
+    phase only adds the bits it brings.
     """
     with _ieee():
         b_high = _keep(b, 0xFFFE0000)

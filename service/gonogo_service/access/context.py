@@ -114,4 +114,3 @@ Ctx = Annotated[Context, Depends(_context)]
 Reader = Annotated[Principal, Depends(_reader)]
 Submitter = Annotated[Principal, Depends(_submitter)]
 Admin = Annotated[Principal, Depends(_admin)]
-READ = Depends(_reader)

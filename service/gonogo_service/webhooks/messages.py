@@ -28,7 +28,6 @@ TYPES = (
     "device.health_changed",
 )
 TEST = "webhook.test"
-EVERY = "*"
 
 _JOB_FIELDS = (
     "id", "version", "state", "verdict", "error", "kernel", "test_key", "build", "branch",

@@ -16,9 +16,9 @@ from typing import Any
 
 import psutil
 
+from batch_rows import rows_of
 from checkout import NUMPY_ONLY, PYTHONPATH, ROOT
 from forked import Forked
-from gonogo.judging.columns import rows_of
 from gonogo_service.kit.signing import service_key
 from gonogo_workers import queue
 from gonogo_workers.messages.identity import Identity

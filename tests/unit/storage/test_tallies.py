@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from gonogo.flakiness.rates import rate
 from gonogo_storage.rollups import counting
 from gonogo_storage.rollups.figures import figure, mean
-from gonogo_storage.rollups.rollups import Rollup
 from gonogo_storage.rollups.tallies import Tally, value_of
 from gonogo_storage.seed_rows.batch import Batch
+from rolled_up import Rollup
 
 VERDICTS = ("pass", "fail", "pass_by_tolerance", "hang", "not_judged", "skipped")
 NUMBERS = st.one_of(st.none(), st.floats(0, 1e6), st.sampled_from([0.0, 0.0265, 5e-324]))
@@ -127,7 +127,7 @@ def test_rates_count_what_there_is(
     verdicts: list[str], failures: tuple[int, int], trouble: tuple[int, int]
 ) -> None:
     seeds = [part(n, verdict=verdict) for n, verdict in enumerate(verdicts)]
-    whole = Rollup(tallies(seeds)["emulator:0", ""], "v1-test", {})
+    whole = Rollup(tallies(seeds)["emulator:0", ""], {})
     assert whole.rates() == (rate(*failures), rate(*trouble))
 
 

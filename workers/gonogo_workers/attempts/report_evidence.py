@@ -5,7 +5,6 @@ They show which term is wrong in which test.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,8 +18,6 @@ from gonogo.spec.verdicts import Explanation, Verdict
 from gonogo_workers.attempts.evidence import KEPT_BYTES, Artifact, Evidence, of_seed
 from gonogo_workers.messages.chunk import Chunk, Work
 from gonogo_workers.messages.rows import rank
-
-log = logging.getLogger(__name__)
 
 MAX_DIAGNOSED = 4
 """Tests of one iteration that get a diagnosis; each costs about a second of host work."""

@@ -7,15 +7,12 @@ chunks, while no chip of the host is in use.
 
 from __future__ import annotations
 
-import logging
 import time
 from pathlib import Path
 from typing import Any, Final
 
 from gonogo_workers.devices import driver, locks, tt_smi
 from gonogo_workers.devices.chip import Chip
-
-log = logging.getLogger(__name__)
 
 EVERY_S: Final = 60.0
 """tt-smi takes a second or more, and the next chunk waits for it."""

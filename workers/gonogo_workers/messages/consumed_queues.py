@@ -6,14 +6,11 @@ Only queues whose device may take work are consumed.
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import Callable
 from typing import Any
 
 from celery import bootsteps
 from celery.worker import state
-
-log = logging.getLogger(__name__)
 
 RECHECK_S = 0.002
 

@@ -9,11 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gonogo.kernels.layernorm.forensics.fit import GOOD_SCATTER, SPARE_ROWS, TileFit
-
-Array = NDArray[np.float64]
 
 SIMPLE = (0.0, 1.0, 2.0, -1.0, 0.5)
 """The coefficients that a logic bug makes: missing, right, twice, wrong sign, halved.

@@ -110,7 +110,7 @@ def test_a_policy_that_cannot_be_is_refused() -> None:
         ("bisect_calm", 0),
     ):
         with pytest.raises(FieldError):
-            FlakinessPolicy.parse({name: value})
+            FlakinessPolicy(**{name: value})
 
 
 @pytest.mark.parametrize(("builds", "flying", "most_s"), [(128, 0, 0.05), (2000, 3, 1.0)])

@@ -220,4 +220,4 @@ def test_units_and_signs_of_numbers_do_not_matter() -> None:
 )
 def test_impossible_thresholds_are_refused_by_name(name: str, value: float) -> None:
     with pytest.raises(FieldError, match=name):
-        FlakinessPolicy.parse({name: value})
+        FlakinessPolicy(**{name: value})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import asdict, replace
 from itertools import pairwise
@@ -72,7 +71,6 @@ def test_any_counts_are_decided_and_needed_seeds_decide(
     failures: int, passes: int, most: int
 ) -> None:
     decision = decide(failures, failures + passes, most)
-    json.dumps(decision.to_json(), allow_nan=False)
     if decision.state is Stopping.more:
         assert 1 <= decision.needed <= most - failures - passes
         later = decide(failures, failures + passes + decision.needed, most)

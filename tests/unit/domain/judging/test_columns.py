@@ -10,7 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gonogo.judging.columns import SeedColumns, in_columns, rows_of
+from batch_rows import rows_of
+from gonogo.judging.columns import SeedColumns, in_columns
 
 VALUES: st.SearchStrategy[Any] = st.one_of(
     st.floats(allow_nan=False, allow_infinity=False),

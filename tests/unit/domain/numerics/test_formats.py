@@ -335,19 +335,6 @@ def test_compiled_scalars_agree_bit_for_bit(
         assert plain(value[0]).view(np.uint32) == expected.view(np.uint32)[0]
 
 
-@given(
-    st.floats()
-    | st.floats(width=32)
-    | st.sampled_from([0.0, -0.0, 2.0**-126, 5e-324, math.inf, math.nan])
-)
-def test_compiled_half_ulp_agrees(value: float) -> None:
-    for name in ("fp32", "tf32", "bf16", "fp16"):
-        form = FORMATS[name]
-        expected = half_ulp([value], name)[0]
-        got = formats_jit.half_ulp(value, form.fraction_bits, form.min_exponent)
-        assert got == expected or (math.isnan(got) and math.isnan(expected))
-
-
 @given(patterns)
 def test_flush_keeps_all_but_subnormals(bits: int) -> None:
     value = np.array([bits], np.uint32).view(np.float32)[0]
