@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gonogo.flakiness.contrasts import Array
+from gonogo.flakiness.history import Change, Changes
 from gonogo.flakiness.policy import POLICY, FlakinessPolicy
-from gonogo.flakiness.rates import Rate, rate
+from gonogo.flakiness.rates import rate
 from gonogo.flakiness.splits import (
     Builds,
     Split,
@@ -30,43 +30,6 @@ from gonogo.flakiness.splits import (
 _MAX_POINTS = 4096
 """Longer histories are reduced to means of neighbors: the place of a change is then known to a
 4096th of the history."""
-
-
-@dataclass(frozen=True)
-class Change:
-    """A change at the point `place`, inside the interval [low, high] at `level`.
-
-    `place` is the first point after the change, counted from 0 in the given series.
-    """
-
-    place: int
-    low: int
-    high: int
-    level: float
-    before: float
-    """The mean of the logarithm (of a number), or the failure rate, since the previous change."""
-    after: float
-    p: float | None
-    """The p-value of the test for numbers."""
-    odds: float | None
-    """Bayes factor against no change, for rates."""
-    rates: tuple[Rate, Rate] | None
-    words: str
-
-
-@dataclass(frozen=True)
-class Changes:
-    """The change points in order.
-
-    `points` count those with a number, `left_out` those without, `moved` those that were out of
-    order.
-    """
-
-    changes: tuple[Change, ...]
-    points: int
-    left_out: int
-    moved: int
-    words: str
 
 
 def in_order(at: Sequence[float] | None, count: int) -> tuple[NDArray[np.intp], int]:

@@ -127,16 +127,10 @@ class OpenFlag:
     kind: str
     acknowledged: bool
     """True if someone has acknowledged it, and that has not expired: then it waives."""
-    from_head: bool = False
-    """True if a run on head opened it: then it excuses nothing unless someone acknowledged it."""
     owner: str | None = None
     reason: str | None = None
     expires: str | None = None
     words: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it in plain JSON types, as in the evidence of a finding."""
-        return {name: value for name, value in vars(self).items() if name != "from_head"}
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,8 @@ def classify(
     -> infrastructure -> broken on base -> known flaky (or known hollow) -> unknown -> new. If there
     is no such part, the news is good: fixed, no longer hollow, passed. Raises ValueError if the
     test ran on neither side.
+
+    flags: those that were opened before head ran, or that someone acknowledged.
     """
     if base is None and head is None:
         raise ValueError("a test needs results on base or head to have a class")
@@ -124,7 +126,7 @@ class _Case:
         verdict = Verdict.fail if head.of(Verdict.fail) else Verdict.not_judged
         p = self._worse(base.red, head.red)
         evidence = self._evidence(base.red, head.red, p)
-        words = f"red {evidence['head']['words']}"
+        words = f"red {head.red} of {head.answered}"
         flag = self._flag(FLICKERS)
         evidence |= _flagged(flag)
         if flag is not None and flag.acknowledged:
@@ -170,7 +172,7 @@ class _Case:
             return None
         flag = self._flag(TOO_TIGHT)
         evidence = {**self._evidence(before, number, self._worse(before, number)), **_flagged(flag)}
-        words = f"red though right {evidence['head']['words']}"
+        words = f"red though right {number} of {self.head.answered}"
         if flag is not None and flag.acknowledged:
             return Finding(Class.waived, verdict, f"{words}; {_owned(flag)}", False, evidence)
         new = bool(self.base.answered) and not before
@@ -188,7 +190,7 @@ class _Case:
         if not number:
             return None
         evidence = self._evidence(before, number, self._worse(before, number))
-        words = f"green and unexplained {evidence['head']['words']}"
+        words = f"green and unexplained {number} of {head.answered}"
         flag = self._flag(HOLLOWS)
         evidence |= _flagged(flag)
         if flag is not None and flag.acknowledged:
@@ -303,10 +305,8 @@ class _Case:
         head = self.head.share(number, self.policy)
         there = self.base.share(before, self.policy) if self.base.answered else None
         evidence: dict[str, Any] = {
-            "head": {**asdict(head), "words": f"{number} of {head.runs}"},
-            "base": None
-            if there is None
-            else {**asdict(there), "words": f"{before} of {there.runs}"},
+            "head": asdict(head),
+            "base": None if there is None else asdict(there),
             "p": p,
             "policy": self.policy.version,
         }
@@ -360,20 +360,13 @@ class _Case:
         return f" ({sentence[0].lower()}{sentence[1:]}{by})"
 
     def _flag(self, kinds: frozenset[str]) -> OpenFlag | None:
-        """Return an open flag of these kinds that was opened before head ran, or was acknowledged.
-
-        Acknowledged flags come first.
-        """
-        fit = [
-            flag
-            for flag in self.flags
-            if flag.kind in kinds and (flag.acknowledged or not flag.from_head)
-        ]
+        """Return an open flag of these kinds; acknowledged flags come first."""
+        fit = [flag for flag in self.flags if flag.kind in kinds]
         return min(fit, key=lambda flag: not flag.acknowledged, default=None)
 
 
 def _flagged(flag: OpenFlag | None) -> dict[str, Any]:
-    return {} if flag is None else {"flag": flag.to_json()}
+    return {} if flag is None else {"flag": asdict(flag)}
 
 
 def _named(flag: OpenFlag) -> str:

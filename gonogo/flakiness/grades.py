@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from gonogo.flakiness.history import Tail
 from gonogo.flakiness.policy import POLICY, FlakinessPolicy
-from gonogo.flakiness.predicted_rates import Tail
 from gonogo.flakiness.rates import Rate, rate
 from gonogo.spec.verdicts import Verdict
 

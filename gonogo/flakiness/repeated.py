@@ -11,8 +11,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from gonogo.flakiness.history import Tail
 from gonogo.flakiness.policy import POLICY, FlakinessPolicy
-from gonogo.flakiness.predicted_rates import Tail
 from gonogo.flakiness.rates import rate
 from gonogo.flakiness.special import beta_cdf
 from gonogo.flakiness.tails import LIMIT, rates_in_words, tail

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
+from gonogo.flakiness.history import Tail, Threshold
 from gonogo.flakiness.policy import POLICY, FlakinessPolicy
-from gonogo.flakiness.predicted_rates import Tail, Threshold
 from gonogo.flakiness.rates import rate
 
 Array = NDArray[np.float64]

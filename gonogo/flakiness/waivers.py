@@ -6,9 +6,8 @@ A class becomes `waived`; a verdict never changes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any
 
 from gonogo.ci.patterns import fits, fits_any
 from gonogo.flakiness.classes import Class, Classification, Finding
@@ -41,17 +40,17 @@ class Waiver:
     id: str
     owner: str
     reason: str
-    expires: datetime
+    expires_at: datetime
     """Time zone aware. From then on the waiver has no effect."""
     test: str | None = None
     """The key of a test."""
-    names: tuple[str, ...] = ()
+    names: Sequence[str] = ()
     """Patterns (gonogo.ci.patterns) for the names in a comparison."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """Labels that one job of the test on head must have, all of them."""
-    builds: tuple[str, ...] = ()
+    builds: Sequence[str] = ()
     """Patterns for head's build; empty: any build."""
-    classes: tuple[Class, ...] = RED_OR_HOLLOW
+    classes: Sequence[Class] = RED_OR_HOLLOW
 
     def concerns(
         self,
@@ -74,21 +73,21 @@ class Waiver:
             return False
         return build is None or not self.builds or fits(self.builds, build)
 
-    @property
-    def words(self) -> str:
-        """The waiver in a phrase: "waived until 2026-12-01 by kim: the race of ticket 12"."""
-        return f"waived until {day(self.expires)} by {self.owner}: {self.reason}"
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it in plain JSON types, as in the evidence of a finding."""
-        expires = self.expires.astimezone(UTC).isoformat().replace("+00:00", "Z")
-        return {
-            "id": self.id,
-            "owner": self.owner,
-            "reason": self.reason,
-            "expires": expires,
-            "words": self.words,
-        }
+@dataclass(frozen=True)
+class WaiverOfTest:
+    """The waiver that covers a finding."""
+
+    id: str
+    owner: str
+    reason: str
+    expires: datetime
+    words: str
+
+
+def words(waiver: Waiver) -> str:
+    """Return it in a phrase: "waived until 2026-12-01 by kim: the race of ticket 12"."""
+    return f"waived until {day(waiver.expires_at)} by {waiver.owner}: {waiver.reason}"
 
 
 def day(moment: datetime) -> str:
@@ -108,7 +107,7 @@ def waived(classification: Classification, waivers: Sequence[Waiver]) -> Classif
     the waiver, and under `otherwise` the class without it. Where several waivers cover a class, the
     one that lasts longest is named.
     """
-    lasting = sorted(waivers, key=lambda waiver: waiver.expires, reverse=True)
+    lasting = sorted(waivers, key=lambda waiver: waiver.expires_at, reverse=True)
     findings = [_covered(finding, lasting) for finding in classification.findings]
     if findings == list(classification.findings):
         return classification
@@ -134,11 +133,14 @@ def _covered(finding: Finding, waivers: Iterable[Waiver]) -> Finding:
     )
     if waiver is None:
         return finding
-    evidence = {**finding.evidence, "waiver": waiver.to_json(), "otherwise": finding.kind.value}
+    covering = WaiverOfTest(
+        waiver.id, waiver.owner, waiver.reason, waiver.expires_at, words(waiver)
+    )
+    evidence = {**finding.evidence, "waiver": asdict(covering), "otherwise": finding.kind.value}
     return replace(
         finding,
         kind=Class.waived,
-        words=f"{finding.words}; {waiver.words}",
+        words=f"{finding.words}; {covering.words}",
         new=False,
         evidence=evidence,
     )

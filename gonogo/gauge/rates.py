@@ -15,9 +15,9 @@ CONFIDENCE = 0.95
 class Rate:
     """`count` of `of`, with its Clopper-Pearson interval.
 
-    The interval is exact, so it is never too narrow, even at 0 of 3. The Jeffreys interval of
-    gonogo.flakiness.rates is right on average over many tests, but a gauge promises a bound for
-    this one.
+    It isn't gonogo.flakiness.rates.Rate: this interval is exact, so it is never too narrow, even at
+    0 of 3. Jeffreys' interval there is right on average over many tests, but a gauge promises a
+    bound for this one.
     """
 
     count: int

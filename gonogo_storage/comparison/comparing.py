@@ -263,7 +263,7 @@ def _comparable(before: RunSummary, after: RunSummary) -> bool:
 def _flags(
     session: Session, keys: Iterable[str], base: SideResults, head: SideResults, now: datetime
 ) -> dict[tuple[str, str, str, str], list[OpenFlag]]:
-    """Return the unresolved flags of these tests, by full variant."""
+    """Return the unresolved flags that may excuse these tests' failures, by full variant."""
     rows: list[Any] = []
     for part in _parts(sorted(keys)):
         query = select(*(getattr(FlagRow, name) for name in _FLAG)).where(
@@ -278,11 +278,12 @@ def _flags(
         acknowledged = row.state == FlagState.acknowledged and (
             row.expires_at is None or row.expires_at > now
         )
+        if opened_by_head and not acknowledged:
+            continue  # what head itself raised excuses nothing
         known = OpenFlag(
             row.id,
             row.kind,
             acknowledged,
-            opened_by_head,
             row.owner,
             row.reason,
             timestamp(row.expires_at),

@@ -16,11 +16,11 @@ from sqlalchemy.orm import Session
 
 from gonogo.errors import FieldError
 from gonogo.flakiness.classes import Class
-from gonogo.flakiness.waivers import Waiver
+from gonogo.flakiness.waivers import Waiver, words
 from gonogo_storage.access import audit
 from gonogo_storage.catalogue import test_specs
 from gonogo_storage.db.encoding import timestamp
-from gonogo_storage.db.ids import is_id, new_id
+from gonogo_storage.db.ids import is_id
 from gonogo_storage.db.paging import Page, newest_first
 from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import WaiverState
@@ -43,52 +43,29 @@ MAX_ITERATIONS = 10
 _AT_ONCE = 500
 
 
-@dataclass(frozen=True)
-class StoredWaiver:
+@dataclass(frozen=True, kw_only=True)
+class StoredWaiver(Waiver):
     """A waiver with its current `state`."""
 
-    id: str
     state: WaiverState
-    test: str | None
-    names: list[str]
-    labels: dict[str, str]
-    builds: list[str]
-    classes: list[Class]
-    owner: str
-    reason: str
     version: int
     created_by: str
     created_at: datetime
     updated_at: datetime
-    expires_at: datetime
     ended_at: datetime | None
     ended_by: str | None
     words: str
 
 
-@dataclass(frozen=True)
-class NewWaiver:
-    """A new waiver; `test`, `names` and `labels` are not all empty."""
-
-    test: str | None
-    names: Sequence[str]
-    labels: Mapping[str, str]
-    builds: Sequence[str]
-    classes: Sequence[Class]
-    owner: str
-    reason: str
-    expires: datetime
-
-
 def create(
-    session: Session, new: NewWaiver, *, actor: str, now: datetime, longest: timedelta
+    session: Session, new: Waiver, *, actor: str, now: datetime, longest: timedelta
 ) -> StoredWaiver:
     """Store a waiver; it is active at once.
 
     Raises FieldError for an unknown test, an end that is past or too far away, or too many active
     waivers.
     """
-    _check_end(new.expires, now, longest)
+    _check_end(new.expires_at, now, longest)
     if new.test is not None and test_specs.get(session, new.test) is None:
         raise FieldError(
             "test", new.test, "there is no test with this key", limit="a key of GET /api/v1/tests"
@@ -107,7 +84,7 @@ def create(
             limit=f"{MAX_ACTIVE}: end one first",
         )
     row = WaiverRow(
-        id=new_id(),
+        id=new.id,
         test_key=new.test,
         names=list(new.names),
         labels=dict(new.labels),
@@ -119,7 +96,7 @@ def create(
         created_by=actor,
         created_at=now,
         updated_at=now,
-        expires_at=new.expires,
+        expires_at=new.expires_at,
     )
     session.add(row)
     session.flush()
@@ -295,14 +272,8 @@ def in_force(session: Session, job_ids: Iterable[str], *, now: datetime) -> InFo
 
 def _stored(row: WaiverRow, now: datetime) -> StoredWaiver:
     """Return a waiver; its state is that of `now`."""
-    return from_object(
-        StoredWaiver,
-        row,
-        state=_state(row, now),
-        test=row.test_key,
-        classes=[Class(name) for name in row.classes],
-        words=_waiver(row).words,
-    )
+    waiver = _waiver(row)
+    return from_object(StoredWaiver, waiver, row, state=_state(row, now), words=words(waiver))
 
 
 def _state(row: WaiverRow, now: datetime) -> WaiverState:
@@ -329,17 +300,8 @@ def _check_end(expires: datetime, now: datetime, longest: timedelta) -> None:
 
 
 def _waiver(row: WaiverRow) -> Waiver:
-    return Waiver(
-        row.id,
-        row.owner,
-        row.reason,
-        row.expires_at,
-        row.test_key,
-        tuple(row.names),
-        row.labels,
-        tuple(row.builds),
-        tuple(Class(name) for name in row.classes),
-    )
+    classes = [Class(name) for name in row.classes]
+    return from_object(Waiver, row, test=row.test_key, classes=classes)
 
 
 def _without_key(session: Session, condition: ColumnElement[bool] | None) -> Sequence[WaiverRow]:

@@ -30,7 +30,7 @@ _COUNTS = ("seeds", "busy_us", "attempts", *(outcome.value for outcome in Canary
 
 
 @dataclass(frozen=True)
-class Rate:
+class SeedRate:
     """The number of seeds stored within the last `window_s` seconds."""
 
     seeds: int
@@ -152,7 +152,7 @@ class Pulse:
     day are not in `loads`.
     """
 
-    rates: Mapping[str, Rate]
+    rates: Mapping[str, SeedRate]
     loads: Mapping[str, Load]
 
     def load(self, device: str) -> Load:
@@ -166,7 +166,7 @@ def pulse(session: Session, *, now: datetime) -> Pulse:
         AttemptRow.state == AttemptState.running
     )
     busy_since = [(device, began) for device, began in session.execute(running) if device and began]
-    rates: dict[str, Rate] = {}
+    rates: dict[str, SeedRate] = {}
     shares: dict[str, dict[str, float]] = {}
     for name, (size, before) in {
         "now": (MINUTE, 1),
@@ -183,7 +183,7 @@ def pulse(session: Session, *, now: datetime) -> Pulse:
         rows = session.execute(
             query.where(*_from(size, since)).group_by(DevicePeriodRow.device)
         ).all()
-        rates[name] = Rate(sum(int(seeds) for _, seeds, _ in rows), window_s)
+        rates[name] = SeedRate(sum(int(seeds) for _, seeds, _ in rows), window_s)
         busy = {device: int(busy_us) / 1e6 for device, _, busy_us in rows}
         for device, began in busy_since:
             busy[device] = busy.get(device, 0.0) + max(

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from gonogo.flakiness.attribution import Cause, Factor
+from gonogo.flakiness.history import Tail
 from gonogo.flakiness.masking import BuildChange
-from gonogo.flakiness.predicted_rates import Tail
 from gonogo.flakiness.rates import Rate
 from gonogo.flakiness.samples import Configuration
 from gonogo.gauge.summary import AdvisedTolerance, MeasuredRate
+from gonogo.spec.verdicts import Explanation
 from gonogo_storage.db.states import FlagState
 
 
@@ -125,19 +126,24 @@ class SuspectsOfJob:
     """The suspect seeds of a job, and the seeds that were added for them."""
 
     seeds: list[int]
+    """The first suspect ones"""
     added: list[int]
     rounds: int
-    explanation: str | None
+    """How often seeds were added"""
+    explanation: Explanation | None
+    """null while the added seeds run"""
 
 
 @dataclass(frozen=True)
-class PooledFigures:
-    """An output's statistics over all seeds together."""
+class PooledOutput:
+    """The judgment of an output over several seeds together."""
 
-    explanation: str
+    explanation: Explanation
     rows: int
+    """The number of seeds and repeats"""
     evidence: float | None
-    statistics: dict[str, float | None]
+    """The largest statistic relative to its limit: above 1 is unexplained"""
+    statistics: dict[str, int | float | bool | str | list[str] | dict[str, int | str] | None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,7 +160,7 @@ class SuspectEvidence:
     """The number of suspect seeds"""
     of: int
     suspects: SuspectsOfJob
-    pooled: dict[str, PooledFigures]
+    pooled: dict[str, PooledOutput]
     """By output"""
     tolerance: dict[str, Any]
     policy: str
@@ -307,6 +313,7 @@ class QuietDetail:
     seeds: int
     builds: list[str]
     jobs: list[str]
+    """The newest ones"""
     words: str
 
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from gonogo.flakiness.policy import POLICY, FlakinessPolicy
 from gonogo.spec.verdicts import Verdict
 from gonogo_storage.db.states import FlagKind
+from gonogo_storage.flags.evidence_kinds import QuietDetail
 from gonogo_storage.rollups.variants import JobFacts
 
 _EXPLAINED = frozenset({Verdict.pass_, Verdict.fail_by_tolerance})
@@ -31,25 +31,18 @@ SELF_RESOLVING = frozenset(FlagKind) - {FlagKind.blunt_test}
 """Kinds that seeds can resolve; only a gauge resolves `blunt_test`."""
 
 
+MAX_JOBS = 20
+"""Maximum number of quiet jobs that a resolved flag names."""
+
+
 @dataclass(frozen=True)
 class Quiet:
     """The quiet jobs since a flag's last evidence."""
 
-    seeds: int
-    builds: tuple[str, ...]
+    detail: QuietDetail
     jobs: tuple[JobFacts, ...]
     """Newest first."""
     enough: bool
-    words: str
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON types."""
-        return {
-            "seeds": self.seeds,
-            "builds": list(self.builds),
-            "jobs": [job.id for job in self.jobs[:20]],
-            "words": self.words,
-        }
 
 
 def since(
@@ -82,7 +75,8 @@ def since(
         f"{seeds} of {policy.quiet_seeds} explained seeds in a row,"
         f" on {len(builds)} of {policy.quiet_builds} builds"
     )
-    return Quiet(seeds, tuple(builds), tuple(seen), enough, words)
+    detail = QuietDetail(seeds, builds, [job.id for job in seen[:MAX_JOBS]], words)
+    return Quiet(detail, tuple(seen), enough)
 
 
 def _quiet_seeds(kind: FlagKind, job: JobFacts) -> int | None:

@@ -28,7 +28,7 @@ from gonogo_storage.db.records import from_json
 from gonogo_storage.db.states import FlagKind
 from gonogo_storage.flags import unseen
 from gonogo_storage.flags.evidence import check_line
-from gonogo_storage.flags.evidence_kinds import PooledFigures, SuspectEvidence, SuspectsOfJob
+from gonogo_storage.flags.evidence_kinds import PooledOutput, SuspectEvidence, SuspectsOfJob
 from gonogo_storage.flags.flags import Finding
 from gonogo_storage.seed_rows import stored
 from gonogo_storage.seed_rows.layouts import TAIL
@@ -360,7 +360,7 @@ def _finding(session: Session, job: JobRow, verdict: Verdict) -> Finding:
         of=job.done,
         suspects=from_json(SuspectsOfJob, status),
         pooled={
-            name: from_json(PooledFigures, figures) for name, figures in status["pooled"].items()
+            name: from_json(PooledOutput, figures) for name, figures in status["pooled"].items()
         },
         tolerance=dict(canonical.get("tolerance", {})),
         policy=VERDICTS.version,

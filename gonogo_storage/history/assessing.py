@@ -15,8 +15,9 @@ from sqlalchemy.orm import Session
 from gonogo.devices.suspicion import Suspicion
 from gonogo.flakiness import masking
 from gonogo.flakiness.attribution import Attribution, attribute
-from gonogo.flakiness.changes import Changes, number_changes, rate_changes
+from gonogo.flakiness.changes import number_changes, rate_changes
 from gonogo.flakiness.grades import Grade, grade
+from gonogo.flakiness.history import Changes
 from gonogo.flakiness.policy import POLICY, FlakinessPolicy
 from gonogo.flakiness.rates import Outcome, Rate, rate
 from gonogo.spec.verdicts import Verdict

@@ -124,8 +124,8 @@ def conclude(
             session,
             flag_id,
             version=version,
-            why=quiet_period.words,
-            detail=quiet_period.to_json(),
+            why=quiet_period.detail.words,
+            detail=asdict(quiet_period.detail),
             now=now,
         )
     return True

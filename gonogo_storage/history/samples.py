@@ -24,7 +24,7 @@ from gonogo_storage.seed_rows.layouts import KINDS
 from gonogo_storage.tables import SeedResultRow
 
 if TYPE_CHECKING:
-    from gonogo.flakiness.predicted_rates import Tail
+    from gonogo.flakiness.history import Tail
 
 MAX_SEEDS = 5000
 """The (seed, repeat) that one read takes.

@@ -14,11 +14,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from sqlalchemy import CompoundSelect, bindparam, func, select, union_all
 from sqlalchemy.orm import Session
 
+from gonogo.flakiness.history import Change, Changes
 from gonogo.flakiness.masking import BuildChange, Record, compare_builds, series
 from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.rates import Rate, rate
@@ -31,9 +32,6 @@ from gonogo_storage.history import build_series
 from gonogo_storage.history.build_series import MAX_POINTS_JOBS, METRICS, Point
 from gonogo_storage.rollups.variants import COUNTED, JobFacts, Variant, jobs_of
 from gonogo_storage.tables import JobRow, TrendRow
-
-if TYPE_CHECKING:
-    from gonogo.flakiness.changes import Change, Changes
 
 DEFAULT_METRIC = METRICS[0]
 OF_TOLERANCE = "tolerance_ratio"
@@ -81,35 +79,18 @@ class TrendPoint:
 
 
 @dataclass(frozen=True)
-class TrendChange:
-    """A change at the point `at`, which is within `between` at `level`."""
+class TrendChange(Change):
+    """A change with the names of its points: at `at`, which is within `between` at `level`."""
 
-    place: int
-    low: int
-    high: int
     at: str
     between: tuple[str, str]
-    level: float
-    before: float
-    """Mean logarithm of the number, or the failure rate"""
-    after: float
-    p: float | None
-    odds: float | None
-    """Bayes factor against no change, for rates"""
-    rates: tuple[Rate, Rate] | None
-    words: str
 
 
 @dataclass(frozen=True)
-class TrendChanges:
-    """The change points of one series."""
+class TrendChanges(Changes):
+    """The change points of one series with the names of its points."""
 
     changes: list[TrendChange]
-    points: int
-    left_out: int
-    moved: int
-    """Points that came before an earlier one"""
-    words: str
 
 
 @dataclass(frozen=True)

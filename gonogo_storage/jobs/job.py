@@ -8,9 +8,10 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from gonogo.spec.diagnoses import JobDiagnosis
-from gonogo.spec.verdicts import Explanation, Verdict
+from gonogo.spec.verdicts import Verdict
 from gonogo_storage.db.records import from_json, from_object, if_readable
 from gonogo_storage.db.states import ChunkCounts, JobKind, JobState
+from gonogo_storage.flags.evidence_kinds import PooledOutput, SuspectsOfJob
 from gonogo_storage.jobs.sequential import SeedDecision, SeedProgress
 from gonogo_storage.tables import JobRow
 
@@ -102,30 +103,12 @@ class ImportedFile:
     """As the report writes it"""
 
 
-@dataclass(frozen=True)
-class PooledOutput:
-    """The judgment of an output over several seeds together."""
-
-    explanation: Explanation
-    rows: int
-    """The number of seeds and repeats"""
-    evidence: float | None
-    """The largest statistic relative to its limit: above 1 is unexplained"""
-    statistics: dict[str, int | float | bool | str | list[str] | dict[str, int | str] | None]
-
-
-@dataclass(frozen=True)
-class SuspectSeeds:
+@dataclass(frozen=True, kw_only=True)
+class SuspectSeeds(SuspectsOfJob):
     """A job's suspect seeds, the seeds that they added, and the result of all seeds together."""
 
-    seeds: list[int]
-    """The first suspect ones; `count` is the number of all"""
     count: int
-    rounds: int
-    """How often seeds were added"""
-    added: list[int]
-    explanation: Explanation | None
-    """null while the added seeds run"""
+    """The number of all suspect seeds"""
     pooled: dict[str, PooledOutput] | None
     """By output; null where one seed decides, or nothing was added"""
     words: str

@@ -387,7 +387,7 @@ def _queue(status: queue_estimate.QueueStatus, now: datetime) -> QueueLine:
     )
 
 
-def _rate(name: str, rate: periods.Rate) -> RateLine:
+def _rate(name: str, rate: periods.SeedRate) -> RateLine:
     window = {"now": "now", "hour": "last hour", "day": "last day"}[name]
     amount, unit = words.pace(rate.per_s)
     url = (

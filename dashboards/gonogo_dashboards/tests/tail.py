@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy.orm import Session
 
+from gonogo.flakiness.history import Tail, Threshold
 from gonogo.flakiness.policy import POLICY
-from gonogo.flakiness.predicted_rates import Tail, Threshold
 from gonogo.flakiness.sketches import Sketch
 from gonogo_dashboards.charts import log_axis
 from gonogo_dashboards.charts.charts import AXIS, LABEL, Options

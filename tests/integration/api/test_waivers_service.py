@@ -97,6 +97,7 @@ def test_it_works_at_once_and_ends_at_its_time_and_rewrites_no_verdict(api: Api)
         "fail",
         waiver["id"],
     )
+    assert waived["findings"][0]["evidence"]["waiver"]["expires"] == waiver["expires_at"]
     assert waived["words"].endswith(waiver["words"])
     page = api.client.get(f"/compare?base={BASE}&head={HEAD}").text
     assert waiver["words"] in page

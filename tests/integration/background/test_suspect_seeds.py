@@ -171,6 +171,27 @@ def test_the_pooled_figures_decide_the_verdict_and_are_the_flags_evidence(
         assert "--seed-start 0" in evidence["check"]
 
 
+def test_pooled_seeds_of_a_replay_are_the_flags_evidence_with_the_programs_name(
+    current: Session,
+) -> None:
+    program = "bf16: rstd stored"
+    rows = {"arithmetic": program, "missed": 1, "rows": 400}
+
+    def make(number: int) -> dict[str, Any]:
+        statistics = {"nearest_arithmetic": program, "arithmetic": program, "missed_rows": rows}
+        dx = output("suspect", "suspect", budget_ratio=0.9, cell_max=1e3, **statistics)
+        return row(number, 0, "suspect", "suspect", outputs={"dx": dx})
+
+    job = run(current, make)
+    (flag,) = flags.list_(current, job=job.id).items
+    assert (job.verdict, flag.kind) == ("pass_by_tolerance", "passes_by_tolerance")
+    assert job.suspects is not None
+    assert job.suspects.pooled is not None
+    of_dx = flag.evidence["pooled"]["dx"]
+    assert of_dx["statistics"]["arithmetic"] == program
+    assert of_dx["statistics"] == job.suspects.pooled["dx"].statistics
+
+
 @pytest.mark.parametrize(
     "changes",
     [

@@ -10,15 +10,15 @@ from fastapi.routing import APIRoute
 
 import stored_jobs
 from api import Api, in_process
-from gonogo.flakiness.waivers import RED_OR_HOLLOW
+from gonogo.flakiness.waivers import Waiver
 from gonogo_dashboards.kit import site
 from gonogo_dashboards.pages import make_router
 from gonogo_dashboards.search.search_page import LIMIT
 from gonogo_storage.automation import runs
 from gonogo_storage.automation.runs import NewRun
 from gonogo_storage.comparison import waivers
-from gonogo_storage.comparison.waivers import NewWaiver
 from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.db.ids import new_id
 
 SHA = "c0ffee1234567890c0ffee1234567890c0ffee12"
 
@@ -73,9 +73,8 @@ def test_a_long_list_has_every_line_as_csv_or_says_how_many(
     now = utcnow()
     with api.context.session() as session:
         for number in range(205):
-            waiver = NewWaiver(
-                None, [f"t{number}"], {}, [], RED_OR_HOLLOW, "kim", "why", now + timedelta(days=1)
-            )
+            end = now + timedelta(days=1)
+            waiver = Waiver(new_id(), "kim", "why", end, names=[f"t{number}"])
             waivers.create(session, waiver, actor="kim", now=now, longest=timedelta(days=30))
     answer = api.client.get("/waivers.csv")
     assert len(answer.text.splitlines()) == 1 + 205

@@ -33,7 +33,16 @@ def job(seeds: Any, *, repeats: int = 1, state: JobState = JobState.running, **c
 
 def suspects_adding(*seeds: int) -> SuspectSeeds:
     """Return suspect seeds that added others."""
-    return SuspectSeeds([0], 1, 1, list(seeds), None, None, "", "2")
+    return SuspectSeeds(
+        seeds=[0],
+        added=list(seeds),
+        rounds=1,
+        explanation=None,
+        count=1,
+        pooled=None,
+        words="",
+        policy="2",
+    )
 
 
 def test_every_verdict_has_a_letter_of_its_own_and_none_means_nothing() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 
-from gonogo.flakiness.predicted_rates import Threshold
+from gonogo.flakiness.history import Threshold
 from gonogo.flakiness.sketches import Sketch
 from gonogo_dashboards.kit import words
 from gonogo_dashboards.tests import tail

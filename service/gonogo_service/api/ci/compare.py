@@ -7,16 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import Query
 
 from gonogo import urls
 from gonogo.flakiness.arithmetic_changes import ArithmeticChange
-from gonogo.flakiness.classes import Class, RunCounts
+from gonogo.flakiness.classes import Class, OpenFlag, RunCounts
 from gonogo.flakiness.gating import FailOn, Gate
 from gonogo.flakiness.masking import BuildChange
+from gonogo.flakiness.rates import Rate
+from gonogo.flakiness.waivers import WaiverOfTest
 from gonogo.spec.verdicts import Verdict
 from gonogo_service.access.context import Ctx, Reader
 from gonogo_service.kit.answers import MAX_FILTER, Cursor, Limit, make_router
@@ -48,49 +49,19 @@ class SideOut(SideCounts):
 
 
 @dataclass(frozen=True)
-class ShareOfRuns:
-    """The share of a side's runs that have the finding, with its interval at `level`."""
-
-    failures: int
-    runs: int
-    mean: float | None
-    low: float | None
-    high: float | None
-    level: float
-    words: str
-
-
-@dataclass(frozen=True)
-class FlagOfTest:
+class FlagOfTest(OpenFlag):
     """An unresolved flag of the test."""
 
-    id: str
     kind: FlagKind
-    acknowledged: bool
-    owner: str | None
-    reason: str | None
-    expires: str | None
-    words: str
-
-
-@dataclass(frozen=True)
-class WaiverOfTest:
-    """The waiver that covers a finding."""
-
-    id: str
-    owner: str
-    reason: str
-    expires: datetime
-    words: str
 
 
 @dataclass(frozen=True)
 class FindingEvidence:
     """The evidence of a finding; fields that say nothing about it are left out."""
 
-    head: ShareOfRuns | int | None = None
-    """The runs of head that have the finding; of lost runs their number"""
-    base: ShareOfRuns | RunCounts | int | None = None
+    head: Rate | int | None = None
+    """The share of head's runs that have the finding; of lost runs their number"""
+    base: Rate | RunCounts | int | None = None
     """The same on base; if nothing ran on head, all results of base"""
     p: float | None = None
     """Fisher's test, where head is worse"""

@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from gonogo import urls
 from gonogo.flakiness.classes import Class
-from gonogo.flakiness.waivers import RED_OR_HOLLOW, WAIVABLE
+from gonogo.flakiness.waivers import RED_OR_HOLLOW, WAIVABLE, Waiver
 from gonogo.urls import API
 from gonogo_service.access.context import Context, Ctx, Reader, Submitter
 from gonogo_service.api import idempotency_keys
@@ -32,8 +32,9 @@ from gonogo_service.kit.answers import (
 from gonogo_service.kit.problems import BadField
 from gonogo_service.kit.strict import Moment, Strict
 from gonogo_storage.comparison import waivers as stored
-from gonogo_storage.comparison.waivers import NewWaiver, StoredWaiver
+from gonogo_storage.comparison.waivers import StoredWaiver
 from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.db.ids import new_id
 from gonogo_storage.db.paging import Page
 from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import WaiverState
@@ -54,6 +55,8 @@ DEFAULT = list(RED_OR_HOLLOW)
 
 class WaiverIn(Strict):
     """A waiver of tests by key, name, or a label of their jobs; all given fields must match."""
+
+    # not gonogo.flakiness.waivers.Waiver: without an id, with an optional owner, with limits
 
     test: Annotated[str, Field(min_length=1, max_length=MAX_KEY)] | None = Field(
         None, description="A test's key"
@@ -102,7 +105,7 @@ class WaiverLinks:
     test: str | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class WaiverOut(StoredWaiver):
     """A waiver with its current `state`."""
 
@@ -148,15 +151,16 @@ def add(
     _check(body)
 
     def make(session: Session) -> WaiverOut:
-        new = NewWaiver(
+        new = Waiver(
+            new_id(),
+            body.owner or who.name,
+            body.reason.strip(),
+            body.expires,
             body.test,
             body.names,
             body.labels,
             body.builds,
             _ordered(body.classes),
-            body.owner or who.name,
-            body.reason.strip(),
-            body.expires,
         )
         waiver = stored.create(
             session, new, actor=who.actor, now=utcnow(), longest=_longest(context)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Annotated
 
 from fastapi import Request, Response
 from pydantic import Field
@@ -38,14 +39,21 @@ RETIMING = ("cron", "timezone", "paused")
 """The fields whose change sets the next due time."""
 
 
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+Cron = Annotated[
+    str,
+    Field(
+        min_length=1, max_length=200, description="Minute, hour, day of month, month, day of week"
+    ),
+]
+
+
 class ScheduleIn(Strict):
     """A schedule."""
 
-    name: str = Field(min_length=1, max_length=200)
+    name: Name
     suite: SuiteName
-    cron: str = Field(
-        min_length=1, max_length=200, description="Minute, hour, day of month, month, day of week"
-    )
+    cron: Cron
     timezone: str = Field(
         "UTC",
         min_length=1,
@@ -60,17 +68,12 @@ class ScheduleIn(Strict):
     paused: bool = False
 
 
-class ScheduleChange(Strict):
+class ScheduleChange(ScheduleIn):
     """The fields to change; omitted fields stay."""
 
-    name: str = Field("", min_length=1, max_length=200)
+    name: Name = ""
     suite: SuiteName = ""
-    cron: str = Field("", min_length=1, max_length=200)
-    timezone: str = Field("UTC", min_length=1, max_length=100)
-    overlap: Overlap = "skip"
-    builds: Builds = Field([])
-    labels: Labels = Field({})
-    paused: bool = False
+    cron: Cron = ""
 
 
 @dataclass(frozen=True)

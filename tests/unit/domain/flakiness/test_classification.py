@@ -89,18 +89,7 @@ def kinds(base: RunSummary | None, head: RunSummary | None, *flags: OpenFlag) ->
         (None, ran(fail=8), (), "unknown"),
         (ran(error=8), ran(fail=8), (), "unknown"),  # base says nothing about the kernel
         (ran(pass_=8), ran(fail=8), (ACKNOWLEDGED,), "waived"),
-        (
-            ran(pass_=8),
-            ran(fail=2, pass_=6),
-            (OpenFlag("f", "flaky", False, from_head=True),),
-            "new_failure",
-        ),  # a flag that head itself raised excuses nothing
-        (
-            ran(pass_=8),
-            ran(fail=2, pass_=6),
-            (OpenFlag("f", "flaky", True, from_head=True),),
-            "waived",
-        ),
+        (ran(pass_=8), ran(fail=2, pass_=6), (OpenFlag("f", "flaky", True),), "waived"),
         (
             ran(pass_=8),
             ran(fail=2, pass_=6),

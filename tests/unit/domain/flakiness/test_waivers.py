@@ -29,7 +29,7 @@ def waiver(**changes: Any) -> Waiver:
             "id": "o1",
             "owner": "kim",
             "reason": "the race of ticket 12",
-            "expires": END,
+            "expires_at": END,
             "test": "v1-a",
             **changes,
         }
@@ -84,7 +84,7 @@ def test_the_class_is_waived_and_the_verdict_stays() -> None:
         "id": "o1",
         "owner": "kim",
         "reason": "the race of ticket 12",
-        "expires": "2026-12-01T00:00:00Z",
+        "expires": END,
         "words": "waived until 2026-12-01 by kim: the race of ticket 12",
     }
     assert red.evidence["head"]["failures"] == 6  # the evidence still has the rates
@@ -115,7 +115,7 @@ def test_a_flag_that_someone_took_on_is_named_before_an_waiver_and_of_several_th
     )
     (by_flag,) = waived(classify(ran(pass_=8), ran(fail=8), [known]), [waiver()]).findings
     assert (by_flag.evidence["flag"]["id"], "waiver" in by_flag.evidence) == ("f1", False)
-    later = waiver(id="o2", expires=END.replace(hour=12))
+    later = waiver(id="o2", expires_at=END.replace(hour=12))
     (by_waiver,) = waived(classify(ran(pass_=8), ran(fail=8)), [waiver(), later]).findings
     assert by_waiver.evidence["waiver"]["id"] == "o2"
     assert "until 2026-12-01 12:00 UTC by" in by_waiver.words

@@ -1,10 +1,12 @@
-"""The failure rate that the tail of a test's errors predicts.
+"""The shapes of a test's history: the failure rate that its tail predicts, and its change points.
 
-gonogo.flakiness.tails fits it. This module loads no numpy, as the API's process doesn't either.
+gonogo.flakiness.tails and gonogo.flakiness.changes compute them. This module loads no numpy, as the
+API's process doesn't either.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gonogo.flakiness.rates import Rate
@@ -46,3 +48,40 @@ class Tail:
     """The unit of the rates: `seeds`; or `runs`, where seeds ran again and gave other numbers"""
     repeated: int = 0
     """Runs that are no samples, because they repeat a seed's numbers"""
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change at the point `place`, inside the interval [low, high] at `level`.
+
+    `place` is the first point after the change, counted from 0 in the given series.
+    """
+
+    place: int
+    low: int
+    high: int
+    level: float
+    before: float
+    """The mean of the logarithm (of a number), or the failure rate, since the previous change."""
+    after: float
+    p: float | None
+    """The p-value of the test for numbers."""
+    odds: float | None
+    """Bayes factor against no change, for rates."""
+    rates: tuple[Rate, Rate] | None
+    words: str
+
+
+@dataclass(frozen=True)
+class Changes:
+    """The change points of one series, in order.
+
+    `points` count those with a number, `left_out` those without.
+    """
+
+    changes: Sequence[Change]
+    points: int
+    left_out: int
+    moved: int
+    """Points that came before an earlier one"""
+    words: str
