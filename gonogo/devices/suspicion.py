@@ -49,7 +49,7 @@ class Suspicion:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the evidence in plain JSON types."""
+        """Return the evidence: without the device, whose it is, and with the limits."""
         return {
             "failing": self.failing,
             "tests": self.tests,

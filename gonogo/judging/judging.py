@@ -44,7 +44,7 @@ class OutputJudgement:
     statistics: Statistics
 
     def to_json(self) -> dict[str, Any]:
-        """Return the output's entry of a result."""
+        """Return the output's entry of a result: the statistics stand beside the verdict."""
         return {
             "verdict": self.verdict.value,
             "explanation": self.explanation.value,

@@ -57,7 +57,7 @@ class Judgment:
         return f"<Judgment {self.verdict}, {self.explanation}, of {outputs}: {self.arithmetic}>"
 
     def to_json(self) -> dict[str, Any]:
-        """Return it in plain JSON types."""
+        """Return it in plain JSON types: mappings and tuples of any kind become dicts and lists."""
         return {
             "verdict": self.verdict,
             "explanation": self.explanation,

@@ -101,7 +101,7 @@ class Regime(Model):
         return value
 
     def to_json(self) -> dict[str, Any]:
-        """Return {"regime": name, and all parameters}; the tile is an int."""
+        """Return {"regime": name} with the regime's parameters only; the tile is an int."""
         return {"regime": self.regime} | {
             name: getattr(self, name) for name in PARAMETERS[self.regime]
         }

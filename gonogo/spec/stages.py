@@ -123,7 +123,7 @@ class StageTable:
         return f"{sentence}; the blocker is '{self.blocker.name}': {self.blocker.reason}."
 
     def to_json(self) -> dict[str, Any]:
-        """Return it in plain JSON types; `parse` reads it back."""
+        """Return it with its blocker and words, which are computed; `parse` reads it back."""
         return {
             "stages": [asdict(stage) for stage in self.stages],
             "blocker": None if self.blocker is None else self.blocker.name,

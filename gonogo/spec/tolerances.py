@@ -45,7 +45,7 @@ class Tolerance(Model):
         return any(getattr(self, name) is not None for name in COMPARATORS)
 
     def to_json(self) -> dict[str, float]:
-        """Return the declared comparators."""
+        """Return the declared comparators in their order, whatever the order of the input was."""
         return {name: value for name in COMPARATORS if (value := getattr(self, name)) is not None}
 
 

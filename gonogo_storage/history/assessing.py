@@ -78,7 +78,7 @@ class Assessment:
     """
 
     def to_json(self) -> dict[str, Any]:
-        """Return the assessment in plain JSON types."""
+        """Return what a row stores: without the runs, and with the job as its id and build."""
         return {
             **asdict(self.variant),
             "build": self.job.build,

@@ -73,7 +73,7 @@ class Removed:
         return bool(self.partitions) or any(amount.jobs for amount in self.tiers.values())
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON types."""
+        """Return plain JSON types, the tiers by name beside the partitions."""
         amounts = {tier.value: asdict(amount) for tier, amount in self.tiers.items()}
         return {**amounts, "partitions": self.partitions}
 

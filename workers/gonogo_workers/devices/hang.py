@@ -10,7 +10,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -122,7 +122,7 @@ def again(
         if user is not None:
             user.clean_up(Path(folder))
     stuck = watch.read(logs)
-    content = {"outcome": outcome, **stuck.to_json(), "log": logs, "prints": prints, "text": tail}
+    content = {"outcome": outcome, **asdict(stuck), "log": logs, "prints": prints, "text": tail}
     artifact = {
         "kind": "watcher",
         "seed": work[0],

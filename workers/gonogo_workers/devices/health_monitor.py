@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -226,7 +226,7 @@ class DeviceHealthMonitor:
         self, now: health.Health, reason: str, done: recovery.Recovery, *, routine: bool = False
     ) -> None:
         evidence = {
-            "steps": done.to_json(),
+            "steps": [asdict(step) for step in done.steps],
             "executor": self.device.executor,
             "canary": self.canary.build if self.canary else None,
             "digests": self._digests,

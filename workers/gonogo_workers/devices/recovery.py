@@ -8,8 +8,7 @@ from __future__ import annotations
 import logging
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 from gonogo.errors import JobError
 from gonogo_settings import Settings
@@ -50,10 +49,6 @@ class Recovery:
     good: bool
     reason: str
     steps: tuple[Step, ...] = field(default_factory=tuple)
-
-    def to_json(self) -> list[dict[str, Any]]:
-        """Return the steps in plain JSON: the evidence of a change of health."""
-        return [asdict(step) for step in self.steps]
 
 
 def rungs(settings: Settings, device: Device) -> tuple[Rung, ...]:

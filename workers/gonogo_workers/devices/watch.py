@@ -85,20 +85,6 @@ class Stuck:
     trouble: tuple[str, ...] = field(default_factory=tuple)
     """Lines in which the watcher itself found a fault (an assert, an illegal NoC transaction)."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the finding in plain JSON types."""
-        return {
-            "role": self.role,
-            "words": self.words,
-            "cores": self.cores,
-            "core": list(self.core) if self.core else None,
-            "processor": self.processor,
-            "waypoint": self.waypoint,
-            "kernel": self.kernel,
-            "waypoints": list(self.waypoints),
-            "trouble": list(self.trouble),
-        }
-
 
 def read(text: str) -> Stuck:
     """Return what the last dump of a watcher log shows.
