@@ -155,11 +155,11 @@ def test_escape_closes_the_search_whatever_stands_in_it(server, page: Page) -> N
     expect(page.locator("#palette")).to_be_hidden()
 
 
-def _held_answers(page: Page, text: str) -> list[Route]:
+def _pending_answers(page: Page, text: str) -> list[Route]:
     """The search's requests for this text, which wait for an answer."""
-    held: list[Route] = []
-    page.route(f"**/search.json?q={text}", lambda route: held.append(route))
-    return held
+    pending: list[Route] = []
+    page.route(f"**/search.json?q={text}", lambda route: pending.append(route))
+    return pending
 
 
 def test_a_chosen_line_of_the_search_stays_chosen_when_a_later_answer_comes(
@@ -169,7 +169,7 @@ def test_a_chosen_line_of_the_search_stays_chosen_when_a_later_answer_comes(
         for build in ("tt-other", "tt-train-2025"):
             stored_jobs.submit(session, build=build)
     page.goto(server.url)
-    held = _held_answers(page, "tt-")
+    pending = _pending_answers(page, "tt-")
     page.keyboard.press("Control+k")
     page.keyboard.type("tt")
     line = page.locator("#palette li a").filter(has_text="tt-train-2025").first
@@ -178,7 +178,7 @@ def test_a_chosen_line_of_the_search_stays_chosen_when_a_later_answer_comes(
         page.keyboard.type("-")
     line.focus()
     with page.expect_response("**/search.json?q=tt-"):
-        held.pop().continue_()
+        pending.pop().continue_()
     expect(line).to_be_focused()
     page.keyboard.press("Enter")
     expect(page).to_have_url(f"{server.url}/jobs?build=tt-train-2025")
@@ -189,14 +189,14 @@ def test_enter_before_the_answer_opens_what_the_whole_text_finds(server, page: P
         for build in ("tt-other", "tt-train-2025"):
             stored_jobs.submit(session, build=build)
     page.goto(server.url)
-    held = _held_answers(page, "tt-train")
+    pending = _pending_answers(page, "tt-train")
     page.keyboard.press("Control+k")
     page.keyboard.type("tt")
     expect(page.locator("#palette li a").first).to_be_visible()
     with page.expect_request("**/search.json?q=tt-train"):
         page.keyboard.type("-train")
         page.keyboard.press("Enter")
-    held[0].continue_()
+    pending[0].continue_()
     expect(page).to_have_url(f"{server.url}/jobs?build=tt-train-2025")
 
 
