@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from gonogo import urls
 from gonogo_dashboards.flags import flag_advice
-from gonogo_dashboards.kit import build_cells, evidence_view, words
+from gonogo_dashboards.kit import build_cells, comparators_view, evidence_view, words
 from gonogo_dashboards.kit.build_cells import RecentBuilds
 from gonogo_dashboards.kit.evidence_view import EvidenceView
 from gonogo_dashboards.kit.list_rows import details_of, shape_of, source_url, tolerance_of
@@ -86,6 +86,8 @@ class FlagView:
     flag: FindingLine
     meaning: tuple[str, ...]
     """Three sentences: what it is, where it was found, what to do."""
+    decided: str
+    """What decided the worst seed of its job; "" where allclose is its only comparator."""
     advice: tuple[Advice, ...]
     """The steps to take, each with its button."""
     recent: RecentBuilds
@@ -130,6 +132,9 @@ def one(session: Session, flag_id: str, now: datetime) -> FlagView | None:
     return FlagView(
         flag=shown,
         meaning=_meaning(flag, shown, now),
+        decided=""
+        if gauged or flag.last_job is None
+        else comparators_view.of_job(session, flag.last_job, test.get("tolerance", {})),
         advice=flag_advice.steps(session, flag, test),
         recent=build_cells.recent(results, changes),
         facts=tuple(facts),
