@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from gonogo import urls
+from gonogo.spec import diagnoses
 from gonogo_dashboards.flags import flag_advice
 from gonogo_dashboards.kit import build_cells, comparators_view, evidence_view, words
 from gonogo_dashboards.kit.build_cells import RecentBuilds
@@ -198,7 +199,7 @@ def line(
             evidence.get("sentence") or evidence.get("words") or words.FLAGS.get(kind, kind)
         ),
         words=str(evidence.get("words") or ""),
-        diagnosis=str(evidence.get("diagnosis") or ""),
+        diagnosis=_diagnosis(evidence),
         kernel=flag.kernel,
         shape=shape_of(test) if test else "",
         tolerance=tolerance_of(test) if test else "",
@@ -217,6 +218,12 @@ def line(
         age=words.since(flag.updated_at, now),
         expires_at=timestamp(flag.expires_at),
     )
+
+
+def _diagnosis(evidence: Mapping[str, Any]) -> str:
+    """Return the wrong terms in words; "" where no term is, which explains no finding."""
+    text = str(evidence.get("diagnosis") or "")
+    return "" if text == diagnoses.RIGHT else text
 
 
 def _change(entry: FlagEntry, now: datetime) -> FlagChange:
