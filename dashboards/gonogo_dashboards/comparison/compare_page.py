@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import pairwise, zip_longest
+from itertools import pairwise
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -369,10 +369,12 @@ def _lines(
         )
         for test in shown
     ]
-    decided = [_decided(session, test) for test in shown[:MAX_DECIDED]]
+    decided = [
+        _decided(session, test) if place < MAX_DECIDED else "" for place, test in enumerate(shown)
+    ]
     return tuple(
         _line(test, name, comparison, text)
-        for test, name, text in zip_longest(shown, labels(listed), decided, fillvalue="")
+        for test, name, text in zip(shown, labels(listed), decided, strict=True)
     )
 
 
