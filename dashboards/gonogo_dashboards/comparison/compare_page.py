@@ -95,7 +95,7 @@ class TestLine:
     kind: str
     findings: tuple[FindingLine, ...]
     decided: str
-    """What decided the worst seed on head; "" where allclose is its only comparator."""
+    """Comparators that decided the worst seed on head; "" where allclose is the only one."""
     base: str
     head: str
     base_jobs: tuple[str, ...]

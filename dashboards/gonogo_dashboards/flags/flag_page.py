@@ -88,7 +88,7 @@ class FlagView:
     meaning: tuple[str, ...]
     """Three sentences: what it is, where it was found, what to do."""
     decided: str
-    """What decided the worst seed of its job; "" where allclose is its only comparator."""
+    """Comparators that decided the worst seed of its job; "" where allclose is the only one."""
     advice: tuple[Advice, ...]
     """The steps to take, each with its button."""
     recent: RecentBuilds

@@ -144,9 +144,9 @@ class JobView:
     attempts: tuple[JobAttempt, ...]
     log: LogView | None
     stopped: str
-    """What ended its worst seed where that crashed, hung or met an error; "" otherwise."""
+    """The end of its worst seed where that crashed, hung or met an error; "" otherwise."""
     decided: str
-    """What decided its worst seed; "" where allclose is its only comparator."""
+    """The comparators that decided its worst seed; "" where allclose is its only comparator."""
     last_lines: str
     """The end of the log where a seed crashed, hung or met an error; "" otherwise."""
     telemetry: TelemetryView | None

@@ -56,8 +56,8 @@ def stopped(worst: Sequence[SeedRecord]) -> str:
 
 def of_job(session: Session, job_id: str, tolerance: Mapping[str, Any]) -> str:
     """Return what decided the worst seed of a job, as `of_seed` does."""
-    by_output = [each for each in tolerance.values() if isinstance(each, Mapping)]
-    if not any(name in each for each in (tolerance, *by_output) for name in OF_COMPARATORS):
+    by_output = [one for one in tolerance.values() if isinstance(one, Mapping)]
+    if not any(name in one for one in (tolerance, *by_output) for name in OF_COMPARATORS):
         return ""
     worst = job_seeds.worst_seeds(session, job_id, 1, rollups.of_job(session, job_id))
     return of_seed(worst[0], tolerance) if worst else ""

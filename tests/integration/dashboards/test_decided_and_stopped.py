@@ -31,11 +31,11 @@ def api(migrated_sqlite_url: str) -> Iterator[Api]:
 
 def row(seed: int, verdict: str, deficit: float) -> dict[str, Any]:
     """A row of a seed whose dx has this distance from a PCC of 1."""
-    made = stored_jobs.row(seed, wrong=verdict == "fail")
-    for output in made["outputs"].values():
+    result = stored_jobs.row(seed, wrong=verdict == "fail")
+    for output in result["outputs"].values():
         output |= {"tolerance_ratio": None, "pcc_deficit": 1e-9}
-    made["outputs"]["dx"] |= {"verdict": verdict, "pcc_deficit": deficit}
-    return made | {"verdict": verdict}
+    result["outputs"]["dx"] |= {"verdict": verdict, "pcc_deficit": deficit}
+    return result | {"verdict": verdict}
 
 
 def ended(api: Api, build: str, rows: list[dict[str, Any]], test: Mapping[str, Any]) -> Job:
@@ -43,9 +43,9 @@ def ended(api: Api, build: str, rows: list[dict[str, Any]], test: Mapping[str, A
     with api.context.session() as session:
         job = stored_jobs.submit(session, test=test, build=build, seeds=len(rows))
         stored_jobs.report(session, job.id, rows, diagnosed=False)
-        found = stored_jobs.diagnosis()
-        right = [{**term, "wrong": False} for term in found["terms"]]
-        content = {**found, "terms": right, "words": diagnoses.RIGHT}
+        diagnosis = stored_jobs.diagnosis()
+        right = [{**term, "wrong": False} for term in diagnosis["terms"]]
+        content = {**diagnosis, "terms": right, "words": diagnoses.RIGHT}
         seed = rows[-1]["seed"]
         item = {"kind": "diagnosis", "seed": seed, "repeat": 0, "output": "", "content": content}
         artifacts.add(session, job.id, new_id(), [item], now=utcnow())
