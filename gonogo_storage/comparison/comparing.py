@@ -354,7 +354,7 @@ def _name(place: Place, kernel: str, canonical: Mapping[str, Any], names: Mappin
 def _tolerance(tolerance: Mapping[str, Any]) -> str:
     """Return the tolerance as text: "rtol 0.001, atol 0.5", "dx: rtol 0.001"."""
     parts = [
-        f"{name}: {_tolerance(value)}" if isinstance(value, Mapping) else f"{name} {value:g}"
+        f"{name}: {_tolerance(value)}" if isinstance(value, Mapping) else f"{name} {value:.12g}"
         for name, value in tolerance.items()
     ]
     return ", ".join(parts)

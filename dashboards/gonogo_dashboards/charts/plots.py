@@ -222,13 +222,16 @@ def _summary(
         return text
     beyond = [mark.evidence for mark in marks if mark.evidence is not None]
     text += f" Rounding explains errors of this form up to {words.number(limit)}"
+    without = sum(mark.value is None for mark in marks)
+    every = f"every {'other ' if without else ''}{noun}"
+    rest = f" At the top: {words.count(without, noun)} without a finite number." if without else ""
     if min(beyond) > 1:
         worst = words.number(max(beyond))
-        return f"{text}: every {noun} shown is beyond that, the worst {worst} times."
+        return f"{text}: {every} shown is beyond that, the worst {worst} times.{rest}"
     if max(beyond) > 1:
         some = f"{sum(value > 1 for value in beyond):,} of {len(beyond):,} {noun}s shown are"
-        return f"{text}: {some} beyond that, the worst {words.number(max(beyond))} times."
-    return f"{text}: every {noun} shown is explained."
+        return f"{text}: {some} beyond that, the worst {words.number(max(beyond))} times.{rest}"
+    return f"{text}: {every} shown is explained.{rest}"
 
 
 def _left_out(shown: int, noun: str, spread: Spread | None) -> str:

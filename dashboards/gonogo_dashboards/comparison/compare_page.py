@@ -15,7 +15,8 @@ from sqlalchemy.orm import Session
 from gonogo import urls
 from gonogo.flakiness.classes import Class, Finding, RunSummary
 from gonogo.flakiness.gating import Gate
-from gonogo_dashboards.kit import build_cells, words
+from gonogo.spec.verdicts import Verdict
+from gonogo_dashboards.kit import build_cells, comparators_view, words
 from gonogo_dashboards.kit.labels import Listed, labels
 from gonogo_dashboards.kit.list_rows import Count, details_of, tolerance_of
 from gonogo_storage.comparison import build_choices, comparing, matrices
@@ -28,6 +29,8 @@ MAX_JOBS = 8
 MAX_CHOICES = 100
 MAX_PICKS = 40
 MAX_LINES = 6
+MAX_DECIDED = 12
+"""Tests whose comparators are read, at two or three statements each; the most important first."""
 GATES = {0: "Clear", 1: "Blocked", 3: "Undecided"}
 GATE_VERDICTS = {0: "pass", 1: "fail", 3: "inconclusive"}
 
@@ -91,6 +94,8 @@ class TestLine:
     where: str
     kind: str
     findings: tuple[FindingLine, ...]
+    decided: str
+    """Comparators that decided the worst seed on head; "" where allclose is the only one."""
     base: str
     head: str
     base_jobs: tuple[str, ...]
@@ -225,7 +230,9 @@ def view(session: Session, base: str, head: str, limit: int, now: datetime) -> C
         words=comparison.words,
         counts=tuple(_count(Class(kind), number) for kind, number in comparison.counts.items()),
         tests=_lines(
-            comparing.with_checks(session, comparison, comparison.tests[:limit]), comparison
+            session,
+            comparing.with_checks(session, comparison, comparison.tests[:limit]),
+            comparison,
         ),
         more=more,
         more_url=urls.compare(base, head, limit=str(urls.MAX_LENGTH))
@@ -352,7 +359,9 @@ def _pairs(builds: Sequence[BuildRecord]) -> tuple[PairLine, ...]:
     return tuple(pairs)
 
 
-def _lines(tests: Iterable[Compared], comparison: Comparison) -> tuple[TestLine, ...]:
+def _lines(
+    session: Session, tests: Iterable[Compared], comparison: Comparison
+) -> tuple[TestLine, ...]:
     shown = list(tests)
     listed = [
         Listed(
@@ -360,12 +369,24 @@ def _lines(tests: Iterable[Compared], comparison: Comparison) -> tuple[TestLine,
         )
         for test in shown
     ]
+    decided = [
+        _decided(session, test) if place < MAX_DECIDED else "" for place, test in enumerate(shown)
+    ]
     return tuple(
-        _line(test, name, comparison) for test, name in zip(shown, labels(listed), strict=True)
+        _line(test, name, comparison, text)
+        for test, name, text in zip(shown, labels(listed), decided, strict=True)
     )
 
 
-def _line(test: Compared, name: str, comparison: Comparison) -> TestLine:
+def _decided(session: Session, test: Compared) -> str:
+    """Return what decided the worst seed of a test that does not pass on head."""
+    ran = test.head
+    if ran is None or not ran.jobs or build_cells.verdict_of(ran.counts) == Verdict.pass_:
+        return ""
+    return comparators_view.of_job(session, ran.jobs[0], test.canonical.get("tolerance", {}))
+
+
+def _line(test: Compared, name: str, comparison: Comparison, decided: str) -> TestLine:
     place = test.place
     url = urls.history(place.test_key, {"arch": place.arch, "board": place.board})
 
@@ -395,6 +416,7 @@ def _line(test: Compared, name: str, comparison: Comparison) -> TestLine:
         ),
         kind=test.classification.kind.value,
         findings=tuple(_finding(finding) for finding in test.classification.findings),
+        decided=decided,
         base=_counts(test.base),
         head=_counts(test.head),
         base_jobs=_jobs(test.base),

@@ -263,4 +263,4 @@ def _summary(counts: Mapping[str, int], since: date, branch: str | None) -> str:
     text = f"Since {since:%b} {since.day}, {since.year} on {words.brief(branch)}: "
     text += f"{words.count(counts[WORSE], 'test')} got worse, {counts[BETTER]:,} better"
     text += f", {counts[SAME]:,} stayed"
-    return text + (f", {counts[NEW]:,} are new." if counts[NEW] else ".")
+    return text + (f", {counts[NEW]:,} new." if counts[NEW] else ".")

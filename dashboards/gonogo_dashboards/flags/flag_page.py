@@ -10,8 +10,9 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from gonogo import urls
+from gonogo.spec import diagnoses
 from gonogo_dashboards.flags import flag_advice
-from gonogo_dashboards.kit import build_cells, evidence_view, words
+from gonogo_dashboards.kit import build_cells, comparators_view, evidence_view, words
 from gonogo_dashboards.kit.build_cells import RecentBuilds
 from gonogo_dashboards.kit.evidence_view import EvidenceView
 from gonogo_dashboards.kit.list_rows import details_of, shape_of, source_url, tolerance_of
@@ -86,6 +87,8 @@ class FlagView:
     flag: FindingLine
     meaning: tuple[str, ...]
     """Three sentences: what it is, where it was found, what to do."""
+    decided: str
+    """Comparators that decided the worst seed of its job; "" where allclose is the only one."""
     advice: tuple[Advice, ...]
     """The steps to take, each with its button."""
     recent: RecentBuilds
@@ -130,6 +133,9 @@ def one(session: Session, flag_id: str, now: datetime) -> FlagView | None:
     return FlagView(
         flag=shown,
         meaning=_meaning(flag, shown, now),
+        decided=""
+        if gauged or flag.last_job is None
+        else comparators_view.of_job(session, flag.last_job, test.get("tolerance", {})),
         advice=flag_advice.steps(session, flag, test),
         recent=build_cells.recent(results, changes),
         facts=tuple(facts),
@@ -193,7 +199,7 @@ def line(
             evidence.get("sentence") or evidence.get("words") or words.FLAGS.get(kind, kind)
         ),
         words=str(evidence.get("words") or ""),
-        diagnosis=str(evidence.get("diagnosis") or ""),
+        diagnosis=_diagnosis(evidence),
         kernel=flag.kernel,
         shape=shape_of(test) if test else "",
         tolerance=tolerance_of(test) if test else "",
@@ -212,6 +218,12 @@ def line(
         age=words.since(flag.updated_at, now),
         expires_at=timestamp(flag.expires_at),
     )
+
+
+def _diagnosis(evidence: Mapping[str, Any]) -> str:
+    """Return the wrong terms in words; "" where no term is, which explains no finding."""
+    text = str(evidence.get("diagnosis") or "")
+    return "" if text == diagnoses.RIGHT else text
 
 
 def _change(entry: FlagEntry, now: datetime) -> FlagChange:

@@ -39,6 +39,7 @@ from gonogo_dashboards.kit import (
     arithmetic_view,
     build_cells,
     commands,
+    comparators_view,
     imported,
     list_filters,
     ranges,
@@ -142,6 +143,10 @@ class JobView:
     artifacts: tuple[ArtifactLine, ...]
     attempts: tuple[JobAttempt, ...]
     log: LogView | None
+    stopped: str
+    """The end of its worst seed where that crashed, hung or met an error; "" otherwise."""
+    decided: str
+    """The comparators that decided its worst seed; "" where allclose is its only comparator."""
     last_lines: str
     """The end of the log where a seed crashed, hung or met an error; "" otherwise."""
     telemetry: TelemetryView | None
@@ -287,6 +292,10 @@ def job(
         ),
         attempts=attempts,
         log=log,
+        stopped=comparators_view.stopped(worst) if verdict in build_cells.LOST else "",
+        decided=comparators_view.of_seed(worst[0], stored.test.get("tolerance", {}))
+        if worst and tests is None
+        else "",
         last_lines=job_logs.last_lines(log, attempts) if verdict in build_cells.LOST else "",
         telemetry=job_logs.telemetry(session, job_id),
         imported=imported.read(stored),

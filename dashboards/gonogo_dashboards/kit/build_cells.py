@@ -70,6 +70,8 @@ def recent(results: Sequence[BuildResult], changes: Iterable[Annotation] = ()) -
     parts += [f"{red:,} red"] if red else []
     lost = sum(one.verdict in LOST for one in cells)
     parts += [f"{lost:,} without a result"] if lost else []
+    partly = sum(one.lost for one in cells) - lost
+    parts += [f"{partly:,} with hangs, crashes or errors"] if partly else []
     findings = ", ".join(parts) or "none hollow, none red"
     text = f"The last {words.count(len(cells), 'build')}: {findings}"
     for place, events in sorted(at_place.items()):

@@ -1,8 +1,9 @@
 """Tests' last builds as small drawings, because a template is too slow for a thousand cells.
 
 A cell differs by shape, not by color alone: a hollow pass is hatched, a failure is a full cell with
-a cross. Shapes, and the words of cells that are alike, stand once on a page; each cell only names
-them. web/src/strips.js shows the words where a browser doesn't by itself.
+a cross, and a corner means that some seeds were lost. Shapes, and the words of cells that are
+alike, stand once on a page; each cell only names them. web/src/strips.js shows the words where a
+browser doesn't by itself.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ from markupsafe import Markup
 
 from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.kit import bidi, words
-from gonogo_dashboards.kit.build_cells import HOLLOW, BuildCell, RecentBuilds
+from gonogo_dashboards.kit.build_cells import HOLLOW, LOST, BuildCell, RecentBuilds
 
 WIDTH, HEIGHT, STEP = 12, 18, 14
 _BOX = f'<rect width="{WIDTH}" height="{HEIGHT}" rx="2" fill="currentColor"'
+_CORNER = f'<path class="v-error toned" d="M5 0H{WIDTH}V7Z" fill="currentColor"/>'
+"""Some seeds of the build hung, crashed or met an error."""
 _HATCH = "".join(f"M0 {end}L{WIDTH} {end - WIDTH}" for end in range(3, HEIGHT + WIDTH, 5))
 
 
@@ -28,7 +31,7 @@ class Strips:
         self._columns = columns
         self._align = align
         # names are short: a page has 1,200 cells
-        self._used: dict[tuple[str, bool], str] = {}
+        self._used: dict[tuple[str, bool, bool], str] = {}
         self._worded_shapes: dict[tuple[str, str], str] = {}
 
     def strip(self, recent: RecentBuilds, marked: str | None = None) -> Markup:
@@ -52,7 +55,8 @@ class Strips:
         )
 
     def _cell(self, cell: BuildCell, x: int) -> str:
-        shape = cell.verdict, cell.hollow or cell.verdict == HOLLOW
+        partly_lost = cell.lost and cell.verdict not in LOST
+        shape = cell.verdict, cell.hollow or cell.verdict == HOLLOW, partly_lost
         name = self._used.setdefault(shape, f"b{len(self._used)}")
         if not cell.event:
             return f'<use href="#{self._worded(name, cell.words)}" x="{x}"/>'
@@ -69,8 +73,8 @@ class Strips:
         drawn = "".join(
             f'<symbol id="{name}" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}"'
             f' height="{HEIGHT}"><g class="v-{escape(verdict)} toned">{_shape(verdict, hollow)}'
-            "</g></symbol>"
-            for (verdict, hollow), name in self._used.items()
+            f"</g>{_CORNER if lost else ''}</symbol>"
+            for (verdict, hollow, lost), name in self._used.items()
         )
         drawn += "".join(
             f'<g id="{name}"><title>{_escaped(words_shown)}</title><use href="#{shape}"/></g>'

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from gonogo.spec.tolerances import Tolerance
-from gonogo_dashboards.kit import words
+from sqlalchemy.orm import Session
+
+from gonogo.spec.tolerances import Tolerance, for_output
+from gonogo_dashboards.kit import commands, words
 from gonogo_storage.history.build_series import OF_COMPARATORS
+from gonogo_storage.jobs import job_seeds
+from gonogo_storage.jobs.job_seeds import SeedRecord
+from gonogo_storage.rollups import rollups
 
 READ = frozenset({"nonfinite", "tolerance_ratio", *OF_COMPARATORS.values()})
 """The statistics that `decided` reads."""
@@ -28,6 +33,34 @@ def decided(declared: Tolerance | None, statistics: Mapping[str, Any]) -> str:
     for text, holds in _checks(declared, statistics):
         (met if holds else missed).append(text)
     return "; ".join(missed or met)
+
+
+def of_seed(seed: SeedRecord, tolerance: Mapping[str, Any]) -> str:
+    """Return what decided a seed: "dx, seed 3: PCC 0.98, needs 0.999", of its worst output.
+
+    "" where allclose is the only comparator, and for a seed without outputs. tolerance: its test's.
+    """
+    ranks = words.ordered({mark.verdict for mark in seed.outputs.values()})
+    for mark in sorted(seed.outputs.values(), key=lambda mark: ranks.index(mark.verdict)):
+        declared = for_output(tolerance, mark.output)
+        if others(declared) and (text := decided(declared, mark.statistics)):
+            return f"{mark.output}, seed {seed.seed}: {text}"
+    return ""
+
+
+def stopped(worst: Sequence[SeedRecord]) -> str:
+    """Return why the worst seed has no numbers, "Seed 3: no answer within 6 s"; "" if it has."""
+    first = worst[0] if worst else None
+    return f"Seed {first.seed}: {first.message}" if first is not None and first.message else ""
+
+
+def of_job(session: Session, job_id: str, tolerance: Mapping[str, Any]) -> str:
+    """Return what decided the worst seed of a job, as `of_seed` does."""
+    by_output = [one for one in tolerance.values() if isinstance(one, Mapping)]
+    if not any(name in one for one in (tolerance, *by_output) for name in OF_COMPARATORS):
+        return ""
+    worst = job_seeds.worst_seeds(session, job_id, 1, rollups.of_job(session, job_id))
+    return of_seed(worst[0], tolerance) if worst else ""
 
 
 def others(declared: Tolerance | None) -> dict[str, float]:
@@ -55,13 +88,20 @@ def _checks(
     for name, allowed in others(declared).items():
         value = _number(statistics.get(OF_COMPARATORS[name]))
         if name == "pcc":
-            shown = "undefined" if value is None else f"{1 - value:.6g}"
+            shown = "undefined" if value is None else _pcc(value)
             holds = value is not None and 1 - value >= allowed
-            yield f"PCC {shown}, needs {allowed:g}", holds
+            yield f"PCC {shown}, needs {commands.plain(allowed)}", holds
         else:
             label = "relative Frobenius error" if name == "frobenius" else "ulp"
             holds = value is not None and value <= allowed
-            yield f"{label} {words.number(value)}, allowed {allowed:g}", holds
+            yield f"{label} {words.number(value)}, allowed {commands.plain(allowed)}", holds
+
+
+def _pcc(deficit: float) -> str:
+    """Return a PCC with three digits of its distance from 1, which six digits would hide."""
+    if not 0 < deficit < 1:
+        return f"{1 - deficit:.6g}"
+    return f"{1 - deficit:.{2 - math.floor(math.log10(deficit))}f}".rstrip("0")
 
 
 def _number(value: object) -> float | None:

@@ -60,6 +60,9 @@ def steps(
                     urls.form(urls.NEW_BISECTION, {"test": key, **span}),
                 )
             )
+    if verdict in (Verdict.crash, Verdict.hang, Verdict.error):
+        why = "Some seeds have no result: the log shows what stopped them."
+        steps.append(Advice(why, "Show its log", urls.job(job)))
     if gauge is not None and gauge.advised and (hollow or gauge.sharpness == "blunt"):
         steps.append(
             Advice(
@@ -81,9 +84,5 @@ def steps(
     if verdict in (Verdict.suspect, Verdict.inconclusive):
         steps.append(
             Advice("A few seeds can't decide.", "Run more seeds", urls.new_job({"from": job}))
-        )
-    if verdict in (Verdict.crash, Verdict.hang, Verdict.error):
-        steps.append(
-            Advice("Its last job met infrastructure trouble.", "Show its log", urls.job(job))
         )
     return tuple(steps)

@@ -145,6 +145,13 @@ class Strip:
         """Return whether the marks say which comparators decided."""
         return any(mark.decided is not None for mark in self.marks)
 
+    def decided_on(self, build: str | None) -> str:
+        """Return what decided the worst seed of a build: "dx, seed 3: PCC 0.98, needs 0.999"."""
+        deciding = [mark for mark in self.marks if mark.decided]
+        of_build = [mark for mark in deciding if self.columns[round(mark.x)].build == build]
+        worst = min(of_build, key=_severity, default=None)
+        return "" if worst is None else f"{self.output}, seed {worst.seed}: {worst.decided}"
+
     def bands_of(self, column: int) -> list[StripBand]:
         """Return a column's bands."""
         return [band for band in self.bands if band.column == column]

@@ -24,7 +24,14 @@ from gonogo.spec.tolerances import Tolerance, for_output
 from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.flags import flag_page
 from gonogo_dashboards.flags.flag_page import FindingLine
-from gonogo_dashboards.kit import arithmetic_view, axis_events, build_cells, ranges, words
+from gonogo_dashboards.kit import (
+    arithmetic_view,
+    axis_events,
+    build_cells,
+    comparators_view,
+    ranges,
+    words,
+)
 from gonogo_dashboards.kit.arithmetic_view import ArithmeticLine
 from gonogo_dashboards.kit.axis_events import AxisEvent
 from gonogo_dashboards.kit.evidence_view import percent, rate_words
@@ -59,7 +66,9 @@ from gonogo_storage.history.annotations import AxisPlace
 from gonogo_storage.history.build_series import METRICS
 from gonogo_storage.history.trends import Trend
 from gonogo_storage.history.variant_status import BuildHistory
+from gonogo_storage.jobs import job_seeds
 from gonogo_storage.jobs import jobs as stored_jobs
+from gonogo_storage.rollups import rollups
 from gonogo_storage.rollups.variants import JobFacts, Variant, jobs_of, newest_builds
 from gonogo_storage.seeds import arithmetics
 
@@ -364,7 +373,8 @@ def _judged(
     seeds = Counter[str]()
     for job in of_build:
         seeds.update(job.counts)
-    verdict = build_cells.verdict_of(seeds) if of_build else None
+    # as on the job's page: a build on which seeds hung is no pass
+    verdict = next((name for name in words.ordered(seeds) if seeds[name]), None)
     hollow = bool(seeds[build_cells.HOLLOW])
     return {
         "variant": here,
@@ -486,6 +496,10 @@ def _reason(
     """Return why a build has its verdict; `jobs` are the build's, newest first."""
     if not jobs or verdict in (None, Verdict.pass_):
         return ""
+    if verdict in build_cells.LOST:  # a diagnosis is of seeds with numbers
+        job = jobs[0].id
+        worst = job_seeds.worst_seeds(session, job, 1, rollups.of_job(session, job))
+        return comparators_view.stopped(worst)
     words_found = stored_jobs.diagnosis_words(session, [job.id for job in jobs[:MAX_DIAGNOSED]])
     if words_found:
         return words_found

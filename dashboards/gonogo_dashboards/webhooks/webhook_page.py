@@ -21,8 +21,8 @@ from gonogo_storage.messages import webhooks as stored
 from gonogo_storage.messages.deliveries import Delivery, LoggedTry, Try
 from gonogo_storage.messages.webhooks import Webhook
 
-_RECENT = 10
-"""Deliveries among which the newest one that was tried is looked for."""
+_RECENT = 50
+"""Deliveries among which the newest one that was tried, and those given up, are looked for."""
 SECRET_PATHS = ("slack",)
 """Kinds whose address is itself the secret: only its host is shown."""
 
@@ -64,6 +64,9 @@ class WebhookLine:
     created_at: str | None
     old_secret_until: str | None
     waiting: int
+    given_up: int
+    """Among the last _RECENT deliveries."""
+    given_up_url: str
     last: DeliveryLine | None
     standing: Standing
     """Whether messages arrive: by the state, and the newest delivery that was tried."""
@@ -194,6 +197,8 @@ def _webhook(
         created_at=timestamp(webhook.created_at),
         old_secret_until=timestamp(until) if until is not None and until > now else None,
         waiting=waiting.get(webhook.id, 0),
+        given_up=sum(item.state is DeliveryState.failed for item in newest),
+        given_up_url=urls.webhook(webhook.id, {"state": DeliveryState.failed.value}),
         last=_delivery(newest[0], webhook, now, last.get(newest[0].id)) if newest else None,
         standing=_standing(webhook, tried),
         test=urls.test_webhook(webhook.id),

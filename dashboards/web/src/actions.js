@@ -57,7 +57,7 @@ async function postAll(button) {
     }
   }
   say(sent === addresses.length ? '' : `${sent} of ${addresses.length} were sent again${problem}`);
-  if (sent === addresses.length) showResult({ words: `${sent === 1 ? 'The message waits' : `${sent} messages wait`} to be sent again.` });
+  if (sent === addresses.length) showResult({ words: `${sent === 1 ? 'The message waits' : `${sent} messages wait`} to be sent again. The list follows ${sent === 1 ? 'it' : 'them'}.` });
   document.dispatchEvent(new Event('gonogo:ask'));
   button.disabled = false;
 }

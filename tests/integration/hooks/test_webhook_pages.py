@@ -129,3 +129,28 @@ def test_pages_of_webhooks_are_closed_to_others_and_say_what_is_not_there(api: A
     assert (
         admin.get("/webhooks.json?cursor=x").headers["content-type"] == "application/problem+json"
     )
+
+
+def test_messages_given_up_and_those_that_wait_for_another_attempt_are_sent_again_at_once(
+    api: Api,
+) -> None:
+    hook, _ = store_message(api)
+    with api.context.session() as session:
+        for state in (DeliveryState.waiting, DeliveryState.delivered):
+            deliveries.add(session, [hook], f"job.finished:{new_id()}", "job.finished", {"n": 1})
+            newest = deliveries.list_(session, hook).items[0]
+            again = utcnow() if state is DeliveryState.waiting else None
+            deliveries.tried(
+                session, newest.id, Try(utcnow(), 1.0, 500, None, ""), state=state, again_at=again
+            )
+    admin, _ = browser(api, "admin")
+    view = admin.get(f"/webhooks/{hook}.json").json()
+    late = [item["replay"] for item in view["items"] if item["state"] != "delivered"]
+    page = admin.get(f"/webhooks/{hook}").text
+    assert f'data-post-all="{late[1]} {late[0]}"' in page
+    assert "1 message was given up, 1 message waits for another attempt." in page
+    assert view["webhook"]["standing"]["words"] == "Active"
+    for path in ("/webhooks", f"/webhooks/{hook}"):  # active again, and one is lost all the same
+        assert f'<a href="/webhooks/{hook}?state=failed">1 message given up</a>' in (
+            admin.get(path).text
+        )

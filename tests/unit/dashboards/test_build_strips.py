@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 
+from gonogo_dashboards.kit import build_cells
 from gonogo_dashboards.kit.build_cells import BuildCell, RecentBuilds
 from gonogo_dashboards.kit.build_strips import Strips
+from gonogo_storage.rollups.recent_builds import BuildResult
 
 TESTS, BUILDS = 60, 20
 MAX_BYTES = 50_000
@@ -51,3 +54,19 @@ def test_a_cell_with_a_change_says_it_itself() -> None:
 
 def test_a_strip_that_starts_at_the_left_says_so() -> None:
     assert 'preserveAspectRatio="xMinYMid"' in Strips(BUILDS, "xMinYMid").strip(recent(0))
+
+
+def test_a_green_build_with_lost_seeds_has_a_corner_and_the_words_name_it() -> None:
+    strips = Strips(BUILDS)
+    cells = [BuildCell("b1", "pass", False, lost, "b1: 2 pass") for lost in (False, True)]
+    strips.strip(RecentBuilds(tuple(cells), ""))
+    whole, lossy = str(strips.shapes()).split("</symbol>")[:2]
+    assert 'class="v-error toned"' in lossy
+    assert "v-error" not in whole
+    at = datetime(2026, 11, 27, tzinfo=UTC)
+    counts = ({"pass": 4, "crash": 2}, {"pass": 6}, {"hang": 1})
+    results = [
+        BuildResult(f"b{place}", one, at, "job", None, 0) for place, one in enumerate(counts)
+    ]
+    text = build_cells.recent(results).words
+    assert text == "The last 3 builds: 1 without a result, 1 with hangs, crashes or errors"

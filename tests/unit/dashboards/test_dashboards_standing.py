@@ -126,6 +126,12 @@ def test_an_output_says_which_comparators_decided(numbers: dict[str, Any], sente
     assert comparators_view.decided(declared, numbers) == sentence
 
 
+def test_a_strict_pcc_is_shown_with_the_digits_that_decide() -> None:
+    declared = Tolerance(pcc=0.9999999)
+    missed = comparators_view.decided(declared, {"pcc_deficit": 2.34e-7})
+    assert missed == "PCC 0.999999766, needs 0.9999999"
+
+
 def test_a_curve_of_zeros_and_of_nothing_is_defined() -> None:
     assert error_curve.read(trend(None, None), "dx") is None
     curve = error_curve.read(trend(0.0, 0.0), "dx")
