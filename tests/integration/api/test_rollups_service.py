@@ -348,7 +348,10 @@ def test_a_rebuild_mends_what_is_wrong_and_drops_what_belongs_to_nothing(engine:
     progress_reports: list[rebuild.Progress] = []
     assert rebuild.rebuild(engine, on_progress=progress_reports.append).units == 3
     assert stored(engine) == expected
-    assert progress_reports[-1] == rebuild.Progress(3, 3, 59, None)
+    *between, last = progress_reports
+    assert last == rebuild.Progress(3, 3, 59, None)
+    assert [report.units for report in between] == [0, 1, 2]
+    assert all(report.unit and report.total == 3 for report in between)
 
 
 def test_the_command_rebuilds_and_says_what_it_did(
