@@ -91,7 +91,7 @@ def _seeds(
     """Return job -> (the first seed of a verdict, its first output with that verdict)."""
     rows, others = SeedResultRow.__table__.c, SeedResultRow.__table__.alias().c
     first = select(others.seed).where(others.job_id == JobRow.id, others.verdict == verdict)
-    # An index lookup per job; with the first seed of a group SQLite would read all rows of the jobs.
+    # An index lookup per job; for a minimum by job SQLite would read all rows of the jobs.
     seed = first.order_by(others.seed, others.repeat).limit(1).correlate(JobRow).scalar_subquery()
     of_job = rows.job_id == JobRow.id, rows.seed == seed, rows.verdict == verdict
     first_seeds: dict[str, tuple[int, str]] = {}
