@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
@@ -107,8 +108,8 @@ def _merged(jobs: Sequence[BuildResult]) -> BuildResult:
     newest, *older = jobs
     if not older:
         return newest
-    judged = (job for job in jobs if job.verdict is not None)
-    worst = min(judged, key=lambda job: Verdict(job.verdict).rank, default=newest)
+    judged = ((Verdict(job.verdict).rank, job) for job in jobs if job.verdict is not None)
+    _, worst = min(judged, key=itemgetter(0), default=(0, newest))
     counts = Counter[str]()
     for job in jobs:
         counts.update(job.counts)

@@ -116,9 +116,9 @@ def read_judged(
     query = select(*columns, table.layout, table.numbers, table.rest).where(*conditions)
     for part in session.execute(query).partitions(1000):
         unpacking.load(session, {row.layout for row in part})
-        for *judged, layout, numbers, rest in part:
-            names = statistics(judged[-1])
-            yield JudgedSeed(*judged, unpacking.unpack(layout, numbers, rest, names))
+        for job, seed, verdict, explanation, layout, numbers, rest in part:
+            outputs = unpacking.unpack(layout, numbers, rest, statistics(explanation))
+            yield JudgedSeed(job, seed, verdict, explanation, outputs)
 
 
 class SeedOutcomes(NamedTuple):
