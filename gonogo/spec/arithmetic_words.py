@@ -22,6 +22,15 @@ UNKNOWN = "unknown"
 """Stands for the arithmetic model of an output that no program reproduces."""
 OTHERS = "also_explained_by"
 """The statistic that names other programs that explain an output, where it is small."""
+READ = (
+    "arithmetic",
+    "nearest_arithmetic",
+    "reproduced_by",
+    "detection_limits",
+    OTHERS,
+    missed_rows.NAME,
+)
+"""The statistics that `of_output` reads."""
 SHOWN_OTHERS = 3
 _PERCENT = re.compile(r"(\d[\d.]*(?:e[+-]?\d+)?) ?%")
 _REMARK = re.compile(r" \([^()]*\)$")

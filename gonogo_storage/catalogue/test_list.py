@@ -15,6 +15,7 @@ from typing import Any
 from sqlalchemy import (
     ColumnElement,
     Integer,
+    ScalarSelect,
     Select,
     Text,
     and_,
@@ -23,6 +24,7 @@ from sqlalchemy import (
     cast,
     func,
     literal,
+    literal_column,
     or_,
     select,
     tuple_,
@@ -317,7 +319,7 @@ def _red_on_a_newest_build() -> ColumnElement[bool]:
     )
     since = func.coalesce(oldest, literal(NO_START, IdType))
     # The emulator's builds have one sequence number; there the newest job decides.
-    replaced = (
+    newer_builds = (
         later.build_sequence > job.build_sequence,
         and_(
             later.build_sequence == job.build_sequence,
@@ -331,21 +333,27 @@ def _red_on_a_newest_build() -> ColumnElement[bool]:
             job.test_key == TestSpecRow.key,
             *ended(job),
             job.id >= since,
-            job.red > 0,
-            *(~_ran(later, job, newer).exists() for newer in replaced),
+            job.red > literal_column("0"),  # a parameter would not fit ix_jobs_red
+            *(_ran(later, job, newer).is_(None) for newer in newer_builds),
         )
+        .limit(1)
         .correlate(TestSpecRow)
-        .exists()
+        .scalar_subquery()
+        .is_not(None)
     )
 
 
-def _ran(later: Any, job: Any, newer: ColumnElement[bool]) -> Select[Any]:
-    """Return the query of ended jobs of the variant of a job that are newer; by ix_jobs_newest."""
+def _ran(later: Any, job: Any, newer: ColumnElement[bool]) -> ScalarSelect[Any]:
+    """Return an ended job of the variant of a job that is newer, by ix_jobs_newest; null: none is.
+
+    It is no EXISTS, which PostgreSQL turns into a join with all jobs.
+    """
     variant = (
         getattr(later, name) == getattr(job, name)
         for name in ("test_key", "branch", "arch", "board")
     )
-    return select(later.id).where(*variant, *ended(later), newer).correlate(job)
+    ran = select(later.id).where(*variant, *ended(later), newer)
+    return ran.limit(1).correlate(job).scalar_subquery()
 
 
 def _last_jobs(session: Session, keys: Collection[str]) -> dict[str, tuple[Any, ...]]:

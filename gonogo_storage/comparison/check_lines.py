@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import select, union_all
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from gonogo.flakiness.classes import Classification, RunSummary
@@ -20,7 +20,7 @@ from gonogo_storage.db.states import IMPORT_EXECUTOR
 from gonogo_storage.flags.evidence import check_line
 from gonogo_storage.rollups.variants import JobFacts
 from gonogo_storage.seed_rows import stored
-from gonogo_storage.seed_rows.stored import SeedOutcomes, StoredSeed
+from gonogo_storage.seed_rows.stored import JudgedSeed, SeedOutcomes
 from gonogo_storage.tables import JobRow, SeedResultRow
 
 _MAX_JOBS = 500
@@ -89,25 +89,21 @@ def _seeds(
     session: Session, job_ids: Sequence[str], verdict: Verdict
 ) -> dict[str, tuple[int, str]]:
     """Return job -> (the first seed of a verdict, its first output with that verdict)."""
-    table = SeedResultRow
-    first = select(table.seed).where(table.job_id == JobRow.id, table.verdict == verdict)
-    # An index lookup per job; with a join SQLite would read all rows of the jobs.
-    seed = first.order_by(table.seed, table.repeat).limit(1).scalar_subquery()
-    firsts = select(JobRow.id, seed).where(JobRow.id.in_(job_ids))
+    rows, others = SeedResultRow.__table__.c, SeedResultRow.__table__.alias().c
+    first = select(others.seed).where(others.job_id == JobRow.id, others.verdict == verdict)
+    # An index lookup per job; for a minimum by job SQLite would read all rows of the jobs.
+    seed = first.order_by(others.seed, others.repeat).limit(1).correlate(JobRow).scalar_subquery()
+    of_job = rows.job_id == JobRow.id, rows.seed == seed, rows.verdict == verdict
     first_seeds: dict[str, tuple[int, str]] = {}
-    known = [(job, seed) for job, seed in session.execute(firsts) if seed is not None]
-    for batch in batched(known, _AT_ONCE):
-        of_seeds = (
-            stored.query(table.job_id == job, table.seed == seed, table.verdict == verdict)
-            for job, seed in batch
-        )
-        for result in stored.read(session, union_all(*of_seeds), "digest"):
+    for batch in batched(job_ids, _AT_ONCE):
+        conditions = JobRow.id.in_(batch), *of_job
+        for result in stored.read_judged(session, conditions, lambda _: frozenset()):
             if (output := _first_output(result, verdict)) is not None:
                 first_seeds.setdefault(result.job, (result.seed, output))
     return first_seeds
 
 
-def _first_output(result: StoredSeed, verdict: Verdict) -> str | None:
+def _first_output(result: JudgedSeed, verdict: Verdict) -> str | None:
     """Return the first output with the verdict; None without one, '' for a seed without outputs."""
     if not result.outputs:
         return ""

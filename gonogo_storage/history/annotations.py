@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import CompoundSelect, bindparam, func, select, union_all
 from sqlalchemy.orm import Session, aliased
@@ -38,8 +38,7 @@ MAX_DATED = 200
 """Changes of each kind on an axis of time, the newest first."""
 
 
-@dataclass(frozen=True)
-class AxisPlace:
+class AxisPlace(NamedTuple):
     """A build or a day on an axis: its builds, its jobs, and when the first was submitted.
 
     `at` is None where only other tests of the workload ran.

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import chain
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from sqlalchemy import select
@@ -21,6 +20,7 @@ from gonogo.spec.verdicts import Explanation
 from gonogo_storage.history.samples import outcomes_of
 from gonogo_storage.rollups.variants import JobFacts, Variant, jobs_of
 from gonogo_storage.seed_rows import slots, stored
+from gonogo_storage.seed_rows.unpacking import DIRECTIONS
 from gonogo_storage.tables import JobRow, SeedResultRow
 
 MAX_BUILDS = 64
@@ -40,6 +40,8 @@ METRICS = (
     *OF_COMPARATORS.values(),
 )
 _EXPLAIN = ("budget_ratio", "chi", "row_z", "xhat_z", "scale_z")
+_EXPLAINED = frozenset({"digest"})
+_UNEXPLAINED = _EXPLAINED | {*_EXPLAIN, DIRECTIONS}
 
 
 @dataclass(frozen=True)
@@ -280,19 +282,13 @@ def _by_number(seeds_per_job: Mapping[str, int]) -> dict[int, list[str]]:
 def _seeds(session: Session, seeds_per_job: Mapping[str, int]) -> dict[str, dict[int, Seed]]:
     """Return job -> seed -> the seed's record.
 
-    A comparison reads thousands, so each row is read once, and as little of it as possible.
+    A comparison reads thousands, so as little as possible is read of each.
     """
     seeds_by_job: dict[str, dict[int, Seed]] = {}
-    table = SeedResultRow
+    table = SeedResultRow.__table__.c
     for number, ids in _by_number(seeds_per_job).items():
-        first = stored.query(table.job_id.in_(ids), table.arrival <= number, table.repeat == 0)
-        # Masking ignores explained statistics, which are noise.
-        explained = table.explanation.is_distinct_from(Explanation.unexplained.value)
-        unexplained = table.explanation == Explanation.unexplained.value
-        for seed in chain(
-            stored.read(session, first.where(explained), "digest"),
-            stored.read(session, first.where(unexplained)),
-        ):
+        first = table.job_id.in_(ids), table.arrival <= number, table.repeat == 0
+        for seed in stored.read_judged(session, first, _of_record):
             green, explanation = _judgment(seed.verdict, seed.explanation)
             outputs = seed.outputs.items()
             digests = {name: row["digest"] for name, row in outputs if row["digest"] is not None}
@@ -301,6 +297,11 @@ def _seeds(session: Session, seeds_per_job: Mapping[str, int]) -> dict[str, dict
             of_job = seeds_by_job.setdefault(seed.job, {})
             of_job[seed.seed] = Seed(green, explanation, digests, statistics)
     return seeds_by_job
+
+
+def _of_record(explanation: str | None) -> frozenset[str]:
+    """Return the statistics of a record; masking ignores explained ones, which are noise."""
+    return _UNEXPLAINED if explanation == Explanation.unexplained else _EXPLAINED
 
 
 def _explaining(output: Mapping[str, Any]) -> dict[str, float | None]:

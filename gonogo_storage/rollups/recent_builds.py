@@ -5,11 +5,13 @@ All reads are bounded. The API process imports this module, so it must not impor
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, field
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from typing import Any
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 from sqlalchemy import (
     ColumnElement,
@@ -44,8 +46,7 @@ WEEK, MONTH = 7, 30
 """Days of the two rates."""
 
 
-@dataclass(frozen=True)
-class BuildResult:
+class BuildResult(NamedTuple):
     """A build of a variant: its seeds by verdict over the variant's newest jobs."""
 
     build: str
@@ -57,26 +58,6 @@ class BuildResult:
     """The worst verdict of its jobs that were judged; None where none was."""
     hollow: int
     """Hollow seeds, or tests of a selection, of all its jobs."""
-
-
-@dataclass
-class _Merged:
-    """The jobs of one build, read newest first."""
-
-    at: datetime
-    job: str
-    verdict: str | None
-    hollow: int = 0
-    counts: dict[str, int] = field(default_factory=dict)
-
-    def add(self, job: str, verdict: str | None, hollow: int, counts: Mapping[str, int]) -> None:
-        if verdict is not None and (
-            self.verdict is None or Verdict(verdict).rank < Verdict(self.verdict).rank
-        ):
-            self.job, self.verdict = job, verdict
-        self.hollow += hollow
-        for name, seeds in counts.items():
-            self.counts[name] = self.counts.get(name, 0) + seeds
 
 
 @dataclass(frozen=True)
@@ -110,35 +91,43 @@ def results(
         values["since"] = NO_START if since is None else floor(since)
         values["before"] = _NO_END if before is None else floor(before)
         values["jobs"] = min(_NEWEST_JOBS, builds + 12)
-        merged: dict[int, dict[tuple[int, str], _Merged]] = {}
-        for number, job, build, sequence, verdict, hollow, counts, at in session.execute(
-            _query(len(batch)), values
-        ):
-            of_build = merged.setdefault(number, {}).setdefault(
-                (sequence, build), _Merged(at, job, None)
-            )
-            of_build.add(job, verdict, hollow, counts)
-        for number, of_variant in merged.items():
+        builds_by_place: dict[int, dict[tuple[int, str], list[BuildResult]]] = {}
+        for place, sequence, *columns in session.execute(_query(len(batch)), values).all():
+            job = BuildResult(*columns)
+            of_variant = builds_by_place.setdefault(place, {})
+            of_variant.setdefault((sequence, job.build), []).append(job)
+        for place, of_variant in builds_by_place.items():
             # The emulator's builds have one sequence number; there the newest job decides.
-            order = sorted(of_variant.items(), key=lambda item: (item[0][0], item[1].at))
-            by_variant[batch[number]] = tuple(
-                BuildResult(build, one.counts, one.at, one.job, one.verdict, one.hollow)
-                for (_, build), one in order[-builds:]
-            )
+            order = sorted(of_variant.items(), key=lambda item: (item[0][0], item[1][0].at))
+            by_variant[batch[place]] = tuple(_merged(jobs) for _, jobs in order[-builds:])
     return by_variant
+
+
+def _merged(jobs: Sequence[BuildResult]) -> BuildResult:
+    """Return the result of a build from those of its jobs, which come newest first."""
+    newest, *older = jobs
+    if not older:
+        return newest
+    judged = ((Verdict(job.verdict).rank, job) for job in jobs if job.verdict is not None)
+    _, worst = min(judged, key=itemgetter(0), default=(0, newest))
+    counts = Counter[str]()
+    for job in jobs:
+        counts.update(job.counts)
+    hollow = sum(job.hollow for job in jobs)
+    return BuildResult(newest.build, counts, newest.at, worst.job, worst.verdict, hollow)
 
 
 @cache  # building the statement takes longer than running it
 def _query(members: int) -> CompoundSelect[Any]:
     table, parts = JobRow, []
     columns = (
-        table.id,
-        table.build,
         table.build_sequence,
-        table.verdict,
-        table.hollow,
+        table.build,
         table.counts,
         table.created_at,
+        table.id,
+        table.verdict,
+        table.hollow,
     )
     for number in range(members):
         named = (

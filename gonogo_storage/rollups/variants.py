@@ -17,6 +17,7 @@ from sqlalchemy import (
     Select,
     bindparam,
     literal_column,
+    or_,
     select,
     tuple_,
     union_all,
@@ -215,7 +216,7 @@ def variants_of_all(session: Session, test_keys: Collection[str]) -> dict[str, t
 
 @cache
 def _variants_query() -> Select[str, str, str, str]:
-    job, here, other = aliased(JobRow), aliased(JobRow), aliased(JobRow)
+    here, other = aliased(JobRow), aliased(JobRow)
 
     def first(of_test: Any, *after: Any) -> Any:
         places = other.branch, other.arch, other.board
@@ -226,6 +227,10 @@ def _variants_query() -> Select[str, str, str, str]:
             .limit(1)
         )
         return query.correlate_except(other).scalar_subquery()
+
+    def at(place: Any, column: Any) -> Any:
+        """Return a column of the job at a place, by id: for a join PostgreSQL reads all jobs."""
+        return select(column).where(here.id == place).correlate_except(here).scalar_subquery()
 
     requested = TestSpecRow.key.in_(bindparam("test_keys", expanding=True))
     keys = select(TestSpecRow.key.label("test_key"), first(TestSpecRow.key).label("id")).where(
@@ -241,16 +246,18 @@ def _variants_query() -> Select[str, str, str, str]:
         .join(here, here.id == place.c.id)
     )
     place = place.union_all(following)
-    same = [
-        getattr(other, name) == getattr(job, name)
-        for name in ("test_key", "branch", "arch", "board")
-    ]
-    listed = select(other.id).where(*same, other.kind.in_(LISTED_KINDS)).correlate(job).exists()
-    return (
-        select(job.test_key, job.branch, job.arch, job.board)
-        .join(place, job.id == place.c.id)
-        .where(listed)
+    branch, arch, board = (at(place.c.id, name) for name in (here.branch, here.arch, here.board))
+    listed = select(other.id).where(
+        other.test_key == place.c.test_key,
+        other.branch == branch,
+        other.arch == arch,
+        other.board == board,
+        other.kind.in_(LISTED_KINDS),
     )
+    is_listed = or_(
+        at(place.c.id, here.kind).in_(LISTED_KINDS), listed.correlate_except(other).exists()
+    )
+    return select(place.c.test_key, branch, arch, board).where(is_listed)
 
 
 def context_name(context: Any) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
@@ -89,6 +89,36 @@ def read(
         for *columns, layout, numbers, rest in part:
             outputs = unpacking.unpack(layout, numbers, rest, names)
             yield StoredSeed._make((*columns, outputs))
+
+
+class JudgedSeed(NamedTuple):
+    """The judgment of one (seed, repeat) of a job, with its outputs."""
+
+    job: str
+    seed: int
+    verdict: str
+    explanation: str | None
+    outputs: unpacking.Outputs
+
+
+def read_judged(
+    session: Session,
+    conditions: Sequence[ColumnElement[bool]],
+    statistics: Callable[[str | None], unpacking.Names],
+) -> Iterator[JudgedSeed]:
+    """Yield the seeds that meet the conditions, which are on columns of the table itself.
+
+    statistics: the names to read of seeds with an explanation. It takes half the time of `read`,
+    for comparisons, which read a thousand seeds.
+    """
+    table = SeedResultRow.__table__.c
+    columns = (table.job_id, table.seed, table.verdict, table.explanation)
+    query = select(*columns, table.layout, table.numbers, table.rest).where(*conditions)
+    for part in session.execute(query).partitions(1000):
+        unpacking.load(session, {row.layout for row in part})
+        for job, seed, verdict, explanation, layout, numbers, rest in part:
+            outputs = unpacking.unpack(layout, numbers, rest, statistics(explanation))
+            yield JudgedSeed(job, seed, verdict, explanation, outputs)
 
 
 class SeedOutcomes(NamedTuple):

@@ -39,6 +39,8 @@ Names = frozenset[str] | None
 Values = tuple[Any, ...]
 Readers = Sequence[tuple[str, Callable[[Values, Any], Any]]]
 """For each statistic the function from (numbers, rest) to its value."""
+DIRECTIONS = "*_z"
+"""Among names: every statistic whose name ends so (gonogo.spec.statistics)."""
 _OUTCOME = frozenset({"outcome"})
 _layouts: dict[int, Layout] = {}
 _older_layouts: dict[int, Layout] = {}
@@ -135,9 +137,15 @@ def _plain(outputs: Outputs, names: Names) -> Outputs:
         }
     head = {"verdict": None, "explanation": None, **{n: None for n in usual if n in names}}
     return {
-        name: head | {n: value for n, value in sent.items() if n in names or n in head}
+        name: head | {n: value for n, value in sent.items() if _is_among(names, n) or n in head}
         for name, sent in sorted(outputs.items())
     }
+
+
+def _is_among(names: Names, statistic: str) -> bool:
+    if names is None or statistic in names:
+        return True
+    return DIRECTIONS in names and statistic.endswith(DIRECTIONS.removeprefix("*"))
 
 
 @lru_cache(maxsize=MAX_LAYOUTS)
@@ -169,11 +177,9 @@ def _readers(layout: int, names: Names) -> tuple[Sequence[tuple[str, Readers]], 
         ]
         order = {statistic: number for number, (statistic, _, _) in enumerate(entries)}
         of_output.sort(key=lambda reader: order[reader[0]])
-        readers.append(
-            (name, [reader for reader in of_output if names is None or reader[0] in names])
-        )
+        readers.append((name, [reader for reader in of_output if _is_among(names, reader[0])]))
     needs_rest = any(
-        form == OTHER and (names is None or statistic in names)
+        form == OTHER and _is_among(names, statistic)
         for _, entries in outputs
         for statistic, form, _ in entries
     )

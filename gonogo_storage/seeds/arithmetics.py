@@ -18,7 +18,6 @@ from gonogo.spec.arithmetic_words import OutputArithmetic
 from gonogo.spec.builds import known_build
 from gonogo_storage.db.paging import batched
 from gonogo_storage.seed_rows import slots, stored
-from gonogo_storage.seed_rows.unpacking import statistics_of
 from gonogo_storage.tables import BuildRow, JobRow, SeedResultRow, SeedSourceRow
 
 MAX_SEEDS = 64
@@ -56,9 +55,10 @@ def of_job(session: Session, job_id: str) -> tuple[OutputArithmetic, ...]:
     most = BUDGET_SEEDS if _names_budget(session, job_id) else SHOWN_SEEDS
     query = stored.query(table.job_id == job_id, table.arrival <= most).order_by(table.arrival)
     rows: dict[str, list[Mapping[str, Any]]] = {}
-    for seed in stored.read(session, query) if slots.with_numbers(session, [job_id]) else ():
+    has_numbers = slots.with_numbers(session, [job_id])
+    for seed in stored.read(session, query, *arithmetic_words.READ) if has_numbers else ():
         for output, judged in seed.outputs.items():
-            known = arithmetic_words.with_model(statistics_of(judged), seed.arithmetic)
+            known = arithmetic_words.with_model(judged, seed.arithmetic)
             if known is not None:
                 rows.setdefault(output, []).append(known)
     return tuple(arithmetic_words.of_output(output, rows[output]) for output in sorted(rows))
@@ -79,7 +79,11 @@ def of_jobs(
     """
     table = SeedResultRow
     jobs: dict[str, JobPrograms] = {}
-    for ids in batched(list(job_ids), _AT_ONCE):
+    for batch in batched(list(job_ids), _AT_ONCE):
+        source = SeedSourceRow.job_id
+        ids = session.scalars(select(source).where(source.in_(batch), _without_budget())).all()
+        if not ids:  # no seed of these jobs was replayed
+            continue
         query = stored.query(table.job_id.in_(ids), table.arrival <= MAX_SEEDS, _without_budget())
         if without:
             device = SeedSourceRow.device
@@ -103,7 +107,8 @@ def _count(counts: dict[str, Programs], output: str, program: str | None) -> Non
 
 def _names_budget(session: Session, job_id: str) -> bool:
     """Return whether a job's build names a budget as its arithmetic model."""
-    job = session.get(JobRow, job_id)
+    query = select(JobRow.build, JobRow.executor).where(JobRow.id == job_id)
+    job = session.execute(query).one_or_none()
     if job is None:
         return False
     known = known_build(job.build, job.executor)

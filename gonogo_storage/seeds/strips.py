@@ -257,12 +257,10 @@ def statistics(
     """
     by_seed: dict[tuple[str, int, int], dict[str, Any]] = {}
     for batch in batched([job for job, pairs in chosen.items() if pairs], _MAX_PARTS):
-        parts = [
-            _rows(place).where(SeedResultRow.seed.in_(sorted({seed for seed, _ in chosen[job]})))
-            for place, job in enumerate(batch)
-        ]
-        values = {f"job{place}": job for place, job in enumerate(batch)}
-        rows = session.execute(union_all(*parts), values).all()
+        values: dict[str, Any] = {f"job{place}": job for place, job in enumerate(batch)}
+        for place, job in enumerate(batch):
+            values[f"seeds{place}"] = sorted({seed for seed, _ in chosen[job]})
+        rows = session.execute(_some_query(len(batch)), values).all()
         for row in _seeds(session, rows, batch, output, METRICS[0], None):
             if row.statistics and (row.seed, row.repeat) in chosen[row.job]:
                 by_seed[row.job, row.seed, row.repeat] = dict(row.statistics)
@@ -306,6 +304,13 @@ def _worst_query(slots_of_parts: Sequence[int]) -> CompoundSelect[Any]:
 @lru_cache(maxsize=64)
 def _all_query(jobs: int) -> CompoundSelect[Any]:
     return union_all(*(_rows(place) for place in range(jobs)))
+
+
+@lru_cache(maxsize=64)
+def _some_query(jobs: int) -> CompoundSelect[Any]:
+    seed = SeedResultRow.__table__.c.seed
+    chosen = (seed.in_(bindparam(f"seeds{place}", expanding=True)) for place in range(jobs))
+    return union_all(*(_rows(place).where(of_job) for place, of_job in enumerate(chosen)))
 
 
 def _rows(place: int) -> Select[Any]:

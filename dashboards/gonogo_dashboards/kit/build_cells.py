@@ -87,14 +87,12 @@ def places(results: Sequence[BuildResult]) -> list[AxisPlace]:
 
 def cell(result: BuildResult, event: str = "") -> BuildCell:
     """Return a test's result on a build as a cell; `event`: the changes before it, in words."""
-    verdict, hollow, lost, seeds = _read(tuple(result.counts.items()))
-    text = f"{words.brief(result.build)}: {seeds}"
-    return BuildCell(result.build, verdict, hollow, lost, text, event)
+    return _cell(result.build, tuple(result.counts.items()), event)
 
 
-@lru_cache(maxsize=4096)
-def _read(items: tuple[tuple[str, int], ...]) -> tuple[str, bool, bool, str]:
-    """Return the parts of a cell from its seeds by verdict; most cells of a page are alike."""
+@lru_cache(maxsize=8192)
+def _cell(build: str, items: tuple[tuple[str, int], ...], event: str) -> BuildCell:
+    """Return the cell of a build's seeds by verdict; most cells of a page are alike."""
     counts = dict(items)
     seeds = ", ".join(
         f"{counts[name]:,} {words.inline(words.mark(name).label)}"
@@ -102,4 +100,5 @@ def _read(items: tuple[tuple[str, int], ...]) -> tuple[str, bool, bool, str]:
         if counts[name]
     )
     lost = any(counts.get(name) for name in LOST)
-    return verdict_of(counts), bool(counts.get(HOLLOW)), lost, seeds
+    text = f"{words.brief(build)}: {seeds}"
+    return BuildCell(build, verdict_of(counts), bool(counts.get(HOLLOW)), lost, text, event)

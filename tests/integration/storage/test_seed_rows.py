@@ -18,6 +18,7 @@ from gonogo_storage.rollups import rebuild, rollups
 from gonogo_storage.seed_rows import layouts, slots, unpacking
 from gonogo_storage.seed_rows.batch import Batch
 from gonogo_storage.seed_rows.layouts import EXACT
+from gonogo_storage.seed_rows.stored import read_judged
 from gonogo_storage.seeds import results, strips
 from gonogo_storage.tables import JobRow, SeedLayoutRow, SeedResultRow
 
@@ -109,6 +110,19 @@ def test_every_statistic_comes_back_as_it_was_sent(engine: Engine, changes: dict
     assert list(stored["outputs"]) == ["dbeta", "dx"]
     (statistics,) = marked.values()
     assert statistics.items() <= stored["outputs"]["dx"].items()
+
+
+def test_a_comparison_reads_every_direction_but_not_every_statistic(engine: Engine) -> None:
+    sent = {**DX, "xhat_z": None, "scale_z": None, "tile_z": 3.5, "tile_z_max": 9.0}
+    job_id = _job(engine, [{**SEED, "outputs": {"dx": sent}}])
+    conditions = (SeedResultRow.__table__.c.job_id == job_id,)
+    names = frozenset({"chi", unpacking.DIRECTIONS})
+    with reading(engine) as current:
+        [seed] = read_judged(current, conditions, lambda _: names)
+    assert (seed.job, seed.seed, seed.verdict) == (job_id, SEED["seed"], SEED["verdict"])
+    directions = {"row_z": DX["row_z"], "xhat_z": None, "scale_z": None, "tile_z": 3.5}
+    judged = {name: DX[name] for name in ("verdict", "explanation", "chi")}
+    assert seed.outputs["dx"] == {**judged, **directions}
 
 
 def test_numbers_have_seven_digits_and_those_that_are_compared_have_all(engine: Engine) -> None:

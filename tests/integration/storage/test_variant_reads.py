@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
-from sqlalchemy import Engine, update
+from sqlalchemy import Connection, Engine, event, update
 
 import nightly_history
 import stored_jobs
@@ -59,6 +60,33 @@ def test_every_variant_once_and_none_that_was_only_gauged(engine: Engine) -> Non
         # a job that waits has no verdict; the newest build that was judged counts
         [(result,)] = recent_builds.results(session, judged.variants, 2).values()
         assert (result.job, result.build, result.verdict) == (other.id, "b1", "pass_by_tolerance")
+
+
+def test_a_variant_that_began_with_a_gauge_is_one_once_a_job_ran(engine: Engine) -> None:
+    with engines.session(engine) as session:
+        gauge, job = (
+            nightly_history.submit(session, [0], build="b1", sequence=1) for _ in range(2)
+        )
+        session.execute(update(JobRow).where(JobRow.id == gauge.id).values(kind=JobKind.gauge))
+        assert [place.board for place in variants.variants_of(session, job.test_key)] == ["n150"]
+
+
+def test_red_tests_are_counted_by_the_index_of_red_jobs(migrated_sqlite_url: str) -> None:
+    engine = engines.make_engine(migrated_sqlite_url)
+    plans: list[str] = []
+
+    def explain(
+        _connection: Connection, cursor: Any, statement: str, values: Any, *_rest: Any
+    ) -> None:
+        steps = cursor.connection.execute(f"EXPLAIN QUERY PLAN {statement}", values)
+        plans.extend(step for *_, step in steps)
+
+    with engines.reading(engine) as session:
+        session.connection()
+        event.listen(engine, "before_cursor_execute", explain)
+        test_list.count(session, TestFilter(standing=test_list.RED))
+    engine.dispose()
+    assert any("USING INDEX ix_jobs_red" in step for step in plans)
 
 
 def test_a_list_shows_each_test_s_last_builds_and_how_often_its_seeds_failed(
