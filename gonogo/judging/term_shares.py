@@ -103,11 +103,12 @@ def _largest(faults: Iterable[Fault], residual: Residual) -> TermShare | None:
     distinct = residual.distinct
     chance *= np.sqrt(residual.error.size / distinct)
     for fault in faults:
-        if not np.isfinite(fault.effect).all():
+        free = 1.0 - fault.fitted / distinct
+        if not np.isfinite(fault.effect).all() or free <= 0.0:  # as many numbers fit anything
             continue
         # fitted numbers take a part of the rounding, too, and of what the fault doesn't explain
-        left = residual.without(fault.effect).energy
-        left += max(rounding, left) * min(1.0, fault.fitted / distinct)
+        left = residual.without(fault.effect).energy + fault.cost
+        left = max(left / free, rounding)
         # a fault must halve what the one before leaves, which more numbers alone wouldn't; the
         # noise of the kernel's own fp32 operations is left for no fitted one
         floor = rounding + (COMPLETE * (energy - rounding) if fault.fitted else 0.0)

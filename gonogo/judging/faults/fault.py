@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,9 @@ from gonogo.numerics.expectation import Array
 LISTED = 3
 """Rows or columns that words name one by one."""
 SMALL = 1e-300
+ALIKE = 0.2
+"""The difference, in standard deviations, up to which rows have the same errors. Those of rows with
+errors of their own differ by 1.4."""
 UNIFORM = 0.8
 """The variance of the square of a uniform error of unit variance."""
 
@@ -23,15 +27,18 @@ class Fault:
     Attributes:
         words: the fault in words, such as "gamma is missing".
         effect: what it adds to the output (rows, N).
-        fitted: how many numbers of the effect are fitted to the output's error.
+        fitted: how many numbers of the effect are fitted to the output's error; one that is fitted
+            within narrow limits counts in part, and so do the numbers of rows that are alike.
         is_coherent: False for rows with means or factors of their own: a stored mean or rstd
             makes them, too.
+        cost: how much less likely the numbers are than 0, as energy.
     """
 
     words: str
     effect: Array
-    fitted: int = 0
+    fitted: float = 0
     is_coherent: bool = True
+    cost: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -70,15 +77,29 @@ class Residual:
         """Return the standard deviation of that energy; errors are uniform over a step."""
         return float(np.sqrt(UNIFORM * ((self.weight * self.variance) ** 2).sum()))
 
-    @property
+    @cached_property
     def distinct(self) -> int:
-        """Return the number of different errors, row by row.
+        """Return the number of different errors, row by row, of the rows that are unlike.
 
         Beside an offset, x has few values in 16 bits. Elements of a row that are computed from the
         same values share one rounding error.
         """
-        ordered = np.sort(self.error, axis=1)
+        ordered = np.sort(self.error[self.unlike], axis=1)
         return len(ordered) + int(np.count_nonzero(np.diff(ordered, axis=1)))
+
+    @cached_property
+    def unlike(self) -> NDArray[np.intp]:
+        """Return the rows without those that have the errors of another one.
+
+        Rows of equal inputs, up to a power of two, are computed alike: a number that is fitted to a
+        column of theirs, or to each of them, is fitted to one row.
+        """
+        with np.errstate(over="ignore", invalid="ignore"):  # a variance may be next to nothing
+            scaled = self.error / np.sqrt(np.maximum(self.variance, SMALL))
+            # alike rows are neighbors in the order of any sum of theirs
+            order = np.argsort(scaled @ np.cos(np.arange(scaled.shape[1])), kind="stable")
+            apart = np.square(np.diff(scaled[order], axis=0)).mean(axis=1)
+        return order[np.concatenate([[True], ~(apart <= ALIKE**2)])]
 
     def without(self, effect: Array) -> Residual:
         """Return what is left when an effect (rows, N) is explained."""
@@ -135,6 +156,13 @@ class Residual:
         norm = np.bincount(full, np.broadcast_to(weighted * pattern, shape).ravel())
         along = np.bincount(full, (self.error * weighted).ravel())
         return np.asarray((along / np.maximum(norm, SMALL))[full].reshape(shape))
+
+    def per_label_size(self, labels: NDArray[np.intp]) -> Array:
+        """Return the mean square of each label's errors in units of their variance (labels,)."""
+        full = np.broadcast_to(labels, self.error.shape).ravel()
+        with np.errstate(over="ignore"):  # a variance may be next to nothing
+            square = np.square(self.error) / np.maximum(self.variance, SMALL)
+        return np.asarray(np.bincount(full, square.ravel()) / np.maximum(np.bincount(full), 1))
 
 
 def places(noun: str, values: Array) -> str:

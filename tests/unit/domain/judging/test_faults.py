@@ -293,3 +293,98 @@ def test_numbers_fitted_to_few_elements_say_less_than_one_factor() -> None:
     share = diagnose(graph, output, "bf16", graph.forms[0])
     assert share is not None
     assert share.words.startswith("a common factor of 1.00")
+
+
+STATISTICS = ("mean", "x - mean", "square", "variance", "variance + epsilon", "rstd")
+
+
+def of_sixteen_bits(shape: tuple[int, int], offset: float, seed: int) -> NormalizedRows:
+    """Return LayerNorm of x beside an offset, of which all inputs are fp16 values."""
+    draw = np.random.default_rng(seed).standard_normal
+    x, gamma, beta = offset + draw(shape), 1.0 + 0.1 * draw((1, shape[1])), draw((1, shape[1]))
+    return NormalizedRows(
+        Rows(*(round_to(a, "fp16").astype(np.float64) for a in (x, gamma, beta)), EPSILON)
+    )
+
+
+def composite(graph: NormalizedRows) -> Doubles:
+    """Return y of a composite in fp16, before its own rounding."""
+    stored = Program(stored=dict.fromkeys((*STATISTICS, "x^", "gamma x^"), "fp16"))
+    return graph.replay(stored).values
+
+
+def of_equal_rows() -> NormalizedRows:
+    """Return RMSNorm of rows that are each another one times a power of two, in fp16."""
+    row = -1.0 + 3.0 * np.arange(33) / 32
+    x = round_to(np.outer(np.exp2(np.arange(33) % 4), row), "fp16").astype(np.float64)
+    gamma = round_to(np.random.default_rng(4).standard_normal((1, 33)), "fp16")
+    return NormalizedRows(Rows(x, gamma.astype(np.float64), None, 1e-6, centered=False))
+
+
+def test_rows_of_equal_inputs_fit_no_column_of_gamma() -> None:
+    # all rows round alike, in each column anew
+    graph = of_equal_rows()
+    output = round_to(1.0011 * composite(graph), "fp16")
+    share = diagnose(graph, output, "fp16", graph.forms[0])
+    assert share is not None
+    assert share.words.startswith("a common factor of 1.001")
+
+
+def test_a_few_wrong_columns_of_equal_rows_are_named() -> None:
+    graph = of_equal_rows()
+    columns = np.where((np.arange(33) >= 20) & (np.arange(33) < 30), 1.2, 1.0)
+    output = round_to(columns * composite(graph), "fp16")
+    share = diagnose(graph, output, "fp16", graph.forms[0])
+    assert share is not None
+    assert share.words == "gamma is off in 8 columns from 20 to 29"  # two values are near 0
+
+
+def test_a_factor_of_rstd_is_named_beside_a_stored_mean() -> None:
+    graph = of_sixteen_bits((16, 512), 3.0, 1)
+    beta = graph.rows.beta
+    output = round_to(1.001 * (composite(graph) - beta) + beta, "fp16")
+    share = diagnose(graph, output, "fp16", graph.forms[0])
+    assert share is not None
+    assert share.words.startswith("the rstd has a common factor of 1.00")
+
+
+def test_a_variance_that_leaves_columns_out_is_named_beside_a_stored_mean() -> None:
+    # the mean's rounding is a hundred times the energy of the fault
+    graph = of_sixteen_bits((9, 341), 100.0, 2)
+    rows, beta = graph.rows, graph.rows.beta
+    centered = rows.x - rows.x.mean(axis=1, keepdims=True)
+    short = np.square(centered[:, :-3]).sum(axis=1, keepdims=True) / 341
+    factor = np.sqrt((centered**2).mean(axis=1, keepdims=True) / short)
+    output = round_to(factor * (composite(graph) - beta) + beta, "fp16")
+    share = diagnose(graph, output, "fp16", graph.forms[0])
+    assert share is not None
+    assert share.words == "the variance leaves out the last 3 columns"
+
+
+def test_the_statistic_that_is_off_by_more_than_its_rounding_is_named_first() -> None:
+    graph = of_sixteen_bits((4, 64), 3.0, 3)
+    x = graph.rows.x
+    mean = round_to(x.mean(axis=1, keepdims=True), "fp16").astype(np.float64)
+    rstd = 1.0 / np.sqrt(x.var(axis=1, keepdims=True) + EPSILON)
+    signs = np.array([[1.0], [-1.0], [1.0], [-1.0]])
+    output = (x - mean) * rstd * (1.0 + 0.003 * signs) * graph.rows.gamma + graph.rows.beta
+    share = diagnose(graph, round_to(output, "fp16"), "fp16", graph.forms[0])
+    assert share is not None
+    assert share.words == "the rstd and the mean of the rows are off"
+
+
+@pytest.mark.parametrize("term", ["s1", "s2"])
+def test_a_wrong_sum_is_named_in_the_form_of_aten(term: str) -> None:
+    # b has s1 mean in it: beside an offset nearly all of the error lies along x^
+    x, product = 100.0 + X, DY * GAMMA
+    mean, s1 = x.mean(axis=1, keepdims=True), product.mean(axis=1, keepdims=True)
+    weighted = (product * x).mean(axis=1, keepdims=True)
+    if term == "s1":
+        s1 = 2.0 * s1
+    else:
+        weighted = (product * x)[:, :-3].sum(axis=1, keepdims=True) / WIDTH
+    b = (s1 * mean - weighted) * RSTD**3
+    output = RSTD * product + b * (x - mean) - s1 * RSTD
+    graph = InputGradient(BackwardRows(x, DY, GAMMA, None, None, EPSILON))
+    words = {"s1": "s1 is subtracted twice", "s2": "s2 leaves out the last 3 columns"}
+    assert named(graph, output) == words[term]
