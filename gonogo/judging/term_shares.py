@@ -101,7 +101,7 @@ def _largest(faults: Iterable[Fault], residual: Residual) -> TermShare | None:
     best: TermShare | None = None
     least = energy
     distinct = residual.distinct
-    chance *= np.sqrt(residual.error.size / distinct)
+    chance *= np.sqrt(residual.size / distinct)
     for fault in faults:
         free = 1.0 - fault.fitted / distinct
         if not np.isfinite(fault.effect).all() or free <= 0.0:  # as many numbers fit anything

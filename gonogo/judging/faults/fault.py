@@ -49,18 +49,22 @@ class Residual:
         error: the output minus the function (rows, N).
         variance: that of the error of a right kernel's element (rows, N).
         weight: one over that variance and the usual one of its row (rows, N), so that a few values
-            near 0, whose rounding is next to nothing, don't decide alone.
+            near 0, whose rounding is next to nothing, don't decide alone; divided by `copies`.
+        copies: how many rows have the errors of a row, itself included (rows, 1).
     """
 
     error: Array
     variance: Array
     weight: Array
+    copies: Array
 
     @classmethod
     def of(cls, error: Array, variance: Array) -> Residual:
         """Return an error with its weights."""
         usual = np.median(variance, axis=1, keepdims=True)
-        return cls(error, variance, 1.0 / np.maximum(variance + usual, SMALL))
+        copies = _copies(error, variance)
+        weight = 1.0 / np.maximum(variance + usual, SMALL) / copies
+        return cls(error, variance, weight, copies)
 
     @property
     def energy(self) -> float:
@@ -75,31 +79,34 @@ class Residual:
     @property
     def deviation(self) -> float:
         """Return the standard deviation of that energy; errors are uniform over a step."""
-        return float(np.sqrt(UNIFORM * ((self.weight * self.variance) ** 2).sum()))
+        squares = (self.weight * self.variance) ** 2 * self.copies
+        return float(np.sqrt(UNIFORM * squares.sum()))
+
+    @property
+    def rows(self) -> int:
+        """Return the number of rows, of which those with the same errors count as one."""
+        return round(float((1.0 / self.copies).sum()))
+
+    @property
+    def size(self) -> int:
+        """Return the number of elements in these rows."""
+        return self.rows * self.error.shape[1]
+
+    @property
+    def unit(self) -> float:
+        """Return what one more in chi squared is in energy: weights are near half of 1/variance."""
+        return self.expected / self.size
 
     @cached_property
     def distinct(self) -> int:
-        """Return the number of different errors, row by row, of the rows that are unlike.
+        """Return the number of different errors, row by row.
 
         Beside an offset, x has few values in 16 bits. Elements of a row that are computed from the
         same values share one rounding error.
         """
-        ordered = np.sort(self.error[self.unlike], axis=1)
-        return len(ordered) + int(np.count_nonzero(np.diff(ordered, axis=1)))
-
-    @cached_property
-    def unlike(self) -> NDArray[np.intp]:
-        """Return the rows without those that have the errors of another one.
-
-        Rows of equal inputs, up to a power of two, are computed alike: a number that is fitted to a
-        column of theirs, or to each of them, is fitted to one row.
-        """
-        with np.errstate(over="ignore", invalid="ignore"):  # a variance may be next to nothing
-            scaled = self.error / np.sqrt(np.maximum(self.variance, SMALL))
-            # alike rows are neighbors in the order of any sum of theirs
-            order = np.argsort(scaled @ np.cos(np.arange(scaled.shape[1])), kind="stable")
-            apart = np.square(np.diff(scaled[order], axis=0)).mean(axis=1)
-        return order[np.concatenate([[True], ~(apart <= ALIKE**2)])]
+        ordered = np.sort(self.error, axis=1)
+        by_row = 1 + np.count_nonzero(np.diff(ordered, axis=1), axis=1)
+        return round(float((by_row / self.copies[:, 0]).sum()))
 
     def without(self, effect: Array) -> Residual:
         """Return what is left when an effect (rows, N) is explained."""
@@ -107,7 +114,8 @@ class Residual:
 
     def reshaped(self, shape: tuple[int, int]) -> Residual:
         """Return the same elements as a matrix of another shape."""
-        return Residual(*(a.reshape(shape) for a in (self.error, self.variance, self.weight)))
+        matrices = (a.reshape(shape) for a in (self.error, self.variance, self.weight))
+        return Residual(*matrices, copies=np.ones((shape[0], 1)))
 
     def common(self, pattern: Array) -> float:
         """Return the factor of a pattern (rows, N) that fits all elements best."""
@@ -157,12 +165,29 @@ class Residual:
         along = np.bincount(full, (self.error * weighted).ravel())
         return np.asarray((along / np.maximum(norm, SMALL))[full].reshape(shape))
 
-    def per_label_size(self, labels: NDArray[np.intp]) -> Array:
-        """Return the mean square of each label's errors in units of their variance (labels,)."""
-        full = np.broadcast_to(labels, self.error.shape).ravel()
-        with np.errstate(over="ignore"):  # a variance may be next to nothing
-            square = np.square(self.error) / np.maximum(self.variance, SMALL)
-        return np.asarray(np.bincount(full, square.ravel()) / np.maximum(np.bincount(full), 1))
+    def per_label_energy(self, labels: NDArray[np.intp]) -> Array:
+        """Return the energy of each label's elements in units of what rounding adds (labels,)."""
+        shape = self.error.shape
+        full = np.broadcast_to(labels, shape).ravel()
+        energy = np.bincount(full, (self.weight * self.error**2).ravel())
+        count = np.bincount(full, np.broadcast_to(1.0 / self.copies, shape).ravel())
+        return np.asarray(energy / np.maximum(count * self.unit, SMALL))
+
+
+def _copies(error: Array, variance: Array) -> Array:
+    """Return how many rows have the errors of each row, itself included (rows, 1).
+
+    Rows of equal inputs, up to a power of two, are computed alike. They say as much as one of them,
+    and a number that is fitted to each of them, or to a column of theirs, is fitted to one row.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):  # a variance may be next to nothing
+        scaled = error / np.sqrt(np.maximum(variance, SMALL))
+        # alike rows are neighbors in the order of any sum of theirs
+        order = np.argsort(scaled @ np.cos(np.arange(scaled.shape[1])), kind="stable")
+        apart = ~(np.square(np.diff(scaled[order], axis=0)).mean(axis=1) <= ALIKE**2)
+    kind = np.empty(len(error), np.intp)
+    kind[order] = np.cumsum(np.concatenate([[0], apart]))
+    return np.asarray(np.bincount(kind)[kind][:, None], np.float64)
 
 
 def places(noun: str, values: Array) -> str:

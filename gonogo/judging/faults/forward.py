@@ -78,6 +78,7 @@ def faults(graph: NormalizedRows, exact: Array, residual: Residual, form: str) -
     if form != "fp32":
         wholes += of_rows.common(exact, stored)
         wholes += of_rows.common(scaled, stored, "the rstd has a common factor")
+        wholes += _of_few_columns(rows, normalized, stored.rest())
         likeliest = stored.likeliest([*wholes, *few])
         if likeliest is not None:
             yield likeliest
@@ -85,7 +86,7 @@ def faults(graph: NormalizedRows, exact: Array, residual: Residual, form: str) -
     in_rows = _of_rows(exact, scaled, of_mean, residual)
     in_columns = _of_columns(rows, normalized, residual)
     # the fewer numbers are fitted, the more an equally good fit says
-    if len(residual.unlike) <= int(labels.max()) + 1:
+    if residual.rows <= int(labels.max()) + 1:
         yield from chain(in_rows, in_columns)
     else:
         yield from chain(in_columns, in_rows)
@@ -130,10 +131,10 @@ def _of_rows(
         pattern = np.broadcast_to(of_mean, exact.shape)
         off = residual.per_row(pattern)
         words = f"the mean is off in {places('row', off)}"
-        yield Fault(words, off * pattern, len(residual.unlike), is_coherent=False)
+        yield Fault(words, off * pattern, residual.rows, is_coherent=False)
     off = residual.per_row(scaled)
     words = f"the rstd is off in {places('row', off)}"
-    yield Fault(words, off * scaled, len(residual.unlike), is_coherent=False)
+    yield Fault(words, off * scaled, residual.rows, is_coherent=False)
 
 
 def _of_both(
@@ -150,13 +151,15 @@ def _of_both(
     """
     off_rstd, off_mean = residual.two_factors(scaled, of_mean)
     # a variance about a wrong mean is too large
-    about_mean = off_rstd + np.square(off_mean * right.rstd) / 2
+    with np.errstate(divide="ignore", invalid="ignore"):
+        wrong_by = off_mean * right.rstd / (1.0 + off_rstd)
+    about_mean = off_rstd + 1.0 - 1.0 / np.sqrt(1.0 + np.square(wrong_by))
     own = np.where(np.abs(about_mean) < np.abs(off_rstd), about_mean, off_rstd)
     sizes = np.sqrt(np.square(stored.sizes(np.stack([own, off_mean])[..., 0])).mean(axis=1))
     first, second = ("rstd", "mean") if sizes[0] > sizes[1] else ("mean", "rstd")
     effect = off_rstd * scaled + off_mean * of_mean
     words = f"the {first} and the {second} of the rows are off"
-    return Fault(words, effect, 2 * len(residual.unlike))
+    return Fault(words, effect, 2 * residual.rows)
 
 
 def _of_scale_beside(
@@ -172,13 +175,33 @@ def _of_scale_beside(
 
 def _of_columns(rows: Rows, normalized: Array, residual: Residual) -> Iterator[Fault]:
     """Yield the faults with a number for each value of gamma or beta, first those of few values."""
-    # what rounding can't add shows in these: the others need no number
-    chosen = residual.per_label_size(rows.channels) > ROUNDINGS**2 * 3.0
-    if 0 < chosen.sum() <= len(chosen) / 2:
-        for name in _SCALES:
-            yield _of_scale(rows, normalized, name, residual, chosen)
+    yield from _of_few_columns(rows, normalized, residual)
     for name in _SCALES:
         yield _of_scale(rows, normalized, name, residual)
+
+
+def _of_few_columns(rows: Rows, normalized: Array, residual: Residual) -> Iterator[Fault]:
+    """Yield the faults of the values of gamma or beta in which more shows than rounding adds."""
+    labels = rows.channels
+    chosen = residual.per_label_energy(labels) > ROUNDINGS**2 * 3.0
+    if not 0 < chosen.sum() <= len(chosen) / 2:
+        return
+    shape = residual.error.shape
+    values = {"gamma": rows.gamma, "beta": rows.beta}
+    for name, pattern in _patterns(normalized).items():
+        if (value := values[name]) is not None:
+            part = np.where(chosen[labels], value * pattern, 0.0)
+            where = places(_noun(rows), chosen.astype(np.float64))
+            yield from of_rows.common(
+                np.broadcast_to(part, shape), residual, f"{name} is off in {where}, by a factor"
+            )
+    for name in _SCALES:
+        yield _of_scale(rows, normalized, name, residual, chosen)
+
+
+def _patterns(normalized: Array) -> dict[str, Array]:
+    """Return what an error of gamma and one of beta add to y, for each 1 of it."""
+    return {"gamma": normalized, "beta": np.ones((1, 1))}
 
 
 def _of_scale(
@@ -190,7 +213,7 @@ def _of_scale(
 ) -> Fault:
     """Return the fault with a number for each value of gamma or of beta, or for some of them."""
     labels = rows.channels
-    pattern = normalized if name == "gamma" else np.ones((1, 1))
+    pattern = _patterns(normalized)[name]
     off = residual.per_label(pattern, labels)
     count = int(labels.max()) + 1
     if chosen is not None:

@@ -65,7 +65,7 @@ def faults(graph: InputGradient, exact: Array, residual: Residual) -> Iterator[F
     if dy.shape[1] < len(x):
         yield off_gamma
     yield from of_rows.factors(exact, residual)
-    count = len(residual.unlike)
+    count = residual.rows
     patterns = {"s1": np.broadcast_to(rstd, x.shape), "s2": rstd * normalized}
     if not rows.centered:
         del patterns["s1"]

@@ -69,7 +69,7 @@ def factors(exact: Array, residual: Residual) -> Iterator[Fault]:
         return
     by_row = residual.per_row(exact)
     if len(exact) > 1 and np.std(by_row) > SAME_FACTOR * abs(residual.common(exact)):
-        count = len(residual.unlike)
+        count = residual.rows
         yield Fault(_words(by_row[:, 0]), by_row * exact, count, is_coherent=False)
 
 

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gonogo.judging.faults.fault import SMALL, Fault, Residual
 from gonogo.judging.faults.statistics import Statistics
@@ -66,23 +67,39 @@ class StoredStatistics:
         None where rounded statistics alone are nearly as likely, or where what is left of them is
         more than roundings.
         """
-        best, least = None, self.energy(self.residual.error)
-        alone = least
+        alone = self._energy(self.residual.error)
+        best, most = None, 0.0
         for fault in faults:
             if np.isfinite(fault.effect).all():
-                left = self.energy(self.residual.error - fault.effect)
-                if left < least:
-                    best, least = fault, left
-        # other roundings of this kernel may add to those of the output, on equal elements alike
-        noise = max(1.0, least / max(self.residual.expected, SMALL))
-        repeated = self.residual.error.size / self.residual.distinct
-        if best is None or alone - least < MIN_EVIDENCE * self._unit * noise * repeated:
+                left = self._energy(self.residual.error - fault.effect)
+                # other roundings of this kernel may add to the output's, on equal elements alike
+                noise = max(1.0, left / max(self.residual.expected, SMALL))
+                unit = self.residual.unit * self.residual.size / self.residual.distinct
+                evidence = (alone - left) / (noise * unit) - MIN_EVIDENCE * max(1.0, fault.fitted)
+                if evidence > most:
+                    best, most = fault, evidence
+        if best is None:
             return None
         off = self._off(self.residual.error - best.effect)
-        variance = np.einsum("rkk->kr", self._inverse) * self._unit * noise
-        if (np.abs(off) > ROUNDINGS * self.half_steps + SURE * np.sqrt(variance)).any():
-            return None
-        return self._with(best, off)
+        return (
+            None
+            if self.beyond(off, self._energy(self.residual.error - best.effect)).any()
+            else self._with(best, off)
+        )
+
+    def beyond(self, off: Array, energy: float) -> NDArray[np.bool_]:
+        """Return which errors of the statistics (1 or 2, rows) are surely larger than roundings.
+
+        energy: that of the error that they leave.
+        """
+        noise = max(1.0, energy / max(self.residual.expected, SMALL))
+        variance = np.einsum("rkk->kr", self._inverse) * self.residual.unit * noise
+        return np.asarray(np.abs(off) > ROUNDINGS * self.half_steps + SURE * np.sqrt(variance))
+
+    def rest(self) -> Residual:
+        """Return what the likeliest errors of the statistics alone leave."""
+        off = self._off(self.residual.error)
+        return self.residual.without(np.einsum("kr,krn->rn", off, self.patterns))
 
     def beside(self, fault: Fault) -> Fault:
         """Return a fault with the likeliest errors of stored statistics beside it."""
@@ -97,7 +114,7 @@ class StoredStatistics:
         product = (weighted * self.residual.error).sum() - (along * self._solved(error)).sum()
         return float(product / max(norm, SMALL))
 
-    def energy(self, rest: Array) -> float:
+    def _energy(self, rest: Array) -> float:
         """Return the energy of an error (rows, N) with the likeliest errors of the statistics."""
         along = self._along(rest)
         size = (self.residual.weight * np.square(rest)).sum()
@@ -107,7 +124,7 @@ class StoredStatistics:
         effect = fault.effect + np.einsum("kr,krn->rn", off, self.patterns)
         # a number that rounding holds near 0 is fitted in part
         numbers = np.einsum("rkl,rlk->r", self._inverse, self._gram)
-        fitted = float(numbers[self.residual.unlike].sum())
+        fitted = float((numbers / self.residual.copies[:, 0]).sum())
         cost = float((self._prior * np.square(off)).sum())
         return Fault(fault.words, effect, fault.fitted + fitted, cost=fault.cost + cost)
 
@@ -121,14 +138,10 @@ class StoredStatistics:
         return np.asarray(np.einsum("rkl,lr->kr", self._inverse, along))
 
     @cached_property
-    def _unit(self) -> float:
-        """What one more in chi squared is in energy: weights are near half of one over variance."""
-        return self.residual.expected / self.residual.error.size
-
-    @cached_property
     def _prior(self) -> Array:
         variance = np.square(self.half_steps) * ROUNDINGS / 3
-        return np.asarray(self._unit / np.maximum(variance, SMALL))
+        unit = self.residual.unit / self.residual.copies[:, 0]
+        return np.asarray(unit / np.maximum(variance, SMALL))
 
     @cached_property
     def _gram(self) -> Array:
