@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gonogo.judging.faults import columns, forward, gradient
-from gonogo.judging.faults.fault import SMALL, Fault, Residual
+from gonogo.judging.faults.fault import MIN_EVIDENCE, SMALL, Fault, Residual
 from gonogo.kernels.layernorm.narrowed import narrowed
 from gonogo.kernels.layernorm.replay import ColumnGradient, InputGradient
 from gonogo.kernels.normalization.forward import NormalizedRows
@@ -99,7 +99,7 @@ def _largest(faults: Iterable[Fault], residual: Residual) -> TermShare | None:
     if not np.isfinite(energy) or energy <= rounding + chance:
         return None
     best: TermShare | None = None
-    least = energy
+    least, fewest = energy, np.inf
     distinct = residual.distinct
     chance *= np.sqrt(residual.size / distinct)
     for fault in faults:
@@ -114,9 +114,13 @@ def _largest(faults: Iterable[Fault], residual: Residual) -> TermShare | None:
         floor = rounding + (COMPLETE * (energy - rounding) if fault.fitted else 0.0)
         is_detail = fault.fitted > 1 and best is not None and best.share >= GOOD
         most = (least - floor) / (10 if is_detail else 2)
-        if left < least - chance and max(left - floor, 0.0) < most:
+        is_better = left < least - chance and max(left - floor, 0.0) < most
+        if best is not None and fault.fitted <= fewest:  # no more is fitted: the likelier one
+            is_better = residual.evidence(least, left) > MIN_EVIDENCE
+        if is_better:
             share = 1.0 - max(left - rounding, 0.0) / (energy - rounding)
             least, best = left, TermShare(fault.words, share, fault.is_coherent)
+            fewest = fault.fitted
     return best if best is not None and best.share >= MIN_SHARE else None
 
 

@@ -13,6 +13,11 @@ from gonogo.numerics.expectation import Array
 LISTED = 3
 """Rows or columns that words name one by one."""
 SMALL = 1e-300
+MIN_EVIDENCE = 25.0
+"""By how much chi squared must be lower for one fault to be likelier than another, or than none.
+
+One number fitted to noise lowers it so far in 6 of 10 million cases, and some hundred are tried.
+"""
 ALIKE = 0.2
 """The difference, in standard deviations, up to which rows have the same errors. Those of rows with
 errors of their own differ by 1.4."""
@@ -96,6 +101,14 @@ class Residual:
     def unit(self) -> float:
         """Return what one more in chi squared is in energy: weights are near half of 1/variance."""
         return self.expected / self.size
+
+    def evidence(self, energy: float, left: float) -> float:
+        """Return by how much chi squared is lower where `left` is left of the error, not `energy`.
+
+        Other roundings of the kernel may add to the output's, and equal elements round alike.
+        """
+        noise = max(1.0, left / max(self.expected, SMALL)) * self.size / self.distinct
+        return (energy - left) / max(noise * self.unit, SMALL)
 
     @cached_property
     def distinct(self) -> int:

@@ -19,6 +19,8 @@ from gonogo.kernels.normalization.moments import Rows
 from gonogo.numerics.expectation import Array
 
 _SCALES = ("gamma", "beta")
+SHOWS = 3.0 * ROUNDINGS**2
+"""The square of the largest sum of roundings, over the variance of one; also over what is usual."""
 ROUNDS = 4
 """Rounds in which a fitted fault and the statistics beside it are fitted in turn."""
 
@@ -183,7 +185,8 @@ def _of_columns(rows: Rows, normalized: Array, residual: Residual) -> Iterator[F
 def _of_few_columns(rows: Rows, normalized: Array, residual: Residual) -> Iterator[Fault]:
     """Yield the faults of the values of gamma or beta in which more shows than rounding adds."""
     labels = rows.channels
-    chosen = residual.per_label_energy(labels) > ROUNDINGS**2 * 3.0
+    energy = residual.per_label_energy(labels)
+    chosen = energy > SHOWS * max(1.0, float(np.median(energy)))
     if not 0 < chosen.sum() <= len(chosen) / 2:
         return
     shape = residual.error.shape
@@ -196,7 +199,8 @@ def _of_few_columns(rows: Rows, normalized: Array, residual: Residual) -> Iterat
                 np.broadcast_to(part, shape), residual, f"{name} is off in {where}, by a factor"
             )
     for name in _SCALES:
-        yield _of_scale(rows, normalized, name, residual, chosen)
+        if values[name] is not None:
+            yield _of_scale(rows, normalized, name, residual, chosen)
 
 
 def _patterns(normalized: Array) -> dict[str, Array]:

@@ -15,7 +15,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo.judging.faults.fault import SMALL, Fault, Residual
+from gonogo.judging.faults.fault import MIN_EVIDENCE, SMALL, Fault, Residual
 from gonogo.judging.faults.statistics import Statistics
 from gonogo.numerics.expectation import Array
 from gonogo.numerics.formats import half_ulp
@@ -24,9 +24,6 @@ ROUNDINGS = 4
 """Roundings of a row's mean or rstd, of half a unit in the last place each: a kernel may store the
 mean, the centered values, the variance, the root and its inverse. That many are their largest sum;
 independent and uniform, they have sqrt(ROUNDINGS / 3) half units as their deviation."""
-MIN_EVIDENCE = 25.0
-"""By how much a fault must lower chi squared below that of rounded statistics alone: one number
-fitted to noise does in 6 of 10 million cases, and some hundred faults are tried."""
 SURE = 3.0
 """Deviations of a fitted number beyond which it is surely larger than roundings."""
 
@@ -68,33 +65,20 @@ class StoredStatistics:
         more than roundings.
         """
         alone = self._energy(self.residual.error)
-        best, most = None, 0.0
-        for fault in faults:
-            if np.isfinite(fault.effect).all():
-                left = self._energy(self.residual.error - fault.effect)
-                # other roundings of this kernel may add to the output's, on equal elements alike
-                noise = max(1.0, left / max(self.residual.expected, SMALL))
-                unit = self.residual.unit * self.residual.size / self.residual.distinct
-                evidence = (alone - left) / (noise * unit) - MIN_EVIDENCE * max(1.0, fault.fitted)
-                if evidence > most:
-                    best, most = fault, evidence
-        if best is None:
+        usable = [fault for fault in faults if np.isfinite(fault.effect).all()]
+        left = [self._energy(self.residual.error - fault.effect) for fault in usable]
+        evidence = [
+            self.residual.evidence(alone, rest) - MIN_EVIDENCE * max(1.0, fault.fitted)
+            for fault, rest in zip(usable, left, strict=True)
+        ]
+        most = max(evidence, default=0.0)
+        if most <= 0.0:
             return None
-        off = self._off(self.residual.error - best.effect)
-        return (
-            None
-            if self.beyond(off, self._energy(self.residual.error - best.effect)).any()
-            else self._with(best, off)
-        )
-
-    def beyond(self, off: Array, energy: float) -> NDArray[np.bool_]:
-        """Return which errors of the statistics (1 or 2, rows) are surely larger than roundings.
-
-        energy: that of the error that they leave.
-        """
-        noise = max(1.0, energy / max(self.residual.expected, SMALL))
-        variance = np.einsum("rkk->kr", self._inverse) * self.residual.unit * noise
-        return np.asarray(np.abs(off) > ROUNDINGS * self.half_steps + SURE * np.sqrt(variance))
+        # a later one isn't preferred to an earlier one that is nearly as likely
+        place = next(at for at, one in enumerate(evidence) if one > max(0.0, most - MIN_EVIDENCE))
+        fault = usable[place]
+        off = self._off(self.residual.error - fault.effect)
+        return None if self._beyond(off, left[place]).any() else self._with(fault, off)
 
     def rest(self) -> Residual:
         """Return what the likeliest errors of the statistics alone leave."""
@@ -113,6 +97,15 @@ class StoredStatistics:
         norm = (weighted * pattern).sum() - (along * self._solved(along)).sum()
         product = (weighted * self.residual.error).sum() - (along * self._solved(error)).sum()
         return float(product / max(norm, SMALL))
+
+    def _beyond(self, off: Array, energy: float) -> NDArray[np.bool_]:
+        """Return which errors of the statistics (1 or 2, rows) are surely larger than roundings.
+
+        energy: that of the error that they leave.
+        """
+        noise = max(1.0, energy / max(self.residual.expected, SMALL))
+        variance = np.einsum("rkk->kr", self._inverse) * self.residual.unit * noise
+        return np.asarray(np.abs(off) > ROUNDINGS * self.half_steps + SURE * np.sqrt(variance))
 
     def _energy(self, rest: Array) -> float:
         """Return the energy of an error (rows, N) with the likeliest errors of the statistics."""

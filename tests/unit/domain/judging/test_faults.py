@@ -342,6 +342,41 @@ def test_a_few_wrong_columns_of_equal_rows_are_named() -> None:
     assert share.words.startswith("gamma is off in 10 columns from 20 to 29, by a factor of 1.20")
 
 
+def test_beta_is_told_from_gamma_by_one_factor_where_all_rows_are_equal() -> None:
+    # any error of a column is as well one of gamma as one of beta
+    rows = of_equal_rows().rows
+    beta = np.random.default_rng(5).standard_normal((1, 33))
+    graph = NormalizedRows(Rows(rows.x, rows.gamma, beta, EPSILON))
+    signs = np.where(np.arange(33) < 17, 1.0, -1.0)
+    output = NormalizedRows(Rows(rows.x, rows.gamma, signs * beta, EPSILON))
+    words = named(graph, output.replay(graph.forms[0]).values, "fp16")
+    assert words.startswith("beta is off in 16 columns from 17 to 32, by a factor of -1")
+
+
+def test_a_few_columns_of_gamma_are_named_beside_a_stored_mean() -> None:
+    graph = of_sixteen_bits((16, 200), 100.0, 1)
+    rows, columns = graph.rows, np.where((np.arange(200) >= 40) & (np.arange(200) < 48), 1.1, 1.0)
+    wrong = NormalizedRows(Rows(rows.x, columns * rows.gamma, rows.beta, EPSILON))
+    output = wrong.replay(Program(stored={"mean": "fp16"})).values
+    assert named(graph, output, "fp16").startswith("gamma is off in 8 columns from 40 to 47")
+
+
+def test_of_faults_without_a_fitted_number_the_likelier_one_is_named() -> None:
+    # in this form of dx s1 over N - 1 explains most of a faint error, and comes first
+    draw = np.random.default_rng(6).standard_normal
+    x, dy, gamma = (
+        round_to(a, "bf16").astype(np.float64)
+        for a in (3.0 + draw((12, 640)), draw((12, 640)), draw((1, 640)))
+    )
+    mean = x.mean(axis=1, keepdims=True) * 640 / 639
+    rstd = 1.0 / np.sqrt(((x - mean) ** 2).mean(axis=1, keepdims=True) + EPSILON)
+    normalized, product = (x - mean) * rstd, dy * gamma
+    s1, s2 = (a.mean(axis=1, keepdims=True) for a in (product, product * normalized))
+    graph = InputGradient(BackwardRows(x, dy, gamma, None, None, EPSILON))
+    output = rstd * (product - s1 - normalized * s2)
+    assert named(graph, output, "bf16") == "the mean divides by N - 1"
+
+
 def test_a_factor_of_rstd_is_named_beside_a_stored_mean() -> None:
     graph = of_sixteen_bits((16, 512), 3.0, 1)
     beta = graph.rows.beta
