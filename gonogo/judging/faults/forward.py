@@ -73,10 +73,11 @@ def faults(graph: NormalizedRows, exact: Array, residual: Residual, form: str) -
         return np.asarray((other.rstd / right.rstd - 1.0) * scaled)
 
     fitted = statistics.fitted_epsilon(of_epsilon, rows.epsilon, residual)
-    few = [*statistics.better_first(factors, fitted, residual)]
-    yield from few
     pattern = None if of_mean is None else np.broadcast_to(of_mean, exact.shape)
     stored = StoredStatistics.of(right, scaled, pattern, form, residual)
+    left = None if form == "fp32" else stored.energy
+    few = statistics.likelier_of(factors, fitted, residual, left)
+    yield from few
     if form != "fp32":
         wholes += of_rows.common(exact, stored)
         wholes += of_rows.common(scaled, stored, "the rstd has a common factor")

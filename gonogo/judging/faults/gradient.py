@@ -59,7 +59,7 @@ def faults(graph: InputGradient, exact: Array, residual: Residual) -> Iterator[F
     fitted = None
     if not rows.is_given:
         fitted = statistics.fitted_epsilon(of_epsilon, rows.epsilon, residual)
-    yield from statistics.better_first(factors, fitted, residual)
+    yield from statistics.likelier_of(factors, fitted, residual)
     off_gamma = _gamma(dy, normalized, rstd, residual, centered=rows.centered)
     # the fewer numbers are fitted, the more an equally good fit says
     if dy.shape[1] < len(x):

@@ -64,9 +64,9 @@ class StoredStatistics:
         None where rounded statistics alone are nearly as likely, or where what is left of them is
         more than roundings.
         """
-        alone = self._energy(self.residual.error)
+        alone = self.energy(self.residual.error)
         usable = [fault for fault in faults if np.isfinite(fault.effect).all()]
-        left = [self._energy(self.residual.error - fault.effect) for fault in usable]
+        left = [self.energy(self.residual.error - fault.effect) for fault in usable]
         evidence = [
             self.residual.evidence(alone, rest) - MIN_EVIDENCE * max(1.0, fault.fitted)
             for fault, rest in zip(usable, left, strict=True)
@@ -98,6 +98,12 @@ class StoredStatistics:
         product = (weighted * self.residual.error).sum() - (along * self._solved(error)).sum()
         return float(product / max(norm, SMALL))
 
+    def energy(self, rest: Array) -> float:
+        """Return the energy of an error (rows, N) with the likeliest errors of the statistics."""
+        along = self._along(rest)
+        size = (self.residual.weight * np.square(rest)).sum()
+        return float(size - (along * self._solved(along)).sum())
+
     def _beyond(self, off: Array, energy: float) -> NDArray[np.bool_]:
         """Return which errors of the statistics (1 or 2, rows) are surely larger than roundings.
 
@@ -106,12 +112,6 @@ class StoredStatistics:
         noise = max(1.0, energy / max(self.residual.expected, SMALL))
         variance = np.einsum("rkk->kr", self._inverse) * self.residual.unit * noise
         return np.asarray(np.abs(off) > ROUNDINGS * self.half_steps + SURE * np.sqrt(variance))
-
-    def _energy(self, rest: Array) -> float:
-        """Return the energy of an error (rows, N) with the likeliest errors of the statistics."""
-        along = self._along(rest)
-        size = (self.residual.weight * np.square(rest)).sum()
-        return float(size - (along * self._solved(along)).sum())
 
     def _with(self, fault: Fault, off: Array) -> Fault:
         effect = fault.effect + np.einsum("kr,krn->rn", off, self.patterns)
