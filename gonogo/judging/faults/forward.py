@@ -157,8 +157,8 @@ def _of_both(
     with np.errstate(divide="ignore", invalid="ignore"):
         wrong_by = off_mean * right.rstd / (1.0 + off_rstd)
     about_mean = off_rstd + 1.0 - 1.0 / np.sqrt(1.0 + np.square(wrong_by))
-    own = np.where(np.abs(about_mean) < np.abs(off_rstd), about_mean, off_rstd)
-    sizes = np.sqrt(np.square(stored.sizes(np.stack([own, off_mean])[..., 0])).mean(axis=1))
+    beyond_mean = np.where(np.abs(about_mean) < np.abs(off_rstd), about_mean, off_rstd)
+    sizes = np.sqrt(np.square(stored.sizes(np.stack([beyond_mean, off_mean])[..., 0])).mean(axis=1))
     first, second = ("rstd", "mean") if sizes[0] > sizes[1] else ("mean", "rstd")
     effect = off_rstd * scaled + off_mean * of_mean
     words = f"the {first} and the {second} of the rows are off"
