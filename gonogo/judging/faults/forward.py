@@ -149,8 +149,7 @@ def _of_both(
 ) -> Fault:
     """Return the fault with a mean and an rstd for each row.
 
-    The one that is further off than rounding it to the format is named first, or alone where the
-    other one is no further off than that.
+    The one that is further beyond what rounding it to the format adds is named first.
     """
     off_rstd, off_mean = residual.two_factors(scaled, of_mean)
     # a variance about a wrong mean is too large
