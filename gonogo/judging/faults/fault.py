@@ -95,7 +95,7 @@ class Residual:
     @property
     def size(self) -> int:
         """Return the number of elements in these rows."""
-        return self.rows * self.error.shape[1]
+        return self.rows * int(self.error.shape[1])
 
     @property
     def unit(self) -> float:
@@ -127,8 +127,10 @@ class Residual:
 
     def reshaped(self, shape: tuple[int, int]) -> Residual:
         """Return the same elements as a matrix of another shape."""
-        matrices = (a.reshape(shape) for a in (self.error, self.variance, self.weight))
-        return Residual(*matrices, copies=np.ones((shape[0], 1)))
+        error, variance, weight = (
+            a.reshape(shape) for a in (self.error, self.variance, self.weight)
+        )
+        return Residual(error, variance, weight, np.ones((shape[0], 1)))
 
     def common(self, pattern: Array) -> float:
         """Return the factor of a pattern (rows, N) that fits all elements best."""

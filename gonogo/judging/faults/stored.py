@@ -143,4 +143,5 @@ class StoredStatistics:
 
     @cached_property
     def _inverse(self) -> Array:
-        return np.linalg.inv(self._gram + np.eye(len(self.patterns)) * self._prior.T[:, None])
+        priors = np.eye(len(self.patterns)) * self._prior.T[:, None]
+        return np.asarray(np.linalg.inv(self._gram + priors), np.float64)

@@ -305,9 +305,8 @@ def of_sixteen_bits(shape: tuple[int, int], offset: float, seed: int) -> Normali
     """Return LayerNorm of x beside an offset, of which all inputs are fp16 values."""
     draw = np.random.default_rng(seed).standard_normal
     x, gamma, beta = offset + draw(shape), 1.0 + 0.1 * draw((1, shape[1])), draw((1, shape[1]))
-    return NormalizedRows(
-        Rows(*(round_to(a, "fp16").astype(np.float64) for a in (x, gamma, beta)), EPSILON)
-    )
+    x, gamma, beta = (round_to(a, "fp16").astype(np.float64) for a in (x, gamma, beta))
+    return NormalizedRows(Rows(x, gamma, beta, EPSILON))
 
 
 def composite(graph: NormalizedRows) -> Doubles:
@@ -380,6 +379,7 @@ def test_of_faults_without_a_fitted_number_the_likelier_one_is_named() -> None:
 def test_a_factor_of_rstd_is_named_beside_a_stored_mean() -> None:
     graph = of_sixteen_bits((16, 512), 3.0, 1)
     beta = graph.rows.beta
+    assert beta is not None
     output = round_to(1.001 * (composite(graph) - beta) + beta, "fp16")
     share = diagnose(graph, output, "fp16", graph.forms[0])
     assert share is not None
@@ -390,6 +390,7 @@ def test_a_variance_that_leaves_columns_out_is_named_beside_a_stored_mean() -> N
     # the mean's rounding is a hundred times the energy of the fault
     graph = of_sixteen_bits((9, 341), 100.0, 2)
     rows, beta = graph.rows, graph.rows.beta
+    assert beta is not None
     centered = rows.x - rows.x.mean(axis=1, keepdims=True)
     short = np.square(centered[:, :-3]).sum(axis=1, keepdims=True) / 341
     factor = np.sqrt((centered**2).mean(axis=1, keepdims=True) / short)
