@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gonogo.judging.faults import columns, forward, gradient
-from gonogo.judging.faults.fault import SMALL, Fault, Residual
+from gonogo.judging.faults.fault import MIN_EVIDENCE, SMALL, Fault, Residual
 from gonogo.kernels.layernorm.narrowed import narrowed
 from gonogo.kernels.layernorm.replay import ColumnGradient, InputGradient
 from gonogo.kernels.normalization.forward import NormalizedRows
@@ -99,23 +99,28 @@ def _largest(faults: Iterable[Fault], residual: Residual) -> TermShare | None:
     if not np.isfinite(energy) or energy <= rounding + chance:
         return None
     best: TermShare | None = None
-    least = energy
+    least, fewest = energy, np.inf
     distinct = residual.distinct
-    chance *= np.sqrt(residual.error.size / distinct)
+    chance *= np.sqrt(residual.size / distinct)
     for fault in faults:
-        if not np.isfinite(fault.effect).all():
+        free = 1.0 - fault.fitted / distinct
+        if not np.isfinite(fault.effect).all() or free <= 0.0:  # as many numbers fit anything
             continue
         # fitted numbers take a part of the rounding, too, and of what the fault doesn't explain
-        left = residual.without(fault.effect).energy
-        left += max(rounding, left) * min(1.0, fault.fitted / distinct)
+        left = residual.without(fault.effect).energy + fault.cost
+        left = max(left / free, rounding)
         # a fault must halve what the one before leaves, which more numbers alone wouldn't; the
         # noise of the kernel's own fp32 operations is left for no fitted one
         floor = rounding + (COMPLETE * (energy - rounding) if fault.fitted else 0.0)
         is_detail = fault.fitted > 1 and best is not None and best.share >= GOOD
         most = (least - floor) / (10 if is_detail else 2)
-        if left < least - chance and max(left - floor, 0.0) < most:
+        is_better = left < least - chance and max(left - floor, 0.0) < most
+        if best is not None and fault.fitted <= fewest:  # no more is fitted: the likelier one
+            is_better = residual.evidence(least, left) > MIN_EVIDENCE
+        if is_better:
             share = 1.0 - max(left - rounding, 0.0) / (energy - rounding)
             least, best = left, TermShare(fault.words, share, fault.is_coherent)
+            fewest = fault.fitted
     return best if best is not None and best.share >= MIN_SHARE else None
 
 

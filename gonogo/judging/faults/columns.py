@@ -70,7 +70,7 @@ def faults(
             )
 
         fitted = statistics.fitted_epsilon(of_epsilon, rows.epsilon, residual)
-    yield from statistics.better_first(factors, fitted, residual)
+    yield from statistics.likelier_of(factors, fitted, residual)
     if graph.weighted and count <= MOST_FITTED * features:
         yield _of_rows("the rstd is off", terms, residual, is_coherent=False)
         if is_computed and rows.centered:

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo.judging.faults import groups, statistics, stored
+from gonogo.judging.faults import groups, statistics
 from gonogo.judging.faults import rows as of_rows
 from gonogo.judging.faults.fault import Fault, Residual, places
 from gonogo.judging.faults.statistics import TILE
-from gonogo.judging.faults.stored import StoredStatistics
+from gonogo.judging.faults.stored import ROUNDINGS, StoredStatistics
 from gonogo.judging.limits.detection import without_terms
 from gonogo.kernels.normalization.forward import NormalizedRows
 from gonogo.kernels.normalization.moments import Rows
 from gonogo.numerics.expectation import Array
 
 _SCALES = ("gamma", "beta")
+SHOWS = 3.0 * ROUNDINGS**2
+"""The square of the largest sum of roundings, over the variance of one; also over what is usual."""
+ROUNDS = 4
+"""Rounds in which a fitted fault and the statistics beside it are fitted in turn."""
 
 
 def faults(graph: NormalizedRows, exact: Array, residual: Residual, form: str) -> Iterator[Fault]:
@@ -70,29 +73,32 @@ def faults(graph: NormalizedRows, exact: Array, residual: Residual, form: str) -
         return np.asarray((other.rstd / right.rstd - 1.0) * scaled)
 
     fitted = statistics.fitted_epsilon(of_epsilon, rows.epsilon, residual)
-    few = [*statistics.better_first(factors, fitted, residual)]
-    yield from few
     pattern = None if of_mean is None else np.broadcast_to(of_mean, exact.shape)
-    beside = StoredStatistics.of(right, scaled, pattern, form)
-    likely = stored.likeliest([*wholes, *few], residual) if form != "fp32" else None
-    if likely is not None and not likely.fitted:  # a factor needs no other fault beside it
-        whole = likely
-        yield beside.beside(lambda _: whole, residual)
+    stored = StoredStatistics.of(right, scaled, pattern, form, residual)
+    left = None if form == "fp32" else stored.energy
+    few = statistics.likelier_of(factors, fitted, residual, left)
+    yield from few
+    if form != "fp32":
+        wholes += of_rows.common(exact, stored)
+        wholes += of_rows.common(scaled, stored, "the rstd has a common factor")
+        wholes += _of_few_columns(rows, normalized, stored.rest())
+        likeliest = stored.likeliest([*wholes, *few])
+        if likeliest is not None:
+            yield likeliest
     labels = rows.channels
     in_rows = _of_rows(exact, scaled, of_mean, residual)
     in_columns = _of_columns(rows, normalized, residual)
     # the fewer numbers are fitted, the more an equally good fit says
-    if len(x) <= int(labels.max()) + 1:
+    if residual.rows <= int(labels.max()) + 1:
         yield from chain(in_rows, in_columns)
     else:
         yield from chain(in_columns, in_rows)
-    if rows.centered:
-        both = residual.two_per_row(scaled, np.broadcast_to(gamma, exact.shape))
-        yield Fault("the mean and the rstd of the rows are off", both, 2 * len(x))
+    if pattern is not None:
+        yield _of_both(scaled, pattern, right, stored, residual)
     if rows.channel_width > 1:
         if form != "fp32":
             for name in _SCALES:
-                yield beside.beside(partial(_of_scale, rows, normalized, name), residual)
+                yield _of_scale_beside(rows, normalized, name, stored, residual)
         yield groups.recut(rows, gamma, normalized, residual)
 
 
@@ -128,26 +134,101 @@ def _of_rows(
         pattern = np.broadcast_to(of_mean, exact.shape)
         off = residual.per_row(pattern)
         words = f"the mean is off in {places('row', off)}"
-        yield Fault(words, off * pattern, len(exact), is_coherent=False)
+        yield Fault(words, off * pattern, residual.rows, is_coherent=False)
     off = residual.per_row(scaled)
     words = f"the rstd is off in {places('row', off)}"
-    yield Fault(words, off * scaled, len(exact), is_coherent=False)
+    yield Fault(words, off * scaled, residual.rows, is_coherent=False)
+
+
+def _of_both(
+    scaled: Array,
+    of_mean: Array,
+    right: statistics.Statistics,
+    stored: StoredStatistics,
+    residual: Residual,
+) -> Fault:
+    """Return the fault with a mean and an rstd for each row.
+
+    The one that is further beyond what rounding it to the format adds is named first.
+    """
+    off_rstd, off_mean = residual.two_factors(scaled, of_mean)
+    # a variance about a wrong mean is too large
+    with np.errstate(divide="ignore", invalid="ignore"):
+        wrong_by = off_mean * right.rstd / (1.0 + off_rstd)
+    about_mean = off_rstd + 1.0 - 1.0 / np.sqrt(1.0 + np.square(wrong_by))
+    beyond_mean = np.where(np.abs(about_mean) < np.abs(off_rstd), about_mean, off_rstd)
+    sizes = np.sqrt(np.square(stored.sizes(np.stack([beyond_mean, off_mean])[..., 0])).mean(axis=1))
+    first, second = ("rstd", "mean") if sizes[0] > sizes[1] else ("mean", "rstd")
+    effect = off_rstd * scaled + off_mean * of_mean
+    words = f"the {first} and the {second} of the rows are off"
+    return Fault(words, effect, 2 * residual.rows)
+
+
+def _of_scale_beside(
+    rows: Rows, normalized: Array, name: str, stored: StoredStatistics, residual: Residual
+) -> Fault:
+    """Return the fault of gamma's or beta's values, with errors of stored statistics beside it."""
+    fault = _of_scale(rows, normalized, name, residual)
+    for _ in range(ROUNDS):
+        both = stored.beside(fault)
+        fault = _of_scale(rows, normalized, name, residual.without(both.effect - fault.effect))
+    return stored.beside(fault)
 
 
 def _of_columns(rows: Rows, normalized: Array, residual: Residual) -> Iterator[Fault]:
-    """Yield the faults with a number for each value of gamma or beta."""
+    """Yield the faults with a number for each value of gamma or beta, first those of few values."""
+    yield from _of_few_columns(rows, normalized, residual)
     for name in _SCALES:
         yield _of_scale(rows, normalized, name, residual)
 
 
-def _of_scale(rows: Rows, normalized: Array, name: str, residual: Residual) -> Fault:
-    """Return the fault with a number for each value of gamma or of beta."""
+def _of_few_columns(rows: Rows, normalized: Array, residual: Residual) -> Iterator[Fault]:
+    """Yield the faults of the values of gamma or beta in which more shows than rounding adds."""
     labels = rows.channels
-    noun = "column" if rows.channel_width == 1 else "channel"
-    pattern = normalized if name == "gamma" else np.ones((1, 1))
+    energy = residual.per_label_energy(labels)
+    chosen = energy > SHOWS * max(1.0, float(np.median(energy)))
+    if not 0 < chosen.sum() <= len(chosen) / 2:
+        return
+    shape = residual.error.shape
+    values = {"gamma": rows.gamma, "beta": rows.beta}
+    for name, pattern in _patterns(normalized).items():
+        if (value := values[name]) is not None:
+            part = np.where(chosen[labels], value * pattern, 0.0)
+            where = places(_noun(rows), chosen.astype(np.float64))
+            yield from of_rows.common(
+                np.broadcast_to(part, shape), residual, f"{name} is off in {where}, by a factor"
+            )
+    for name in _SCALES:
+        if values[name] is not None:
+            yield _of_scale(rows, normalized, name, residual, chosen)
+
+
+def _patterns(normalized: Array) -> dict[str, Array]:
+    """Return what an error of gamma and one of beta add to y, for each 1 of it."""
+    return {"gamma": normalized, "beta": np.ones((1, 1))}
+
+
+def _of_scale(
+    rows: Rows,
+    normalized: Array,
+    name: str,
+    residual: Residual,
+    chosen: NDArray[np.bool_] | None = None,
+) -> Fault:
+    """Return the fault with a number for each value of gamma or of beta, or for some of them."""
+    labels = rows.channels
+    pattern = _patterns(normalized)[name]
     off = residual.per_label(pattern, labels)
-    words = f"{name} is off in {_of_labels(noun, off, labels)}"
-    return Fault(words, off * pattern, int(labels.max()) + 1)
+    count = int(labels.max()) + 1
+    if chosen is not None:
+        off = np.where(chosen[labels], off, 0.0)
+        count = int(chosen.sum())
+    words = f"{name} is off in {_of_labels(_noun(rows), off, labels)}"
+    return Fault(words, off * pattern, count)
+
+
+def _noun(rows: Rows) -> str:
+    return "column" if rows.channel_width == 1 else "channel"
 
 
 def _of_labels(noun: str, values: Array, labels: NDArray[np.intp]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -33,7 +33,12 @@ def faults(graph: InputGradient, exact: Array, residual: Residual) -> Iterator[F
         for term, wrong in without_terms(graph).items()
     ]
     yield from terms
-    yield from _sums(product, normalized, rstd, residual, centered=rows.centered)
+    sums = {"s2": (product * normalized, normalized)}
+    if rows.centered:
+        sums = {"s1": (product, np.ones((1, 1))), **sums}
+    yield from _sums(sums, rstd, residual)
+    if rows.centered:
+        yield from _of_linear(x, product, mean, normalized, rstd, residual)
     if not rows.is_given:
         for wrong in statistics.wrong(x, rows.epsilon, centered=rows.centered):
             with np.errstate(invalid="ignore"):
@@ -54,13 +59,13 @@ def faults(graph: InputGradient, exact: Array, residual: Residual) -> Iterator[F
     fitted = None
     if not rows.is_given:
         fitted = statistics.fitted_epsilon(of_epsilon, rows.epsilon, residual)
-    yield from statistics.better_first(factors, fitted, residual)
+    yield from statistics.likelier_of(factors, fitted, residual)
     off_gamma = _gamma(dy, normalized, rstd, residual, centered=rows.centered)
     # the fewer numbers are fitted, the more an equally good fit says
     if dy.shape[1] < len(x):
         yield off_gamma
     yield from of_rows.factors(exact, residual)
-    count = len(x)
+    count = residual.rows
     patterns = {"s1": np.broadcast_to(rstd, x.shape), "s2": rstd * normalized}
     if not rows.centered:
         del patterns["s1"]
@@ -88,21 +93,39 @@ def _gradient(product: Array, normalized: Array, rstd: Array, *, centered: bool)
     return np.asarray(rstd * (product - s1 - normalized * s2))
 
 
-def _sums(
-    product: Array, normalized: Array, rstd: Array, residual: Residual, *, centered: bool
+def _of_linear(
+    x: Array, product: Array, mean: Array, normalized: Array, rstd: Array, residual: Residual
 ) -> Iterator[Fault]:
-    """Yield the faults of s1 and s2."""
-    count, features = product.shape
-    terms = {"s1": (product, np.ones((1, 1))), "s2": (product * normalized, normalized)}
-    if not centered:
-        del terms["s1"]
-    for name, (summed, pattern) in terms.items():
+    """Yield the faults of s1 and s2 in the form rstd P + b x + c, which ATen has.
+
+    There x^ s2 comes from E[P x] - s1 mean: a wrong s1 makes an error along x^, too, and s2 sums
+    P x.
+    """
+    sums = {
+        "s1": (product, 1.0 - mean * rstd * normalized),
+        "s2": (product * x * rstd, normalized),
+    }
+    for name, (summed, pattern) in sums.items():
+        total = summed.mean(axis=1, keepdims=True)
+        yield Fault(f"{name} is missing", rstd * total * pattern)
+    yield from _sums(sums, rstd, residual)
+
+
+def _sums(
+    sums: Mapping[str, tuple[Array, Array]], rstd: Array, residual: Residual
+) -> Iterator[Fault]:
+    """Yield the faults of s1 and s2.
+
+    sums: name -> the terms of the sum (rows, N), and what dx subtracts for each 1 of it, over rstd.
+    """
+    for name, (summed, pattern) in sums.items():
+        count, features = summed.shape
         total = summed.mean(axis=1, keepdims=True)
         yield Fault(f"{name} is subtracted twice", -rstd * total * pattern)
         yield Fault(f"{name} has the wrong sign", 2 * rstd * total * pattern)
         if features > 1:
             yield Fault(f"{name} divides by N - 1", -rstd * total / (features - 1) * pattern)
-        off = residual.per_row(np.broadcast_to(rstd * pattern, product.shape))
+        off = residual.per_row(np.broadcast_to(rstd * pattern, summed.shape))
         for width in statistics.left_out(features, statistics.tail(summed / features, off)):
             missing = summed[:, features - width :].sum(axis=1, keepdims=True) / features
             words = f"{name} leaves out the last {width} columns"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Protocol
 
 import numpy as np
 
@@ -47,10 +48,18 @@ def in_rows(fault: Fault, residual: Residual) -> Iterator[Fault]:
         yield Fault(words, np.where(chosen[:, None], fault.effect, 0.0))
 
 
-def common(exact: Array, residual: Residual, words: str = "a common factor") -> Iterator[Fault]:
+class Fitting(Protocol):
+    """An error to which a factor can be fitted."""
+
+    def common(self, pattern: Array, /) -> float:
+        """Return the factor of a pattern (rows, N) that fits all elements best."""
+        ...
+
+
+def common(exact: Array, error: Fitting, words: str = "a common factor") -> Iterator[Fault]:
     """Yield a common factor of `exact`, the output or a part of it."""
     if exact.any():
-        factor = residual.common(exact)
+        factor = error.common(exact)
         yield Fault(f"{words} of {_factor(factor)}", factor * exact, 1)
 
 
@@ -60,7 +69,8 @@ def factors(exact: Array, residual: Residual) -> Iterator[Fault]:
         return
     by_row = residual.per_row(exact)
     if len(exact) > 1 and np.std(by_row) > SAME_FACTOR * abs(residual.common(exact)):
-        yield Fault(_words(by_row[:, 0]), by_row * exact, len(exact), is_coherent=False)
+        count = residual.rows
+        yield Fault(_words(by_row[:, 0]), by_row * exact, count, is_coherent=False)
 
 
 def _words(by_row: Array) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gonogo.judging.faults.fault import SMALL, Fault, Residual
+from gonogo.judging.faults.fault import MIN_EVIDENCE, SMALL, Fault, Residual
 from gonogo.numerics.expectation import Array
 
 TILE = 32
@@ -68,17 +68,29 @@ def fitted_epsilon(
     return Fault(f"epsilon is about {value:.2g}", effect(value), 1)
 
 
-def better_first(common: Iterable[Fault], other: Fault | None, residual: Residual) -> list[Fault]:
-    """Return a common factor and another epsilon, of which one gives the other, the better first.
+def likelier_of(
+    common: Iterable[Fault],
+    other: Fault | None,
+    residual: Residual,
+    left: Callable[[Array], float] | None = None,
+) -> list[Fault]:
+    """Return a common factor or another epsilon, of which one gives the other: the likelier one.
 
     In rows of equal variance they are the same; then it is called a factor.
+
+    left: the energy of what an effect leaves, where that isn't all error: rounding a row's rstd
+        makes a factor differ from row to row, as an epsilon does.
     """
     faults = list(common)
     if other is None or not faults or not np.isfinite(other.effect).all():
         return faults
-    left = min(residual.without(fault.effect).energy for fault in faults)
-    is_better = residual.without(other.effect).energy < left - 5.0 * residual.deviation
-    return [other, *faults] if is_better else [*faults, other]
+    if left is None:
+        least = min(residual.without(fault.effect).energy for fault in faults)
+        is_better = residual.without(other.effect).energy < least - 5.0 * residual.deviation
+    else:
+        least = min(left(residual.error - fault.effect) for fault in faults)
+        is_better = residual.evidence(least, left(residual.error - other.effect)) > MIN_EVIDENCE
+    return [other] if is_better else faults
 
 
 def right(x: Array, epsilon: float, *, centered: bool = True) -> Statistics:

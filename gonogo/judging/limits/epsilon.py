@@ -140,6 +140,8 @@ def _part(graph: Graph, output: NDArray[np.floating]) -> tuple[Graph, float, NDA
         part, columns = narrowed(graph, MAX_ELEMENTS)
         return part, part.shape[1] / graph.shape[1], output[:, columns]
     rows, width = graph.shape
+    if isinstance(graph, RowStatistic):  # what counts are the elements that it is computed from
+        width = graph.rows.x.shape[1]
     count = max(1, min(rows, MAX_ELEMENTS // width))
     chosen = np.linspace(0, rows - 1, count).astype(np.intp)
     return graph.some(chosen), count / rows, output[chosen]

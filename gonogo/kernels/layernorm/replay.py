@@ -152,7 +152,12 @@ class InputGradient:
         return programs.of_inputs(self.rows.centered, self.rows.is_given)
 
     def storable(self, program: Program) -> tuple[str, ...]:
-        """Return the quantities that a program of this form may store."""
+        """Return the quantities that a program of this form may store, none of a derived gradient.
+
+        The known programs list all that libraries store there: a search would only add allowances.
+        """
+        if program.product in derivations.DERIVED:
+            return ()
         centered = self.rows.centered
         names = programs.storable(program.product, centered=centered)
         return names if self.rows.is_given else (*programs.statistics(centered), *names)

@@ -85,7 +85,9 @@ FORWARD: dict[str, Callable[[], Doubles]] = {
     "mean is missing": lambda: y(0 * MEAN),
     "each row has the rstd of the row before it": lambda: y(rstd=np.roll(RSTD, 1, axis=0)),
     "gamma is off in 32 columns from 32 to 63": lambda: y(gamma=some_columns(GAMMA, 1.25)),
-    "beta is off in 24 columns from 32 to 63": lambda: y(beta=some_columns(BETA, -1.0)),
+    "beta is off in 32 columns from 32 to 63, by a factor of -1": lambda: y(
+        beta=some_columns(BETA, -1.0)
+    ),
     "gamma is shifted by 1 column": lambda: y(gamma=np.roll(GAMMA, 1, axis=1)),
     "row 11 holds the values of row 3": lambda: stale(y()),
     "a common factor of 1.001": lambda: 1.001 * y(),
@@ -183,7 +185,8 @@ def grouped(sizes: list[int], shift: int = 0) -> Doubles:
 
 def test_a_channel_of_group_norm_is_named() -> None:
     wrong = np.where(LABELS == 5, 1.01 * CHANNEL_GAMMA, CHANNEL_GAMMA)
-    assert named(group_norm(), (X - MEAN) * RSTD * wrong) == "gamma is off in channel 5"
+    words = "gamma is off in channel 5, by a factor of 1.01"
+    assert named(group_norm(), (X - MEAN) * RSTD * wrong) == words
 
 
 @pytest.mark.parametrize(
@@ -293,3 +296,134 @@ def test_numbers_fitted_to_few_elements_say_less_than_one_factor() -> None:
     share = diagnose(graph, output, "bf16", graph.forms[0])
     assert share is not None
     assert share.words.startswith("a common factor of 1.00")
+
+
+STATISTICS = ("mean", "x - mean", "square", "variance", "variance + epsilon", "rstd")
+
+
+def of_sixteen_bits(shape: tuple[int, int], offset: float, seed: int) -> NormalizedRows:
+    """Return LayerNorm of x beside an offset, of which all inputs are fp16 values."""
+    draw = np.random.default_rng(seed).standard_normal
+    x, gamma, beta = offset + draw(shape), 1.0 + 0.1 * draw((1, shape[1])), draw((1, shape[1]))
+    x, gamma, beta = (round_to(a, "fp16").astype(np.float64) for a in (x, gamma, beta))
+    return NormalizedRows(Rows(x, gamma, beta, EPSILON))
+
+
+def composite(graph: NormalizedRows) -> Doubles:
+    """Return y of a composite in fp16, before its own rounding."""
+    stored = Program(stored=dict.fromkeys((*STATISTICS, "x^", "gamma x^"), "fp16"))
+    return graph.replay(stored).values
+
+
+def of_equal_rows() -> NormalizedRows:
+    """Return RMSNorm of rows that are each another one times a power of two, in fp16."""
+    row = -1.0 + 3.0 * np.arange(33) / 32
+    x = round_to(np.outer(np.exp2(np.arange(33) % 4), row), "fp16").astype(np.float64)
+    gamma = round_to(np.random.default_rng(4).standard_normal((1, 33)), "fp16")
+    return NormalizedRows(Rows(x, gamma.astype(np.float64), None, 1e-6, centered=False))
+
+
+def test_rows_of_equal_inputs_fit_no_column_of_gamma() -> None:
+    # all rows round alike, in each column anew
+    graph = of_equal_rows()
+    output = round_to(1.0011 * composite(graph), "fp16")
+    share = diagnose(graph, output, "fp16", graph.forms[0])
+    assert share is not None
+    assert share.words.startswith("a common factor of 1.001")
+
+
+def test_a_few_wrong_columns_of_equal_rows_are_named() -> None:
+    graph = of_equal_rows()
+    columns = np.where((np.arange(33) >= 20) & (np.arange(33) < 30), 1.2, 1.0)
+    output = round_to(columns * composite(graph), "fp16")
+    share = diagnose(graph, output, "fp16", graph.forms[0])
+    assert share is not None
+    assert share.words.startswith("gamma is off in 10 columns from 20 to 29, by a factor of 1.20")
+
+
+def test_beta_is_told_from_gamma_by_one_factor_where_all_rows_are_equal() -> None:
+    # any error of a column is as well one of gamma as one of beta
+    rows = of_equal_rows().rows
+    beta = np.random.default_rng(5).standard_normal((1, 33))
+    graph = NormalizedRows(Rows(rows.x, rows.gamma, beta, EPSILON))
+    signs = np.where(np.arange(33) < 17, 1.0, -1.0)
+    output = NormalizedRows(Rows(rows.x, rows.gamma, signs * beta, EPSILON))
+    words = named(graph, output.replay(graph.forms[0]).values, "fp16")
+    assert words.startswith("beta is off in 16 columns from 17 to 32, by a factor of -1")
+
+
+def test_a_few_columns_of_gamma_are_named_beside_a_stored_mean() -> None:
+    graph = of_sixteen_bits((16, 200), 100.0, 1)
+    rows, columns = graph.rows, np.where((np.arange(200) >= 40) & (np.arange(200) < 48), 1.1, 1.0)
+    wrong = NormalizedRows(Rows(rows.x, columns * rows.gamma, rows.beta, EPSILON))
+    output = wrong.replay(Program(stored={"mean": "fp16"})).values
+    assert named(graph, output, "fp16").startswith("gamma is off in 8 columns from 40 to 47")
+
+
+def test_of_faults_without_a_fitted_number_the_likelier_one_is_named() -> None:
+    # in this form of dx s1 over N - 1 explains most of a faint error, and comes first
+    draw = np.random.default_rng(6).standard_normal
+    x, dy, gamma = (
+        round_to(a, "bf16").astype(np.float64)
+        for a in (3.0 + draw((12, 640)), draw((12, 640)), draw((1, 640)))
+    )
+    mean = x.mean(axis=1, keepdims=True) * 640 / 639
+    rstd = 1.0 / np.sqrt(((x - mean) ** 2).mean(axis=1, keepdims=True) + EPSILON)
+    normalized, product = (x - mean) * rstd, dy * gamma
+    s1, s2 = (a.mean(axis=1, keepdims=True) for a in (product, product * normalized))
+    graph = InputGradient(BackwardRows(x, dy, gamma, None, None, EPSILON))
+    output = rstd * (product - s1 - normalized * s2)
+    assert named(graph, output, "bf16") == "the mean divides by N - 1"
+
+
+def test_a_factor_of_rstd_is_named_beside_a_stored_mean() -> None:
+    graph = of_sixteen_bits((16, 512), 3.0, 1)
+    beta = graph.rows.beta
+    assert beta is not None
+    output = round_to(1.001 * (composite(graph) - beta) + beta, "fp16")
+    share = diagnose(graph, output, "fp16", graph.forms[0])
+    assert share is not None
+    assert share.words.startswith("the rstd has a common factor of 1.00")
+
+
+def test_a_variance_that_leaves_columns_out_is_named_beside_a_stored_mean() -> None:
+    # the mean's rounding is a hundred times the energy of the fault
+    graph = of_sixteen_bits((9, 341), 100.0, 2)
+    rows, beta = graph.rows, graph.rows.beta
+    assert beta is not None
+    centered = rows.x - rows.x.mean(axis=1, keepdims=True)
+    short = np.square(centered[:, :-3]).sum(axis=1, keepdims=True) / 341
+    factor = np.sqrt((centered**2).mean(axis=1, keepdims=True) / short)
+    output = round_to(factor * (composite(graph) - beta) + beta, "fp16")
+    share = diagnose(graph, output, "fp16", graph.forms[0])
+    assert share is not None
+    assert share.words == "the variance leaves out the last 3 columns"
+
+
+def test_the_statistic_that_is_off_by_more_than_its_rounding_is_named_first() -> None:
+    graph = of_sixteen_bits((4, 64), 3.0, 3)
+    x = graph.rows.x
+    mean = round_to(x.mean(axis=1, keepdims=True), "fp16").astype(np.float64)
+    rstd = 1.0 / np.sqrt(x.var(axis=1, keepdims=True) + EPSILON)
+    signs = np.array([[1.0], [-1.0], [1.0], [-1.0]])
+    output = (x - mean) * rstd * (1.0 + 0.003 * signs) * graph.rows.gamma + graph.rows.beta
+    share = diagnose(graph, round_to(output, "fp16"), "fp16", graph.forms[0])
+    assert share is not None
+    assert share.words == "the rstd and the mean of the rows are off"
+
+
+@pytest.mark.parametrize("term", ["s1", "s2"])
+def test_a_wrong_sum_is_named_in_the_form_of_aten(term: str) -> None:
+    # b has s1 mean in it: beside an offset nearly all of the error lies along x^
+    x, product = 100.0 + X, DY * GAMMA
+    mean, s1 = x.mean(axis=1, keepdims=True), product.mean(axis=1, keepdims=True)
+    weighted = (product * x).mean(axis=1, keepdims=True)
+    if term == "s1":
+        s1 = 2.0 * s1
+    else:
+        weighted = (product * x)[:, :-3].sum(axis=1, keepdims=True) / WIDTH
+    b = (s1 * mean - weighted) * RSTD**3
+    output = RSTD * product + b * (x - mean) - s1 * RSTD
+    graph = InputGradient(BackwardRows(x, DY, GAMMA, None, None, EPSILON))
+    words = {"s1": "s1 is subtracted twice", "s2": "s2 leaves out the last 3 columns"}
+    assert named(graph, output) == words[term]
