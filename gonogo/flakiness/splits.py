@@ -304,7 +304,7 @@ def _windows(count: int, least: int, policy: FlakinessPolicy) -> tuple[Indices, 
     if count > _MAX_WINDOWED:
         return np.arange(0), np.arange(0)
     shortest = policy.change_least + (count >= policy.change_points)
-    first, last = np.triu_indices(count + 1, k=shortest)
+    first, last = np.triu_indices(count, k=shortest)
     inner = (first >= least) & (last <= count - least)
     return first[inner], last[inner]
 

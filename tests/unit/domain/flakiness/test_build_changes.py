@@ -143,6 +143,14 @@ def test_two_values_in_any_order_are_no_change_of_short_series() -> None:
     assert sum(alarms) <= 5
 
 
+@pytest.mark.parametrize(("last", "changed"), [(11.0, False), (12.0, True)])
+def test_a_series_of_half_as_many_values_as_points_has_no_tail(last: float, changed: bool) -> None:
+    """Eight points of four or of five values: only more than half give Student's t a spread."""
+    values = [0.0, 1.0, 0.0, 1.0, 10.0, 11.0, 10.0, last]
+    splits = build_splits(Builds.from_samples([np.array([v]) for v in values]), 0, 3, POLICY)
+    assert bool(splits) is changed
+
+
 @pytest.mark.parametrize("length", [6, 10, 15])
 def test_one_outlying_build_is_no_change(length: int) -> None:
     rng = np.random.default_rng(6)

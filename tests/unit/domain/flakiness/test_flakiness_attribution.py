@@ -144,12 +144,40 @@ def test_a_kernel_that_never_repeats_itself_shows_no_device_by_its_digests() -> 
         ((1, 20), (0, 30), False),
         ((6, 20), (0, 30), True),
         ((0, 20), (0, 30), False),
+        ((1, 100), (60, 100), False),  # a difference the other way round
     ],
 )
 def test_few_differences_may_be_a_rare_race_that_repeats_missed(
     differing: tuple[int, int], repeats: tuple[int, int], is_known: bool
 ) -> None:
     assert beyond_chance(rate(*differing), rate(*repeats)) is is_known
+
+
+def test_what_ran_before_is_blamed_where_only_runs_behind_others_differ() -> None:
+    """No seed ran both first in its process and behind others, and as many fail of either."""
+    runs = [sample(k, FAILED if k % 2 else PASSED, repeat=r) for k in range(8) for r in range(2)]
+    runs += [
+        sample(k, FAILED if r else PASSED, repeat=r, position=1, digest=f"{k}.{r}")
+        for k in range(8, 18)
+        for r in range(2)
+    ]
+    attribution = attribute(runs)
+    assert attribution.cause is Cause.context_dependent
+    state = attribution.findings[2]
+    assert (state.compared.failures, state.compared.runs) == (10, 10)
+    assert state.words.endswith("none of 8 that were first in it")
+
+
+def test_a_build_on_which_all_fail_does_not_make_a_test_seed_sensitive() -> None:
+    runs = [
+        sample(k, FAILED if build == "red" else PASSED, build=build, repeat=r)
+        for build in ("green", "red")
+        for k in range(8)
+        for r in range(2)
+    ]
+    assert cause(runs) is Cause.unknown
+    one_seed = [replace(run, outcome=FAILED) if run.seed == 3 else run for run in runs]
+    assert cause(one_seed) is Cause.seed_sensitive
 
 
 def test_a_race_is_not_blamed_on_where_it_happened_to_show() -> None:
