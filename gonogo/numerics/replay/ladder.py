@@ -181,7 +181,7 @@ def _refined(
     graph: Graph, output: NDArray[np.floating], form: str, near: search.Near
 ) -> Iterator[Program]:
     """Yield the programs of a second search, from nearly right ones and the rows they missed."""
-    if near.programs and graph.shape[0] > 1:
+    if near.programs:
         yield from search.refined(graph, output, form, near)
 
 

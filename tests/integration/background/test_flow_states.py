@@ -245,6 +245,8 @@ def test_handing_back_does_not_count_as_an_attempt(current: Session) -> None:
     store(current, item, [row(0)])
     finish(current, item)
     assert now_of(current, job).verdict == "pass"
+    numbers = [attempt["number"] for attempt in attempts_of(current, job.id)]
+    assert sorted(numbers) == list(range(1, closing.MAX_ATTEMPTS + 4))
 
 
 @pytest.mark.parametrize(("before", "state"), [(2, "running"), (1, "finished")])

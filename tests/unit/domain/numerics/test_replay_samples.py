@@ -160,6 +160,24 @@ def errors(output: float, noise: float = 0.0, slack: float = 0.0) -> at_random._
     return at_random._Errors.of(np.array([[output]]), quantity, "bf16")
 
 
+def test_the_loss_of_a_fit_is_the_share_of_elements_that_are_a_step_or_more_off() -> None:
+    graph = graph_of(8)
+    y = spoiled(graph, {2: 4000, 5: 90000, 6: 20000})
+    sample = search.Sample(graph, y, np.arange(y.shape[1]), "fp32")
+    fit = sample.fit(graph.forms[0])
+    assert (fit.mismatch, fit.loss) == (3 / y.size, 3 / y.size)
+
+
+def test_only_storing_programs_that_miss_some_rows_are_kept_for_a_second_search() -> None:
+    near = search.Near()
+    storing, other = Program(stored={"mean": "bf16"}), Program()
+    ladder._note(near, other, np.array([1]))
+    ladder._note(near, storing, np.array([], np.intp))
+    assert (near.programs, near.rows) == ([], set())
+    ladder._note(near, storing, np.array([4, 1]))
+    assert (near.programs, near.rows) == ([storing], {1, 4})
+
+
 def test_an_element_is_rounded_up_as_often_as_what_is_cut_off_says() -> None:
     step = 2.0**-7
     down, up = errors(1.0), errors(1.0 + step)
