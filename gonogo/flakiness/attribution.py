@@ -278,10 +278,8 @@ def _between(
     without any change of level, which is the rate of chance.
     """
     groups: dict[Hashable, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
-    names = [level(sample) for sample in digested]
-    if len(set(names)) > 1:
-        for sample, name in zip(digested, names, strict=True):
-            groups[all_else(sample)][name].add(str(sample.digest))
+    for sample in digested:
+        groups[all_else(sample)][level(sample)].add(str(sample.digest))
     compared = differing = 0
     examples: list[SeedExample] = []
     for key, levels in groups.items():
@@ -469,12 +467,10 @@ def _differing(
 
 
 def _named(key: Hashable) -> dict[str, Any]:
-    names = (
-        ("build", "seed", "device", "context")
-        if isinstance(key, tuple) and len(key) == 4
-        else ("build", "seed", "place")
-    )
-    return dict(zip(names, key, strict=False)) if isinstance(key, tuple) else {}
+    if not isinstance(key, tuple):
+        return {}
+    names = ("build", "seed", "device", "context") if len(key) == 4 else ("build", "seed", "place")
+    return dict(zip(names, key, strict=True))
 
 
 def _first_up(words: str) -> str:

@@ -63,7 +63,20 @@ def test_equal_seeds_that_differ_by_device() -> None:
     attribution = attribute(runs)
     assert attribution.cause is Cause.device_dependent
     assert attribution.causes == (Cause.device_dependent,)
-    assert attribution.findings[1].examples[0].digests == {"d0": ["0d0"], "d1": ["0d1"]}
+    example = attribution.findings[1].examples[0]
+    assert (example.build, example.seed, example.place) == ("b", 0, "isolated, first")
+    assert example.digests == {"d0": ["0d0"], "d1": ["0d1"]}
+
+
+def test_an_example_shows_at_most_three_digests_of_a_level() -> None:
+    runs = [
+        sample(k, repeat=r, device=d, digest=f"{d}.{r}")
+        for k in range(4)
+        for d in ("d0", "d1")
+        for r in range(5)
+    ]
+    example = attribute(runs).findings[1].examples[0]
+    assert example.digests == {d: [f"{d}.{r}" for r in range(3)] for d in ("d0", "d1")}
 
 
 def test_equal_seeds_that_differ_by_context() -> None:
@@ -90,6 +103,20 @@ def test_steady_seeds_of_which_some_fail_are_seed_sensitive() -> None:
         cause(sample(k, FAILED if k < 3 else PASSED, repeat=r) for k in range(10) for r in range(2))
         is Cause.seed_sensitive
     )
+
+
+def test_a_seed_is_blamed_by_its_outcomes_alone_and_beside_hangs() -> None:
+    runs = [
+        sample(k, FAILED if k < 3 else PASSED, repeat=r, digest=None)
+        for k in range(10)
+        for r in range(2)
+    ]
+    assert cause(runs) is Cause.seed_sensitive
+    hung = [sample(k, Outcome.infrastructure, repeat=2, digest=None) for k in range(4)]
+    without_seed = [sample(None, digest=None), sample(None, FAILED, digest=None)]
+    seeds = attribute([*runs, *hung, *without_seed]).findings[3]
+    assert seeds.holds
+    assert seeds.words == "3 of 10 seeds fail whenever they run, 0 sometimes"
 
 
 def test_without_a_repeat_the_seed_cannot_be_blamed() -> None:

@@ -22,6 +22,7 @@ from gonogo.flakiness.splits import (
     _windows,
     interval,
     place_likelihood,
+    rate_splits,
     residuals,
     segments,
     standardized,
@@ -237,6 +238,20 @@ def test_rates_change_between_their_neighbors_with_counts_of_each_side() -> None
     assert rate_changes([(1, 2), (0, 0)]).words == "not enough points: 1 of 2"
     with pytest.raises(ValueError, match="impossible counts"):
         rate_changes([(3, 2), (0, 1)])
+
+
+def test_a_change_of_rates_lies_where_its_likelihood_is() -> None:
+    points = [(1, 10)] * 10 + [(4, 10)] * 10
+    (change,) = rate_changes(points).changes
+    likelihood = np.exp(rate_splits(np.array(points, np.float64), POLICY.prior))
+    low, high = interval(likelihood / likelihood.sum(), POLICY.rate_level)
+    assert (change.place, change.low, change.high) == (10, low, high) == (10, 7, 12)
+
+
+def test_of_splits_beyond_the_smallest_p_the_largest_t_is_the_place() -> None:
+    seeds = np.random.default_rng(5).normal(size=(5, 1000))
+    samples = list(seeds + 1000.0 * (np.arange(5) >= 3)[:, None])
+    assert welch_split(samples, 0, 5, POLICY) == (3, 0.0)
 
 
 def test_welch_is_the_same_in_any_unit() -> None:
