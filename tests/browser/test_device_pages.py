@@ -42,7 +42,7 @@ def test_the_list_says_how_each_device_is_and_what_it_runs(server, page: Page) -
     )
     expect(busy).to_contain_text("same bits as on other devices")
     expect(idle).to_contain_text("Idle")
-    differs = "its canary's bits differ from those of lab-1/wormhole:0"
+    differs = "Its canary's bits differ from those of lab-1/wormhole:0"
     for text in ("Suspect", "since just now", differs, "bits differ from the golden ones"):
         expect(stray).to_contain_text(text)
     expect(bad).to_contain_text("tt-smi -r did not help")
@@ -68,7 +68,7 @@ def test_a_device_s_page_shows_what_happened_and_follows_it(server, page: Page) 
             now=utcnow(),
         )
     expect(history).to_have_count(3, timeout=15_000)
-    expect(page.locator(".device-now")).to_contain_text("a new fan")
+    expect(page.locator(".device-now")).to_contain_text("A new fan")
 
 
 def test_an_offline_device_s_chart_shows_its_silence_and_says_when_it_began(

@@ -70,7 +70,7 @@ def _worst_seed_reproduced(reader: Reader) -> None:
 def _bad_device(reader: Reader) -> None:
     reader.link("lab-1/wormhole:3")
     expect(reader.page.locator("#banner")).to_contain_text("Bad")
-    expect(reader.page.locator("#banner")).to_contain_text("it hung, and tt-smi -r did not help")
+    expect(reader.page.locator("#banner")).to_contain_text("It hung, and tt-smi -r did not help")
 
 
 def _share_a_view(reader: Reader) -> None:
