@@ -140,11 +140,10 @@ def samples(
         return Sample(graph.some(chosen), part, columns, form)
 
     searched = np.unique(np.concatenate([spread[::2], np.asarray(telling, np.intp)]))
-    checked = spread[1::2] if len(spread) > 1 else searched
     if rows == 1:
         whole = sample(searched)
         return sample(searched, columns[:: -(-len(columns) // PROBED_COLUMNS)]), whole, whole
-    return sample(searched[:PROBED]), sample(searched), sample(checked)
+    return sample(searched[:PROBED]), sample(searched), sample(spread[1::2])
 
 
 def candidates(

@@ -168,6 +168,19 @@ def test_the_loss_of_a_fit_is_the_share_of_elements_that_are_a_step_or_more_off(
     assert (fit.mismatch, fit.loss) == (3 / y.size, 3 / y.size)
 
 
+@pytest.mark.parametrize(("steps", "is_found"), [(1, False), (2, True), (3, True)])
+def test_a_search_may_end_with_its_last_step(
+    monkeypatch: pytest.MonkeyPatch, steps: int, is_found: bool
+) -> None:
+    monkeypatch.setattr(search, "MAX_STEPS", steps)
+    graph = graph_of(32)
+    usual = graph.forms[0]
+    storing = replace(usual, stored={"x^": "bf16", "mean": "bf16"})
+    y = round_to(graph.replay(storing).values, "fp32").astype(np.float64)
+    sample = search.Sample(graph, y, np.arange(y.shape[1]), "fp32")
+    assert search._grown(sample, usual, "bf16") == (storing if is_found else None)
+
+
 def test_only_storing_programs_that_miss_some_rows_are_kept_for_a_second_search() -> None:
     near = search.Near()
     storing, other = Program(stored={"mean": "bf16"}), Program()
