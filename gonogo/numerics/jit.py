@@ -50,6 +50,15 @@ def pays(elements: int) -> bool:
     return HAVE_NUMBA and (elements > MIN_ELEMENTS or _in_every_case.is_set())
 
 
+def is_loaded() -> bool:
+    """Return whether compiled code works already, so that more of it costs next to nothing.
+
+    Only functions whose results are those of NumPy to the bit may ask for it: what was judged
+    before must not matter.
+    """
+    return Compiled.is_used
+
+
 def load_for_all() -> None:
     """Use compiled code for small tensors, too: in a process that judges thousands of them."""
     _in_every_case.set()
@@ -76,6 +85,8 @@ class Compiled:
     """A function that numba compiles, or loads, when it is first called."""
 
     _loading = threading.RLock()
+    is_used = False
+    """Whether one of these functions was called."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.py_func = function
@@ -95,6 +106,7 @@ class Compiled:
                     with _caching_in(folder):
                         compiled = njit(nogil=True, cache=cached, error_model="numpy")(self.py_func)
                     self._dispatcher = compiled
+                    Compiled.is_used = True
         return self._dispatcher
 
     @property

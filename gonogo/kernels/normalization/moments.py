@@ -54,6 +54,10 @@ no noise, and every row is replayed as it is.
 NARROWING = {"sum of x", "sum of squares", "square", "mean", "mean square", "mean^2"}
 """The quantities of E[x^2] - mean^2 whose storing in 16 bits loses what cancels."""
 ZERO = np.zeros((1, 1))
+MAX_PART = 2**17
+"""The most elements of a part of the rows that is kept: the parts on which faults are tried."""
+MAX_PARTS = 4
+"""The parts that are kept: those of one output's limits, since the next output has the same."""
 
 
 @dataclass(frozen=True)
@@ -80,10 +84,24 @@ class Rows:
     groups: int = 1
     cache: dict[Hashable, Moments] = field(default_factory=dict, compare=False, repr=False)
     loops: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
+    parts: dict[bytes, Rows] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def some(self, chosen: NDArray[np.intp] | slice) -> Rows:
-        """Return some of the rows."""
+        """Return some of the rows. Equal choices share their statistics, while they are kept."""
+        if isinstance(chosen, slice):
+            return self._some(chosen)
+        if np.array_equal(chosen, np.arange(len(self.x))):
+            return self
+        if len(chosen) * self.x.shape[1] > MAX_PART:
+            return self._some(chosen)
+        key = chosen.tobytes()
+        part = self.parts.pop(key, None) or self._some(chosen)
+        self.parts[key] = part  # the last one is the newest
+        while len(self.parts) > MAX_PARTS:
+            del self.parts[next(iter(self.parts))]
+        return part
 
+    def _some(self, chosen: NDArray[np.intp] | slice) -> Rows:
         def cut(a: Array | None) -> Array | None:
             return a[chosen] if a is not None and a.shape[0] == len(self.x) > 1 else a
 

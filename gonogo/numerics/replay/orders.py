@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gonogo.numerics import jit
 from gonogo.numerics.expectation import Array, binade
+from gonogo.numerics.replay.compiled import updates
 from gonogo.numerics.replay.program import Order
 
 Floats = NDArray[np.float32]
@@ -73,11 +75,14 @@ def _updated(x: Floats, lanes: int) -> Array:
     mean = np.zeros((rows, lanes), np.float32)
     squares = np.zeros_like(mean)
     whole = count // lanes
-    for step in range(whole):
-        column = x[:, step * lanes : (step + 1) * lanes]
-        off = column - mean
-        mean += off / np.float32(step + 1)
-        squares += off * (column - mean)
+    if jit.is_loaded():
+        updates.update_squares(jit.plain(x), mean, squares)
+    else:
+        for step in range(whole):
+            column = x[:, step * lanes : (step + 1) * lanes]
+            off = column - mean
+            mean += off / np.float32(step + 1)
+            squares += off * (column - mean)
     parts: list[tuple[Any, Any, int]]
     parts = [(mean[:, lane], squares[:, lane], whole) for lane in range(lanes) if whole]
     parts += [(x[:, at], np.zeros(rows, np.float32), 1) for at in range(whole * lanes, count)]
@@ -161,8 +166,11 @@ def _in_lanes(terms: NDArray[np.floating], lanes: int) -> NDArray[Any]:
 
 def _running_mean(terms: Floats) -> Array:
     """Return the mean of each row as Welford's update keeps it, in fp32."""
+    running = np.zeros(len(terms), np.float32)
+    if jit.is_loaded():
+        updates.update_means(jit.plain(terms), running)
+        return running.astype(np.float64)
     columns = np.ascontiguousarray(terms.T)
-    running = np.zeros(columns.shape[1], np.float32)
     for index, column in enumerate(columns, 1):
         running += (column - running) / np.float32(index)
     return running.astype(np.float64)
