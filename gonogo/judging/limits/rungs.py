@@ -98,4 +98,4 @@ def is_whole_explained(
 
 def is_explained(measured: Cells) -> bool:
     """Return whether all elements and rows are within the limit."""
-    return max(measured.largest, measured.largest_row) <= ladder.LIMIT
+    return measured.is_within(ladder.LIMIT)

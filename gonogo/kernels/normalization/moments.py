@@ -72,6 +72,10 @@ class Rows:
         place: where the rows are in the whole tensor; None: these are all rows.
         channel_width: the number of a row's neighboring elements that share gamma and beta.
         groups: row i is the group i modulo `groups` of its sample's channels.
+        cache: the statistics by the definition, by what decides them.
+        loops: the statistics by compiled loops, likewise.
+        parts: the parts that are kept.
+        origin: of a part, the loops of all rows, and which rows it has: sums of a row are the same.
     """
 
     x: Array
@@ -85,6 +89,9 @@ class Rows:
     cache: dict[Hashable, Moments] = field(default_factory=dict, compare=False, repr=False)
     loops: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
     parts: dict[bytes, Rows] = field(default_factory=dict, init=False, compare=False, repr=False)
+    origin: tuple[dict[Hashable, Any], NDArray[np.intp] | slice] | None = field(
+        default=None, init=False, compare=False, repr=False
+    )
 
     def some(self, chosen: NDArray[np.intp] | slice) -> Rows:
         """Return some of the rows. Equal choices share their statistics, while they are kept."""
@@ -106,7 +113,7 @@ class Rows:
             return a[chosen] if a is not None and a.shape[0] == len(self.x) > 1 else a
 
         place = self._place
-        return Rows(
+        part = Rows(
             np.asarray(self.x[chosen], np.float64),
             cut(self.gamma),
             cut(self.beta),
@@ -116,6 +123,8 @@ class Rows:
             self.channel_width,
             self.groups,
         )
+        object.__setattr__(part, "origin", (self.loops, chosen))
+        return part
 
     def with_epsilon(self, epsilon: float) -> Rows:
         """Return the rows of a kernel that adds another epsilon."""

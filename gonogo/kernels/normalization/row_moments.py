@@ -90,14 +90,8 @@ def by_loops(program: Program, rows: Rows) -> RowMoments:
 
 
 def _by_loops(program: Program, rows: Rows, x: Array, squares: bool) -> RowMoments:
-    count, width = x.shape
-    facts = np.zeros((count, compiled.SUMS, sums.FACTS))
-    order = sums.ORDERS[program.order]
-
-    def block(start: int, stop: int) -> None:
-        compiled.add_moments(start, stop, x, rows.centered, squares, order, facts)
-
-    over_rows(block, count, results.ROWS)
+    width = x.shape[1]
+    facts = _facts(program, rows, x, squares)
     machine = Machine(program)
     mean = None
     errors = {}
@@ -111,3 +105,22 @@ def _by_loops(program: Program, rows: Rows, x: Array, squares: bool) -> RowMomen
         variance = well_conditioned(mean, direct, variance)
     _, rstd, root = scale(program, rows, machine, variance)
     return RowMoments(mean, rstd, root)
+
+
+def _facts(program: Program, rows: Rows, x: Array, squares: bool) -> Array:
+    """Return the sums of each row, of a part those of all rows where they are known."""
+    key = ("facts", squares, program.order)
+    if rows.origin is not None:
+        loops, chosen = rows.origin
+        if key in loops:
+            return np.asarray(loops[key][chosen])
+    if key not in rows.loops:
+        facts = np.zeros((len(x), compiled.SUMS, sums.FACTS))
+        order = sums.ORDERS[program.order]
+
+        def block(start: int, stop: int) -> None:
+            compiled.add_moments(start, stop, x, rows.centered, squares, order, facts)
+
+        over_rows(block, len(x), results.ROWS)
+        rows.loops[key] = facts
+    return np.asarray(rows.loops[key])

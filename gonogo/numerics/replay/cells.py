@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,11 +32,16 @@ class Cells:
 
     Attributes:
         distance: how far each element (rows, N) lies outside its cell; 0 inside.
-        shared: the errors that each row's elements share.
+        compute_shared: computes `shared`, which isn't needed where an element is far outside.
     """
 
     distance: Array
-    shared: SharedErrors
+    compute_shared: Callable[[], SharedErrors]
+
+    @cached_property
+    def shared(self) -> SharedErrors:
+        """Return the errors that each row's elements share."""
+        return self.compute_shared()
 
     @property
     def largest(self) -> float:
@@ -46,6 +52,10 @@ class Cells:
     def largest_row(self) -> float:
         """Return the largest error that a row shares."""
         return float(self.shared.largest.max(initial=0.0))
+
+    def is_within(self, limit: float) -> bool:
+        """Return whether no element and no row is beyond a limit; elements first."""
+        return self.largest <= limit and not self.largest_row > limit
 
     def measurement(self, limit: float) -> Measurement:
         """Return the largest numbers of each row, and how many elements are beyond `limit`."""
@@ -216,8 +226,8 @@ def cells(output: NDArray[np.floating], replay: Quantity, form: str, mode: Mode 
     with np.errstate(divide="ignore", invalid="ignore"):
         distance = np.where(beyond == 0, 0.0, beyond / deviation)
     if form != "fp32" or not replay.shared:
-        return Cells(distance, SharedErrors.none(len(y)))
-    return Cells(distance, _shared_errors(error, replay, half_ulp(y, form)))
+        return Cells(distance, lambda: SharedErrors.none(len(y)))
+    return Cells(distance, lambda: _shared_errors(error, replay, half_ulp(y, form)))
 
 
 def _shared_errors(error: Array, replay: Quantity, half: Array) -> SharedErrors:

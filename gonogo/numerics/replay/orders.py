@@ -41,16 +41,24 @@ def mean(terms: NDArray[np.floating], order: Order, *, quick: bool = False) -> t
     sums have a value of their own: their error is no noise. `quick`: the deviation of blocked sums
     is a few units in the last place of the mean size of a term.
     """
+    computed, deviates, _ = simulated(terms, order, quick=quick)
+    return computed, deviates
+
+
+def simulated(
+    terms: NDArray[np.floating], order: Order, *, quick: bool = False
+) -> tuple[Array, Array, Array]:
+    """Return the same, and the exact mean of the terms in fp32."""
     narrow = np.ascontiguousarray(terms, np.float32)
     exact = exact_mean(narrow)
     if quick and order is Order.blocked:
-        return exact, 2.0**-23 * np.abs(narrow).mean(axis=1, dtype=np.float64)
+        return exact, 2.0**-23 * np.abs(narrow).mean(axis=1, dtype=np.float64), exact
     largest, size = _largest(narrow, exact), mean_size(narrow)
     average = relative(largest, size).mean() * size
     if order is Order.blocked:
-        return exact, deviation(largest, exact, exact, average)
+        return exact, deviation(largest, exact, exact, average), exact
     running = _running_mean(narrow) if order is Order.running_mean else _running_sum(narrow)
-    return running, deviation(largest, exact, running, average)
+    return running, deviation(largest, exact, running, average), exact
 
 
 def welford(x: NDArray[np.floating]) -> tuple[Array, Array]:

@@ -148,10 +148,9 @@ class Machine:
             name: np.broadcast_to(error, shape).mean(axis=1, keepdims=True)
             for name, error in a.shared.items()
         }
-        mean, deviation = orders.mean(a.values, self.program.order, quick=self.quick)
+        mean, deviation, narrow = orders.simulated(a.values, self.program.order, quick=self.quick)
         # the simulated sums round their terms; the exact mean doesn't
         exact = orders.exact_mean(a.values)
-        narrow = orders.exact_mean(a.values.astype(np.float32))
         shared[source] = deviation[:, None]
         slack = np.broadcast_to(a.slack, shape).mean(axis=1, keepdims=True)
         return Quantity((exact + (mean - narrow))[:, None], noise, shared, slack)

@@ -8,9 +8,10 @@ from numpy.typing import NDArray
 
 from gonogo.kernels.normalization.forward import NormalizedRows, RowStatistic
 from gonogo.kernels.normalization.moments import MAX_PARTS, Rows
+from gonogo.kernels.normalization.row_moments import by_loops
 from gonogo.numerics import jit
 from gonogo.numerics.replay import orders
-from gonogo.numerics.replay.program import Order
+from gonogo.numerics.replay.program import Order, Program
 
 if not jit.HAVE_NUMBA:
     pytest.skip("numba isn't installed", allow_module_level=True)
@@ -55,3 +56,20 @@ def test_few_parts_of_rows_are_kept() -> None:
         rows.some(np.array([0], np.intp))
     assert rows.some(np.array([0], np.intp)) is first  # it was asked for all the time
     assert len(rows.parts) == MAX_PARTS
+
+
+def test_a_part_has_the_sums_that_its_rows_have_among_all() -> None:
+    rows = Rows(drawn(1000).astype(np.float64), None, None, 1e-5)
+    chosen = np.array([0, 2, 7], np.intp)
+    alone = by_loops(Program(), rows.some(chosen))
+    again = Rows(rows.x, None, None, 1e-5)
+    by_loops(Program(), again)
+    part = by_loops(Program(), again.some(chosen))
+    assert part.rstd.values.tobytes() == alone.rstd.values.tobytes()
+    assert part.rstd.variance.tobytes() == alone.rstd.variance.tobytes()
+
+
+def test_all_rows_are_no_part() -> None:
+    rows = Rows(drawn(33).astype(np.float64), None, None, 1e-5)
+    assert rows.some(np.arange(8)) is rows
+    assert rows.some(np.arange(8)[::-1]) is not rows
