@@ -31,11 +31,11 @@ def test_compiled_updates_have_the_bits_of_numpy(
     width: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     x = drawn(width)
-    found = []
+    results = []
     for is_loaded in (False, True):
         monkeypatch.setattr(jit.Compiled, "is_used", is_loaded)
-        found.append((*orders.mean(x, Order.running_mean), *orders.welford(x)))
-    for numpy_has, compiled_has in zip(*found, strict=True):
+        results.append((*orders.mean(x, Order.running_mean), *orders.welford(x)))
+    for numpy_has, compiled_has in zip(*results, strict=True):
         assert numpy_has.tobytes() == compiled_has.tobytes()
 
 
