@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from gonogo.numerics import jit
 from gonogo.numerics.expectation import Array, binade
-from gonogo.numerics.replay.compiled import updates
+from gonogo.numerics.replay import updates
 from gonogo.numerics.replay.program import Order
 
 Floats = NDArray[np.float32]
