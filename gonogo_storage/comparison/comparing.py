@@ -32,6 +32,7 @@ from gonogo_storage.comparison import (
 from gonogo_storage.comparison.build_pairs import BuildPair
 from gonogo_storage.comparison.check_lines import RerunCandidate
 from gonogo_storage.comparison.comparison_side import Place, Side, SideResults
+from gonogo_storage.db.each import among
 from gonogo_storage.db.encoding import timestamp, utcnow
 from gonogo_storage.db.states import FlagState
 from gonogo_storage.history import build_series
@@ -267,7 +268,7 @@ def _flags(
     rows: list[Any] = []
     for part in _parts(sorted(keys)):
         query = select(*(getattr(FlagRow, name) for name in _FLAG)).where(
-            FlagRow.test_key.in_(part), FlagRow.state != FlagState.resolved
+            among(session, FlagRow.test_key, part), FlagRow.state != FlagState.resolved
         )
         rows += session.execute(query.order_by(FlagRow.kind)).all()
     openings = _openings(session, [row.id for row in rows])
@@ -301,7 +302,7 @@ def _openings(session: Session, flag_ids: Sequence[str]) -> dict[str, tuple[str,
     table = FlagChangeRow
     for part in _parts(flag_ids):
         query = select(table.flag_id, table.detail).where(
-            table.flag_id.in_(part), table.what.in_(("opened", "reopened"))
+            among(session, table.flag_id, part), table.what.in_(("opened", "reopened"))
         )
         for flag_id, detail in session.execute(query.order_by(table.flag_id, table.version)):
             if detail and detail.get("job"):
@@ -315,7 +316,7 @@ def _specs(session: Session, keys: Iterable[str]) -> dict[str, tuple[str, str, M
         table = TestSpecRow
         for row in session.execute(
             select(table.key, table.workload_key, table.kernel, table.canonical).where(
-                table.key.in_(part)
+                among(session, table.key, part)
             )
         ):
             specs[row.key] = (row.workload_key, row.kernel, row.canonical)
@@ -334,7 +335,7 @@ def _names(session: Session, sides: Iterable[SideResults]) -> dict[str, str]:
             query = (
                 select(JobRow.test_key, RunJobRow.name)
                 .join(RunJobRow, RunJobRow.job_id == JobRow.id)
-                .where(JobRow.id.in_(part))
+                .where(among(session, JobRow.id, part))
             )
             for key, name in session.execute(query.distinct()):
                 run_names.setdefault(key, set()).add(name)

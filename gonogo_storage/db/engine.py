@@ -71,7 +71,9 @@ def make_engine(url: str, *, pool_size: int = 10, patience_s: float | None = Non
         limits["options"] = f"-c statement_timeout={milliseconds}"
         # a server's machine that is gone ends no connection by itself, and keeps to no timeout
         limits["tcp_user_timeout"] = milliseconds
-    return create_engine(parsed, connect_args=limits, pool_pre_ping=True, **options)
+    engine = create_engine(parsed, connect_args=limits, pool_pre_ping=True, **options)
+    event.listen(engine, "connect", _prepare_postgres)
+    return engine
 
 
 def _prepare_sqlite(busy_s: float, connection: Any, _record: Any) -> None:
@@ -86,6 +88,14 @@ def _prepare_sqlite(busy_s: float, connection: Any, _record: Any) -> None:
     ):
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()
+
+
+def _prepare_postgres(connection: Any, _record: Any) -> None:
+    # Compiling a statement that is run for milliseconds takes longer than running it, and the
+    # estimates of a page's statements are above the cost at which PostgreSQL compiles. It is no
+    # option of the connection, because a pooler between may refuse those.
+    connection.execute("SET jit = off")
+    connection.commit()
 
 
 def _begin_sqlite(connection: Connection) -> None:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import CompoundSelect, bindparam, func, select, union_all
 from sqlalchemy.orm import Session, aliased
 
+from gonogo_storage.db.each import among
 from gonogo_storage.db.ids import floor
 from gonogo_storage.db.states import LISTED_KINDS
 from gonogo_storage.tables import (
@@ -139,7 +140,9 @@ def of_models(session: Session, places: Sequence[AxisPlace]) -> list[Annotation]
 
 def models(session: Session, builds: Collection[str]) -> Mapping[str, str]:
     """Return the arithmetic model of each registered build that names one."""
-    query = select(BuildRow.name, BuildRow.arithmetic).where(BuildRow.name.in_(sorted(builds)))
+    query = select(BuildRow.name, BuildRow.arithmetic).where(
+        among(session, BuildRow.name, sorted(builds))
+    )
     return {name: model for name, model in session.execute(query) if model}
 
 
@@ -175,7 +178,7 @@ def _firmware(session: Session, places: Sequence[AxisPlace]) -> Mapping[int, str
         for job in place.jobs:
             of_job.setdefault(job, number)
     query = select(AttemptRow.job_id, AttemptRow.telemetry["firmware"].as_string()).where(
-        AttemptRow.job_id.in_(list(of_job)), AttemptRow.telemetry.is_not(None)
+        among(session, AttemptRow.job_id, of_job), AttemptRow.telemetry.is_not(None)
     )
     versions: dict[int, set[str]] = {}
     for job, version in session.execute(query.limit(MAX_ATTEMPTS)):

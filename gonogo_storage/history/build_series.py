@@ -17,6 +17,7 @@ from sqlalchemy.orm import Session
 from gonogo.flakiness.masking import Coefficients, Record, Seed
 from gonogo.flakiness.rates import Outcome, outcome_of
 from gonogo.spec.verdicts import Explanation
+from gonogo_storage.db.each import among
 from gonogo_storage.history.samples import outcomes_of
 from gonogo_storage.rollups.variants import JobFacts, Variant, jobs_of
 from gonogo_storage.seed_rows import slots, stored
@@ -287,7 +288,7 @@ def _seeds(session: Session, seeds_per_job: Mapping[str, int]) -> dict[str, dict
     seeds_by_job: dict[str, dict[int, Seed]] = {}
     table = SeedResultRow.__table__.c
     for number, ids in _by_number(seeds_per_job).items():
-        first = table.job_id.in_(ids), table.arrival <= number, table.repeat == 0
+        first = among(session, table.job_id, ids), table.arrival <= number, table.repeat == 0
         for seed in stored.read_judged(session, first, _of_record):
             green, explanation = _judgment(seed.verdict, seed.explanation)
             outputs = seed.outputs.items()
@@ -325,6 +326,6 @@ def _terms(session: Session, job_ids: Sequence[str]) -> dict[str, dict[str, Coef
     if not job_ids:
         return {}
     query = select(JobRow.id, JobRow.diagnosis).where(
-        JobRow.id.in_(job_ids), JobRow.diagnosis.is_not(None)
+        among(session, JobRow.id, job_ids), JobRow.diagnosis.is_not(None)
     )
     return {job_id: coefficients(diagnosis) for job_id, diagnosis in session.execute(query)}

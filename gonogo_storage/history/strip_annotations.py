@@ -13,6 +13,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from gonogo_storage.db.each import among
 from gonogo_storage.db.paging import batched
 from gonogo_storage.history.annotations import (
     MAX_TESTS,
@@ -25,7 +26,7 @@ from gonogo_storage.history.annotations import (
 )
 from gonogo_storage.tables import AttemptRow, TestSpecRow
 
-_MAX_KEYS = 500
+_MAX_KEYS = 1000
 """Keys of one query."""
 
 
@@ -61,7 +62,7 @@ def _firmware(session: Session, jobs: Sequence[str]) -> dict[str, set[str]]:
     version = AttemptRow.telemetry["firmware"].as_string()
     for batch in batched(jobs, _MAX_KEYS):
         query = select(AttemptRow.job_id, version).where(
-            AttemptRow.job_id.in_(batch), AttemptRow.telemetry.is_not(None)
+            among(session, AttemptRow.job_id, batch), AttemptRow.telemetry.is_not(None)
         )
         for job, name in session.execute(query):
             if name:

@@ -11,12 +11,11 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, astuple, dataclass, field, replace
 from datetime import datetime
-from functools import cache
 from typing import Any, Literal
 
-from sqlalchemy import CompoundSelect, bindparam, func, select, union_all
+from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session
 
 from gonogo.flakiness.history import Change, Changes
@@ -25,12 +24,13 @@ from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.rates import Rate, rate
 from gonogo_storage.catalogue import test_specs
 from gonogo_storage.db import dialect
+from gonogo_storage.db.each import Given, of_each
 from gonogo_storage.db.encoding import encode
 from gonogo_storage.db.records import from_json, from_object
 from gonogo_storage.db.states import JobState
 from gonogo_storage.history import build_series
 from gonogo_storage.history.build_series import MAX_POINTS_JOBS, METRICS, Point
-from gonogo_storage.rollups.variants import COUNTED, JobFacts, Variant, jobs_of
+from gonogo_storage.rollups.variants import COLUMNS, COUNTED, NAMES, JobFacts, Variant, jobs_of
 from gonogo_storage.tables import JobRow, TrendRow
 
 DEFAULT_METRIC = METRICS[0]
@@ -189,40 +189,28 @@ def _stamp(session: Session, family: Iterable[Variant]) -> str:
     It covers the number, sums and times of the jobs that a trend reads.
     """
     members = sorted(family)
-    keys = {
-        f"{name}{number}": value
-        for number, member in enumerate(members)
-        for name, value in asdict(member).items()
-    }
-    summaries = [
-        [str(value) for value in row] for row in session.execute(_stamp_query(len(members)), keys)
-    ]
+    rows = of_each(session, _summary, COLUMNS, [astuple(member) for member in members])
+    summaries = [[str(value) for value in values] for _, *values in rows]
     return hashlib.sha256(encode(sorted(summaries)).encode()).hexdigest()[:32]
 
 
-@cache  # building the statement takes longer than running it
-def _stamp_query(members: int) -> CompoundSelect[Any]:
+def _summary(given: Given) -> Select[Any]:
+    """Return the query of a variant's part of a stamp."""
     table = JobRow
-    parts = []
-    for number in range(members):
-        named = (
-            getattr(table, name) == bindparam(f"{name}{number}")
-            for name in ("test_key", "branch", "arch", "board")
-        )
-        jobs = select(table.done, table.version, table.created_at, table.finished_at).where(
-            *named,
-            COUNTED,
-            table.state.in_((JobState.finished, JobState.cancelled)),
-            table.done > 0,
-        )
-        newest = jobs.order_by(table.id.desc()).limit(MAX_POINTS_JOBS).subquery().c
-        times = (
-            func.min(newest.created_at),
-            func.max(newest.created_at),
-            func.max(newest.finished_at),
-        )
-        parts.append(select(func.count(), func.sum(newest.done), func.sum(newest.version), *times))
-    return union_all(*parts)
+    jobs = select(table.done, table.version, table.created_at, table.finished_at).where(
+        *(getattr(table, name) == given(name) for name in NAMES),
+        COUNTED,
+        table.state.in_((JobState.finished, JobState.cancelled)),
+        table.done > 0,
+    )
+    newest = jobs.order_by(table.id.desc()).limit(MAX_POINTS_JOBS).subquery().c
+    times = (
+        func.min(newest.created_at).label("first"),
+        func.max(newest.created_at).label("last"),
+        func.max(newest.finished_at).label("finished"),
+    )
+    number, done = func.count().label("number"), func.sum(newest.done).label("done")
+    return select(number, done, func.sum(newest.version).label("version"), *times)
 
 
 def _computed(

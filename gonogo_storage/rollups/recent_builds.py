@@ -7,33 +7,31 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import astuple, dataclass
 from datetime import UTC, datetime, timedelta
-from functools import cache
 from operator import itemgetter
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
     ColumnElement,
-    CompoundSelect,
     Integer,
+    Select,
     bindparam,
     case,
     func,
-    literal_column,
     select,
-    union_all,
 )
 from sqlalchemy.orm import Session
 
 from gonogo.flakiness.outcomes import Outcome
 from gonogo.spec.verdicts import Verdict
 from gonogo_storage.db.columns import IdType
+from gonogo_storage.db.each import Given, of_each
 from gonogo_storage.db.ids import floor
 from gonogo_storage.db.paging import batched
 from gonogo_storage.db.states import LISTED_KINDS, JobState
 from gonogo_storage.rollups.tallies import WHOLE
-from gonogo_storage.rollups.variants import COUNTED, Variant
+from gonogo_storage.rollups.variants import COLUMNS, COUNTED, NAMES, Variant
 from gonogo_storage.tables import DayRollupRow, JobRow, ProbeRow
 
 _NEWEST_JOBS = 48
@@ -84,15 +82,15 @@ def results(
     by_variant: dict[Variant, tuple[BuildResult, ...]] = {}
     for batch in batched(sorted(variants), _MAX_VARIANTS):
         values = {
-            f"{name}{number}": value
-            for number, variant in enumerate(batch)
-            for name, value in asdict(variant).items()
+            "since": NO_START if since is None else floor(since),
+            "before": _NO_END if before is None else floor(before),
+            "jobs": min(_NEWEST_JOBS, builds + 12),
         }
-        values["since"] = NO_START if since is None else floor(since)
-        values["before"] = _NO_END if before is None else floor(before)
-        values["jobs"] = min(_NEWEST_JOBS, builds + 12)
+        rows = of_each(
+            session, _newest_jobs, COLUMNS, [astuple(variant) for variant in batch], values
+        )
         builds_by_place: dict[int, dict[tuple[int, str], list[BuildResult]]] = {}
-        for place, sequence, *columns in session.execute(_query(len(batch)), values).all():
+        for place, sequence, *columns in rows:
             job = BuildResult(*columns)
             of_variant = builds_by_place.setdefault(place, {})
             of_variant.setdefault((sequence, job.build), []).append(job)
@@ -117,9 +115,9 @@ def _merged(jobs: Sequence[BuildResult]) -> BuildResult:
     return BuildResult(newest.build, counts, newest.at, worst.job, worst.verdict, hollow)
 
 
-@cache  # building the statement takes longer than running it
-def _query(members: int) -> CompoundSelect[Any]:
-    table, parts = JobRow, []
+def _newest_jobs(given: Given) -> Select[Any]:
+    """Return the query of a variant's newest jobs."""
+    table = JobRow
     columns = (
         table.build_sequence,
         table.build,
@@ -129,25 +127,17 @@ def _query(members: int) -> CompoundSelect[Any]:
         table.verdict,
         table.hollow,
     )
-    for number in range(members):
-        named = (
-            getattr(table, name) == bindparam(f"{name}{number}")
-            for name in ("test_key", "branch", "arch", "board")
+    return (
+        select(*columns)
+        .where(
+            *(getattr(table, name) == given(name) for name in NAMES),
+            *ended(table),
+            table.id >= bindparam("since", type_=IdType),
+            table.id < bindparam("before", type_=IdType),
         )
-        place: Any = literal_column(str(number)).label("number")
-        jobs = (
-            select(place, *columns)
-            .where(
-                *named,
-                *ended(table),
-                table.id >= bindparam("since", type_=IdType),
-                table.id < bindparam("before", type_=IdType),
-            )
-            .order_by(table.id.desc())
-            .limit(bindparam("jobs", type_=Integer))
-        )
-        parts.append(select(jobs.subquery()))
-    return union_all(*parts)
+        .order_by(table.id.desc())
+        .limit(bindparam("jobs", type_=Integer))
+    )
 
 
 def ended(table: Any) -> tuple[ColumnElement[bool], ...]:

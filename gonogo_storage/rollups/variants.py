@@ -6,31 +6,33 @@ All reads are bounded. The API process imports this module, so it must not impor
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from datetime import datetime
 from functools import cache
 from typing import Any
 
 from sqlalchemy import (
-    CompoundSelect,
     Integer,
     Select,
+    Text,
     bindparam,
-    literal_column,
     or_,
     select,
     tuple_,
-    union_all,
 )
 from sqlalchemy.orm import Session, aliased
 
 from gonogo.spec.executors import EMULATOR
 from gonogo.spec.selections import KERNEL
+from gonogo_storage.db.each import Given, of_each
 from gonogo_storage.db.paging import batched
 from gonogo_storage.db.states import LISTED_KINDS, JobState
 from gonogo_storage.tables import JobRow, TestSpecRow
 
 ISOLATED = "isolated"
+NAMES = ("test_key", "branch", "arch", "board")
+"""The columns of a variant, which are the fields of Variant."""
+COLUMNS = tuple((name, Text()) for name in NAMES)
 MAX_VARIANTS = 50
 """Variants whose newest build one statement reads."""
 _NEWEST_JOBS = 64
@@ -137,35 +139,22 @@ def newest_builds(session: Session, variants: Collection[Variant]) -> dict[Varia
     in_series = {variant for variant in variants if variant.branch != EMULATOR}
     newest: dict[Variant, str] = {}
     for batch in batched(sorted(in_series), MAX_VARIANTS):
-        values = {
-            f"{name}{number}": value
-            for number, variant in enumerate(batch)
-            for name, value in asdict(variant).items()
-        }
-        rows = session.execute(_newest_builds_query(len(batch)), values)
+        rows = of_each(session, _newest_build, COLUMNS, [astuple(variant) for variant in batch])
         newest |= {batch[number]: build for number, build in rows}
     return newest
 
 
-@cache  # building the statement takes longer than running it
-def _newest_builds_query(members: int) -> CompoundSelect[Any]:
-    table, parts = JobRow, []
-    for number in range(members):
-        named = (
-            getattr(table, name) == bindparam(f"{name}{number}")
-            for name in ("test_key", "branch", "arch", "board")
-        )
-        ended = select(table.id, table.build, table.build_sequence).where(
-            *named,
-            COUNTED,
-            table.state.in_((JobState.finished, JobState.cancelled)),
-            table.done > 0,
-        )
-        jobs = ended.order_by(table.id.desc()).limit(_NEWEST_JOBS).subquery().c
-        place: Any = literal_column(str(number)).label("number")
-        newest = select(place, jobs.build).order_by(jobs.build_sequence.desc(), jobs.id.desc())
-        parts.append(select(newest.limit(1).subquery()))
-    return union_all(*parts)
+def _newest_build(given: Given) -> Select[Any]:
+    """Return the query of the newest build among a variant's newest jobs."""
+    table = JobRow
+    ended = select(table.id, table.build, table.build_sequence).where(
+        *(getattr(table, name) == given(name) for name in NAMES),
+        COUNTED,
+        table.state.in_((JobState.finished, JobState.cancelled)),
+        table.done > 0,
+    )
+    jobs = ended.order_by(table.id.desc()).limit(_NEWEST_JOBS).subquery().c
+    return select(jobs.build).order_by(jobs.build_sequence.desc(), jobs.id.desc()).limit(1)
 
 
 def _jobs_query(*further: str) -> Select[Any]:
@@ -237,14 +226,11 @@ def _variants_query() -> Select[str, str, str, str]:
         requested
     )
     place = keys.cte("place", recursive=True)
+    found = place.c.id.is_not(None)
     beyond = tuple_(other.branch, other.arch, other.board) > tuple_(
-        here.branch, here.arch, here.board
+        *(at(place.c.id, name) for name in (here.branch, here.arch, here.board))
     )
-    following = (
-        select(place.c.test_key, first(here.test_key, beyond))
-        .select_from(place)
-        .join(here, here.id == place.c.id)
-    )
+    following = select(place.c.test_key, first(place.c.test_key, beyond)).where(found)
     place = place.union_all(following)
     branch, arch, board = (at(place.c.id, name) for name in (here.branch, here.arch, here.board))
     listed = select(other.id).where(
@@ -257,7 +243,7 @@ def _variants_query() -> Select[str, str, str, str]:
     is_listed = or_(
         at(place.c.id, here.kind).in_(LISTED_KINDS), listed.correlate_except(other).exists()
     )
-    return select(place.c.test_key, branch, arch, board).where(is_listed)
+    return select(place.c.test_key, branch, arch, board).where(place.c.id.is_not(None), is_listed)
 
 
 def context_name(context: Any) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
@@ -29,6 +29,7 @@ from gonogo.flakiness import sketches
 from gonogo.flakiness.sketches import Sketch
 from gonogo.spec.verdicts import WORST_FIRST, Verdict
 from gonogo_storage.db.columns import IdType
+from gonogo_storage.db.each import Ask, Given, of_each
 from gonogo_storage.db.paging import batched
 from gonogo_storage.rollups.tallies import WHOLE
 from gonogo_storage.seed_rows import slots, unpacking
@@ -52,6 +53,8 @@ _FEW_SILENT = 8
 """At most one in this many marks of a column has no number, so that hangs don't hide the others."""
 _MAX_PARTS = 100
 """Number of parts of one statement; SQLite allows 500."""
+_JOB = (("job", IdType),)
+_PART = (*_JOB, ("rank", SmallInteger()), ("most", Integer()))
 
 
 class StripSeed(NamedTuple):
@@ -114,8 +117,7 @@ def marks(
     """
     seeds: list[StripSeed] = []
     for batch in batched([job.id for job in jobs], _MAX_PARTS):
-        values = {f"job{place}": job for place, job in enumerate(batch)}
-        rows = session.execute(_all_query(len(batch)), values).all()
+        rows = of_each(session, _rows, _JOB, [(job,) for job in batch])
         seeds += _seeds(session, rows, batch, output, _known(metric), more)
     return seeds
 
@@ -279,50 +281,48 @@ class _Part(NamedTuple):
 def _worst(
     session: Session, parts: Sequence[_Part], output: str, metric: str, more: Names
 ) -> Iterator[StripSeed]:
-    for batch in batched(parts, _MAX_PARTS):
-        values: dict[str, Any] = {}
-        for place, part in enumerate(batch):
-            values |= {f"job{place}": part.job, f"rank{place}": part.rank}
-            values[f"most{place}"] = part.most
-        rows = session.execute(_worst_query(tuple(part.slot for part in batch)), values).all()
-        yield from _seeds(session, rows, [part.job for part in batch], output, metric, more)
+    by_slot: dict[int, list[_Part]] = {}
+    for part in parts:
+        by_slot.setdefault(part.slot, []).append(part)
+    for slot, of_slot in by_slot.items():
+        for batch in batched(of_slot, _MAX_PARTS):
+            values = [(part.job, part.rank, part.most) for part in batch]
+            rows = of_each(session, _largest(slot), _PART, values)
+            yield from _seeds(session, rows, [part.job for part in batch], output, metric, more)
 
 
-# Building a statement of a hundred parts takes longer than running it.
-@lru_cache(maxsize=64)
-def _worst_query(slots_of_parts: Sequence[int]) -> CompoundSelect[Any]:
-    """Return the query of parts with these slots; job, rank and most are bound parameters."""
-    parts = []
-    for place, slot in enumerate(slots_of_parts):
-        of_rank = slots.rank_column(slot) == bindparam(f"rank{place}", type_=SmallInteger)
-        largest = _rows(place).where(of_rank).order_by(slots.axis_column(slot).desc())
-        limited = largest.limit(bindparam(f"most{place}", type_=Integer))
-        parts.append(select(limited.subquery()))
-    return union_all(*parts)
+@cache
+def _largest(slot: int) -> Ask:
+    """Return what makes the query of a part with this slot."""
 
+    def ask(given: Given) -> Select[Any]:
+        of_rank = slots.rank_column(slot) == given("rank")
+        largest = _rows(given).where(of_rank).order_by(slots.axis_column(slot).desc())
+        return largest.limit(given("most"))
 
-@lru_cache(maxsize=64)
-def _all_query(jobs: int) -> CompoundSelect[Any]:
-    return union_all(*(_rows(place) for place in range(jobs)))
+    return ask
 
 
 @lru_cache(maxsize=64)
 def _some_query(jobs: int) -> CompoundSelect[Any]:
     seed = SeedResultRow.__table__.c.seed
-    chosen = (seed.in_(bindparam(f"seeds{place}", expanding=True)) for place in range(jobs))
-    return union_all(*(_rows(place).where(of_job) for place, of_job in enumerate(chosen)))
+    parts = []
+    for number in range(jobs):
+        place: Any = literal_column(str(number)).label("place")
+        job = bindparam(f"job{number}", type_=IdType)
+        chosen = seed.in_(bindparam(f"seeds{number}", expanding=True))
+        parts.append(select(place, *_rows({"job": job}.__getitem__).where(chosen).subquery().c))
+    return union_all(*parts)
 
 
-def _rows(place: int) -> Select[Any]:
+def _rows(given: Given) -> Select[Any]:
     """Return the query of a job's seeds.
 
-    Each row has the index of its part instead of the job's id, because parsing thousands of ids
-    would take longest.
+    A row has no job's id, because parsing thousands of ids would take longest.
     """
     table = SeedResultRow.__table__.c
     names = ("seed", "repeat", "verdict", "explanation", "layout", "numbers", "rest")
-    columns = (literal_column(str(place)).label("place"), *(table[name] for name in names))
-    return select(*columns).where(table.job_id == bindparam(f"job{place}", type_=IdType))
+    return select(*(table[name] for name in names)).where(table.job_id == given("job"))
 
 
 def _seeds(
