@@ -31,7 +31,7 @@ def latest(session: Session, test_keys: Collection[str]) -> dict[str, str]:
     return names
 
 
-def _newest_name(given: Given) -> Select[Any]:
+def _newest_name(given: Given) -> Select[str, str]:
     jobs = select(JobRow.id).where(JobRow.test_key == given("key"))
     newest = jobs.order_by(JobRow.id.desc()).limit(_NEWEST_JOBS).subquery()
     return (

@@ -63,13 +63,14 @@ def of_each(
     return session.execute(_union(ask, columns, len(rows)), {**of_rows, **(values or {})}).all()
 
 
-def among(
-    session: Session, tested: ColumnElement[Any], values: Collection[Any]
-) -> ColumnElement[bool]:
+def among(session: Session, tested: Any, values: Collection[Any]) -> ColumnElement[bool]:
     """Return the condition that a column has one of many values."""
-    if is_postgres(session):
-        return tested == any_(literal(list(values), ARRAY(tested.type)))
-    return tested.in_(values)
+    condition: ColumnElement[bool] = (
+        tested == any_(literal(list(values), ARRAY(tested.type)))
+        if is_postgres(session)
+        else tested.in_(values)
+    )
+    return condition
 
 
 @cache  # building a statement takes longer than running it

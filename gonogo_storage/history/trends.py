@@ -194,7 +194,7 @@ def _stamp(session: Session, family: Iterable[Variant]) -> str:
     return hashlib.sha256(encode(sorted(summaries)).encode()).hexdigest()[:32]
 
 
-def _summary(given: Given) -> Select[Any]:
+def _summary(given: Given) -> Select[*tuple[Any, ...]]:
     """Return the query of a variant's part of a stamp."""
     table = JobRow
     jobs = select(table.done, table.version, table.created_at, table.finished_at).where(
