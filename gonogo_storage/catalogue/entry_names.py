@@ -6,7 +6,6 @@ This module only reads.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
 
 from sqlalchemy import Select, Text, select
 from sqlalchemy.orm import Session
