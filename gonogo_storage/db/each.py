@@ -81,9 +81,9 @@ def _lateral(ask: Ask, columns: Columns) -> Select[*tuple[Any, ...]]:
     given = given.render_derived(name="given")
     types = dict(columns)
     # as text: a nested query of `ask` would list a column's table in its own FROM
-    asked = ask(lambda name: literal_column(f"given.{name}", types[name])).lateral("asked")
+    of_row = ask(lambda name: literal_column(f"given.{name}", types[name])).lateral("of_row")
     place: Any = (given.c.place - literal_column("1")).label("place")
-    return select(place, *asked.c).select_from(given).join(asked, true())
+    return select(place, *of_row.c).select_from(given).join(of_row, true())
 
 
 @cache
@@ -95,6 +95,6 @@ def _union(ask: Ask, columns: Columns, rows: int) -> CompoundSelect[*tuple[Any, 
         def given(name: str, number: int = number) -> ColumnElement[Any]:
             return bindparam(f"{name}{number}", type_=types[name])
 
-        asked = ask(given).subquery()
-        parts.append(select(place, *asked.c))
+        of_row = ask(given).subquery()
+        parts.append(select(place, *of_row.c))
     return union_all(*parts)

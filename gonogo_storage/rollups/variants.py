@@ -226,11 +226,11 @@ def _variants_query() -> Select[str, str, str, str]:
         requested
     )
     place = keys.cte("place", recursive=True)
-    found = place.c.id.is_not(None)
+    exists = place.c.id.is_not(None)
     beyond = tuple_(other.branch, other.arch, other.board) > tuple_(
         *(at(place.c.id, name) for name in (here.branch, here.arch, here.board))
     )
-    following = select(place.c.test_key, first(place.c.test_key, beyond)).where(found)
+    following = select(place.c.test_key, first(place.c.test_key, beyond)).where(exists)
     place = place.union_all(following)
     branch, arch, board = (at(place.c.id, name) for name in (here.branch, here.arch, here.board))
     listed = select(other.id).where(

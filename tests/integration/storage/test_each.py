@@ -58,12 +58,12 @@ def test_each_row_gets_its_own_results_also_by_a_nested_query(
     columns = (("branch", Text()),)
     rows = [("topic",), ("none",), ("main",)]
     with engines.reading(engine) as session:
-        found = of_each(session, _newest, columns, rows)
+        newest = of_each(session, _newest, columns, rows)
         numbers = of_each(session, _number, columns, rows)
     of_row = [
         (place, job.id) for place, line in ((0, "topic"), (2, "main")) for job in stored[line]
     ]
-    assert sorted(map(tuple, found)) == sorted(of_row)
+    assert sorted(map(tuple, newest)) == sorted(of_row)
     assert sorted(map(tuple, numbers)) == [(0, 3), (1, 0), (2, 1)]
 
 
