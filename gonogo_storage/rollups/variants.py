@@ -25,6 +25,7 @@ from sqlalchemy.orm import Session, aliased
 from gonogo.spec.executors import EMULATOR
 from gonogo.spec.selections import KERNEL
 from gonogo_storage.db.each import Given, of_each
+from gonogo_storage.db.engine import is_postgres
 from gonogo_storage.db.paging import batched
 from gonogo_storage.db.states import LISTED_KINDS, JobState
 from gonogo_storage.tables import JobRow, TestSpecRow
@@ -198,13 +199,14 @@ def variants_of_all(session: Session, test_keys: Collection[str]) -> dict[str, t
     variants, not of their jobs.
     """
     variants: dict[str, list[Variant]] = {}
-    for row in session.execute(_variants_query(), {"test_keys": list(test_keys)}):
+    query = _variants_query(postgres=is_postgres(session))
+    for row in session.execute(query, {"test_keys": list(test_keys)}):
         variants.setdefault(row.test_key, []).append(Variant(*row))
     return {key: tuple(sorted(of_test)) for key, of_test in variants.items()}
 
 
 @cache
-def _variants_query() -> Select[str, str, str, str]:
+def _variants_query(*, postgres: bool) -> Select[str, str, str, str]:
     here, other = aliased(JobRow), aliased(JobRow)
 
     def first(of_test: Any, *after: Any) -> Any:
@@ -226,11 +228,19 @@ def _variants_query() -> Select[str, str, str, str]:
         requested
     )
     place = keys.cte("place", recursive=True)
-    exists = place.c.id.is_not(None)
-    beyond = tuple_(other.branch, other.arch, other.board) > tuple_(
-        *(at(place.c.id, name) for name in (here.branch, here.arch, here.board))
-    )
-    following = select(place.c.test_key, first(place.c.test_key, beyond)).where(exists)
+    places = tuple_(other.branch, other.arch, other.board)
+    columns = here.branch, here.arch, here.board
+    if postgres:
+        beyond = places > tuple_(*(at(place.c.id, column) for column in columns))
+        following = select(place.c.test_key, first(place.c.test_key, beyond)).where(
+            place.c.id.is_not(None)
+        )
+    else:  # SQLite looks up a place in the index only if its values are columns of a row
+        following = (
+            select(place.c.test_key, first(here.test_key, places > tuple_(*columns)))
+            .select_from(place)
+            .join(here, here.id == place.c.id)
+        )
     place = place.union_all(following)
     branch, arch, board = (at(place.c.id, name) for name in (here.branch, here.arch, here.board))
     listed = select(other.id).where(
