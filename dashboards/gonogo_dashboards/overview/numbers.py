@@ -12,7 +12,7 @@ from datetime import date, timedelta
 from types import MappingProxyType
 
 from gonogo import urls
-from gonogo_dashboards.devices.fleet import Fleet
+from gonogo_dashboards.devices.fleet import WORST_FIRST, Fleet
 from gonogo_dashboards.kit import ranges, words
 from gonogo_storage.catalogue.test_list import HOLLOW, RED
 from gonogo_storage.db.states import DeviceHealth
@@ -133,6 +133,8 @@ def of_devices(fleet: Fleet, counted: Sequence[tuple[date, DayDevices]]) -> Numb
     change = "none was known a week ago"
     if before is not None:
         change = f"{sick:,} sick, {before:,} a week ago"
+    if offline := sum(one.verdict == WORST_FIRST[-1] for one in fleet.trouble):
+        change = f"{offline:,} only offline; {change}"
     return NumberLine(
         "devices",
         "Devices in trouble",

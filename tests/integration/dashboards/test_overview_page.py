@@ -181,6 +181,8 @@ def test_a_bad_device_needs_someone_and_a_busy_one_leads_to_its_job(engine: Engi
     later = look(engine, timedelta(days=8)).numbers[-1]
     assert (view.numbers[-1].before, later.before) == (None, 2)
     assert later.change == "2 sick, 2 a week ago"
+    silent = look(engine, timedelta(hours=1)).numbers[-1]
+    assert (silent.value, silent.change) == (4, "2 only offline; none was known a week ago")
     sick = [bar.words.split(": ")[1] for bar in later.bars]
     assert sick == ["0 of 0 devices"] * 5 + ["2 of 4 devices"] * 9, "a bar for each day"
     assert [bar.height > 0 for bar in later.bars] == [False] * 5 + [True] * 9
