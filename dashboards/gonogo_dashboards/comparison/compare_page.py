@@ -181,6 +181,16 @@ class ComparisonView:
     """Without a request: the newest builds of each branch, each against the build before it."""
     at: str | None
 
+    @property
+    def items(self) -> tuple[TestLine, ...]:
+        """Return the lines of its CSV."""
+        return self.tests
+
+    @property
+    def next(self) -> str | None:
+        """Return where all tests are; None where none is left out."""
+        return self.api if self.more else None
+
 
 def view(session: Session, base: str, head: str, limit: int, now: datetime) -> ComparisonView:
     """Return the comparison, or the form alone while base or head is missing.

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from gonogo import urls
 from gonogo_dashboards.comparison import compare_page, worse_page
 from gonogo_dashboards.kit.navigation import Entry
-from gonogo_dashboards.kit.site import Site
+from gonogo_dashboards.kit.site import MAX_CSV_LINES, Site
 
 NAVIGATION = (
     Entry("compare", "Compare", urls.COMPARE, "Analysis", 1),
@@ -23,9 +23,9 @@ def add(site: Site) -> None:
 
     def view(session: Session, request: Request, now: datetime) -> compare_page.ComparisonView:
         query = request.query_params
-        return compare_page.view(
-            session, query.get("base", ""), query.get("head", ""), site.limit(query), now
-        )
+        whole = request.url.path.endswith(".csv") and "limit" not in query
+        limit = MAX_CSV_LINES if whole else site.limit(query)
+        return compare_page.view(session, query.get("base", ""), query.get("head", ""), limit, now)
 
     site.add(
         urls.COMPARE,
@@ -34,6 +34,7 @@ def add(site: Site) -> None:
         "What did this commit change?",
         noun="comparison",
         wrong="This can't be compared",
+        line=compare_page.TestLine,
     )
 
     def worse(session: Session, request: Request, now: datetime) -> worse_page.WorseView:

@@ -164,12 +164,12 @@ class Site:
 
         def page(request: Request) -> Response:
             address = request.url.query
-            csv_url = f"{request.url.path}.csv{'?' if address else ''}{address}" if line else ""
+            as_csv = f"{request.url.path}.csv{'?' if address else ''}{address}"
 
             def framed(session: Session, shown: Any) -> Response:
                 frame = Frame(
                     triage.open_total(session),
-                    csv_url,
+                    as_csv if line and shown.items else "",
                     self.context.reader(request),
                     saved_views.read(session, views, address) if views else None,
                 )
@@ -181,7 +181,8 @@ class Site:
             assert line
 
             def exported(session: Session, shown: Any) -> Response:
-                items, name = list(shown.items), path.strip("/")
+                items = list(shown.items)
+                name = request.url.path.strip("/").removesuffix(".csv").replace("/", "-")
                 more = None if "limit" in request.query_params else further
                 while more and shown.next and len(items) < MAX_CSV_LINES:
                     shown = more(session, request, shown.next, self.now())

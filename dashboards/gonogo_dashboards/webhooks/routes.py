@@ -44,6 +44,18 @@ def add(site: Site) -> None:
             now,
         )
 
+    def further(
+        session: Session, request: Request, cursor: str, now: datetime
+    ) -> webhook_page.WebhookView | None:
+        return webhook_page.webhook(
+            session,
+            request.path_params["webhook_id"],
+            request.query_params,
+            cursor,
+            urls.MAX_LENGTH,
+            now,
+        )
+
     def delivery(
         session: Session, request: Request, now: datetime
     ) -> webhook_page.DeliveryView | None:
@@ -74,6 +86,8 @@ def add(site: Site) -> None:
         "Which messages did this receiver get?",
         noun="webhook",
         scope=SCOPE,
+        line=webhook_page.DeliveryLine,
+        further=further,
     )
     site.add(
         ONE + "/deliveries/{delivery_id}",

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
 from fastapi.routing import APIRoute
 
+import nightly_history
 import stored_jobs
 from api import Api, in_process
 from gonogo.flakiness.waivers import Waiver
@@ -19,6 +22,7 @@ from gonogo_storage.automation.runs import NewRun
 from gonogo_storage.comparison import waivers
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.ids import new_id
+from gonogo_storage.messages import deliveries, webhooks
 
 SHA = "c0ffee1234567890c0ffee1234567890c0ffee12"
 
@@ -90,8 +94,41 @@ def test_a_long_list_has_every_line_as_csv_or_says_how_many(
 
 def test_an_empty_list_as_csv_has_its_header(api: Api) -> None:
     paths = [route.path for route in make_router(api.context).routes if isinstance(route, APIRoute)]
-    lists = [path for path in paths if path.endswith(".csv")]
+    lists = [path for path in paths if path.endswith(".csv") and "{" not in path]
     assert {"/jobs.csv", "/matrix.csv", "/worse.csv"} < set(lists)
     for path in lists:
         (header,) = api.client.get(path).text.splitlines()
         assert header.count(",") > 3, path
+
+
+def test_a_comparison_as_csv_has_a_line_for_each_test(api: Api) -> None:
+    with api.context.session() as session:
+        nightly_history.night(session, "b1", 1, range(4))
+        nightly_history.night(session, "b2", 2, range(4), wrong=True)
+    answer = api.client.get("/compare.csv?base=b1&head=b2")
+    (line,) = csv.DictReader(io.StringIO(answer.text))
+    (seen,) = api.client.get("/compare.json?base=b1&head=b2").json()["tests"]
+    assert {name: line[name] for name in ("name", "kind", "base", "head")} == {
+        name: seen[name] for name in ("name", "kind", "base", "head")
+    }
+    assert "/compare.csv?base=b1&amp;head=b2" in api.client.get("/compare?base=b1&head=b2").text
+    assert ".csv" not in api.client.get("/compare").text
+
+
+def test_a_webhook_s_messages_as_csv_are_all_of_them(api: Api) -> None:
+    with api.context.session() as session:
+        hook = webhooks.create(
+            session,
+            url="https://ci.example/",
+            kind="standard",
+            events=["job.finished"],
+            description="",
+            secret=None,
+            actor="kim",
+        )
+        for number in range(205):
+            deliveries.add(session, [hook.id], f"job.finished:{number}", "job.finished", {})
+    answer = api.client.get(f"/webhooks/{hook.id}.csv")
+    lines = list(csv.DictReader(io.StringIO(answer.text)))
+    assert len({line["id"] for line in lines}) == 205
+    assert f'filename="webhooks-{hook.id}.csv"' in answer.headers["content-disposition"]
