@@ -24,9 +24,16 @@ STATISTICS = tuple(row.name for row in statistics.STATISTICS.values() if row.col
 """Columns of the numbers; an output's other values are JSON in the last column."""
 OTHER = "other"
 """The last column: an output's other values, a mapping."""
+_FORMULAS = ("=", "+", "-", "@", "\t", "\r")
+"""A spreadsheet takes a text that begins with one of these for a formula."""
 _IN_COLUMNS = frozenset(
     {"verdict", "explanation", "outcome", "arithmetic", "detection_limits", *STATISTICS}
 )
+
+
+def as_text(value: str) -> str:
+    """Return a CSV cell that a spreadsheet reads as text, also where it looks like a formula."""
+    return f"'{value}" if value.startswith(_FORMULAS) else value
 
 
 def records(row: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

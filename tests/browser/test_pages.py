@@ -155,27 +155,30 @@ def test_escape_closes_the_search_whatever_stands_in_it(server, page: Page) -> N
     expect(page.locator("#palette")).to_be_hidden()
 
 
-def _pending_answers(page: Page, text: str) -> list[Route]:
-    """The search's requests for this text, which wait for an answer."""
+def _search_with_a_pending_answer(server, page: Page, text: str) -> list[Route]:
+    """Search for "tt", of which two builds are results; the answer to `text` will wait.
+
+    Return the requests for `text`, to be answered by the test.
+    """
+    with server.writing() as session:
+        for build in ("tt-other", "tt-train-2025"):
+            stored_jobs.submit(session, build=build)
+    page.goto(server.url)
     pending: list[Route] = []
     page.route(f"**/search.json?q={text}", lambda route: pending.append(route))
+    page.keyboard.press("Control+k")
+    page.keyboard.type("tt")
+    expect(page.locator("#palette li a")).to_have_count(2)
     return pending
 
 
 def test_a_chosen_line_of_the_search_stays_chosen_when_a_later_answer_comes(
     server, page: Page
 ) -> None:
-    with server.writing() as session:
-        for build in ("tt-other", "tt-train-2025"):
-            stored_jobs.submit(session, build=build)
-    page.goto(server.url)
-    pending = _pending_answers(page, "tt-")
-    page.keyboard.press("Control+k")
-    page.keyboard.type("tt")
-    line = page.locator("#palette li a").filter(has_text="tt-train-2025").first
-    expect(line).to_be_visible()
+    pending = _search_with_a_pending_answer(server, page, "tt-")
     with page.expect_request("**/search.json?q=tt-"):
         page.keyboard.type("-")
+    line = page.locator("#palette li a").filter(has_text="tt-train-2025")
     line.focus()
     with page.expect_response("**/search.json?q=tt-"):
         pending.pop().continue_()
@@ -185,14 +188,7 @@ def test_a_chosen_line_of_the_search_stays_chosen_when_a_later_answer_comes(
 
 
 def test_enter_before_the_answer_opens_what_the_whole_text_finds(server, page: Page) -> None:
-    with server.writing() as session:
-        for build in ("tt-other", "tt-train-2025"):
-            stored_jobs.submit(session, build=build)
-    page.goto(server.url)
-    pending = _pending_answers(page, "tt-train")
-    page.keyboard.press("Control+k")
-    page.keyboard.type("tt")
-    expect(page.locator("#palette li a").first).to_be_visible()
+    pending = _search_with_a_pending_answer(server, page, "tt-train")
     with page.expect_request("**/search.json?q=tt-train"):
         page.keyboard.type("-train")
         page.keyboard.press("Enter")

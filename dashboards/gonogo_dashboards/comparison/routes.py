@@ -23,8 +23,7 @@ def add(site: Site) -> None:
 
     def view(session: Session, request: Request, now: datetime) -> compare_page.ComparisonView:
         query = request.query_params
-        whole = request.url.path.endswith(".csv") and "limit" not in query
-        limit = MAX_CSV_LINES if whole else site.limit(query)
+        limit = site.length(request, MAX_CSV_LINES)
         return compare_page.view(session, query.get("base", ""), query.get("head", ""), limit, now)
 
     site.add(

@@ -9,11 +9,10 @@ from dataclasses import fields, is_dataclass
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from gonogo.reports.table import as_text
 from gonogo_storage.db.encoding import encode
 
 _PLAIN = (str, int, float, Mapping)
-_FORMULAS = ("=", "+", "-", "@", "\t", "\r")
-"""A spreadsheet takes a text that begins with one of these for a formula."""
 
 
 def text(line: type, items: Iterable[Any]) -> str:
@@ -45,12 +44,10 @@ def _paths(line: type, *, deep: bool) -> Iterator[tuple[str, ...]]:
             yield from ((field.name, *path) for path in _paths(origin, deep=False))
 
 
-def _cell(item: Any, path: tuple[str, ...]) -> str | int | float | None:
+def _cell(item: Any, path: tuple[str, ...]) -> object:
     value = item
     for name in path:
         value = None if value is None else getattr(value, name)
     if isinstance(value, Mapping):
         return encode(value) if value else ""
-    if isinstance(value, str) and value.startswith(_FORMULAS):
-        return f"'{value}"
-    return value  # type: ignore[no-any-return]  # _paths has checked what the fields are
+    return as_text(value) if isinstance(value, str) else value

@@ -101,6 +101,12 @@ class Site:
         """Return the length of a list."""
         return number(query.get("limit"), urls.PAGE_LENGTH, urls.MAX_LENGTH)
 
+    def length(self, request: Request, of_csv: int) -> int:
+        """Return the same for a page, or for its CSV: there `of_csv` where no limit is given."""
+        query = request.query_params
+        whole = request.url.path.endswith(".csv") and "limit" not in query
+        return of_csv if whole else self.limit(query)
+
     def add(
         self,
         path: str,
@@ -230,8 +236,7 @@ class Site:
 
         def view(session: Session, request: Request, now: datetime) -> Any:
             query = request.query_params
-            whole = request.url.path.endswith(".csv")
-            limit = urls.MAX_LENGTH if whole and "limit" not in query else self.limit(query)
+            limit = self.length(request, urls.MAX_LENGTH)
             return read(session, query, query.get("cursor") or None, limit, now)
 
         self.add(

@@ -55,9 +55,13 @@ NARROWING = {"sum of x", "sum of squares", "square", "mean", "mean square", "mea
 """The quantities of E[x^2] - mean^2 whose storing in 16 bits loses what cancels."""
 ZERO = np.zeros((1, 1))
 MAX_PART = 2**17
-"""The most elements of a part of the rows that is kept: the parts on which faults are tried."""
+"""Maximum size, in elements, of a subset of rows whose statistics `Rows.some` keeps.
+
+The subsets on which the detection limits try a fault are smaller; 1 MB each in float64.
+"""
 MAX_PARTS = 4
-"""The parts that are kept: those of one output's limits, since the next output has the same."""
+"""Maximum number of such subsets. The detection limits of one output use no more, and those of the
+next output use the same ones again."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +78,7 @@ class Rows:
         groups: row i is the group i modulo `groups` of its sample's channels.
         cache: the statistics by the definition, by what decides them.
         loops: the statistics by compiled loops, likewise.
-        parts: the parts that are kept.
+        parts: the subsets of rows whose statistics are kept, by the bytes of their indices.
         origin: of a part, the loops of all rows, and which rows it has: sums of a row are the same.
     """
 

@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterator
 from typing import Any
 
-from gonogo.reports.table import OF_JOB, OF_OUTPUT, OF_SEED, OTHER, STATISTICS, records
+from gonogo.reports.table import OF_JOB, OF_OUTPUT, OF_SEED, OTHER, STATISTICS, as_text, records
 from gonogo_service.exports.parts import Export, Part
 from gonogo_storage.db.encoding import encode
 
@@ -50,9 +50,6 @@ def _drain(buffer: io.StringIO) -> str:
 
 
 def _cell(value: Any) -> Any:
-    """Return a cell's value; quote text that a spreadsheet would read as a formula."""
     if isinstance(value, dict):
         return encode(value)
-    if isinstance(value, str) and value[:1] in {"=", "+", "-", "@", "\t", "\r"}:
-        return "'" + value
-    return value
+    return as_text(value) if isinstance(value, str) else value
