@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from playwright.sync_api import Locator, Page, Route, expect
+from playwright.sync_api import Locator, Page, expect
 from sqlalchemy.orm import Session
 
 import stored_jobs
@@ -20,6 +20,7 @@ from gonogo_storage.db.ids import new_id
 from gonogo_storage.jobs import artifacts
 from gonogo_storage.jobs.job import Job
 from gonogo_workers.messages.rows import plain
+from pending_requests import PendingRequests
 
 SMALL: dict[str, Any] = {
     "kernel": "layernorm_bw",
@@ -119,16 +120,13 @@ def test_a_seed_that_is_opened_while_the_page_is_read_is_shown_with_the_next_ans
             session, job.id, [stored_jobs.row(seed, wrong=False) for seed in range(2)]
         )
     page.goto(f"{server.url}/jobs/{job.id}")
-    pending_routes: list[Route] = []
-    page.route(f"**/jobs/{job.id}", lambda route: pending_routes.append(route))
-    fetched = page.expect_request(
-        lambda request: request.url.endswith(job.id) and request.resource_type == "fetch"
-    )
-    with fetched, server.writing() as session:
+    pending = PendingRequests(page, f"**/jobs/{job.id}")
+    with server.writing() as session:
         stored_jobs.report(session, job.id, [stored_jobs.row(2, wrong=False)])
+    request = pending.take()
     page.locator("[data-grid] .cells").focus()
     page.keyboard.press("Enter")
-    pending_routes[0].continue_()  # this answer knows of no opened seed
+    request.continue_()  # this answer knows of no opened seed
     expect(page.locator("#seed-title")).to_be_focused()
     expect(page.locator("#seed-title")).to_have_text("Seed 0")
 

@@ -10,6 +10,7 @@ from playwright.sync_api import BrowserContext, Page, Route, expect
 import stored_jobs
 from gonogo_storage.jobs import jobs
 from patience import LONG_MS
+from pending_requests import PendingRequests
 
 ALIVE = "window.opened = (window.opened ?? 0) + 1"
 
@@ -301,15 +302,12 @@ def test_a_slow_answer_does_not_make_the_page_stand_still(server, page: Page) ->
         job = stored_jobs.submit(session, seeds=3)
     page.clock.install()
     page.goto(f"{server.url}/jobs/{job.id}")
-    unanswered: list[Route] = []
-    page.route(f"**/jobs/{job.id}", lambda route: unanswered.append(route))
-    with page.expect_request(f"**/jobs/{job.id}"):
-        page.clock.run_for(6_000)
-    while not unanswered:
-        page.wait_for_timeout(10)
+    pending = PendingRequests(page, f"**/jobs/{job.id}")
+    page.clock.run_for(6_000)
+    unanswered = pending.take()
     page.clock.run_for(11_000)  # the server restarts, and answers late
     expect(page.locator("#connection")).to_be_visible()
-    unanswered.pop().continue_()
+    unanswered.continue_()
     expect(page.locator("#connection")).to_be_hidden()
     with page.expect_request(f"**/jobs/{job.id}"):
         page.clock.run_for(5_000)

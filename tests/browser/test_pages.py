@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import re
 
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import Page, expect
 
 import stored_jobs
 from gonogo_service.access.issuing import issue_token
 from patience import LONG_MS
+from pending_requests import PendingRequests
 
 
 def test_a_beginner_is_told_how_to_start(server, page: Page) -> None:
@@ -155,7 +156,7 @@ def test_escape_closes_the_search_whatever_stands_in_it(server, page: Page) -> N
     expect(page.locator("#palette")).to_be_hidden()
 
 
-def _search_with_a_pending_answer(server, page: Page, text: str) -> list[Route]:
+def _search_with_a_pending_answer(server, page: Page, text: str) -> PendingRequests:
     """Search for "tt", of which two builds are results; the answer to `text` will wait.
 
     Return the requests for `text`, to be answered by the test.
@@ -164,8 +165,7 @@ def _search_with_a_pending_answer(server, page: Page, text: str) -> list[Route]:
         for build in ("tt-other", "tt-train-2025"):
             stored_jobs.submit(session, build=build)
     page.goto(server.url)
-    pending: list[Route] = []
-    page.route(f"**/search.json?q={text}", lambda route: pending.append(route))
+    pending = PendingRequests(page, f"**/search.json?q={text}")
     page.keyboard.press("Control+k")
     page.keyboard.type("tt")
     expect(page.locator("#palette li a")).to_have_count(2)
@@ -176,12 +176,12 @@ def test_a_chosen_line_of_the_search_stays_chosen_when_a_later_answer_comes(
     server, page: Page
 ) -> None:
     pending = _search_with_a_pending_answer(server, page, "tt-")
-    with page.expect_request("**/search.json?q=tt-"):
-        page.keyboard.type("-")
+    page.keyboard.type("-")
+    request = pending.take()
     line = page.locator("#palette li a").filter(has_text="tt-train-2025")
     line.focus()
     with page.expect_response("**/search.json?q=tt-"):
-        pending.pop().continue_()
+        request.continue_()
     expect(line).to_be_focused()
     page.keyboard.press("Enter")
     expect(page).to_have_url(f"{server.url}/jobs?build=tt-train-2025")
@@ -189,10 +189,9 @@ def test_a_chosen_line_of_the_search_stays_chosen_when_a_later_answer_comes(
 
 def test_enter_before_the_answer_opens_what_the_whole_text_finds(server, page: Page) -> None:
     pending = _search_with_a_pending_answer(server, page, "tt-train")
-    with page.expect_request("**/search.json?q=tt-train"):
-        page.keyboard.type("-train")
-        page.keyboard.press("Enter")
-    pending[0].continue_()
+    page.keyboard.type("-train")
+    page.keyboard.press("Enter")
+    pending.take().continue_()
     expect(page).to_have_url(f"{server.url}/jobs?build=tt-train-2025")
 
 

@@ -14,6 +14,7 @@ from gonogo_service.access.issuing import issue_token
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.ids import new_id
 from gonogo_storage.jobs import artifacts
+from pending_requests import PendingRequests
 
 
 def test_a_picture_that_does_not_come_says_so_and_is_asked_for_again(
@@ -84,13 +85,11 @@ def test_the_form_says_that_its_estimate_is_on_its_way_or_that_nobody_answers(
     estimate, shape = page.locator("#estimate"), page.get_by_label("shape")
     expect(estimate).to_contain_text("8 results")
     expect(estimate).not_to_have_attribute("aria-busy", "true")
-    pending_routes: list[Route] = []
-    page.route("**/jobs:validate", lambda route: pending_routes.append(route))
-    with page.expect_request("**/jobs:validate"):
-        shape.fill("64, 96")
+    pending = PendingRequests(page, "**/jobs:validate")
+    shape.fill("64, 96")
     expect(estimate).to_have_attribute("aria-busy", "true")
     expect(estimate).to_contain_text("8 results")  # the earlier text, faint
-    pending_routes.pop().abort()
+    pending.take().abort()
     expect(page.locator("#said")).to_have_text("The server does not answer")
     expect(estimate).to_have_text("Not checked.")
     page.unroute("**/jobs:validate")
