@@ -13,6 +13,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +90,7 @@ class Up:
             self.process.communicate(timeout=15)
         finally:
             for process in left:
-                if process.is_running():
+                with suppress(psutil.NoSuchProcess):
                     process.kill()
 
 

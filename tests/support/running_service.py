@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -136,7 +137,7 @@ class Process:
                 self.process.kill()
                 self.process.wait(10)
             for process in left:
-                if process.is_running():
+                with suppress(psutil.NoSuchProcess):
                     process.kill()
             self.process = None
 
