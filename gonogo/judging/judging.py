@@ -17,7 +17,9 @@ from gonogo.exact.judge import judge_exact
 from gonogo.judging import expected
 from gonogo.judging.arithmetic import Ruling, rulings
 from gonogo.judging.budget_limits import budget_limits
+from gonogo.numerics.blocks import together
 from gonogo.numerics.compare import Statistics, digest, nonfinite
+from gonogo.numerics.jit import HAVE_NUMBA, MIN_ELEMENTS
 from gonogo.spec.arithmetic_names import NamedArithmetic
 from gonogo.spec.builds import WORMHOLE_ARITHMETIC
 from gonogo.spec.regimes import is_exact
@@ -111,10 +113,20 @@ def judge(
         else tuple(name for name in test.outputs if name in produced)
     )
     matrices = {name: matrix(test, name, outputs) for name in declared}
-    statistics = expected.statistics(test, raw, given, matrices, arithmetic)
     named = None if arithmetic is None else NamedArithmetic.parse(arithmetic)
     is_replayed = named is None or named.wormhole is None
-    ruled = rulings(test, raw, given, matrices, named) if is_replayed else {}
+
+    def compare() -> dict[str, Any]:
+        return expected.statistics(test, raw, given, matrices, arithmetic)
+
+    def replay() -> dict[str, Ruling]:
+        return rulings(test, raw, given, matrices, named) if is_replayed else {}
+
+    # the replay's trials of faults take one thread, and leave the others idle
+    if is_replayed and HAVE_NUMBA and test.rows * test.features > MIN_ELEMENTS:
+        statistics, ruled = together(compare, replay)
+    else:
+        statistics, ruled = compare(), replay()
     for name, ruling in ruled.items():
         statistics[name] |= ruling.statistics()
     if is_exact(test.inputs):

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar, copy_context
 from functools import cache
 from typing import TypeVar
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 ROWS_PER_BLOCK = 32
@@ -17,9 +19,27 @@ Partial results are combined in block order, so the block size is part of the ar
 """
 
 
+_name: ContextVar[str] = ContextVar("name", default="rows")
+"""The name of the threads that work on blocks of rows."""
+
+
 @cache
-def _pool(_pid: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(max_workers=os.cpu_count() or 1, thread_name_prefix="rows")
+def _pool(_pid: int, name: str = "rows") -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(max_workers=os.cpu_count() or 1, thread_name_prefix=name)
+
+
+def together(first: Callable[[], S], second: Callable[[], T]) -> tuple[S, T]:
+    """Call two functions at the same time, and return both results.
+
+    Blocks of rows of `first` have threads of their own: those of `second` would wait for all of
+    them, although only some are needed to go on.
+    """
+    context = copy_context()
+    context.run(_name.set, "rows-beside")
+    with ThreadPoolExecutor(1) as beside:
+        pending = beside.submit(context.run, first)
+        result = second()
+        return pending.result(), result
 
 
 def over_rows(function: Callable[[int, int], T], rows: int, block: int = ROWS_PER_BLOCK) -> list[T]:
@@ -36,4 +56,4 @@ def in_order(function: Callable[[int, int], T], rows: int, block: int) -> Iterat
     spans = [(start, min(start + block, rows)) for start in range(0, rows, block)]
     if len(spans) <= 1:
         return iter([function(start, stop) for start, stop in spans])
-    return _pool(os.getpid()).map(lambda span: function(*span), spans)
+    return _pool(os.getpid(), _name.get()).map(lambda span: function(*span), spans)

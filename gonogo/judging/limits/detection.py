@@ -92,6 +92,7 @@ def detection_limits(
         part_output = output[:, columns]
     replay = part.replay(program)
     mode = program.output_rounding
+    others = rungs.Others(part, program)
 
     def is_seen(values: Array, *, is_small: bool = False) -> bool:
         with np.errstate(all="ignore"):
@@ -103,7 +104,7 @@ def detection_limits(
             measured = cells(changed, replay, form, mode)
             if rungs.is_explained(measured):
                 return False
-            return not (is_small and rungs.explain(part, program, changed, form, measured.distance))
+            return not (is_small and others.explain(changed, form, measured.distance))
 
     exact = part.replay(part.forms[0]).values
     terms, idle = [], []
@@ -121,7 +122,7 @@ def detection_limits(
         other = stood_in_for(part, output[chosen], program, form)
         factor = max(factor, FACTORS[bisect(FACTORS, other)] if other else 0.0)
     return DetectionLimits(
-        tuple(terms), tuple(idle), factor, sight=sight(graph, output, program, form, part)
+        tuple(terms), tuple(idle), factor, sight=sight(graph, output, program, form, others)
     )
 
 

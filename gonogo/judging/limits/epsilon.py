@@ -52,7 +52,7 @@ class Sight(Enum):
 
 
 def sight(
-    graph: Graph, output: NDArray[np.floating], program: Program, form: str, few: Graph
+    graph: Graph, output: NDArray[np.floating], program: Program, form: str, few: rungs.Others
 ) -> Sight:
     """Return what an output, explained by a program, says about epsilon.
 
@@ -66,7 +66,7 @@ def sight(
         output: (rows, N).
         program: a program that explains the output.
         form: the output's format.
-        few: some rows of it, on which the other rungs are tried before they are on more.
+        few: the other rungs on some rows of it, which are tried before more rows are.
     """
     other = without_epsilon(graph)
     if other is None:
@@ -91,8 +91,8 @@ def sight(
         if (
             not is_hidden
             and not (
-                _is_hidden_elsewhere(few, program, form)
-                and rungs.explain(part, program, changed, form, measured.distance)
+                _is_hidden_elsewhere(few, form)
+                and rungs.Others(part, program).explain(changed, form, measured.distance)
             )
             and not _is_epsilon_elsewhere(graph, output, program, form)
         ):
@@ -123,15 +123,16 @@ def _is_epsilon_elsewhere(
     return False
 
 
-def _is_hidden_elsewhere(few: Graph, program: Program, form: str) -> bool:
+def _is_hidden_elsewhere(few: rungs.Others, form: str) -> bool:
     """Return whether another rung of the ladder explains a few rows without epsilon."""
-    other = without_epsilon(few)
+    graph, program = few.graph, few.program
+    other = without_epsilon(graph)
     if other is None:  # sums of some columns are given the statistics of whole rows
         return False
     mode = program.output_rounding
     changed = round_to(other.replay(program, quick=True).values, form, mode)
-    measured = cells(changed, few.replay(program), form, mode)
-    return rungs.explain(few, program, changed, form, measured.distance)
+    measured = cells(changed, graph.replay(program), form, mode)
+    return few.explain(changed, form, measured.distance)
 
 
 def _part(graph: Graph, output: NDArray[np.floating]) -> tuple[Graph, float, NDArray[np.floating]]:

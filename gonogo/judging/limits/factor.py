@@ -72,7 +72,7 @@ def with_factor(graph: object, factor: float) -> Graph | None:
 @with_factor.register
 def _(graph: NormalizedRows, factor: float) -> Graph | None:
     gamma = np.ones((1, 1)) if graph.rows.gamma is None else graph.rows.gamma
-    return replace(graph, rows=replace(graph.rows, gamma=factor * gamma, cache={}, loops={}))
+    return replace(graph, rows=graph.rows.with_gamma(factor * gamma))
 
 
 @with_factor.register

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import cached_property
 from itertools import takewhile
 
 import numpy as np
@@ -18,6 +19,7 @@ from gonogo.numerics.replay.cells import Cells, cells
 from gonogo.numerics.replay.common import common_factor
 from gonogo.numerics.replay.graph import Graph
 from gonogo.numerics.replay.program import Order, Program
+from gonogo.numerics.replay.quantity import Quantity
 
 PROBED_COLUMNS = 16
 """The columns with the largest distances, on which a rung is tried first."""
@@ -70,20 +72,37 @@ def _error(program: Program) -> tuple[str, ...]:
     return program.variance, program.order, program.column_order
 
 
-def explain(
-    graph: Graph, program: Program, changed: NDArray[np.floating], form: str, distance: Array
-) -> bool:
-    """Return whether another rung than `program` explains a changed output (rows, N).
+class Others:
+    """The other rungs than a program's, on some rows of a graph, with what they compute there."""
 
-    form: the output's format. distance: how far each element lies outside its cell by `program`.
-    """
-    columns = np.sort(np.argsort(distance.max(axis=0))[::-1][:PROBED_COLUMNS])
-    for rung in rungs(graph, program):
-        mode = rung.output_rounding
-        probed = cells(changed[:, columns], graph.replay(rung, columns), form, mode)
-        if is_explained(probed) and is_whole_explained(graph, rung, changed, form):
-            return True
-    return False
+    def __init__(self, graph: Graph, program: Program) -> None:
+        self.graph = graph
+        self.program = program
+        self._replays: dict[tuple[int, bytes], Quantity] = {}
+
+    @cached_property
+    def _rungs(self) -> list[Program]:
+        return list(rungs(self.graph, self.program))
+
+    def explain(self, changed: NDArray[np.floating], form: str, distance: Array) -> bool:
+        """Return whether one of them explains a changed output (rows, N).
+
+        form: the output's format. distance: how far each element lies outside its cell by the
+        program.
+        """
+        columns = np.sort(np.argsort(distance.max(axis=0))[::-1][:PROBED_COLUMNS])
+        for place, rung in enumerate(self._rungs):
+            mode = rung.output_rounding
+            probed = cells(changed[:, columns], self._replay(place, columns), form, mode)
+            if is_explained(probed) and is_whole_explained(self.graph, rung, changed, form):
+                return True
+        return False
+
+    def _replay(self, place: int, columns: NDArray[np.intp]) -> Quantity:
+        key = (place, columns.tobytes())
+        if key not in self._replays:
+            self._replays[key] = self.graph.replay(self._rungs[place], columns)
+        return self._replays[key]
 
 
 def is_whole_explained(

@@ -18,9 +18,8 @@ from gonogo.kernels.normalization.moments import (
     VARIANCES,
     Moments,
     Rows,
-    moments,
 )
-from gonogo.kernels.normalization.row_moments import row_moments
+from gonogo.kernels.normalization.row_moments import RowMoments, mean_sizes, of_part, row_moments
 from gonogo.numerics.expectation import Array
 from gonogo.numerics.replay.cells import Measurement
 from gonogo.numerics.replay.compiled.results import as_input
@@ -75,7 +74,7 @@ def _statistics(program: Program, rows: Rows) -> tuple[str, ...]:
 def output(
     program: Program,
     rows: Rows,
-    statistics: Moments,
+    statistics: Moments | RowMoments,
     columns: Columns = ALL_COLUMNS,
 ) -> Quantity:
     """Return y of some of the columns, before its own rounding."""
@@ -253,7 +252,8 @@ class NormalizedRows:
         self, program: Program, columns: Columns = ALL_COLUMNS, *, quick: bool = False
     ) -> Quantity:
         """Return some columns of y, before its own rounding."""
-        return output(program, self.rows, moments(program, self.rows, quick=quick), columns)
+        statistics = of_part(program, self.rows, quick=quick)
+        return output(program, self.rows, statistics, columns)
 
     def measure(
         self, program: Program, output: NDArray[np.floating], form: str, limit: float
@@ -323,7 +323,7 @@ class RowStatistic:
         assert computed.mean is not None
         # Terms that cancel, or whose fp32 sums are exact, show no noise in the simulated orders. A
         # running mean rounds N values of their size by u / sqrt(3), and divides the sum by N.
-        size = np.abs(self.rows.x).mean(axis=1, keepdims=True, dtype=np.float64)
+        size = mean_sizes(self.rows)
         noise = computed.mean.noise + (UNIT * size) ** 2 / (3 * self.rows.x.shape[1])
         return replace(computed.mean, noise=noise)
 

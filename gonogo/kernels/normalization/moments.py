@@ -32,6 +32,12 @@ STATISTICS = (
 """The quantities of a row's statistics that a kernel may store."""
 COUNTS = ("N", "1/N")
 """How a kernel holds the number of terms by which it divides a stored sum."""
+OF_MEAN = (*COUNTS, "sum of x", "mean", "x - mean")
+"""The quantities that decide the mean, and x - mean."""
+OF_VARIANCE = (*COUNTS, *(name for name in STATISTICS if "epsilon" not in name))
+"""The quantities that decide the variance."""
+UPDATED = "updated"
+"""The key of the sums that are a variance by WELFORD's updates."""
 TAILS = {"root % 8": 8, "root % 32": 32, "root % 64": 64}
 """Roots that only the rows after the last full block of a vectorized loop store.
 
@@ -78,8 +84,12 @@ class Rows:
         groups: row i is the group i modulo `groups` of its sample's channels.
         cache: the statistics by the definition, by what decides them.
         loops: the statistics by compiled loops, likewise.
+        sums: what they are computed from and epsilon doesn't change: means and variances, and the
+            sums of compiled loops.
         parts: the subsets of rows whose statistics are kept, by the bytes of their indices.
-        origin: of a part, the loops of all rows, and which rows it has: sums of a row are the same.
+        origin: of a part, the sums of all rows, and which rows it has: sums of a row are the same.
+        base: the rows with the test's epsilon, of those that have another one.
+        elements: the number of elements of the whole tensor.
     """
 
     x: Array
@@ -92,13 +102,22 @@ class Rows:
     groups: int = 1
     cache: dict[Hashable, Moments] = field(default_factory=dict, compare=False, repr=False)
     loops: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
+    sums: dict[Hashable, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
     parts: dict[bytes, Rows] = field(default_factory=dict, init=False, compare=False, repr=False)
     origin: tuple[dict[Hashable, Any], NDArray[np.intp] | slice] | None = field(
         default=None, init=False, compare=False, repr=False
     )
+    base: Rows | None = field(default=None, init=False, compare=False, repr=False)
+    elements: int = field(default=0, init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Take the rows for all rows of their tensor."""
+        object.__setattr__(self, "elements", self.x.size)
 
     def some(self, chosen: NDArray[np.intp] | slice) -> Rows:
         """Return some of the rows. Equal choices share their statistics, while they are kept."""
+        if self.base is not None:
+            return self.base.some(chosen).with_epsilon(self.epsilon)
         if isinstance(chosen, slice):
             return self._some(chosen)
         if np.array_equal(chosen, np.arange(len(self.x))):
@@ -127,12 +146,24 @@ class Rows:
             self.channel_width,
             self.groups,
         )
-        object.__setattr__(part, "origin", (self.loops, chosen))
+        object.__setattr__(part, "origin", (self.sums, chosen))
+        object.__setattr__(part, "elements", self.elements)
         return part
 
     def with_epsilon(self, epsilon: float) -> Rows:
-        """Return the rows of a kernel that adds another epsilon."""
-        return replace(self, epsilon=epsilon, cache={}, loops={})
+        """Return the rows of a kernel that adds another epsilon, with the same sums."""
+        other = replace(self, epsilon=epsilon, cache={}, loops={})
+        object.__setattr__(other, "base", self.base or self)
+        return other._with_sums_of(self)
+
+    def with_gamma(self, gamma: Array) -> Rows:
+        """Return the rows of a kernel that multiplies by another gamma: the same statistics."""
+        return replace(self, gamma=gamma)._with_sums_of(self)
+
+    def _with_sums_of(self, other: Rows) -> Rows:
+        for name in ("sums", "origin", "elements"):
+            object.__setattr__(self, name, getattr(other, name))
+        return self
 
     def is_tail(self, block: int) -> NDArray[np.bool_]:
         """Return which rows (rows, 1) come after the last full block of rows."""
@@ -186,17 +217,38 @@ def moments(program: Program, rows: Rows, *, quick: bool = False) -> Moments:
 
 
 def _moments(program: Program, rows: Rows, machine: Machine) -> Moments:
+    key = (*_key(OF_VARIANCE, program, machine), program.variance)
+    if key not in rows.sums:
+        rows.sums[key] = _unscaled(program, rows, machine)
+    mean, computed, centered, variance = rows.sums[key]
+    shifted, rstd, root = scale(program, rows, machine, variance)
+    inverse = machine.rsqrt(shifted).per_row("rstd")
+    return Moments(mean, computed, centered, shifted, inverse, rstd, root)
+
+
+def _key(names: tuple[str, ...], program: Program, machine: Machine) -> tuple[Hashable, ...]:
+    """Return what decides a sum, and which of some quantities are stored before it is known."""
+    stored = tuple((name, program.stored[name]) for name in names if name in program.stored)
+    return len(names), program.order, program.row_order, program.rounding, machine.quick, stored
+
+
+def _unscaled(
+    program: Program, rows: Rows, machine: Machine
+) -> tuple[Quantity | None, Quantity | None, Quantity, Quantity]:
+    """Return the mean, as it is stored and before, x - mean, and the variance as it is stored."""
     x = Quantity(rows.x)
     mean = computed = None
     centered = x
     if rows.centered:
-        computed = machine.mean(x, "mean", "sum of x").per_row("mean")
-        mean = machine.store(computed, "mean")
-        centered = machine.store(machine.subtract(x, mean), "x - mean")
-    variance = machine.store(_variance(program, machine, x, mean, computed, centered), "variance")
-    shifted, rstd, root = scale(program, rows, machine, variance)
-    inverse = machine.rsqrt(shifted).per_row("rstd")
-    return Moments(mean, computed, centered, shifted, inverse, rstd, root)
+        key = _key(OF_MEAN, program, machine)
+        if key not in rows.sums:
+            computed = machine.mean(x, "mean", "sum of x").per_row("mean")
+            mean = machine.store(computed, "mean")
+            centered = machine.store(machine.subtract(x, mean), "x - mean")
+            rows.sums[key] = mean, computed, centered
+        mean, computed, centered = rows.sums[key]
+    variance = _variance(program, rows, machine, mean, computed, centered)
+    return mean, computed, centered, machine.store(variance, "variance")
 
 
 def scale(
@@ -226,13 +278,14 @@ def scale(
 
 def _variance(
     program: Program,
+    rows: Rows,
     machine: Machine,
-    x: Quantity,
     mean: Quantity | None,
     computed: Quantity | None,
     centered: Quantity,
 ) -> Quantity:
     """Return the variance of each row (rows, 1), before it is stored."""
+    x = Quantity(rows.x)
     if program.variance == "E[x^2] - mean^2" and mean is not None and computed is not None:
         squares = machine.store(machine.multiply(x, x), "square")
         mean_square = machine.mean(squares, "variance", "sum of squares")
@@ -247,7 +300,9 @@ def _variance(
         centered_variance = machine.mean(usual, "variance", "sum of squares")
         return well_conditioned(mean, direct, centered_variance)
     if program.variance == WELFORD:
-        values, deviation = orders.welford(x.values)
+        if UPDATED not in rows.sums:
+            rows.sums[UPDATED] = orders.welford(x.values)
+        values, deviation = rows.sums[UPDATED]
         return Quantity(values[:, None], shared={"variance": deviation[:, None]})
     if program.variance == "x" and computed is not None:
         centered = machine.subtract(x, computed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +28,8 @@ from gonogo.numerics.replay.quantity import RECIPROCAL, Machine, Quantity
 
 NAMES = frozenset({*STATISTICS, RECIPROCAL, "root", "rstd", *TAILS, TRUNCATED_TAIL})
 """The quantities of the statistics that a program may store."""
+SIZES = "sizes"
+"""The key of the mean sizes of the rows' elements."""
 
 
 @dataclass(frozen=True)
@@ -49,10 +52,39 @@ class RowMoments:
 
 def row_moments(program: Program, rows: Rows, *, quick: bool = False) -> RowMoments:
     """Return mean and rstd of each row as a program computes them; `quick` as in Machine."""
-    has_loops = program.variance != WELFORD and not NAMES & set(program.stored)
-    if has_loops and not quick and pays(rows.x.size):
+    if has_loops(program, rows, quick=quick):
         return by_loops(program, rows)
     return by_definition(program, rows, quick=quick)
+
+
+def of_part(program: Program, rows: Rows, *, quick: bool = False) -> RowMoments | Moments:
+    """Return the same of a few rows, by the definition in a single block."""
+    if has_loops(program, rows, quick=quick):
+        return by_loops(program, rows)
+    return moments(program, rows, quick=quick)
+
+
+def has_loops(program: Program, rows: Rows, *, quick: bool) -> bool:
+    """Return whether compiled loops compute the statistics, of a part as of the whole tensor."""
+    is_covered = program.variance != WELFORD and not NAMES & set(program.stored)
+    return is_covered and not quick and pays(rows.elements)
+
+
+def mean_sizes(rows: Rows) -> Array:
+    """Return the mean size of each row's elements (rows, 1), in float64."""
+    return _known(SIZES, rows, _mean_sizes)
+
+
+def _mean_sizes(rows: Rows) -> Array:
+    if not pays(rows.elements):
+        return np.abs(rows.x).mean(axis=1, keepdims=True, dtype=np.float64)
+    x, sizes = plain(rows.x), np.zeros((len(rows.x), 1))
+
+    def block(start: int, stop: int) -> None:
+        compiled.add_sizes(start, stop, x, sizes)
+
+    over_rows(block, len(x), results.ROWS)
+    return sizes
 
 
 def by_definition(program: Program, rows: Rows, *, quick: bool = False) -> RowMoments:
@@ -108,13 +140,9 @@ def _by_loops(program: Program, rows: Rows, x: Array, squares: bool) -> RowMomen
 
 
 def _facts(program: Program, rows: Rows, x: Array, squares: bool) -> Array:
-    """Return the sums of each row, of a part those of all rows where they are known."""
-    key = ("facts", squares, program.order)
-    if rows.origin is not None:
-        loops, chosen = rows.origin
-        if key in loops:
-            return np.asarray(loops[key][chosen])
-    if key not in rows.loops:
+    """Return the sums of each row."""
+
+    def added(rows: Rows) -> Array:
         facts = np.zeros((len(x), compiled.SUMS, sums.FACTS))
         order = sums.ORDERS[program.order]
 
@@ -122,5 +150,17 @@ def _facts(program: Program, rows: Rows, x: Array, squares: bool) -> Array:
             compiled.add_moments(start, stop, x, rows.centered, squares, order, facts)
 
         over_rows(block, len(x), results.ROWS)
-        rows.loops[key] = facts
-    return np.asarray(rows.loops[key])
+        return facts
+
+    return _known(("facts", squares, program.order), rows, added)
+
+
+def _known(key: Hashable, rows: Rows, compute: Callable[[Rows], Array]) -> Array:
+    """Return a number of each row, of a part those of all rows where they are known."""
+    if rows.origin is not None:
+        of_all, chosen = rows.origin
+        if key in of_all:
+            return np.asarray(of_all[key][chosen])
+    if key not in rows.sums:
+        rows.sums[key] = compute(rows)
+    return np.asarray(rows.sums[key])

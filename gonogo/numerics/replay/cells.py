@@ -9,13 +9,19 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from gonogo.numerics import jit
 from gonogo.numerics.blocks import over_rows
 from gonogo.numerics.expectation import Array
-from gonogo.numerics.formats import Mode, half_ulp, round_to, ulp
+from gonogo.numerics.formats import Mode, format_named, half_ulp, round_to, ulp
+from gonogo.numerics.replay import distances
 from gonogo.numerics.replay.quantity import Quantity
 
 FLOOR = 2.0**-46
 """The accuracy of the replay's own float64, relative to a value."""
+LOW_HALF = np.uint32(0xFFFF)
+"""The bits of an fp32 value that bf16 lacks."""
+NEAREST: tuple[Mode, ...] = ("even", "away")
+"""The ways to round to the nearest value, whose cells are the same."""
 MIN_EIGENVALUE = 1e-11
 """The least eigenvalue of M, of its largest one: float64's sums and eigenvectors leave 1e-14."""
 MIN_SPREAD = 1e-9
@@ -163,6 +169,8 @@ def on_grid(output: NDArray[np.float32], form: str) -> bool:
 
     def block(start: int, stop: int) -> bool:
         part = output[start:stop]
+        if form == "bf16":
+            return not (part.view(np.uint32) & LOW_HALF).any()
         return np.array_equal(round_to(part, form), part)
 
     return all(over_rows(block, len(output)))
@@ -173,6 +181,11 @@ def half_cell(output: Array, toward: Array, form: str) -> Array:
 
     Below a power of two the format's steps are half as wide as above it.
     """
+    if jit.is_loaded() and output.shape == toward.shape:
+        half = np.empty(output.shape)
+        y, value = (np.ravel(jit.plain(a)) for a in (output, toward))
+        distances.add_half_cells(y, value, *_steps(form), np.ravel(half))
+        return half
     half = half_ulp(output, form)
     size = np.abs(output)
     below = half_ulp(np.nextafter(size, 0.0), form)
@@ -218,16 +231,39 @@ def cells(output: NDArray[np.floating], replay: Quantity, form: str, mode: Mode 
     mode: how the kernel rounds its output.
     """
     y = np.asarray(output, np.float64)
-    error = y - replay.values
+    if form != "fp32" or not replay.shared:
+        return Cells(_distance(y, replay, form, mode), lambda: SharedErrors.none(len(y)))
+    return Cells(
+        _distance(y, replay, form, mode),
+        lambda: _shared_errors(y - replay.values, replay, half_ulp(y, form)),
+    )
+
+
+def _distance(y: Array, replay: Quantity, form: str, mode: Mode) -> Array:
+    """Return how far each output (rows, N) lies outside its cell, in standard deviations."""
+    if mode in NEAREST and jit.is_loaded() and y.shape == replay.values.shape:
+        return _compiled_distance(y, replay, form)
     beyond = np.maximum(edges(y, replay.values, form, mode).outside - replay.slack, 0.0)
     deviation = np.sqrt(
         replay.variance + (FLOOR * np.maximum(np.abs(replay.values), np.abs(y))) ** 2
     )
     with np.errstate(divide="ignore", invalid="ignore"):
-        distance = np.where(beyond == 0, 0.0, beyond / deviation)
-    if form != "fp32" or not replay.shared:
-        return Cells(distance, lambda: SharedErrors.none(len(y)))
-    return Cells(distance, lambda: _shared_errors(error, replay, half_ulp(y, form)))
+        return np.where(beyond == 0, 0.0, beyond / deviation)
+
+
+def _compiled_distance(y: Array, replay: Quantity, form: str) -> Array:
+    distance = np.empty(y.shape)
+    variance = np.broadcast_to(replay.variance, y.shape)
+    slack = replay.slack if replay.slack.size == 1 else np.broadcast_to(replay.slack, y.shape)
+    flat = (np.ravel(jit.plain(a)) for a in (y, replay.values, variance, slack))
+    distances.add_distances(*flat, *_steps(form), FLOOR, np.ravel(distance))
+    return distance
+
+
+def _steps(form: str) -> tuple[float, float]:
+    """Return a format's unit roundoff and smallest normal number."""
+    declared = format_named(form)
+    return declared.unit_roundoff, 2.0**declared.min_exponent
 
 
 def _shared_errors(error: Array, replay: Quantity, half: Array) -> SharedErrors:

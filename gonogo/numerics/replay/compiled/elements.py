@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from gonogo.numerics.jit import jit
+from gonogo.numerics.replay.bits import bits, half_cell, number
 from gonogo.numerics.replay.cells import FLOOR
-from gonogo.numerics.replay.compiled.bits import bits, half_cell, number
 
 BLOCK = 1024
 """Columns that one loop after another works on: their data stays in a second-level cache."""

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gonogo.numerics.jit import jit
-from gonogo.numerics.replay.compiled.bits import rounding
+from gonogo.numerics.replay.bits import rounding
 from gonogo.numerics.replay.compiled.elements import (
     BLOCK,
     FORM,

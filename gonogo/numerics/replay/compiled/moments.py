@@ -7,17 +7,21 @@ from typing import Any
 import numpy as np
 
 from gonogo.numerics.jit import jit
-from gonogo.numerics.replay.compiled.bits import inexact, rounding
+from gonogo.numerics.replay.bits import inexact, rounding
 from gonogo.numerics.replay.compiled.sums import (
     NOISE,
     SLOPE,
+    U,
     add_mean,
     exact_mean,
+    fold,
     scratch,
     value_of,
 )
 
 MEAN, CENTERED, SQUARES = range(3)
+LANES = 32
+"""Running totals of the sizes of a row's elements."""
 SUMS = 3
 """Sums of a row: of x, of (x - mean)^2, and of x^2 where the variance is E[x^2] - mean^2."""
 
@@ -57,3 +61,18 @@ def add_moments(
             place = CENTERED
         add_mean(terms, n, order, memory, facts[i, place])
         facts[i, place, NOISE] = exact_mean(noise, n, lanes) / n
+
+
+@jit
+def add_sizes(start: int, stop: int, x: Any, sizes: Any) -> None:
+    """Put the mean size of the elements of rows start..stop of x (rows, N) into `sizes`."""
+    n = x.shape[1]
+    full = n - n % LANES
+    lanes = np.zeros(LANES)
+    for i in range(start, stop):
+        for first in range(0, full, LANES):
+            for j in range(LANES):
+                lanes[j] += abs(np.float64(x[i, U(first) + U(j)]))
+        for j in range(full, n):
+            lanes[j - full] += abs(np.float64(x[i, j]))
+        sizes[i, 0] = fold(lanes, LANES) / n

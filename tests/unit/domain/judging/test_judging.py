@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 
 from benchmarks.arithmetics import perfect
 from gonogo.errors import FieldError, KernelOutputError
-from gonogo.judging import expected
+from gonogo.judging import expected, judging
 from gonogo.judging.judging import SeedJudgement, exact_words, judge, matrix
+from gonogo.numerics.blocks import together
+from gonogo.numerics.jit import HAVE_NUMBA
 from gonogo.spec.verdicts import POLICY, Explanation, Verdict
 from numeric_cases import KERNELS, Case, spec
 
@@ -432,3 +434,28 @@ def test_the_correlation_of_a_constant_output_is_not_met() -> None:
     judgement = judged(case, perfect(case.test, case.given))
     assert judgement.outputs["dx"].statistics["pcc_deficit"] is None
     assert judgement.verdict is Verdict.fail_by_tolerance
+
+
+@pytest.mark.skipif(not HAVE_NUMBA, reason="numba: not installed")
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("form", ["fp32", "bf16"])
+def test_a_large_test_s_replay_beside_its_comparison_changes_nothing(
+    kernel: str, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numerics = {"input": form, "output": form}
+    case = Case.of(spec(kernel, (40, 64), tolerance=TIGHT, numerics=numerics))
+    outputs = perfect(case.test, case.given)
+    outputs[case.test.outputs[0]] = outputs[case.test.outputs[0]] * np.float32(1.01)
+    one_after_the_other = judged(case, outputs, None).to_json()
+    pairs = []
+
+    def noted(first: Any, second: Any) -> Any:
+        pairs.append((first, second))
+        return together(first, second)
+
+    monkeypatch.setattr(judging, "MIN_ELEMENTS", 1000)
+    monkeypatch.setattr(judging, "together", noted)
+    assert judged(case, outputs, None).to_json() == one_after_the_other
+    assert len(pairs) == 1
+    judged(case)  # a Wormhole's arithmetic is compared only
+    assert len(pairs) == 1

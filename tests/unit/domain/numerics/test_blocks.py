@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import numpy as np
 import pytest
 
 from gonogo.judging import expected
@@ -20,7 +21,7 @@ from numeric_cases import KERNELS, Case, spec
 def threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """Replace the process's pool by one of this many threads; yield the number."""
     with ThreadPoolExecutor(max_workers=request.param) as pool:
-        monkeypatch.setattr(blocks, "_pool", lambda pid: pool)
+        monkeypatch.setattr(blocks, "_pool", lambda pid, name: pool)
         yield request.param
 
 
@@ -69,6 +70,38 @@ def test_the_pool_belongs_to_the_process() -> None:
     )  # a forked child, whose parent's threads don't exist in it
 
 
+def test_two_functions_run_together_with_threads_of_their_own_for_their_blocks() -> None:
+    first_runs, second_runs = threading.Event(), threading.Event()
+
+    def names(mine: threading.Event, other: threading.Event) -> set[str]:
+        mine.set()
+        assert other.wait(timeout=10)
+        found = blocks.over_rows(lambda start, stop: threading.current_thread().name, 96)
+        return {name.rpartition("_")[0] for name in found}
+
+    results = blocks.together(
+        lambda: names(first_runs, second_runs), lambda: names(second_runs, first_runs)
+    )
+    assert results == ({"rows-beside"}, {"rows"})
+
+
+def test_what_runs_beside_has_the_caller_s_handling_of_floating_point_errors() -> None:
+    with np.errstate(invalid="ignore"):
+        nothing, _ = blocks.together(lambda: np.array([np.inf]) - np.inf, lambda: None)
+    assert np.isnan(nothing).all()
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_an_error_of_either_function_reaches_the_caller(place: int) -> None:
+    def wrong() -> None:
+        raise ValueError("wrong")
+
+    functions: list[Callable[[], None]] = [lambda: None, lambda: None]
+    functions[place] = wrong
+    with pytest.raises(ValueError, match="wrong"):
+        blocks.together(*functions)
+
+
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_the_statistics_do_not_depend_on_the_number_of_threads(threads: int, kernel: str) -> None:
     case = Case.of(spec(kernel, (150, 97), tolerance={"rtol": 1e-3, "atol": 0.5}))
@@ -79,6 +112,6 @@ def test_the_statistics_do_not_depend_on_the_number_of_threads(threads: int, ker
 
     repeats = [statistics() for _ in range(3)]
     with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(max_workers=1) as alone:
-        patch.setattr(blocks, "_pool", lambda pid: alone)
+        patch.setattr(blocks, "_pool", lambda pid, name: alone)
         serial = statistics()
     assert all(repeat == serial for repeat in repeats)  # to the last bit
