@@ -7,8 +7,10 @@ import pytest
 
 from gonogo.judging.limits import epsilon
 from gonogo.judging.limits.epsilon import Sight, sight
+from gonogo.judging.limits.rungs import Others
 from gonogo.kernels.normalization.forward import NormalizedRows, RowStatistic
 from gonogo.kernels.normalization.moments import Rows
+from gonogo.numerics.replay.cells import cells
 from gonogo.numerics.replay.graph import Graph
 
 ROWS = Rows(np.random.default_rng(2).standard_normal((64, 100)), None, None, 1e-3)
@@ -28,5 +30,20 @@ def test_a_statistic_of_long_rows_is_tried_on_as_few_of_them_as_y(
 
     monkeypatch.setattr(type(graph), "some", some)
     output = graph.replay(graph.forms[0]).values.astype(np.float32)
-    assert sight(graph, output, graph.forms[0], "fp32", graph) is Sight.seen
+    program = graph.forms[0]
+    assert sight(graph, output, program, "fp32", Others(graph, program)) is Sight.seen
     assert set(tried) == {8}
+
+
+@pytest.mark.parametrize("graph", [NormalizedRows(ROWS), RowStatistic(ROWS, rstd=True)])
+def test_other_rungs_answer_a_second_output_as_the_first(
+    graph: NormalizedRows | RowStatistic,
+) -> None:
+    program = graph.forms[0]
+    replay = graph.replay(program)
+    others = Others(graph, program)
+    for factor, is_explained in ((1.01, False), (1.0, True), (1.001, False), (1.0, True)):
+        output = (replay.values * factor).astype(np.float32)
+        distance = cells(output, replay, "fp32").distance
+        assert others.explain(output, "fp32", distance) is is_explained
+        assert Others(graph, program).explain(output, "fp32", distance) is is_explained
