@@ -77,7 +77,7 @@ def mean_sizes(rows: Rows) -> Array:
 
 def _mean_sizes(rows: Rows) -> Array:
     if not pays(rows.elements):
-        return np.abs(rows.x).mean(axis=1, keepdims=True, dtype=np.float64)
+        return np.asarray(np.abs(rows.x).mean(axis=1, keepdims=True, dtype=np.float64))
     x, sizes = plain(rows.x), np.zeros((len(rows.x), 1))
 
     def block(start: int, stop: int) -> None:

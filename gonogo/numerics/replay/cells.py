@@ -255,8 +255,17 @@ def _compiled_distance(y: Array, replay: Quantity, form: str) -> Array:
     distance = np.empty(y.shape)
     variance = np.broadcast_to(replay.variance, y.shape)
     slack = replay.slack if replay.slack.size == 1 else np.broadcast_to(replay.slack, y.shape)
-    flat = (np.ravel(jit.plain(a)) for a in (y, replay.values, variance, slack))
-    distances.add_distances(*flat, *_steps(form), FLOOR, np.ravel(distance))
+    unit, smallest = _steps(form)
+    distances.add_distances(
+        np.ravel(jit.plain(y)),
+        np.ravel(jit.plain(replay.values)),
+        np.ravel(jit.plain(variance)),
+        np.ravel(jit.plain(slack)),
+        unit,
+        smallest,
+        FLOOR,
+        np.ravel(distance),
+    )
     return distance
 
 

@@ -73,11 +73,11 @@ def test_the_pool_belongs_to_the_process() -> None:
 def test_two_functions_run_together_with_threads_of_their_own_for_their_blocks() -> None:
     first_runs, second_runs = threading.Event(), threading.Event()
 
-    def names(mine: threading.Event, other: threading.Event) -> set[str]:
-        mine.set()
+    def names(running: threading.Event, other: threading.Event) -> set[str]:
+        running.set()
         assert other.wait(timeout=10)
-        found = blocks.over_rows(lambda start, stop: threading.current_thread().name, 96)
-        return {name.rpartition("_")[0] for name in found}
+        threads = blocks.over_rows(lambda start, stop: threading.current_thread().name, 96)
+        return {name.rpartition("_")[0] for name in threads}
 
     results = blocks.together(
         lambda: names(first_runs, second_runs), lambda: names(second_runs, first_runs)

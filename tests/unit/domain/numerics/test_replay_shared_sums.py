@@ -1,4 +1,4 @@
-"""What replays share: sums that epsilon and gamma don't change, and those of a tensor's parts."""
+"""Sums that replays share: epsilon and gamma do not change them, nor does a part of the rows."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_a_grid_of_bf16_has_the_values_that_rounding_leaves() -> None:
     patterns[::2] &= np.uint32(0xFFFF0000)
     values = patterns.view(np.float32)
     values = values[np.isfinite(values[:, 0])]
-    held = round_to(values, "bf16") == values
-    assert 100 < held.sum() < 300
-    for value, is_held in zip(values, held, strict=True):
+    on_the_grid = round_to(values, "bf16") == values
+    assert 100 < on_the_grid.sum() < 300
+    for value, is_held in zip(values, on_the_grid, strict=True):
         assert on_grid(value[None], "bf16") == is_held[0]
