@@ -193,10 +193,8 @@ SUBJECTS = (
             "workers/gonogo_workers/devices/health_monitor.py",
         ),
         (
-            "tests/unit/workers/test_orders.py",
-            "tests/unit/workers/test_workers_parts.py",
-            "tests/integration/workers/test_worker_devices.py",
-            "tests/integration/workers/test_worker_luck.py",
+            "tests/unit/workers/test_recovery_ladder.py",
+            "tests/unit/workers/test_device_health.py",
         ),
     ),
 )

@@ -90,8 +90,7 @@ class DeviceHealthMonitor:
         self.order = Order.work
         self.health, self.reason = self._remembered()
         self._test_requests: int | None = None
-        self._retest_at = 0.0
-        self._last_canary_at = time.monotonic()
+        self._last_canary_at = self._retest_at = time.monotonic()
         self._chunks = 0
         self._digests: dict[str, str] = {}
         self._doubt: str | None = None
@@ -125,6 +124,8 @@ class DeviceHealthMonitor:
     def stop(self) -> None:
         """End the re-tests and kill the one that runs."""
         self._stop.set()
+        with self._wake:
+            self._wake.notify_all()
         host = self._host
         if host is not None:
             host.stop()
@@ -260,7 +261,7 @@ class DeviceHealthMonitor:
         while not self._stop.is_set():
             with self._wake:
                 while (left := self._retest_at - time.monotonic()) > 0 and not self._stop.is_set():
-                    self._wake.wait(min(left, 1.0))
+                    self._wake.wait(left)
             if self._stop.is_set() or self._passes():
                 return
             pause = min(2 * pause, MAX_RETEST_S)

@@ -1,0 +1,114 @@
+"""The recovery ladder: its rungs, the commands that run, and where it ends."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gonogo.errors import JobError
+from gonogo_settings import Settings
+from gonogo_workers.devices import recovery
+from gonogo_workers.devices.chip import Chip
+from gonogo_workers.devices.discovery import Device
+from gonogo_workers.devices.recovery import Rung
+
+VIRTUAL = Device("emulator", 0, "wormhole", "n150", "lab-1")
+ON_CHIP = Device("ttnn", 3, "wormhole", "n150", "lab-1", chip=Chip(3, "wormhole"))
+
+
+def command(program: str) -> tuple[str, ...]:
+    return sys.executable, "-c", program
+
+
+WORKS, FAILS = command("print('reset')"), command("print('no such device'); raise SystemExit(4)")
+
+
+def answers(*wrong: str | None) -> Iterator[str | None]:
+    """The canary's answers, one after the other."""
+    return iter(wrong)
+
+
+def test_a_chip_is_reset_by_tt_smi_where_that_is_installed(tmp_path: Path) -> None:
+    smi = tmp_path / "tt-smi"
+    smi.write_text("#!/bin/sh\n")
+    smi.chmod(0o755)
+    usual = Settings(tt_smi=str(smi), reset_device_deadline_s=7)
+    reset = Rung("reset_device", (str(smi), "-r", "3"), 7)
+    assert recovery.rungs(usual, ON_CHIP) == (Rung("re-open"), reset)
+    assert recovery.rungs(usual, VIRTUAL) == (Rung("re-open"),)
+    missing = Settings(tt_smi=str(tmp_path / "missing"))
+    assert recovery.rungs(missing, ON_CHIP) == (Rung("re-open"),)
+
+
+def test_the_commands_of_the_settings_are_tried_in_order(tmp_path: Path) -> None:
+    settings = Settings(
+        reset_device="mend {index}",
+        reload_driver="reload",
+        reload_driver_deadline_s=8,
+        reset_host="switch {name}",
+        reset_host_deadline_s=9,
+    )
+    assert recovery.rungs(settings, ON_CHIP)[1:] == (
+        Rung("reset_device", ("mend", "3"), 120),
+        Rung("reload_driver", ("reload",), 8),
+        Rung("reset_host", ("switch", "wormhole:3"), 9),
+    )
+    with pytest.raises(JobError, match="GONOGO_RESET_HOST: unknown name 'password'"):
+        recovery.rungs(Settings(reset_host="switch {password}"), ON_CHIP)
+
+
+def test_a_ladder_ends_with_the_first_rung_after_which_the_canary_passes() -> None:
+    ladder = [
+        Rung("re-open"),
+        Rung("reset_device", FAILS, 60),
+        Rung("reload_driver", WORKS, 60),
+        Rung("reset_host", WORKS, 60),
+    ]
+    stages: list[str] = []
+    canaries = answers("the numbers are wrong", None, "one canary too many")
+    result = recovery.climb(ladder, lambda: next(canaries), tell=stages.append)
+    assert stages == ["re-open", "reset_device", "reload_driver"]
+    assert (result.good, result.reason) == (True, "the canary passed after reload_driver")
+    assert [step.rung for step in result.steps] == stages
+    opened, reset, reloaded = result.steps
+    assert opened.outcome == "the numbers are wrong"
+    assert reset.outcome.endswith("ended with status 4")
+    assert reset.output == "no such device\n"
+    assert reloaded.outcome == "the canary passed"
+    assert next(canaries) == "one canary too many"  # after a command that failed none runs
+
+
+def test_the_last_rung_says_why_a_device_is_not_good() -> None:
+    ladder = [Rung("re-open"), Rung("reset_device", WORKS, 60)]
+    canaries = answers("silent", "still silent")
+    result = recovery.climb(ladder, lambda: next(canaries))
+    assert (result.good, result.reason) == (False, "reset_device: still silent")
+    assert [step.outcome for step in result.steps] == ["silent", "still silent"]
+
+
+def test_a_stop_ends_the_ladder_between_two_rungs() -> None:
+    ladder = [Rung("re-open"), Rung("reset_device", FAILS, 60)]
+    stages: list[str] = []
+    result = recovery.climb(
+        ladder, lambda: "silent", tell=stages.append, stopping=lambda: bool(stages)
+    )
+    assert (result.good, result.reason) == (False, "re-open: silent")
+    nothing = recovery.climb(ladder, lambda: None, stopping=lambda: True)
+    assert (nothing.good, nothing.steps) == (False, ())
+    assert nothing.reason == "stopped before anything was tried"
+
+
+def test_a_command_of_the_settings_has_the_worker_s_credentials(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A kernel's process has no such variable; the command of a power switch may need one."""
+    monkeypatch.setenv("POWER_SWITCH_TOKEN", "secret")
+    monkeypatch.setenv("GONOGO_SECRET_KEY", "ours")
+    program = "import os; raise SystemExit(1 + 2 * ('POWER_SWITCH_TOKEN' in os.environ)"
+    rung = Rung("reset_host", command(f"{program} + ('GONOGO_SECRET_KEY' in os.environ))"), 60)
+    result = recovery.climb([rung], lambda: None)
+    assert result.reason == f"reset_host: {shlex.quote(sys.executable)} ended with status 3"
