@@ -71,6 +71,7 @@ SUBJECTS = (
             "gonogo/numerics/replay/ladder.py",
         ),
         (
+            "tests/unit/domain/numerics/test_replay_search.py",
             "tests/unit/domain/numerics/test_replay_samples.py",
             "tests/unit/domain/numerics/test_replay_common.py",
             "tests/unit/domain/judging/test_missed_rows_found.py",

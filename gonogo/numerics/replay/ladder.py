@@ -226,7 +226,7 @@ def _missed(measured: Measurement) -> NDArray[np.intp]:
 
 def _finite(distance: float) -> float:
     """Return a distance as a number of JSON; a program that overflows has none that is finite."""
-    return distance if distance <= LARGEST else LARGEST
+    return min(LARGEST, distance)  # in this order: LARGEST for NaN, too
 
 
 def at_random_too(graph: Graph, output: NDArray[np.floating], form: str) -> Finding | None:

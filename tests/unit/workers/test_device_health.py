@@ -433,7 +433,7 @@ def test_a_stop_ends_a_canary_that_runs_whose_child_is_in_the_lock_file(lab: Lab
         except InfrastructureError as problem:
             problems.append(problem)
 
-    thread = threading.Thread(target=check)
+    thread = threading.Thread(target=check, daemon=True)  # if no stop ends it, the test still fails
     thread.start()
     path = locks.lock_path(lab.locks, DEVICE.name)
 
