@@ -195,6 +195,7 @@ SUBJECTS = (
         (
             "tests/unit/workers/test_recovery_ladder.py",
             "tests/unit/workers/test_device_health.py",
+            "tests/unit/workers/test_device_retests.py",
         ),
     ),
 )
