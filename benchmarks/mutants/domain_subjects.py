@@ -72,6 +72,7 @@ SUBJECTS = (
         ),
         (
             "tests/unit/domain/numerics/test_replay_search.py",
+            "tests/unit/domain/numerics/test_replay_ladder.py",
             "tests/unit/domain/numerics/test_replay_samples.py",
             "tests/unit/domain/numerics/test_replay_common.py",
             "tests/unit/domain/judging/test_missed_rows_found.py",

@@ -1,8 +1,7 @@
-"""The search for an arithmetic: how it climbs, which programs it yields, and what it notes."""
+"""The search for an arithmetic: how programs fit, which are yielded, and how it climbs."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 from gonogo.kernels.normalization.forward import NormalizedRows
 from gonogo.kernels.normalization.moments import Rows
 from gonogo.numerics.formats import round_to, ulp
-from gonogo.numerics.replay import ladder, search
+from gonogo.numerics.replay import search
 from gonogo.numerics.replay.program import Order, Program
 from gonogo.numerics.replay.search import COLUMNS, MAX_STEPS, PROGRESS, Fit
 
@@ -211,42 +210,3 @@ def test_the_best_program_of_the_last_step_is_the_one_that_counts(
     second = names[:-1] + "z"
     losses |= {second: 0.9 * losses[names[:-1]]}
     assert climbed(Fits(losses, right=second), names + "z") is None
-
-
-# The ladder
-
-
-def test_the_first_program_that_explains_an_output_is_returned_and_no_other_is_tried() -> None:
-    graph = graph_of(40)
-    for right in (PLAIN, STORING):
-        rest = iter((PLAIN, OTHER, STORING, replace(STORING, order=Order.running_mean)))
-        finding = ladder.nearest(graph, output_of(graph, right, "fp32"), "fp32", rest)
-        assert (finding.program, finding.explained) == (right, True)
-        assert next(rest) == (OTHER if right == PLAIN else replace(STORING, order="running means"))
-
-
-def test_the_nearest_program_is_the_one_with_the_least_error() -> None:
-    graph = graph_of(40)
-    y = output_of(graph, STORING, "fp32")
-    y[5, 5] += 40 * ulp(y[5:6, 5:6], "fp32")[0, 0]
-    finding = ladder.nearest(graph, y, "fp32", [PLAIN, OTHER, STORING, OTHER])
-    assert (finding.program, finding.explained) == (STORING, False)
-    assert finding.mismatch == 1 / y.size
-
-
-@pytest.mark.parametrize("row", [10, 20])
-def test_rows_that_a_storing_program_misses_are_noted_once(row: int) -> None:
-    """Row 10 is in no sample of the ladder; row 20 is the worst one."""
-    graph = graph_of(40)
-    y = output_of(graph, STORING, "fp32")
-    y[row] = output_of(graph, PLAIN, "fp32")[row] * (1 if row == 10 else 3)
-    near = search.Near()
-    finding = ladder.nearest(graph, y, "fp32", [PLAIN, STORING, OTHER], near)
-    assert not finding.explained
-    assert (near.programs, near.rows) == ([STORING], {row})
-    assert not ladder.nearest(graph, y, "fp32", [PLAIN, STORING, OTHER]).explained
-
-
-def test_the_distances_of_a_finding_are_numbers_of_json() -> None:
-    assert ladder._finite(3.0) == 3.0
-    assert ladder._finite(math.inf) == ladder._finite(math.nan) == ladder.LARGEST
