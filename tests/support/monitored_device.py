@@ -88,11 +88,11 @@ class Lab:
 
     def check(self, monitor: DeviceHealthMonitor, why: str = "of a test") -> None:
         """Run the canary as a chunk does, with the device's lock."""
-        held = locks.acquire(self.locks, DEVICE.name, lambda: False, NEVER)
+        locked = locks.acquire(self.locks, DEVICE.name, lambda: False, NEVER)
         try:
-            monitor.check(held, why, tell=self.stages.append)
+            monitor.check(locked, why, tell=self.stages.append)
         finally:
-            held.close()
+            locked.close()
 
     def sick(self, *, waits: bool = False, **settings: Any) -> DeviceHealthMonitor:
         """Return the monitor of a device that has failed its canary."""

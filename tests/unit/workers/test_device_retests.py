@@ -139,13 +139,13 @@ def test_a_device_that_can_t_be_locked_is_tested_later(
 
 def test_a_test_waits_for_whoever_has_the_device_and_gives_it_back(lab: Lab) -> None:
     monitor = lab.monitor(waits=True, retest_s=1000)
-    held = locks.acquire(lab.locks, DEVICE.name, lambda: False, NEVER)
+    locked = locks.acquire(lab.locks, DEVICE.name, lambda: False, NEVER)
     monitor.receive_order(Order.work, 0)
     monitor.receive_order(Order.work, 1)
     thread = retester()
     assert thread is not None
     thread.join(0.1)  # time for a try
-    held.close()
+    locked.close()
     until(lambda: len(lab.reports) == 1)
     assert lab.tested_at == [0]
     until(lambda: retester() is None)
