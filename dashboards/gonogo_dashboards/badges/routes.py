@@ -31,7 +31,9 @@ def add(site: Site) -> None:
         urls.BADGES + "/tests/{name}.svg", summary="The newest result of a test, as a picture"
     )
     def test(request: Request, name: str) -> Response:
-        return badge("test", name, lambda session: states.of_test(session, name, request.query_params))
+        return badge(
+            "test", name, lambda session: states.of_test(session, name, request.query_params)
+        )
 
     @site.router.get(
         urls.BADGES + "/suites/{name}.svg", summary="The newest result of a suite, as a picture"
