@@ -106,10 +106,10 @@ def open_of_tests(session: Session, keys: Collection[str]) -> dict[str, list[Ope
     columns = (table.test_key, table.id, table.kind, table.build)
     query = select(*columns).where(table.state.in_(STATES["open"]), table.test_key.in_(list(keys)))
     rows = session.execute(query.order_by(table.id.desc())).all() if keys else []
-    found: dict[str, list[OpenFlag]] = {}
+    by_test: dict[str, list[OpenFlag]] = {}
     for key, *fields in sorted(rows, key=lambda row: ORDER.index(FlagKind(row.kind))):
-        found.setdefault(key, []).append(OpenFlag(*fields))
-    return found
+        by_test.setdefault(key, []).append(OpenFlag(*fields))
+    return by_test
 
 
 def open_total(session: Session) -> int:
