@@ -5,7 +5,7 @@ It only reads, by index.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import func, select
@@ -57,6 +57,15 @@ class FlagFilter:
     job: str | None = None
 
 
+@dataclass(frozen=True)
+class OpenFlag:
+    """An open flag of a test."""
+
+    id: str
+    kind: str
+    build: str
+
+
 def listed(
     session: Session, filters: FlagFilter, *, limit: int = 50, cursor: str | None = None
 ) -> Page[Flag]:
@@ -89,6 +98,18 @@ def open_by_kind(session: Session) -> dict[FlagKind, int]:
     )
     counts = dict(session.execute(query).all())
     return {kind: counts[kind] for kind in ORDER if counts.get(kind)}
+
+
+def open_of_tests(session: Session, keys: Collection[str]) -> dict[str, list[OpenFlag]]:
+    """Return the open flags of tests, by the test's key, in ORDER."""
+    table = FlagRow
+    columns = (table.test_key, table.id, table.kind, table.build)
+    query = select(*columns).where(table.state.in_(STATES["open"]), table.test_key.in_(list(keys)))
+    rows = session.execute(query.order_by(table.id.desc())).all() if keys else []
+    by_test: dict[str, list[OpenFlag]] = {}
+    for key, *fields in sorted(rows, key=lambda row: ORDER.index(FlagKind(row.kind))):
+        by_test.setdefault(key, []).append(OpenFlag(*fields))
+    return by_test
 
 
 def open_total(session: Session) -> int:

@@ -9,8 +9,9 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.db.states import ChunkState
+from gonogo_storage.db.states import ChunkState, JobState
 from gonogo_storage.devices import workers
+from gonogo_storage.jobs.job import Job
 from gonogo_storage.tables import (
     BuildRow,
     ChunkRangeRow,
@@ -61,6 +62,27 @@ def read_work(
 def served(session: Session, *, timeout_s: float) -> set[str]:
     """Return the queues that live workers serve."""
     return set(workers.live(session, now=utcnow(), timeout_s=timeout_s))
+
+
+def start_command(queue: str) -> str:
+    """Return the command that starts a worker of a queue, on a host with such a device."""
+    executor, arch, board = queue.split(".", 2)
+    return f"GONOGO_ARCH={arch} GONOGO_BOARD={board} gonogo worker --executor {executor}"
+
+
+def unserved(session: Session, job: Job, *, timeout_s: float, now: datetime) -> bool:
+    """Return whether a job waits and no live worker serves its queue.
+
+    It is so before the background has stored it as the reason, too, and while none runs.
+    """
+    waits = job.state is JobState.queued or (not job.state.final and job.waiting_reason is not None)
+    return waits and not workers.live(session, now=now, timeout_s=timeout_s)[job.queue]
+
+
+def unserved_words(queue: str) -> str:
+    """Return that no live worker serves a queue, and what to do."""
+    remedy = f"start one on a host with such a device: {start_command(queue)}"
+    return f"no live worker serves the queue {queue}; {remedy}"
 
 
 @dataclass(frozen=True)

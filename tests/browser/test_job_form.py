@@ -64,6 +64,33 @@ def test_a_job_is_checked_while_one_types_and_then_submitted(server, page: Page,
     watch.mean("422")
 
 
+def test_a_test_by_pcc_alone_is_typed_checked_shared_and_submitted(
+    server, page: Page, watch
+) -> None:
+    page.goto(f"{server.url}/jobs/new")
+    pcc, estimate = page.get_by_label("PCC", exact=True), page.locator("#estimate")
+    expect(estimate).to_contain_text("8 results")
+    assert "pcc" not in (page.locator("#body").text_content() or "")  # empty: not used
+    pcc.fill("1.5")
+    expect(page.locator("#e-pcc")).to_contain_text("test.tolerance.pcc")
+    expect(pcc).to_have_attribute("aria-invalid", "true")
+    pcc.fill("0.9995")
+    page.get_by_label("rtol").fill("")
+    page.get_by_label("atol").fill("")
+    expect(page).to_have_url(re.compile("rtol=&"))
+    page.reload()  # an emptied field stays empty in a shared address
+    expect(estimate).to_contain_text("8 results")
+    page.get_by_role("button", name="submit").click()
+    expect(page.locator("#state")).to_contain_text("Queued")
+    with server.reading() as session:
+        (job,) = jobs.list_(session, jobs.JobFilter(), limit=5).items
+        assert job.test["tolerance"] == {"pcc": 0.9995}
+    page.get_by_role("link", name="Edit and submit").click()
+    expect(pcc).to_have_value("0.9995")
+    expect(page.get_by_label("rtol")).to_have_value("")
+    watch.mean("422")
+
+
 @pytest.mark.parametrize("scope", ["submit", "read"])
 def test_only_who_may_submits(guarded, page: Page, watch, scope: str) -> None:
     with guarded.writing() as session:

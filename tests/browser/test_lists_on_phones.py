@@ -61,3 +61,21 @@ def test_a_device_s_queue_and_serial_number_stay_whole(server, page: Page) -> No
     for name in ("Serial", "Queues"):
         value = facts.locator("dt", has_text=name).locator("xpath=following-sibling::dd[1]")
         assert value.evaluate(LINES) == 1, value.inner_text()
+
+
+def test_the_matrix_of_a_phone_is_on_the_first_screen(
+    furnished: tuple[Any, House], page: Page
+) -> None:
+    server, _ = furnished
+    page.set_viewport_size(PHONE)
+    page.goto(f"{server.url}/matrix")
+    row = page.locator("table.matrix tbody tr").nth(2)
+    expect(row).to_be_visible()
+    assert row.evaluate("(row) => row.getBoundingClientRect().bottom") < PHONE["height"]
+    branch = page.locator('select[name="branch"]')
+    expect(branch).to_be_hidden()
+    page.get_by_role("button", name="Show: Filters").click()
+    expect(branch).to_be_visible()
+    page.set_viewport_size({"width": 1280, "height": 800})
+    expect(branch).to_be_visible()
+    expect(page.get_by_role("heading", name="Filters")).to_be_hidden()

@@ -61,3 +61,39 @@ def test_a_message_is_sent_again_with_a_click_and_a_form_adds_a_webhook(
     with guarded.reading() as session:
         (again,) = deliveries.list_(session, hook.id).items
     assert again.state == "waiting"
+
+
+def test_the_page_counts_how_messages_ended_that_were_sent_again(server, page: Page, watch) -> None:
+    def attempt(delivery_id: str, delivered: bool) -> None:
+        state = DeliveryState.delivered if delivered else DeliveryState.failed
+        answer = Try(utcnow(), 12.5, 200 if delivered else 500)
+        with server.writing() as session:
+            deliveries.tried(session, delivery_id, answer, state=state, again_at=None)
+
+    with server.writing() as session:
+        hook = webhooks.create(
+            session,
+            kind="standard",
+            url="https://ci.example/hook",
+            events=["job.finished"],
+            description="",
+            secret=None,
+            actor="ada",
+        )
+        for number in range(13):
+            deliveries.add(session, [hook.id], f"job.finished:{number}", "job.finished", {})
+        messages = [item.id for item in deliveries.list_(session, hook.id).items]
+    for message in messages:
+        attempt(message, delivered=False)
+    page.goto(f"{server.url}/webhooks/{hook.id}?state=failed")
+    outcome = page.locator("#sent-again")
+    expect(page.locator("#deliveries tbody tr")).to_have_count(13)
+    expect(outcome).to_be_empty()
+    page.get_by_role("button", name="Send all of them again").click()
+    expect(outcome).to_contain_text("0 of 13 delivered, 13 not sent yet")
+    for number, message in enumerate(messages):
+        attempt(message, delivered=number < 9)
+    expect(outcome).to_contain_text("9 of 13 delivered, 4 failed")
+    page.reload()  # it is seen later, too
+    outcome.get_by_role("link", name="4 messages were given up").click()
+    expect(page.locator("#deliveries tbody tr")).to_have_count(4)

@@ -12,12 +12,13 @@ from gonogo.spec.executors import EMULATOR
 from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.kit import build_cells, words
 from gonogo_dashboards.kit.list_rows import shape_of
-from gonogo_storage.automation import runs
-from gonogo_storage.catalogue import test_specs
+from gonogo_storage.automation import runs, suites
+from gonogo_storage.catalogue import builds, test_specs
 from gonogo_storage.comparison import matrices
 from gonogo_storage.rollups import recent_builds
 from gonogo_storage.rollups.variants import variants_of
 
+NOT_RUN = "not run"
 _MAX_RUNS = 20
 """The newest runs of a suite among which a finished one is looked for."""
 
@@ -48,7 +49,7 @@ def of_test(session: Session, key: str, query: Mapping[str, str]) -> BadgeState 
     ]
     results = recent_builds.results(session, variants, 1)
     if not results:
-        return BadgeState(label, "not run", None)
+        return BadgeState(label, NOT_RUN, None)
     last = max(results, key=lambda variant: (variant.branch != EMULATOR, results[variant][-1].at))
     cell = build_cells.cell(results[last][-1])
     state = words.inline(words.mark(cell.verdict).label)
@@ -58,10 +59,10 @@ def of_test(session: Session, key: str, query: Mapping[str, str]) -> BadgeState 
 
 
 def of_suite(session: Session, name: str) -> BadgeState | None:
-    """Return the state of a suite's newest finished run; None where it never ran."""
+    """Return the state of a suite's newest finished run; None where there is no such suite."""
     newest = runs.list_(session, name=name, limit=_MAX_RUNS).items
     if not newest:
-        return None
+        return None if suites.get(session, name) is None else BadgeState(name, NOT_RUN, None)
     ended = next((run for run in newest if run.finished_at is not None), None)
     if ended is None:
         return BadgeState(name, "running", None)
@@ -69,10 +70,11 @@ def of_suite(session: Session, name: str) -> BadgeState | None:
 
 
 def of_branch(session: Session, branch: str) -> BadgeState | None:
-    """Return the state of a branch's newest build; None where no build of it ran."""
+    """Return the state of a branch's newest build; None where there is no such branch."""
     of_it = [build for build in matrices.builds(session) if build.branch == branch]
     if not of_it:
-        return None
+        registered = builds.list_(session, branch=branch, limit=1).items
+        return BadgeState(branch, NOT_RUN, None) if registered else None
     build = of_it[-1].name
     ended = recent_builds.of_build(session, build)
     verdicts = Counter(result.verdict for result in ended if result.verdict)
@@ -86,7 +88,7 @@ def of_branch(session: Session, branch: str) -> BadgeState | None:
 
 def _counted(red: int, hollow: int, tests: int) -> str:
     if not tests:
-        return "not run"
+        return NOT_RUN
     parts = [f"{red:,} red"] if red else []
     parts += [f"{hollow:,} hollow"] if hollow else []
     return ", ".join(parts) + f" of {tests:,}" if parts else f"{tests:,} ran"

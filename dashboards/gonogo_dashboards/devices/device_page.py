@@ -91,7 +91,8 @@ class DeviceLine:
     drained: bool
     reason: str | None
     since: str
-    since_words: str
+    lasting: str
+    """How long its health has been so: "for 2 d"."""
     heard_at: str
     heard_words: str
     attempt: str | None
@@ -357,7 +358,7 @@ def _line(
         health_words=words.DEVICE_HEALTHS[health],
         since=timestamp(record.health_at),
         heard_at=timestamp(record.heard_at),
-        since_words=_age(record.health_at, now),
+        lasting=words.lasting(record.health_at, now),
         heard_words=_age(record.heard_at, now),
         job=None if job is None else job_line(job, now),
         canary=_canary(record.canary, now),

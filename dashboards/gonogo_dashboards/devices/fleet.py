@@ -121,7 +121,7 @@ def _trouble(line: DeviceLine, now: datetime) -> Trouble | None:
             return None
         silence = f"offline, last heartbeat {line.heard_words}"
     if line.health in (DeviceHealth.bad, DeviceHealth.suspect):
-        sick = f"{line.health} since {line.since_words}: {line.reason or 'no reason given'}"
+        sick = f"{line.health} {line.lasting}: {line.reason or 'no reason given'}"
         verdict = words.HEALTH_VERDICTS[line.health]
         return Trouble(line.device, line.url, verdict, f"{sick}; {silence}" if silence else sick)
     if silence:

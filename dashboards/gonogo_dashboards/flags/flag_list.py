@@ -135,6 +135,7 @@ def listed(
     tests = test_list.specs(session, {flag.test_key for flag in page.items})
     newest = newest_builds(session, [flag_page.variant_of(flag) for flag in page.items])
     entries = entry_names.latest(session, {flag.test_key for flag in page.items})
+    others = triage.open_of_tests(session, {flag.test_key for flag in page.items})
     waiting = triage.open_by_kind(session)
     return FlagsView(
         items=tuple(
@@ -144,6 +145,7 @@ def listed(
                 now,
                 newest.get(flag_page.variant_of(flag)),
                 entries.get(flag.test_key),
+                others.get(flag.test_key, ()),
             )
             for flag in page.items
         ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -23,6 +23,7 @@ from gonogo_storage.db.states import FlagKind, FlagState
 from gonogo_storage.flags import flags
 from gonogo_storage.flags.flag_history import FlagEntry
 from gonogo_storage.flags.flags import Flag
+from gonogo_storage.flags.triage import OpenFlag
 from gonogo_storage.history import annotations as axis_changes
 from gonogo_storage.rollups import recent_builds
 from gonogo_storage.rollups.variants import Variant, newest_builds
@@ -30,6 +31,15 @@ from gonogo_storage.rollups.variants import Variant, newest_builds
 BUILDS = 40
 """The last builds that the page shows."""
 _SHOWN_ELSEWHERE = ("reason", "check")
+
+
+@dataclass(frozen=True)
+class OtherFlag:
+    """Another open flag of the same test."""
+
+    words: str
+    build: str
+    url: str
 
 
 @dataclass(frozen=True)
@@ -43,6 +53,8 @@ class FindingLine:
     verdict: str
     state: str
     state_words: str
+    others: tuple[OtherFlag, ...]
+    """The open flags of the same test besides this one."""
     sentence: str
     words: str
     """The numbers behind the sentence."""
@@ -179,11 +191,12 @@ def line(
     now: datetime,
     newest_build: str | None,
     entry: str | None = None,
+    others: Sequence[OpenFlag] = (),
 ) -> FindingLine:
     """Return a stored flag as a line of a list; `test` is its canonical form.
 
     newest_build: the newest build of its variant that has results. entry: a suite's name for its
-    test.
+    test. others: the open flags of its test.
     """
     kind, evidence = flag.kind, flag.evidence
     variant = {"branch": flag.branch, "arch": flag.arch, "board": flag.board}
@@ -195,6 +208,11 @@ def line(
         verdict=words.FLAG_VERDICTS.get(kind, "suspect"),
         state=flag.state,
         state_words=words.FLAG_STATES.get(flag.state, flag.state),
+        others=tuple(
+            OtherFlag(words.FLAGS[FlagKind(other.kind)], other.build, urls.flag(other.id))
+            for other in others
+            if other.id != flag.id
+        ),
         sentence=str(
             evidence.get("sentence") or evidence.get("words") or words.FLAGS.get(kind, kind)
         ),

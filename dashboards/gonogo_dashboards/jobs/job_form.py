@@ -27,6 +27,7 @@ BEGINNING: Mapping[str, str] = {
     "rest": "",
     "rtol": "0.01",
     "atol": "0.05",
+    "pcc": "",
     "epsilon": "",
     "suite": "",
     "filter": "",
@@ -84,6 +85,11 @@ class FormView:
     submit_url: str
     quotas: tuple[str, ...] = ()
     """How much of each quota the reader's token has used."""
+
+    @property
+    def filled(self) -> frozenset[str]:
+        """Return the fields that aren't empty at first: an address says where they are emptied."""
+        return frozenset(name for name, value in BEGINNING.items() if value)
 
 
 def new_job(session: Session, query: Mapping[str, str]) -> FormView:

@@ -52,8 +52,9 @@ from gonogo_dashboards.kit.list_rows import JobLine, job_line
 from gonogo_storage.catalogue import entry_names
 from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.db.records import from_object
+from gonogo_storage.devices import workers
 from gonogo_storage.jobs import artifacts as stored_artifacts
-from gonogo_storage.jobs import job_attempts, job_seeds, selection_tests
+from gonogo_storage.jobs import job_attempts, job_seeds, queue_estimate, selection_tests
 from gonogo_storage.jobs import jobs as stored_jobs
 from gonogo_storage.jobs.job import Job, JobCommit, SuspectSeeds, removed_words
 from gonogo_storage.jobs.job_attempts import JobAttempt
@@ -103,6 +104,15 @@ class ArtifactLine:
 
 
 @dataclass(frozen=True)
+class UnservedQueue:
+    """A queue without a live worker, the command that starts one, and when the job gives up."""
+
+    queue: str
+    command: str
+    deadline_at: str
+
+
+@dataclass(frozen=True)
 class JobView:
     """Everything on a job's page."""
 
@@ -112,6 +122,8 @@ class JobView:
     error: str | None
     notes: tuple[str, ...]
     """The result of sequential and suspect seeds."""
+    unserved: UnservedQueue | None
+    """Its queue, where it waits and no live worker serves that."""
     removed: tuple[str, ...]
     """Sentences about the results that retention removed."""
     has_rows: bool
@@ -193,11 +205,13 @@ def job(
     now: datetime,
     pair: tuple[int, int] | None = None,
     part: reports.Part = FIRST_TESTS,
+    timeout_s: float = workers.TIMEOUT_S,
 ) -> JobView | None:
     """Return a job's page; None where there is no such job.
 
     output: the output of its plot; None chooses the worst. pair: a (seed, repeat) whose details are
-    shown. part: the part of a selection's tests.
+    shown. part: the part of a selection's tests. timeout_s: a worker that is silent for longer
+    isn't live.
     """
     stored = stored_jobs.get(session, job_id)
     if stored is None:
@@ -240,6 +254,13 @@ def job(
         sentence=words.sentence(verdict),
         error=stored.error,
         notes=sequential_text.notes(stored),
+        unserved=UnservedQueue(
+            stored.queue,
+            queue_estimate.start_command(stored.queue),
+            str(timestamp(stored.deadline_at)),
+        )
+        if queue_estimate.unserved(session, stored, timeout_s=timeout_s, now=now)
+        else None,
         removed=removed_words(stored),
         has_rows=stored.seeds_removed_at is None,
         at_most=sequential_text.at_most(stored),

@@ -9,14 +9,13 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from gonogo.spec.selections import FIELD, is_selection
+from gonogo_dashboards.kit.tolerance_advice import FORM_COMPARATORS
 from gonogo_storage.catalogue import test_specs
 from gonogo_storage.db.encoding import encode
 from gonogo_storage.history import variant_status
 from gonogo_storage.jobs import jobs
 from gonogo_storage.jobs.job import Job
 from gonogo_storage.rollups.variants import jobs_of
-
-_CLOSE = frozenset({"rtol", "atol"})
 
 
 def of_job(session: Session, job_id: str) -> dict[str, str] | None:
@@ -88,16 +87,14 @@ def _of_test(canonical: Mapping[str, Any]) -> dict[str, str]:
         if name not in ("kernel", "shape", "epsilon", "tolerance")
     }
     tolerance = canonical.get("tolerance", {})
-    close = {name: _text(value) for name, value in tolerance.items() if name in _CLOSE}
-    others = {name: value for name, value in tolerance.items() if name not in _CLOSE}
+    typed = {name: _text(tolerance.get(name)) for name in FORM_COMPARATORS}
+    others = {name: value for name, value in tolerance.items() if name not in FORM_COMPARATORS}
     return {
         "kind": "kernel",
         "kernel": str(canonical["kernel"]),
         "shape": ", ".join(str(size) for size in canonical.get("shape", ())),
         "epsilon": _text(canonical.get("epsilon")),
-        "rtol": "",
-        "atol": "",
-        **close,
+        **typed,
         "rest": encode(rest | ({"tolerance": others} if others else {})) if rest or others else "",
     }
 

@@ -47,6 +47,7 @@ def add(site: Site) -> None:
             now,
             seed_details.requested(query),
             selection_tests.Part.requested(query),
+            site.context.settings.heartbeat_timeout_s,
         )
 
     site.add_list(

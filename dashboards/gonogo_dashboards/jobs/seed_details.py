@@ -11,7 +11,8 @@ from sqlalchemy.orm import Session
 from gonogo import urls
 from gonogo.spec import verdicts
 from gonogo.spec.statistics import STATISTICS
-from gonogo_dashboards.kit import arithmetic_view, imported, words
+from gonogo.spec.tolerances import for_output
+from gonogo_dashboards.kit import arithmetic_view, comparators_view, imported, words
 from gonogo_dashboards.kit.arithmetic_view import ArithmeticLine
 from gonogo_storage.flags.evidence import check_line
 from gonogo_storage.jobs.job import Job
@@ -37,6 +38,8 @@ class OutputNumbers:
     numbers: tuple[float | None, ...]
     nonfinite: Mapping[str, str]
     digest: str | None
+    decided: str
+    """The comparators that it misses, else all that it meets; "" where none is declared."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,7 @@ def read(
     )
     seed, repeat = pair
     result: Mapping[str, Any] = stored or {}
-    outputs = _outputs(result.get("outputs") or {})
+    outputs = _outputs(result.get("outputs") or {}, job.test.get("tolerance", {}))
     verdict = result.get("verdict")
     return SeedDetails(
         seed=seed,
@@ -128,7 +131,9 @@ def _facts(result: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     return tuple(facts)
 
 
-def _outputs(stored: Mapping[str, Mapping[str, Any]]) -> list[OutputNumbers]:
+def _outputs(
+    stored: Mapping[str, Mapping[str, Any]], tolerance: Mapping[str, Any]
+) -> list[OutputNumbers]:
     """Return the outputs, worst first."""
     order = {
         verdict: rank
@@ -145,6 +150,9 @@ def _outputs(stored: Mapping[str, Mapping[str, Any]]) -> list[OutputNumbers]:
             numbers=tuple(words.reported_number(output.get(row.name)) for row in _SHOWN),
             nonfinite=dict(output.get("nonfinite_kinds") or {}),
             digest=output.get("digest"),
+            decided=comparators_view.decided(declared, output)
+            if (declared := for_output(tolerance, name))
+            else "",
         )
         for name, output in stored.items()
     ]

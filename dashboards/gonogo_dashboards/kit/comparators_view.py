@@ -84,7 +84,8 @@ def _checks(
     """Yield each declared comparator in words, and whether the output meets it."""
     if declared is not None and declared.allclose is not None:
         ratio = _number(statistics.get("tolerance_ratio"))
-        yield f"error ÷ tolerance {words.number(ratio)}", ratio is not None and ratio <= 1
+        shown = f"error ÷ tolerance {words.number(ratio)} (allclose)"
+        yield shown, ratio is not None and ratio <= 1
     for name, allowed in others(declared).items():
         value = _number(statistics.get(OF_COMPARATORS[name]))
         if name == "pcc":

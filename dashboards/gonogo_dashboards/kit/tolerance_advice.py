@@ -14,6 +14,8 @@ from gonogo_storage.db.encoding import encode
 
 _OWN_FIELDS = ("kernel", "shape", "epsilon", "tolerance")
 """Fields of a test that are not in the form's field `rest`."""
+FORM_COMPARATORS = ("rtol", "atol", "pcc")
+"""Comparators of all outputs that have a field in the form; others are in its field `rest`."""
 _CLOSE = ("rtol", "atol")
 """Comparators whose limits add up to one: twice both allows twice the error."""
 _DIGITS = 2
@@ -73,7 +75,7 @@ def with_tolerance(
     """Return the form of a job with this tolerance (output -> comparators) instead of its own."""
     rest = {name: value for name, value in test.items() if name not in _OWN_FIELDS}
     form = urls.new_job({"test": key, "rest": encode({**rest, "tolerance": tolerance})})
-    return form + urls.further("rtol", "") + urls.further("atol", "")
+    return form + "".join(urls.further(name, "") for name in FORM_COMPARATORS)
 
 
 def _rounded_up(value: float) -> float:

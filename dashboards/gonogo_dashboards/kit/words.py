@@ -735,6 +735,12 @@ def duration(seconds: float) -> str:
     return f"{whole} s" if whole >= 1 else f"{max(0.0, seconds):.1g} s" if seconds > 0 else "0 s"
 
 
+def lasting(moment: datetime, now: datetime) -> str:
+    """Return how long something has been so: "for 2 d", "for a moment"."""
+    age = ago((now - moment).total_seconds())
+    return f"for {age.removesuffix(' ago')}" if age.endswith(" ago") else "for a moment"
+
+
 def ago(seconds: float) -> str:
     """Return an age in one unit: "just now", "3 min ago"."""
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from sqlalchemy.orm import Session
 
@@ -16,13 +16,16 @@ from gonogo_dashboards.kit.words import Standing
 from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import DeliveryState, WebhookState
-from gonogo_storage.messages import deliveries
+from gonogo_storage.messages import deliveries, replays
 from gonogo_storage.messages import webhooks as stored
 from gonogo_storage.messages.deliveries import Delivery, LoggedTry, Try
+from gonogo_storage.messages.replays import Replays
 from gonogo_storage.messages.webhooks import Webhook
 
 _RECENT = 50
 """Deliveries among which the newest one that was tried, and those given up, are looked for."""
+SENT_AGAIN = timedelta(hours=1)
+"""For how long the page says how messages ended that were sent again: several tries of each."""
 SECRET_PATHS = ("slack",)
 """Kinds whose address is itself the secret: only its host is shown."""
 
@@ -84,10 +87,23 @@ class WebhooksView:
 
 
 @dataclass(frozen=True)
+class SentAgain:
+    """How the messages ended that were sent again in the last hour, in words."""
+
+    words: str
+    given_up: int
+    retried: int
+    given_up_url: str
+    retried_url: str
+
+
+@dataclass(frozen=True)
 class WebhookView:
     """A webhook with a page of its deliveries, newest first."""
 
     webhook: WebhookLine
+    sent_again: SentAgain | None
+    """None where none was."""
     items: tuple[DeliveryLine, ...]
     filters: Mapping[str, str]
     next: str | None
@@ -153,6 +169,7 @@ def webhook(
     tries = deliveries.last_tries(session, [item.id for item in page.items])
     return WebhookView(
         webhook=_webhook(session, subscription, deliveries.waiting(session), now),
+        sent_again=_sent_again(webhook_id, replays.since(session, webhook_id, now - SENT_AGAIN)),
         items=tuple(_delivery(item, subscription, now, tries.get(item.id)) for item in page.items),
         filters=given,
         next=page.next,
@@ -202,6 +219,23 @@ def _webhook(
         last=_delivery(newest[0], webhook, now, last.get(newest[0].id)) if newest else None,
         standing=_standing(webhook, tried),
         test=urls.test_webhook(webhook.id),
+    )
+
+
+def _sent_again(webhook_id: str, counts: Replays) -> SentAgain | None:
+    if not counts.total:
+        return None
+    parts = [f"{counts.delivered:,} of {counts.total:,} delivered"]
+    if failed := counts.given_up + counts.retried:
+        parts.append(f"{failed:,} failed")
+    if counts.waiting:
+        parts.append(f"{counts.waiting:,} not sent yet")
+    state = {"given_up": DeliveryState.failed, "retried": DeliveryState.waiting}
+    return SentAgain(
+        ", ".join(parts),
+        counts.given_up,
+        counts.retried,
+        **{f"{name}_url": urls.webhook(webhook_id, {"state": state[name].value}) for name in state},
     )
 
 

@@ -57,7 +57,7 @@ async function postAll(button) {
     }
   }
   say(sent === addresses.length ? '' : `${sent} of ${addresses.length} were sent again${problem}`);
-  if (sent === addresses.length) showResult({ words: `${sent === 1 ? 'The message waits' : `${sent} messages wait`} to be sent again. The list follows ${sent === 1 ? 'it' : 'them'}.` });
+  if (sent === addresses.length) showResult({ words: `${sent === 1 ? 'The message waits' : `${sent} messages wait`} to be sent again. This page counts how ${sent === 1 ? 'it ends' : 'they end'}.` });
   document.dispatchEvent(new Event('gonogo:ask'));
   button.disabled = false;
 }

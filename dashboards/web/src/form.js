@@ -227,7 +227,7 @@ export function fill(form) {
 
   function address() {
     const values = new URLSearchParams();
-    for (const control of form.elements) if (control.name && control.value !== '') values.set(control.name, control.value);
+    for (const control of form.elements) if (control.name && (control.value !== '' || 'filled' in control.dataset)) values.set(control.name, control.value);
     history.replaceState(null, '', `?${values}`); // the filled form is an address that can be shared
   }
 

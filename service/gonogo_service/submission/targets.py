@@ -45,7 +45,8 @@ def why_it_waits(session: Session, queue: str, settings: Settings) -> str | None
     if queue in served:
         return None
     others = f"those with workers: {', '.join(sorted(served))}" if served else "no worker is live"
-    return f"no live worker serves the queue {queue} now ({others})"
+    start = queue_estimate.start_command(queue)
+    return f"no live worker serves the queue {queue} now ({others}); start one: {start}"
 
 
 def _unknown(field: str, noun: str, name: str, known: list[str]) -> FieldError:

@@ -40,7 +40,8 @@ def test_a_job_is_accepted_stored_and_shown(api: Api) -> None:
     accepted = answer.json()
     assert set(accepted) == {"id", "state", "chunks", "links", "waiting_reason"}
     assert accepted["waiting_reason"] == (
-        "no live worker serves the queue emulator.wormhole.n300 now (no worker is live)"
+        "no live worker serves the queue emulator.wormhole.n300 now (no worker is live); "
+        "start one: GONOGO_ARCH=wormhole GONOGO_BOARD=n300 gonogo worker --executor emulator"
     )
     assert accepted["state"] == "queued"
     assert (
@@ -48,6 +49,13 @@ def test_a_job_is_accepted_stored_and_shown(api: Api) -> None:
     )
 
     job = api.client.get(answer.headers["location"]).json()
+    assert job["waiting_reason"] == (
+        "no live worker serves the queue emulator.wormhole.n300; start one on a host with such a"
+        " device: GONOGO_ARCH=wormhole GONOGO_BOARD=n300 gonogo worker --executor emulator"
+    )
+    page = api.client.get(f"/jobs/{job['id']}").text
+    assert "No live worker serves the queue <code>emulator.wormhole.n300</code>" in page
+    assert "GONOGO_BOARD=n300 gonogo worker --executor emulator" in page
     spec = TestSpec.parse(JOB["test"])
     assert (job["test"], job["test_key"], job["workload_key"]) == (
         spec.canonical(),

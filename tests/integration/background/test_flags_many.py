@@ -14,6 +14,7 @@ import pytest
 import compared_builds
 import nightly_history
 from api import ELSEWHERE, Api, in_process
+from gonogo_dashboards.kit import words
 from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.db.states import FlagKind
 from gonogo_storage.flags import flags, triage
@@ -249,3 +250,21 @@ def test_the_form_of_the_page_works_without_a_script(migrated_sqlite_url: str) -
             },
         )
         assert "No open flags" in person.get("/flags").text
+
+
+def test_a_row_says_which_flag_it_is_and_that_its_test_has_others(
+    api: Api, flag_ids: dict[str, list[str]]
+) -> None:
+    assert set(flag_ids) == {*KINDS, FlagKind.passes_by_tolerance}
+    items = api.client.get("/flags.json?state=any").json()["items"]
+    one = next(item for item in items if item["kind"] == "hangs")
+    assert {other["words"] for other in one["others"]} == {
+        words.FLAGS[kind] for kind in (*KINDS, FlagKind.passes_by_tolerance) if kind != "hangs"
+    }
+    alone = [item for item in items if item["tolerance"] != one["tolerance"]]
+    page = api.client.get("/flags").text
+    row = page.partition(f'id="flag-{one["id"]}"')[2].partition("</li>")[0]
+    assert "<strong>Hangs</strong>" in row
+    assert "One of 5 open flags of this test; also" in row
+    assert alone
+    assert not any(item["others"] for item in alone)

@@ -275,6 +275,7 @@ def test_a_job_that_no_live_worker_serves_is_accepted_with_a_warning(gonogo: Gon
     assert (code, out.count("/jobs/")) == (0, 1)
     assert error == (
         "warning: no live worker serves the queue emulator.wormhole.n300 now (no worker is live); "
+        "start one: GONOGO_ARCH=wormhole GONOGO_BOARD=n300 gonogo worker --executor emulator; "
         "the job waits until its queue deadline\n"
     )
     job = of(gonogo, *words)["id"]

@@ -64,10 +64,21 @@ def test_a_test_that_fails_by_pcc_shows_it_on_every_page(api: Api) -> None:
     pages = (urls.job(job.id), test, urls.flag(flag["id"]), urls.compare("base", "head"))
     missing = [path for path in pages if DECIDED not in api.client.get(path).text]
     assert not missing
+    seed = api.client.get(urls.job(job.id, seed=(0, 0))).text
+    panel = seed.partition('aria-labelledby="seed-title"')[2].partition("</section>")[0]
+    assert "PCC 0.99988, needs 0.9999999" in panel  # of dx; the others meet it
+    assert "PCC 0.999999999, needs 0.9999999" in panel
     assert diagnoses.RIGHT in api.client.get(urls.job(job.id)).text
     row_of_flag = api.client.get("/").text.partition('class="flag-rows"')[2]
     assert "the tolerance is tighter than the formats allow" in row_of_flag
     assert "pcc 1" not in api.client.get(urls.compare("base", "head")).text
+
+
+def test_the_panel_of_a_seed_names_allclose_where_it_decides(api: Api) -> None:
+    job = ended(api, "base", [stored_jobs.row(0, wrong=True)], stored_jobs.NIGHTLY)
+    seed = api.client.get(urls.job(job.id, seed=(0, 0))).text
+    panel = seed.partition('aria-labelledby="seed-title"')[2].partition("</section>")[0]
+    assert "(allclose)" in panel
 
 
 def test_a_crash_says_what_stopped_it_and_not_the_diagnosis_of_another_seed(api: Api) -> None:

@@ -80,7 +80,7 @@ def test_the_form_begins_as_a_job_or_a_test_did(migrated_sqlite_url: str) -> Non
         "shape": [32, 64],
         "epsilon": 1e-5,
         "inputs": {"regime": "normal", "mean": 0.0, "std": 2.0},
-        "tolerance": {"rtol": 1e-3, "atol": 0.5, "pcc": 0.999},
+        "tolerance": {"rtol": 1e-3, "atol": 0.5, "pcc": 0.999, "ulp": 4.0},
     }
     job_fields = {
         "test": test,
@@ -98,9 +98,9 @@ def test_the_form_begins_as_a_job_or_a_test_did(migrated_sqlite_url: str) -> Non
         job = api.submit(**job_fields)
         begun = api.client.get("/jobs/new.json", params={"from": job, "priority": "9"}).json()
         values = begun["values"]
-        typed = tuple(values[name] for name in ("kind", "shape", "epsilon", "rtol", "atol"))
-        assert typed == ("kernel", "32, 64", "1e-05", "0.001", "0.5")
-        assert json.loads(values["rest"]) == {"inputs": test["inputs"], "tolerance": {"pcc": 0.999}}
+        typed = tuple(values[name] for name in ("kind", "shape", "epsilon", "rtol", "atol", "pcc"))
+        assert typed == ("kernel", "32, 64", "1e-05", "0.001", "0.5", "0.999")
+        assert json.loads(values["rest"]) == {"inputs": test["inputs"], "tolerance": {"ulp": 4.0}}
         assert (values["policy"], values["these"], values["repeats"], values["priority"]) == (
             "list",
             "3, 1, 8",

@@ -111,11 +111,11 @@ def test_known_findings_look_as_what_they_are() -> None:
         ({"tolerance_ratio": 0.5, "pcc_deficit": 0.0123}, "PCC 0.9877, needs 0.999"),
         (
             {"tolerance_ratio": 2.0, "pcc_deficit": None},
-            "error ÷ tolerance 2; PCC undefined, needs 0.999",
+            "error ÷ tolerance 2 (allclose); PCC undefined, needs 0.999",
         ),
         (
             {"tolerance_ratio": 0.5, "pcc_deficit": 1e-6},
-            "error ÷ tolerance 0.5; PCC 0.999999, needs 0.999",
+            "error ÷ tolerance 0.5 (allclose); PCC 0.999999, needs 0.999",
         ),
         ({"tolerance_ratio": 0.5, "pcc_deficit": 0.0, "nonfinite": 3}, "3 values NaN or Inf"),
         ({}, ""),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Literal
 
 from fastapi import Query, Request, Response
@@ -156,8 +157,11 @@ def look(context: Ctx, _who: Reader, job_id: str) -> JobOut:
     It shows the arithmetic model of each output with its detection limits, and for a job with a
     reference build the flips between the two builds.
     """
+    timeout_s = context.settings.heartbeat_timeout_s
     with context.reading() as session:
         job = require_job(session, job_id)
+        if queue_estimate.unserved(session, job, timeout_s=timeout_s, now=utcnow()):
+            job = replace(job, waiting_reason=queue_estimate.unserved_words(job.queue))
         compares = job.reference is not None and job.seeds_removed_at is None
         pooled = flips.of_job(session, job_id) if compares else None
         models = arithmetics.of_job(session, job_id)
