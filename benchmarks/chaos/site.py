@@ -27,6 +27,7 @@ from sqlalchemy import Engine
 
 from benchmarks.chaos import processes
 from benchmarks.chaos.processes import Child, wait_until
+from checkout import NUMPY_ONLY
 from gonogo_cli.operate.db import enroll_host
 from gonogo_service.access.issuing import issue_token
 from gonogo_service.access.principals import Keys
@@ -112,6 +113,11 @@ class Site:
             "GONOGO_QUOTA_REQUESTS": "0",
             "GONOGO_QUOTA_DEVICE_S": "0",
         }
+        worker = common
+        if is_forked:  # the children of forked workers start anew, and need no compiled code
+            worker = common | {
+                "PYTHONPATH": os.pathsep.join((common["PYTHONPATH"], str(NUMPY_ONLY)))
+            }
         self.server_environment = server
         self.api = Child(
             "api", gonogo("serve"), server, self.folder, self.listener, is_forked=is_forked
@@ -130,7 +136,7 @@ class Site:
             Child(
                 f"worker-{host}-{number}",
                 gonogo("worker", "--executor", "witness,emulator"),
-                common
+                worker
                 | {
                     "GONOGO_VAR_DIR": str(self.folder / host),
                     "GONOGO_EXECUTORS": "witness=benchmarks.chaos.witness:Witness",
