@@ -28,18 +28,25 @@ def codes(features: int, generator: np.random.Generator) -> Doubles:
     if features < 16 or features % 2:
         raise ValueError(f"{features} features: needs an even number of at least 16")
     half = features // 2
-    values = generator.integers(0, 5, half)
-    while (excess := int((values**2).sum()) - 2 * features) != 0:
+    values, excess = _halves(features, generator)
+    while excess != 0:
         place = int(generator.integers(half))
-        step = -int(np.sign(excess))
-        changed = values[place] + step
-        if 0 <= changed <= 4 and abs(excess + step * int(values[place] + changed)) < abs(excess):
-            values[place] = changed
+        step = -1 if excess > 0 else 1
+        changed = int(values[place]) + step
+        after = excess + step * (2 * changed - step)
+        if 0 <= changed <= 4 and abs(after) < abs(excess):
+            values[place], excess = changed, after
         elif abs(excess) <= 8:
-            values = generator.integers(0, 5, half)
+            values, excess = _halves(features, generator)
     pairs = np.concatenate([values, -values]).astype(np.float64)
     generator.shuffle(pairs)
     return pairs
+
+
+def _halves(features: int, generator: np.random.Generator) -> tuple[NDArray[np.int64], int]:
+    """Return half of the codes without their signs, and by how much their squares exceed 2 N."""
+    values = generator.integers(0, 5, features // 2)
+    return values, int((values**2).sum()) - 2 * features
 
 
 def rows(shape: tuple[int, int], number_format: str, generator: np.random.Generator) -> Doubles:

@@ -241,8 +241,7 @@ def test_the_installed_wheel_runs_a_check_and_the_demo_from_another_folder(
     assert str(ROOT) not in searched
     assert all(Path(place).is_relative_to(environment) for place in places), places
 
-    right = json.loads(run(programs / "gonogo", *CHECK, "--build", "correct", cwd=elsewhere))
-    assert right["verdict"] == "pass"
+    # a right kernel is checked above, beside folders of the same names
     wrong = json.loads(
         run(programs / "gonogo", *CHECK, "--build", "tt-train-2025", cwd=elsewhere, code=HOLLOW)
     )

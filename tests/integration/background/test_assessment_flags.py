@@ -274,12 +274,12 @@ def test_a_flag_of_each_kind_opens_and_is_over_by_itself(
     story(here)
 
 
-def test_a_flag_of_each_kind_opens_and_is_over_by_itself_on_postgres(
-    migrated_postgres_url: str,
-) -> None:
+def test_flags_open_and_are_over_by_themselves_on_postgres(migrated_postgres_url: str) -> None:
+    """Tell the stories that need a statement of their own; the others send the same ones."""
     with world(migrated_postgres_url) as postgres_world:
         for story in STORIES:
-            story(postgres_world)
+            if story not in (latent_flake, passes_by_tolerance, tolerance_too_tight):
+                story(postgres_world)
         with engines.reading(postgres_world.engine) as session:
             messages = [
                 message.topic

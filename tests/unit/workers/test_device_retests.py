@@ -167,7 +167,8 @@ def test_a_stop_ends_a_canary_that_runs_whose_child_is_in_the_lock_file(lab: Lab
     path = locks.lock_path(lab.locks, DEVICE.name)
 
     def user() -> dict[str, Any]:
-        return dict(json.loads(path.read_text().split("\n")[0])) if path.exists() else {}
+        line = path.read_text().split("\n")[0] if path.exists() else ""
+        return dict(json.loads(line)) if line else {}  # made, and not yet written
 
     until(lambda: "group" in user())
     child = psutil.Process(user()["group"])

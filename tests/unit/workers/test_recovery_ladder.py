@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from gonogo.errors import JobError
@@ -80,6 +81,25 @@ def test_a_ladder_ends_with_the_first_rung_after_which_the_canary_passes() -> No
     assert reset.output == "no such device\n"
     assert reloaded.outcome == "the canary passed"
     assert next(canaries) == "one canary too many"  # after a command that failed none runs
+
+
+def test_a_reset_that_hangs_is_ended_at_its_deadline_and_the_next_rung_mends(
+    tmp_path: Path,
+) -> None:
+    pid_file = tmp_path / "pid"
+    stall = (
+        f"import os, time; open({str(pid_file)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
+    )
+    ladder = [
+        Rung("re-open"),
+        Rung("reset_device", command(stall), 1),
+        Rung("reset_host", WORKS, 60),
+    ]
+    canaries = answers("silent", None)
+    result = recovery.climb(ladder, lambda: next(canaries))
+    assert (result.good, result.reason) == (True, "the canary passed after reset_host")
+    assert result.steps[1].outcome.endswith("did not end within 1 s")
+    assert not psutil.pid_exists(int(pid_file.read_text()))
 
 
 def test_the_last_rung_says_why_a_device_is_not_good() -> None:

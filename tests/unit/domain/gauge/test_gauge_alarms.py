@@ -28,6 +28,8 @@ PUBLIC: dict[str, Any] = {
 TEST = spec(**PUBLIC)
 SEEDS = 40
 ARITHMETIC = "fp32"
+FAINTEST = ("unbiased-variance", "rstd-off-1e-3")
+"""The wrong kernels that limit the tolerance: with all twelve, the advice is the same."""
 
 
 def rounded(outputs: dict[str, NDArray[np.float64]]) -> dict[str, NDArray[np.float32]]:
@@ -46,7 +48,7 @@ def rows() -> list[measure.Row]:
             measure.measured(perfect, drawn, outputs, arithmetic=ARITHMETIC, produced=None)
         )
         if seed == 0:
-            for part in kernels.wrong(TEST):
+            for part in (part for part in kernels.wrong(TEST) if part.build in FAINTEST):
                 ideal = rounded(emulation.ideal(TEST, drawn.given, part.build))
                 measured_rows.append(
                     measure.measured(part, drawn, ideal, arithmetic=ARITHMETIC, produced=None)
