@@ -223,7 +223,7 @@ def words(judged: SeedJudgement) -> str | None:
         off = [
             who
             for who, explanation in (
-                ("this build", _alone(output, entry)),
+                ("this build", _alone(output)),
                 ("the reference", reference_explanation),
             )
             if explanation in (Explanation.unexplained, Explanation.suspect)
@@ -239,7 +239,7 @@ def words(judged: SeedJudgement) -> str | None:
     return "; ".join(lines) or None
 
 
-def _alone(output: OutputJudgement, entry: Mapping[str, Any]) -> str:
+def _alone(output: OutputJudgement) -> str:
     """Return the explanation of our output against float64 alone.
 
     It comes from its stored statistics, without the comparison.

@@ -85,7 +85,7 @@ def conclude(session: Session, job: JobRow, state: JobState, *, now: datetime) -
     if state is JobState.finished and here.sharpness is Sharpness.blunt:
         _open(session, job, gauge, here, stored, rows, now=now)
     elif state is JobState.finished and here.sharpness is Sharpness.sharp and not here.broken:
-        _resolve(session, job, gauge, here, now=now)
+        _resolve(session, gauge, here, now=now)
     return True
 
 
@@ -213,7 +213,7 @@ def _open(
     flags.upsert(session, finding, now=now)
 
 
-def _resolve(session: Session, job: JobRow, gauge: GaugeRow, here: Gauge, *, now: datetime) -> None:
+def _resolve(session: Session, gauge: GaugeRow, here: Gauge, *, now: datetime) -> None:
     """Resolve the variant's flag if all mutants that passed before were measured and now fail."""
     query = select(FlagRow).where(
         FlagRow.kind == FlagKind.blunt_test,
