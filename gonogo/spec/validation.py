@@ -7,7 +7,7 @@ from the model's own JSON schema: what OpenAPI documents is what a refusal says.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import islice
 from threading import Lock
@@ -238,6 +238,31 @@ def bounded(value: object) -> object:
         reason, limit = f"has {len(value)} members", f"at most {MAX_MEMBERS}"
         raise Refused(FieldError("", {}, reason, limit=limit))
     return value
+
+
+def distinct(
+    limit: str,
+    reason: str = "occurs twice",
+    *,
+    key: Callable[[Any], Hashable] = lambda item: item,
+    field: str = "",
+) -> AfterValidator:
+    """Return the annotation of a list whose items must differ by their key.
+
+    field: the item's field that has the key, for the message; empty: the item itself.
+    """
+
+    def check(items: Sequence[Any]) -> Sequence[Any]:
+        seen: set[Hashable] = set()
+        for place, item in enumerate(items):
+            value = key(item)
+            if value in seen:
+                where = fields.join(str(place), field) if field else str(place)
+                raise Refused(FieldError(where, value, reason, limit=limit))
+            seen.add(value)
+        return items
+
+    return AfterValidator(check)
 
 
 MAX_MEMBERS = 64

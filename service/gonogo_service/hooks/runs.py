@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
 from gonogo.ci.events import CommitEvent
@@ -19,7 +18,6 @@ from gonogo.ci.rules import Rule, build_name
 from gonogo.errors import FieldError, JobError
 from gonogo.spec.builds import known_build
 from gonogo.spec.canonical import key_of
-from gonogo.spec.validation import field_errors
 from gonogo_service.access import quotas
 from gonogo_service.kit.problems import Problem
 from gonogo_service.submission import gauges, suites
@@ -229,15 +227,13 @@ def _gauges(
     errors: list[str] = []
     for number, gauge in enumerate(rule.gauges):
         try:
-            body = GaugeIn.model_validate(gauge)
+            body = GaugeIn.parse(gauge)
             with _within_quota(session, settings, cause.owner):
                 created = gauges.submit(session, body, settings, cause.owner).id
                 audit.record(
                     session, actor=f"rule:{rule.name}", action="gauge.created", subject=created
                 )
             started.append(created)
-        except ValidationError as problem:
-            errors.append(f"gauges.{number}: {field_errors(problem.errors(), GaugeIn)[0]}")
         except (JobError, Problem) as problem:
             errors.append(f"gauges.{number}: {problem}")
     return _commit_check(

@@ -8,14 +8,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, JsonValue, Tag
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    JsonValue,
+    Tag,
+)
 
 from gonogo.errors import FieldError
 from gonogo.spec.builds import EMULATOR
-from gonogo.spec.selections import FIELD, TestBody, is_selection
+from gonogo.spec.selections import FIELD, Selection, SelectionTest, TestBody, is_selection
 from gonogo.spec.test_spec import TestSpec
-from gonogo.spec.validation import Bounded, Refused
+from gonogo.spec.validation import Bounded, Refused, distinct
 from gonogo_service.kit.strict import Strict
+from gonogo_storage.db.states import IMPORT_EXECUTOR
 from gonogo_storage.jobs.job import BACKGROUND_PRIORITY, USUAL_PRIORITY
 
 MAX_SEED = 2**53 - 1
@@ -50,11 +59,21 @@ KernelTest = Annotated[TestSpec, BeforeValidator(_has_kernel)]
 """A test, where a selection of gtest or pytest tests can't stand."""
 
 
+def _check_last_seed(start: int, field: str, count: int) -> None:
+    """Raise FieldError if the last of consecutive seeds is too large; `field` has their number."""
+    if start + count - 1 > MAX_SEED:
+        given = {"start": start, field: count}
+        raise FieldError("", given, "the last seed is too large", limit=f"<= {MAX_SEED}")
+
+
 class SeedRange(Strict):
     """Consecutive seeds."""
 
     start: Seed = 0
     count: int = Field(ge=1)
+
+    def _normalize(self) -> None:
+        _check_last_seed(self.start, "count", self.count)
 
 
 class SequentialSeeds(Strict):
@@ -77,11 +96,21 @@ class SequentialSeeds(Strict):
         ),
     )
 
+    def _normalize(self) -> None:
+        _check_last_seed(self.start, "max", self.max)
+
+
+def _runs_tests(executor: str) -> str:
+    if executor == IMPORT_EXECUTOR:
+        reason, limit = "runs nothing: it marks imported results", "another executor"
+        raise Refused(FieldError("", executor, reason, limit=limit))
+    return executor
+
 
 class Target(Strict):
     """The target that the job runs on."""
 
-    executor: Word = "emulator"
+    executor: Annotated[Word, AfterValidator(_runs_tests)] = "emulator"
     arch: Word = "wormhole"
     board: Word = "n150"
 
@@ -123,7 +152,12 @@ def _kind_of_context(value: object) -> str | None:
 Seeds = Annotated[
     Annotated[SeedRange, Tag("<SeedRange>")]
     | Annotated[SequentialSeeds, Tag("<SequentialSeeds>")]
-    | Annotated[list[Seed], Tag("<list>"), Field(min_length=1, fail_fast=True)],
+    | Annotated[
+        list[Seed],
+        Field(min_length=1, fail_fast=True),
+        distinct("distinct seeds", "occurs twice; to run a seed again use repeats"),
+        Tag("<list>"),
+    ],
     Discriminator(_kind_of_seeds),
 ]
 ContextOf = Annotated[
@@ -200,6 +234,31 @@ class JobIn(SeedOptions):
     )
     commit: Commit | None = None
 
+    def _normalize(self) -> None:
+        if isinstance(self.test, SelectionTest):
+            self._check_selection(self.test.selection)
+        if isinstance(self.seeds, SequentialSeeds) and self.reference is not None:
+            reason = "sequential seeds decide about one build, and can't compare two"
+            limit = "null, or a range of seeds"
+            raise FieldError("reference.build", self.reference.build, reason, limit=limit)
+
+    def _check_selection(self, selection: Selection) -> None:
+        """Check the fields that a job of a selection can't have. Raises FieldError."""
+        if isinstance(self.context, Prepared):
+            reason = (
+                "a selection has no prepared context: its suite's order decides what runs before "
+                "a test"
+            )
+            limit = '"isolated"; a suite with `order` in the builds file'
+            raise FieldError("context", self.context.name, reason, limit=limit)
+        if self.reference is not None:
+            reason = "gtest and pytest tests can't be compared with another build"
+            raise FieldError("reference.build", self.reference.build, reason, limit="null")
+        if self.repeats > 1 and selection.seed_of(0) is None:
+            reason = "an iteration without a controlled seed can't be repeated"
+            limit = "1; for more iterations use more seeds, for a controlled seed use shuffle"
+            raise FieldError("repeats", self.repeats, reason, limit=limit)
+
 
 class GaugeIn(Strict):
     """A test of a kernel, and the graded variant: its branch, arch and board."""
@@ -243,3 +302,10 @@ class GaugeIn(Strict):
         le=MAX_DEADLINE_S,
         description="Seconds after which the gauge fails if no worker has started it",
     )
+
+    def _normalize(self) -> None:
+        if self.target.executor == EMULATOR and (named := self.builds or self.wrong_builds):
+            field = "builds.0" if self.builds else "wrong_builds.0"
+            reason = "the emulator's kernels always run"
+            limit = "another target.executor, or no builds"
+            raise FieldError(field, named[0], reason, limit=limit)

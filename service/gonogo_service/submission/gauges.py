@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from gonogo.errors import FieldError
 from gonogo.gauge import gates
 from gonogo.gauge.plan import planned
-from gonogo.spec.builds import EMULATOR, check_kernel
+from gonogo.spec.builds import check_kernel
 from gonogo_service.submission import jobs
 from gonogo_service.submission.bodies import GaugeIn
 from gonogo_service.submission.targets import check_kind
@@ -44,14 +44,6 @@ def check(body: GaugeIn, settings: Settings) -> Callable[[str], NewGauge]:
     test = body.test
     jobs.check_size(test, settings, "test")
     executor = body.target.executor
-    if executor == EMULATOR and (named := body.builds or body.wrong_builds):
-        field = "builds.0" if body.builds else "wrong_builds.0"
-        raise FieldError(
-            field,
-            named[0],
-            "the emulator's kernels always run",
-            limit="another target.executor, or no builds",
-        )
     gates.named(body.gates)
     parts = planned(test, executor, body.builds, body.wrong_builds)
     start, count = body.seeds.start, body.seeds.count
@@ -61,7 +53,6 @@ def check(body: GaugeIn, settings: Settings) -> Callable[[str], NewGauge]:
         raise FieldError(
             "seeds.count", count, f"{count} seeds x {len(parts)} parts are too many", limit=limit
         )
-    jobs.check_last_seed(start, count)
 
     def with_owner(owner: str) -> NewGauge:
         return NewGauge(

@@ -27,12 +27,11 @@ from gonogo.spec.selections import (
     check_executor,
 )
 from gonogo.spec.test_spec import TestSpec
-from gonogo_service.submission.bodies import MAX_SEED, JobIn, Prepared, SequentialSeeds
+from gonogo_service.submission.bodies import JobIn, Prepared, SequentialSeeds
 from gonogo_service.submission.targets import check_kind
 from gonogo_settings import Settings
 from gonogo_storage.catalogue import builds
 from gonogo_storage.db.records import from_object
-from gonogo_storage.db.states import IMPORT_EXECUTOR
 from gonogo_storage.jobs import jobs as stored
 from gonogo_storage.jobs import queue_estimate
 from gonogo_storage.jobs.job import Job, NewJob
@@ -50,24 +49,10 @@ class Submission:
 
 def check(body: JobIn, settings: Settings) -> Submission:
     """Run the checks that need no database. Raises FieldError."""
-    if body.target.executor == IMPORT_EXECUTOR:
-        raise FieldError(
-            "target.executor",
-            body.target.executor,
-            "runs nothing: it marks imported results",
-            limit="another executor",
-        )
     test = body.test.selection if isinstance(body.test, SelectionTest) else body.test
     if isinstance(test, TestSpec):
         check_size(test, settings, "test")
     check_executor(test, body.target.executor)
-    if isinstance(test, Selection):
-        _check_selection(body, test)
-    if isinstance(body.seeds, SequentialSeeds) and body.reference is not None:
-        reason = "sequential seeds decide about one build, and can't compare two"
-        raise FieldError(
-            "reference.build", body.reference.build, reason, limit="null, or a range of seeds"
-        )
     context: str | dict[str, Any] = "isolated"
     if isinstance(body.context, Prepared):
         for number, warm_up in enumerate(body.context.before):
@@ -189,72 +174,19 @@ def check_size(test: TestSpec, settings: Settings, path: str) -> None:
     test.check_elements(settings.max_elements, path, "GONOGO_MAX_ELEMENTS")
 
 
-def _check_selection(body: JobIn, selection: Selection) -> None:
-    """Check the fields that a job of a selection can't have. Raises FieldError."""
-    if isinstance(body.context, Prepared):
-        reason = (
-            "a selection has no prepared context: its suite's order decides what runs before a test"
-        )
-        raise FieldError(
-            "context",
-            body.context.name,
-            reason,
-            limit='"isolated"; a suite with `order` in the builds file',
-        )
-    if body.reference is not None:
-        reason = "gtest and pytest tests can't be compared with another build"
-        raise FieldError("reference.build", body.reference.build, reason, limit="null")
-    if body.repeats > 1 and selection.seed_of(0) is None:
-        reason = "an iteration without a controlled seed can't be repeated"
-        raise FieldError(
-            "repeats",
-            body.repeats,
-            reason,
-            limit="1; for more iterations use more seeds, for a controlled seed use shuffle",
-        )
-
-
 def _seeds(body: JobIn, limit: int) -> Sequence[int]:
     seeds = body.seeds
     if isinstance(seeds, list):
-        field, start, count = "seeds", None, len(seeds)
+        field, count = "seeds", len(seeds)
     elif isinstance(seeds, SequentialSeeds):
-        field, start, count = "seeds.max", seeds.start, seeds.max
+        field, count = "seeds.max", seeds.max
     else:
-        field, start, count = "seeds.count", seeds.start, seeds.count
-    if start is not None:
-        check_last_seed(start, count, field.partition(".")[2])
+        field, count = "seeds.count", seeds.count
     # before the range is expanded: a count of 10**15 must not use memory
     if count * body.repeats > limit:
         reason = f"{count} seeds x {body.repeats} repeats are too many results"
         raise FieldError(field, count, reason, limit=f"{limit} (GONOGO_MAX_SEEDS)")
-    if not isinstance(seeds, list):
-        return range(seeds.start, seeds.start + count)
-    seen: set[int] = set()
-    for number, seed in enumerate(seeds):
-        if seed in seen:
-            raise FieldError(
-                f"seeds.{number}",
-                seed,
-                "occurs twice; to run a seed again use repeats",
-                limit="distinct seeds",
-            )
-        seen.add(seed)
-    return tuple(seeds)
-
-
-def check_last_seed(start: int, count: int, name: str = "count") -> None:
-    """Check that the last of consecutive seeds is allowed. Raises FieldError.
-
-    `name` is the name of the field with the number of seeds.
-    """
-    if start + count - 1 > MAX_SEED:
-        raise FieldError(
-            "seeds",
-            {"start": start, name: count},
-            "the last seed is too large",
-            limit=f"<= {MAX_SEED}",
-        )
+    return tuple(seeds) if isinstance(seeds, list) else range(seeds.start, seeds.start + count)
 
 
 def build_of(session: Session, name: str, executor: str, settings: Settings, field: str) -> Build:

@@ -10,14 +10,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
 from gonogo.errors import FieldError, FieldErrors
 from gonogo.spec import fields
 from gonogo.spec.fields import did_you_mean
 from gonogo.spec.suites import Template, attempt, expand
-from gonogo.spec.validation import MAX_ERRORS, field_errors
+from gonogo.spec.validation import MAX_ERRORS
 from gonogo_service.submission import jobs as submission
 from gonogo_service.submission.bodies import JobIn
 from gonogo_service.submission.jobs import Submission
@@ -88,9 +87,9 @@ def problems_of(content: Mapping[str, Any]) -> list[FieldError]:
     templates, problems = attempt(content)
     for template in templates[:MAX_ERRORS]:
         try:
-            _body(template, {"build": _ANY_BUILD})
-        except FieldErrors as errors:
-            problems.extend(_placed(template, error) for error in errors.problems)
+            JobIn.parse({**template.body, "build": _ANY_BUILD})
+        except FieldError as error:
+            problems.extend(_placed(template, error).problems)
     return _distinct(problems)
 
 
@@ -233,20 +232,19 @@ def described(content: Mapping[str, Any], settings: Settings) -> list[TestOfSuit
 
 def _checked(template: Template, supplied: Mapping[str, Any], settings: Settings) -> Submission:
     try:
-        return submission.check(_body(template, supplied), settings)
-    except FieldErrors as errors:
-        raise FieldErrors([_placed(template, error) for error in errors.problems]) from None
+        return submission.check(JobIn.parse({**template.body, **supplied}), settings)
     except FieldError as error:
-        raise FieldErrors([_placed(template, error)]) from None
+        raise _placed(template, error) from None
 
 
-def _placed(template: Template, error: FieldError) -> FieldError:
-    """Return the error of a test with its place in the suite."""
-    return FieldError(template.where(error.field), error.value, error.reason, limit=error.limit)
-
-
-def _body(template: Template, supplied: Mapping[str, Any]) -> JobIn:
-    try:
-        return JobIn.model_validate({**template.body, **supplied})
-    except ValidationError as error:
-        raise FieldErrors(field_errors(error.errors(include_url=False), JobIn)) from None
+def _placed(template: Template, error: FieldError) -> FieldErrors:
+    """Return the errors of a test with their places in the suite."""
+    problems = error.problems if isinstance(error, FieldErrors) else (error,)
+    return FieldErrors(
+        [
+            FieldError(
+                template.where(problem.field), problem.value, problem.reason, limit=problem.limit
+            )
+            for problem in problems
+        ]
+    )

@@ -40,6 +40,11 @@ def problem(answer: Any, status: int = 422) -> dict[str, Any]:
     return document
 
 
+SELECTED: dict[str, Any] = {
+    "test": {"selection": {"suite": "nightly"}},
+    "target": {"executor": "pytest"},
+    "build": "main",
+}
 BAD_JOBS: list[tuple[dict[str, Any], str, str]] = [
     # the changes of the body, the refused field, a phrase of the detail or the limit
     ({"colour": "red"}, "colour", "unknown field"),
@@ -65,6 +70,7 @@ BAD_JOBS: list[tuple[dict[str, Any], str, str]] = [
     ({"build": 7}, "build", "must be text"),
     ({"target": {"executor": "abacus"}}, "target.executor", "emulator"),
     ({"target": {"executor": "ttnn"}}, "target.executor", "emulator"),
+    ({"target": {"executor": "import"}}, "target.executor", "another executor"),
     ({"target": {"board": "../../etc"}}, "target.board", "pattern"),
     ({"target": {"arch": "wormhol"}}, "target.arch", "did you mean 'wormhole'?"),
     ({"target": {"arch": "x86"}}, "target.arch", "one of blackhole, wormhole; another name is"),
@@ -79,7 +85,13 @@ BAD_JOBS: list[tuple[dict[str, Any], str, str]] = [
     ({"seeds": {"start": 0, "count": 501}, "repeats": 2}, "seeds.count", "1000 (GONOGO_MAX_SEEDS)"),
     ({"seeds": {"start": 0, "count": 10**15}}, "seeds.count", "1000"),
     ({"seeds": {"start": LAST_SEED, "count": 2}}, "seeds", str(LAST_SEED)),
+    (
+        {"seeds": {"policy": "sequential", "start": LAST_SEED, "max": 2}},
+        "seeds",
+        f"<= {LAST_SEED}",
+    ),
     ({"seeds": [1, 5, 9, 5]}, "seeds.3", "twice"),
+    ({"seeds": [1, 5, 9, 5], "repeats": 0}, "repeats", ">= 1"),
     ({"seeds": []}, "seeds", "at least 1"),
     ({"seeds": [2**53]}, "seeds.0", str(LAST_SEED)),
     ({"seeds": [1.5]}, "seeds.0", "integer"),
@@ -120,6 +132,14 @@ BAD_JOBS: list[tuple[dict[str, Any], str, str]] = [
     ({"build": "tt-train-2O25"}, "build", "did you mean 'tt-train-2025'?"),
     ({"reference": {"build": "correct", "command": "rm"}}, "reference.command", "unknown field"),
     ({"labels": {"a": "nul\0"}}, "labels.a", "NUL"),
+    ({**SELECTED, "repeats": 2}, "repeats", "use shuffle"),
+    ({**SELECTED, "reference": {"build": "other"}}, "reference.build", "with another build"),
+    ({**SELECTED, "context": {"name": "x", "before": [TEST]}}, "context", "suite with `order`"),
+    (
+        {"seeds": {"policy": "sequential", "max": 9}, "reference": {"build": "correct"}},
+        "reference.build",
+        "a range of seeds",
+    ),
 ]
 
 

@@ -75,6 +75,29 @@ def test_a_wrong_rule_names_its_field(shared: Api, changes: dict[str, Any], fiel
     assert not {rule["name"] for rule in shared.get("/rules")["items"]} & {"fine"}
 
 
+@pytest.mark.parametrize(
+    ("changes", "value", "allowed"),
+    [
+        ({"builds": {"head": "tt-{commit}"}}, "tt-{commit}", "such as kernels-{short}"),
+        ({"builds": {"head": "tt-{sha}", "base": "a b"}}, "a b", "such as kernels-{short}"),
+        ({"suites": ["nightly", "nightly"]}, "nightly", "distinct suites"),
+        ({"suites": []}, [], "a suite or a gauge"),
+        ({"register": {"executor": "emulator"}}, "emulator", "any other executor"),
+    ],
+)
+def test_a_wrong_rule_names_the_value_and_what_is_allowed(
+    shared: Api, changes: dict[str, Any], value: object, allowed: str
+) -> None:
+    answer = shared.client.post("/api/v1/rules", json={**RULE, **changes}).json()
+    assert (answer["value"], answer["limit"]) == (value, allowed)
+
+
+def test_two_rules_of_a_file_have_two_names(shared: Api) -> None:
+    answer = shared.client.put("/api/v1/rules", json={"rules": [RULE, RULE]}).json()
+    assert (answer["field"], answer["value"]) == ("rules.1.name", RULE["name"])
+    assert answer["detail"] == "rules.1.name: occurs twice (allowed: distinct names)"
+
+
 def test_a_rules_file_is_all_the_rules_there_are(lite: Api) -> None:
     store_rule(lite, name="old")
     first, second = {**RULE, "name": "a"}, {**RULE, "name": "b"}

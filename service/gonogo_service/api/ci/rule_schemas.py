@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import AfterValidator, Discriminator, Field, Tag
 from sqlalchemy.orm import Session
 
 from gonogo.ci.rules import OF_THE_COMMIT, problem_of
 from gonogo.errors import FieldError
 from gonogo.spec import fields
 from gonogo.spec.builds import EMULATOR, DeclaredBuild
+from gonogo.spec.validation import Refused, distinct
 from gonogo_service.api.suites.schemas import Labels, SuiteIn, SuiteName
 from gonogo_service.kit.strict import Strict
 from gonogo_service.submission import gauges, suites
@@ -29,11 +30,23 @@ Event = Literal["push", "pull_request", "workflow_run", "check_suite", "commit"]
 Pattern = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^!?[^!\s]\S*$")]
 Patterns = Annotated[list[Pattern], Field(max_length=MAX_PATTERNS)]
 Words = Annotated[list[Word], Field(max_length=50)]
-Template = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+def _is_template(template: str) -> str:
+    if problem := problem_of(template):
+        raise Refused(FieldError("", template, problem, limit="such as kernels-{short}"))
+    return template
+
+
+Template = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_is_template)]
 
 
 def _kind_of_suite(value: object) -> str:
     return "<stored>" if isinstance(value, str) else "<SuiteIn>"
+
+
+def _name_of_suite(suite: str | SuiteIn) -> str:
+    return suite if isinstance(suite, str) else suite.name
 
 
 class BuildsOfRule(Strict):
@@ -55,6 +68,12 @@ class Register(DeclaredBuild, Strict):
     """
 
     branch: str = Field("default", pattern=NAME, max_length=150)
+
+    def _normalize(self) -> None:
+        super()._normalize()
+        if self.executor == EMULATOR:
+            reason = "the emulator's builds are part of it"
+            raise FieldError("executor", EMULATOR, reason, limit="any other executor")
 
 
 class RuleIn(Strict):
@@ -102,9 +121,27 @@ class RuleIn(Strict):
             ]
         ],
         Field(max_length=MAX_SUITES),
+        distinct("distinct suites", key=_name_of_suite),
     ] = Field([], description="Names of stored suites, or suites")
     gauges: list[GaugeIn] = Field([], max_length=MAX_GAUGES, description="As in POST /gauges")
     labels: Labels = Field({})
+
+    def _normalize(self) -> None:
+        if not self.suites and not self.gauges:
+            reason = "a rule must start something"
+            raise FieldError("suites", [], reason, limit="a suite or a gauge")
+        head, base = self.builds.head, self.builds.base
+        same = head is not None and not any(place in head for place in OF_THE_COMMIT)
+        if self.suites and self.base and same and base is None:
+            reason = (
+                f"is required: {head!r} names the same build for every commit, which would be "
+                "compared with itself"
+            )
+            limit = "a build; {sha} or {short} in builds.head; or base: false"
+            raise FieldError("builds.base", None, reason, limit=limit)
+        if self.register_ is not None and head is None:
+            reason = "there is no name to register"
+            raise FieldError("register", self.register_.executor, reason, limit="builds.head")
 
     def content(self) -> dict[str, Any]:
         """Return the stored content: the given fields, without defaults."""
@@ -154,24 +191,12 @@ class RuleOut(CiRule):
 
 
 def check(session: Session, rule: RuleIn, settings: Settings, path: str = "") -> None:
-    """Check what the schema can't: suites and gauges are valid, and builds can be named.
+    """Check what the schema can't: each suite and each gauge is valid.
 
     Raises FieldError.
     """
-    if not rule.suites and not rule.gauges:
-        raise FieldError(
-            fields.join(path, "suites"),
-            [],
-            "a rule must start something",
-            limit="a suite or a gauge",
-        )
-    names: set[str] = set()
     for number, suite in enumerate(rule.suites):
         where = fields.join(path, f"suites.{number}")
-        name = suite if isinstance(suite, str) else suite.name
-        if name in names:
-            raise FieldError(where, name, "occurs twice", limit="distinct suites")
-        names.add(name)
         if isinstance(suite, str):
             try:
                 suites.usable(session, suite)
@@ -185,37 +210,3 @@ def check(session: Session, rule: RuleIn, settings: Settings, path: str = "") ->
         except FieldError as error:
             where = fields.join(path, f"gauges.{number}.{error.field}")
             raise FieldError(where, error.value, error.reason, limit=error.limit) from None
-    _check_builds(rule, path)
-
-
-def _check_builds(rule: RuleIn, path: str) -> None:
-    for side, template in (("head", rule.builds.head), ("base", rule.builds.base)):
-        problem = None if template is None else problem_of(template)
-        if problem is not None:
-            raise FieldError(fields.join(path, f"builds.{side}"), template, problem)
-    head = rule.builds.head
-    same = head is not None and not any(place in head for place in OF_THE_COMMIT)
-    if rule.suites and rule.base and same and rule.builds.base is None:
-        reason = (
-            f"is required: {head!r} names the same build for every commit, which would be compared "
-            "with itself"
-        )
-        raise FieldError(
-            fields.join(path, "builds.base"),
-            None,
-            reason,
-            limit="a build; {sha} or {short} in builds.head; or base: false",
-        )
-    if rule.register_ is not None:
-        where = fields.join(path, "register")
-        if head is None:
-            raise FieldError(
-                where, rule.register_.executor, "there is no name to register", limit="builds.head"
-            )
-        if rule.register_.executor == EMULATOR:
-            raise FieldError(
-                f"{where}.executor",
-                EMULATOR,
-                "the emulator's builds are part of it",
-                limit="any other executor",
-            )

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import Response
 from pydantic import Field
 
-from gonogo.errors import FieldError
+from gonogo.spec.validation import distinct
 from gonogo_service.access.context import Admin, Ctx, Reader
 from gonogo_service.api.ci import rule_schemas
 from gonogo_service.api.ci.rule_schemas import RuleIn, RuleOut, RuleSummary
@@ -27,7 +27,11 @@ MAX_RULES = 200
 class RulesFile(Strict):
     """All rules that should be in use."""
 
-    rules: Annotated[list[RuleIn], Field(max_length=MAX_RULES)]
+    rules: Annotated[
+        list[RuleIn],
+        Field(max_length=MAX_RULES),
+        distinct("distinct names", key=lambda rule: rule.name, field="name"),
+    ]
 
 
 @dataclass(frozen=True)
@@ -76,13 +80,6 @@ def replace(context: Ctx, who: Admin, body: RulesFile) -> Replaced:
     changes: dict[str, list[str]] = {"stored": [], "same": [], "archived": []}
     with context.session() as session:
         for number, rule in enumerate(body.rules):
-            if rule.name in names[:number]:
-                raise FieldError(
-                    f"rules.{number}.name",
-                    rule.name,
-                    "occurs twice",
-                    limit="distinct names",
-                )
             rule_schemas.check(session, rule, context.settings, f"rules.{number}")
         for rule in body.rules:
             _, changed = stored.put(

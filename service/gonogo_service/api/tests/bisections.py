@@ -125,6 +125,16 @@ class BisectionIn(JobOptions):
     )
     commit: Commit | None = None
 
+    def _normalize(self) -> None:
+        if self.builds is None and self.branch is None:
+            limit = f"2 to {MAX_BUILDS} builds"
+            raise FieldError("builds", None, "is required if there is no branch", limit=limit)
+        for field in ("branch", "first", "last"):
+            value = getattr(self, field)
+            if self.builds is not None and value is not None:
+                reason = "needs a branch, not a list of builds"
+                raise FieldError(field, value, reason, limit="null with `builds`")
+
 
 @dataclass(frozen=True)
 class BisectionLinks:
@@ -195,7 +205,7 @@ def submit(
     def make(session: Session) -> BisectionAccepted:
         series, field = _series(session, body)
         checked = submission.check(
-            JobIn.model_validate({**common, "build": series[0], "seeds": [body.seed_start]}),
+            JobIn.parse({**common, "build": series[0], "seeds": [body.seed_start]}),
             context.settings,
         )
         sample = None
@@ -390,19 +400,8 @@ def _series(session: Session, body: BisectionIn) -> tuple[list[str], str]:
     Of a branch, builds that don't belong to the test's kernel are left out.
     """
     if body.builds is not None:
-        for field, value in (("branch", body.branch), ("first", body.first), ("last", body.last)):
-            if value is not None:
-                raise FieldError(
-                    field,
-                    value,
-                    "needs a branch, not a list of builds",
-                    limit="null with `builds`",
-                )
         return list(body.builds), "builds"
-    if body.branch is None:
-        raise FieldError(
-            "builds", None, "is required if there is no branch", limit=f"2 to {MAX_BUILDS} builds"
-        )
+    assert body.branch is not None  # the body has one of the two
     executor, branch = body.target.executor, body.branch
     kernel = body.test.kernel if isinstance(body.test, TestSpec) else None
     names = [

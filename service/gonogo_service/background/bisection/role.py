@@ -222,7 +222,7 @@ def _start(
     seed = bisection.seed_start + number
     request = bisection.request
     labels = {**request.get("labels", {}), LABEL: bisection.id}
-    body = JobIn.model_validate(
+    body = JobIn.parse(
         {**request, "build": bisection.builds[place], "seeds": [seed], "labels": labels}
     )
     checked = submission.check(body, settings)
