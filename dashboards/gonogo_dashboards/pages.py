@@ -106,17 +106,15 @@ def render(template: str, status: int = 200, **values: Any) -> HTMLResponse:
     return HTMLResponse(text, status_code=status, headers={"Cache-Control": "no-store"})
 
 
-def login_page(
-    *, csrf: str = "", next_url: str = "/", error: str = "", status: int = 200
-) -> HTMLResponse:
+def login_page(*, next_url: str, error: str = "", status: int = 200) -> HTMLResponse:
     """Return the form that turns a token into a session.
 
     It sends POST /login with csrf_token, next and token.
     """
-    return render("kit/login.html", status, csrf=csrf, next_url=next_url, error=error)
+    return render("kit/login.html", status, next_url=next_url, error=error)
 
 
-def error_page(status: int, title: str, detail: str = "") -> HTMLResponse:
+def error_page(status: int, title: str, detail: str) -> HTMLResponse:
     """Return a page for readers, where a program gets a problem document."""
     return render("kit/error.html", status, title=title, detail=detail)
 

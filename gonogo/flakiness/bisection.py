@@ -213,7 +213,6 @@ def search_states(
     pending: Sequence[int] = (),
     want: int = 1,
     several: bool = True,
-    policy: FlakinessPolicy = POLICY,
 ) -> tuple[SearchState, ...]:
     """Return the state of the search in the whole series, and in its parts.
 
@@ -221,9 +220,7 @@ def search_states(
     searched, too, without an expected order. A change and its reversal within one part stay unseen,
     because the ends of the part are alike.
     """
-    first = search_state(
-        tallies, expect=expect, sharp=sharp, pending=pending, want=want, policy=policy
-    )
+    first = search_state(tallies, expect=expect, sharp=sharp, pending=pending, want=want)
     states = [first]
     open_parts = [first]
     while several and open_parts:
@@ -239,7 +236,6 @@ def search_states(
                     want=want,
                     low=low,
                     high=high,
-                    policy=policy,
                 )
                 states.append(state)
                 open_parts.append(state)

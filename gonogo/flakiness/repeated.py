@@ -25,7 +25,6 @@ RUNS, SEEDS = "runs", "seeds"
 def tail_of(
     numbers: Iterable[tuple[int | None, float | None]],
     policy: FlakinessPolicy = POLICY,
-    level: float | None = None,
     left: int = 0,
 ) -> Tail:
     """Return `tails.tail` of (seed, tolerance_ratio) pairs in which seeds may repeat.
@@ -46,10 +45,10 @@ def tail_of(
     groups = _by_seed(pairs)
     known = [value for values in groups.values() for value in values]
     if len(known) == len(groups):
-        return _too_few(tail([value for _, value in pairs], policy, level), left, policy)
+        return _too_few(tail([value for _, value in pairs], policy), left, policy)
     distinct = len(groups)
     if not clustered(list(groups.values()), policy):
-        by_run = tail([value for _, value in pairs], policy, level, RUNS)
+        by_run = tail([value for _, value in pairs], policy, unit=RUNS)
         return replace(
             by_run,
             distinct=distinct,
@@ -59,7 +58,7 @@ def tail_of(
         )
     repeated = left + len(known) - distinct
     newest = [values[-1] for values in groups.values()] + [math.nan] * (len(pairs) - len(known))
-    by_seed = _too_few(tail(newest, policy, level), repeated, policy)
+    by_seed = _too_few(tail(newest, policy), repeated, policy)
     of_these = _of_these(groups, policy, by_seed.level)
     if of_these is None:
         return by_seed

@@ -191,7 +191,7 @@ def table(
 
 
 def significant(
-    rows: Sequence[Configuration], policy: FlakinessPolicy = POLICY
+    rows: Sequence[Configuration], policy: FlakinessPolicy
 ) -> tuple[Configuration, ...]:
     """Return the rows that differ, after Bonferroni over the comparisons.
 

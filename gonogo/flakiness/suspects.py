@@ -10,10 +10,8 @@ from statistics import fmean, stdev
 from typing import Any
 
 from gonogo.flakiness.policy import POLICY as FLAKINESS
-from gonogo.flakiness.policy import FlakinessPolicy
 from gonogo.spec import arithmetic_words, missed_rows, unseen_terms
-from gonogo.spec.verdicts import POLICY as VERDICTS
-from gonogo.spec.verdicts import REPLAY, Explanation, Policy, Verdict, evidence, explain_output
+from gonogo.spec.verdicts import REPLAY, Explanation, Verdict, evidence, explain_output
 
 RED = frozenset({Verdict.fail, Verdict.fail_by_tolerance})
 """The verdicts of an output that is outside its tolerance."""
@@ -81,7 +79,7 @@ def _largest(rows: Iterable[Mapping[str, Any]], name: str) -> dict[str, float]:
 
 
 def pooled_explanations(
-    outputs: Mapping[str, Iterable[Mapping[str, Any]]], policy: Policy = VERDICTS
+    outputs: Mapping[str, Iterable[Mapping[str, Any]]],
 ) -> dict[str, Explanation]:
     """Return the explanation of each output of a job with suspect seeds, from pooled statistics.
 
@@ -94,33 +92,31 @@ def pooled_explanations(
     for name, members in outputs.items():
         rows = list(members)
         is_within = not any(row.get("verdict") in RED or unseen_terms.is_cause(row) for row in rows)
-        explanations[name] = explain_output(is_within, pooled(rows), policy)
+        explanations[name] = explain_output(is_within, pooled(rows))
         if explanations[name] is Explanation.suspect and missed_rows.is_unexplained(rows):
             explanations[name] = Explanation.unexplained
     return explanations
 
 
-def seeds_to_decide(
-    outputs: Iterable[Iterable[Mapping[str, Any]]], policy: FlakinessPolicy = FLAKINESS
-) -> int:
+def seeds_to_decide(outputs: Iterable[Iterable[Mapping[str, Any]]]) -> int:
     """Return about how many more seeds would show on which side of rounding's edge the outputs are.
 
     A seed's evidence is the ratio of its error to the largest explained one. The mean of n seeds is
     known to s / sqrt(n), so it differs from 1 by `edge_sigmas` of that after (edge_sigmas s /
     (mean - 1))^2 seeds. 0: the seeds agree already, so more of them would stay where these are.
     """
-    return max((_seeds_to_decide(list(rows), policy) for rows in outputs), default=0)
+    return max((_seeds_to_decide(list(rows)) for rows in outputs), default=0)
 
 
-def _seeds_to_decide(rows: Sequence[Mapping[str, Any]], policy: FlakinessPolicy) -> int:
+def _seeds_to_decide(rows: Sequence[Mapping[str, Any]]) -> int:
     ratios = [ratio for row in rows if (ratio := evidence(row)) is not None]
     ratios = [ratio for ratio in ratios if math.isfinite(ratio)]
     if len(ratios) < 2:
-        return policy.suspect_seeds
+        return FLAKINESS.suspect_seeds
     distance = abs(fmean(ratios) - 1)
     scatter = stdev(ratios)
-    if policy.edge_sigmas * scatter <= distance * math.sqrt(len(ratios)):
+    if FLAKINESS.edge_sigmas * scatter <= distance * math.sqrt(len(ratios)):
         return 0
-    if distance * math.sqrt(MAX_SEEDS) < policy.edge_sigmas * scatter:
+    if distance * math.sqrt(MAX_SEEDS) < FLAKINESS.edge_sigmas * scatter:
         return MAX_SEEDS
-    return math.ceil((policy.edge_sigmas * scatter / distance) ** 2) - len(ratios)
+    return math.ceil((FLAKINESS.edge_sigmas * scatter / distance) ** 2) - len(ratios)

@@ -111,7 +111,7 @@ def rulings(
     raw: Mapping[str, NDArray[Any]],
     given: Mapping[str, NDArray[Any]],
     outputs: Mapping[str, NDArray[np.float32]],
-    named: NamedArithmetic | None = None,
+    named: NamedArithmetic | None,
 ) -> dict[str, Ruling]:
     """Return the ruling on each output that can be replayed.
 

@@ -99,12 +99,12 @@ def _emulated(names: tuple[str, ...]) -> Mapping[str, Build]:
     }
 
 
-def emulator_build(name: str, path: str = "build") -> Build:
+def emulator_build(name: str) -> Build:
     """Return the emulator's build of that name. Raises FieldError with the list of names."""
     builds = emulator_builds()
     if name not in builds:
         raise FieldError(
-            path,
+            "build",
             name,
             "unknown build" + fields.did_you_mean(name, builds),
             limit="one of " + ", ".join(builds),
@@ -180,7 +180,7 @@ def check_kernel(build: Build, kernel: str, path: str = "build") -> None:
     )
 
 
-def check_emulated(name: str, kernel: str, path: str = "build") -> None:
+def check_emulated(name: str, kernel: str, path: str) -> None:
     """Raise FieldError for an emulated build that the kernel doesn't have."""
     known = emulator_builds().get(name)
     if known is not None:

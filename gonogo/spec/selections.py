@@ -15,7 +15,6 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_serializer
 
 from gonogo.errors import FieldError
-from gonogo.spec import fields
 from gonogo.spec.canonical import key_of
 from gonogo.spec.executors import EXECUTORS, REPORTERS
 from gonogo.spec.test_spec import MAX_ELEMENTS, TestSpec
@@ -194,12 +193,12 @@ def is_selection(data: object) -> bool:
     return isinstance(data, Mapping) and FIELD in data
 
 
-def parse_test(data: object, *, max_elements: int = MAX_ELEMENTS, path: str = "test") -> AnyTest:
+def parse_test(data: object, *, max_elements: int = MAX_ELEMENTS) -> AnyTest:
     """Parse a job's `test`: a selection, or the test of a kernel. Raises FieldError."""
     return (
-        Selection.parse(data, path=path)
+        Selection.parse(data)
         if is_selection(data)
-        else TestSpec.parse(data, max_elements=max_elements, path=path)
+        else TestSpec.parse(data, max_elements=max_elements)
     )
 
 
@@ -213,7 +212,7 @@ def sample(canonical: Mapping[str, Any], number: int) -> dict[str, int | None]:
     return {"seed": Selection.parse(canonical).seed_of(number), "iteration": number}
 
 
-def check_executor(workload: AnyTest, executor: str, path: str = "test") -> None:
+def check_executor(workload: AnyTest, executor: str) -> None:
     """Raise FieldError if a built-in executor can't run the workload.
 
     Kernels and selections are run by different executors. Only its host knows what a plug-in runs.
@@ -222,7 +221,7 @@ def check_executor(workload: AnyTest, executor: str, path: str = "test") -> None
         if executor in REPORTERS:
             limit = '{"selection": {"suite", "filter", "shuffle", "stages"}}'
             raise FieldError(
-                fields.join(path, "kernel"),
+                "test.kernel",
                 workload.kernel,
                 f"executor {executor} runs selections, not kernels",
                 limit=limit,
@@ -231,13 +230,13 @@ def check_executor(workload: AnyTest, executor: str, path: str = "test") -> None
     if executor in EXECUTORS and executor not in REPORTERS:
         limit = f"one of {', '.join(REPORTERS)}, or a plug-in that reports"
         raise FieldError(
-            fields.join(path, FIELD),
+            f"test.{FIELD}",
             workload.inner(),
             f"executor {executor} runs kernels, not selections",
             limit=limit,
         )
     if workload.stages is not None and executor in REPORTERS and not EXECUTORS[executor].stages:
-        where = fields.join(fields.join(path, FIELD), "stages")
+        where = f"test.{FIELD}.stages"
         raise FieldError(
             where,
             list(workload.stages),

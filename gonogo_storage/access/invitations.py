@@ -100,15 +100,13 @@ def find_key(session: Session, key_id: str) -> HostKey | None:
     return None if row is None else HostKey(row.public_key, "", row.name)
 
 
-def use(
-    session: Session, invitation: str, *, key_id: str, public_key: str, now: datetime | None = None
-) -> str:
+def use(session: Session, invitation: str, *, key_id: str, public_key: str) -> str:
     """Enroll the host that an invitation names, with its key; return the host's id.
 
     A request that comes twice changes nothing the second time. Raises ValueError for an invitation
     that has expired, was revoked or that another key has used, and for a key that is known.
     """
-    now = now or utcnow()
+    now = utcnow()
     row = session.get_one(InvitationRow, invitation, with_for_update=True, populate_existing=True)
     known = hosts.find_key(session, key_id)
     if row.used_at is not None:

@@ -231,7 +231,6 @@ def drain_worker(
     *,
     actor: str,
     reason: str,
-    now: datetime | None = None,
 ) -> list[str] | None:
     """Drain or undrain every device last served by a worker.
 
@@ -243,7 +242,7 @@ def drain_worker(
         drained,
         actor=actor,
         reason=reason,
-        now=now or utcnow(),
+        now=utcnow(),
     )
 
 
@@ -254,14 +253,13 @@ def drain_host(
     *,
     actor: str,
     reason: str,
-    now: datetime | None = None,
 ) -> list[str] | None:
     """Drain or undrain every device of a host.
 
     Returns the ids of the devices that changed; None if the host has no device.
     """
     return _drain_all(
-        session, DeviceRow.host == host, drained, actor=actor, reason=reason, now=now or utcnow()
+        session, DeviceRow.host == host, drained, actor=actor, reason=reason, now=utcnow()
     )
 
 

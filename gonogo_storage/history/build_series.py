@@ -76,17 +76,15 @@ def points(
     *,
     by: Literal["build", "day"] = "build",
     metric: str = "rms",
-    most: int = MAX_BUILDS,
-    seeds: int = SEEDS_PER_BUILD,
     siblings: Sequence[Variant] = (),
 ) -> tuple[Point, ...]:
-    """Return the newest `most` builds or days in order, with at most `seeds` numbers each.
+    """Return the newest MAX_BUILDS builds or days in order, at most SEEDS_PER_BUILD numbers each.
 
     Builds are ordered by sequence, then name. Days are those on which jobs finished.
 
     metric: one of METRICS. `numbers` are for changes.number_changes, `failures` and `runs` for
     changes.rate_changes. siblings: variants whose errors have the same history. Their numbers, jobs
-    and newest `most` places join; their failures and runs don't. Raises ValueError for another
+    and newest places join; their failures and runs don't. Raises ValueError for another
     metric.
     """
     if metric not in METRICS:
@@ -96,10 +94,10 @@ def points(
         member_groups: dict[tuple[float, str], list[JobFacts]] = {}
         for job in jobs_of(session, member, limit=MAX_POINTS_JOBS):
             member_groups.setdefault(_place(job, by), []).append(job)
-        for place in sorted(member_groups)[-most:]:
+        for place in sorted(member_groups)[-MAX_BUILDS:]:
             groups.setdefault(place, []).extend(member_groups[place])
     seeds_per_job = {
-        job.id: number for jobs in groups.values() for job, number in _shared(jobs, seeds)
+        job.id: number for jobs in groups.values() for job, number in _shared(jobs, SEEDS_PER_BUILD)
     }
     values, odd = _numbers(session, seeds_per_job, metric)
     series = []

@@ -18,7 +18,7 @@ from gonogo.errors import FieldError
 from gonogo.judging.rejudging import rejudge
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.tolerances import AnyTolerance
-from gonogo.spec.verdicts import POLICY, Policy, Verdict, worst
+from gonogo.spec.verdicts import POLICY, Verdict, worst
 from gonogo_storage.catalogue import test_specs
 from gonogo_storage.db.ids import is_id, new_id
 from gonogo_storage.db.paging import Page, newest_first
@@ -117,11 +117,10 @@ def report(
     proposed: TestSpec,
     *,
     build: str | None = None,
-    policy: Policy = POLICY,
 ) -> Rejudgement:
     """Judge every stored seed of a test's jobs again.
 
-    proposed: the same test with another tolerance, or with the same one for another policy.
+    proposed: the same test, with another tolerance or with its own.
     """
     wheres: list[ColumnElement[bool]] = [
         JobRow.test_key == declared.key,
@@ -148,7 +147,7 @@ def report(
     for row in session.execute(query.order_by(table.id.desc())):
         if jobs and seeds + row.done > MAX_SEEDS:
             break
-        rejudged, verdict = _job(session, row.id, declared, proposed, policy, policies, reasons)
+        rejudged, verdict = _job(session, row.id, declared, proposed, policies, reasons)
         seeds += rejudged.seeds
         before = None if row.verdict is None else Verdict(row.verdict)
         jobs.append(
@@ -181,7 +180,7 @@ def report(
         tolerance=Tolerances(
             declared.canonical().get("tolerance", {}), proposed.canonical().get("tolerance", {})
         ),
-        policy=Policies(sorted(policies), policy.version),
+        policy=Policies(sorted(policies), POLICY.version),
         build=build,
         builds=sorted(builds, key=lambda entry: (entry.branch, entry.sequence, entry.build)),
         jobs=jobs,
@@ -213,7 +212,6 @@ def _job(
     job_id: str,
     declared: TestSpec,
     proposed: TestSpec,
-    policy: Policy,
     policies: set[str],
     reasons: Counter[str],
 ) -> tuple[Rejudged, Verdict | None]:
@@ -225,7 +223,7 @@ def _job(
         old[row["verdict"]] += 1
         if row["policy"] is not None:
             policies.add(row["policy"])
-        rejudged = rejudge(row, proposed, declared, policy)
+        rejudged = rejudge(row, proposed, declared)
         if rejudged.verdict is None:
             undecided += 1
             reasons[str(rejudged.reason)] += 1

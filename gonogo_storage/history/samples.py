@@ -125,12 +125,12 @@ def of_jobs(
     return History(variant, tuple(chosen), runs, extent)
 
 
-def samples(history: History, *, job: str | None = None) -> list[Sample]:
-    """Return the runs as samples for attribution (of one job, if named).
+def samples(history: History) -> list[Sample]:
+    """Return the runs as samples for attribution.
 
     An iteration of a selection has seed None: nobody controls it.
     """
-    return of_runs(run for run in history.runs if job is None or run.job.id == job)
+    return of_runs(history.runs)
 
 
 def of_runs(runs: Iterable[Run]) -> list[Sample]:

@@ -219,7 +219,6 @@ def resubmit(
     *,
     owner: str,
     chunk_seconds: float = 20.0,
-    now: datetime | None = None,
 ) -> Job | None:
     """Create a new job with the same request.
 
@@ -246,5 +245,4 @@ def resubmit(
             if old.sequential is None
             else bool(old.sequential["stop_on_finding"]),
         ),
-        now=now,
     )

@@ -42,9 +42,7 @@ class QueueWork:
         return self.work_s / self.workers if self.workers else None
 
 
-def read_work(
-    session: Session, queue: str, *, timeout_s: float, now: datetime | None = None
-) -> QueueWork:
+def read_work(session: Session, queue: str, *, timeout_s: float) -> QueueWork:
     """Read the open work of a queue; of sequential seeds only what the next decision needs."""
     stored = select(func.count(), func.coalesce(func.sum(ChunkRow.estimate_s), 0.0)).where(
         ChunkRow.queue == queue, ChunkRow.state.in_(OPEN_CHUNK)
@@ -55,7 +53,7 @@ def read_work(
     (chunks, work_s), (others, other_s) = (
         session.execute(query).one() for query in (stored, unmade)
     )
-    served = workers.live(session, now=now or utcnow(), timeout_s=timeout_s)[queue]
+    served = workers.live(session, now=utcnow(), timeout_s=timeout_s)[queue]
     return QueueWork(int(chunks + others), float(work_s + other_s), served)
 
 

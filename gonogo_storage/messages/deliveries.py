@@ -233,14 +233,12 @@ def look(session: Session, webhook_id: str, delivery_id: str) -> DeliveryDetails
     return _delivery(DeliveryDetails, row, log=tries)
 
 
-def replay(
-    session: Session, webhook_id: str, delivery_id: str, *, now: datetime | None = None
-) -> Delivery | None:
+def replay(session: Session, webhook_id: str, delivery_id: str) -> Delivery | None:
     """Send a delivery again under the same id; None if the subscription doesn't have it."""
     row = DELIVERIES.locked(session, delivery_id, ended=True)
     if row is None or row.webhook_id != webhook_id:
         return None
-    row.state, row.due_at, row.ended_at = DeliveryState.waiting.value, now or utcnow(), None
+    row.state, row.due_at, row.ended_at = DeliveryState.waiting.value, utcnow(), None
     session.flush()
     return _delivery(Delivery, row)
 

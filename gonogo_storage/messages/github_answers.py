@@ -156,7 +156,7 @@ def list_(
 
 
 def record_accepted(
-    session: Session, commit_check_id: str, part: str, digest: str, *, check_id: int | None = None
+    session: Session, commit_check_id: str, part: str, digest: str, *, check_id: int | None
 ) -> None:
     """Record that GitHub accepted a part of the answer (status, check, comment)."""
     row = session.get_one(AnswerRow, commit_check_id, with_for_update=True, populate_existing=True)
@@ -200,12 +200,12 @@ def postponed(
     session.flush()
 
 
-def again(session: Session, commit_check_id: str, *, now: datetime | None = None) -> bool:
+def again(session: Session, commit_check_id: str) -> bool:
     """Report everything again in its present state; False if there is no such answer."""
     row = ANSWERS.locked(session, commit_check_id, ended=True)
     if row is None:
         return False
-    now = now or utcnow()
+    now = utcnow()
     row.state, row.due_at, row.updated_at = AnswerState.waiting.value, now, now
     row.sent_digests, row.error, row.tries = {}, None, 0
     session.flush()

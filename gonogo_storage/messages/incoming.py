@@ -169,11 +169,10 @@ def ended(
     reason: str | None = None,
     repository: str | None = None,
     outcome: Sequence[RuleOutcome] = (),
-    now: datetime | None = None,
 ) -> None:
     """Store the outcome of a delivery that the caller has locked."""
     row = session.get_one(IncomingDeliveryRow, incoming_id)
-    row.state, row.reason, row.ended_at = state.value, storable(reason), now or utcnow()
+    row.state, row.reason, row.ended_at = state.value, storable(reason), utcnow()
     row.repository, row.outcome = repository, [asdict(of_rule) for of_rule in outcome]
     INCOMING.done(row)
     session.flush()
@@ -192,9 +191,7 @@ def postponed(
         session.flush()
 
 
-def again(
-    session: Session, incoming_id: str, *, now: datetime | None = None
-) -> IncomingDelivery | None:
+def again(session: Session, incoming_id: str) -> IncomingDelivery | None:
     """Process a delivery again; None if it doesn't exist or its body is deleted.
 
     A delivery that started something stays as it is.
@@ -203,7 +200,7 @@ def again(
     if row is None or row.body is None:
         return None
     if row.state in (IncomingState.ignored, IncomingState.failed):
-        row.state, row.due_at = IncomingState.waiting.value, now or utcnow()
+        row.state, row.due_at = IncomingState.waiting.value, utcnow()
         row.reason = row.ended_at = None
         session.flush()
     return _delivery(IncomingDelivery, row)

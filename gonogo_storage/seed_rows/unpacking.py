@@ -100,7 +100,7 @@ def unpack_outcomes(
 
 
 def unpack_output(
-    layout: int | None, numbers: bytes | None, rest: str | None, name: str, names: Names = None
+    layout: int | None, numbers: bytes | None, rest: str | None, name: str, names: Names
 ) -> dict[str, Any] | None:
     """Return one output of a seed, as in `unpack`; None if the seed doesn't have it."""
     if layout is None:

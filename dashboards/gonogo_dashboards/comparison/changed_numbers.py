@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gonogo.flakiness.policy import POLICY, FlakinessPolicy
+from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.rates import fisher
 from gonogo_dashboards.kit import words
 from gonogo_dashboards.kit.evidence_view import percent
@@ -20,9 +20,7 @@ class NumberChange:
     words: str
 
 
-def of_rates(
-    before: tuple[int, int], after: tuple[int, int], policy: FlakinessPolicy = POLICY
-) -> NumberChange | None:
+def of_rates(before: tuple[int, int], after: tuple[int, int]) -> NumberChange | None:
     """Return the change of (failed, judged) seeds; None where chance explains it.
 
     It is Fisher's exact test at the policy's `significance`.
@@ -30,15 +28,13 @@ def of_rates(
     (failed, runs), (failed_now, runs_now) = before, after
     if not runs or not runs_now or failed * runs_now == failed_now * runs:
         return None
-    if fisher(failed, runs, failed_now, runs_now) > policy.significance:
+    if fisher(failed, runs, failed_now, runs_now) > POLICY.significance:
         return None
     then, now = failed / runs, failed_now / runs_now
     return NumberChange(now > then, f"failed seeds: {percent(then)}, now {percent(now)}")
 
 
-def of_errors(
-    before: Mapping[str, float], after: Mapping[str, float], policy: FlakinessPolicy = POLICY
-) -> NumberChange | None:
+def of_errors(before: Mapping[str, float], after: Mapping[str, float]) -> NumberChange | None:
     """Return the largest change of an output's median error, an increase before a decrease.
 
     None where each is within the policy's `same_factor`, which seeds of one build don't exceed.
@@ -49,9 +45,9 @@ def of_errors(
     if not ratios:
         return None
     output = max(sorted(ratios), key=lambda name: ratios[name])
-    if ratios[output] <= policy.same_factor:
+    if ratios[output] <= POLICY.same_factor:
         output = min(sorted(ratios), key=lambda name: ratios[name])
-        if ratios[output] >= 1 / policy.same_factor:
+        if ratios[output] >= 1 / POLICY.same_factor:
             return None
     ratio = ratios[output]
     if math.isinf(ratio):

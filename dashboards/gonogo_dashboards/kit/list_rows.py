@@ -204,9 +204,7 @@ def counts(stored: Mapping[str, int], total: int) -> tuple[Count, ...]:
     return tuple(shown)
 
 
-def flag_line(
-    flag: FlagRecord, now: datetime, entry: str | None = None, label: str = ""
-) -> FlagLine:
+def flag_line(flag: FlagRecord, now: datetime, entry: str | None, label: str) -> FlagLine:
     """Return a flag as a line of a list.
 
     entry: a suite's name for its test. label: the test's in this list; kernel and shape if none.

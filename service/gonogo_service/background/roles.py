@@ -87,18 +87,18 @@ class Role(threading.Thread):
         return True
 
 
-def take(session: Session, name: str, holder: str, seconds: float = LEASE_S) -> bool:
+def take(session: Session, name: str, holder: str) -> bool:
     """Acquire or renew a lease; return whether `holder` has it now.
 
     A lease whose holder was a process of this host that is now dead is taken over at once.
     """
-    if leases.acquire(session, name, holder, seconds):
+    if leases.acquire(session, name, holder, LEASE_S):
         return True
     other = leases.holders(session).get(name)
     if other is None or not is_dead(other, holder):
         return False
     leases.release(session, other)
-    return leases.acquire(session, name, holder, seconds)
+    return leases.acquire(session, name, holder, LEASE_S)
 
 
 def is_dead(other: str, holder: str) -> bool:

@@ -66,7 +66,7 @@ def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = No
     )
 
 
-def answer_page(page: Page[T], form: Callable[[T], Any] = lambda item: item) -> Response:
+def answer_page(page: Page[T], form: Callable[[T], Any]) -> Response:
     """Return a page of a list."""
     return answer({"items": [form(item) for item in page.items], "next": page.next})
 

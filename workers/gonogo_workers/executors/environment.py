@@ -33,15 +33,13 @@ SUSPICIOUS: Final = ("TOKEN", "SECRET", "PASSW", "CREDENTIAL", "KEY", "AUTH")
 """Parts of names that a mere beginning doesn't let through; the full name in the setting does."""
 
 
-def child_environment(
-    added: Mapping[str, str] | None = None, *, passed_on: Sequence[str] | None = None
-) -> dict[str, str]:
+def child_environment(added: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the environment of a process that runs code under test.
 
-    `added` is what the builds file sets for the build. `passed_on` (names, or beginnings with a
-    star) defaults to GONOGO_CHILD_VARIABLES.
+    `added` is what the builds file sets for the build. The variables of
+    GONOGO_CHILD_VARIABLES (names, or beginnings with a star) are passed on.
     """
-    further = load_settings().child_variables if passed_on is None else passed_on
+    further = load_settings().child_variables
     passed = {name: value for name, value in os.environ.items() if _passes(name, further)}
     return passed | dict(added or {})
 
