@@ -228,7 +228,7 @@ class Outcome:
             self.outcome, self.message = outcome, (prefix + message)[:MAX_MESSAGE]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the part of a `done` line with the outcome.
+        """Return the part of a `done` line with the outcome: the failures are a list there.
 
         Measurements may be NaN or Infinity, which Python's JSON allows.
         """

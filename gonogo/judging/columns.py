@@ -127,12 +127,10 @@ def is_judged(row: Mapping[str, Any]) -> bool:
     )
 
 
-def columns_of(
-    seeds: Sequence[Mapping[str, Output]], rows: Sequence[int] | None = None
-) -> list[SeedColumns]:
+def columns_of(seeds: Sequence[Mapping[str, Output]], rows: Sequence[int]) -> list[SeedColumns]:
     """Return the outputs of seeds as columns; seeds without outputs are left out.
 
-    rows: the seeds' places in their batch; by default 0, 1, ...
+    rows: the seeds' places in their batch
     """
     groups: dict[Any, list[int]] = {}
     for place, outputs in enumerate(seeds):
@@ -141,7 +139,7 @@ def columns_of(
             groups.setdefault(key, []).append(place)
     return [
         SeedColumns(
-            places if rows is None else [rows[place] for place in places],
+            [rows[place] for place in places],
             [
                 _columns(name, statistics, fields, [seeds[place][name] for place in places])
                 for name, statistics, fields in key

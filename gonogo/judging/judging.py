@@ -68,7 +68,7 @@ class SeedJudgement:
     policy: str
 
     def to_json(self) -> dict[str, Any]:
-        """Return the part of a result row that the kernel's numbers decide."""
+        """Return the part of a result row that numbers decide: each output is as it says itself."""
         return {
             "verdict": self.verdict.value,
             "explanation": self.explanation.value,

@@ -70,7 +70,7 @@ class Diagnosis:
     residuals: Mapping[str, Mapping[str, float | None]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON types."""
+        """Return plain JSON types: numbers have six digits, and its terms are as they say."""
         return {
             "terms": [term.to_json() for term in self.terms],
             "words": self.words,

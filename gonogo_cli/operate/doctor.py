@@ -277,7 +277,7 @@ def findings(parts: Sequence[str] = (), canary: bool = False) -> Iterator[Findin
                 yield Finding(part, False, _first_line(problem))
 
 
-def deep_findings(parts: Sequence[str] = ()) -> Iterator[Finding]:
+def deep_findings(parts: Sequence[str]) -> Iterator[Finding]:
     """Yield what `--deep` finds: the usual mistakes, and stored data that contradict each other."""
     from gonogo_cli.operate.mistakes.machine import Machine, NotHere
     from gonogo_cli.operate.mistakes.table import MISTAKES

@@ -80,7 +80,7 @@ def resolve(host: str, port: int) -> Sequence[str]:
     )
 
 
-def pin(url: str, allowed: Sequence[Network], resolver: Resolve = resolve) -> Pinned:
+def pin(url: str, allowed: Sequence[Network], resolver: Resolve) -> Pinned:
     """Resolve a URL's name and check its addresses.
 
     Raises Refused for a private address, and OSError when the name can't be resolved.

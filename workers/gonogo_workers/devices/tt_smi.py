@@ -30,7 +30,7 @@ That takes long on a host with 32 chips, and a wedged chip may never answer.
 """
 
 
-def snapshot(program: str, deadline_s: float = LOOK_DEADLINE_S) -> Any:
+def snapshot(program: str, deadline_s: float) -> Any:
     """Return the output of `tt-smi -s` as JSON; None when it isn't installed or fails.
 
     Old versions write a file, newer ones to standard output.

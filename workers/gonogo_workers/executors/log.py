@@ -11,6 +11,8 @@ import threading
 
 KEPT_BYTES = 64 * 1024
 _READ_BYTES = 1 << 18
+SETTLE_S = 0.5
+"""How long the end of a child's output is waited for: what it wrote is in the pipe already."""
 
 
 class ChildLog:
@@ -43,12 +45,12 @@ class ChildLog:
                 self._take()  # the thread may not have run since the child wrote
             return bytes(self._tail[-KEPT_BYTES:]).decode("utf-8", "replace").replace("\x00", "")
 
-    def settle(self, seconds: float = 0.5) -> None:
+    def settle(self) -> None:
         """Wait until the pipe is empty because all writers are dead.
 
-        It waits at most `seconds`: a grandchild may live.
+        It waits at most SETTLE_S: a grandchild may live.
         """
-        self._thread.join(seconds)
+        self._thread.join(SETTLE_S)
 
     def finish(self) -> None:
         """Read what is left and stop: the child is dead."""

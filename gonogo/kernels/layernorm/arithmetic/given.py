@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo.kernels.layernorm.arithmetic.moments import Coherent, moments
+from gonogo.kernels.layernorm.arithmetic.moments import moments
 from gonogo.kernels.layernorm.arithmetic.terms import BackwardTerms, ForwardTerms
 from gonogo.numerics.expectation import Array, Mask
 
@@ -40,11 +40,9 @@ class GivenMoments:
         return cls(m, r, zero, zero, zero, zero, (), (), np.ones(m.shape[0], bool))
 
     @classmethod
-    def computed(
-        cls, x: Array, epsilon: float, t: ForwardTerms, coherent: Coherent | None = None
-    ) -> GivenMoments:
+    def computed(cls, x: Array, epsilon: float, t: ForwardTerms) -> GivenMoments:
         """Return the moments that the kernel computes from x (statistics: own)."""
-        m = moments(x, epsilon, t, coherent)
+        m = moments(x, epsilon, t)
         r = m.rstd
         return cls(
             m.mean,

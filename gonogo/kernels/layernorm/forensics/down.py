@@ -22,7 +22,7 @@ NAMES = ("dgamma", "dbeta", "offset", "dgamma squares", "dbeta squares", "offset
 
 
 def partial_sums(
-    x: Single, dy: Single, mean: Array, rstd: Array, *, centered: bool = True
+    x: Single, dy: Single, mean: Array, rstd: Array, *, centered: bool
 ) -> dict[str, Array]:
     """Return sums down the rows of every row tile, (row tiles, N).
 
@@ -61,7 +61,7 @@ def explain_down(
     precision: Precision,
     why: str,
     *,
-    centered: bool = True,
+    centered: bool,
 ) -> Term:
     """Return the term of `name` (dgamma or dbeta), (N,): the row tiles that it summed.
 
