@@ -22,7 +22,6 @@ import psutil
 import pytest
 
 import documented
-from checkout import NUMPY_ONLY
 from gonogo_cli.kit.client import Client
 from gonogo_cli.operate import redis_server
 from gonogo_workers.queue import HEARTBEAT_QUEUE, redis_client
@@ -40,10 +39,7 @@ from running_service import (
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 
-SHARED = {
-    "GONOGO_EXECUTORS": "troublesome=troublesome:Troublesome",
-    "PYTHONPATH": os.pathsep.join((clean_environment()["PYTHONPATH"], str(NUMPY_ONLY))),
-}
+TROUBLESOME = {"GONOGO_EXECUTORS": "troublesome=troublesome:Troublesome"}
 
 
 class Up:
@@ -115,9 +111,8 @@ def up(tmp_path: Path) -> Iterator[Up]:
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    """One `gonogo up` for the other tests: a start takes seven seconds of a processor, and those
-    of its processes for kernels half a second more with compiled code, which `up` has."""
-    running = Up(tmp_path_factory.mktemp("up"), **SHARED)
+    """One `gonogo up` for the other tests: a start takes seven seconds of a processor."""
+    running = Up(tmp_path_factory.mktemp("up"), **TROUBLESOME)
     yield running
     running.close()
 
@@ -247,7 +242,7 @@ def test_it_stops_within_ten_seconds_with_pages_open_and_a_job_running(shared: U
         until(lambda: client.job(job)["done"] > 0, what=f"the job to run\n{shared.logs()}")
         # a connection that is kept open doesn't keep it
         stops_in_time(shared, job, signal.SIGINT)
-    up = Up(shared.folder, **SHARED)
+    up = Up(shared.folder, **TROUBLESOME)
     with Client(up.url) as client:
         done = client.job(job)["done"]
         until(lambda: client.job(job)["done"] > done, what="the job to go on")
