@@ -1,4 +1,4 @@
-"""45 s of `make chaos`: random faults, two at a time, on a whole service, on either database."""
+"""44 s of `make chaos`: random faults, two at a time, on a whole service, on either database."""
 
 from __future__ import annotations
 
