@@ -736,9 +736,9 @@ def duration(seconds: float) -> str:
 
 
 def lasting(moment: datetime, now: datetime) -> str:
-    """Return how long something has been so: "for 2 d", "for a moment"."""
+    """Return how long something has been so: "for 2 d", "for a few seconds"."""
     age = ago((now - moment).total_seconds())
-    return f"for {age.removesuffix(' ago')}" if age.endswith(" ago") else "for a moment"
+    return f"for {age.removesuffix(' ago')}" if age.endswith(" ago") else "for a few seconds"
 
 
 def ago(seconds: float) -> str:
