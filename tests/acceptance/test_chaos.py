@@ -20,17 +20,23 @@ SECONDS = 22
 """On each database."""
 
 
+def _missing(database: str) -> str:
+    """Return why a database can't run here; empty where it can."""
+    try:
+        if database == "postgres":
+            PostgresServer._installed()
+    except Missing as problem:
+        return str(problem)
+    return ""
+
+
 @pytest.fixture(scope="module")
 def runs() -> dict[str, dict[str, Any]]:
     """The figures of a run on each database that is here.
 
     One command does all runs: importing what it forks takes as long as some faults.
     """
-    try:
-        PostgresServer._installed()
-        databases = "both"
-    except Missing:
-        databases = "sqlite"
+    databases = "sqlite" if _missing("postgres") else "both"
     done = subprocess.run(
         [
             sys.executable, "-m", "benchmarks.chaos", "--json", "--forked", "--database", databases,
@@ -53,11 +59,8 @@ def runs() -> dict[str, dict[str, Any]]:
 def test_a_service_under_random_faults_loses_and_doubles_nothing(
     database: str, runs: dict[str, dict[str, Any]]
 ) -> None:
-    if database == "postgres":
-        try:
-            PostgresServer._installed()
-        except Missing as problem:
-            pytest.skip(str(problem))
+    if missing := _missing(database):
+        pytest.skip(missing)
     figures = runs[database]
     assert (figures["lost"], figures["doubled"], figures["problems"]) == (0, 0, [])
     assert len(figures["faults"]) >= 5

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from playwright.sync_api import Page, expect
 
+import stored_webhooks
 from gonogo_service.access.issuing import issue_token
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.states import DeliveryState
@@ -71,21 +72,11 @@ def test_the_page_counts_how_messages_ended_that_were_sent_again(server, page: P
             deliveries.tried(session, delivery_id, answer, state=state, again_at=None)
 
     with server.writing() as session:
-        hook = webhooks.create(
-            session,
-            kind="standard",
-            url="https://ci.example/hook",
-            events=["job.finished"],
-            description="",
-            secret=None,
-            actor="ada",
-        )
-        for number in range(13):
-            deliveries.add(session, [hook.id], f"job.finished:{number}", "job.finished", {})
-        messages = [item.id for item in deliveries.list_(session, hook.id).items]
+        hook_id = stored_webhooks.with_messages(session, 13)
+        messages = [item.id for item in deliveries.list_(session, hook_id).items]
     for message in messages:
         attempt(message, delivered=False)
-    page.goto(f"{server.url}/webhooks/{hook.id}?state=failed")
+    page.goto(f"{server.url}/webhooks/{hook_id}?state=failed")
     outcome = page.locator("#sent-again")
     expect(page.locator("#deliveries tbody tr")).to_have_count(13)
     expect(outcome).to_be_empty()

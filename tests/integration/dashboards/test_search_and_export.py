@@ -12,6 +12,7 @@ from fastapi.routing import APIRoute
 
 import nightly_history
 import stored_jobs
+import stored_webhooks
 from api import Api, in_process
 from gonogo.flakiness.waivers import Waiver
 from gonogo_dashboards.kit import site
@@ -22,7 +23,6 @@ from gonogo_storage.automation.runs import NewRun
 from gonogo_storage.comparison import waivers
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.ids import new_id
-from gonogo_storage.messages import deliveries, webhooks
 
 SHA = "c0ffee1234567890c0ffee1234567890c0ffee12"
 
@@ -117,18 +117,8 @@ def test_a_comparison_as_csv_has_a_line_for_each_test(api: Api) -> None:
 
 def test_a_webhook_s_messages_as_csv_are_all_of_them(api: Api) -> None:
     with api.context.session() as session:
-        hook = webhooks.create(
-            session,
-            url="https://ci.example/",
-            kind="standard",
-            events=["job.finished"],
-            description="",
-            secret=None,
-            actor="kim",
-        )
-        for number in range(205):
-            deliveries.add(session, [hook.id], f"job.finished:{number}", "job.finished", {})
-    answer = api.client.get(f"/webhooks/{hook.id}.csv")
+        hook_id = stored_webhooks.with_messages(session, 205)
+    answer = api.client.get(f"/webhooks/{hook_id}.csv")
     lines = list(csv.DictReader(io.StringIO(answer.text)))
     assert len({line["id"] for line in lines}) == 205
-    assert f'filename="webhooks-{hook.id}.csv"' in answer.headers["content-disposition"]
+    assert f'filename="webhooks-{hook_id}.csv"' in answer.headers["content-disposition"]

@@ -6,20 +6,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from gonogo.kernels.normalization.forward import NormalizedRows
-from gonogo.kernels.normalization.moments import Rows
-from gonogo.numerics.formats import round_to, ulp
+from gonogo.numerics.formats import ulp
 from gonogo.numerics.replay import ladder, search
 from gonogo.numerics.replay.graph import ALL_COLUMNS, Columns
 from gonogo.numerics.replay.program import Order, Program
 from gonogo.numerics.replay.quantity import Quantity
-
-EPSILON = 1e-5
-Floats = NDArray[np.float64]
+from normalized_rows import OTHER, PLAIN, STORING, graph_of, output_of
 
 
 @dataclass(frozen=True)
@@ -36,22 +31,12 @@ class WatchedRows(NormalizedRows):
         return super().replay(program, columns, quick=quick)
 
 
-def graph_of(rows: int, width: int = 64) -> WatchedRows:
-    x = np.random.default_rng(3).standard_normal((rows, width))
-    return WatchedRows(Rows(round_to(x, "bf16").astype(np.float64), None, None, EPSILON, True))
-
-
-def output_of(graph: NormalizedRows, program: Program, form: str = "bf16") -> Floats:
-    return round_to(graph.replay(program).values, form).astype(np.float64)
-
-
-PLAIN = graph_of(1).forms[0]
-STORING = replace(PLAIN, stored={"mean": "bf16", "rstd": "bf16"})
-OTHER = replace(PLAIN, stored={"variance": "bf16"})
+def watched(rows: int, width: int = 64) -> WatchedRows:
+    return WatchedRows(graph_of(rows, width).rows)
 
 
 def test_the_first_program_that_explains_an_output_is_returned_and_no_other_is_tried() -> None:
-    graph = graph_of(40)
+    graph = watched(40)
     for right in (PLAIN, STORING):
         rest = iter((PLAIN, OTHER, STORING, replace(STORING, order=Order.running_mean)))
         finding = ladder.nearest(graph, output_of(graph, right, "fp32"), "fp32", rest)
@@ -60,7 +45,7 @@ def test_the_first_program_that_explains_an_output_is_returned_and_no_other_is_t
 
 
 def test_the_nearest_program_is_the_one_with_the_least_error() -> None:
-    graph = graph_of(40)
+    graph = watched(40)
     y = output_of(graph, STORING, "fp32")
     y[5, 5] += 40 * ulp(y[5:6, 5:6], "fp32")[0, 0]
     finding = ladder.nearest(graph, y, "fp32", [PLAIN, OTHER, STORING, OTHER])
@@ -71,7 +56,7 @@ def test_the_nearest_program_is_the_one_with_the_least_error() -> None:
 @pytest.mark.parametrize("row", [10, 20])
 def test_rows_that_a_storing_program_misses_are_noted_once(row: int) -> None:
     """Row 10 is in no sample of the ladder; row 20 is the worst one."""
-    graph = graph_of(40)
+    graph = watched(40)
     y = output_of(graph, STORING, "fp32")
     y[row] = output_of(graph, PLAIN, "fp32")[row] * (1 if row == 10 else 3)
     near = search.Near()
@@ -83,7 +68,7 @@ def test_rows_that_a_storing_program_misses_are_noted_once(row: int) -> None:
 
 def test_a_program_that_some_rows_rule_out_is_not_tried_on_all_of_them() -> None:
     """The sample has the row that is worst: neither program can be nearer than the first one."""
-    graph = graph_of(40)
+    graph = watched(40)
     y = output_of(graph, STORING, "fp32")
     y[20] *= 3
     graph.tried.clear()
@@ -97,7 +82,7 @@ def test_a_program_that_some_rows_rule_out_is_not_tried_on_all_of_them() -> None
 def test_a_walk_is_tried_on_some_columns_from_the_first_to_the_last(
     spoiled: Sequence[int], is_near: bool
 ) -> None:
-    graph = graph_of(4, 200)
+    graph = watched(4, 200)
     y = output_of(graph, PLAIN, "fp32")
     y[:, spoiled] += 1
     assert ladder._is_near(graph, y, "fp32", PLAIN) is is_near

@@ -8,32 +8,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from gonogo.kernels.normalization.forward import NormalizedRows
 from gonogo.kernels.normalization.moments import Rows
-from gonogo.numerics.formats import round_to, ulp
+from gonogo.numerics.formats import ulp
 from gonogo.numerics.replay import search
 from gonogo.numerics.replay.program import Order, Program
 from gonogo.numerics.replay.search import COLUMNS, MAX_STEPS, PROGRESS, Fit
+from normalized_rows import EPSILON, OTHER, PLAIN, STORING, Floats, graph_of, output_of
 
-EPSILON = 1e-5
-Floats = NDArray[np.float64]
 Stored = Mapping[str, str]
-
-
-def graph_of(rows: int, width: int = 64) -> NormalizedRows:
-    x = np.random.default_rng(3).standard_normal((rows, width))
-    return NormalizedRows(Rows(round_to(x, "bf16").astype(np.float64), None, None, EPSILON, True))
-
-
-def output_of(graph: NormalizedRows, program: Program, form: str = "bf16") -> Floats:
-    return round_to(graph.replay(program).values, form).astype(np.float64)
-
-
-PLAIN = graph_of(1).forms[0]
-STORING = replace(PLAIN, stored={"mean": "bf16", "rstd": "bf16"})
-OTHER = replace(PLAIN, stored={"variance": "bf16"})
 
 
 def sample_of(graph: NormalizedRows, y: Floats, form: str) -> search.Sample:
