@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from gonogo.judging.limits import rungs
 from gonogo.judging.limits.epsilon import EPSILON, Sight, sight
 from gonogo.judging.limits.factor import stood_in_for
+from gonogo.judging.limits.ties import FACTOR, hides_factor
 from gonogo.kernels.layernorm.narrowed import narrowed
 from gonogo.kernels.layernorm.replay import ColumnGradient, InputGradient
 from gonogo.kernels.normalization.forward import NormalizedRows
@@ -42,7 +43,8 @@ class DetectionLimits:
     Attributes:
         terms: the terms whose removal changes the output and would not be seen.
         idle: the terms that these inputs don't use: removing them changes nothing.
-        factor: the largest tried f for which a factor 1 + f would not be seen; 0 if none.
+        factor: the largest tried f for which a factor 1 + f would not be seen; 0 if none. It is
+            one of the terms, too, where it may be what an output shows.
         faint: the terms whose removal would not be seen, and is smaller than the rounding: they
             are never why an output is red.
         sight: what the output says about epsilon; the limits list it by with_epsilon.
@@ -64,7 +66,7 @@ class DetectionLimits:
 
     def phrases(self) -> list[str]:
         """Return the limits in words."""
-        phrases = [*self.terms, *self.faint]
+        phrases = [term for term in (*self.terms, *self.faint) if term != FACTOR]
         phrases += (f"{term} (these inputs don't use it)" for term in self.idle)
         if self.factor:
             phrases.append(f"a common factor below {percent(self.factor)}")
@@ -121,6 +123,8 @@ def detection_limits(
     if not isinstance(part, ColumnGradient):
         other = stood_in_for(part, output[chosen], program, form)
         factor = max(factor, FACTORS[bisect(FACTORS, other)] if other else 0.0)
+        if hides_factor(graph, output, program, form, factor):
+            terms.append(FACTOR)
     return DetectionLimits(
         tuple(terms), tuple(idle), factor, sight=sight(graph, output, program, form, others)
     )
