@@ -15,6 +15,7 @@ from gonogo.judging.judging import judge
 from gonogo.spec.builds import own_builds
 from gonogo.spec.test_spec import TestSpec
 from gonogo_workers.executors.base import ExecutorFailure, shaped_inputs
+from gonogo_workers.executors.kernel_host import HOST_RUN_VARIABLE
 from gonogo_workers.executors.limits import LIMITS, known
 from running_service import clean_environment, gonogo
 from simulated_wormhole import Child, servers
@@ -47,7 +48,9 @@ def test_a_known_limit_shows_as_its_verdict_and_leaves_no_process(builds: Path, 
     given = quantise(test, raw)
     try:
         outputs = child.run(build, test, shaped_inputs(test, given), DEADLINE_S)
-        assert servers(child.host.host_run), "without a server nothing below says anything"
+        assert servers(HOST_RUN_VARIABLE, child.host.host_run), (
+            "without a server nothing below says anything"
+        )
         build_known = own_builds("ttnn")[build]
         verdict = judge(
             test,
@@ -62,7 +65,7 @@ def test_a_known_limit_shows_as_its_verdict_and_leaves_no_process(builds: Path, 
     finally:
         child.host.kill()
     assert verdict == limit.verdict
-    assert servers(child.host.host_run) == []
+    assert servers(HOST_RUN_VARIABLE, child.host.host_run) == []
 
 
 def check(builds: Path, *words: str) -> dict[str, Any]:

@@ -147,4 +147,4 @@ def test_a_killed_worker_s_simulator_is_reaped_and_the_job_still_ends(place: Ser
 
 
 def _servers_of(place: Service) -> list[psutil.Process]:
-    return [process for process in servers() if process.environ().get(MARK) == str(place.folder)]
+    return servers(MARK, str(place.folder))

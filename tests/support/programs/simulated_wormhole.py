@@ -17,7 +17,7 @@ from gonogo.spec.builds import own_builds
 from gonogo.spec.test_spec import TestSpec
 from gonogo_workers.executors import builds_file, registry
 from gonogo_workers.executors.base import output_shapes
-from gonogo_workers.executors.kernel_host import HOST_RUN_VARIABLE, KernelHost
+from gonogo_workers.executors.kernel_host import KernelHost
 from gonogo_workers.executors.slots import Slot
 
 SERVER = "framework.sim"
@@ -80,12 +80,12 @@ class Hosted:
         return self.child.run(self.build, TestSpec.parse(dict(test)), inputs)
 
 
-def servers(host_run: str | None = None) -> list[psutil.Process]:
-    """The simulator's servers that run, or those that descend from one child."""
+def servers(variable: str = "", value: str = "") -> list[psutil.Process]:
+    """The simulator's servers that run, or those in whose environment a variable has this value."""
     processes = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            matches = host_run is None or process.environ().get(HOST_RUN_VARIABLE) == host_run
+            matches = not variable or process.environ().get(variable) == value
             if (
                 matches
                 and process.status() != psutil.STATUS_ZOMBIE
