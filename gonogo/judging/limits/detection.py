@@ -32,6 +32,9 @@ MAX_ROWS = 8
 """Rows on which terms are removed. A fault that shows in few other rows counts as unseen."""
 MAX_SUMMED = 2**17
 """Terms of the column sums from which a row is removed."""
+IDLE = 2.0**-24
+"""The largest effect of an unused term, relative to the row's largest element: epsilon as fp32
+moves rstd by 2^-25."""
 FACTORS = tuple(digit * 10.0**exponent for exponent in range(-8, 0) for digit in (1.0, 3.0))
 """Common factors 1 + f that are tried, the smallest first."""
 
@@ -111,9 +114,11 @@ def detection_limits(
     exact = part.replay(part.forms[0]).values
     terms, idle = [], []
     for term, changed in without_terms(part).items():
+        if is_seen(replay.values + (changed - exact)):
+            continue
         if is_idle(changed, exact):
             idle.append(term)
-        elif not is_seen(replay.values + (changed - exact)):
+        else:
             terms.append(term)
     # larger factors are easier to see; a small one may be what another order of the sums adds
     seen_from = bisect(
@@ -131,8 +136,14 @@ def detection_limits(
 
 
 def is_idle(changed: Array, exact: Array) -> bool:
-    """Return whether an output without a term is the same, but for float64's own rounding."""
-    return np.allclose(changed, exact, rtol=2.0**-40, atol=0.0)
+    """Return whether an output without a term is the same, but for the rounding of both.
+
+    That rounding is relative to what is added up: where gamma x^ and beta nearly cancel, an element
+    is far smaller. So it is compared with the row's largest one. The replay holds epsilon as fp32,
+    and without_terms doesn't.
+    """
+    largest = np.abs(exact).max(axis=-1, keepdims=True)
+    return bool((np.abs(changed - exact) <= IDLE * largest).all())
 
 
 @singledispatch
