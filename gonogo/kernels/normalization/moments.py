@@ -320,7 +320,7 @@ def _where(chosen: NDArray[np.bool_], a: Quantity, b: Quantity) -> Quantity:
     """Return the quantity `a` in some rows, `b` in the others."""
     shared = {
         source: np.where(chosen, a.shared.get(source, ZERO), b.shared.get(source, ZERO))
-        for source in {*a.shared, *b.shared}
+        for source in {**a.shared, **b.shared}  # in the same order in every process
     }
     return Quantity(
         np.where(chosen, a.values, b.values),

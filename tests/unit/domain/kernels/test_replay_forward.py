@@ -7,11 +7,12 @@ import pytest
 from numpy.typing import NDArray
 
 from gonogo.kernels.normalization.forward import AFFINE, KNOWN, LINEAR, SINGLE, NormalizedRows
-from gonogo.kernels.normalization.moments import Rows, moments
+from gonogo.kernels.normalization.moments import Rows, moments, well_conditioned
 from gonogo.numerics.formats import round_to
 from gonogo.numerics.replay import ladder
 from gonogo.numerics.replay.ladder import Finding
 from gonogo.numerics.replay.program import ColumnOrder, Program, in_order
+from gonogo.numerics.replay.quantity import Quantity
 from replay_emulations import Stores, forward, inputs, threaded
 
 EPSILON = 1e-5
@@ -259,3 +260,14 @@ def test_ties_that_allow_everything_in_one_row_do_not_excuse_it() -> None:
     y[4] = y[3]
     finding = ladder.climb(graph, y, "bf16", ["bf16"])
     assert not finding.explained, finding.program.name
+
+
+def test_errors_have_the_same_order_in_every_process() -> None:
+    """Their squares are added up in that order, which shows in a variance's last bit."""
+    names = [f"source {place}" for place in range(12)]
+    first, second = (
+        Quantity(np.ones((2, 1)), shared={name: np.ones((2, 1)) for name in half})
+        for half in (names[:7], names[5:])
+    )
+    mean = Quantity(np.array([[0.0], [100.0]]))
+    assert list(well_conditioned(mean, first, second).shared) == names
