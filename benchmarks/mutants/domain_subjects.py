@@ -30,6 +30,7 @@ SUBJECTS = (
         (
             "tests/unit/domain/numerics/test_replay_common.py",
             "tests/unit/domain/numerics/test_replay_quantity.py",
+            "tests/unit/domain/numerics/test_replay_operations.py",
             "tests/unit/domain/judging/test_missed_rows_found.py",
             "tests/unit/domain/kernels/test_replay_forward.py",
         ),

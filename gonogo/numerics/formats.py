@@ -63,7 +63,7 @@ FORMATS: dict[str, Format] = {
 DROPPED, HALF_DROPPED, BF16_MASK = np.uint64(45), np.uint64(2**44 - 1), np.uint64(2**64 - 2**45)
 """The bits of a float64's fraction that bf16 lacks, a number just below half of them, and a mask of
 the bits that it has."""
-QUICK = (("bf16", "even"), ("bf16", "zero"), ("fp16", "even"))
+QUICK = (("bf16", "even"), ("bf16", "zero"), ("fp16", "even"), ("fp16", "zero"))
 """Formats and modes to which float64 is rounded without fp32 in between."""
 OVERFLOW = 2.0**128
 SMALLEST_NORMAL = 2.0**-126
@@ -150,7 +150,11 @@ def _at_once(a: Doubles, name: str, mode: Mode) -> Floats | None:
     """
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         if name == "fp16":
-            return _quieted(np.array(a.astype(np.float16).astype(np.float32), order="C"))
+            half = a.astype(np.float16)
+            if mode == "zero":
+                is_past = np.isfinite(a) & (np.abs(half) > np.abs(a))
+                half = np.where(is_past, np.nextafter(half, np.float16(0)), half)
+            return _quieted(np.array(half.astype(np.float32), order="C"))
         size = np.abs(a)
         if ((size < SMALLEST_NORMAL) & (size > 0.0)).any():
             return None

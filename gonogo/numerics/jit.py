@@ -115,7 +115,8 @@ class Compiled:
         return self.dispatcher._numba_type_
 
     def __call__(self, *arguments: Any) -> Any:
-        return self.dispatcher(*arguments)
+        compiled = self._dispatcher
+        return (self.dispatcher if compiled is None else compiled)(*arguments)
 
 
 @lru_cache(maxsize=1)

@@ -61,7 +61,7 @@ def input_gradient(
             start, stop, formula, centered, given, x, dy, gamma[0], numbers, order, facts
         )
 
-    over_rows(add, count, results.ROWS)
+    over_rows(add, count, results.rows_at_once(count, width))
     constant, linear = of_normalized(shift, rstd)
     mean_product = facts[:, gradient.S1, sums.VALUE, None]
     slope = facts[:, gradient.S2, sums.SLOPE, None]

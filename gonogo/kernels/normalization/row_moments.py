@@ -83,7 +83,7 @@ def _mean_sizes(rows: Rows) -> Array:
     def block(start: int, stop: int) -> None:
         compiled.add_sizes(start, stop, x, sizes)
 
-    over_rows(block, len(x), results.ROWS)
+    over_rows(block, len(x), results.rows_at_once(*x.shape))
     return sizes
 
 
@@ -149,7 +149,7 @@ def _facts(program: Program, rows: Rows, x: Array, squares: bool) -> Array:
         def block(start: int, stop: int) -> None:
             compiled.add_moments(start, stop, x, rows.centered, squares, order, facts)
 
-        over_rows(block, len(x), results.ROWS)
+        over_rows(block, len(x), results.rows_at_once(*x.shape))
         return facts
 
     return _known(("facts", squares, program.order), rows, added)

@@ -8,8 +8,10 @@ from itertools import zip_longest
 import numpy as np
 from numpy.typing import NDArray
 
+from gonogo.numerics import jit
 from gonogo.numerics.expectation import Array
 from gonogo.numerics.formats import Mode, round_to
+from gonogo.numerics.replay import operations
 from gonogo.numerics.replay.program import ColumnOrder
 
 UNIT = 2.0**-24
@@ -235,6 +237,13 @@ def _running(terms: Array, form: str, mode: Mode) -> Array:
     terms: (terms, ..., 3), the least, the usual and the largest values. Where they differ, the fp32
     sum is rounded before it is stored; exact terms are added with one rounding.
     """
+    # _narrow doesn't bound the exponent of bf16
+    grid = operations.grid(form, mode, bounded=(form, mode) != ("bf16", "even"))
+    if jit.is_loaded() and grid is not None and terms.size:
+        totals = np.zeros((terms[0].size // 3, 3))
+        flat = jit.plain(terms).reshape(len(terms), -1, 3)
+        operations.run(flat, UNIT, *grid, totals)
+        return totals.reshape(terms.shape[1:])
     total = np.zeros(terms.shape[1:])
     sides = np.array([-UNIT, 0.0, UNIT])
     for row in terms:

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from gonogo.numerics import jit
 from gonogo.numerics.expectation import Array, binade
 from gonogo.numerics.formats import Mode, round_to
-from gonogo.numerics.replay import narrow_sums, orders
+from gonogo.numerics.replay import narrow_sums, operations, orders
 from gonogo.numerics.replay.narrow_sums import UNIT, Place
 from gonogo.numerics.replay.program import ColumnOrder, Program
 
@@ -19,6 +20,11 @@ TIE = 8.0
 RECIPROCAL = "1/N"
 """The factor of means that a kernel may store, as MLX does."""
 NOTHING = np.zeros((1, 1))
+MAX_TOGETHER = 2**14
+"""The largest quantity, in elements, that NumPy rounds together with its two neighbors.
+
+Of a larger one, the calls cost less than the memory.
+"""
 
 
 @dataclass(frozen=True)
@@ -118,9 +124,32 @@ class Machine:
             {source: error * b.values for source, error in a.shared.items()},
             {source: error * a.values for source, error in b.shared.items()},
         )
+        values = a.values * b.values
+        if jit.is_loaded():
+            parts = (a.values, a.noise, a.slack, b.values, b.noise, b.slack)
+            if _spans(values, parts):
+                noise, slack = np.empty(values.shape), np.empty(values.shape)
+                operations.multiply(
+                    jit.plain(values),
+                    jit.plain(a.values),
+                    jit.plain(a.noise),
+                    jit.plain(a.slack),
+                    jit.plain(b.values),
+                    jit.plain(b.noise),
+                    jit.plain(b.slack),
+                    UNIT,
+                    not shared,
+                    noise,
+                    slack,
+                )
+                if not values.flags.c_contiguous and not _is_by_rows(
+                    (a.values, b.slack), (b.values, a.slack), (a.slack, b.slack)
+                ):
+                    slack = np.asfortranarray(slack)
+                return Quantity(values, noise, shared, slack)
         slack = np.abs(a.values) * b.slack + np.abs(b.values) * a.slack + a.slack * b.slack
         noise = a.noise * b.values**2 + b.noise * a.values**2
-        return _rounded(a.values * b.values, noise, shared, slack)
+        return _rounded(values, noise, shared, slack)
 
     def divide(self, a: Quantity, b: Quantity) -> Quantity:
         """Return a / b; b isn't 0."""
@@ -143,16 +172,16 @@ class Machine:
     def _mean(self, a: Quantity, source: str) -> Quantity:
         """Return the mean of each row, whose sum stays in fp32."""
         shape = a.values.shape
-        noise = np.broadcast_to(a.noise, shape).sum(axis=1, keepdims=True) / shape[1] ** 2
+        noise = _widened(a.noise, shape).sum(axis=1, keepdims=True) / shape[1] ** 2
         shared = {
-            name: np.broadcast_to(error, shape).mean(axis=1, keepdims=True)
+            name: _widened(error, shape).mean(axis=1, keepdims=True)
             for name, error in a.shared.items()
         }
         mean, deviation, narrow = orders.simulated(a.values, self.program.order, quick=self.quick)
         # the simulated sums round their terms; the exact mean doesn't
         exact = orders.exact_mean(a.values)
         shared[source] = deviation[:, None]
-        slack = np.broadcast_to(a.slack, shape).mean(axis=1, keepdims=True)
+        slack = _widened(a.slack, shape).mean(axis=1, keepdims=True)
         return Quantity((exact + (mean - narrow))[:, None], noise, shared, slack)
 
     def per_count(self, a: Quantity, count: int) -> Quantity:
@@ -204,10 +233,24 @@ class Machine:
         if form is None:
             return a
         mode = mode or self.program.rounding
-        values = round_to(a.values, form, mode).astype(np.float64)
-        reach = TIE * np.sqrt(a.variance) + a.slack
-        low = round_to(a.values - reach, form, mode)
-        high = round_to(a.values + reach, form, mode)
+        variance = a.variance
+        grid = operations.grid(form, mode)
+        if jit.is_loaded() and grid is not None and _spans(a.values, (variance, a.slack)):
+            values, slack = np.empty(a.values.shape), np.empty(a.values.shape)
+            variance = jit.plain(variance)
+            operations.store(
+                jit.plain(a.values), variance, jit.plain(a.slack), TIE, *grid, values, slack
+            )
+            return Quantity(values, slack=slack)
+        reach = TIE * np.sqrt(variance) + a.slack
+        if a.values.size <= MAX_TOGETHER:
+            three = np.stack(np.broadcast_arrays(a.values, a.values - reach, a.values + reach))
+            near, low, high = round_to(three, form, mode)
+            values = near[: len(a.values), : a.values.shape[1]].astype(np.float64)
+        else:
+            values = round_to(a.values, form, mode).astype(np.float64)
+            low = round_to(a.values - reach, form, mode)
+            high = round_to(a.values + reach, form, mode)
         return Quantity(values, slack=np.maximum(high - values, values - low))
 
     def _power(self, a: Quantity, exponent: float) -> Quantity:
@@ -216,6 +259,11 @@ class Machine:
             slope = exponent * values / a.values
         shared = {source: error * slope for source, error in a.shared.items()}
         return _rounded(values, a.noise * slope**2, shared, a.slack * np.abs(slope))
+
+
+def _widened(values: Array, shape: tuple[int, ...]) -> Array:
+    """Return what np.broadcast_to returns, without its cost where nothing is to be done."""
+    return values if values.shape == shape else np.broadcast_to(values, shape)
 
 
 def _joined(a: Mapping[str, Array], b: Mapping[str, Array]) -> dict[str, Array]:
@@ -231,9 +279,38 @@ def _rounded(values: Array, noise: Array, shared: Mapping[str, Array], slack: Ar
 
     Exact operands whose result fp32 holds, such as the product of two 16-bit values, don't round.
     """
+    if jit.is_loaded() and _spans(values, (noise, slack)):
+        total = np.empty(values.shape)
+        operations.add_rounding(
+            jit.plain(values), jit.plain(noise), jit.plain(slack), UNIT, not shared, total
+        )
+        return Quantity(values, total, shared, slack)
     rounding = (UNIT * binade(values)) ** 2 / 3
     if not shared:
         with np.errstate(over="ignore"):
             fits = values.astype(np.float32) == values
         rounding = np.where(fits & (noise == 0.0) & (slack == 0.0), 0.0, rounding)
     return Quantity(values, noise + rounding, shared, slack)
+
+
+def _spans(values: Array, parts: Sequence[Array]) -> bool:
+    """Return whether each part has as many rows and columns as `values` (rows, N), or 1."""
+    rows, columns = values.shape
+    for part in parts:
+        height, width = part.shape
+        if (height != rows and height != 1) or (width != columns and width != 1):
+            return False
+    return values.size > 0
+
+
+def _is_by_rows(*products: tuple[Array, Array]) -> bool:
+    """Return whether a sum of products lies in memory row by row, where NumPy computes it.
+
+    Chosen columns lie column by column, and NumPy adds up values in an order that depends on it.
+    The sum lies like them unless a factor lies row by row, or a column is multiplied by a row.
+    """
+    return any(
+        not (p.flags.f_contiguous and q.flags.f_contiguous)
+        or (p.size > 1 < q.size and p.shape[0] != q.shape[0] and p.shape[1] != q.shape[1])
+        for p, q in products
+    )

@@ -20,6 +20,8 @@ from gonogo.numerics.replay.quantity import Quantity
 
 ROWS = 16
 """Rows that one thread works on at a time."""
+SMALL = 2**15
+"""Elements up to which one thread works on all rows: others would cost more than they save."""
 
 
 def singles(array: NDArray[np.floating]) -> NDArray[np.float32] | None:
@@ -28,6 +30,11 @@ def singles(array: NDArray[np.floating]) -> NDArray[np.float32] | None:
     if array.dtype != np.float32 and not np.array_equal(narrow, array):
         return None
     return plain(narrow)
+
+
+def rows_at_once(rows: int, width: int) -> int:
+    """Return the rows that one thread works on, of a loop over rows that are independent."""
+    return max(1, rows) if rows * width <= SMALL else ROWS
 
 
 def as_input(array: NDArray[np.floating]) -> Array:
@@ -134,7 +141,7 @@ class Output:
         def block(start: int, stop: int) -> None:
             loop(start, stop, *self.numbers, weighted, results, grams)
 
-        over_rows(block, rows, ROWS)
+        over_rows(block, rows, rows_at_once(*self.values.shape))
         return Measurement(
             np.sqrt(results[:, elements.RATIO]),
             results[:, elements.COLUMN].astype(np.intp),

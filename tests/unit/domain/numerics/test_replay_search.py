@@ -71,6 +71,29 @@ def test_a_program_gains_what_the_usual_one_misses() -> None:
     assert stored.fit(PLAIN).gained == 0.0
 
 
+def test_programs_that_differ_in_the_output_s_rounding_share_a_replay(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    graph, replayed = graph_of(8), list[Program]()
+    replay = NormalizedRows.replay
+
+    def recorded(self: NormalizedRows, program: Program, *rest: Any, **options: Any) -> Any:
+        replayed.append(program)
+        return replay(self, program, *rest, **options)
+
+    monkeypatch.setattr(NormalizedRows, "replay", recorded)
+    truncated = replace(STORING, rounding="zero", output_rounding="zero")
+    programs = [truncated, replace(truncated, output_rounding="even"), STORING, truncated]
+    output = output_of(graph, STORING)
+    sample = sample_of(graph, output, "bf16")
+    replayed.clear()
+    shares = [sample.mismatch(program) for program in programs]
+    assert [program.rounding for program in replayed] == ["zero", "even", "zero"]
+    alone = [sample_of(graph, output, "bf16").fit(program).mismatch for program in programs]
+    assert shares == alone
+    assert len({*shares[:3]}) == 3
+
+
 def test_a_sample_has_columns_from_the_first_to_the_last() -> None:
     graph = graph_of(3, 400)
     for sample in search.samples(graph, output_of(graph, PLAIN), "bf16"):
