@@ -53,9 +53,13 @@ def test_each_parser_takes_its_example() -> None:
 
 
 @pytest.mark.parametrize("parser", PARSERS.values(), ids=PARSERS)
-@pytest.mark.parametrize("data", HOSTILE, ids=range(len(HOSTILE)))
-def test_known_tricks_are_refused_or_taken(parser: Parser, data: bytes) -> None:
-    parser.check(data)
+def test_known_tricks_are_refused_or_taken(parser: Parser) -> None:
+    for data in HOSTILE:
+        try:
+            parser.check(data)
+        except Exception as error:
+            error.add_note(f"the input begins with {data[:40]!r}")
+            raise
 
 
 @pytest.mark.parametrize("parser", PARSERS.values(), ids=PARSERS)

@@ -47,7 +47,7 @@ def test_seeds_and_tensors_differ() -> None:
 
 def test_inputs_are_values_of_the_format_in_the_shapes_of_the_case() -> None:
     for case in cases.cases():
-        if case.shape[-1] > 4096:
+        if np.prod(case.shape) > 2**16:
             continue
         for name, values in cases.inputs(case, 0).items():
             expected = case.shape if name in ("x", "dy") else (case.channels,)

@@ -105,10 +105,8 @@ def test_an_edit_of_another_file_is_seen_by_what_uses_it_and_old_code_is_removed
     assert copy.run() == (22.0, 0)
     assert copy.run() == (22.0, 1)
     before = copy.compiled_folders(beside)
-    copy.edit(factor=3, offset=10)
-    assert copy.run()[0] == 33.0  # a constant
     copy.edit(factor=3, offset=20)
-    assert copy.run()[0] == 63.0  # a function
+    assert copy.run()[0] == 63.0  # 42 with the old constant, 33 with the old function
     after = copy.compiled_folders(beside)
     assert len(before) == len(after) == 1
     assert before != after
@@ -121,10 +119,8 @@ def test_the_folder_is_a_setting_and_what_others_keep_there_stays(
     (place / "gonogo-ffffffff-0123456789abcdef").mkdir(parents=True)  # another checkout's
     (place / "numpy-thing").mkdir()
     assert copy.run(NUMBA_CACHE_DIR=str(place)) == (22.0, 0)
-    copy.edit(factor=3, offset=10)
-    assert copy.run(NUMBA_CACHE_DIR=str(place)) == (33.0, 0)
     # numba's own variable and ours name the same place
-    assert copy.run(GONOGO_NUMBA_CACHE_DIR=str(place)) == (33.0, 1)
+    assert copy.run(GONOGO_NUMBA_CACHE_DIR=str(place)) == (22.0, 1)
     assert len(copy.compiled_folders(place)) == 1
     assert {path.name for path in place.iterdir()} > {
         "gonogo-ffffffff-0123456789abcdef",
