@@ -20,10 +20,10 @@ TIE = 8.0
 RECIPROCAL = "1/N"
 """The factor of means that a kernel may store, as MLX does."""
 NOTHING = np.zeros((1, 1))
-MAX_TOGETHER = 2**14
-"""The largest quantity, in elements, that NumPy rounds together with its two neighbors.
+SMALL = 2**14
+"""The largest quantity, in elements, of which NumPy's calls cost more than its memory.
 
-Of a larger one, the calls cost less than the memory.
+It is rounded together with its two neighbors, and its sums are rounded by compiled loops.
 """
 
 
@@ -243,7 +243,7 @@ class Machine:
             )
             return Quantity(values, slack=slack)
         reach = TIE * np.sqrt(variance) + a.slack
-        if a.values.size <= MAX_TOGETHER:
+        if a.values.size <= SMALL:
             three = np.stack(np.broadcast_arrays(a.values, a.values - reach, a.values + reach))
             near, low, high = round_to(three, form, mode)
             values = near[: len(a.values), : a.values.shape[1]].astype(np.float64)
@@ -279,7 +279,7 @@ def _rounded(values: Array, noise: Array, shared: Mapping[str, Array], slack: Ar
 
     Exact operands whose result fp32 holds, such as the product of two 16-bit values, don't round.
     """
-    if jit.is_loaded() and _spans(values, (noise, slack)):
+    if values.size <= SMALL and jit.is_loaded() and _spans(values, (noise, slack)):
         total = np.empty(values.shape)
         operations.add_rounding(
             jit.plain(values), jit.plain(noise), jit.plain(slack), UNIT, not shared, total
