@@ -23,19 +23,9 @@ from gonogo.spec.verdicts import Explanation
 SIZES = (64, 1024, 8462)
 
 
-LONG = [("fp32", "moments"), ("fp32", "welford"), ("bf16", "affine"), ("fp16", "centered")]
-
-
-@pytest.mark.parametrize(
-    ("features", "fmt", "form"),
-    [
-        (features, fmt, form)
-        for features in (1, 3, 33, *SIZES)
-        for fmt in ("fp32", "bf16", "fp16")
-        for form in ("centered", "moments", "affine", "welford")
-        if features <= 1024 or (fmt, form) in LONG
-    ],
-)
+@pytest.mark.parametrize("features", [1, 3, 33, *SIZES])
+@pytest.mark.parametrize("fmt", ["fp32", "bf16", "fp16"])
+@pytest.mark.parametrize("form", ["centered", "moments", "affine", "welford"])
 def test_right_kernels_have_no_mismatch(features: int, fmt: str, form: str) -> None:
     test = exact_test("layernorm_fw", 16, features, fmt=fmt)
     given = inputs_of(test, 1)
