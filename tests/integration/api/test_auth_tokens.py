@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from string import ascii_letters, digits
 from typing import Any
 
 import pytest
@@ -43,7 +44,7 @@ def test_a_token_has_a_prefix_and_a_checksum() -> None:
     assert all(well_formed(token) and token.startswith("gng_") for token in tokens)
 
 
-@given(st.integers(0, 50), st.characters(codec="ascii", categories=["L", "N"]))
+@given(st.integers(0, 50), st.sampled_from(ascii_letters + digits))
 def test_one_wrong_character_is_noticed(place: int, character: str) -> None:
     token = make_token()
     wrong = token[:place] + character + token[place + 1 :]
