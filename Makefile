@@ -13,6 +13,9 @@ BUNDLE := $(VENV)/.gonogo-bundle
 # where a release is written
 DIST ?= dist
 LOCKS ?= $(wildcard requirements/run-py3*.txt)
+# A process that imports NumPy starts a thread of BLAS for each further processor, and each spins for 50 ms; the tests start hundreds of such processes
+test explore: export OPENBLAS_NUM_THREADS ?= 1
+
 # more than there are processors: of a test's time with services and kills a third is waiting
 PYTEST_WORKERS ?= 4
 # a file's tests share one service, so one process runs them all; in the files' order: those that take long come first

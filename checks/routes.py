@@ -1,6 +1,6 @@
 """Write docs/routes.md, the table of addresses and the scopes that they need, from the service.
 
-`python -m checks.routes` writes it; a test compares the page with the service, and tries every
+`python -m checks.routes` writes it; tests compare the page with the service, and try every
 address with every scope.
 """
 

@@ -241,12 +241,17 @@ def private_postgres() -> Iterator[PostgresServer]:
 
 
 @pytest.fixture(scope="session")
-def gtest_programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The GoogleTest programs of tests/gtest by name, built once for all test processes."""
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of all test processes of this run, for what one of them makes for all."""
     base = tmp_path_factory.getbasetemp()
-    shared = base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base
+    return base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base
+
+
+@pytest.fixture(scope="session")
+def gtest_programs(shared_folder: Path) -> dict[str, Path]:
+    """The GoogleTest programs of tests/gtest by name, built once for all test processes."""
     try:
-        return gtest_support.build(shared / "gtest-programs")
+        return gtest_support.build(shared_folder / "gtest-programs")
     except Missing as problem:
         pytest.skip(str(problem))
 

@@ -8,7 +8,6 @@ import random
 import signal
 import sqlite3
 import subprocess
-import sys
 import time
 from dataclasses import dataclass
 
@@ -225,14 +224,14 @@ def skew_worker(chaos: Chaos) -> None:
     """Start a worker on a clock that is wrong by less than a minute: it works as the others do."""
     child = chaos.chance.choice(chaos.site.workers)
     chaos.site.stop(child)
-    child.start(_skewed(child, chaos.chance.choice([-50.0, -20.0, 20.0, 50.0])))
+    child.start(chaos.chance.choice([-50.0, -20.0, 20.0, 50.0]))
 
 
 def skew_worker_far(chaos: Chaos) -> None:
     """Start a worker on a clock that is wrong by minutes: it must refuse, and say why."""
     child = chaos.chance.choice(chaos.site.workers)
     chaos.site.stop(child)
-    child.start(_skewed(child, chaos.chance.choice([-WRONG_CLOCK_S, WRONG_CLOCK_S])))
+    child.start(chaos.chance.choice([-WRONG_CLOCK_S, WRONG_CLOCK_S]))
     assert child.process is not None
     try:
         # it must have asked the service, which other faults may keep from answering
@@ -249,12 +248,7 @@ def skew_background(chaos: Chaos) -> None:
     """Start a background process on a clock that is a second ahead, or behind."""
     child = chaos.chance.choice(chaos.site.backgrounds)
     chaos.site.stop(child)
-    child.start(_skewed(child, chaos.chance.choice([-1.0, 1.0])))
-
-
-def _skewed(child: Child, seconds: float) -> list[str]:
-    command = child.words[child.words.index("gonogo_cli") + 1 :]
-    return [sys.executable, "-P", "-m", "benchmarks.chaos.skewed", str(seconds), *command]
+    child.start(chaos.chance.choice([-1.0, 1.0]))
 
 
 def duplicate_messages(chaos: Chaos) -> None:

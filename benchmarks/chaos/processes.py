@@ -9,6 +9,7 @@ import resource
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -46,20 +47,27 @@ class Child:
         self.process: subprocess.Popen[bytes] | forked.Forked | None = None
         self.starts = 0
 
-    def start(self, words: Sequence[str] | None = None) -> None:
-        """Start it, in a session of its own; `words` replaces its command this time."""
+    def start(self, ahead_s: float = 0.0) -> None:
+        """Start it, in a session of its own; its wall clock is ahead by `ahead_s`."""
         self.starts += 1
-        if self._is_forked and words is None:
-            command = self.words[self.words.index("gonogo_cli") + 1 :]
+        if self._is_forked:
             self.process = forked.Forked(
-                command, self.environment, self.log, listener=self._listener
+                self._command(),
+                self.environment,
+                self.log,
+                listener=self._listener,
+                ahead_s=ahead_s,
             )
             return
+        words = self.words
+        if ahead_s:
+            skewed = [sys.executable, "-P", "-m", "benchmarks.chaos.skewed", str(ahead_s)]
+            words = [*skewed, *self._command()]
         descriptors = [] if self._listener is None else [self._listener.fileno()]
         handed = [word for number in descriptors for word in ("--fd", str(number))]
         with self.log.open("ab") as out:
             self.process = subprocess.Popen(
-                [*self.words, *handed] if words is None else words,
+                [*words, *handed],
                 env=self.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
@@ -68,6 +76,9 @@ class Child:
                 cwd=self.log.parent,
                 pass_fds=descriptors,
             )
+
+    def _command(self) -> list[str]:
+        return self.words[self.words.index("gonogo_cli") + 1 :]
 
     @property
     def pid(self) -> int:

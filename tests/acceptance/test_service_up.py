@@ -22,6 +22,7 @@ import psutil
 import pytest
 
 import documented
+from checkout import NUMPY_ONLY
 from gonogo_cli.kit.client import Client
 from gonogo_cli.operate import redis_server
 from gonogo_workers.queue import HEARTBEAT_QUEUE, redis_client
@@ -43,11 +44,15 @@ TROUBLESOME = {"GONOGO_EXECUTORS": "troublesome=troublesome:Troublesome"}
 
 
 class Up:
-    """A `gonogo up` in a folder of its own."""
+    """A `gonogo up` in a folder of its own.
+
+    Its worker and what that starts do without compiled code, which each would load for a second.
+    """
 
     def __init__(self, folder: Path, **extra: str) -> None:
         self.folder = folder
         environment = clean_environment(**QUICK, **extra)
+        environment["PYTHONPATH"] += f"{os.pathsep}{NUMPY_ONLY}"
         self.process = subprocess.Popen(
             gonogo("up", "--port", "0", "--json"),
             cwd=folder,
@@ -101,46 +106,13 @@ def heartbeats_wait(up: Up) -> bool:
     return int(waiting) >= 2
 
 
-@pytest.fixture
-def up(tmp_path: Path) -> Iterator[Up]:
-    """A running `gonogo up`."""
-    running = Up(tmp_path)
-    yield running
-    running.close()
-
-
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    """One `gonogo up` for the other tests: a start takes seven seconds of a processor."""
+    """One `gonogo up` for these tests: a start takes seven seconds of a processor. Without any
+    setting of its own it runs in test_wheel.py, for the demo, which stops it by SIGTERM."""
     running = Up(tmp_path_factory.mktemp("up"), **TROUBLESOME)
     yield running
     running.close()
-
-
-def test_it_runs_jobs_without_any_configuration_and_survives_the_death_of_each_child(
-    up: Up,
-) -> None:
-    """At the end it is killed itself, and nothing is left."""
-    with Client(up.url) as client:
-        ended = client.wait(submit(client, 3))
-        assert (ended["state"], ended["verdict"]) == ("finished", "pass"), f"{ended}\n{up.logs()}"
-        for word in (Path(redis_server.program()).name, "background", "worker", "serve"):
-            victim = up.child(word)
-            victim.kill()
-            until(
-                lambda victim=victim: gone([victim]),
-                10,
-            )
-            job = submit(client, 3)
-            ended = client.wait(job)
-            assert (ended["state"], ended["verdict"]) == ("finished", "pass"), (
-                f"after {word} was killed: {ended}\n{up.logs()}"
-            )
-            every_seed_once(client, job, range(3))
-    processes = family(up.process.pid)
-    up.process.kill()
-    up.process.communicate()
-    until(lambda: gone(processes), 15, "the children to end")
 
 
 def test_a_second_one_says_where_the_first_is_and_exits_with_3(shared: Up) -> None:
@@ -231,26 +203,49 @@ def test_a_full_disk_is_a_clear_error_and_the_job_resumes(shared: Up) -> None:
         every_seed_once(client, job, range(60))
 
 
-def test_it_stops_within_ten_seconds_with_pages_open_and_a_job_running(shared: Up) -> None:
-    """Stop it by Ctrl-C; the next `gonogo up` continues the job. Stop that one by SIGTERM.
+def test_it_survives_the_death_of_each_child(shared: Up) -> None:
+    with Client(shared.url) as client:
+        for word in (Path(redis_server.program()).name, "background", "worker", "serve"):
+            victim = shared.child(word)
+            victim.kill()
+            until(
+                lambda victim=victim: gone([victim]),
+                10,
+            )
+            job = submit(client, 3)
+            ended = client.wait(job)
+            assert (ended["state"], ended["verdict"]) == ("finished", "pass"), (
+                f"after {word} was killed: {ended}\n{shared.logs()}"
+            )
+            every_seed_once(client, job, range(3))
 
-    The last test of this file, because it stops the one that they share.
+
+def test_killed_it_leaves_nothing_and_the_next_one_goes_on_and_stops_with_pages_open(
+    shared: Up,
+) -> None:
+    """The next `gonogo up` continues the job of the killed one. Ctrl-C stops it within ten seconds,
+    while the job runs and a client reads its events.
+
+    The last test of this file, because it kills the one that they share.
     """
     with Client(shared.url) as client:
         target = {"executor": "troublesome", "arch": "wormhole", "board": "n150"}
         job = submit(client, 1000, build="slow", target=target)
         until(lambda: client.job(job)["done"] > 0, what=f"the job to run\n{shared.logs()}")
-        # a connection that is kept open doesn't keep it
-        stops_in_time(shared, job, signal.SIGINT)
-    up = Up(shared.folder, **TROUBLESOME)
-    with Client(up.url) as client:
+    processes = family(shared.process.pid)
+    shared.process.kill()
+    shared.process.communicate()
+    until(lambda: gone(processes), 15, "the children to end")
+    following = Up(shared.folder, **TROUBLESOME)
+    with Client(following.url) as client:
         done = client.job(job)["done"]
         until(lambda: client.job(job)["done"] > done, what="the job to go on")
-        stops_in_time(up, job, signal.SIGTERM)
+        # a connection that is kept open doesn't keep it
+        stops_in_time(following, job)
 
 
-def stops_in_time(up: Up, job: str, signal_number: int) -> None:
-    """End `gonogo up` by a signal while the job runs and a client reads the job's events."""
+def stops_in_time(up: Up, job: str) -> None:
+    """End `gonogo up` by Ctrl-C while the job runs and a client reads the job's events."""
     processes = family(up.process.pid)
     opened = threading.Event()
 
@@ -266,7 +261,7 @@ def stops_in_time(up: Up, job: str, signal_number: int) -> None:
     page.start()
     assert opened.wait(10)
     before = time.monotonic()
-    os.kill(up.process.pid, signal_number)
+    os.kill(up.process.pid, signal.SIGINT)
     errors = up.process.communicate(timeout=20)[1]
     took = time.monotonic() - before
     page.join(10)

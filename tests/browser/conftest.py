@@ -30,12 +30,12 @@ from playwright.sync_api import (
 from pydantic import SecretStr
 from sqlalchemy.orm import Session
 
-import populated_database
-from api import in_process
+import furnished_house
 from gonogo_dashboards.build import BuildFailed, build
 from gonogo_service.app import create_app
 from gonogo_settings import Settings
 from gonogo_storage.db import engine as engines
+from populated_database import House
 
 ROOT = Path(__file__).resolve().parents[2]
 CHROMIUMS = ("chromium-headless-shell", "chromium", "chromium-browser")
@@ -145,13 +145,11 @@ def serve(tmp_path: Path, sqlite_template: Path) -> Iterator[Callable[..., Serve
 
 @pytest.fixture(scope="module")
 def furnished(
-    tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path
-) -> Iterator[tuple[Server, populated_database.House]]:
-    """The app on a database that has something on every page, for tests that only look."""
+    tmp_path_factory: pytest.TempPathFactory, shared_folder: Path, sqlite_template: Path
+) -> Iterator[tuple[Server, House]]:
+    """The app on a database of this module that has something on every page."""
     folder = tmp_path_factory.mktemp("house")
-    copyfile(sqlite_template, folder / "gonogo.sqlite")
-    with in_process(f"sqlite:///{folder / 'gonogo.sqlite'}") as api:
-        house = populated_database.fill(api)
+    house = furnished_house.copy(shared_folder / "house", folder / "gonogo.sqlite")
     with serving(folder, sqlite_template) as start:
         yield start(), house
 

@@ -32,7 +32,7 @@ def short(database_url: str, broker_url: str) -> Settings:
         database_url=database_url,
         broker_url=broker_url,
         secret_key=SecretStr(KEY),
-        poll_s=0.1,
+        poll_s=0.2,
         heartbeat_s=0.2,
         heartbeat_timeout_s=TIMEOUT_S,
     )
@@ -86,4 +86,4 @@ def until(
                 return job
             tried = attempts_of(current, job_id)
         assert time.monotonic() < deadline, (job, tried)
-        time.sleep(0.02)
+        time.sleep(0.05)

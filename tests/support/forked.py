@@ -14,7 +14,10 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from datetime import UTC, datetime
 from functools import cache
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.context import ForkServerContext
@@ -33,14 +36,16 @@ class Forked:
         errors: Path | None = None,
         folder: Path | None = None,
         listener: socket.socket | None = None,
+        ahead_s: float = 0.0,
     ) -> None:
         """Start it in a session of its own, in this folder or the log's. `errors` takes its stderr,
-        or the log does. It gets the `listener` by `--fd`, as systemd hands it over."""
+        or the log does. It gets the `listener` by `--fd`, as systemd hands it over. Its wall clock
+        is ahead by `ahead_s`."""
         files, place = (log, errors or log), folder or log.parent
         for file in files:
             file.touch()
         self._process = _server().Process(
-            target=_run, args=(list(words), dict(environment), place, *files, listener)
+            target=_run, args=(list(words), dict(environment), place, *files, listener, ahead_s)
         )
         self._process.start()
         assert self._process.pid is not None
@@ -115,6 +120,15 @@ def _server() -> ForkServerContext:
     return context
 
 
+def _clock_ahead(seconds: float) -> AbstractContextManager[object]:
+    if not seconds:
+        return nullcontext()
+    import time_machine
+
+    there = datetime.fromtimestamp(time.time() + seconds, UTC)
+    return time_machine.travel(there, tick=True)
+
+
 def _run(
     words: list[str],
     environment: dict[str, str],
@@ -122,6 +136,7 @@ def _run(
     log: Path,
     errors: Path,
     listener: socket.socket | None,
+    ahead_s: float,
 ) -> None:
     assert "preloaded" in sys.modules  # the server leaves out what it can't import
     os.setsid()
@@ -139,6 +154,7 @@ def _run(
     from gonogo_cli.app import main
 
     try:
-        main()
+        with _clock_ahead(ahead_s):
+            main()
     finally:
         atexit._run_exitfuncs()  # multiprocessing leaves them out

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 from sqlalchemy import func, select
 
-import populated_database
+import furnished_house
 import stored_jobs
 from api import in_process
 from gonogo_service.webhooks import messages
@@ -32,11 +32,11 @@ class Backup(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def backup(tmp_path_factory: pytest.TempPathFactory) -> Backup:
+def backup(tmp_path_factory: pytest.TempPathFactory, shared_folder: Path) -> Backup:
     """A backup of an SQLite database."""
     folder = tmp_path_factory.mktemp("backup")
+    furnished_house.copy(shared_folder / "house", folder / "gonogo.sqlite")
     with in_process(f"sqlite:///{folder / 'gonogo.sqlite'}") as api:
-        populated_database.fill(api)
         later = utcnow() + timedelta(days=2)
         policy = Policy({Tier.seeds: 1})
         assert retention.prune(api.context.engine, policy, now=later, actor="test")
