@@ -265,6 +265,33 @@ def distinct(
     return AfterValidator(check)
 
 
+def checked(check: Callable[[Any], object]) -> AfterValidator:
+    """Return the annotation of a value that a function checks, which raises FieldError.
+
+    The paths in its errors lie below the value.
+    """
+
+    def validate(value: Any) -> Any:
+        try:
+            check(value)
+        except FieldError as problem:
+            raise Refused(problem) from None
+        return value
+
+    return AfterValidator(validate)
+
+
+IN_WORDS = "x-limit"
+
+
+def in_words(limit: str) -> dict[str, Any]:
+    """Return what a field's schema has in addition: its limit in words.
+
+    Refusals quote it where the schema's limits say less, such as "at least 1 characters".
+    """
+    return {IN_WORDS: limit}
+
+
 MAX_MEMBERS = 64
 """Members of an object whose names are free, such as one per tensor."""
 Bounded = BeforeValidator(bounded)
@@ -301,9 +328,7 @@ def field_errors(
 
     The schema of `model`, which was to be read, supplies limits that pydantic's error lacks.
     """
-    given = sorted(  # a misspelled field says more than the one that is missing
-        islice(details, MAX_ERRORS), key=lambda item: item["type"] == "missing"
-    )
+    given = sorted(details, key=_weight)[:MAX_ERRORS]
     places = [tuple(item["loc"]) for item in given]
     return [
         _field_error(item, model, path)
@@ -312,6 +337,13 @@ def field_errors(
         if item["type"] != "too_short"
         or not any(other[: len(place)] == place for other in places if len(other) > len(place))
     ]
+
+
+def _weight(item: Mapping[str, Any]) -> tuple[int, int]:
+    """Return the sort key of an error: a misspelled field says more than one that is missing."""
+    if item["type"] == "extra_forbidden":
+        return 0, len(item["loc"])
+    return 2 if item["type"] == "missing" else 1, 0
 
 
 def _field_error(item: Mapping[str, Any], model: type[BaseModel] | None, path: str) -> FieldError:
@@ -401,6 +433,8 @@ def _as_schema(context: Mapping[str, Any]) -> dict[str, Any]:
 
 def _limit(node: Mapping[str, Any]) -> str | None:
     """Return what a JSON schema allows, in words; None when it says nothing."""
+    if IN_WORDS in node:
+        return str(node[IN_WORDS])
     if "enum" in node:
         return "one of " + ", ".join(map(str, node["enum"]))
     if "const" in node:
