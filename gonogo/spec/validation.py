@@ -184,7 +184,7 @@ def _objects(schema: Mapping[str, Any]) -> bool:
     item = schema.get("items_schema", {})
     while item.get("type") in {"function-before", "function-after", "function-wrap", "nullable"}:
         item = item["schema"]
-    return item.get("type") not in _SCALARS | {"dict", "list"}
+    return item.get("type") not in _SCALARS | {"dict", "list", "tuple"}
 
 
 class _FewErrors:
@@ -398,7 +398,9 @@ def _nodes(model: type[BaseModel], location: Sequence[object]) -> Iterator[Mappi
             yield node
         else:
             inner = node.get("properties", {}).get(rest[0]) or node.get("additionalProperties")
-            inner = node.get("items") if isinstance(rest[0], int) else inner
+            if isinstance(rest[0], int):
+                items = node.get("prefixItems", ())
+                inner = items[rest[0]] if rest[0] < len(items) else node.get("items")
             if isinstance(inner, Mapping):
                 yield from below(inner, rest[1:])
 
