@@ -53,6 +53,7 @@ _MESSAGES = {
     "int_from_float": "must be an integer",
     "float_type": "must be a number",
     "string_type": "must be text",
+    "string_unicode": "must be text without lone surrogates",
     "string_pattern_mismatch": "doesn't match the pattern",
     "string_too_short": "is too short",
     "string_too_long": "is too long",
@@ -165,7 +166,9 @@ def _bound_lists(schema: Any) -> None:
         if kind == "function-wrap" and isinstance(schema["function"]["function"], _FewErrors):
             return
         for name, part in schema.items():
-            if name not in {"metadata", "serialization", "cls", "config", "ref", "type"}:
+            if name == "fields" and isinstance(part, dict):  # a field may have any name
+                _bound_lists(list(part.values()))
+            elif name not in {"metadata", "serialization", "cls", "config", "ref", "type"}:
                 _bound_lists(part)
         if kind in {"set", "frozenset", "tuple"} or (kind == "list" and not _objects(schema)):
             schema["fail_fast"] = True
@@ -265,18 +268,17 @@ def distinct(
     return AfterValidator(check)
 
 
-def checked(check: Callable[[Any], object]) -> AfterValidator:
-    """Return the annotation of a value that a function checks, which raises FieldError.
+def checked(read: Callable[[Any], Any]) -> AfterValidator:
+    """Return the annotation of a value that a function reads, which may raise FieldError.
 
     The paths in its errors lie below the value.
     """
 
     def validate(value: Any) -> Any:
         try:
-            check(value)
+            return read(value)
         except FieldError as problem:
             raise Refused(problem) from None
-        return value
 
     return AfterValidator(validate)
 
@@ -292,6 +294,14 @@ def in_words(limit: str) -> dict[str, Any]:
     return {IN_WORDS: limit}
 
 
+def _not_blank(text: str) -> str:
+    if not text.strip():
+        raise ValueError("is blank")
+    return text
+
+
+NOT_BLANK = AfterValidator(_not_blank)
+"""For a text: it has a character that shows."""
 MAX_MEMBERS = 64
 """Members of an object whose names are free, such as one per tensor."""
 Bounded = BeforeValidator(bounded)
@@ -352,9 +362,7 @@ def _field_error(item: Mapping[str, Any], model: type[BaseModel] | None, path: s
     field = ".".join(filter(None, (path, dotted(location))))
     cause = context.get("error")
     if isinstance(cause, Refused):
-        inner = cause.problem
-        where = ".".join(filter(None, (field, inner.field)))
-        return FieldError(where, inner.value, inner.reason, limit=inner.limit)
+        return cause.problem.at(".".join(filter(None, (field, cause.problem.field))))
     reason = _MESSAGES.get(kind) or str(item["msg"]).removeprefix("Value error, ")
     names: Sequence[str] = ()
     limit = context.get("limit")

@@ -91,8 +91,8 @@ def _is_name_or_pattern(name: str) -> str:
     return name
 
 
-def _plain(value: object, path: str = "") -> None:
-    """Check that a value is plain JSON: TOML has dates and infinity, JSON doesn't."""
+def _plain(value: Any, path: str = "") -> Any:
+    """Return a value that is plain JSON: TOML has dates and infinity, JSON doesn't."""
     if isinstance(value, Mapping):
         for name, item in value.items():
             _plain(item, fields.join(path, name))
@@ -104,6 +104,7 @@ def _plain(value: object, path: str = "") -> None:
     elif not isinstance(value, str | bool | int):
         kind, limit = type(value).__name__, "text, number, true, false, list or table"
         raise FieldError(path, str(value), f"is a {kind}", limit=limit)
+    return value
 
 
 def _argument(what: str) -> Any:

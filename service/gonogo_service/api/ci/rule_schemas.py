@@ -201,12 +201,11 @@ def check(session: Session, rule: RuleIn, settings: Settings, path: str = "") ->
             try:
                 suites.usable(session, suite)
             except FieldError as error:
-                raise FieldError(where, suite, error.reason, limit=error.limit) from None
+                raise error.at(where) from None
         else:
             suites.check(suite.content(), settings, where)
     for number, gauge in enumerate(rule.gauges):
         try:
             gauges.order(session, gauge, settings, "")
         except FieldError as error:
-            where = fields.join(path, f"gauges.{number}.{error.field}")
-            raise FieldError(where, error.value, error.reason, limit=error.limit) from None
+            raise error.at(fields.join(path, f"gauges.{number}.{error.field}")) from None
