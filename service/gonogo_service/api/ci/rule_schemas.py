@@ -14,10 +14,10 @@ from gonogo.errors import FieldError
 from gonogo.spec import fields
 from gonogo.spec.builds import EMULATOR, DeclaredBuild
 from gonogo.spec.validation import Refused, distinct
-from gonogo_service.api.suites.schemas import Labels, SuiteIn, SuiteName
+from gonogo_service.api.suites.schemas import SuiteIn, SuiteName
 from gonogo_service.kit.strict import Strict
 from gonogo_service.submission import gauges, suites
-from gonogo_service.submission.bodies import NAME, GaugeIn, Word
+from gonogo_service.submission.bodies import NAME, GaugeIn, Labels, Word
 from gonogo_settings import Settings
 from gonogo_storage.automation.ci_rules import CiRule
 from gonogo_storage.db.records import Documented, from_object
