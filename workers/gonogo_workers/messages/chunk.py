@@ -72,7 +72,7 @@ class _Body(_NamedContext, MessagePart):
     work: list[_Pair] = Field(min_length=1, max_length=MAX_WORK)
     build: Text
     target: _Target
-    artifacts: _Artifacts = _Artifacts()
+    artifacts: _Artifacts = Field(default_factory=_Artifacts)
     seed_deadline_s: _Seconds | None = None
     first_seed_deadline_s: _Seconds | None = None
     arithmetic: Text | None = None
