@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
@@ -42,6 +42,8 @@ _Builds = Annotated[tuple[_Name, ...], _names("builds")]
 
 class _Options(Model):
     """The fields that an entry may leave to the defaults."""
+
+    misspelled_first: ClassVar[bool] = True
 
     seeds: Annotated[int, Field(ge=1, le=1000), WHOLE] = 1
     seed_start: Annotated[int, Field(ge=0, le=2**53 - 1001), WHOLE] = 0

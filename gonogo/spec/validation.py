@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from functools import cache
 from itertools import islice
 from threading import Lock
-from typing import Any, Self, get_args
+from typing import Any, ClassVar, Self, get_args
 
 from pydantic import (
     AfterValidator,
@@ -89,6 +89,9 @@ class Model(BaseModel):
     model_config = ConfigDict(
         frozen=True, strict=True, extra="forbid", allow_inf_nan=False, defer_build=True
     )
+
+    misspelled_first: ClassVar[bool] = False
+    """Whether misspelled fields are named before all others, as suits a file that people write."""
 
     @classmethod
     def parse(cls, data: object, path: str = "") -> Self:
@@ -338,7 +341,10 @@ def field_errors(
 
     The schema of `model`, which was to be read, supplies limits that pydantic's error lacks.
     """
-    given = sorted(details, key=_weight)[:MAX_ERRORS]
+    if getattr(model, "misspelled_first", False):
+        given = sorted(details, key=_weight)[:MAX_ERRORS]
+    else:  # a misspelled field says more than the one that is missing
+        given = sorted(islice(details, MAX_ERRORS), key=lambda item: item["type"] == "missing")
     places = [tuple(item["loc"]) for item in given]
     return [
         _field_error(item, model, path)

@@ -38,7 +38,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field
 
@@ -154,6 +154,8 @@ class _BuildTable(DeclaredBuild, _Environment, _Executor):
 
 class _File(Model):
     """The whole file."""
+
+    misspelled_first: ClassVar[bool] = True
 
     executors: dict[str, _ExecutorTable] = Field({})
     builds: dict[Annotated[str, AfterValidator(_is_name_or_pattern)], _BuildTable] = Field({})

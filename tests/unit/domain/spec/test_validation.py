@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import pytest
 from pydantic import Field
@@ -22,6 +22,8 @@ def _even(value: int) -> int:
 
 class Typed(Model):
     """A document with a field of any name that a schema has, too."""
+
+    misspelled_first: ClassVar[bool] = True
 
     type: Annotated[str, Field(min_length=1, json_schema_extra=in_words("text, not empty"))]
     schema_: list[int] = Field([], alias="schema")
