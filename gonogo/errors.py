@@ -69,6 +69,10 @@ class FieldError(JobError):
         got = "" if is_missing else f"; got {_cut(_written(value), _SHOWN)}"
         super().__init__(f"{field}: {reason}{allowed}{got}")
 
+    def at(self, field: str) -> FieldError:
+        """Return the same error about a field of another document, such as a suite's."""
+        return FieldError(field, self.value, self.reason, limit=self.limit)
+
 
 class FieldErrors(FieldError):
     """Several fields of the input are wrong; `problems` has an error for each.

@@ -6,8 +6,6 @@ same view, built assets, the API's documentation, and the error and login pages.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import datetime
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
@@ -119,9 +117,7 @@ def error_page(status: int, title: str, detail: str) -> HTMLResponse:
     return render("kit/error.html", status, title=title, detail=detail)
 
 
-def make_router(
-    context: Context, *, now: Callable[[], datetime] = utcnow, static: Path = assets.FOLDER
-) -> APIRouter:
+def make_router(context: Context) -> APIRouter:
     """Return the router of all pages; they only read.
 
     service/gonogo_service/access/auth.py has decided before whether the reader may see them.
@@ -144,7 +140,7 @@ def make_router(
             encode(view), media_type="application/json", headers={"Cache-Control": "no-store"}
         )
 
-    site = Site(router, context, page, as_json, _refuse, groups, now)
+    site = Site(router, context, page, as_json, _refuse, groups, utcnow)
     for section in sections():
         section.add(site)
     # fixed addresses first: "/jobs/new" names no job
@@ -165,11 +161,11 @@ def make_router(
 
     @router.get(urls.STATIC + "/{name}")
     def asset(request: Request, name: str) -> Response:
-        return assets.serve(name, request, static)
+        return assets.serve(name, request)
 
     @router.get("/favicon.ico")
     def favicon(request: Request) -> Response:
-        return assets.serve("favicon.svg", request, static)
+        return assets.serve("favicon.svg", request)
 
     return router
 

@@ -7,13 +7,22 @@ nothing about a commit to test (a tag, a deleted branch).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from gonogo.errors import FieldError
+from gonogo.ci.commit_message import (
+    COMMIT,
+    MAX_NUMBER,
+    MAX_TEXT,
+    CommitMessage,
+    NamedBuilds,
+    TypedMessage,
+    read_repository,
+    read_sha,
+    read_text,
+)
 from gonogo.spec import fields
 
 GITHUB = ("push", "pull_request", "workflow_run", "check_suite")
@@ -22,21 +31,14 @@ CHECK_RUN = "check_run"
 HANDLED = (*GITHUB, CHECK_RUN)
 """Events that may start something. A check run needs no rule: it means that somebody requested
 one of our checks again."""
-COMMIT = "commit"
-"""The event of other CI systems."""
 REREQUESTED = "rerequested"
 POLLED = "found"
 """The action of a pull request that we got by asking GitHub, because no delivery mentioned it."""
 BOTH = "gonogo-both"
 """The button on our check runs that requests head and base again."""
-SHA = re.compile(r"[0-9a-f]{7,64}")
-REPOSITORY = re.compile(r"(?!\.)[A-Za-z0-9._-]+(/(?!\.\.?(/|$))[A-Za-z0-9._-]+)*")
 BRANCH = "refs/heads/"
-MAX_PATHS = 20_000
 MAX_COMMITS = 2048
 """GitHub lists at most this many commits of a push."""
-MAX_TEXT = 500
-MAX_NUMBER = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -123,45 +125,25 @@ def from_ci(payload: object) -> CommitEvent | Ignored:
     It has the form {"type": "commit", "data": {"repository", "sha", ...}}. Raises FieldError.
     """
     message = fields.mapping(payload, "body")
-    kind = message.get("type")
-    if not isinstance(kind, str):
-        raise FieldError("type", kind, "must be text", limit=COMMIT)
+    kind = TypedMessage.parse(message).type
     if kind != COMMIT:
         return Ignored(f"nothing follows from the type {kind[:100]!r}")
-    data = fields.mapping(message.get("data"), "data")
-    names = (
-        "repository",
-        "sha",
-        "base",
-        "branch",
-        "pull_request",
-        "fork",
-        "paths",
-        "builds",
-        "action",
-        "again",
-    )
-    fields.known(data, names, "data")
-    builds = fields.mapping(data.get("builds") or {}, "data.builds")
-    fields.known(builds, ("head", "base"), "data.builds")
-    number = data.get("pull_request")
-    base = data.get("base")
+    data = CommitMessage.parse(message).data
+    builds = data.builds or NamedBuilds()
     return CommitEvent(
         event=COMMIT,
-        repository=_repository(data.get("repository"), "data.repository"),
-        head_sha=_sha(data.get("sha"), "data.sha"),
-        base_sha=None if base is None else _sha(base, "data.base"),
-        action=_text(data, "action", "data"),
-        branch=_text(data, "branch", "data"),
-        pull_request=None
-        if number is None
-        else fields.integer(number, "data.pull_request", least=1, most=MAX_NUMBER),
-        fork=_flag(data, "fork"),
-        paths=_paths(data.get("paths")),
+        repository=data.repository,
+        head_sha=data.sha,
+        base_sha=data.base,
+        action=data.action,
+        branch=data.branch,
+        pull_request=data.pull_request,
+        fork=data.fork,
+        paths=None if data.paths is None else tuple(data.paths),
         occurred_at=_moment(message.get("timestamp")),
-        again=_flag(data, "again"),
-        head_build=_text(builds, "head", "data.builds"),
-        base_build=_text(builds, "base", "data.builds"),
+        again=data.again,
+        head_build=builds.head,
+        base_build=builds.base,
     )
 
 
@@ -176,7 +158,9 @@ def from_polled(payload: object) -> CommitEvent:
 
 
 def _push(data: Mapping[str, Any]) -> CommitEvent | Ignored:
-    repository = _repository(_inner(data, "repository").get("full_name"), "repository.full_name")
+    repository = read_repository(
+        _inner(data, "repository").get("full_name"), "repository.full_name"
+    )
     ref = data.get("ref")
     if not isinstance(ref, str) or not ref.startswith(BRANCH):
         return Ignored(f"a push to {str(ref)[:100]}, which is not a branch", repository)
@@ -201,8 +185,8 @@ def _push(data: Mapping[str, Any]) -> CommitEvent | Ignored:
     return CommitEvent(
         event="push",
         repository=repository,
-        head_sha=_sha(after, "after"),
-        base_sha=None if _nothing(before) else _sha(before, "before"),
+        head_sha=read_sha(after, "after"),
+        base_sha=None if _nothing(before) else read_sha(before, "before"),
         branch=ref.removeprefix(BRANCH),
         paths=None if paths is None else tuple(sorted(paths)),
         occurred_at=_moment(_inner(data, "repository").get("pushed_at"))
@@ -214,12 +198,14 @@ def _push(data: Mapping[str, Any]) -> CommitEvent | Ignored:
 def _pull_request(data: Mapping[str, Any]) -> CommitEvent:
     request = _inner(data, "pull_request")
     head, base = _inner(request, "head"), _inner(request, "base")
-    repository = _repository(_inner(data, "repository").get("full_name"), "repository.full_name")
+    repository = read_repository(
+        _inner(data, "repository").get("full_name"), "repository.full_name"
+    )
     return CommitEvent(
         event="pull_request",
         repository=repository,
-        head_sha=_sha(head.get("sha"), "pull_request.head.sha"),
-        base_sha=_sha(base.get("sha"), "pull_request.base.sha"),
+        head_sha=read_sha(head.get("sha"), "pull_request.head.sha"),
+        base_sha=read_sha(base.get("sha"), "pull_request.base.sha"),
         action=_text(data, "action", ""),
         branch=_text(base, "ref", "pull_request.base"),
         pull_request=fields.integer(
@@ -283,8 +269,10 @@ def _rerequest(
 ) -> Rerequest:
     app = _inner(subject, "app")
     return Rerequest(
-        repository=_repository(_inner(data, "repository").get("full_name"), "repository.full_name"),
-        head_sha=_sha(subject.get("head_sha"), f"{where}.head_sha"),
+        repository=read_repository(
+            _inner(data, "repository").get("full_name"), "repository.full_name"
+        ),
+        head_sha=read_sha(subject.get("head_sha"), f"{where}.head_sha"),
         app=tuple(str(app[name]) for name in ("id", "client_id") if app.get(name)),
         slug=_plain(app.get("slug")) or "unknown",
         installation=_installation(data),
@@ -315,9 +303,9 @@ def _about(
     before = base.get("sha") if requests else subject.get("before")
     return CommitEvent(
         event=where,
-        repository=_repository(repository.get("full_name"), "repository.full_name"),
-        head_sha=_sha(subject.get("head_sha"), f"{where}.head_sha"),
-        base_sha=None if _nothing(before) else _sha(before, f"{where}.before"),
+        repository=read_repository(repository.get("full_name"), "repository.full_name"),
+        head_sha=read_sha(subject.get("head_sha"), f"{where}.head_sha"),
+        base_sha=None if _nothing(before) else read_sha(before, f"{where}.before"),
         action=action,
         branch=_text(base, "ref", where) if requests else _text(subject, "head_branch", where),
         pull_request=None
@@ -382,53 +370,9 @@ def _nothing(sha: object) -> bool:
     return sha is None or (isinstance(sha, str) and set(sha) <= {"0"})
 
 
-def _sha(value: object, path: str) -> str:
-    if not isinstance(value, str) or not SHA.fullmatch(value.lower()):
-        raise FieldError(path, value, "isn't a commit", limit="7 to 64 hexadecimal digits")
-    return value.lower()
-
-
-def _repository(value: object, path: str) -> str:
-    if not isinstance(value, str) or len(value) > 200 or not REPOSITORY.fullmatch(value):
-        raise FieldError(
-            path, value, "isn't a repository", limit="owner/name, at most 200 characters"
-        )
-    return value
-
-
 def _text(data: Mapping[str, Any], name: str, path: str) -> str | None:
     value = data.get(name)
-    if value is not None and (
-        not isinstance(value, str) or not value or len(value) > MAX_TEXT or not value.isprintable()
-    ):
-        raise FieldError(
-            fields.join(path, name),
-            value,
-            "must be text",
-            limit=f"1 to {MAX_TEXT} printable characters",
-        )
-    return value
-
-
-def _flag(data: Mapping[str, Any], name: str) -> bool:
-    value = data.get(name, False)
-    if not isinstance(value, bool):
-        raise FieldError(f"data.{name}", value, "must be true or false")
-    return value
-
-
-def _paths(value: object) -> tuple[str, ...] | None:
-    if value is None:
-        return None
-    if (
-        not isinstance(value, list)
-        or len(value) > MAX_PATHS
-        or not all(isinstance(path, str) for path in value)
-    ):
-        raise FieldError(
-            "data.paths", value, "must be a list of paths", limit=f"at most {MAX_PATHS}"
-        )
-    return tuple(value)
+    return None if value is None else read_text(value, fields.join(path, name))
 
 
 def _installation(data: Mapping[str, Any]) -> int | None:

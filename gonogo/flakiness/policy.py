@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gonogo.errors import FieldError
+from gonogo.spec import fields
 
 
 @dataclass(frozen=True)
@@ -175,7 +176,7 @@ class FlakinessPolicy:
             "bisect_sharp",
             "bisect_cost",
         ):
-            _between(name, getattr(self, name))
+            fields.number(getattr(self, name), name, above=0, below=1)
         if not self.stable_rate < self.flaky_rate:
             raise FieldError(
                 "flaky_rate", self.flaky_rate, "must be above stable_rate", limit=self.stable_rate
@@ -200,18 +201,10 @@ class FlakinessPolicy:
             "bisect_calm",
         )
         for name in counts:
-            if getattr(self, name) < 1:
-                raise FieldError(name, getattr(self, name), "must be at least 1", limit=1)
-        for name in ("factor_odds", "bisect_gate", "bisect_bad", "bisect_good", "bisect_boldness"):
-            if getattr(self, name) <= 0:
-                raise FieldError(name, getattr(self, name), "must be positive", limit=0)
-        if self.prior <= 0:
-            raise FieldError("prior", self.prior, "must be positive", limit=0)
-
-
-def _between(name: str, value: float) -> None:
-    if not 0 < value < 1:
-        raise FieldError(name, value, "must lie between 0 and 1", limit="0 < value < 1")
+            fields.integer(getattr(self, name), name, least=1)
+        odds = ("factor_odds", "bisect_gate", "bisect_bad", "bisect_good", "bisect_boldness")
+        for name in (*odds, "prior"):
+            fields.number(getattr(self, name), name, above=0)
 
 
 POLICY = FlakinessPolicy()

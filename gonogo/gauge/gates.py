@@ -22,6 +22,7 @@ from gonogo.gauge.rules import (
     Ulps,
     WelfordBound,
 )
+from gonogo.spec import fields
 
 if TYPE_CHECKING:
     from gonogo.spec.test_spec import TestSpec
@@ -240,11 +241,9 @@ def named(names: Sequence[str], path: str = "gates") -> tuple[Gate, ...]:
         if name not in GATES:
             near = get_close_matches(name, GATES, n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
-            raise FieldError(
-                f"{path}.{place}", name, f"unknown gate{hint}", limit="one of " + ", ".join(GATES)
-            )
-        if name in names[:place]:
-            raise FieldError(f"{path}.{place}", name, "is named twice")
+            limit = "one of " + ", ".join(GATES)
+            raise FieldError(fields.join(path, place), name, f"unknown gate{hint}", limit=limit)
+    fields.check_distinct(names, path)
     return tuple(GATES[name] for name in names) or _ALL
 
 

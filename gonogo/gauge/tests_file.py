@@ -5,19 +5,77 @@ The caller reads the YAML, JSON or TOML.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field
 
 from gonogo.errors import FieldError
 from gonogo.gauge import gates
 from gonogo.spec import fields
 from gonogo.spec.builds import EMULATOR
 from gonogo.spec.test_spec import MAX_ELEMENTS, TestSpec
+from gonogo.spec.validation import NOT_BLANK, WHOLE, Model, checked, in_words
 
 MAX_TESTS = 1000
-NAMES = ("name", "test", "seeds", "seed_start", "executor", "builds", "wrong_builds", "gates")
+
+
+def _gates(names: tuple[str, ...]) -> tuple[str, ...]:
+    gates.named(names, "")
+    return names
+
+
+_Name = Annotated[
+    str,
+    Field(min_length=1, max_length=200, json_schema_extra=in_words("1 to 200 characters")),
+    NOT_BLANK,
+]
+
+
+def _names(of: str) -> Any:
+    return Field(strict=False, json_schema_extra=in_words(f"names of {of}"))
+
+
+_Builds = Annotated[tuple[_Name, ...], _names("builds")]
+
+
+class _Options(Model):
+    """The fields that an entry may leave to the defaults."""
+
+    misspelled_first: ClassVar[bool] = True
+
+    seeds: Annotated[int, Field(ge=1, le=1000), WHOLE] = 1
+    seed_start: Annotated[int, Field(ge=0, le=2**53 - 1001), WHOLE] = 0
+    executor: _Name = EMULATOR
+    builds: _Builds | None = None
+    wrong_builds: _Builds | None = None
+    gates: Annotated[tuple[_Name, ...], _names("gates"), checked(_gates)] | None = None
+
+    def given(self) -> dict[str, Any]:
+        """Return the fields that are there, by name."""
+        values = {name: getattr(self, name) for name in _Options.model_fields}
+        return {
+            name: value
+            for name, value in values.items()
+            if name in self.model_fields_set and value is not None
+        }
+
+
+class _Defaults(_Options):
+    test: dict[str, Any] | None = None
+
+
+class _Entry(_Options):
+    name: _Name = ""
+    test: TestSpec
+
+
+class _Tests(Model):
+    tests: Annotated[
+        list[Any],
+        Field(min_length=1, max_length=MAX_TESTS, json_schema_extra={"x-unit": "tests"}),
+    ]
 
 
 @dataclass(frozen=True)
@@ -51,31 +109,23 @@ def parse(data: object, *, seeds: int, max_elements: int = MAX_ELEMENTS) -> list
     for name in whole:
         with problems.collecting():
             fields.known({name: whole[name]}, ("defaults", "tests"), "file")
+    given = fields.mapping(whole.get("defaults") or {}, "defaults")
     defaults: dict[str, Any] = {}
-    for name, value in fields.mapping(whole.get("defaults") or {}, "defaults").items():
-        with problems.collecting():
-            fields.known({name: value}, NAMES[1:], "defaults")
-            if name in _READ:
-                _READ[name](value, f"defaults.{name}")
-            defaults[name] = value
-    shared: Mapping[str, Any] = {}
     with problems.collecting():
-        shared = fields.mapping(defaults.pop("test", None) or {}, "defaults.test")
+        defaults = _Defaults.parse(given, "defaults").given()
+    shared = given.get("test")
+    shared = shared if isinstance(shared, Mapping) else {}
     tests: list[Any] = []
     with problems.collecting():
-        tests = _tests(whole.get("tests"))
+        tests = _Tests.parse({"tests": whole.get("tests")}).tests
     entries = []
     for place, item in enumerate(tests):
         with problems.collecting():
-            entries.append(
-                _entry(
-                    {**defaults, **fields.mapping(item, f"tests[{place}]")},
-                    shared,
-                    place,
-                    seeds,
-                    max_elements,
-                )
-            )
+            path = f"tests[{place}]"
+            entry = _entry(fields.mapping(item, path), shared, path, max_elements)
+            name = entry.name or f"{entry.test.kernel} {'x'.join(map(str, entry.test.shape))}"
+            values = {"seeds": seeds, **defaults, **entry.given()}
+            entries.append(Entry(name=name, test=entry.test, **values))
     names = [entry.name for entry in entries]
     for name in dict.fromkeys(names):
         with problems.collecting():
@@ -85,61 +135,12 @@ def parse(data: object, *, seeds: int, max_elements: int = MAX_ELEMENTS) -> list
     return entries
 
 
-def _tests(value: object) -> list[Any]:
-    if not isinstance(value, list) or not 1 <= len(value) <= MAX_TESTS:
-        shown = len(value) if isinstance(value, list) else value
-        raise FieldError("tests", shown, "must be a list of tests", limit=f"1 to {MAX_TESTS} tests")
-    return value
-
-
 def _entry(
-    given: Mapping[str, Any], shared: Mapping[str, Any], place: int, seeds: int, max_elements: int
-) -> Entry:
+    given: Mapping[str, Any], shared: Mapping[str, Any], path: str, max_elements: int
+) -> _Entry:
     """Parse one entry of the file. Raises FieldErrors with all that is wrong with it."""
-    path = f"tests[{place}]"
-    problems, parsed = fields.Problems(), dict[str, Any]()
-    for name in given:
-        with problems.collecting():
-            fields.known({name: given[name]}, NAMES, path)
-    with problems.collecting():
-        test = {**shared, **fields.mapping(given.get("test") or {}, f"{path}.test")}
-        parsed["test"] = TestSpec.parse(test, max_elements=max_elements, path=f"{path}.test")
-    for name, read in _READ.items():
-        if name in given or name == "seeds":
-            with problems.collecting():
-                parsed[name] = read(given.get(name, seeds), f"{path}.{name}")
-    problems.check()
-    spec = parsed["test"]
-    return Entry(**{"name": f"{spec.kernel} {'x'.join(map(str, spec.shape))}", **parsed})
-
-
-def _text(value: object, path: str) -> str:
-    if not isinstance(value, str) or not value.strip() or len(value) > 200:
-        raise FieldError(path, value, "must be text", limit="1 to 200 characters")
-    return value
-
-
-def _gates(value: object, path: str) -> tuple[str, ...]:
-    names = _names(value, path, of="gates")
-    gates.named(names, path)
-    return names
-
-
-def _names(value: object, path: str, of: str = "builds") -> tuple[str, ...]:
-    if value is None:
-        return ()
-    if not isinstance(value, list | tuple):
-        raise FieldError(path, value, f"must be a list of names of {of}")
-    return tuple(_text(name, path) for name in value)
-
-
-_READ: Mapping[str, Callable[[object, str], Any]] = {
-    "name": _text,
-    "seeds": partial(fields.integer, least=1, most=1000),
-    "seed_start": partial(fields.integer, least=0, most=2**53 - 1001),
-    "executor": _text,
-    "builds": _names,
-    "wrong_builds": _names,
-    "gates": _gates,
-}
-"""Field of an entry, but for its test -> what reads it; a value and its path are given."""
+    test = given.get("test") or {}
+    test = {**shared, **test} if isinstance(test, Mapping) else test
+    entry = _Entry.parse({**given, "test": test}, path)
+    entry.test.check_elements(max_elements, f"{path}.test")
+    return entry

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from gonogo.errors import FieldError
 from gonogo.reports import documents, junit
 from gonogo.reports.cases import MAX_CASES, Case, TestReport
 from gonogo.reports.outcomes import Outcome
@@ -28,12 +27,7 @@ def parse(data: bytes) -> TestReport:
     results = fields.mapping(
         fields.mapping(documents.load(data), "report").get("results"), "results"
     )
-    tests = results.get("tests")
-    if not isinstance(tests, list) or len(tests) > MAX_CASES:
-        given = len(tests) if isinstance(tests, list) else tests
-        raise FieldError(
-            "results.tests", given, "must be a list of tests", limit=f"at most {MAX_CASES}"
-        )
+    tests = documents.listed(results.get("tests"), "results.tests", MAX_CASES, " of tests")
     tool, place = results.get("tool"), results.get("environment")
     tool = tool if isinstance(tool, dict) else {}
     place = place if isinstance(place, dict) else {}
@@ -52,9 +46,7 @@ def parse(data: bytes) -> TestReport:
 
 def _case(data: object, path: str) -> Case:
     given = fields.mapping(data, path)
-    name = given.get("name")
-    if not isinstance(name, str) or not name.strip():
-        raise FieldError(f"{path}.name", name, "must be text", limit="the name of a test")
+    name = documents.name(given.get("name"), f"{path}.name")
     status = fields.choice(given.get("status"), tuple(STATUSES), f"{path}.status")
     outcome, message = (
         STATUSES[status],

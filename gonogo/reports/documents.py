@@ -7,7 +7,7 @@ from typing import Any
 
 from gonogo.errors import FieldError
 from gonogo.reports.texts import clean
-from gonogo.spec import json_text
+from gonogo.spec import fields, json_text
 
 MAX_LISTS = 1_000_000
 MAX_OBJECTS = 1_000_000
@@ -26,12 +26,31 @@ def load(data: bytes) -> Any:
         (b"{", MAX_OBJECTS, "objects"),
         (b",", MAX_VALUES, "values"),
     ):
-        if (number := data.count(mark)) > limit:
-            raise FieldError("file", number, f"has too many {what}", limit=str(limit))
+        fields.check_count(data.count(mark), limit, "file", f"has too many {what}")
+    return decoded(data.removeprefix(json_text.BOM), "file")
+
+
+def decoded(data: bytes, path: str) -> Any:
+    """Return the value of a short JSON text. Raises FieldError."""
     try:
-        return json_text.loads(data.removeprefix(json_text.BOM))
+        return json_text.loads(data)
     except (ValueError, RecursionError) as problem:  # invalid UTF-8 is a ValueError, too
-        raise FieldError("file", data[:_SHOWN], f"isn't JSON: {clean(problem, 200)}") from None
+        raise FieldError(path, data[:_SHOWN], f"isn't JSON: {clean(problem, 200)}") from None
+
+
+def name(value: object, path: str) -> str:
+    """Return the name of a test. Raises FieldError for a missing, a blank or another one."""
+    if not isinstance(value, str) or not value.strip():
+        raise FieldError(path, value, "must be text", limit="the name of a test")
+    return value
+
+
+def listed(value: object, path: str, most: int, what: str = "") -> list[Any]:
+    """Return a list of at most so many values. Raises FieldError."""
+    if not isinstance(value, list) or len(value) > most:
+        given = len(value) if isinstance(value, list) else value
+        raise FieldError(path, given, f"must be a list{what}", limit=f"at most {most}")
+    return value
 
 
 def text(value: object, most: int) -> str | None:

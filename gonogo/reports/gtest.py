@@ -60,12 +60,9 @@ def parse_json(data: bytes) -> TestReport:
     for number, suite in enumerate(document["testsuites"]):
         path = f"testsuites.{number}"
         tests = fields.mapping(suite, path).get("testsuite", [])
-        if not isinstance(tests, list):
-            raise FieldError(f"{path}.testsuite", tests, "must be a list of tests")
-        if len(cases) + len(tests) > MAX_CASES:
-            raise FieldError(
-                f"{path}.testsuite", len(tests), "too many tests", limit=f"{MAX_CASES} in a file"
-            )
+        tests = documents.listed(tests, f"{path}.testsuite", MAX_CASES, " of tests")
+        count = len(cases) + len(tests)
+        fields.check_count(count, MAX_CASES, f"{path}.testsuite", "too many tests", "in a file")
         cases += [
             _case(test, str(suite.get("name", "")), f"{path}.testsuite.{n}")
             for n, test in enumerate(tests)
@@ -82,9 +79,7 @@ def parse_json(data: bytes) -> TestReport:
 
 def _case(data: object, suite: str, path: str) -> Case:
     given = fields.mapping(data, path)
-    name = given.get("name")
-    if not isinstance(name, str) or not name:
-        raise FieldError(f"{path}.name", name, "must be text", limit="the name of a test")
+    name = documents.name(given.get("name"), f"{path}.name")
     failures = [
         documents.text(item.get("failure"), MAX_MESSAGE_CHARS) or ""
         for item in documents.objects(given.get("failures"))

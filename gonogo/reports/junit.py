@@ -18,6 +18,7 @@ from gonogo.reports import xml
 from gonogo.reports.cases import MAX_CASES, MAX_FAILURES, MAX_MEASUREMENTS, Case, TestReport
 from gonogo.reports.outcomes import Outcome
 from gonogo.reports.texts import MAX_MESSAGE_CHARS, clean
+from gonogo.spec.fields import check_count
 
 ROOTS = ("testsuites", "testsuite")
 PASSED_ON_RETRY = "failed, then passed when it was run again: "
@@ -67,13 +68,7 @@ class Reader:
             self._names.append(attributes.get("name", ""))
             self._started = self._started or attributes.get("timestamp")
         elif name == "testcase" and self._case is None:
-            if len(self._cases) >= MAX_CASES:
-                raise FieldError(
-                    "testcase",
-                    len(self._cases) + 1,
-                    "too many tests",
-                    limit=f"{MAX_CASES} in a file",
-                )
+            check_count(len(self._cases) + 1, MAX_CASES, "testcase", "too many tests", "in a file")
             suites = [
                 attributes.get("name", "") for kind, attributes in self._path if kind == "testsuite"
             ]

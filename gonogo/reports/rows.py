@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gonogo.errors import FieldError
 from gonogo.reports.cases import MAX_ITERATION_CASES, Case, Comparison, TestReport
 from gonogo.reports.outcomes import OTHER_REASON, ArraysVerdict, verdict_of
 from gonogo.reports.texts import MAX_MESSAGE_CHARS, short_name
+from gonogo.spec.fields import check_count
 from gonogo.spec.verdicts import (
     POLICY,
     Explanation,
@@ -37,13 +37,8 @@ def rows_of(report: TestReport) -> list[Row]:
     for case in report.cases:
         by_iteration.setdefault((case.seed or 0, case.repeat), []).append(case)
     for iteration, cases in by_iteration.items():
-        if len(cases) > MAX_ITERATION_CASES:
-            raise FieldError(
-                "tests",
-                len(cases),
-                f"too many tests in iteration {iteration[0]}",
-                limit=str(MAX_ITERATION_CASES),
-            )
+        reason = f"too many tests in iteration {iteration[0]}"
+        check_count(len(cases), MAX_ITERATION_CASES, "tests", reason)
     return [_row(iteration, by_iteration[iteration]) for iteration in sorted(by_iteration)] or [
         _row((0, 0), [])
     ]

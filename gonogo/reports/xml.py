@@ -12,6 +12,7 @@ from typing import NoReturn
 from xml.parsers import expat
 
 from gonogo.errors import FieldError
+from gonogo.spec.fields import check_count
 
 MAX_DEPTH = 64
 MAX_ELEMENTS = 2_000_000
@@ -34,21 +35,12 @@ class _Reader:
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         self._elements += 1
-        if len(self._texts) >= MAX_DEPTH:
-            raise FieldError(
-                "file", len(self._texts) + 1, "the XML is too deep", limit=f"{MAX_DEPTH} elements"
-            )
-        if self._elements > MAX_ELEMENTS:
-            raise FieldError(
-                "file", self._elements, "the XML has too many elements", limit=str(MAX_ELEMENTS)
-            )
+        depth = len(self._texts) + 1
+        check_count(depth, MAX_DEPTH, "file", "the XML is too deep", "elements")
+        check_count(self._elements, MAX_ELEMENTS, "file", "the XML has too many elements")
         if len(attributes) > MAX_ATTRIBUTES:
-            raise FieldError(
-                "file",
-                len(attributes),
-                f"element {name[:100]!r} has too many attributes",
-                limit=str(MAX_ATTRIBUTES),
-            )
+            reason = f"element {name[:100]!r} has too many attributes"
+            check_count(len(attributes), MAX_ATTRIBUTES, "file", reason)
         self._texts.append([])
         self._sizes.append(0)
         self._start(_bare(name), {_bare(key): value for key, value in attributes.items()})

@@ -102,14 +102,7 @@ def _emulated(names: tuple[str, ...]) -> Mapping[str, Build]:
 def emulator_build(name: str) -> Build:
     """Return the emulator's build of that name. Raises FieldError with the list of names."""
     builds = emulator_builds()
-    if name not in builds:
-        raise FieldError(
-            "build",
-            name,
-            "unknown build" + fields.did_you_mean(name, builds),
-            limit="one of " + ", ".join(builds),
-        )
-    return builds[name]
+    return builds[fields.choice(name, builds, "build", "unknown build")]
 
 
 @cache
@@ -172,12 +165,7 @@ def check_kernel(build: Build, kernel: str, path: str = "build") -> None:
     members = KERNELS[kernel].emulated_builds
     others = [name for name, other in KERNELS.items() if build.name in other.emulated_builds]
     reason = f"is not a build of {kernel}, only of {', '.join(others)}; it would run as `correct`"
-    raise FieldError(
-        path,
-        build.name,
-        reason + fields.did_you_mean(build.name, members),
-        limit="one of " + ", ".join(members),
-    )
+    fields.choice(build.name, members, path, reason)
 
 
 def check_emulated(name: str, kernel: str, path: str) -> None:

@@ -6,7 +6,7 @@ Each wrong value becomes a FieldError that names it and its limit.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Any
@@ -82,12 +82,35 @@ def did_you_mean(name: object, names: Iterable[str]) -> str:
     return f"; did you mean {alike[0]!r}?" if alike else ""
 
 
-def choice(value: object, allowed: Sequence[str], path: str) -> str:
-    """Return `value` if it is one of the words `allowed`. Raises FieldError."""
+def choice(
+    value: object,
+    allowed: Collection[str],
+    path: str,
+    reason: str = "unknown value",
+    *,
+    more: str = "",
+) -> str:
+    """Return `value` if it is one of the words `allowed`. Raises FieldError.
+
+    more: what the limit says behind the words.
+    """
     if not isinstance(value, str) or value not in allowed:
-        reason = "unknown value" + did_you_mean(value, allowed)
-        raise FieldError(path, value, reason, limit="one of " + ", ".join(allowed))
+        reason += did_you_mean(value, allowed)
+        raise FieldError(path, value, reason, limit="one of " + ", ".join(allowed) + more)
     return value
+
+
+def check_distinct(names: Sequence[str], path: str, reason: str = "is named twice") -> None:
+    """Raise FieldError for the first name that is in the list before."""
+    for place, name in enumerate(names):
+        if name in names[:place]:
+            raise FieldError(join(path, place), name, reason)
+
+
+def check_count(count: int, most: int, path: str, reason: str, unit: str = "") -> None:
+    """Raise FieldError for a number of things above its limit, such as the tests of a file."""
+    if count > most:
+        raise FieldError(path, count, reason, limit=f"{most} {unit}".rstrip())
 
 
 def number(
@@ -97,24 +120,29 @@ def number(
     least: float | None = None,
     above: float | None = None,
     most: float | None = None,
+    below: float | None = None,
 ) -> float:
     """Return `value` as a finite float within its limits. Raises FieldError.
 
-    It must be at least `least`, strictly above `above`, and at most `most`. A bool isn't a number.
+    It must be at least `least`, strictly above `above`, at most `most`, and strictly below `below`.
+    A bool isn't a number.
     """
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise FieldError(path, value, "must be a number", limit=_limit(least, above, most))
     try:
-        result = float(value)
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        result = float(value) if is_number else math.nan  # type: ignore[arg-type]
     except OverflowError:
         result = math.inf
-    if not math.isfinite(result):
-        raise FieldError(path, value, "must be finite", limit=_limit(least, above, most))
-    if (least is not None and not result >= least) or (above is not None and not result > above):
-        raise FieldError(path, value, "is too small", limit=_limit(least, above, most))
-    if most is not None and not result <= most:
-        raise FieldError(path, value, "is too large", limit=_limit(least, above, most))
-    return result + 0.0  # -0.0 becomes 0.0
+    if not is_number:
+        reason = "must be a number"
+    elif not math.isfinite(result):
+        reason = "must be finite"
+    elif (least is not None and result < least) or (above is not None and result <= above):
+        reason = "is too small"
+    elif (most is not None and result > most) or (below is not None and result >= below):
+        reason = "is too large"
+    else:
+        return result + 0.0  # -0.0 becomes 0.0
+    raise FieldError(path, value, reason, limit=_limit(least, above, most, below))
 
 
 def integer(value: object, path: str, *, least: int | None = None, most: int | None = None) -> int:
@@ -125,15 +153,19 @@ def integer(value: object, path: str, *, least: int | None = None, most: int | N
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
-        raise FieldError(path, value, "must be an integer", limit=_limit(least, None, most))
-    if least is not None and value < least:
-        raise FieldError(path, value, "is too small", limit=_limit(least, None, most))
-    if most is not None and value > most:
-        raise FieldError(path, value, "is too large", limit=_limit(least, None, most))
-    return value
+        reason = "must be an integer"
+    elif least is not None and value < least:
+        reason = "is too small"
+    elif most is not None and value > most:
+        reason = "is too large"
+    else:
+        return value
+    raise FieldError(path, value, reason, limit=_limit(least, None, most, None))
 
 
-def _limit(least: float | None, above: float | None, most: float | None) -> str | None:
+def _limit(
+    least: float | None, above: float | None, most: float | None, below: float | None
+) -> str | None:
     parts = []
     if least is not None:
         parts.append(f">= {least:g}")
@@ -141,4 +173,6 @@ def _limit(least: float | None, above: float | None, most: float | None) -> str 
         parts.append(f"> {above:g}")
     if most is not None:
         parts.append(f"<= {most:g}" if abs(most) < 1e6 or isinstance(most, float) else f"<= {most}")
+    if below is not None:
+        parts.append(f"< {below:g}")
     return " and ".join(parts) or None

@@ -18,7 +18,7 @@ from gonogo.errors import FieldError
 from gonogo.spec.canonical import key_of
 from gonogo.spec.executors import EXECUTORS, REPORTERS
 from gonogo.spec.test_spec import MAX_ELEMENTS, TestSpec
-from gonogo.spec.validation import WHOLE, Model
+from gonogo.spec.validation import WHOLE, Model, distinct
 
 FIELD = "selection"
 KERNEL = "selection"
@@ -85,6 +85,7 @@ class Selection(Model):
                 fail_fast=True,
                 json_schema_extra={"x-unit": "stages, or null for all"},
             ),
+            distinct("distinct stages", "must be a name, and not a duplicate"),
         ]
         | None
     ) = Field(None, description="Stages of the suite")
@@ -92,16 +93,9 @@ class Selection(Model):
     def _normalize(self) -> None:
         if self.shuffle is False:
             self.__dict__["shuffle"] = None
-        names = self.stages
-        if names is None:
-            return
-        if self.suite is None:
+        if self.stages is not None and self.suite is None:
             reason = "only a suite has stages"
-            raise FieldError("stages", list(names), reason, limit="name its suite")
-        for number, name in enumerate(names):
-            if name in names[:number]:
-                reason = "must be a name, and not a duplicate"
-                raise FieldError(f"stages.{number}", name, reason)
+            raise FieldError("stages", list(self.stages), reason, limit="name its suite")
 
     @classmethod
     def parse(cls, data: object, path: str = "test") -> Selection:

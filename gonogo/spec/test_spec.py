@@ -34,7 +34,7 @@ def _known_kernel(name: str) -> str:
     try:
         known = name in KERNELS
     except FieldError as problem:  # its package is installed, and can't be loaded
-        raise Refused(FieldError("", name, problem.reason, limit=problem.limit)) from None
+        raise Refused(problem.at("")) from None
     if not known:
         names = nameable()
         allowed = {"limit": "one of " + ", ".join(names)}

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from functools import cache
 from itertools import islice
 from threading import Lock
-from typing import Any, Self, get_args
+from typing import Any, ClassVar, Self, get_args
 
 from pydantic import (
     AfterValidator,
@@ -53,6 +53,7 @@ _MESSAGES = {
     "int_from_float": "must be an integer",
     "float_type": "must be a number",
     "string_type": "must be text",
+    "string_unicode": "must be text without lone surrogates",
     "string_pattern_mismatch": "doesn't match the pattern",
     "string_too_short": "is too short",
     "string_too_long": "is too long",
@@ -88,6 +89,9 @@ class Model(BaseModel):
     model_config = ConfigDict(
         frozen=True, strict=True, extra="forbid", allow_inf_nan=False, defer_build=True
     )
+
+    misspelled_first: ClassVar[bool] = False
+    """Whether misspelled fields are named before all others, as suits a file that people write."""
 
     @classmethod
     def parse(cls, data: object, path: str = "") -> Self:
@@ -165,7 +169,9 @@ def _bound_lists(schema: Any) -> None:
         if kind == "function-wrap" and isinstance(schema["function"]["function"], _FewErrors):
             return
         for name, part in schema.items():
-            if name not in {"metadata", "serialization", "cls", "config", "ref", "type"}:
+            if name == "fields" and isinstance(part, dict):  # a field may have any name
+                _bound_lists(list(part.values()))
+            elif name not in {"metadata", "serialization", "cls", "config", "ref", "type"}:
                 _bound_lists(part)
         if kind in {"set", "frozenset", "tuple"} or (kind == "list" and not _objects(schema)):
             schema["fail_fast"] = True
@@ -184,7 +190,7 @@ def _objects(schema: Mapping[str, Any]) -> bool:
     item = schema.get("items_schema", {})
     while item.get("type") in {"function-before", "function-after", "function-wrap", "nullable"}:
         item = item["schema"]
-    return item.get("type") not in _SCALARS | {"dict", "list"}
+    return item.get("type") not in _SCALARS | {"dict", "list", "tuple"}
 
 
 class _FewErrors:
@@ -265,6 +271,40 @@ def distinct(
     return AfterValidator(check)
 
 
+def checked(read: Callable[[Any], Any]) -> AfterValidator:
+    """Return the annotation of a value that a function reads, which may raise FieldError.
+
+    The paths in its errors lie below the value.
+    """
+
+    def validate(value: Any) -> Any:
+        try:
+            return read(value)
+        except FieldError as problem:
+            raise Refused(problem) from None
+
+    return AfterValidator(validate)
+
+
+IN_WORDS = "x-limit"
+
+
+def in_words(limit: str) -> dict[str, Any]:
+    """Return what a field's schema has in addition: its limit in words.
+
+    Refusals quote it where the schema's limits say less, such as "at least 1 characters".
+    """
+    return {IN_WORDS: limit}
+
+
+def _not_blank(text: str) -> str:
+    if not text.strip():
+        raise ValueError("is blank")
+    return text
+
+
+NOT_BLANK = AfterValidator(_not_blank)
+"""For a text: it has a character that shows."""
 MAX_MEMBERS = 64
 """Members of an object whose names are free, such as one per tensor."""
 Bounded = BeforeValidator(bounded)
@@ -301,9 +341,10 @@ def field_errors(
 
     The schema of `model`, which was to be read, supplies limits that pydantic's error lacks.
     """
-    given = sorted(  # a misspelled field says more than the one that is missing
-        islice(details, MAX_ERRORS), key=lambda item: item["type"] == "missing"
-    )
+    if getattr(model, "misspelled_first", False):
+        given = sorted(details, key=_weight)[:MAX_ERRORS]
+    else:  # a misspelled field says more than the one that is missing
+        given = sorted(islice(details, MAX_ERRORS), key=lambda item: item["type"] == "missing")
     places = [tuple(item["loc"]) for item in given]
     return [
         _field_error(item, model, path)
@@ -314,15 +355,20 @@ def field_errors(
     ]
 
 
+def _weight(item: Mapping[str, Any]) -> tuple[int, int]:
+    """Return the sort key of an error: a misspelled field says more than one that is missing."""
+    if item["type"] == "extra_forbidden":
+        return 0, len(item["loc"])
+    return 2 if item["type"] == "missing" else 1, 0
+
+
 def _field_error(item: Mapping[str, Any], model: type[BaseModel] | None, path: str) -> FieldError:
     kind, location, value = str(item["type"]), tuple(item["loc"]), item.get("input")
     context = item.get("ctx") or {}
     field = ".".join(filter(None, (path, dotted(location))))
     cause = context.get("error")
     if isinstance(cause, Refused):
-        inner = cause.problem
-        where = ".".join(filter(None, (field, inner.field)))
-        return FieldError(where, inner.value, inner.reason, limit=inner.limit)
+        return cause.problem.at(".".join(filter(None, (field, cause.problem.field))))
     reason = _MESSAGES.get(kind) or str(item["msg"]).removeprefix("Value error, ")
     names: Sequence[str] = ()
     limit = context.get("limit")
@@ -366,7 +412,9 @@ def _nodes(model: type[BaseModel], location: Sequence[object]) -> Iterator[Mappi
             yield node
         else:
             inner = node.get("properties", {}).get(rest[0]) or node.get("additionalProperties")
-            inner = node.get("items") if isinstance(rest[0], int) else inner
+            if isinstance(rest[0], int):
+                items = node.get("prefixItems", ())
+                inner = items[rest[0]] if rest[0] < len(items) else node.get("items")
             if isinstance(inner, Mapping):
                 yield from below(inner, rest[1:])
 
@@ -401,6 +449,8 @@ def _as_schema(context: Mapping[str, Any]) -> dict[str, Any]:
 
 def _limit(node: Mapping[str, Any]) -> str | None:
     """Return what a JSON schema allows, in words; None when it says nothing."""
+    if IN_WORDS in node:
+        return str(node[IN_WORDS])
     if "enum" in node:
         return "one of " + ", ".join(map(str, node["enum"]))
     if "const" in node:

@@ -200,8 +200,7 @@ def _check_counts(seeds: int, seed_start: int, deadline: float | None) -> None:
         raise FieldError(
             "seeds", seed_start + seeds - 1, "is above the largest seed", limit=f"< {MAX_SEED}"
         )
-    if deadline is not None and not deadline > 0:
-        raise FieldError("deadline", deadline, "must be above 0 seconds")
+    options.check_deadline(deadline)
 
 
 def _judged(

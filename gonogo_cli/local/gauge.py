@@ -93,8 +93,7 @@ def gauge(
     from gonogo_workers.executors import registry
 
     allow_installed()
-    if deadline is not None and not deadline > 0:
-        raise FieldError("deadline", deadline, "must be above 0 seconds")
+    options.check_deadline(deadline)
     named(gate, "gate")
     limit = gonogo_settings.load().max_elements
     if file is not None:

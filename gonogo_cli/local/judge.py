@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from gonogo.errors import FieldError, JobError
-from gonogo.spec import json_text
+from gonogo.spec import fields, json_text
 from gonogo_cli.local import options
 
 if TYPE_CHECKING:
@@ -136,10 +136,7 @@ def _load(test: TestSpec, places: Iterable[str], names: Iterable[str]) -> Tensor
         name, separator, path = place.partition("=")
         if not separator:
             name, path = Path(place).stem, place
-        if name not in allowed:
-            raise FieldError(
-                path, name, f"isn't a tensor of {test.kernel}", limit="one of " + ", ".join(allowed)
-            )
+        fields.choice(name, allowed, path, f"isn't a tensor of {test.kernel}")
         if name in loaded:
             raise FieldError(path, name, "is given twice")
         try:

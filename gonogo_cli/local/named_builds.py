@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gonogo.errors import FieldError
 from gonogo.spec.executors import EXECUTORS, REPORTERS
-from gonogo.spec.fields import did_you_mean
+from gonogo.spec.fields import choice, did_you_mean
 
 if TYPE_CHECKING:
     from gonogo.spec.selections import Selection
@@ -60,9 +60,9 @@ def check_selection(executor: str, build: str, selection: Selection) -> None:
 
 
 def _check_name(field: str, name: str, reason: str, names: Sequence[str]) -> None:
-    if name not in names:
-        limit = "one of " + ", ".join(names) if names else f"no {field}: it has none"
-        raise FieldError(field, name, reason + did_you_mean(name, names), limit=limit)
+    if not names:
+        raise FieldError(field, name, reason, limit=f"no {field}: it has none")
+    choice(name, names, field, reason)
 
 
 def _builds_file() -> BuildsFile:

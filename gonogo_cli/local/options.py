@@ -14,7 +14,7 @@ from rich.text import Text
 
 from gonogo.errors import FieldError
 from gonogo.reports import red_hollow
-from gonogo.spec import json_text, missed_rows
+from gonogo.spec import fields, json_text, missed_rows
 from gonogo.spec.diagnoses import consistent_diagnosis
 from gonogo.spec.kernels.registry import KERNELS
 from gonogo.spec.verdicts import Explanation, Verdict, worst
@@ -61,6 +61,12 @@ def json_flag(text: str | None, field: str) -> Any:
         example = EXAMPLES.get(field.rpartition(".")[2])
         limit = None if example is None else f"JSON, such as '{example}'"
         raise FieldError(field, text, f"isn't JSON: {problem}", limit=limit) from None
+
+
+def check_deadline(deadline: float | None) -> None:
+    """Raise FieldError unless the seconds of a deadline are above 0; None is no deadline."""
+    if deadline is not None:
+        fields.number(deadline, "deadline", above=0)
 
 
 def shape_flag(text: str) -> list[int]:

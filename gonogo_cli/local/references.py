@@ -62,8 +62,9 @@ class References:
             except Stopped:
                 raise
             except FieldError as error:
-                field = "reference_build" if error.field == "build" else error.field
-                raise FieldError(field, error.value, error.reason, limit=error.limit) from None
+                raise error.at(
+                    "reference_build" if error.field == "build" else error.field
+                ) from None
             except ExecutorFailure as problem:
                 self._failures[seed] = f"reference build {self.build}: {problem}"
         self._runner.close()

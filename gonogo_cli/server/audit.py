@@ -14,6 +14,7 @@ from gonogo.errors import FieldError
 from gonogo_cli.kit import nouns, show
 from gonogo_cli.kit.client import Client, lines
 from gonogo_cli.kit.destination import destination
+from gonogo_cli.kit.files import reading
 from gonogo_cli.kit.groups import group
 from gonogo_cli.kit.nouns import CURSOR, JSON, LIMIT, Noun
 from gonogo_cli.kit.terminal import plain
@@ -114,11 +115,8 @@ def verify(
 
 
 def _entries_of(file: Path) -> Iterator[Any]:
-    try:
-        with file.open("rb") as text:
-            yield from map(_entry, text)
-    except OSError as problem:
-        raise FieldError("FILE", str(file), f"can't be read: {problem.strerror}") from None
+    with reading(file), file.open("rb") as text:
+        yield from map(_entry, text)
 
 
 def _entry(line: bytes) -> Any:

@@ -8,9 +8,9 @@ from pathlib import Path
 import typer
 
 from gonogo import urls
-from gonogo.errors import FieldError
 from gonogo_cli.kit import show
 from gonogo_cli.kit.client import Client
+from gonogo_cli.kit.files import reading
 from gonogo_cli.local import selections
 
 
@@ -62,12 +62,8 @@ def import_(
     stored = []
     with Client() as client:
         for file in files:
-            try:
+            with reading(file):
                 data = file.read_bytes()
-            except OSError as problem:
-                raise FieldError(
-                    "FILE", str(file), f"can't be read: {problem.strerror}"
-                ) from problem
             format_ = form.value if form is not None else guess(data)
             stored.append(
                 {

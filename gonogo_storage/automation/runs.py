@@ -30,6 +30,8 @@ from gonogo_storage.tables import JobRow, RunJobRow, RunRow, TestSpecRow
 
 OPEN = (RunState.running, RunState.cancelling)
 FINAL_JOB = tuple(state for state in JobState if state.final)
+MAX_ENDED = 100
+"""Ended runs that are concluded at once; the others are in the next turn."""
 
 
 @dataclass(frozen=True)
@@ -267,8 +269,8 @@ def cancel(session: Session, run_id: str, *, now: datetime | None = None) -> Run
     return None if run_and_jobs is None else run_and_jobs[0]
 
 
-def all_ended(session: Session, *, limit: int = 100) -> list[str]:
-    """Return the open runs whose jobs have all ended."""
+def all_ended(session: Session) -> list[str]:
+    """Return the open runs whose jobs have all ended, the oldest MAX_ENDED of them."""
     alive = (
         select(RunJobRow.run_id)
         .join(JobRow, JobRow.id == RunJobRow.job_id)
@@ -278,7 +280,7 @@ def all_ended(session: Session, *, limit: int = 100) -> list[str]:
         select(RunRow.id)
         .where(RunRow.state.in_(OPEN), ~alive.exists())
         .order_by(RunRow.id)
-        .limit(limit)
+        .limit(MAX_ENDED)
     )
     return list(session.scalars(query))
 

@@ -32,6 +32,8 @@ from gonogo_storage.seeds import results
 from gonogo_storage.tables import AttemptRow, BuildRow, ChunkRow, GaugeRow, JobRow, TestSpecRow
 
 MAX_BATCHES = 100_000
+MAX_UNPUBLISHED = 200
+"""Attempts that the dispatcher publishes in one turn."""
 """A worker sends two a second at the most, for two hours."""
 _OUTCOMES = {
     "done": AttemptState.done,
@@ -80,7 +82,7 @@ class Silent:
     heard_at: datetime | None
 
 
-def unpublished(session: Session, broker_generation: str, *, limit: int = 200) -> list[Sendable]:
+def unpublished(session: Session, broker_generation: str) -> list[Sendable]:
     """Return the attempts, oldest first, that this broker generation hasn't received.
 
     Only attempts that no worker has started.
@@ -109,7 +111,7 @@ def unpublished(session: Session, broker_generation: str, *, limit: int = 200) -
             or_(AttemptRow.epoch.is_(None), AttemptRow.epoch != broker_generation),
         )
         .order_by(AttemptRow.id)
-        .limit(limit)
+        .limit(MAX_UNPUBLISHED)
     )
     sendables = [
         Sendable(

@@ -16,6 +16,10 @@ from gonogo_storage.tables import EventRow, JobRow
 Data = TypeVar("Data")
 
 
+MAX_EVENTS = 500
+"""Events of a job that are read at once."""
+
+
 @dataclass(frozen=True)
 class Progress:
     """The counts of a job, after new results."""
@@ -85,16 +89,17 @@ def _given(data: Progress | SeedVerdict | StateChange) -> Mapping[str, Any]:
     }
 
 
-def after(
-    session: Session, job_id: str, number: int, *, limit: int = 500
-) -> list[Event[dict[str, Any]]]:
-    """Return a job's events after a number, in order, with their data as it is stored."""
+def after(session: Session, job_id: str, number: int) -> list[Event[dict[str, Any]]]:
+    """Return a job's events after a number, in order, with their data as it is stored.
+
+    At most MAX_EVENTS; the next call has those behind them.
+    """
     if not is_id(job_id):
         return []
     query = (
         select(EventRow)
         .where(EventRow.job_id == job_id, EventRow.number > number)
         .order_by(EventRow.number)
-        .limit(limit)
+        .limit(MAX_EVENTS)
     )
     return [Event(row.number, row.type, row.data, row.at) for row in session.scalars(query)]

@@ -27,6 +27,8 @@ from gonogo_storage.tables import IncomingDeliveryRow
 INCOMING = DueTable(IncomingDeliveryRow, Backoff((5, 60, 300, 1800, 3600), max_tries=20))
 """Only a bug in the processing postpones a delivery."""
 KEEP_BODIES = timedelta(days=30)
+MAX_ALIKE = 20
+"""Earlier deliveries whose bodies are compared with one of the same event and size."""
 LEVEL = 1
 """The zlib level: a payload shrinks to a fifth, in a millisecond."""
 
@@ -115,9 +117,7 @@ def known(session: Session, source: HookSource, deliveries: Collection[str]) -> 
     return set(session.scalars(query))
 
 
-def same_before(
-    session: Session, waiting: WaitingDelivery, repository: str, *, limit: int = 20
-) -> str | None:
+def same_before(session: Session, waiting: WaitingDelivery, repository: str) -> str | None:
     """Return the id of an earlier delivery with the same event and body that started something.
 
     It is None if there is none, or its body is already deleted.
@@ -136,7 +136,7 @@ def same_before(
         *alike,
     )
     for incoming_id, body in session.execute(
-        query.order_by(IncomingDeliveryRow.id.desc()).limit(limit)
+        query.order_by(IncomingDeliveryRow.id.desc()).limit(MAX_ALIKE)
     ):
         if body is not None and zlib.decompress(body) == waiting.body:
             return str(incoming_id)

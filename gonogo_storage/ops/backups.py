@@ -36,9 +36,7 @@ def backup(engine: Engine, path: Path) -> Tables:
     return contents
 
 
-def restore(
-    path: Path, engine: Engine, *, send_due: bool = False, now: datetime | None = None
-) -> Tables:
+def restore(path: Path, engine: Engine, *, send_due: bool = False) -> Tables:
     """Fill an empty database from a backup and return its contents, which have been compared.
 
     Waiting messages to webhooks and answers to GitHub may have been sent after the backup: they are
@@ -55,7 +53,7 @@ def restore(
             copied = _insert_all(given, target)
             row_files.compare(recorded, copied, f"{path} is damaged")
             row_files.compare(recorded, contents_of(target), "the restored database differs")
-            _settle(target, now=now or utcnow(), send_due=send_due)
+            _settle(target, now=utcnow(), send_due=send_due)
     finally:
         source.dispose()
     return recorded

@@ -72,9 +72,7 @@ def main(executor: str = "emulator", device: str | None = None) -> int:
     return create_worker(settings, executor, device).run()
 
 
-def create_worker(
-    settings: Settings, executor: str = "emulator", device: str | None = None
-) -> Worker:
+def create_worker(settings: Settings, executor: str, device: str | None) -> Worker:
     """Return the parts of a worker, which has claimed its devices.
 
     `executor`: one name, several separated by commas, or "all" that this host has. `device` names

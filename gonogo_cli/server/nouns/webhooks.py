@@ -14,6 +14,7 @@ from gonogo import urls
 from gonogo.errors import FieldError
 from gonogo_cli.kit import nouns, show
 from gonogo_cli.kit.client import Client
+from gonogo_cli.kit.files import reading
 from gonogo_cli.kit.groups import group
 from gonogo_cli.kit.nouns import CURSOR, JSON, LIMIT, Noun
 
@@ -156,10 +157,8 @@ def verify(
     from gonogo_service.webhooks.signatures import Unverified
     from gonogo_service.webhooks.signatures import verify as check
 
-    try:
+    with reading(body, "body"):
         data = sys.stdin.buffer.read() if str(body) == "-" else body.read_bytes()
-    except OSError as problem:
-        raise FieldError("body", str(body), f"can't be read: {problem.strerror}") from problem
     configured = gonogo_settings.load().webhook_secret
     secret = secret or (configured.get_secret_value() if configured else "")
     if not secret:

@@ -100,7 +100,7 @@ def check_address(
 
 
 def demand_within(
-    principal: Principal, *, repository: str | None = None, suite: str | None = None
+    principal: Principal, *, repository: str | None, suite: str | None = None
 ) -> None:
     """Raise Problem 403 for a submission outside of the principal's limits."""
     if principal.bounded and not principal.covers(repository, suite):

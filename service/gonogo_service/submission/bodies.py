@@ -45,6 +45,7 @@ One seed shows a logic fault. Three seeds distinguish a fault on some seeds from
 Name = Annotated[str, Field(pattern=NAME, max_length=200)]
 Seed = Annotated[int, Field(ge=0, le=MAX_SEED)]
 Label = Annotated[str, Field(pattern=NAME, max_length=64)]
+Labels = Annotated[dict[Label, Annotated[str, Field(max_length=200)]], Field(max_length=MAX_LABELS)]
 Word = Annotated[str, Field(pattern=WORD, max_length=64)]
 
 
@@ -229,9 +230,7 @@ class JobIn(SeedOptions):
     test: TestBody = Field(description="A kernel's test; for gtest and pytest a selection")
     build: str = Field(pattern=NAME, max_length=200)
     seeds: Seeds
-    labels: Annotated[dict[Label, Annotated[str, Field(max_length=200)]], Bounded] = Field(
-        {}, max_length=MAX_LABELS
-    )
+    labels: Annotated[Labels, Bounded] = Field({})
     commit: Commit | None = None
 
     def _normalize(self) -> None:

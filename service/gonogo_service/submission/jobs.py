@@ -18,7 +18,7 @@ from gonogo.spec.builds import (
     own_builds,
 )
 from gonogo.spec.executors import EXECUTORS
-from gonogo.spec.fields import did_you_mean
+from gonogo.spec.fields import choice, did_you_mean
 from gonogo.spec.regimes import check_exact_executor
 from gonogo.spec.selections import (
     AnyTest,
@@ -158,15 +158,8 @@ def check_executor_known(
     """
     built, served = queue_estimate.executors(session)
     known = set(EXECUTORS) | plugins(settings) | built | served
-    if executor not in known:
-        raise FieldError(
-            field,
-            executor,
-            "unknown executor" + did_you_mean(executor, known),
-            limit="one of "
-            + ", ".join(sorted(known))
-            + (otherwise or "; GONOGO_EXECUTORS of the server, or of a worker, adds a plug-in"),
-        )
+    otherwise = otherwise or "; GONOGO_EXECUTORS of the server, or of a worker, adds a plug-in"
+    choice(executor, sorted(known), field, "unknown executor", more=otherwise)
 
 
 def check_size(test: TestSpec, settings: Settings, path: str) -> None:
@@ -213,9 +206,7 @@ def build_of(session: Session, name: str, executor: str, settings: Settings, fie
     if executor in (plugins(settings) | served) - set(EXECUTORS):
         return Build(name=name, executor=executor, branch=executor)
     if executor == EMULATOR:
-        names = own_builds(executor)
-        reason = "unknown build" + did_you_mean(name, names)
-        raise FieldError(field, name, reason, limit="one of " + ", ".join(names))
+        choice(name, own_builds(executor), field, "unknown build")
     choices = [
         *own_builds(executor),
         f"a build registered for {executor} (GET /api/v1/builds?executor={executor})",

@@ -182,7 +182,7 @@ def _resolve(
                     field = f"{parent}.{number}"
                 else:
                     field = template.where(error.field)
-                raise FieldError(field, error.value, error.reason, limit=error.limit) from None
+                raise error.at(field) from None
     return builds, new_jobs
 
 
@@ -240,11 +240,4 @@ def _checked(template: Template, supplied: Mapping[str, Any], settings: Settings
 def _placed(template: Template, error: FieldError) -> FieldErrors:
     """Return the errors of a test with their places in the suite."""
     problems = error.problems if isinstance(error, FieldErrors) else (error,)
-    return FieldErrors(
-        [
-            FieldError(
-                template.where(problem.field), problem.value, problem.reason, limit=problem.limit
-            )
-            for problem in problems
-        ]
-    )
+    return FieldErrors([problem.at(template.where(problem.field)) for problem in problems])

@@ -6,12 +6,12 @@ from sqlalchemy.orm import Session
 
 from gonogo.devices.boards import ARCHES, BOARDS, arch_of
 from gonogo.errors import FieldError
-from gonogo.spec.fields import did_you_mean
+from gonogo.spec.fields import choice
 from gonogo_service.submission.bodies import Target
 from gonogo_settings import Settings
 from gonogo_storage.jobs import queue_estimate
 
-_REMEDY = "another name is known once a worker with it has run"
+_REMEDY = "; another name is known once a worker with it has run"
 
 
 def check_kind(session: Session, target: Target, settings: Settings) -> None:
@@ -25,11 +25,10 @@ def check_kind(session: Session, target: Target, settings: Settings) -> None:
         return
     arches = sorted({*ARCHES, *(arch for arch, _ in seen)})
     boards = sorted({*BOARDS, *(board for _, board in seen)})
-    if target.arch not in arches:
-        raise _unknown("target.arch", "architecture", target.arch, arches)
+    choice(target.arch, arches, "target.arch", "unknown architecture", more=_REMEDY)
     made_for = arch_of(target.board)
-    if made_for is None and target.board not in boards:
-        raise _unknown("target.board", "board", target.board, boards)
+    if made_for is None:
+        choice(target.board, boards, "target.board", "unknown board", more=_REMEDY)
     if made_for is not None and made_for != target.arch:
         raise FieldError(
             "target.board",
@@ -47,12 +46,3 @@ def why_it_waits(session: Session, queue: str, settings: Settings) -> str | None
     others = f"those with workers: {', '.join(sorted(served))}" if served else "no worker is live"
     start = queue_estimate.start_command(queue)
     return f"no live worker serves the queue {queue} now ({others}); start one: {start}"
-
-
-def _unknown(field: str, noun: str, name: str, known: list[str]) -> FieldError:
-    return FieldError(
-        field,
-        name,
-        f"unknown {noun}" + did_you_mean(name, known),
-        limit=f"one of {', '.join(known)}; {_REMEDY}",
-    )

@@ -237,6 +237,14 @@ def test_bad_imports_name_the_field_and_store_nothing(api: Api) -> None:
         refused(api, lines({"name": "t", "outcome": "green"}), format="gonogo")["field"]
         == "lines.2.outcome"
     )
+    for header, field in (
+        ({"build": "a b"}, "lines.1.build"),
+        ({"labels": {"a b": "c"}}, "lines.1.labels.a b"),
+        ({"labels": {"a": "c" * 201}}, "lines.1.labels.a"),
+        ({"labels": {str(number): "" for number in range(33)}}, "lines.1.labels"),
+    ):
+        problem = refused(api, lines(**header), format="gonogo")
+        assert (problem["field"], problem["limit"] is None) == (field, False)
     assert api.rows() == before
 
 

@@ -35,15 +35,18 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar
+
+from pydantic import AfterValidator, Field
 
 from gonogo.errors import FieldError
 from gonogo.spec import fields
-from gonogo.spec.builds import Build, DeclaredBuild, default_arithmetic, known_build
+from gonogo.spec.builds import DeclaredBuild, default_arithmetic, known_build
 from gonogo.spec.fields import Problems
+from gonogo.spec.validation import Model, Refused, checked, in_words
 from gonogo_workers.executors.registry import ExecutorSpec
 
 VARIABLE = "GONOGO_BUILD"
@@ -54,19 +57,8 @@ It is set where the builds file has any of these.
 MAX_TABLE_BYTES = 100_000
 """Linux refuses an environment variable of 128 KiB (MAX_ARG_STRLEN), and then starts no child."""
 
-_EXECUTOR_FIELDS = ("python", "environment", "options", "canary")
 _FILLED = ("python", "environment", "command")
 """Fields of a pattern's entry in which {match} is replaced."""
-_BUILD_FIELDS = (
-    "executor",
-    "python",
-    "environment",
-    "command",
-    "arithmetic",
-    "outputs",
-    "options",
-    "suites",
-)
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 STAR, MATCH = "*", "{match}"
@@ -77,6 +69,96 @@ It can't lead out of a folder, begin an option or end a word.
 """
 
 Table = Mapping[str, Any]
+
+
+def _without_nul(value: str) -> str:
+    if "\0" in value:
+        raise ValueError("has a NUL character")
+    return value
+
+
+def _is_variable(name: str) -> str:
+    if not _VARIABLE_NAME.fullmatch(name) or name == VARIABLE:
+        limit = f"letters, digits and _; not {VARIABLE}"
+        raise Refused(FieldError("", name, "is not the name of a variable", limit=limit))
+    return name
+
+
+def _is_name_or_pattern(name: str) -> str:
+    if name.count(STAR) > 1:
+        limit = "one * in a pattern"
+        raise Refused(FieldError("", name, "has more than one star", limit=limit))
+    return name
+
+
+def _plain(value: Any, path: str = "") -> Any:
+    """Return a value that is plain JSON: TOML has dates and infinity, JSON doesn't."""
+    if isinstance(value, Mapping):
+        for name, item in value.items():
+            _plain(item, fields.join(path, name))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            _plain(item, fields.join(path, index))
+    elif isinstance(value, float):
+        fields.number(value, path)
+    elif not isinstance(value, str | bool | int):
+        kind, limit = type(value).__name__, "text, number, true, false, list or table"
+        raise FieldError(path, str(value), f"is a {kind}", limit=limit)
+    return value
+
+
+def _argument(what: str) -> Any:
+    """Return the limits of a text that becomes an argument, and what they are in words."""
+    limit = f"text, not empty, without NUL: {what}"
+    return Field(min_length=1, json_schema_extra=in_words(limit))
+
+
+_NO_NUL = AfterValidator(_without_nul)
+_Variables = dict[
+    Annotated[str, AfterValidator(_is_variable)],
+    Annotated[str, Field(json_schema_extra=in_words("text without NUL")), _NO_NUL],
+]
+_Plain = Annotated[dict[str, Any], checked(_plain)]
+
+
+class _Environment(Model):
+    """The fields of both tables."""
+
+    python: Annotated[str, _argument("the path of an interpreter"), _NO_NUL] | None = None
+    environment: _Variables = Field({})
+    options: _Plain = Field({})
+
+
+class _ExecutorTable(_Environment):
+    """A table [executors.NAME]: what holds for every build of that executor."""
+
+    canary: (
+        Annotated[str, _argument("the name of a build that is known to be right"), _NO_NUL] | None
+    ) = None
+
+
+class _Executor(Model):
+    """The first field of a build: refusals list the fields in the order of the bases."""
+
+    executor: str
+
+
+class _BuildTable(DeclaredBuild, _Environment, _Executor):
+    """A table [builds.NAME]."""
+
+    command: list[Annotated[str, _argument("a program or an argument"), _NO_NUL]] = Field(
+        [], min_length=1, json_schema_extra=in_words('["/path/to/program", "argument", ...]')
+    )
+    suites: dict[str, _Plain] = Field({})
+
+
+class _File(Model):
+    """The whole file."""
+
+    misspelled_first: ClassVar[bool] = True
+
+    executors: dict[str, _ExecutorTable] = Field({})
+    builds: dict[Annotated[str, AfterValidator(_is_name_or_pattern)], _BuildTable] = Field({})
 
 
 @dataclass(frozen=True)
@@ -143,33 +225,14 @@ def parse(content: bytes) -> BuildsFile:
 
     Raises ValueError or RecursionError for what is no TOML, and FieldErrors for wrong entries.
     """
-    data = tomllib.loads(content.decode("utf-8"))
+    tables = _File.parse(tomllib.loads(content.decode("utf-8"))).model_dump(exclude_unset=True)
+    file = BuildsFile(tables.get("executors", {}), tables.get("builds", {}))
     problems = Problems()
-    _check_names(data, ("executors", "builds"), "", problems)
-    tables: dict[str, dict[str, Table]] = {"executors": {}, "builds": {}}
-    for kind, names in (("executors", _EXECUTOR_FIELDS), ("builds", _BUILD_FIELDS)):
+    for name, table in file.builds.items():
         with problems.collecting():
-            for name, given in fields.mapping(data.get(kind, {}), kind).items():
-                place = f"{kind}.{name}"
-                with problems.collecting():
-                    table = fields.mapping(given, place)
-                    _check_names(table, names, place, problems)
-                    _check(table, place, problems)
-                    tables[kind][name] = table
-    for name, table in tables["builds"].items():
-        with problems.collecting():
-            if name.count(STAR) > 1:
-                raise FieldError(
-                    f"builds.{name}", name, "has more than one star", limit="one * in a pattern"
-                )
-            _build(name, table)
+            _child_table(name, file.executors.get(table["executor"], {}), table)
     problems.check()
-    builds = BuildsFile(**tables)
-    for name, table in builds.builds.items():
-        with problems.collecting():
-            _child_table(name, builds.executors.get(table["executor"], {}), table)
-    problems.check()
-    return builds
+    return file
 
 
 def resolve_build(
@@ -191,9 +254,8 @@ def resolve_build(
         arithmetic, produced = known.arithmetic, known.outputs
     defaults = file.executors.get(executor.name, {})
     entry = file.entry(executor.name, build)
-    if entry:
-        declared = _build(build, entry)
-        arithmetic, produced = declared.arithmetic or arithmetic, declared.outputs or produced
+    arithmetic = entry.get("arithmetic") or arithmetic
+    produced = tuple(entry.get("outputs") or ()) or produced
     table = _child_table(build, defaults, entry)
     environment = {**defaults.get("environment", {}), **entry.get("environment", {})}
     # Only where needed: a build with a private environment can't use the common spare child
@@ -231,13 +293,6 @@ def _filled(value: Any, matched: str) -> Any:
     return value.replace(MATCH, matched) if isinstance(value, str) else value
 
 
-def _build(name: str, entry: Table) -> Build:
-    data = {
-        key: value for key, value in entry.items() if key in ("executor", "arithmetic", "outputs")
-    }
-    return DeclaredBuild.parse(data, f"builds.{name}").named(name)
-
-
 def _child_table(name: str, defaults: Table, entry: Table) -> dict[str, Any]:
     """Return the description of a build for its child.
 
@@ -258,79 +313,3 @@ def _child_table(name: str, defaults: Table, entry: Table) -> dict[str, Any]:
             limit=f"{MAX_TABLE_BYTES} bytes of JSON",
         )
     return table
-
-
-def _check_names(table: Table, names: Sequence[str], place: str, problems: Problems) -> None:
-    for name, value in table.items():
-        with problems.collecting():
-            fields.known({name: value}, names, place)
-
-
-def _check(table: Table, place: str, problems: Problems) -> None:
-    """Check the fields of one table that no domain type checks."""
-    with problems.collecting():
-        if "python" in table:
-            _argument(table["python"], f"{place}.python", "the path of an interpreter")
-    with problems.collecting():
-        if "canary" in table:
-            what = "the name of a build that is known to be right"
-            _argument(table["canary"], f"{place}.canary", what)
-    with problems.collecting():
-        environment = fields.mapping(table.get("environment", {}), f"{place}.environment")
-        for variable, value in environment.items():
-            with problems.collecting():
-                _check_variable(variable, value, f"{place}.environment.{variable}")
-    with problems.collecting():
-        command = table.get("command", [])
-        if not isinstance(command, list) or ("command" in table and not command):
-            raise FieldError(
-                f"{place}.command",
-                command,
-                "must be a list of texts",
-                limit='["/path/to/program", "argument", ...]',
-            )
-        for index, argument in enumerate(command):
-            with problems.collecting():
-                _argument(argument, f"{place}.command.{index}", "a program or an argument")
-    with problems.collecting():
-        _plain(fields.mapping(table.get("options", {}), f"{place}.options"), f"{place}.options")
-    with problems.collecting():
-        for name, suite in fields.mapping(table.get("suites", {}), f"{place}.suites").items():
-            with problems.collecting():
-                _plain(fields.mapping(suite, f"{place}.suites.{name}"), f"{place}.suites.{name}")
-
-
-def _check_variable(variable: str, value: object, where: str) -> None:
-    if not _VARIABLE_NAME.fullmatch(variable) or variable == VARIABLE:
-        raise FieldError(
-            where,
-            variable,
-            "is not the name of a variable",
-            limit=f"letters, digits and _; not {VARIABLE}",
-        )
-    if not isinstance(value, str) or "\0" in value:
-        raise FieldError(where, value, "must be text", limit="without NUL")
-
-
-def _argument(value: object, path: str, what: str) -> None:
-    if not isinstance(value, str) or not value or "\0" in value:
-        raise FieldError(path, value, f"must be {what}", limit="text, not empty, without NUL")
-
-
-def _plain(value: object, path: str) -> None:
-    """Check that a value is plain JSON: TOML has dates and infinity, JSON doesn't."""
-    if isinstance(value, Mapping):
-        for name, item in value.items():
-            _plain(item, f"{path}.{name}")
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            _plain(item, f"{path}.{index}")
-    elif isinstance(value, float):
-        fields.number(value, path)
-    elif not isinstance(value, str | bool | int):
-        raise FieldError(
-            path,
-            str(value),
-            f"is a {type(value).__name__}",
-            limit="text, number, true, false, list or table",
-        )

@@ -31,7 +31,7 @@ import numpy as np
 from gonogo.errors import FieldError, GonogoError
 from gonogo.judging.inputs import generate, quantise
 from gonogo.kernels.registry import numerics
-from gonogo.spec.fields import did_you_mean
+from gonogo.spec.fields import choice
 from gonogo.spec.kernels.registry import KERNELS, allow_installed, nameable
 from gonogo.spec.test_spec import TestSpec
 from gonogo_workers.executors.base import (
@@ -138,8 +138,7 @@ def offered(factory: Factory, build: str) -> tuple[str, ...]:
     allow_installed()
     for name in declared:
         if name not in KERNELS:
-            reason = "no installed package has this kernel" + did_you_mean(name, nameable())
-            raise FieldError("kernels", name, reason, limit=", ".join(nameable()))
+            choice(name, nameable(), "kernels", "no installed package has this kernel")
     return tuple(declared)
 
 

@@ -73,8 +73,8 @@ def reporter(
     executor: str,
     build: str,
     *,
-    deadline_s: float | None = None,
-    tell: Callable[[str], None] | None = None,
+    deadline_s: float | None,
+    tell: Callable[[str], None],
 ) -> LocalReporter:
     """Return a reporter for this executor and build; `tell` as for a runner.
 

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, Final, Literal
 
-from gonogo.errors import FieldError
+from pydantic import Field
+
 from gonogo.judging.inputs import MAX_SEED
 from gonogo.judging.pairs import Reference
-from gonogo.spec import fields
-from gonogo.spec.selections import AnyTest, parse_test
+from gonogo.spec.selections import AnyTest, SelectionTest, TestBody
 from gonogo.spec.test_spec import TestSpec
+from gonogo.spec.validation import OBJECT, VALUE, WHOLE, Model, ObjectOrValue, in_words
 from gonogo_workers.messages import gauge_parts
+from gonogo_workers.messages.parts import MessagePart, Text
 
-ISOLATED = "isolated"
+ISOLATED: Final = "isolated"
 MAX_BEFORE = 64
 MAX_WORK = 1_000_000
 MAX_EVIDENCE = 16
@@ -25,6 +27,58 @@ MAX_EVIDENCE = 16
 
 Work = tuple[int, int]
 """(seed, repeat)"""
+
+
+class _Context(Model):
+    name: Text
+    before: list[TestSpec] = Field([], max_length=MAX_BEFORE)
+
+
+_Isolated = Annotated[
+    Literal["isolated"],
+    Field(json_schema_extra=in_words('isolated, or {"name", "before": [tests]}')),
+]
+
+
+class _NamedContext(Model):
+    context: Annotated[Annotated[_Isolated, VALUE] | Annotated[_Context, OBJECT], ObjectOrValue] = (
+        ISOLATED
+    )
+
+
+class _Target(MessagePart):
+    executor: Text
+
+
+class _Artifacts(MessagePart):
+    first: bool = True
+    worst: Annotated[int, Field(ge=0, le=MAX_EVIDENCE), WHOLE] = 1
+
+
+_Pair = Annotated[
+    tuple[Annotated[int, Field(ge=0, lt=MAX_SEED), WHOLE], Annotated[int, Field(ge=0), WHOLE]],
+    Field(strict=False, json_schema_extra=in_words("[seed, repeat]")),
+]
+_Seconds = Annotated[float, Field(gt=0)]
+
+
+class _Body(_NamedContext, MessagePart):
+    """The body of a `run_chunk` message."""
+
+    attempt: Text
+    chunk: Text
+    job: Text
+    test: TestBody
+    work: list[_Pair] = Field(min_length=1, max_length=MAX_WORK)
+    build: Text
+    target: _Target
+    artifacts: _Artifacts = Field(default_factory=_Artifacts)
+    seed_deadline_s: _Seconds | None = None
+    first_seed_deadline_s: _Seconds | None = None
+    arithmetic: Text | None = None
+    outputs: list[str] | None = None
+    reference: Any = None
+    gauge: Any = None
 
 
 @dataclass(frozen=True)
@@ -65,70 +119,42 @@ class Chunk:
         gauge's chunk), "arithmetic" and "outputs". The last two are what the service knows of a
         build that this host's builds file doesn't describe.
         """
-        artifacts = fields.mapping(body.get("artifacts") or {}, "artifacts")
-        target = fields.mapping(body.get("target"), "target")
-        context, before = parse_context(body.get("context", ISOLATED), max_elements)
-        outputs = body.get("outputs")
-        executor = _text(target, "executor")
-        test = parse_test(body.get("test"), max_elements=max_elements)
-        gauge = gauge_parts.parse(body.get("gauge"), test, executor)
+        given = _Body.parse(body)
+        test = given.test.selection if isinstance(given.test, SelectionTest) else given.test
+        if isinstance(test, TestSpec):
+            test.check_elements(max_elements, "test")
+        context, before = _tests_before(given, max_elements)
+        gauge = gauge_parts.parse(given.gauge, test, given.target.executor)
         if (
             gauge is not None
             and isinstance(test, TestSpec)
             and any(part is not None and part.part.unsure for part in gauge.values())
         ):
             before = (test,)  # this fault depends on what ran before, so something must run before
-        deadline_s = fields.number(
-            body.get("seed_deadline_s") or seed_deadline_s, "seed_deadline_s", above=0
-        )
+        deadline_s = given.seed_deadline_s or seed_deadline_s
         return cls(
-            attempt=_text(body, "attempt"),
-            chunk=_text(body, "chunk"),
-            job=_text(body, "job"),
+            attempt=given.attempt,
+            chunk=given.chunk,
+            job=given.job,
             test=test,
-            work=_work(body.get("work")),
-            executor=executor,
-            build=_text(body, "build"),
+            work=tuple(given.work),
+            executor=given.target.executor,
+            build=given.build,
             context=context,
             before=before,
             seed_deadline_s=deadline_s,
-            first_seed_deadline_s=fields.number(
-                body.get("first_seed_deadline_s") or deadline_s, "first_seed_deadline_s", above=0
-            ),
-            evidence_first=bool(artifacts.get("first", True)),
-            evidence_worst=fields.integer(
-                artifacts.get("worst", 1), "artifacts.worst", least=0, most=MAX_EVIDENCE
-            ),
-            arithmetic=None if body.get("arithmetic") is None else _text(body, "arithmetic"),
-            produced=None if outputs is None else tuple(str(name) for name in outputs),
-            reference=Reference.parse(body.get("reference")),
+            first_seed_deadline_s=given.first_seed_deadline_s or deadline_s,
+            evidence_first=given.artifacts.first,
+            evidence_worst=given.artifacts.worst,
+            arithmetic=given.arithmetic,
+            produced=None if given.outputs is None else tuple(given.outputs),
+            reference=Reference.parse(given.reference),
             gauge=gauge,
         )
 
     def limit_s(self, *, first: bool) -> float:
         """Return the seconds after which a seed is a hang; `first`: its child has run no other."""
         return self.first_seed_deadline_s if first else self.seed_deadline_s
-
-
-def _text(body: Mapping[str, Any], name: str) -> str:
-    value = body.get(name)
-    if not isinstance(value, str) or not value:
-        raise FieldError(name, value, "must be text")
-    return value
-
-
-def _work(value: object) -> tuple[Work, ...]:
-    if not isinstance(value, list) or not 0 < len(value) <= MAX_WORK:
-        raise FieldError(
-            "work", value, "must be a list of [seed, repeat]", limit=f"1 to {MAX_WORK}"
-        )
-    work = []
-    for pair in value:
-        if not isinstance(pair, list | tuple) or len(pair) != 2:
-            raise FieldError("work", pair, "must be [seed, repeat]")
-        seed = fields.integer(pair[0], "work.seed", least=0, most=MAX_SEED - 1)
-        work.append((seed, fields.integer(pair[1], "work.repeat", least=0)))
-    return tuple(work)
 
 
 def parse_context(value: object, max_elements: int) -> tuple[str, tuple[TestSpec, ...]]:
@@ -138,15 +164,13 @@ def parse_context(value: object, max_elements: int) -> tuple[str, tuple[TestSpec
     """
     if value == ISOLATED:
         return ISOLATED, ()
-    given = fields.mapping(value, "context")
-    fields.known(given, ("name", "before"), "context")
-    before = given.get("before", [])
-    if not isinstance(before, list) or len(before) > MAX_BEFORE:
-        raise FieldError(
-            "context.before", before, "must be a list of tests", limit=f"at most {MAX_BEFORE}"
-        )
-    tests = [
-        TestSpec.parse(test, max_elements=max_elements, path=f"context.before.{index}")
-        for index, test in enumerate(before)
-    ]
-    return _text(given, "name"), tuple(tests)
+    return _tests_before(_NamedContext.parse({"context": value}), max_elements)
+
+
+def _tests_before(given: _NamedContext, max_elements: int) -> tuple[str, tuple[TestSpec, ...]]:
+    context = given.context
+    if not isinstance(context, _Context):
+        return ISOLATED, ()
+    for index, test in enumerate(context.before):
+        test.check_elements(max_elements, f"context.before.{index}")
+    return context.name, tuple(context.before)

@@ -7,16 +7,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field
 
 from gonogo.errors import FieldError
 from gonogo.gauge import kernels
 from gonogo.gauge.kernels import Kind, Part
-from gonogo.spec import fields
 from gonogo.spec.builds import EMULATOR
 from gonogo.spec.selections import AnyTest
 from gonogo.spec.test_spec import TestSpec
+from gonogo.spec.validation import WHOLE
+from gonogo_workers.messages.parts import MessagePart, Text
 
 MAX_PARTS = 1000
+
+
+class _Part(MessagePart):
+    number: Annotated[int, Field(ge=0), WHOLE]
+    name: Text
+    kind: Kind = Field(strict=False)
+    build: Text
+
+
+class _Gauge(MessagePart):
+    parts: list[_Part] = Field(min_length=1, max_length=MAX_PARTS)
 
 
 @dataclass(frozen=True)
@@ -41,35 +56,19 @@ def parse(value: object, test: AnyTest, executor: str) -> Parts | None:
     """
     if value is None:
         return None
-    given = fields.mapping(value, "gauge")
-    listed = given.get("parts")
-    if (
-        not isinstance(test, TestSpec)
-        or not isinstance(listed, list)
-        or not 0 < len(listed) <= MAX_PARTS
-    ):
-        raise FieldError(
-            "gauge.parts",
-            listed,
-            "must be a list of parts, of a test of a kernel",
-            limit=f"1 to {MAX_PARTS}",
+    listed = _Gauge.parse(value, "gauge").parts
+    if not isinstance(test, TestSpec):
+        reason = "a selection has no parts"
+        raise FieldError("gauge.parts", len(listed), reason, limit="a test of a kernel")
+    if executor == EMULATOR:
+        known = _emulated(test)
+        return {part.number: known.get(part.name) for part in listed}
+    return {
+        part.number: GaugePart(
+            kernels.foreign(test, executor, part.build, part.kind), part.kind is Kind.go
         )
-    known = _emulated(test) if executor == EMULATOR else {}
-    parts: dict[int, GaugePart | None] = {}
-    for place, item in enumerate(listed):
-        path = f"gauge.parts.{place}"
-        entry = fields.mapping(item, path)
-        number = fields.integer(entry.get("number"), f"{path}.number", least=0)
-        if executor == EMULATOR:
-            parts[number] = known.get(str(entry.get("name")))
-        else:
-            kind = Kind(
-                fields.choice(entry.get("kind"), tuple(kind.value for kind in Kind), f"{path}.kind")
-            )
-            parts[number] = GaugePart(
-                kernels.foreign(test, executor, str(entry.get("build")), kind), kind is Kind.go
-            )
-    return parts
+        for part in listed
+    }
 
 
 def _emulated(test: TestSpec) -> dict[str, GaugePart]:

@@ -13,14 +13,18 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, TypeGuard
+from typing import Annotated, Any, TypeGuard
+
+from pydantic import ConfigDict, Field
 
 from gonogo.errors import FieldError, JobError
 from gonogo.judging.judging import SeedJudgement
 from gonogo.reports.forms import MAX_COUNT, MAX_INTEGER
 from gonogo.reports.outcomes import OTHER_REASON, WITHOUT_ARRAYS, ArraysVerdict, Outcome, verdict_of
 from gonogo.reports.texts import MAX_MESSAGE_CHARS, MAX_NAME_CHARS, clean, short_name
+from gonogo.spec import fields
 from gonogo.spec.test_spec import TestSpec
+from gonogo.spec.validation import Model, checked
 from gonogo.spec.verdicts import POLICY, Explanation, Verdict, worst, worst_explanation
 from gonogo_workers.messages.chunk import Work
 from gonogo_workers.messages.rows import Place, Row, head, plain
@@ -46,6 +50,46 @@ class Judged:
     """The prefix of its outputs' names: the test, and the dump's name if there are several."""
 
 
+def _is_number(value: object) -> TypeGuard[int | float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _float(value: int | float, path: str = "") -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        raise FieldError(path, value, "is too large", limit="up to 1.8e308") from None
+
+
+def _duration(value: object) -> float | None:
+    return _float(value) if _is_number(value) else None
+
+
+def _numbers(given: object) -> dict[str, float]:
+    """Return the first measurements that are numbers; others are left out."""
+    named = fields.mapping(given or {}, "")
+    measured = ((name, value) for name, value in named.items() if _is_number(value))
+    return {
+        clean(str(name), MAX_NAME_CHARS): _float(value, str(name))
+        for name, value in islice(measured, MAX_MEASUREMENTS)
+    }
+
+
+class _Form(Model):
+    """The fields of an executor's report; what is odd in its texts is cut or left out."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    name: Any
+    outcome: Outcome = Field(strict=False)
+    duration_ms: Annotated[Any, checked(_duration)] = None
+    message: Any = None
+    failures: list[Any] | None = None
+    measurements: Annotated[Any, checked(_numbers)] = Field({}, validate_default=True)
+    stage: Any = None
+    dumps: list[Any] | None = None
+
+
 @dataclass(frozen=True)
 class Report:
     """One test of one iteration, as the child process reported it.
@@ -69,47 +113,29 @@ class Report:
         """Return a report from JSON. Raises FieldError for anything else."""
         if not isinstance(data, Mapping) or not isinstance(data.get("name"), str):
             raise FieldError("a report", data, "must be an object with a name")
-        reported = data.get("outcome")
-        if not isinstance(reported, str) or reported not in list(Outcome):
-            raise FieldError(
-                _field(data, "outcome"),
-                reported,
-                "is unknown",
-                limit=f"one of {', '.join(Outcome)}",
-            )
-        measured = (item for item in _object(data, "measurements").items() if _is_number(item[1]))
-        numbers = {
-            clean(str(name), MAX_NAME_CHARS): _float(data, "measurements", value)
-            for name, value in islice(measured, MAX_MEASUREMENTS)
-        }
-        stage, duration = data.get("stage"), data.get("duration_ms")
-        duration_ms = _float(data, "duration_ms", duration) if _is_number(duration) else math.nan
-        known = {
-            "name",
-            "outcome",
-            "duration_ms",
-            "message",
-            "failures",
-            "measurements",
-            "stage",
-            "dumps",
-        }
+        try:
+            given = _Form.parse(data)
+        except FieldError as problem:
+            raise problem.at(f"test {data['name'][:100]}: {problem.field}") from None
+        duration_ms = math.nan if given.duration_ms is None else given.duration_ms
         return cls(
-            name=short_name(data["name"]),
-            outcome=Outcome(reported),
+            name=short_name(given.name),
+            outcome=given.outcome,
             duration_ms=duration_ms if math.isfinite(duration_ms) else None,
-            message=clean(data.get("message") or "", MAX_MESSAGE_CHARS),
+            message=clean(given.message or "", MAX_MESSAGE_CHARS),
             failures=tuple(
                 _failure(item)
-                for item in _list(data, "failures")[:MAX_FAILURES]
+                for item in (given.failures or ())[:MAX_FAILURES]
                 if isinstance(item, Mapping)
             ),
-            measurements=numbers,
-            stage=None if stage is None else clean(str(stage), MAX_NAME_CHARS),
-            dumps=tuple(item for item in _list(data, "dumps") if isinstance(item, Mapping)),
+            measurements=given.measurements,
+            stage=None if given.stage is None else clean(str(given.stage), MAX_NAME_CHARS),
+            dumps=tuple(item for item in given.dumps or () if isinstance(item, Mapping)),
             more={
                 clean(str(key), 100): _plain_text(data[key])
-                for key in islice((key for key in data if key not in known), MAX_MEASUREMENTS)
+                for key in islice(
+                    (key for key in data if key not in _Form.model_fields), MAX_MEASUREMENTS
+                )
             },
         )
 
@@ -224,38 +250,6 @@ def _of_arrays(judged: Judged) -> Iterable[tuple[str, dict[str, Any]]]:
             short_name(f"{judged.label}/{output}"),
             {**output_judgement.to_json(), "test": judged.test.canonical()},
         )
-
-
-def _is_number(value: object) -> TypeGuard[int | float]:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _field(report: Mapping[str, Any], name: str) -> str:
-    """Return the name of a report's field in a sentence about it."""
-    return f"test {report['name'][:100]}: {name}"
-
-
-def _object(report: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    value = report.get(name) or {}
-    if not isinstance(value, Mapping):
-        raise FieldError(_field(report, name), value, "must be an object")
-    return value
-
-
-def _list(report: Mapping[str, Any], name: str) -> Sequence[Any]:
-    value = report.get(name) or ()
-    if not isinstance(value, list | tuple):
-        raise FieldError(_field(report, name), value, "must be a list")
-    return value
-
-
-def _float(report: Mapping[str, Any], name: str, value: int | float) -> float:
-    try:
-        return float(value)
-    except OverflowError:
-        raise FieldError(
-            _field(report, name), value, "is too large", limit="up to 1.8e308"
-        ) from None
 
 
 def _bounded(value: int | float) -> int | float | None:

@@ -14,10 +14,10 @@ from gonogo.errors import FieldError
 from gonogo.spec import fields
 from gonogo.spec.builds import EMULATOR, DeclaredBuild
 from gonogo.spec.validation import Refused, distinct
-from gonogo_service.api.suites.schemas import Labels, SuiteIn, SuiteName
+from gonogo_service.api.suites.schemas import SuiteIn, SuiteName
 from gonogo_service.kit.strict import Strict
 from gonogo_service.submission import gauges, suites
-from gonogo_service.submission.bodies import NAME, GaugeIn, Word
+from gonogo_service.submission.bodies import NAME, GaugeIn, Labels, Word
 from gonogo_settings import Settings
 from gonogo_storage.automation.ci_rules import CiRule
 from gonogo_storage.db.records import Documented, from_object
@@ -201,12 +201,11 @@ def check(session: Session, rule: RuleIn, settings: Settings, path: str = "") ->
             try:
                 suites.usable(session, suite)
             except FieldError as error:
-                raise FieldError(where, suite, error.reason, limit=error.limit) from None
+                raise error.at(where) from None
         else:
             suites.check(suite.content(), settings, where)
     for number, gauge in enumerate(rule.gauges):
         try:
             gauges.order(session, gauge, settings, "")
         except FieldError as error:
-            where = fields.join(path, f"gauges.{number}.{error.field}")
-            raise FieldError(where, error.value, error.reason, limit=error.limit) from None
+            raise error.at(fields.join(path, f"gauges.{number}.{error.field}")) from None

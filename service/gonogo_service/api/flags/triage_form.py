@@ -12,6 +12,7 @@ from fastapi import APIRouter, Form, Request, Response
 
 from gonogo import urls
 from gonogo.errors import FieldError
+from gonogo.spec.fields import choice
 from gonogo_dashboards.flags import flag_list
 from gonogo_dashboards.flags.flag_list import ChangeResult, EnteredValues
 from gonogo_dashboards.pages import render
@@ -77,8 +78,7 @@ def _fields(
     """Return the form's changes; an empty field changes nothing. Raises FieldError."""
     if not flags:
         raise FieldError("flag", None, "nothing is selected", limit="at least one")
-    if state not in flag_list.ACTIONS:
-        raise FieldError("state", state, "unknown value", limit=", ".join(flag_list.ACTIONS))
+    choice(state, flag_list.ACTIONS, "state")
     for name, text, most in (("owner", owner, MAX_OWNER), ("reason", reason, MAX_REASON)):
         if len(text) > most or "\0" in text:
             raise FieldError(

@@ -20,7 +20,6 @@ from gonogo.urls import API
 from gonogo_service.access.context import Context, Ctx, Reader, Submitter
 from gonogo_service.api import idempotency_keys
 from gonogo_service.api.flags.flags import MAX_OWNER, MAX_REASON
-from gonogo_service.api.suites.schemas import Labels
 from gonogo_service.kit.answers import (
     Cursor,
     Filter,
@@ -31,6 +30,7 @@ from gonogo_service.kit.answers import (
 )
 from gonogo_service.kit.problems import BadField
 from gonogo_service.kit.strict import Moment, Strict
+from gonogo_service.submission.bodies import Labels
 from gonogo_storage.comparison import waivers as stored
 from gonogo_storage.comparison.waivers import StoredWaiver
 from gonogo_storage.db.encoding import utcnow

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from fastapi import Depends, Query, Request, Response
+from pydantic import Field
 from sqlalchemy.orm import Session
 
 from gonogo.errors import FieldError
@@ -21,7 +22,8 @@ from gonogo_service.access.context import Ctx, Submitter
 from gonogo_service.api import idempotency_keys
 from gonogo_service.api.jobs.schemas import JobLinks, links
 from gonogo_service.kit.answers import make_router
-from gonogo_service.submission.bodies import MAX_LABELS, NAME, WORD
+from gonogo_service.kit.strict import Strict
+from gonogo_service.submission.bodies import MAX_LABELS, NAME, WORD, Labels, Name
 from gonogo_storage.access import audit
 from gonogo_storage.automation import imports
 from gonogo_storage.catalogue import builds
@@ -124,7 +126,7 @@ def import_report(
                     "sha256": digest,
                     "started_at": report.started_at,
                 },
-                labels={**_labels_of(report), **_labels(label or [])},
+                labels={**report.labels, **_labels(label or [])},
                 commit=commit,
                 owner=who.name,
             ),
@@ -154,6 +156,7 @@ def import_report(
     if commit is not None:  # before a stranger's file is read, where that is enough
         bounds.demand_within(who, repository=commit["repository"])
     report = reading.read(data, format, max_elements=context.settings.max_elements)
+    _check_names(report, build)
     commit = commit or _commit_of(report)
     bounds.demand_within(who, repository=None if commit is None else commit["repository"])
     rows = rows_of(report)
@@ -173,13 +176,6 @@ def _new(
 ) -> dict[str, Any]:
     """Return the test and the build; a registered build keeps its branch and order."""
     name = build or report.build or (commit["sha"][:SHA_SHOWN] if commit else UNKNOWN)
-    if not re.fullmatch(NAME, name) or len(name) > 200:
-        raise FieldError(
-            "build",
-            name,
-            "is not a valid name",
-            limit=f"the pattern {NAME}, at most 200 characters",
-        )
     registered, built_in = builds.get(session, name), known_build(name)
     branch, sequence = (
         (registered.branch, registered.sequence)
@@ -234,9 +230,14 @@ def _labels(given: list[str]) -> dict[str, str]:
     return labels
 
 
-def _labels_of(report: TestReport) -> dict[str, str]:
-    if len(report.labels) > MAX_LABELS:
-        raise FieldError(
-            "lines.1.labels", len(report.labels), "too many labels", limit=str(MAX_LABELS)
-        )
-    return _labels([f"{name}={value}" for name, value in report.labels.items()])
+class _Named(Strict):
+    """The names that a file in the format `gonogo` gives its run, in its first line."""
+
+    build: Name | None = None
+    labels: Labels = Field({})
+
+
+def _check_names(report: TestReport, build: str | None) -> None:
+    """Raise FieldError for a label, or a build where none is given, that can't be stored."""
+    given = None if build else report.build or None
+    _Named.parse({"build": given, "labels": dict(report.labels)}, "lines.1")

@@ -14,7 +14,7 @@ from gonogo.ci.cron import CronLine
 from gonogo_service.access.context import Ctx, Reader, Submitter
 from gonogo_service.api import idempotency_keys
 from gonogo_service.api.suites import runs
-from gonogo_service.api.suites.schemas import Builds, Labels, RunAccepted, SuiteName
+from gonogo_service.api.suites.schemas import Builds, RunAccepted, SuiteName
 from gonogo_service.kit.answers import (
     Cursor,
     Filter,
@@ -26,6 +26,7 @@ from gonogo_service.kit.answers import (
 from gonogo_service.kit.problems import BadField
 from gonogo_service.kit.strict import Strict
 from gonogo_service.submission import suites
+from gonogo_service.submission.bodies import Labels
 from gonogo_storage.access import audit
 from gonogo_storage.automation import schedules as stored
 from gonogo_storage.automation.schedules import Due, Overlap, Schedule

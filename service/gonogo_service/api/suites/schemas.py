@@ -23,14 +23,7 @@ from gonogo.urls import API
 from gonogo_service.api.jobs.schemas import JobLinks
 from gonogo_service.api.suites.all_problems import beside
 from gonogo_service.kit.strict import Strict
-from gonogo_service.submission.bodies import (
-    MAX_LABELS,
-    NAME,
-    Commit,
-    Label,
-    SeedOptions,
-    Seeds,
-)
+from gonogo_service.submission.bodies import NAME, Commit, Labels, SeedOptions, Seeds
 from gonogo_service.submission.suites import TestOfSuite
 from gonogo_storage.automation.runs import Run, RunJob
 from gonogo_storage.automation.suites import Suite
@@ -42,7 +35,6 @@ SuiteName = Annotated[str, Field(pattern=NAME, max_length=MAX_NAME)]
 Builds = Annotated[
     list[Annotated[str, Field(pattern=NAME, max_length=200)]], Field(max_length=MAX_BUILDS)
 ]
-Labels = Annotated[dict[Label, Annotated[str, Field(max_length=200)]], Field(max_length=MAX_LABELS)]
 
 
 class Defaults(SeedOptions):

@@ -224,7 +224,7 @@ def submit(
                     if error.field == "build" and field == "builds"
                     else error.field
                 )
-                raise FieldError(where, error.value, error.reason, limit=error.limit) from None
+                raise error.at(where) from None
         assert sample is not None
         signal = body.signal or (
             Signal.numbers if isinstance(body.test, TestSpec) else Signal.verdicts

@@ -138,6 +138,4 @@ def _tests(canonical: dict[str, Any], body: RejudgementIn) -> tuple[TestSpec, Te
             {**canonical, "tolerance": tolerances.to_json(body.tolerance)}, max_elements=ANY_SIZE
         )
     except FieldError as error:
-        raise FieldError(
-            error.field.removeprefix("test."), error.value, error.reason, limit=error.limit
-        ) from None
+        raise error.at(error.field.removeprefix("test.")) from None

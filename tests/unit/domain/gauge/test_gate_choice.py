@@ -61,7 +61,7 @@ def test_a_file_s_entries_choose_gates_by_name() -> None:
     with pytest.raises(FieldError) as problem:
         parse([{"test": TEST, "gates": ["ulp-1", "ulp-9"]}], seeds=1)
     assert problem.value.field == "tests[0].gates.1"
-    with pytest.raises(FieldError, match="must be a list of names of gates"):
+    with pytest.raises(FieldError, match=r"must be a list \(allowed: names of gates\)"):
         parse([{"test": TEST, "gates": "ulp-10"}], seeds=1)
     result = CliRunner().invoke(app, ["gauge", "tests.json", "--gate", "ulp-10"])
     assert "is given by the file" in str(result.exception)

@@ -1,0 +1,73 @@
+"""A chunk's message: all of its fields are read by a typed model, and a wrong one is named."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gonogo.errors import FieldError
+from gonogo_workers.messages.chunk import Chunk, parse_context
+
+PART = {"number": 0, "name": "correct", "kind": "go", "build": "correct"}
+BODY: dict[str, Any] = {
+    "attempt": "a1",
+    "chunk": "c1",
+    "job": "j1",
+    "test": {"kernel": "layernorm_bw", "shape": [2, 3, 64]},
+    "work": [[0, 0], [7, 1]],
+    "build": "correct",
+    "target": {"executor": "mine", "arch": "wormhole", "board": "n150"},
+}
+
+
+def parse(**changes: Any) -> Chunk:
+    """Return a chunk from BODY with changes."""
+    return Chunk.parse({**BODY, **changes}, max_elements=2**20, seed_deadline_s=600.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "words"),
+    [
+        ({"attempt": ""}, "attempt", "text, not empty"),
+        ({"job": 3}, "job", "must be text"),
+        ({"build": None}, "build", "must be text"),
+        ({"target": {}}, "target.executor", "is required"),
+        ({"work": []}, "work", "1 to 1000000 items"),
+        ({"work": [[0, 0], [1, 2, 3]]}, "work.1", "[seed, repeat]"),
+        ({"work": [[0, 0], "ab"]}, "work.1", "[seed, repeat]"),
+        ({"work": [[-1, 0]]}, "work.0.0", ">= 0 and < 9007199254740992"),
+        ({"work": [[0, "a"]]}, "work.0.1", ">= 0"),
+        ({"seed_deadline_s": -1.0}, "seed_deadline_s", "> 0"),
+        ({"artifacts": {"worst": 17}}, "artifacts.worst", "<= 16"),
+        ({"outputs": 3}, "outputs", "must be a list"),
+        ({"test": {**BODY["test"], "kernel": "layernrm_bw"}}, "test.kernel", "'layernorm_bw'?"),
+        ({"test": {**BODY["test"], "shape": [2**20, 2]}}, "test.shape", "1048576 elements"),
+        ({"context": "shared"}, "context", 'isolated, or {"name", "before": [tests]}'),
+        ({"context": {"name": "x", "befor": []}}, "context.befor", "'before'?"),
+        ({"context": {"before": []}}, "context.name", "is required"),
+        ({"gauge": {"parts": [{**PART, "kind": "gox"}]}}, "gauge.parts.0.kind", "'go'?"),
+        ({"gauge": {"parts": [{**PART, "build": None}]}}, "gauge.parts.0.build", "must be text"),
+        ({"test": {"selection": {}}, "gauge": {"parts": [PART]}}, "gauge.parts", "a kernel"),
+    ],
+)
+def test_a_wrong_field_of_a_chunk_s_message_is_named(
+    changes: dict[str, Any], field: str, words: str
+) -> None:
+    with pytest.raises(FieldError) as refused:
+        parse(**changes)
+    assert refused.value.field == field
+    assert words in str(refused.value)
+
+
+def test_what_a_newer_service_adds_to_a_message_is_ignored() -> None:
+    chunk = parse(color="red", target={**BODY["target"], "color": "red"}, artifacts={"best": 1})
+    assert (chunk.executor, chunk.work, chunk.context) == ("mine", ((0, 0), (7, 1)), "isolated")
+
+
+def test_the_tests_of_a_context_are_read_with_their_place() -> None:
+    test = {"kernel": "layernorm_fw", "shape": [2, 64]}
+    name, before = parse_context({"name": "after", "before": [test]}, 2**20)
+    assert (name, [spec.kernel for spec in before]) == ("after", ["layernorm_fw"])
+    with pytest.raises(FieldError, match=r"context\.before\.1\.shape: has 128 elements"):
+        parse_context({"name": "after", "before": [{**test, "shape": [64]}, test]}, 100)
