@@ -30,7 +30,7 @@ from playwright.sync_api import (
 from pydantic import SecretStr
 from sqlalchemy.orm import Session
 
-import furnished_house
+import populated_copy
 from gonogo_dashboards.build import BuildFailed, build
 from gonogo_service.app import create_app
 from gonogo_settings import Settings
@@ -144,12 +144,12 @@ def serve(tmp_path: Path, sqlite_template: Path) -> Iterator[Callable[..., Serve
 
 
 @pytest.fixture(scope="module")
-def furnished(
+def populated(
     tmp_path_factory: pytest.TempPathFactory, shared_folder: Path, sqlite_template: Path
 ) -> Iterator[tuple[Server, House]]:
     """The app on a database of this module that has something on every page."""
     folder = tmp_path_factory.mktemp("house")
-    house = furnished_house.copy(shared_folder / "house", folder / "gonogo.sqlite")
+    house = populated_copy.copy(shared_folder / "house", folder / "gonogo.sqlite")
     with serving(folder, sqlite_template) as start:
         yield start(), house
 

@@ -35,9 +35,9 @@ NAMES = ["light", "dark", "phone"]
 @pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
 @pytest.mark.parametrize("route", CHARTED)
 def test_the_wheel_over_a_chart_scrolls_the_page(
-    furnished, page: Page, route: str, size: ViewportSize
+    populated, page: Page, route: str, size: ViewportSize
 ) -> None:
-    server, house = furnished
+    server, house = populated
     page.set_viewport_size(size)
     page.emulate_media(color_scheme="dark" if size is PHONE else "light")
     drawn = 0
@@ -59,9 +59,9 @@ def test_the_wheel_over_a_chart_scrolls_the_page(
 
 @pytest.mark.parametrize(("scheme", "size"), MODES, ids=NAMES)
 def test_a_switch_of_a_chart_keeps_the_readers_place(
-    furnished, page: Page, scheme: Literal["light", "dark"], size: ViewportSize
+    populated, page: Page, scheme: Literal["light", "dark"], size: ViewportSize
 ) -> None:
-    server, house = furnished
+    server, house = populated
     page.set_viewport_size(size)
     page.emulate_media(color_scheme=scheme)
     page.goto(server.url + masked(house))
@@ -81,8 +81,8 @@ def test_a_switch_of_a_chart_keeps_the_readers_place(
         )
 
 
-def test_a_hollow_build_is_no_plain_green_dot(furnished, page: Page) -> None:
-    server, house = furnished
+def test_a_hollow_build_is_no_plain_green_dot(populated, page: Page) -> None:
+    server, house = populated
     page.goto(server.url + masked(house))
     key = page.locator("#curve-about .key")
     expect(key).to_contain_text("Hollow pass")

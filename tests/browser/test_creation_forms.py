@@ -33,8 +33,8 @@ def pick(page: Page, text: str) -> None:
     expect(page.locator("textarea[name=test]")).to_have_value(re.compile("layernorm_bw"))
 
 
-def test_a_gauge_is_created_of_a_picked_test_and_taken_back(furnished, page: Page) -> None:
-    server, _ = furnished
+def test_a_gauge_is_created_of_a_picked_test_and_taken_back(populated, page: Page) -> None:
+    server, _ = populated
     page.goto(server.url + NEW_GAUGE)
     page.get_by_role("combobox", name="Test").focus()
     expect(page.locator("#picks li").first).to_be_visible()  # the newest tests, before a word
@@ -49,8 +49,8 @@ def test_a_gauge_is_created_of_a_picked_test_and_taken_back(furnished, page: Pag
     expect(page.locator("#state")).to_contain_text("Cancel")
 
 
-def test_a_bisection_is_created_of_a_picked_test_and_canceled(furnished, page: Page) -> None:
-    server, _ = furnished
+def test_a_bisection_is_created_of_a_picked_test_and_canceled(populated, page: Page) -> None:
+    server, _ = populated
     page.goto(server.url + NEW_BISECTION)
     pick(page, "1x1x32x64")
     page.get_by_label("Or these builds").fill("correct, correct, correct")
@@ -62,8 +62,8 @@ def test_a_bisection_is_created_of_a_picked_test_and_canceled(furnished, page: P
     expect(page.locator("#state")).to_contain_text("Canceled")
 
 
-def test_a_waiver_is_added_ended_and_restored(furnished, page: Page) -> None:
-    server, house = furnished
+def test_a_waiver_is_added_ended_and_restored(populated, page: Page) -> None:
+    server, house = populated
     key = house.addresses["/tests/{name}"][0].split("/")[2].split("?")[0]
     page.goto(f"{server.url}{NEW_WAIVER}?test={key}")
     page.get_by_label("Reason").fill("ticket 12")
@@ -78,8 +78,8 @@ def test_a_waiver_is_added_ended_and_restored(furnished, page: Page) -> None:
     )
 
 
-def test_a_schedule_is_created_and_archived(furnished, page: Page) -> None:
-    server, _ = furnished
+def test_a_schedule_is_created_and_archived(populated, page: Page) -> None:
+    server, _ = populated
     suite = httpx.get(f"{server.url}/api/v1/suites").json()["items"][0]["name"]
     page.goto(server.url + NEW_SCHEDULE)
     page.get_by_label("Name").fill("each night")
@@ -94,9 +94,9 @@ def test_a_schedule_is_created_and_archived(furnished, page: Page) -> None:
 
 
 def test_a_new_rule_can_be_taken_back_and_one_that_replaced_another_not(
-    furnished, page: Page
+    populated, page: Page
 ) -> None:
-    server, _ = furnished
+    server, _ = populated
     suite = httpx.get(f"{server.url}/api/v1/suites").json()["items"][0]["name"]
     for new in (True, False):
         page.goto(server.url + NEW_RULE)
@@ -110,8 +110,8 @@ def test_a_new_rule_can_be_taken_back_and_one_that_replaced_another_not(
         expect(page.get_by_role("button", name="Undo")).to_have_count(int(new))
 
 
-def test_a_saved_view_is_deleted_and_restored(furnished, page: Page) -> None:
-    server, _ = furnished
+def test_a_saved_view_is_deleted_and_restored(populated, page: Page) -> None:
+    server, _ = populated
     page.goto(f"{server.url}/tests?standing=hollow")
     page.get_by_text("Save this view").click()
     page.get_by_label("Name, for everybody").fill("hollow ones")
@@ -125,8 +125,8 @@ def test_a_saved_view_is_deleted_and_restored(furnished, page: Page) -> None:
 
 
 @pytest.mark.parametrize("kind", ["passes_by_tolerance", "fix_masked"])
-def test_a_flag_s_advice_has_a_button(furnished, page: Page, kind: str) -> None:
-    server, _ = furnished
+def test_a_flag_s_advice_has_a_button(populated, page: Page, kind: str) -> None:
+    server, _ = populated
     answer = httpx.get(f"{server.url}/flags.json", params={"kind": kind, "state": "any"}).json()
     page.goto(server.url + answer["items"][0]["url"])
     buttons = page.locator("#advice a.button")
@@ -134,8 +134,8 @@ def test_a_flag_s_advice_has_a_button(furnished, page: Page, kind: str) -> None:
     expect(buttons.first).to_have_text(label[kind])
 
 
-def test_the_gauge_s_tolerance_is_submitted_with_a_button(furnished, page: Page) -> None:
-    server, house = furnished
+def test_the_gauge_s_tolerance_is_submitted_with_a_button(populated, page: Page) -> None:
+    server, house = populated
     for path in house.addresses["/gauges/{gauge_id}"]:
         view = httpx.get(f"{server.url}{path}.json").json()
         if view["submit_url"]:
@@ -168,9 +168,9 @@ WRONG = [
 
 @pytest.mark.parametrize(("form", "label", "text", "words"), WRONG)
 def test_each_field_is_checked_while_the_others_are_empty(
-    furnished, page: Page, watch, form: str, label: str, text: str, words: str
+    populated, page: Page, watch, form: str, label: str, text: str, words: str
 ) -> None:
-    server, _ = furnished
+    server, _ = populated
     watch.mean("422")
     page.goto(server.url + form)
     field = page.get_by_label(label, exact=True).or_(page.get_by_label(f"{label} *", exact=True))
@@ -182,8 +182,8 @@ def test_each_field_is_checked_while_the_others_are_empty(
     expect(page.locator("#checked")).not_to_contain_text("passed")
 
 
-def test_a_form_says_which_fields_are_still_needed(furnished, page: Page) -> None:
-    server, house = furnished
+def test_a_form_says_which_fields_are_still_needed(populated, page: Page) -> None:
+    server, house = populated
     key = house.addresses["/tests/{name}"][0].split("/")[2].split("?")[0]
     page.goto(f"{server.url}{NEW_WAIVER}?test={key}")  # checked, because the address fills it in
     expect(page.locator("#picked")).to_contain_text("layernorm_bw")

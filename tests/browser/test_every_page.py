@@ -157,9 +157,9 @@ def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.mark.timeout(300)
 def test_every_page_can_be_read_by_everybody(
-    furnished: tuple[Any, House], axe: str, page: Page, watch: Any
+    populated: tuple[Any, House], axe: str, page: Page, watch: Any
 ) -> None:
-    server, house = furnished
+    server, house = populated
     twins, alone = routes(server.app.state.context)
     assert alone == ["/docs"], "each page has a JSON twin"
     missing = [path for path in (*twins, *alone) if "{" in path and path not in house.addresses]

@@ -44,9 +44,9 @@ def test_the_filters_of_the_tests_say_how_many_they_leave(server, page: Page) ->
 
 @pytest.mark.parametrize("path", ["/runs", "/search?q=layer"])
 def test_a_name_in_a_list_stays_whole_on_a_phone(
-    furnished: tuple[Any, House], page: Page, path: str
+    populated: tuple[Any, House], page: Page, path: str
 ) -> None:
-    server, _ = furnished
+    server, _ = populated
     page.set_viewport_size(PHONE)
     page.goto(server.url + path)
     name = page.locator("main tbody tr").first.locator("a").first
@@ -64,9 +64,9 @@ def test_a_device_s_queue_and_serial_number_stay_whole(server, page: Page) -> No
 
 
 def test_the_matrix_of_a_phone_is_on_the_first_screen(
-    furnished: tuple[Any, House], page: Page
+    populated: tuple[Any, House], page: Page
 ) -> None:
-    server, _ = furnished
+    server, _ = populated
     page.set_viewport_size(PHONE)
     page.goto(f"{server.url}/matrix")
     row = page.locator("table.matrix tbody tr").nth(2)

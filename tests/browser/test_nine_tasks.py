@@ -110,11 +110,11 @@ TASKS: tuple[Callable[[Reader], None], ...] = (
 
 @pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
 def test_nine_tasks_take_two_clicks_each(
-    furnished: tuple[object, House],
+    populated: tuple[object, House],
     open_context: Callable[..., BrowserContext],
     size: tuple[int, int],
 ) -> None:
-    server, _ = furnished
+    server, _ = populated
     reader = Reader(open_context(size=size).new_page())
     problems = []
     for task in TASKS:

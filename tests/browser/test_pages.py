@@ -201,8 +201,8 @@ SIZES = """() => new Set([...document.querySelectorAll('body *')].filter((elemen
     .map((element) => getComputedStyle(element).fontSize)).size"""
 
 
-def test_a_page_has_three_sizes_of_text(furnished, page: Page) -> None:
-    server, house = furnished
+def test_a_page_has_three_sizes_of_text(populated, page: Page) -> None:
+    server, house = populated
     routes = ("/tests/{name}", "/jobs/{job_id}", "/flags/{name}", "/devices/{device_id}")
     one_each = [house.addresses[route][0] for route in routes]
     for path in ("/", "/tests", "/flags", "/matrix", "/devices", "/jobs/new", *one_each):

@@ -98,9 +98,9 @@ FIRST_SCREEN = ("#grade .verdict", "#grade .words", "#gap .canvas canvas", "#adv
 @pytest.mark.parametrize("size", [PHONE, {"width": 1440, "height": 900}], ids=["phone", "desktop"])
 @pytest.mark.parametrize("hollow", [True, False], ids=["hollow", "right"])
 def test_the_first_screen_has_verdict_reason_gap_chart_and_what_to_do(
-    furnished, page: Page, size, hollow: bool
+    populated, page: Page, size, hollow: bool
 ) -> None:
-    server, house = furnished
+    server, house = populated
     page.set_viewport_size(size)
     path = next(path for path in house.addresses["/tests/{name}"] if "branch=main" in path)
     page.goto(server.url + (path.split("?")[0] + "?branch=main" if hollow else path))

@@ -32,9 +32,9 @@ def good_device(url: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("button", "words", "field"), DEVICE_ACTIONS)
 def test_a_device_s_action_says_what_it_does_and_is_undone(
-    furnished: tuple[Any, House], page: Page, button: str, words: str, field: str
+    populated: tuple[Any, House], page: Page, button: str, words: str, field: str
 ) -> None:
-    server, _ = furnished
+    server, _ = populated
     device = good_device(server.url)
     page.goto(server.url + device["url"])
     page.get_by_label("Reason").fill("a new fan")
@@ -48,9 +48,9 @@ def test_a_device_s_action_says_what_it_does_and_is_undone(
 
 @pytest.mark.parametrize(("button", "words"), FLAG_ACTIONS)
 def test_a_flag_s_action_says_what_it_does_and_is_undone(
-    furnished: tuple[Any, House], page: Page, button: str, words: str
+    populated: tuple[Any, House], page: Page, button: str, words: str
 ) -> None:
-    server, _ = furnished
+    server, _ = populated
     flag = httpx.get(f"{server.url}/flags.json").json()["items"][-1]
     page.goto(server.url + flag["url"])
     page.get_by_role("button", name=button, exact=True).click()
@@ -60,9 +60,9 @@ def test_a_flag_s_action_says_what_it_does_and_is_undone(
 
 
 def test_a_resubmitted_and_a_new_job_can_be_taken_back(
-    furnished: tuple[Any, House], page: Page
+    populated: tuple[Any, House], page: Page
 ) -> None:
-    server, house = furnished
+    server, house = populated
     for path, button, words in (
         (house.addresses["/jobs/{job_id}"][0], "Resubmit", "Submitted again."),
         ("/jobs/new", "Submit", "The job is queued."),

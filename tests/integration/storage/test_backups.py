@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 from sqlalchemy import func, select
 
-import furnished_house
+import populated_copy
 import stored_jobs
 from api import in_process
 from gonogo_service.webhooks import messages
@@ -35,7 +35,7 @@ class Backup(NamedTuple):
 def backup(tmp_path_factory: pytest.TempPathFactory, shared_folder: Path) -> Backup:
     """A backup of an SQLite database."""
     folder = tmp_path_factory.mktemp("backup")
-    furnished_house.copy(shared_folder / "house", folder / "gonogo.sqlite")
+    populated_copy.copy(shared_folder / "house", folder / "gonogo.sqlite")
     with in_process(f"sqlite:///{folder / 'gonogo.sqlite'}") as api:
         later = utcnow() + timedelta(days=2)
         policy = Policy({Tier.seeds: 1})
