@@ -24,7 +24,6 @@ import stored_jobs
 from api import Api
 from gonogo import urls
 from gonogo.spec.test_spec import TestSpec
-from gonogo_dashboards.kit import assets
 from gonogo_dashboards.pages import make_router
 from gonogo_storage.access import hosts, refused_messages
 from gonogo_storage.automation import commit_checks, runs
@@ -82,7 +81,7 @@ def routes(context: Any) -> tuple[dict[str, str], list[str]]:
     """Return each page's path with that of its JSON version, and the pages that have none."""
     addresses = {
         route.path
-        for route in make_router(context, static=assets.FOLDER).routes
+        for route in make_router(context).routes
         if isinstance(route, APIRoute)
     } - NOT_PAGES
     pages = sorted(path for path in addresses if not path.endswith((".json", ".csv", ".svg")))
