@@ -80,9 +80,7 @@ class House:
 def routes(context: Any) -> tuple[dict[str, str], list[str]]:
     """Return each page's path with that of its JSON version, and the pages that have none."""
     addresses = {
-        route.path
-        for route in make_router(context).routes
-        if isinstance(route, APIRoute)
+        route.path for route in make_router(context).routes if isinstance(route, APIRoute)
     } - NOT_PAGES
     pages = sorted(path for path in addresses if not path.endswith((".json", ".csv", ".svg")))
     twins = {
