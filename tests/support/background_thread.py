@@ -4,8 +4,8 @@ at."""
 from __future__ import annotations
 
 import threading
-import warnings
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
