@@ -1,4 +1,4 @@
-"""Means of 16-bit rows as an output in fp32: plain sums of them are exact, other right means aren't."""
+"""Means of 16-bit rows as an output in fp32: their plain sums are exact, other right ones round."""
 
 from __future__ import annotations
 

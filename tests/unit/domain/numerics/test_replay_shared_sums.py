@@ -57,6 +57,20 @@ def test_another_epsilon_or_gamma_has_the_statistics_of_new_rows() -> None:
                 assert other.sums is rows.some(chosen).sums
 
 
+@pytest.mark.parametrize(
+    "program", [Program(), Program("x", "(x - mean) / root"), Program(WELFORD)]
+)
+def test_epsilon_may_be_outside_of_the_root(program: Program) -> None:
+    rows, chosen = drawn(), np.array([0, 2, 5], np.intp)
+    outside = rows.with_epsilon(1e-3, is_outside=True).with_gamma(np.ones((1, 37))).some(chosen)
+    x = rows.x[chosen]
+    expected = (x - x.mean(axis=1, keepdims=True)) / (x.std(axis=1, keepdims=True) + 1e-3)
+    replay = NormalizedRows(outside).replay(program)
+    assert np.allclose(replay.values, expected, rtol=1e-6, atol=0.0)
+    inside = NormalizedRows(rows.with_epsilon(1e-3).some(chosen)).replay(program)
+    assert np.sqrt(replay.variance).max() < 2.0 * np.sqrt(inside.variance).max()
+
+
 def test_rows_with_other_values_share_no_sums() -> None:
     rows = drawn()
     root_mean_squares(rows)
