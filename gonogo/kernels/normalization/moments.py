@@ -119,8 +119,8 @@ class Rows:
     def some(self, chosen: NDArray[np.intp] | slice) -> Rows:
         """Return some of the rows. Equal choices share their statistics, while they are kept."""
         if self.base is not None:
-            part = self.base.some(chosen)
-            return part.with_epsilon(self.epsilon, is_outside=self.is_outside)
+            right = self.base.some(chosen)
+            return right.with_epsilon(self.epsilon, is_outside=self.is_outside)
         if isinstance(chosen, slice):
             return self._some(chosen)
         if np.array_equal(chosen, np.arange(len(self.x))):

@@ -62,7 +62,7 @@ WRONG: dict[str, Callable[[Array], Array]] = {
 
 
 def explanations(form: str, offset: float, mean: Callable[[Array], Array]) -> set[str]:
-    found = set()
+    results = set()
     for seed in range(SEEDS):
         test = spec(
             "layernorm_fw",
@@ -75,8 +75,8 @@ def explanations(form: str, offset: float, mean: Callable[[Array], Array]) -> se
         judged = judge(
             test, case.given, case.given, outputs, arithmetic="fp32-inside", produced=("mean",)
         )
-        found.add(str(judged.explanation))
-    return found
+        results.add(str(judged.explanation))
+    return results
 
 
 @pytest.mark.parametrize("form", ["bf16", "fp16"])
