@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from enum import Enum
 from functools import singledispatch
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +18,9 @@ from numpy.typing import NDArray
 from gonogo.judging.limits import rungs
 from gonogo.judging.limits.rungs import is_explained
 from gonogo.kernels.layernorm.narrowed import narrowed
-from gonogo.kernels.layernorm.replay import ColumnGradient, InputGradient
+from gonogo.kernels.layernorm.replay import BackwardRows, ColumnGradient, InputGradient
 from gonogo.kernels.normalization.forward import NormalizedRows, RowStatistic
+from gonogo.kernels.normalization.moments import Rows
 from gonogo.numerics.formats import half_ulp, round_to
 from gonogo.numerics.replay.cells import cells
 from gonogo.numerics.replay.common import MAX_ELEMENTS, MIN_SCORE, common_factor
@@ -26,6 +28,7 @@ from gonogo.numerics.replay.graph import Graph
 from gonogo.numerics.replay.ladder import MAX_COMMON
 from gonogo.numerics.replay.program import Program
 
+R = TypeVar("R", Rows, BackwardRows)
 EPSILON = "epsilon"
 """The name of the term."""
 MIN_CHANGED = 3
@@ -34,11 +37,27 @@ don't use it."""
 SURE = 2.0
 """The standard deviations beyond the usual score of a factor from which it is sure to be seen: an
 output has noise of its own, which the replay hasn't."""
-WRONG = (0.0, 2.0)
-"""The wrong epsilons, relative to the right one, that an earlier rung is tried with."""
 MIN_CAUSE = 1 / 4
 """The least change, relative to the output's rounding, that may be why an output is red. A kernel
 with less of an error is as red as the right one."""
+
+
+class WrongEpsilon(NamedTuple):
+    """A wrong epsilon.
+
+    Attributes:
+        factor: the factor of the right one.
+        is_outside: whether it is added to the root of the variance, outside of it. In the root that
+            would be 2 std epsilon + epsilon^2, another one in each row.
+    """
+
+    factor: float
+    is_outside: bool = False
+
+
+MISSING = WrongEpsilon(0.0)
+WRONG = (MISSING, WrongEpsilon(2.0), WrongEpsilon(1.0, is_outside=True))
+"""The wrong epsilons that an earlier rung is tried with."""
 
 
 class Sight(Enum):
@@ -114,8 +133,8 @@ def _is_epsilon_elsewhere(
     earlier = rungs.earlier(part, program)
     if not earlier:
         return False
-    for factor in WRONG:
-        other = with_epsilon(graph, factor)
+    for wrong in WRONG:
+        other = with_epsilon(graph, wrong)
         if other is not None and rungs.any_explains(
             earlier, _part(other, output)[0], part_output, form
         ):
@@ -150,38 +169,43 @@ def _part(graph: Graph, output: NDArray[np.floating]) -> tuple[Graph, float, NDA
 
 def without_epsilon(graph: Graph) -> Graph | None:
     """Return the graph of a kernel that adds no epsilon; None where none is added."""
-    return with_epsilon(graph, 0.0)
+    return with_epsilon(graph, MISSING)
 
 
 @singledispatch
-def with_epsilon(graph: object, factor: float) -> Graph | None:
-    """Return the graph of a kernel that adds epsilon times a factor; None where none is added."""
+def with_epsilon(graph: object, wrong: WrongEpsilon) -> Graph | None:
+    """Return the graph of a kernel that adds a wrong epsilon; None where none is added."""
     return None
 
 
 @with_epsilon.register
-def _(graph: NormalizedRows, factor: float) -> Graph | None:
+def _(graph: NormalizedRows, wrong: WrongEpsilon) -> Graph | None:
     if not graph.rows.epsilon:
         return None
-    return replace(graph, rows=graph.rows.with_epsilon(factor * graph.rows.epsilon))
+    return replace(graph, rows=_rows(graph.rows, wrong))
 
 
 @with_epsilon.register
-def _(graph: RowStatistic, factor: float) -> Graph | None:
+def _(graph: RowStatistic, wrong: WrongEpsilon) -> Graph | None:
     if not graph.rstd or not graph.rows.epsilon:
         return None
-    return replace(graph, rows=graph.rows.with_epsilon(factor * graph.rows.epsilon))
+    return replace(graph, rows=_rows(graph.rows, wrong))
 
 
 @with_epsilon.register
-def _(graph: InputGradient, factor: float) -> Graph | None:
+def _(graph: InputGradient, wrong: WrongEpsilon) -> Graph | None:
     if graph.rows.is_given or not graph.rows.epsilon:
         return None
-    return replace(graph, rows=graph.rows.with_epsilon(factor * graph.rows.epsilon))
+    return replace(graph, rows=_rows(graph.rows, wrong))
 
 
 @with_epsilon.register
-def _(graph: ColumnGradient, factor: float) -> Graph | None:
+def _(graph: ColumnGradient, wrong: WrongEpsilon) -> Graph | None:
     if graph.rows.is_given or not graph.weighted or not graph.rows.epsilon:
         return None
-    return replace(graph, rows=graph.rows.with_epsilon(factor * graph.rows.epsilon))
+    return replace(graph, rows=_rows(graph.rows, wrong))
+
+
+def _rows(rows: R, wrong: WrongEpsilon) -> R:
+    """Return the rows of a kernel that adds a wrong epsilon."""
+    return rows.with_epsilon(wrong.factor * rows.epsilon, is_outside=wrong.is_outside)

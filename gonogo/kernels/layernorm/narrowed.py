@@ -23,10 +23,10 @@ def narrowed(graph: ColumnGradient, most: int) -> tuple[ColumnGradient, slice]:
     if rstd is None and rows.centered:
         mean = rows.x.mean(axis=1, keepdims=True, dtype=np.float64)
         variance = rows.x.var(axis=1, keepdims=True, dtype=np.float64)
-        rstd = 1.0 / np.sqrt(variance + rows.epsilon)
+        rstd = rows.exact_rstd(variance)
     elif rstd is None:
         mean_square = np.square(rows.x, dtype=np.float64).mean(axis=1, keepdims=True)
-        rstd = 1.0 / np.sqrt(mean_square + rows.epsilon)
+        rstd = rows.exact_rstd(mean_square)
     columns = slice(None, None, -(-features // column_count))
     narrow = replace(
         rows,

@@ -69,9 +69,16 @@ class BackwardRows:
         """Return whether the kernel is given the statistics of its rows."""
         return self.rstd is not None
 
-    def with_epsilon(self, epsilon: float) -> BackwardRows:
-        """Return the rows of a kernel that adds another epsilon."""
-        return replace(self, epsilon=epsilon, forward=self._forward.with_epsilon(epsilon))
+    def with_epsilon(self, epsilon: float, *, is_outside: bool = False) -> BackwardRows:
+        """Return the rows of a kernel that adds epsilon otherwise; see Rows."""
+        forward = self._forward.with_epsilon(epsilon, is_outside=is_outside)
+        return replace(self, epsilon=epsilon, forward=forward)
+
+    def exact_rstd(self, variance: Array) -> Array:
+        """Return rstd without any rounding, from the variances (rows, 1)."""
+        if self._forward.is_outside:
+            return np.asarray(1.0 / (np.sqrt(variance) + self.epsilon))
+        return np.asarray(1.0 / np.sqrt(variance + self.epsilon))
 
     def some(self, chosen: NDArray[np.intp]) -> BackwardRows:
         """Return some of the rows."""

@@ -19,12 +19,17 @@ from gonogo.kernels.normalization.moments import (
     Moments,
     Rows,
 )
-from gonogo.kernels.normalization.row_moments import RowMoments, mean_sizes, of_part, row_moments
+from gonogo.kernels.normalization.row_moments import (
+    RowMoments,
+    of_part,
+    root_mean_squares,
+    row_moments,
+)
 from gonogo.numerics.expectation import Array
+from gonogo.numerics.replay import orders
 from gonogo.numerics.replay.cells import Measurement
 from gonogo.numerics.replay.compiled.results import as_input
 from gonogo.numerics.replay.graph import ALL_COLUMNS, Columns, Graph
-from gonogo.numerics.replay.narrow_sums import UNIT
 from gonogo.numerics.replay.program import CANCELLED, WELFORD, ColumnOrder, Program
 from gonogo.numerics.replay.quantity import Machine, Quantity
 
@@ -321,11 +326,10 @@ class RowStatistic:
         if self.rstd:
             return computed.rstd
         assert computed.mean is not None
-        # Terms that cancel, or whose fp32 sums are exact, show no noise in the simulated orders. A
-        # running mean rounds N values of their size by u / sqrt(3), and divides the sum by N.
-        size = mean_sizes(self.rows)
-        noise = computed.mean.noise + (UNIT * size) ** 2 / (3 * self.rows.x.shape[1])
-        return replace(computed.mean, noise=noise)
+        # terms that cancel, or whose fp32 sums are exact, show no noise in the simulated orders
+        size, mean = root_mean_squares(self.rows), computed.mean
+        least = orders.partial_mean_deviation(size, mean.values, self.rows.x.shape[1]) ** 2
+        return replace(mean, noise=mean.noise + np.maximum(least - mean.variance, 0.0))
 
 
 def graphs(

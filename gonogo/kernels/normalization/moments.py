@@ -79,6 +79,7 @@ class Rows:
         gamma, beta: (1, N) or (rows, N); None where the kernel has none.
         epsilon: added to the variance.
         centered: whether the kernel subtracts the mean.
+        is_outside: whether epsilon is added to the root of the variance instead, which is wrong.
         place: where the rows are in the whole tensor; None: these are all rows.
         channel_width: the number of a row's neighboring elements that share gamma and beta.
         groups: row i is the group i modulo `groups` of its sample's channels.
@@ -98,6 +99,7 @@ class Rows:
     epsilon: float
     centered: bool = True
     place: Place | None = None
+    is_outside: bool = field(default=False, kw_only=True)
     channel_width: int = 1
     groups: int = 1
     cache: dict[Hashable, Moments] = field(default_factory=dict, compare=False, repr=False)
@@ -117,7 +119,8 @@ class Rows:
     def some(self, chosen: NDArray[np.intp] | slice) -> Rows:
         """Return some of the rows. Equal choices share their statistics, while they are kept."""
         if self.base is not None:
-            return self.base.some(chosen).with_epsilon(self.epsilon)
+            right = self.base.some(chosen)
+            return right.with_epsilon(self.epsilon, is_outside=self.is_outside)
         if isinstance(chosen, slice):
             return self._some(chosen)
         if np.array_equal(chosen, np.arange(len(self.x))):
@@ -145,14 +148,15 @@ class Rows:
             Place(place.index[chosen], place.count),
             self.channel_width,
             self.groups,
+            is_outside=self.is_outside,
         )
         object.__setattr__(part, "origin", (self.sums, chosen))
         object.__setattr__(part, "elements", self.elements)
         return part
 
-    def with_epsilon(self, epsilon: float) -> Rows:
-        """Return the rows of a kernel that adds another epsilon, with the same sums."""
-        other = replace(self, epsilon=epsilon, cache={}, loops={})
+    def with_epsilon(self, epsilon: float, *, is_outside: bool = False) -> Rows:
+        """Return the rows of a kernel that adds epsilon otherwise, with the same sums."""
+        other = replace(self, epsilon=epsilon, is_outside=is_outside, cache={}, loops={})
         object.__setattr__(other, "base", self.base or self)
         return other._with_sums_of(self)
 
@@ -257,7 +261,12 @@ def scale(
     """Return variance + epsilon, rstd, and the root where the program divides by it."""
     form = program.stored.get("epsilon")
     epsilon = rows.epsilon if form is None else float(round_to(rows.epsilon, form))
-    shifted = machine.store(machine.epsilon(variance, epsilon), "variance + epsilon")
+    if rows.is_outside:
+        outside = machine.epsilon(machine.root(variance), epsilon)
+        shifted = machine.multiply(outside, outside)
+    else:
+        shifted = machine.epsilon(variance, epsilon)
+    shifted = machine.store(shifted, "variance + epsilon")
     rstd = machine.rsqrt(shifted)
     root = machine.root(shifted)
     if program.product == "(x - mean) / root":

@@ -29,7 +29,7 @@ from gonogo.numerics.replay.quantity import RECIPROCAL, Machine, Quantity
 NAMES = frozenset({*STATISTICS, RECIPROCAL, "root", "rstd", *TAILS, TRUNCATED_TAIL})
 """The quantities of the statistics that a program may store."""
 SIZES = "sizes"
-"""The key of the mean sizes of the rows' elements."""
+"""The key of the root mean squares of the rows' elements."""
 
 
 @dataclass(frozen=True)
@@ -70,14 +70,15 @@ def has_loops(program: Program, rows: Rows, *, quick: bool) -> bool:
     return is_covered and not quick and pays(rows.elements)
 
 
-def mean_sizes(rows: Rows) -> Array:
-    """Return the mean size of each row's elements (rows, 1), in float64."""
-    return _known(SIZES, rows, _mean_sizes)
+def root_mean_squares(rows: Rows) -> Array:
+    """Return the root mean square of each row's elements (rows, 1), in float64."""
+    return _known(SIZES, rows, _root_mean_squares)
 
 
-def _mean_sizes(rows: Rows) -> Array:
+def _root_mean_squares(rows: Rows) -> Array:
     if not pays(rows.elements):
-        return np.asarray(np.abs(rows.x).mean(axis=1, keepdims=True, dtype=np.float64))
+        squares = np.square(rows.x, dtype=np.float64)
+        return np.asarray(np.sqrt(squares.mean(axis=1, keepdims=True)))
     x, sizes = plain(rows.x), np.zeros((len(rows.x), 1))
 
     def block(start: int, stop: int) -> None:

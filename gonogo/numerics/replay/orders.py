@@ -103,6 +103,27 @@ def _updated(x: Floats, lanes: int) -> Array:
     return np.asarray(total, np.float64) / np.float64(count)
 
 
+def partial_mean_deviation(size: Array, exact: Array, count: int) -> Array:
+    """Return the standard deviation that the means of terms have by the rounding of partial means.
+
+    A running mean rounds at each step what is as large as a mean of k terms, sqrt(exact^2 +
+    size^2 / k), within half a step, h: the variance is h^2 / 3. Later steps take the error at step
+    k of n to k / n of it, and the lanes' mean divides the sum of the squares by the lanes:
+
+        sum of (k / n)^2 u^2 (exact^2 + size^2 / k) / 3 = u^2 (n exact^2 / 9 + size^2 / 6)
+
+    A single lane has the most of size, and the fewest lanes of LANES the most of exact. A kernel
+    that adds up the terms about another value has as much of size, though it adds up more of them:
+    x - mean rounds all x of a coarse grid alike, and a mean about one of the terms is rounded where
+    it is as large as that term. Their plain sums may be exact.
+
+    size: the root mean square of each row's terms. exact: their mean. count: N.
+    """
+    unit, lanes = 2.0**-24, LANES[0]
+    of_mean = count / (9 * lanes**2) * np.square(binade(exact))
+    return np.asarray(unit * np.sqrt(of_mean + np.square(size) / 6))
+
+
 def exact_mean(terms: NDArray[np.floating]) -> Array:
     """Return the mean of each row (rows, N), added in float64."""
     return np.asarray(_in_lanes(terms.astype(np.float64), EXACT_LANES) / terms.shape[1])

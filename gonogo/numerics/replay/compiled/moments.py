@@ -21,7 +21,7 @@ from gonogo.numerics.replay.compiled.sums import (
 
 MEAN, CENTERED, SQUARES = range(3)
 LANES = 32
-"""Running totals of the sizes of a row's elements."""
+"""Running totals of the squares of a row's elements."""
 SUMS = 3
 """Sums of a row: of x, of (x - mean)^2, and of x^2 where the variance is E[x^2] - mean^2."""
 
@@ -65,14 +65,16 @@ def add_moments(
 
 @jit
 def add_sizes(start: int, stop: int, x: Any, sizes: Any) -> None:
-    """Put the mean size of the elements of rows start..stop of x (rows, N) into `sizes`."""
+    """Put the root mean square of rows start..stop of x (rows, N) into `sizes` (rows, 1)."""
     n = x.shape[1]
     full = n - n % LANES
     lanes = np.zeros(LANES)
     for i in range(start, stop):
         for first in range(0, full, LANES):
             for j in range(LANES):
-                lanes[j] += abs(np.float64(x[i, U(first) + U(j)]))
+                value = np.float64(x[i, U(first) + U(j)])
+                lanes[j] += value * value
         for j in range(full, n):
-            lanes[j - full] += abs(np.float64(x[i, j]))
-        sizes[i, 0] = fold(lanes, LANES) / n
+            value = np.float64(x[i, j])
+            lanes[j - full] += value * value
+        sizes[i, 0] = np.sqrt(fold(lanes, LANES) / n)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import gonogo
 from gonogo.judging.limits import epsilon
 from gonogo.judging.limits.epsilon import Sight, sight
 from gonogo.judging.limits.rungs import Others
@@ -47,3 +48,25 @@ def test_other_rungs_answer_a_second_output_as_the_first(
         distance = cells(output, replay, "fp32").distance
         assert others.explain(output, "fp32", distance) is is_explained
         assert Others(graph, program).explain(output, "fp32", distance) is is_explained
+
+
+@pytest.mark.parametrize("is_outside", [True, False])
+def test_an_epsilon_outside_of_the_root_may_stand_for_welford_s_updates(is_outside: bool) -> None:
+    """Beside an offset both change rstd by as much; a right red output is a false alarm as ever."""
+    x = (100 + np.random.default_rng(0).standard_normal((32, 100))).astype(np.float32)
+    added = np.float32(1e-5)
+    mean = x.mean(axis=1, keepdims=True)
+    variance = np.square(x - mean).mean(axis=1, keepdims=True)
+    rstd = 1 / (np.sqrt(variance) + added) if is_outside else 1 / np.sqrt(variance + added)
+
+    judgment = gonogo.judge(
+        kernel="layernorm_fw",
+        inputs={"x": x, "gamma": np.full(100, 1.5, np.float32), "beta": np.zeros(100, np.float32)},
+        outputs={"y": (x - mean) * rstd * np.float32(1.5), "rstd": rstd[:, 0]},
+        epsilon=1e-5,
+        tolerance={"rtol": 0.0, "atol": 1e-8},
+    )
+
+    unseen = ["epsilon"] if is_outside else []
+    assert judgment.outputs["y"]["unseen_terms"] == unseen
+    assert judgment.verdict == ("inconclusive" if is_outside else "fail_by_tolerance")

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from gonogo.numerics.formats import round_to
 from gonogo.numerics.replay import orders, spans
 from gonogo.numerics.replay.program import Order
 
@@ -51,6 +52,25 @@ def test_the_deviation_is_the_largest_error_of_lanes_and_of_the_tree(count: int)
     expected = np.maximum(np.maximum(largest, (largest / size).mean() * size), floor)
     assert mean == pytest.approx(exact, rel=1e-15, abs=0)
     assert deviation == pytest.approx(expected, rel=1e-6, abs=0)
+
+
+@pytest.mark.parametrize(
+    ("lanes", "offset", "least"), [(1, 0, 0.5), (4, 0, 0.25), (4, 30, 0.5), (8, 30, 0.25)]
+)
+def test_running_means_of_16_bit_terms_deviate_as_derived(
+    lanes: int, offset: int, least: float
+) -> None:
+    generator = np.random.default_rng(5)
+    terms = round_to(offset + generator.standard_normal((400, 512)), "bf16").astype(np.float32)
+    mean = np.zeros((400, lanes), np.float32)
+    for step in range(512 // lanes):
+        column = terms[:, step * lanes : (step + 1) * lanes]
+        mean += (column - mean) / np.float32(step + 1)
+    exact = terms.mean(axis=1, dtype=np.float64)
+    errors = mean.mean(axis=1, dtype=np.float64) - exact
+    size = np.sqrt(np.square(terms, dtype=np.float64).mean(axis=1))
+    derived = orders.partial_mean_deviation(size, exact, 512)
+    assert least < math.sqrt(float(np.square(errors / derived).mean())) < 1.1
 
 
 def test_a_row_deviates_at_least_as_the_average_row() -> None:

@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 
 from gonogo.kernels.normalization.forward import NormalizedRows, RowStatistic, output
 from gonogo.kernels.normalization.moments import Rows, moments
-from gonogo.kernels.normalization.row_moments import mean_sizes, row_moments
+from gonogo.kernels.normalization.row_moments import root_mean_squares, row_moments
 from gonogo.numerics import jit
 from gonogo.numerics.formats import round_to
 from gonogo.numerics.jit import HAVE_NUMBA
 from gonogo.numerics.replay.cells import on_grid
+from gonogo.numerics.replay.orders import partial_mean_deviation
 from gonogo.numerics.replay.program import WELFORD, Order, Program
 from gonogo.numerics.replay.quantity import Quantity
 
@@ -56,9 +57,23 @@ def test_another_epsilon_or_gamma_has_the_statistics_of_new_rows() -> None:
                 assert other.sums is rows.some(chosen).sums
 
 
+@pytest.mark.parametrize(
+    "program", [Program(), Program("x", "(x - mean) / root"), Program(WELFORD)]
+)
+def test_epsilon_may_be_outside_of_the_root(program: Program) -> None:
+    rows, chosen = drawn(), np.array([0, 2, 5], np.intp)
+    outside = rows.with_epsilon(1e-3, is_outside=True).with_gamma(np.ones((1, 37))).some(chosen)
+    x = rows.x[chosen]
+    expected = (x - x.mean(axis=1, keepdims=True)) / (x.std(axis=1, keepdims=True) + 1e-3)
+    replay = NormalizedRows(outside).replay(program)
+    assert np.allclose(replay.values, expected, rtol=1e-6, atol=0.0)
+    inside = NormalizedRows(rows.with_epsilon(1e-3).some(chosen)).replay(program)
+    assert np.sqrt(replay.variance).max() < 2.0 * np.sqrt(inside.variance).max()
+
+
 def test_rows_with_other_values_share_no_sums() -> None:
     rows = drawn()
-    mean_sizes(rows)
+    root_mean_squares(rows)
     assert not replace(rows, x=rows.x + 1.0).sums
 
 
@@ -83,7 +98,7 @@ def test_a_part_of_a_large_tensor_is_replayed_as_the_definition_does(
 @pytest.mark.skipif(not HAVE_NUMBA, reason="numba: not installed")
 @pytest.mark.parametrize("width", [1, 3, 31, 32, 33, 1000])
 @pytest.mark.parametrize("type_of_x", [np.float32, np.float64])
-def test_mean_sizes_by_loops_are_those_of_numpy(
+def test_root_mean_squares_by_loops_are_those_of_numpy(
     width: int, type_of_x: type[np.floating], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     x = np.asarray(drawn(40, width).x * 2.0 ** np.arange(-20, 20)[:, None], type_of_x)
@@ -91,21 +106,28 @@ def test_mean_sizes_by_loops_are_those_of_numpy(
     results: list[NDArray[np.float64]] = []
     for least in (0, x.size):
         monkeypatch.setattr(jit, "MIN_ELEMENTS", least)
-        results.append(mean_sizes(Rows(x.astype(np.float64), None, None, 1e-5)))
+        results.append(root_mean_squares(Rows(x.astype(np.float64), None, None, 1e-5)))
     assert np.allclose(*results, rtol=1e-14, atol=0.0)
     monkeypatch.setattr(jit, "MIN_ELEMENTS", 0)
     rows = Rows(x.astype(np.float64), None, None, 1e-5)
-    whole, part = mean_sizes(rows), mean_sizes(rows.some(np.array([3, 7], np.intp)))
+    whole, part = root_mean_squares(rows), root_mean_squares(rows.some(np.array([3, 7], np.intp)))
     assert part.tobytes() == whole[[3, 7]].tobytes()
 
 
-def test_the_noise_of_a_mean_counts_the_size_of_its_terms() -> None:
+@pytest.mark.parametrize("form", ["fp32", "bf16"])
+@pytest.mark.parametrize("offset", [0.0, 50.0])
+def test_a_mean_deviates_at_least_by_the_rounding_of_partial_means(
+    form: str, offset: float
+) -> None:
     rows = drawn()
+    rows = replace(rows, x=np.asarray(round_to(rows.x + offset, form), np.float64))
     replay = RowStatistic(rows, rstd=False).replay(Program())
-    less = row_moments(Program(), rows).mean
-    assert less is not None
-    size = np.abs(rows.x).mean(axis=1, keepdims=True)
-    assert np.allclose(replay.noise - less.noise, (2.0**-24 * size) ** 2 / (3 * 37), rtol=1e-9)
+    usual = row_moments(Program(), rows).mean
+    assert usual is not None
+    size = np.sqrt(np.square(rows.x).mean(axis=1, keepdims=True))
+    least = partial_mean_deviation(size, usual.values, 37) ** 2
+    assert np.allclose(replay.variance, np.maximum(usual.variance, least), rtol=1e-9, atol=0.0)
+    assert replay.values.tobytes() == usual.values.tobytes()
 
 
 def test_a_grid_of_bf16_has_the_values_that_rounding_leaves() -> None:
