@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from gonogo.judging.few_rows import STEP, hides_step
 from gonogo.judging.limits.detection import DetectionLimits, detection_limits
 from gonogo.judging.limits.epsilon import Sight
+from gonogo.judging.limits.stand_ins import simpler_program
 from gonogo.judging.named import programs
 from gonogo.judging.other_programs import other_programs
-from gonogo.judging.stand_ins import simpler_program
 from gonogo.judging.term_shares import TermShare, diagnose
 from gonogo.judging.tolerance_advice import ToleranceAdvice, advise
 from gonogo.kernels import registry

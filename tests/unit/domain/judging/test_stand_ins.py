@@ -11,7 +11,7 @@ import pytest
 from benchmarks.libraries import mutants
 from benchmarks.libraries.cases import case_named
 from benchmarks.libraries.judge import judge_outputs
-from gonogo.judging.stand_ins import simpler_program
+from gonogo.judging.limits.stand_ins import simpler_program
 from gonogo.kernels.normalization.forward import NormalizedRows
 from gonogo.kernels.normalization.moments import Rows
 from gonogo.numerics.expectation import Array

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo.judging.limits import rungs
+from gonogo.judging.limits.earlier import earlier
 from gonogo.kernels.layernorm.replay import InputGradient
 from gonogo.kernels.normalization.forward import NormalizedRows
 from gonogo.numerics.expectation import Array
@@ -30,8 +30,8 @@ MIN_ROWS = 8
 MAX_SCATTER = 1.0
 """The largest scatter of the rows about a fault, in standard deviations: right kernels by the
 simpler program show .4 to .7."""
-MIN_SCATTER = 1 / 4
-"""A smaller scatter says no more."""
+MIN_SCATTER = 0.7
+"""A smaller scatter counts as this one, so that a trial without any noise is seen no sooner."""
 MIN_RATIO = 2.0
 """The least scatter of a right kernel's rows, relative to the output's."""
 MIN_EVIDENCE = math.log(1e6)
@@ -70,11 +70,11 @@ def simpler_program(
     count = max(1, min(graph.shape[0], MAX_ELEMENTS // graph.shape[1]))
     chosen = np.linspace(0, graph.shape[0] - 1, count).astype(np.intp)
     part = graph.some(chosen)
-    earlier = rungs.earlier(part, program)
-    if not earlier:
+    before = earlier(part, program)
+    if not before:
         return None
-    alike = replace(earlier[0], product=program.product)
-    simpler = alike if alike in part.forms else earlier[0]
+    alike = replace(before[0], product=program.product)
+    simpler = alike if alike in part.forms else before[0]
     rounding = part.rstd_rounding(simpler)
     if rounding is None:
         return None
