@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from gonogo.judging.few_rows import STEP, hides_step
 from gonogo.judging.limits.detection import DetectionLimits, detection_limits
 from gonogo.judging.limits.epsilon import Sight
+from gonogo.judging.limits.stand_ins import simpler_program
 from gonogo.judging.named import programs
 from gonogo.judging.other_programs import other_programs
 from gonogo.judging.term_shares import TermShare, diagnose
@@ -152,10 +153,7 @@ def rulings(
         finding, other = (
             _by_name(graphs[name], matrix, form, narrow, permitted)
             if permitted
-            else (
-                ladder.climb(graphs[name], matrix, form, narrow, _likely(graphs, ruled, name)),
-                None,
-            )
+            else (_climb(graphs[name], matrix, form, narrow, _likely(graphs, ruled, name)), None)
         )
         if other is not None:
             ruled[name] = Ruling(finding, reproduced_by=other)
@@ -181,6 +179,21 @@ def rulings(
         for name, limits in known.items():
             ruled[name] = replace(ruled[name], limits=limits.with_epsilon())
     return ruled
+
+
+def _climb(
+    graph: Graph,
+    output: NDArray[np.float32],
+    form: str,
+    narrow: Sequence[str],
+    likely: Sequence[Program],
+) -> ladder.Finding:
+    """Return what the ladder finds, unless that program stands in for a fault."""
+    finding = ladder.climb(graph, output, form, narrow, likely)
+    if not finding.explained or narrow:
+        return finding
+    simpler = simpler_program(graph, output, finding.program, form)
+    return finding if simpler is None else ladder.nearest(graph, output, form, [simpler])
 
 
 def _likely(

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gonogo.judging.limits import rungs
+from gonogo.judging.limits.earlier import earlier
 from gonogo.judging.limits.rungs import is_explained
 from gonogo.kernels.layernorm.narrowed import narrowed
 from gonogo.kernels.layernorm.replay import BackwardRows, ColumnGradient, InputGradient
@@ -130,13 +131,13 @@ def _is_epsilon_elsewhere(
     to the same side in all rows.
     """
     part, _, part_output = _part(graph, output)
-    earlier = rungs.earlier(part, program)
-    if not earlier:
+    before = earlier(part, program)
+    if not before:
         return False
     for wrong in WRONG:
         other = with_epsilon(graph, wrong)
         if other is not None and rungs.any_explains(
-            earlier, _part(other, output)[0], part_output, form
+            before, _part(other, output)[0], part_output, form
         ):
             return True
     return False

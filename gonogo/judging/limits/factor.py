@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gonogo.judging.limits import rungs
+from gonogo.judging.limits.earlier import earlier
 from gonogo.kernels.layernorm.replay import InputGradient
 from gonogo.kernels.normalization.forward import NormalizedRows
 from gonogo.numerics.expectation import Array
@@ -30,7 +31,7 @@ def stood_in_for(graph: Graph, output: NDArray[np.floating], program: Program, f
     0 where there is none. output: (rows, N), which `program` explains.
     """
     largest = 0.0
-    for rung in rungs.earlier(graph, program):
+    for rung in earlier(graph, program):
         replay = graph.replay(rung)
         pattern = part_with_rstd(graph, replay.values)
         if pattern is None:

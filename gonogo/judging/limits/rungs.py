@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cached_property
-from itertools import takewhile
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gonogo.judging.limits.earlier import error_class
+from gonogo.judging.limits.stand_ins import simpler_program
 from gonogo.numerics.expectation import Array
 from gonogo.numerics.replay import ladder
 from gonogo.numerics.replay.cells import Cells, cells
@@ -37,23 +38,11 @@ def rungs(graph: Graph, program: Program) -> Iterator[Program]:
                 replace(program, order=order) for order in Order if order is not program.order
             )
         return
-    known = {_error(program)}
+    known = {error_class(program)}
     for rung in sorted(ladder.plain(graph), key=lambda rung: rung.product != program.product):
-        if _error(rung) not in known:
-            known.add(_error(rung))
+        if error_class(rung) not in known:
+            known.add(error_class(rung))
             yield rung
-
-
-def earlier(graph: Graph, program: Program) -> list[Program]:
-    """Return the rungs before a program that stores nothing, one of each error.
-
-    They are simpler: the ladder comes to the program only where none of them explains an output.
-    """
-    if program.stored or program.output_rounding != "even":
-        return []
-    before = takewhile(lambda rung: rung != program, ladder.plain(graph))
-    by_error = {_error(rung): rung for rung in before if _error(rung) != _error(program)}
-    return list(by_error.values())
 
 
 def any_explains(
@@ -66,10 +55,6 @@ def any_explains(
         and is_whole_explained(graph, program, output, form)
         for program in programs
     )
-
-
-def _error(program: Program) -> tuple[str, ...]:
-    return program.variance, program.order, program.column_order
 
 
 class Others:
@@ -94,7 +79,11 @@ class Others:
         for place, rung in enumerate(self._rungs):
             mode = rung.output_rounding
             probed = cells(changed[:, columns], self._replay(place, columns), form, mode)
-            if is_explained(probed) and is_whole_explained(self.graph, rung, changed, form):
+            if (
+                is_explained(probed)
+                and is_whole_explained(self.graph, rung, changed, form)
+                and simpler_program(self.graph, changed, rung, form) is None
+            ):
                 return True
         return False
 

@@ -18,6 +18,7 @@ from gonogo.numerics.replay.program import Order
 Floats = NDArray[np.float32]
 
 LANES = (4, 8, 32)
+UPDATED_LANES = (*LANES, 16)
 MIN_ULPS = 0.6
 """The least standard deviation of a mean, in units of its last place: its own roundings, and what
 is left of the additions before them where a few orders happen to agree."""
@@ -70,11 +71,30 @@ def welford(x: NDArray[np.floating]) -> tuple[Array, Array]:
     """
     narrow = np.ascontiguousarray(x, np.float32)
     exact = narrow.var(axis=1, dtype=np.float64)
-    errors = [np.abs(_updated(narrow, lanes) - exact) for lanes in (*LANES, 2 * LANES[1])]
+    errors = [np.abs(_updated(narrow, lanes) - exact) for lanes in UPDATED_LANES]
     largest = np.max(errors, axis=0)
     # a rounding of the mean times a deviation; where the mean is small, a rounding of a square
     size = np.sqrt(exact * np.square(narrow, dtype=np.float64).mean(axis=1))
     return exact, np.maximum(largest, relative(largest, size).mean() * size)
+
+
+def means(terms: NDArray[np.floating], order: Order) -> list[Array]:
+    """Return the fp32 means of each row of `terms` (rows, N) by each simulated order of a class.
+
+    Two running sums stand between a single one and blocked sums, and count as running.
+    """
+    narrow = np.ascontiguousarray(terms, np.float32)
+    if order is Order.blocked:
+        sums = [*(_in_lanes(narrow, lanes) for lanes in LANES), _in_halves(narrow)]
+        return [np.asarray(total / np.float64(narrow.shape[1])) for total in sums]
+    in_two = np.asarray(_in_lanes(narrow, 2) / np.float64(narrow.shape[1]))
+    return [_running_sum(narrow) if order is Order.running else _running_mean(narrow), in_two]
+
+
+def updated_variances(x: NDArray[np.floating]) -> list[Array]:
+    """Return the variances of each row of x (rows, N) by Welford's updates in several lanes."""
+    narrow = np.ascontiguousarray(x, np.float32)
+    return [_updated(narrow, lanes) for lanes in UPDATED_LANES]
 
 
 def _updated(x: Floats, lanes: int) -> Array:
