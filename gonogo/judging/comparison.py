@@ -20,6 +20,8 @@ Arrays = Mapping[str, NDArray[Any]]
 
 HARMLESS = frozenset({Verdict.suspect, Verdict.inconclusive})
 """Verdicts that mean neither right nor wrong: one run warns of them and fails nothing."""
+ALL_LEFT_OUT = "every row was left out: rounding hides the variance of its x"
+"""The reason of an output of which no row was compared with its budget."""
 FLOAT64_STATISTICS = ("max_abs", "tolerance_ratio", "pcc_deficit", "rel_frobenius")
 """The statistics against float64 that are stored where a test has its own expectation."""
 SHOWN = ("cell_max", "budget_ratio", "chi", "row_z", "max_abs", "tolerance_ratio")
@@ -172,6 +174,11 @@ def _words(test: TestSpec, judgement: SeedJudgement, given: Tensors, outputs: Te
                 f"  {name}: {output.verdict.label}, {output.explanation.value}; "
                 f"{', '.join(numbers)}"
             )
+        if (
+            output.explanation is Explanation.inconclusive
+            and "unseen_terms" not in output.statistics
+        ):
+            lines.append(f"  {name}: {ALL_LEFT_OUT}")
         if "reproduced_by" in output.statistics:
             named = arithmetic_words.unnamed(output.statistics["reproduced_by"])
             lines.append(f"  {name}: {named}")
