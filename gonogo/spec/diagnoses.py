@@ -21,6 +21,8 @@ NOT_FOUND = (
     "rounding does not explain the error, and neither does any term that can be judged:"
     " cannot tell what is wrong"
 )
+SO_FAR = "more seeds decide; so far"
+"""The words before a fault that explains most of an error which may still be chance."""
 AT_THE_EDGE = "no term stands out; the error is at the edge of what rounding explains"
 
 
@@ -65,6 +67,8 @@ def consistent_diagnosis(
     shown = faults(outputs or {})
     if shown and explanation in (Explanation.unexplained, Explanation.suspect):
         words = [f"{output}: {fault}" for output, fault in shown.items()]
+        if explanation == Explanation.suspect:
+            words[0] = f"{SO_FAR} {words[0]}"
         if adds(diagnosis.get("terms") or (), shown):
             words.append(str(diagnosis["words"]))
         return diagnosis | {"words": "; ".join(words), "can_tell": True, "faults": shown}
