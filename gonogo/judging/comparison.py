@@ -191,16 +191,17 @@ def _words(test: TestSpec, judgement: SeedJudgement, given: Tensors, outputs: Te
             lines.append(f"  {name}: {output.statistics['advice']}")
         if limits := output.statistics.get("detection_limits"):
             lines.append(f"  {name}: {arithmetic_words.unseen(limits)}")
-    shown = diagnoses.faults(
-        {name: output.statistics for name, output in judgement.outputs.items()}
-    )
+    statistics = {name: output.statistics for name, output in judgement.outputs.items()}
+    shown = diagnoses.faults(statistics)
     for name, words in shown.items():
         if judgement.outputs[name].explanation is Explanation.suspect:
             lines.append(f"  {name}: {diagnoses.SO_FAR} {words}")
         elif judgement.explanation is Explanation.unexplained:
             lines.append(f"  {name}: {words}")
     if judgement.explanation is Explanation.unexplained:
-        diagnosis = numerics(test).diagnose(test, given, outputs).to_json()
+        diagnosis = diagnoses.without_precision(
+            numerics(test).diagnose(test, given, outputs).to_json(), statistics
+        )
         if not shown or diagnoses.adds(diagnosis["terms"], shown):
             diagnosed = diagnoses.consistent_diagnosis(diagnosis, judgement.explanation)
             lines.append(f"  {diagnosed['words']}")

@@ -39,6 +39,9 @@ def faults(
     for term, changed in without_terms(graph).items():
         if term != "a row":  # every row is tried below
             yield Fault(f"{term} is missing", changed - exact)
+    gamma = np.asarray(rows.gamma, np.float64)
+    if np.ptp(gamma) > 0.0:  # else it is a common factor
+        yield Fault("gamma is in the column sum", (gamma - 1.0) * exact)
     weighted = terms * residual.weight
     along = weighted @ residual.error[0] / np.maximum((terms * weighted).sum(axis=1), SMALL)
     for row in sorted({0, count - 1, *np.argsort(along)[:WORST].tolist()}):

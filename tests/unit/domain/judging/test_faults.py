@@ -151,6 +151,14 @@ def test_a_fault_of_column_sums_is_named(words: str) -> None:
     assert named(graph, COLUMNS[words]()).startswith(words)
 
 
+@pytest.mark.parametrize("form", ["fp32", "bf16"])
+@pytest.mark.parametrize("weighted", [True, False], ids=["dgamma", "dbeta"])
+def test_gamma_in_a_column_sum_is_named(form: str, weighted: bool) -> None:
+    output = GAMMA * (dgamma() if weighted else DY.sum(axis=0, keepdims=True))
+    graph = ColumnGradient(BACKWARD_ROWS, weighted=weighted)
+    assert named(graph, output, form) == "gamma is in the column sum"
+
+
 @pytest.mark.parametrize("form", ["fp32", "bf16", "fp16"])
 def test_rounding_alone_is_no_fault(form: str) -> None:
     assert named(FORWARD_GRAPH, y(), form) == ""
