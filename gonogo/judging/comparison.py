@@ -20,6 +20,8 @@ Arrays = Mapping[str, NDArray[Any]]
 
 HARMLESS = frozenset({Verdict.suspect, Verdict.inconclusive})
 """Verdicts that mean neither right nor wrong: one run warns of them and fails nothing."""
+ALL_LEFT_OUT = "every row was left out: rounding hides the variance of its x"
+"""The reason of an output of which no row was compared with its budget."""
 FLOAT64_STATISTICS = ("max_abs", "tolerance_ratio", "pcc_deficit", "rel_frobenius")
 """The statistics against float64 that are stored where a test has its own expectation."""
 SHOWN = ("cell_max", "budget_ratio", "chi", "row_z", "max_abs", "tolerance_ratio")
@@ -172,6 +174,11 @@ def _words(test: TestSpec, judgement: SeedJudgement, given: Tensors, outputs: Te
                 f"  {name}: {output.verdict.label}, {output.explanation.value}; "
                 f"{', '.join(numbers)}"
             )
+        if (
+            output.explanation is Explanation.inconclusive
+            and "unseen_terms" not in output.statistics
+        ):
+            lines.append(f"  {name}: {ALL_LEFT_OUT}")
         if "reproduced_by" in output.statistics:
             named = arithmetic_words.unnamed(output.statistics["reproduced_by"])
             lines.append(f"  {name}: {named}")
@@ -184,12 +191,17 @@ def _words(test: TestSpec, judgement: SeedJudgement, given: Tensors, outputs: Te
             lines.append(f"  {name}: {output.statistics['advice']}")
         if limits := output.statistics.get("detection_limits"):
             lines.append(f"  {name}: {arithmetic_words.unseen(limits)}")
+    statistics = {name: output.statistics for name, output in judgement.outputs.items()}
+    shown = diagnoses.faults(statistics)
+    for name, words in shown.items():
+        if judgement.outputs[name].explanation is Explanation.suspect:
+            lines.append(f"  {name}: {diagnoses.SO_FAR} {words}")
+        elif judgement.explanation is Explanation.unexplained:
+            lines.append(f"  {name}: {words}")
     if judgement.explanation is Explanation.unexplained:
-        diagnosis = numerics(test).diagnose(test, given, outputs).to_json()
-        shown = diagnoses.faults(
-            {name: output.statistics for name, output in judgement.outputs.items()}
+        diagnosis = diagnoses.without_precision(
+            numerics(test).diagnose(test, given, outputs).to_json(), statistics
         )
-        lines += [f"  {name}: {words}" for name, words in shown.items()]
         if not shown or diagnoses.adds(diagnosis["terms"], shown):
             diagnosed = diagnoses.consistent_diagnosis(diagnosis, judgement.explanation)
             lines.append(f"  {diagnosed['words']}")

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from gonogo.errors import KernelOutputError
 from gonogo.exact.judge import judge_exact
-from gonogo.judging import expected
+from gonogo.judging import constant_rows, expected
 from gonogo.judging.arithmetic import Ruling, rulings
 from gonogo.judging.budget_limits import budget_limits
 from gonogo.numerics.blocks import together
@@ -139,6 +139,12 @@ def judge(
     ]
     for name, limits in budget_limits(test, given, arithmetic, by_budget, policy).items():
         statistics[name] |= limits.statistics()
+    explained = [
+        name
+        for name, numbers in statistics.items()
+        if explain(numbers, policy) is Explanation.explained
+    ]
+    constant_rows.add_to_limits(test, given, {name: statistics[name] for name in explained})
     judged: dict[str, OutputJudgement] = {}
     all_within = True
     for name, numbers in statistics.items():

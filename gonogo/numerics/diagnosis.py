@@ -10,6 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+PRECISION = ": precision, not a term"
+"""The end of a finding about errors without a pattern, as rounding makes them."""
+
 
 @dataclass(frozen=True)
 class DiagnosedTerm:

@@ -314,7 +314,9 @@ class _PendingComparison:
         self, comparison: Comparison, inputs: dict[str, Any], raw: dict[str, Any]
     ) -> Comparison:
         """Return the comparison with the kernel's judgment, or as a worker will judge it."""
-        given = {key: tensors.read(value, key) for key, value in inputs.items()}
+        given = {key: tensors.read_for_kernel(value, key) for key, value in inputs.items()}
+        for key, tensor in self.actual.items():
+            tensors.refuse_unknown(tensor, key)
         raw_arrays = {key: tensors.read(value, f"raw {key}").values for key, value in raw.items()}
         arrays = {
             key: tensor.values.astype("float32", copy=False)

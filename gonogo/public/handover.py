@@ -145,7 +145,7 @@ def _array(name: str, value: Any, *, wide: bool = False) -> Any:
     """
     import numpy as np
 
-    values = tensors.read(value, name).values
+    values = tensors.read_for_kernel(value, name).values
     return values if wide else values.astype(np.float32, copy=False)
 
 

@@ -104,7 +104,8 @@ def judge(
             and the limit.
         JobError: an input is missing, or no output is given.
         KernelOutputError: an output has a wrong shape or type.
-        TypeError: an argument has a wrong type, or a value isn't a tensor of real numbers.
+        TypeError: an argument has a wrong type, a value isn't a tensor of real numbers, or its
+            dtype has no format here (float8).
     """
     from gonogo.judging.comparison import judge_here, pass_words
 
@@ -113,8 +114,8 @@ def judge(
             raise TypeError(f"{name}: is required (allowed: such as {arguments.EXAMPLES[name]})")
     arguments.check_mappings(inputs=inputs, outputs=outputs)
     arguments.check_mappings(tolerance=tolerance, numerics=numerics, parameters=parameters)
-    read = {name: tensors.read(value, name) for name, value in inputs.items()}
-    read_outputs = {name: tensors.read(value, name) for name, value in outputs.items()}
+    read = {name: tensors.read_for_kernel(value, name) for name, value in inputs.items()}
+    read_outputs = {name: tensors.read_for_kernel(value, name) for name, value in outputs.items()}
     arrays = {
         name: tensor.values.astype("float32", copy=False)
         for name, tensor in {**read, **read_outputs}.items()

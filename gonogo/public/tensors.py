@@ -90,6 +90,28 @@ def read(value: Any, name: str) -> Tensor:
     return Tensor(values, kind, known)
 
 
+def read_for_kernel(value: Any, name: str) -> Tensor:
+    """Read an input or output of a kernel that is to be judged.
+
+    Raises TypeError as `read` does, and for floats of a format that has no arithmetic here, such as
+    float8: another format's rounding would be its ruler.
+    """
+    tensor = read(value, name)
+    refuse_unknown(tensor, name)
+    return tensor
+
+
+def refuse_unknown(tensor: Tensor, name: str) -> None:
+    """Raise TypeError for a tensor of floats whose format isn't one of FORMATS' values."""
+    if tensor.format is None and "float" in tensor.dtype.lower():
+        # the first of each format's names
+        dtypes = {form: dtype for dtype, form in reversed(FORMATS.items())}
+        raise TypeError(
+            f"{name}: is {tensor.dtype}, a format that can't be judged"
+            f" (allowed: {', '.join(reversed(dtypes.values()))})"
+        )
+
+
 def is_ttnn(value: Any) -> bool:
     """Return whether a value is a ttnn tensor, so that a Wormhole computed it."""
     ttnn = sys.modules.get("ttnn")

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from gonogo.numerics.diagnosis import PRECISION
 from gonogo.numerics.diagnosis import DiagnosedTerm as DiagnosedTerm
 from gonogo.spec.stages import JobStages
 from gonogo.spec.verdicts import Explanation, Verdict
@@ -21,6 +22,8 @@ NOT_FOUND = (
     "rounding does not explain the error, and neither does any term that can be judged:"
     " cannot tell what is wrong"
 )
+SO_FAR = "more seeds decide; so far"
+"""The words before a fault that explains most of an error which may still be chance."""
 AT_THE_EDGE = "no term stands out; the error is at the edge of what rounding explains"
 
 
@@ -62,9 +65,12 @@ def consistent_diagnosis(
     diagnosis = dict(content)
     if diagnosis.get("faults"):  # it is one already, of several tests
         return diagnosis
+    diagnosis = without_precision(diagnosis, outputs or {})
     shown = faults(outputs or {})
     if shown and explanation in (Explanation.unexplained, Explanation.suspect):
         words = [f"{output}: {fault}" for output, fault in shown.items()]
+        if explanation == Explanation.suspect:
+            words[0] = f"{SO_FAR} {words[0]}"
         if adds(diagnosis.get("terms") or (), shown):
             words.append(str(diagnosis["words"]))
         return diagnosis | {"words": "; ".join(words), "can_tell": True, "faults": shown}
@@ -77,6 +83,31 @@ def consistent_diagnosis(
     elif explanation == Explanation.suspect:
         diagnosis["words"] = "; ".join([AT_THE_EDGE, *rest])
     return diagnosis
+
+
+def without_precision(
+    diagnosis: Mapping[str, Any], outputs: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Return a diagnosis that calls no error one of precision where no program reproduces it.
+
+    Errors without a pattern may be a fault's, too: it takes an arithmetic that makes them.
+
+    outputs: output -> its statistics; one that wasn't replayed keeps its words.
+    """
+    unproven = {
+        name
+        for name, statistics in outputs.items()
+        if "nearest_arithmetic" in statistics
+        and not (statistics.get("arithmetic") or statistics.get("reproduced_by"))
+    }
+    terms, words = list(diagnosis.get("terms") or ()), str(diagnosis.get("words") or "")
+    for place, term in enumerate(terms):
+        known = str(term.get("words") or "")
+        if PRECISION in known and term["output"] in unproven:
+            shorter = known.replace(PRECISION, "")
+            words = words.replace(known, shorter)
+            terms[place] = {**term, "words": shorter}
+    return {**diagnosis, "terms": terms, "words": words} if unproven else dict(diagnosis)
 
 
 def faults(outputs: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:

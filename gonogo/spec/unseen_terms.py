@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from gonogo.spec.verdicts import Explanation
+from gonogo.spec.verdicts import Explanation, X
 
 NAME = "unseen_terms"
 """The statistic that lists the terms of an output; only outputs that a program explains have it."""
@@ -28,5 +28,10 @@ def shared(rows: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
 
 
 def is_cause(entry: Mapping[str, Any]) -> bool:
-    """Return whether an output's entry is inconclusive for its unseen terms, and so red."""
-    return entry.get("explanation") == Explanation.inconclusive and bool(entry.get(NAME))
+    """Return whether an output's entry is inconclusive for its unseen terms, and so red.
+
+    One whose x is constant in every row may be green, and other seeds don't make it a false alarm.
+    """
+    terms = entry.get(NAME) or ()
+    is_inconclusive = entry.get("explanation") == Explanation.inconclusive
+    return is_inconclusive and bool(terms) and X not in terms

@@ -119,7 +119,8 @@ _EXPLANATIONS = {
     Explanation.unexplained: "No rounding of this kernel's formats makes such an error.",
     Explanation.suspect: "Larger than rounding should be, smaller than a wrong term usually is.",
     Explanation.inconclusive: (
-        "Every row was left out, or a red output without one of its terms would be explained, too."
+        "Every row was left out or has a constant x, or a red output without one of its terms would"
+        " be explained, too."
     ),
     Explanation.not_judged: "There are no arrays to judge.",
     Explanation.explained: "The rounding of the formats accounts for all of it.",
@@ -203,6 +204,9 @@ POLICY = Policy(
 )
 """The policy in force."""
 
+X = "x"
+"""The unseen term of outputs for which x is constant in every row."""
+
 Statistics = Mapping[str, Any]
 """Stored statistics of one output: name -> number, null, or (needed_atol) a map of numbers."""
 
@@ -247,9 +251,11 @@ def explain_output(is_within: bool, statistics: Statistics, policy: Policy = POL
     """Return explain(), but inconclusive for a red output whose faults could not all be seen.
 
     A fault of such a term (`unseen_terms`) would be explained, too, so nothing acquits the kernel.
+    Where the term is x, no row says anything, and a green output is inconclusive, too.
     """
     explanation = explain(statistics, policy)
-    if not is_within and explanation is Explanation.explained and statistics.get("unseen_terms"):
+    terms = statistics.get("unseen_terms")
+    if explanation is Explanation.explained and terms and (not is_within or X in terms):
         return Explanation.inconclusive
     return explanation
 

@@ -39,6 +39,9 @@ def faults(
     for term, changed in without_terms(graph).items():
         if term != "a row":  # every row is tried below
             yield Fault(f"{term} is missing", changed - exact)
+    gamma = np.asarray(rows.gamma, np.float64)
+    if np.ptp(gamma) > 0.0:  # else it is a common factor
+        yield Fault("gamma is in the column sum", (gamma - 1.0) * exact)
     weighted = terms * residual.weight
     along = weighted @ residual.error[0] / np.maximum((terms * weighted).sum(axis=1), SMALL)
     for row in sorted({0, count - 1, *np.argsort(along)[:WORST].tolist()}):
@@ -50,7 +53,9 @@ def faults(
             tile = terms[start : start + TILE].sum(axis=0, keepdims=True)
             yield Fault(f"row tile {start // TILE} is missing from the sum", -tile)
             yield Fault(f"row tile {start // TILE} is added twice", tile)
-    yield from _blocks(terms, residual)
+    for fault in _blocks(terms, residual):
+        if residual.relates(exact, fault.effect).all():
+            yield fault
     is_computed = graph.weighted and not whole.is_given
     if is_computed:
         x, dy = np.asarray(rows.x, np.float64), np.asarray(rows.dy, np.float64)
@@ -72,7 +77,9 @@ def faults(
         fitted = statistics.fitted_epsilon(of_epsilon, rows.epsilon, residual)
     yield from statistics.likelier_of(factors, fitted, residual)
     if graph.weighted and count <= MOST_FITTED * features:
-        yield _of_rows("the rstd is off", terms, residual, is_coherent=False)
+        off = _of_rows("the rstd is off", terms, residual, is_coherent=False)
+        if residual.relates(exact, off.effect, near=np.inf).all():
+            yield off
         if is_computed and rows.centered:
             of_mean = np.asarray(rows.dy, np.float64)
             yield _of_rows("the mean is off", of_mean, residual)
@@ -88,7 +95,9 @@ def _blocks(terms: Array, residual: Residual) -> Iterator[Fault]:
     before = np.concatenate([np.zeros((1, terms.shape[1])), np.cumsum(terms, axis=0)])
     spans = [(start, count) for start in range(1, count - 1)]
     spans += [(0, stop) for stop in range(2, count)]
-    spans += [(at, min(at + size, count)) for size in BLOCKS for at in range(0, count, size)]
+    # without all rows the sum is 0: a factor
+    sizes = [size for size in BLOCKS if size < count]
+    spans += [(at, min(at + size, count)) for size in sizes for at in range(0, count, size)]
     if not spans:
         return
     starts, stops = np.array(spans).T

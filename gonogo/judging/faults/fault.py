@@ -21,6 +21,15 @@ One number fitted to noise lowers it so far in 6 of 10 million cases, and some h
 ALIKE = 0.2
 """The difference, in standard deviations, up to which rows have the same errors. Those of rows with
 errors of their own differ by 1.4."""
+NEAR_1 = 0.5
+"""Factors from here on are nearer to 1 than to 0."""
+RELATED = 0.9
+"""The share of an output that a factor nearer to 0 than to 1 must explain to be a fault's.
+
+Any output v lets a factor f of the right values y explain some of the error v - y. If v has nothing
+to do with y, f is near 0, and explains |y|^2 of |v|^2 + |y|^2: half of it, more where v is small.
+What f leaves of v itself tells them apart: all of it, or rounding where v is f y.
+"""
 UNIFORM = 0.8
 """The variance of the square of a uniform error of unit variance."""
 
@@ -136,6 +145,30 @@ class Residual:
         """Return the factor of a pattern (rows, N) that fits all elements best."""
         weighted = self.weight * pattern
         return float((self.error * weighted).sum() / max((pattern * weighted).sum(), SMALL))
+
+    def relates(
+        self, pattern: Array, effect: Array, axis: int | None = None, near: float = NEAR_1
+    ) -> Array:
+        """Return whether effects on a pattern (rows, N) explain the output (see RELATED).
+
+        Both have the form of the output's right values; what isn't in the pattern counts for
+        nothing. axis: 1 for each row, (rows, 1); 0 for each column, (1, N); None for all, (1, 1).
+        near: factors from here on need explain nothing; many numbers that are fitted to an output
+        make any part of it, so that they always must.
+        """
+        used = self.weight * (pattern != 0.0)
+        right, left, rest, output, expected = (
+            (used * part).sum(axis=axis, keepdims=True)
+            for part in (
+                pattern**2,
+                (pattern + effect) ** 2,
+                (self.error - effect) ** 2,
+                (self.error + pattern) ** 2,
+                self.variance,
+            )
+        )
+        is_near_1 = left >= near**2 * right
+        return np.asarray(is_near_1 | (rest <= (1.0 - RELATED) * output + expected))
 
     def per_row(self, pattern: Array) -> Array:
         """Return the factor of a pattern that fits each row best, (rows, 1)."""

@@ -94,7 +94,9 @@ def faults(graph: NormalizedRows, exact: Array, residual: Residual, form: str) -
     else:
         yield from chain(in_columns, in_rows)
     if pattern is not None:
-        yield _of_both(scaled, pattern, right, stored, residual)
+        both = _of_both(scaled, pattern, right, stored, residual)
+        if residual.relates(scaled, both.effect).all():
+            yield both
     if rows.channel_width > 1:
         if form != "fp32":
             for name in _SCALES:
@@ -136,6 +138,7 @@ def _of_rows(
         words = f"the mean is off in {places('row', off)}"
         yield Fault(words, off * pattern, residual.rows, is_coherent=False)
     off = residual.per_row(scaled)
+    off = np.where(residual.relates(scaled, off * scaled, 1), off, 0.0)
     words = f"the rstd is off in {places('row', off)}"
     yield Fault(words, off * scaled, residual.rows, is_coherent=False)
 
@@ -220,6 +223,8 @@ def _of_scale(
     pattern = _patterns(normalized)[name]
     off = residual.per_label(pattern, labels)
     count = int(labels.max()) + 1
+    if name == "gamma" and rows.gamma is not None and rows.channel_width == 1:
+        off = np.where(residual.relates(rows.gamma * pattern, off * pattern, 0), off, 0.0)
     if chosen is not None:
         off = np.where(chosen[labels], off, 0.0)
         count = int(chosen.sum())

@@ -61,8 +61,9 @@ def faults(graph: InputGradient, exact: Array, residual: Residual) -> Iterator[F
         fitted = statistics.fitted_epsilon(of_epsilon, rows.epsilon, residual)
     yield from statistics.likelier_of(factors, fitted, residual)
     off_gamma = _gamma(dy, normalized, rstd, residual, centered=rows.centered)
+    is_gamma = residual.relates(exact, off_gamma.effect).all()
     # the fewer numbers are fitted, the more an equally good fit says
-    if dy.shape[1] < len(x):
+    if is_gamma and dy.shape[1] < len(x):
         yield off_gamma
     yield from of_rows.factors(exact, residual)
     count = residual.rows
@@ -77,9 +78,11 @@ def faults(graph: InputGradient, exact: Array, residual: Residual) -> Iterator[F
             x, product, mean, rstd, exact, centered=rows.centered
         ).items():
             off = residual.per_row(pattern)
+            if name == "rstd":  # nearly a factor of dx
+                off = np.where(residual.relates(exact, off * pattern, 1), off, 0.0)
             words = f"the {name} is off in {places('row', off)}"
             yield Fault(words, off * pattern, count, is_coherent=name != "rstd")
-    if dy.shape[1] >= len(x):
+    if is_gamma and dy.shape[1] >= len(x):
         yield off_gamma
     if not rows.centered:
         return

@@ -55,12 +55,17 @@ class Fitting(Protocol):
         """Return the factor of a pattern (rows, N) that fits all elements best."""
         ...
 
+    def relates(self, pattern: Array, effect: Array, /) -> Array:
+        """Return whether an effect on a pattern explains the output."""
+        ...
+
 
 def common(exact: Array, error: Fitting, words: str = "a common factor") -> Iterator[Fault]:
     """Yield a common factor of `exact`, the output or a part of it."""
     if exact.any():
         factor = error.common(exact)
-        yield Fault(f"{words} of {_factor(factor)}", factor * exact, 1)
+        if error.relates(exact, factor * exact).all():
+            yield Fault(f"{words} of {_factor(factor)}", factor * exact, 1)
 
 
 def factors(exact: Array, residual: Residual) -> Iterator[Fault]:
@@ -68,6 +73,7 @@ def factors(exact: Array, residual: Residual) -> Iterator[Fault]:
     if not exact.any():
         return
     by_row = residual.per_row(exact)
+    by_row = np.where(residual.relates(exact, by_row * exact, 1), by_row, 0.0)
     if len(exact) > 1 and np.std(by_row) > SAME_FACTOR * abs(residual.common(exact)):
         count = residual.rows
         yield Fault(_words(by_row[:, 0]), by_row * exact, count, is_coherent=False)

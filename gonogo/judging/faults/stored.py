@@ -98,6 +98,12 @@ class StoredStatistics:
         product = (weighted * self.residual.error).sum() - (along * self._solved(error)).sum()
         return float(product / max(norm, SMALL))
 
+    def relates(self, pattern: Array, effect: Array) -> Array:
+        """Return whether an effect on a pattern (rows, N) explains the output."""
+        off = self._off(self.residual.error - effect)
+        beside = np.einsum("kr,krn->rn", off, self.patterns)
+        return self.residual.without(beside).relates(pattern, effect)
+
     def energy(self, rest: Array) -> float:
         """Return the energy of an error (rows, N) with the likeliest errors of the statistics."""
         along = self._along(rest)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gonogo.kernels.layernorm.forensics.fit import GOOD_SCATTER, SPARE_ROWS, TileFit
+from gonogo.numerics.diagnosis import PRECISION
 
 SIMPLE = (0.0, 1.0, 2.0, -1.0, 0.5)
 """The coefficients that a logic bug makes: missing, right, twice, wrong sign, halved.
@@ -214,7 +215,7 @@ def describe(fit: TileFit, noun: Noun, why: str = "") -> Finding:
             f"{noun.name} scatters {fit.scatter:.2g} times more than rounding, "
             f"in no pattern of {noun.unit}s"
         )
-        noise += ": precision, not a term" if fit.scatter < WILD else ""
+        noise += PRECISION if fit.scatter < WILD else ""
         words, wrong = (f"{words}; {noise}" if words else noise), True
     if not wrong and not can_tell:
         words = f"cannot tell which {noun.unit}s: their errors are too large"

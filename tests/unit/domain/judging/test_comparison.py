@@ -22,6 +22,7 @@ from gonogo.judging.judging import OutputJudgement, SeedJudgement
 from gonogo.judging.stored_tensors import given_inputs, shaped
 from gonogo.kernels.layernorm import emulation
 from gonogo.public import handover
+from gonogo.spec.diagnoses import consistent_diagnosis
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import Explanation, Verdict
 from pytest_plugin import in_this_process
@@ -138,6 +139,21 @@ def test_a_diagnosis_is_shown_where_it_says_more_than_the_replay(
         *([f"  dx: {fault}"] if fault else []),
         *(["  s1 is subtracted twice in all 32 tiles"] if diagnosed else []),
     ]
+
+
+def test_a_suspect_output_shows_its_fault_with_the_doubt(wrong: dict[str, NDArray[Any]]) -> None:
+    fault = "a common factor of 1.001: explains 95 % of the error"
+    _, *lines = words_of(Explanation.suspect, {"chi": 3.0, "fault": fault}, wrong)
+    assert lines == [f"  dx: more seeds decide; so far {fault}"]
+
+
+def test_a_diagnosis_of_a_suspect_seed_keeps_the_doubt() -> None:
+    outputs = {"dx": {"fault": "gamma is off"}, "dgamma": {"fault": "gamma is off"}}
+    diagnosis = {"words": "cannot tell", "terms": []}
+    diagnosed = consistent_diagnosis(diagnosis, "suspect", outputs)
+    assert diagnosed["words"] == "more seeds decide; so far dx: gamma is off; dgamma: gamma is off"
+    diagnosed = consistent_diagnosis(diagnosis, "unexplained", outputs)
+    assert diagnosed["words"] == "dx: gamma is off; dgamma: gamma is off"
 
 
 def test_a_comparison_of_ones_own_is_green_where_all_outputs_are_within() -> None:

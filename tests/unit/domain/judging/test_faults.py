@@ -151,6 +151,44 @@ def test_a_fault_of_column_sums_is_named(words: str) -> None:
     assert named(graph, COLUMNS[words]()).startswith(words)
 
 
+@pytest.mark.parametrize("form", ["fp32", "bf16"])
+@pytest.mark.parametrize("weighted", [True, False], ids=["dgamma", "dbeta"])
+def test_gamma_in_a_column_sum_is_named(form: str, weighted: bool) -> None:
+    output = GAMMA * (dgamma() if weighted else DY.sum(axis=0, keepdims=True))
+    graph = ColumnGradient(BACKWARD_ROWS, weighted=weighted)
+    assert named(graph, output, form) == "gamma is in the column sum"
+
+
+UNRELATED = np.random.default_rng(8).standard_normal((COUNT, WIDTH))
+
+
+@pytest.mark.parametrize("size", [0.2, 1.0])
+@pytest.mark.parametrize("form", ["fp32", "bf16"])
+def test_an_output_that_has_nothing_to_do_with_the_right_values_has_no_factor(
+    size: float, form: str
+) -> None:
+    column = ColumnGradient(BACKWARD_ROWS, weighted=True)
+    # without beta, which is more of the right values than a small output
+    graph = NormalizedRows(Rows(X, GAMMA, 0.1 * BETA, EPSILON))
+    assert named(graph, size * UNRELATED, form) == ""
+    assert named(InputGradient(BACKWARD_ROWS), size * UNRELATED, form) == ""
+    assert named(column, size * 5 * UNRELATED[:1], form) == ""
+
+
+@pytest.mark.parametrize("form", ["fp32", "bf16"])
+def test_a_stale_tail_of_the_columns_is_no_gamma_that_is_off(form: str) -> None:
+    output = y()
+    output[1:, -4:] = y()[:-1, -4:]
+    assert "gamma" not in named(FORWARD_GRAPH, output, form)
+
+
+@pytest.mark.parametrize("factor", [0.0, 0.01, -0.05, -1.0, 0.4])
+def test_a_factor_near_0_is_named_where_it_explains_the_output(factor: float) -> None:
+    assert named(InputGradient(BACKWARD_ROWS), factor * dx()) == f"a common factor of {factor:g}"
+    column = ColumnGradient(BACKWARD_ROWS, weighted=True)
+    assert named(column, factor * dgamma()) == f"a common factor of {factor:g}"
+
+
 @pytest.mark.parametrize("form", ["fp32", "bf16", "fp16"])
 def test_rounding_alone_is_no_fault(form: str) -> None:
     assert named(FORWARD_GRAPH, y(), form) == ""

@@ -12,6 +12,7 @@ import pytest
 from gonogo.judging.inputs import generate, quantise
 from gonogo.kernels.layernorm import emulation
 from gonogo.kernels.layernorm.forensics import Diagnosis, diagnose
+from gonogo.numerics.diagnosis import PRECISION
 from gonogo.spec.diagnoses import AT_THE_EDGE, NOT_FOUND, PARTLY, RIGHT, consistent_diagnosis
 from gonogo.spec.test_spec import TestSpec
 
@@ -113,6 +114,28 @@ def test_what_the_replay_and_exact_inputs_show_leads_a_diagnosis() -> None:
     exact = {"y": {"exact": reading}, "mean": {"exact": {"mismatches": 0, "words": ""}}}
     assert consistent_diagnosis(blind, "unexplained", exact)["faults"] == {"y": reading["words"]}
     assert consistent_diagnosis(blind, "explained", {"y": {}}) == blind
+
+
+@pytest.mark.parametrize(
+    ("statistics", "is_precision"),
+    [
+        ({}, True),  # a budget judged it
+        ({"arithmetic": None, "nearest_arithmetic": "fp32-inside"}, False),
+        ({"nearest_arithmetic": "fp32-inside", "reproduced_by": "bf16: x^ stored"}, True),
+        ({"arithmetic": "bf16: x^ stored", "nearest_arithmetic": "bf16: x^ stored"}, True),
+    ],
+)
+def test_precision_is_named_only_where_a_program_reproduces_the_output(
+    statistics: dict[str, str | None], is_precision: bool
+) -> None:
+    scatters = "gamma scatters 50 times more than rounding, in no pattern of row tiles"
+    words = scatters + PRECISION
+    term = {"output": "dgamma", "name": "gamma", "tiles": 1, "wrong": True, "words": words}
+    diagnosis = {"terms": [term], "words": f"{words}; cannot tell s1", "can_tell": True}
+    shown = consistent_diagnosis(diagnosis, "unexplained", {"dgamma": statistics})
+    words = words if is_precision else scatters
+    assert shown["words"] == f"{words}; cannot tell s1"
+    assert shown["terms"] == [{**term, "words": words}]
 
 
 def test_beside_an_unexplained_error_nothing_is_called_right() -> None:

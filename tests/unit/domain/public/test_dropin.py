@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -351,6 +352,15 @@ def test_the_formats_are_those_of_the_tensors(case: Any) -> None:
     )
     assert comparison.spec is not None
     assert comparison.spec["numerics"] == {"output": "fp32", "input": {"gamma": "fp32"}}
+
+
+def test_an_output_in_a_format_without_arithmetic_is_compared_and_not_judged(case: Any) -> None:
+    actual, expected, inputs = case("correct")
+    narrow = actual.astype(ml_dtypes.float8_e4m3fn)
+    gate = {"rtol": 1.0, "atol": 1.0}
+    comparison = gonogo.compare(narrow, expected, **gate, kernel="layernorm_bw", inputs=inputs)
+    assert (comparison.verdict, comparison.within) == ("not_judged", True)
+    assert "dx: is float8_e4m3fn, a format that can't be judged" in comparison.problem
 
 
 def test_several_outputs_are_one_comparison(case: Any) -> None:

@@ -6,12 +6,14 @@ import dataclasses
 import json
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 import gonogo
 from gonogo.errors import FieldError, JobError
+from torch_interpreter import run_in_torch
 
 EPSILON = np.float32(1e-6)
 
@@ -81,6 +83,35 @@ def test_what_is_no_judgment_is_not_pooled(judgments: Any) -> None:
 def test_a_ragged_list_is_no_tensor() -> None:
     with pytest.raises(TypeError, match="y can't be read as an array"):
         gonogo.judge(**{**case(), "outputs": {"y": [[1.0], [1.0, 2.0]]}})
+
+
+@pytest.mark.parametrize("place", ["inputs", "outputs"])
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2", "float8_e4m3b11fnuz"])
+def test_a_dtype_without_a_format_is_refused_by_name(place: str, dtype: str) -> None:
+    arguments = case()
+    name = "x" if place == "inputs" else "y"
+    narrow = arguments[place][name].astype(getattr(ml_dtypes, dtype))
+    with pytest.raises(TypeError) as refused:
+        gonogo.judge(**{**arguments, place: {**arguments[place], name: narrow}})
+    assert str(refused.value) == (
+        f"{name}: is {dtype}, a format that can't be judged"
+        " (allowed: bfloat16, float16, float32, float64, bfloat8_b, bfloat4_b)"
+    )
+
+
+FLOAT8 = """
+import torch, gonogo
+x = torch.linspace(-3, 3, 64).reshape(2, 32)
+try:
+    gonogo.judge(kernel="rmsnorm_fw", inputs={"x": x, "gamma": x[0]},
+                 outputs={"y": x.to(torch.float8_e4m3fn)})
+except TypeError as problem:
+    print(str(problem).split(",")[0])
+"""
+
+
+def test_a_dtype_of_torch_without_a_format_is_refused_by_name() -> None:
+    assert run_in_torch(FLOAT8).splitlines() == ["y: is torch.float8_e4m3fn"]
 
 
 def test_a_rms_norm_that_is_a_thousandth_off_is_a_hollow_pass_without_any_argument() -> None:
