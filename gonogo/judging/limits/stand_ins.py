@@ -87,14 +87,15 @@ def simpler_program(
     rows = part.rows
     x = rows.x[says]
     exact = _exact_variances(x, centered=rows.centered)
-    share = 0.5 * rows.epsilon / (exact + rows.epsilon)
-    computed = [
-        -0.5 * (variance - exact) / (exact + rows.epsilon)
-        for variance in _variances(x, program, centered=rows.centered)
-    ]
-    if not np.isfinite(computed).all():
+    with np.errstate(all="ignore"):  # a constant row, values whose squares overflow
+        share = 0.5 * rows.epsilon / (exact + rows.epsilon)
+        computed = [
+            -0.5 * (variance - exact) / (exact + rows.epsilon)
+            for variance in _variances(x, program, centered=rows.centered)
+        ]
+    if not np.isfinite([*computed, share, errors, weights]).all():
         return None
-    for pattern in (np.ones_like(share), share):
+    for pattern in (np.ones_like(share), share) if rows.epsilon else (np.ones_like(share),):
         fault = _fit(errors, weights, pattern)
         if fault.scatter > MAX_SCATTER or fault.size <= MAX_COMMON or fault.score < MIN_SCORE:
             continue

@@ -72,6 +72,19 @@ def test_rows_that_are_alike_share_what_their_running_sums_round_to() -> None:
     assert simpler_program(graph_of(ALIKE), output, RUNNING, "fp32") is None
 
 
+@pytest.mark.parametrize(
+    "x",
+    [DRAWN, np.zeros_like(DRAWN), np.where(np.arange(24)[:, None] < 2, 0, DRAWN).astype("f4")],
+    ids=["drawn", "zeros", "two rows of zeros"],
+)
+def test_a_kernel_without_epsilon_has_no_wrong_one(x: Array) -> None:
+    rows = Rows(x.astype(np.float64), None, None, 0.0, centered=False)
+    with np.errstate(all="ignore"):
+        output = np.nan_to_num(normalized(x, exact(x), 0.0))
+        result = simpler_program(NormalizedRows(rows), output, RUNNING, "fp32")
+    assert result is None
+
+
 def test_few_rows_may_agree_by_chance() -> None:
     output = normalized(DRAWN[:7], exact(DRAWN[:7]), 0.0)
     assert simpler_program(graph_of(DRAWN[:7]), output, RUNNING, "fp32") is None
