@@ -13,7 +13,7 @@ from gonogo.kernels.layernorm.replay import InputGradient
 from gonogo.kernels.normalization.forward import NormalizedRows
 from gonogo.numerics.formats import half_ulp
 from gonogo.spec.test_spec import TestSpec
-from gonogo.spec.verdicts import X
+from gonogo.spec.verdicts import CONSTANT_X
 
 DEPENDENT = ("y", "rstd", "dx", "dgamma")
 """The outputs that are computed from x^ or from rstd."""
@@ -31,8 +31,11 @@ def add_to_limits(
         return
     for name in names:
         numbers = statistics[name]
-        numbers["unseen_terms"] = [X, *(numbers.get("unseen_terms") or ())]
-        numbers["detection_limits"] = [f"{X} ({reason})", *(numbers.get("detection_limits") or ())]
+        numbers["unseen_terms"] = [CONSTANT_X, *(numbers.get("unseen_terms") or ())]
+        numbers["detection_limits"] = [
+            f"{CONSTANT_X} ({reason})",
+            *(numbers.get("detection_limits") or ()),
+        ]
 
 
 def _reason(test: TestSpec, given: Mapping[str, NDArray[Any]]) -> str:

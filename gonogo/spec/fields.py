@@ -127,12 +127,12 @@ def number(
     It must be at least `least`, strictly above `above`, at most `most`, and strictly below `below`.
     A bool isn't a number.
     """
+    real = value if isinstance(value, int | float) and not isinstance(value, bool) else None
     try:
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        result = float(value) if is_number else math.nan  # type: ignore[arg-type]
+        result = math.nan if real is None else float(real)
     except OverflowError:
         result = math.inf
-    if not is_number:
+    if real is None:
         reason = "must be a number"
     elif not math.isfinite(result):
         reason = "must be finite"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from gonogo.spec.verdicts import Explanation, X
+from gonogo.spec.verdicts import CONSTANT_X, Explanation
 
 NAME = "unseen_terms"
 """The statistic that lists the terms of an output; only outputs that a program explains have it."""
@@ -34,4 +34,4 @@ def is_cause(entry: Mapping[str, Any]) -> bool:
     """
     terms = entry.get(NAME) or ()
     is_inconclusive = entry.get("explanation") == Explanation.inconclusive
-    return is_inconclusive and bool(terms) and X not in terms
+    return is_inconclusive and bool(terms) and CONSTANT_X not in terms

@@ -204,7 +204,7 @@ POLICY = Policy(
 )
 """The policy in force."""
 
-X = "x"
+CONSTANT_X = "x"
 """The unseen term of outputs for which x is constant in every row."""
 
 Statistics = Mapping[str, Any]
@@ -255,7 +255,7 @@ def explain_output(is_within: bool, statistics: Statistics, policy: Policy = POL
     """
     explanation = explain(statistics, policy)
     terms = statistics.get("unseen_terms")
-    if explanation is Explanation.explained and terms and (not is_within or X in terms):
+    if explanation is Explanation.explained and terms and (not is_within or CONSTANT_X in terms):
         return Explanation.inconclusive
     return explanation
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 import uvicorn
+from fastapi import FastAPI
 from pydantic import SecretStr
 from sqlalchemy import func, select
 
@@ -49,6 +50,12 @@ class Api:
     client: TestClient
     context: Context
     settings: Settings
+
+    @property
+    def app(self) -> FastAPI:
+        """The app that the client calls."""
+        assert isinstance(self.client.app, FastAPI)
+        return self.client.app
 
     def submit(self, **changes: Any) -> str:
         """Submit JOB with changes; the job's id."""

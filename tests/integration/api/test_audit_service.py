@@ -86,7 +86,7 @@ def api(migrated_sqlite_url: str) -> Iterator[Api]:
 def test_every_address_that_changes_something_has_its_entry(api: Api) -> None:
     changing = {
         f"{method} {route.path.removeprefix('/api/v1')}"  # type: ignore[attr-defined]
-        for route in api.client.app.router.routes  # type: ignore[attr-defined]
+        for route in api.app.router.routes
         for method in (getattr(route, "methods", None) or set()) - SAFE_METHODS
     }
     checks = {address for address in changing if address.endswith(":validate")}

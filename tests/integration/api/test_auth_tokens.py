@@ -202,7 +202,7 @@ def test_a_scope_contains_those_before_it_and_no_others(api: Api) -> None:
     names |= {"device_id": "h.ttnn:0", "host": "h", "name": "h:1", "build": "b"}
     names["invitation"] = UNKNOWN
     seen = 0
-    table = {(row.path, row.method): row.scope for row in routes.rows(api.client.app)}  # type: ignore[arg-type]
+    table = {(row.path, row.method): row.scope for row in routes.rows(api.app)}
     for router in routers():
         for route in router.routes:
             assert isinstance(route, APIRoute)

@@ -209,7 +209,7 @@ def test_every_other_address_is_closed_to_a_limited_token(api: Api) -> None:
     opened = {(method, pattern) for method, pattern, _ in bounds.RULES}
     addresses = [
         (method, route.path)
-        for route in api.client.app.router.routes  # type: ignore[attr-defined]
+        for route in api.app.router.routes
         for method in getattr(route, "methods", None) or ()
         if not route.path.startswith(("/static", "/login", "/logout", "/healthz", "/readyz"))
         and "/hooks/github" not in route.path
@@ -350,7 +350,7 @@ def test_strangers_wait_for_their_turn_and_nobody_else_does(
 @pytest.fixture
 def spent(api: Api, monkeypatch: pytest.MonkeyPatch) -> Edge:
     """The edge of a service at which this client's address has sent all that it may."""
-    layer: Any = api.client.app.middleware_stack  # type: ignore[attr-defined]
+    layer: Any = api.app.middleware_stack
     while not isinstance(layer, Edge):
         layer = layer.app
     monkeypatch.setattr(pace, "A_SECOND", 1e-6)

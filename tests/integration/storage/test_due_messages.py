@@ -15,6 +15,7 @@ from sqlalchemy import Engine, select
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
+import stored_webhooks
 from gonogo_service.background.delivery import OutboxDelivery
 from gonogo_service.background.reaper import Reaper
 from gonogo_service.kit.background_context import BackgroundContext, open_background_context
@@ -101,15 +102,7 @@ class Webhooks(Messages):
     hook = ""
 
     def add(self, current: Session) -> str:
-        self.hook = webhooks.create(
-            current,
-            kind="http",
-            url="https://receiver.example/",
-            events=["*"],
-            description="",
-            secret=None,
-            actor="test",
-        ).id
+        self.hook = stored_webhooks.with_messages(current, 0)
         deliveries.add(current, [self.hook], new_id(), "webhook.test", {})
         return deliveries.list_(current, self.hook).items[0].id
 

@@ -6,24 +6,11 @@ from typing import Any
 
 import pytest
 
+from chunk_bodies import BODY, parse
 from gonogo.errors import FieldError
-from gonogo_workers.messages.chunk import Chunk, parse_context
+from gonogo_workers.messages.chunk import parse_context
 
 PART = {"number": 0, "name": "correct", "kind": "go", "build": "correct"}
-BODY: dict[str, Any] = {
-    "attempt": "a1",
-    "chunk": "c1",
-    "job": "j1",
-    "test": {"kernel": "layernorm_bw", "shape": [2, 3, 64]},
-    "work": [[0, 0], [7, 1]],
-    "build": "correct",
-    "target": {"executor": "mine", "arch": "wormhole", "board": "n150"},
-}
-
-
-def parse(**changes: Any) -> Chunk:
-    """Return a chunk from BODY with changes."""
-    return Chunk.parse({**BODY, **changes}, max_elements=2**20, seed_deadline_s=600.0)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +49,11 @@ def test_a_wrong_field_of_a_chunk_s_message_is_named(
 
 def test_what_a_newer_service_adds_to_a_message_is_ignored() -> None:
     chunk = parse(color="red", target={**BODY["target"], "color": "red"}, artifacts={"best": 1})
-    assert (chunk.executor, chunk.work, chunk.context) == ("mine", ((0, 0), (7, 1)), "isolated")
+    assert (chunk.executor, chunk.work, chunk.context) == (
+        "emulator",
+        ((0, 0), (7, 1)),
+        "isolated",
+    )
 
 
 def test_the_tests_of_a_context_are_read_with_their_place() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from chunk_bodies import BODY, parse
 from gonogo.errors import FieldError, JobError
 from gonogo.spec.test_spec import TestSpec
 from gonogo_pytest.lines import Outcome
@@ -26,26 +27,9 @@ from gonogo_workers.executors.log import ChildLog
 from gonogo_workers.messages import batches as batches_module
 from gonogo_workers.messages import rows
 from gonogo_workers.messages.batches import Batches
-from gonogo_workers.messages.chunk import Chunk
 from gonogo_workers.messages.heartbeat import Vitals
 from gonogo_workers.reports import dumps
 from gonogo_workers.reports.exchange import read_reports
-
-BODY: dict[str, Any] = {
-    "attempt": "a1",
-    "chunk": "c1",
-    "job": "j1",
-    "test": {"kernel": "layernorm_bw", "shape": [2, 3, 64]},
-    "work": [[0, 0], [7, 1]],
-    "build": "correct",
-    "target": {"executor": "emulator", "arch": "wormhole", "board": "n150"},
-    "context": "isolated",
-}
-
-
-def parse(**changes: Any) -> Chunk:
-    """Return a chunk from BODY with changes."""
-    return Chunk.parse({**BODY, **changes}, max_elements=2**20, seed_deadline_s=600.0)
 
 
 def test_a_kernel_s_link_is_not_followed(tmp_path: Path) -> None:
