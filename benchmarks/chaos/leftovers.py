@@ -27,10 +27,10 @@ def of_queues(site: Site, result: Result) -> None:
     """Nothing is left in the broker: no queue has a message, and none was forgotten."""
     names = ["background", "heartbeat", "witness.wormhole.n150", "emulator.wormhole.n150"]
 
-    def left() -> dict[str, int]:
+    def left() -> dict[str, object]:
         counts = {name: int(site.redis.llen(name)) for name in names}
-        counts["unacked"] = _forgotten(site)
-        return {name: count for name, count in counts.items() if count}
+        messages = {**counts, "unacked": _forgotten(site)}
+        return {name: value for name, value in messages.items() if value}
 
     deadline = time.monotonic() + EMPTY_S
     while left() and time.monotonic() < deadline:
@@ -39,12 +39,19 @@ def of_queues(site: Site, result: Result) -> None:
         result.wrong(f"the broker still has {messages}")
 
 
-def _forgotten(site: Site) -> int:
-    """Return how many messages of dead processes nobody will deliver again, or should have."""
+def _forgotten(site: Site) -> list[str]:
+    """Return the messages of dead processes that nobody will deliver again, or should have."""
     index: Any = site.redis.zrange("unacked_index", 0, -1, withscores=True)
     delivered = {tag: float(at) for tag, at in index}
-    overdue = time.time() - VISIBILITY_TIMEOUT_S - LATE_S
-    return sum(delivered.get(tag, 0.0) < overdue for tag in site.redis.hkeys("unacked"))
+    kept: Any = site.redis.hgetall("unacked")
+    now = time.time()
+    forgotten = []
+    for tag, record in kept.items():
+        age = now - delivered[tag] if tag in delivered else None
+        if age is None or age > VISIBILITY_TIMEOUT_S + LATE_S:
+            when = "at no time" if age is None else f"{age:.0f} s ago"
+            forgotten.append(f"{bytes(record[:80]).decode('ascii', 'replace')}, delivered {when}")
+    return forgotten
 
 
 def of_processes(site: Site, result: Result) -> None:

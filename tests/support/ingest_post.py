@@ -20,7 +20,7 @@ from gonogo_storage.db.engine import reading
 from gonogo_storage.jobs import chunks, jobs
 from gonogo_storage.tables import AttemptRow, DeviceRow
 from gonogo_workers import queue
-from gonogo_workers.queue import Numbers, PrivateKey
+from gonogo_workers.queue import Dropped, Numbers, PrivateKey
 from job_flow import DEVICE, HOST, HOST_KEY, QUEUE, enroll, new_job
 
 OTHER, OTHER_KEY = "host-2", PrivateKey.of(b"2" * 32)
@@ -119,8 +119,12 @@ def report(health: str, host: str = HOST) -> dict[str, Any]:
 
 @contextmanager
 def ingest_of_two_hosts(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Post]:
-    """Nothing asks the broker, and each message reads the keys."""
+    """Nothing asks the broker, and each message reads the keys.
+
+    What another test of this process dropped unread is no refused message of this one.
+    """
     assert keyring.KNOWN_S <= 5
+    Dropped.take()
     monkeypatch.setattr(keyring, "KNOWN_S", 0.0)
     settings = short(database_url, "redis://127.0.0.1:1/0")
     context = open_background_context(settings, threading.Event())
