@@ -25,7 +25,7 @@ from gonogo_storage.devices import sick_devices
 from gonogo_storage.flags.evidence_kinds import ReadExtent
 from gonogo_storage.gauges import gauges
 from gonogo_storage.history import build_series, error_signature_runs, samples
-from gonogo_storage.history.build_series import Point
+from gonogo_storage.history.points import Point, PointsReader
 from gonogo_storage.history.samples import Run
 from gonogo_storage.history.trends import StoredTrend
 from gonogo_storage.rollups.variants import JobFacts, Variant, job_of, jobs_of
@@ -103,6 +103,7 @@ def assess(
     missed: Missed = gauged,
     suspicions: Mapping[str, Suspicion] | None = None,
     policy: FlakinessPolicy = POLICY,
+    reader: PointsReader | None = None,
 ) -> Assessment | None:
     """Assess the variant of a job that is over.
 
@@ -114,6 +115,8 @@ def assess(
     build. Where all its seeds are green, the tail includes the seeds of earlier builds whose errors
     look the same (`era`). A seed that gives the same result again is the same observation
     (`samples.distinct`, `tail_of`).
+
+    reader: reads the points of its series, and maybe of others afterwards.
     """
     job = job_of(session, job_id)
     if job is None or not job.done:
@@ -162,7 +165,7 @@ def assess(
         attribution,
         grade_result,
         change,
-        _changes(session, variant, policy),
+        _changes(reader or PointsReader(session), variant, policy),
         _builds((job, *others)),
         era,
         history.extent,
@@ -262,14 +265,14 @@ def _builds(jobs: Sequence[JobFacts]) -> tuple[dict[str, Any], ...]:
     return tuple(newest[: build_series.MAX_BUILDS])
 
 
-def _changes(session: Session, variant: Variant, policy: FlakinessPolicy) -> dict[str, Any]:
+def _changes(reader: PointsReader, variant: Variant, policy: FlakinessPolicy) -> dict[str, Any]:
     """Find where the error or the rate moved.
 
     Returns {"build" | "day": {"points": [names], "rates": changes, "numbers": {output: changes}}}.
     """
     changes: dict[str, Any] = {}
     for by in ("build", "day"):
-        points = build_series.points(session, variant, by="build" if by == "build" else "day")
+        points = reader.points(variant, by="build" if by == "build" else "day")
         at = [point.at for point in points]
         outputs = sorted({output for point in points for output in point.numbers})
         numbers = {
@@ -282,7 +285,7 @@ def _changes(session: Session, variant: Variant, policy: FlakinessPolicy) -> dic
         rates = rate_changes([(point.failures, point.runs) for point in points], policy, at)
         changes[by] = {
             "points": [point.name for point in points],
-            "metric": "rms",
+            "metric": reader.metric,
             "rates": _named(rates, points),
             "numbers": numbers,
         }

@@ -29,7 +29,7 @@ from gonogo_storage.db.encoding import encode
 from gonogo_storage.db.records import from_json, from_object
 from gonogo_storage.db.states import JobState
 from gonogo_storage.history import build_series
-from gonogo_storage.history.build_series import MAX_POINTS_JOBS, METRICS, Point
+from gonogo_storage.history.points import MAX_JOBS, METRICS, Point, PointsReader
 from gonogo_storage.rollups.variants import COLUMNS, COUNTED, NAMES, JobFacts, Variant, jobs_of
 from gonogo_storage.tables import JobRow, TrendRow
 
@@ -139,25 +139,28 @@ def read(
     )
     stored = session.execute(query).one_or_none()
     if stored is None:
-        return _computed(session, variant, siblings, over, metric)
+        return _computed(PointsReader(session, metric), variant, siblings, over)
     if default_metric:
         return from_json(Trend, {**stored.content, "steps": stored.steps})
-    computed = _computed(session, variant, siblings, over, metric, with_steps=False)
+    reader = PointsReader(session, metric)
+    computed = _computed(reader, variant, siblings, over, with_steps=False)
     return replace(computed, steps=[from_json(BuildChange, step) for step in stored.steps])
 
 
-def trends_to_store(session: Session, variant: Variant) -> tuple[StoredTrend, ...]:
+def trends_to_store(reader: PointsReader, variant: Variant) -> tuple[StoredTrend, ...]:
     """Return the trends to store now that a job of this variant is over.
 
-    They are its own, and those of its workload's other tests, whose past it is.
+    They are its own, and those of its workload's other tests, whose past it is. The reader reads
+    DEFAULT_METRIC.
     """
+    session = reader.session
     trends = []
     for member in (variant, *_siblings(session, variant)):
         if member == variant or jobs_of(session, member, limit=1):
             others = _siblings(session, member)
             stamp = _stamp(session, (member, *others))
             for over in OVERS:
-                trend = _computed(session, member, others, over, DEFAULT_METRIC)
+                trend = _computed(reader, member, others, over)
                 trends.append(StoredTrend(member, over, stamp, trend))
     return tuple(trends)
 
@@ -203,7 +206,7 @@ def _summary(given: Given) -> Select[*tuple[Any, ...]]:
         table.state.in_((JobState.finished, JobState.cancelled)),
         table.done > 0,
     )
-    newest = jobs.order_by(table.id.desc()).limit(MAX_POINTS_JOBS).subquery().c
+    newest = jobs.order_by(table.id.desc()).limit(MAX_JOBS).subquery().c
     times = (
         func.min(newest.created_at).label("first"),
         func.max(newest.created_at).label("last"),
@@ -214,11 +217,10 @@ def _summary(given: Given) -> Select[*tuple[Any, ...]]:
 
 
 def _computed(
-    session: Session,
+    reader: PointsReader,
     variant: Variant,
     siblings: Sequence[Variant],
     over: Over,
-    metric: str,
     *,
     with_steps: bool = True,
 ) -> Trend:
@@ -231,9 +233,8 @@ def _computed(
     from gonogo.flakiness.changes import number_changes, rate_changes
 
     by: Literal["build", "day"] = "build" if over == "builds" else "day"
-    points = build_series.points(
-        session, variant, by=by, metric=metric, siblings=() if metric == OF_TOLERANCE else siblings
-    )
+    shared = () if reader.metric == OF_TOLERANCE else siblings
+    points = reader.points(variant, by=by, siblings=shared)
     names = [point.name for point in points]
     outputs = sorted({output for point in points for output in point.numbers})
     numbers = {
@@ -242,11 +243,13 @@ def _computed(
     }
     rates = _changes(rate_changes([(point.failures, point.runs) for point in points]), names)
     steps = (
-        series(build_series.records(session, jobs_of(session, variant)))
+        series(build_series.records(reader.session, jobs_of(reader.session, variant)))
         if over == "builds" and with_steps
         else ()
     )
-    return Trend(over, metric, [_point(point) for point in points], numbers, rates, list(steps))
+    return Trend(
+        over, reader.metric, [_point(point) for point in points], numbers, rates, list(steps)
+    )
 
 
 def compare(session: Session, variant: Variant, base: str | None, head: str | None) -> BuildChange:

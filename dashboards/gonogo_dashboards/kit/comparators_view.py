@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from gonogo.spec.tolerances import Tolerance, for_output
 from gonogo_dashboards.kit import commands, words
-from gonogo_storage.history.build_series import OF_COMPARATORS
+from gonogo_storage.history.points import OF_COMPARATORS
 from gonogo_storage.jobs import job_seeds
 from gonogo_storage.jobs.job_seeds import SeedRecord
 from gonogo_storage.rollups import rollups

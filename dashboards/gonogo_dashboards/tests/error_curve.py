@@ -14,7 +14,8 @@ from gonogo_dashboards.kit import comparators_view, words
 from gonogo_dashboards.kit.axis_events import AxisEvent
 from gonogo_dashboards.kit.list_rows import Count, counts
 from gonogo_storage.db.records import from_object
-from gonogo_storage.history.build_series import MAX_BUILDS, METRICS, OF_COMPARATORS
+from gonogo_storage.history.build_series import MAX_BUILDS
+from gonogo_storage.history.points import METRICS, OF_COMPARATORS
 from gonogo_storage.history.trends import Trend, TrendPoint
 
 _FLOOR = 1e-300

@@ -63,7 +63,7 @@ from gonogo_storage.flags.flags import Flag
 from gonogo_storage.history import annotations as axis_changes
 from gonogo_storage.history import trends, variant_status
 from gonogo_storage.history.annotations import AxisPlace
-from gonogo_storage.history.build_series import METRICS
+from gonogo_storage.history.points import METRICS
 from gonogo_storage.history.trends import Trend
 from gonogo_storage.history.variant_status import BuildHistory
 from gonogo_storage.jobs import job_seeds

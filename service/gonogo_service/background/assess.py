@@ -24,6 +24,7 @@ from gonogo_storage.flags.flags import Finding
 from gonogo_storage.history import assessing, assessments, expiring_flags, flag_evidence, trends
 from gonogo_storage.history.assessing import Assessment, Missed
 from gonogo_storage.history.assessment_requests import ASSESS
+from gonogo_storage.history.points import PointsReader
 from gonogo_storage.messages import outbox
 
 SUSPICIONS_S = 60.0
@@ -84,8 +85,14 @@ class Assessor:
         return self.context.session(write)
 
     def _conclude(self, session: Session, job_id: str) -> Conclusion | None:
+        reader = PointsReader(session)
         assessment = assessing.assess(
-            session, job_id, missed=self.missed, suspicions=self._suspects(session), policy=POLICY
+            session,
+            job_id,
+            missed=self.missed,
+            suspicions=self._suspects(session),
+            policy=POLICY,
+            reader=reader,
         )
         if assessment is None:
             return None
@@ -93,7 +100,7 @@ class Assessor:
         quiet = expiring_flags.to_resolve(
             session, assessment, {finding.kind for finding in findings}
         )
-        current = trends.trends_to_store(session, assessment.variant)
+        current = trends.trends_to_store(reader, assessment.variant)
         return replace(assessment, trends=current), findings, quiet
 
 

@@ -20,9 +20,10 @@ from gonogo_service.background.assess import Assessor
 from gonogo_storage.db import engine as engines
 from gonogo_storage.db import ids
 from gonogo_storage.flags import flags
-from gonogo_storage.history import assessing, assessments, build_series, samples, trends
+from gonogo_storage.history import assessing, assessments, samples, trends
 from gonogo_storage.history.assessment_requests import ASSESS, request_assessment
 from gonogo_storage.history.assessments import StoredAssessment
+from gonogo_storage.history.points import PointsReader
 from gonogo_storage.jobs import jobs
 from gonogo_storage.messages import outbox
 from gonogo_storage.tables import JobRow, OutboxRow, SeedResultRow
@@ -241,7 +242,7 @@ def test_a_point_of_a_series_has_each_seed_once_where_it_repeats_its_bits(shared
             assess=False,
         )
     with engines.reading(shared.engine) as session:
-        steady, other = build_series.points(session, variant(test))
+        steady, other = PointsReader(session).points(variant(test))
     assert (len(steady.numbers["dx"]), steady.runs) == (4, 8)
     assert len(other.numbers["dx"]) == 8
 

@@ -14,8 +14,10 @@ from api import Api, in_process
 from gonogo_storage.db import engine as engines
 from gonogo_storage.db.encoding import decode, encode
 from gonogo_storage.history import assessments, build_series, trends
+from gonogo_storage.history.points import PointsReader
 from gonogo_storage.history.trends import Over
 from gonogo_storage.rollups.variants import jobs_of
+from gonogo_storage.seed_rows import stored as seed_rows
 from gonogo_storage.tables import JobRow, TrendRow
 from stored_histories import World, row, spec_of, variant, world
 
@@ -57,7 +59,7 @@ def stored(here: World, test: dict[str, Any], **chosen: Any) -> dict[str, Any] |
         raise LookupError
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(build_series, "points", refuse)
+        patch.setattr(PointsReader, "points", refuse)
         patch.setattr(build_series, "records", refuse)
         try:
             return trends_of(here, test, **chosen)
@@ -166,6 +168,29 @@ def test_seeds_that_give_the_same_bits_at_two_tolerances_are_in_the_shared_past_
     assert (
         trends_of(here, tight, metric="tolerance_ratio")["points"][0]["numbers"]["dx"]["seeds"] == 8
     )
+
+
+def test_an_assessment_reads_the_numbers_of_a_workloads_tests_once(
+    here: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shape = {"shape": [1, 1, 32, 224]}
+    tests = [{**spec_of(tolerance), **shape} for tolerance in (0.2, 0.3, 0.4)]
+    here.assess()  # what earlier tests have left
+    for number, test in enumerate(tests):
+        night(here, number, test, assess=False)
+    read = []
+    read_of_a_kind = seed_rows.read
+
+    def recorded(*arguments: Any) -> Any:
+        for seed in read_of_a_kind(*arguments):
+            read.append((arguments[2:], seed.job, seed.seed))
+            yield seed
+
+    monkeypatch.setattr(seed_rows, "read", recorded)
+    here.assess()
+    numbers = [seed for seed in read if seed[0][0] == trends.DEFAULT_METRIC]
+    assert len(numbers) == 3 * (3 * 8)  # three jobs are over, and each has the past of all
+    assert stored(here, tests[0]) == computed(here, tests[0], "builds")
 
 
 def test_trends_of_another_form_are_made_anew(here: World) -> None:

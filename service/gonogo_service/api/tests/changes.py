@@ -18,7 +18,7 @@ from gonogo_service.kit.answers import Filter, make_router
 from gonogo_service.kit.problems import BadField
 from gonogo_storage.db.records import from_object
 from gonogo_storage.history import trends
-from gonogo_storage.history.build_series import METRICS
+from gonogo_storage.history.points import METRICS
 from gonogo_storage.history.trends import Trend
 
 router = make_router("tests")
