@@ -33,6 +33,8 @@ from gonogo_settings import Settings
 from gonogo_storage.messages import leases
 from gonogo_storage.ops import schema
 
+SIGNALS_S = 0.5
+"""A signal that another thread received is handled within this time."""
 STOP_S = 5.0
 ANSWERS_STOP_S = 1.0
 
@@ -115,7 +117,10 @@ class Background:
         for thread in (self.consumer, *self.roles):
             thread.start()
         log.info("background runs", holder=context.holder)
-        context.stop.wait()
+        # Linux may give a signal to any thread, as right after SIGCONT. Python runs its handler in
+        # this one, which a wait without an end would keep from it
+        while not context.stop.wait(SIGNALS_S):
+            pass
         self.consumer.shut_down(STOP_S)
         for role in self.roles:
             role.join(STOP_S)

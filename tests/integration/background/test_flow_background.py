@@ -3,6 +3,8 @@ whatever a worker does on the way."""
 
 from __future__ import annotations
 
+import ctypes
+import signal
 import subprocess
 import sys
 import time
@@ -55,7 +57,10 @@ def worker(settings: Settings) -> Iterator[SimulatedWorker]:
 
 @contextmanager
 def another(settings: Settings, log: Path) -> Iterator[None]:
-    """One more `gonogo background`, a process of its own; it must stop in good order."""
+    """One more `gonogo background`, a process of its own; it must stop in good order.
+
+    It is told so on a thread that isn't its main one, as Linux chooses right after SIGCONT.
+    """
     assert settings.secret_key is not None
     environment = clean_environment(
         GONOGO_DATABASE_URL=settings.database_url,
@@ -69,7 +74,11 @@ def another(settings: Settings, log: Path) -> Iterator[None]:
     process.start()
     try:
         yield
-        assert process.stop() == 0, log.read_text()
+        other = max(int(task.name) for task in Path(f"/proc/{process.pid}/task").iterdir())
+        assert other != process.pid
+        assert ctypes.CDLL(None).tgkill(process.pid, other, signal.SIGTERM) == 0
+        assert process.process is not None
+        assert process.process.wait(10) == 0, log.read_text()
     finally:
         process.close()
 
