@@ -6,7 +6,6 @@ import fcntl
 import os
 import sqlite3
 import time
-from typing import Any
 
 import psutil  # type: ignore[import-untyped]  # it ships no types
 from sqlalchemy import text
@@ -33,17 +32,20 @@ def of_queues(site: Site, result: Result) -> None:
         return {name: value for name, value in messages.items() if value}
 
     deadline = time.monotonic() + EMPTY_S
-    while left() and time.monotonic() < deadline:
+    while (messages := left()) and time.monotonic() < deadline:
         time.sleep(0.2)
-    if messages := left():
+    if messages:
         result.wrong(f"the broker still has {messages}")
 
 
 def _forgotten(site: Site) -> list[str]:
     """Return the messages of dead processes that nobody will deliver again, or should have."""
-    index: Any = site.redis.zrange("unacked_index", 0, -1, withscores=True)
+    # at one moment: heartbeats are delivered and acknowledged meanwhile
+    with site.redis.pipeline(transaction=True) as pipe:
+        pipe.zrange("unacked_index", 0, -1, withscores=True)
+        pipe.hgetall("unacked")
+        index, kept = pipe.execute()
     delivered = {tag: float(at) for tag, at in index}
-    kept: Any = site.redis.hgetall("unacked")
     now = time.time()
     forgotten = []
     for tag, record in kept.items():
