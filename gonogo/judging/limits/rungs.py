@@ -21,6 +21,7 @@ from gonogo.numerics.replay.common import common_factor
 from gonogo.numerics.replay.graph import Graph
 from gonogo.numerics.replay.program import Order, Program
 from gonogo.numerics.replay.quantity import Quantity
+from gonogo.numerics.replay.shifts import common_shift
 
 PROBED_COLUMNS = 16
 """The columns with the largest distances, on which a rung is tried first."""
@@ -101,6 +102,7 @@ def is_whole_explained(
     measured = cells(changed, graph.replay(program), form, program.output_rounding)
     return is_explained(measured) and (
         common_factor(graph, program, changed, form, measured.shared) <= ladder.MAX_COMMON
+        and not common_shift(graph, program, form, measured.shared)
     )
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from gonogo.kernels.layernorm import autograd, derivations, measure, programs
 from gonogo.kernels.layernorm.programs import CENTERED, LINEAR, PRODUCTS, TWO_CASTS
 from gonogo.kernels.normalization.moments import VARIANCES, Moments, Rows, moments
-from gonogo.kernels.normalization.row_moments import row_moments
+from gonogo.kernels.normalization.row_moments import mean_of_rows, row_moments
 from gonogo.numerics.expectation import Array
 from gonogo.numerics.jit import pays
 from gonogo.numerics.replay import spans
@@ -28,6 +28,7 @@ from gonogo.numerics.replay.graph import ALL_COLUMNS, Columns, Graph
 from gonogo.numerics.replay.narrow_sums import Place
 from gonogo.numerics.replay.program import WELFORD, ColumnOrder, Program
 from gonogo.numerics.replay.quantity import Machine, Quantity
+from gonogo.numerics.replay.shifts import MeanOfRows
 
 if TYPE_CHECKING:
     from gonogo.spec.test_spec import TestSpec
@@ -108,6 +109,10 @@ class BackwardRows:
         """
         return None if self.is_given else row_moments(program, self._forward).rounding
 
+    def mean_of_rows(self, program: Program) -> MeanOfRows | None:
+        """Return the rows' means; None where the kernel is given them or stores them."""
+        return None if self.is_given else mean_of_rows(program, self._forward)
+
     def moments(self, program: Program, *, quick: bool) -> Moments:
         """Return the statistics of a forward pass, which the kernel computes itself."""
         as_root = (
@@ -175,6 +180,10 @@ class InputGradient:
     def rstd_rounding(self, program: Program) -> Array | None:
         """Return the deviation of rstd's own rounding in each row, relative to it; see Graph."""
         return self.rows.rstd_rounding(program)
+
+    def mean_of_rows(self, program: Program) -> MeanOfRows | None:
+        """Return the rows' means, whose shift may be common; see shifts.Centered."""
+        return self.rows.mean_of_rows(program)
 
     def some(self, rows: NDArray[np.intp]) -> InputGradient:
         """Return the graph of some of the rows."""

@@ -21,6 +21,7 @@ from gonogo.kernels.normalization.moments import (
 )
 from gonogo.kernels.normalization.row_moments import (
     RowMoments,
+    mean_of_rows,
     of_part,
     root_mean_squares,
     row_moments,
@@ -32,6 +33,7 @@ from gonogo.numerics.replay.compiled.results import as_input
 from gonogo.numerics.replay.graph import ALL_COLUMNS, Columns, Graph
 from gonogo.numerics.replay.program import CANCELLED, WELFORD, ColumnOrder, Program
 from gonogo.numerics.replay.quantity import Machine, Quantity
+from gonogo.numerics.replay.shifts import MeanOfRows
 
 if TYPE_CHECKING:
     from gonogo.spec.test_spec import TestSpec
@@ -249,6 +251,10 @@ class NormalizedRows:
         """Return the deviation of rstd's own rounding in each row, relative to it; see Graph."""
         return row_moments(program, self.rows).rounding
 
+    def mean_of_rows(self, program: Program) -> MeanOfRows | None:
+        """Return the rows' means, whose shift may be common; see shifts.Centered."""
+        return mean_of_rows(program, self.rows)
+
     def some(self, rows: NDArray[np.intp]) -> NormalizedRows:
         """Return the graph of some of the rows."""
         return NormalizedRows(self.rows.some(rows))
@@ -312,6 +318,13 @@ class RowStatistic:
     def rstd_rounding(self, program: Program) -> Array | None:
         """Return the deviation of rstd's own rounding in each row, relative to it; see Graph."""
         return row_moments(program, self.rows).rounding if self.rstd else None
+
+    def mean_of_rows(self, program: Program) -> MeanOfRows | None:
+        """Return the rows' means, whose shift may be common; see shifts.Centered."""
+        if self.rstd:
+            return None
+        stored = {name: form for name, form in program.stored.items() if name != "mean"}
+        return mean_of_rows(replace(program, stored=stored), self.rows)
 
     def some(self, rows: NDArray[np.intp]) -> RowStatistic:
         """Return the graph of some of the rows."""

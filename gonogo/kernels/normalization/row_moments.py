@@ -25,6 +25,7 @@ from gonogo.numerics.replay.compiled import moments as compiled
 from gonogo.numerics.replay.compiled import results, sums
 from gonogo.numerics.replay.program import WELFORD, Program
 from gonogo.numerics.replay.quantity import RECIPROCAL, Machine, Quantity
+from gonogo.numerics.replay.shifts import MeanOfRows
 
 NAMES = frozenset({*STATISTICS, RECIPROCAL, "root", "rstd", *TAILS, TRUNCATED_TAIL})
 """The quantities of the statistics that a program may store."""
@@ -62,6 +63,16 @@ def of_part(program: Program, rows: Rows, *, quick: bool = False) -> RowMoments 
     if has_loops(program, rows, quick=quick):
         return by_loops(program, rows)
     return moments(program, rows, quick=quick)
+
+
+def mean_of_rows(program: Program, rows: Rows) -> MeanOfRows | None:
+    """Return the rows' means, their rounding and rstd; None where there is no such rounding."""
+    computed = row_moments(program, rows)
+    mean = computed.mean
+    if mean is None or "mean" not in mean.shared:
+        return None
+    parts = (mean.values, mean.shared["mean"], computed.rstd.values)
+    return MeanOfRows(rows.x, *(results.column(len(rows.x), part) for part in parts))
 
 
 def has_loops(program: Program, rows: Rows, *, quick: bool) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -30,6 +30,8 @@ shows nowhere has no quotient."""
 POOLED = "rstd"
 """The source whose errors are compared over the rows: a wrong epsilon or factor is in all of them,
 the rounding of rstd is not."""
+MEAN = "mean"
+"""Another such source: a shift of the mean may be in all rows, its rounding is not."""
 
 
 @dataclass(frozen=True)
@@ -85,16 +87,18 @@ class SharedErrors:
             is none.
         spreads: (rows,) the variance of that estimate, of 1: an error of all of POOLED's standard
             deviations is the estimate over its spread.
+        of_mean: (2, rows) the estimates and the spreads of the source MEAN.
     """
 
     largest: Array
     estimates: Array
     spreads: Array
+    of_mean: Array
 
     @staticmethod
     def none(rows: int) -> SharedErrors:
         """Return what an output says that shows no shared error."""
-        return SharedErrors(np.zeros(rows), np.zeros(rows), np.zeros(rows))
+        return SharedErrors(np.zeros(rows), np.zeros(rows), np.zeros(rows), np.zeros((2, rows)))
 
     @staticmethod
     def joined(parts: Sequence[SharedErrors]) -> SharedErrors:
@@ -103,6 +107,7 @@ class SharedErrors:
             np.concatenate([part.largest for part in parts]),
             np.concatenate([part.estimates for part in parts]),
             np.concatenate([part.spreads for part in parts]),
+            np.concatenate([part.of_mean for part in parts], axis=1),
         )
 
 
@@ -309,12 +314,13 @@ def shared_errors(sources: Sequence[str], matrix: Array, projections: Array) -> 
     with np.errstate(divide="ignore", invalid="ignore"):
         z = np.where(spread > MIN_SPREAD, np.abs(estimate) / np.sqrt(spread), 0.0)
     largest = np.where(defined, z.max(axis=1), np.nan)
-    if POOLED not in sources:
-        return replace(SharedErrors.none(len(largest)), largest=largest)
-    place = sources.index(POOLED)
-    says = defined & (spread[:, place] > MIN_SPREAD)
-    return SharedErrors(
-        largest,
-        np.where(says, estimate[:, place], 0.0),
-        np.where(says, spread[:, place], 0.0),
-    )
+
+    def of(source: str) -> Array:
+        if source not in sources:
+            return np.zeros((2, len(largest)))
+        place = sources.index(source)
+        says = defined & (spread[:, place] > MIN_SPREAD)
+        return np.where(says, np.stack([estimate[:, place], spread[:, place]]), 0.0)
+
+    estimates, spreads = of(POOLED)
+    return SharedErrors(largest, estimates, spreads, of(MEAN))

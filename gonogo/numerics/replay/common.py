@@ -104,10 +104,10 @@ def _of_rows(estimates: Array, spreads: Array, rounding: Array, least: float) ->
     if scatter < MIN_SCATTER or deviations < MIN_DEVIATIONS:
         return 0.0
     t = abs(mean) * math.sqrt(float(weights.sum())) / scatter
-    return abs(mean) if _score(t, freedom) >= least else 0.0
+    return abs(mean) if score(t, freedom) >= least else 0.0
 
 
-def _score(t: float, freedom: int) -> float:
+def score(t: float, freedom: int) -> float:
     """Return the normal deviate that is as unlikely as Student's t.
 
     Source: Wallace, "Bounds on normal approximations to Student's and the chi-square

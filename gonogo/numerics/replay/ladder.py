@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 
 from gonogo.numerics.replay import at_random, search, walks
 from gonogo.numerics.replay.cells import Measurement, cells
-from gonogo.numerics.replay.common import common_factor
+from gonogo.numerics.replay.common import MIN_SCORE, common_factor
 from gonogo.numerics.replay.graph import Graph
 from gonogo.numerics.replay.measure import measure
 from gonogo.numerics.replay.program import WELFORD, Order, Program
+from gonogo.numerics.replay.shifts import common_shift
 
 LIMIT = search.LIMIT
 """The largest distance from a cell, and the largest error shared by a row, that is explained."""
@@ -44,7 +45,8 @@ class Finding:
     Attributes:
         program: the program; it explains the output where `explained`.
         distance: the largest distance of an element from its cell, in standard deviations.
-        row_error: the largest error that a row shares, in standard deviations.
+        row_error: the largest error that a row shares, in standard deviations; or a shift of the
+            mean that all rows share, where it is beyond LIMIT in such units.
         common: |f| of the factor 1 + f that all rows share; 0 where it may be chance.
         mismatch: the share of elements beyond the limit.
         may_store: whether the kernel's tensors have a narrow format, in which it may store.
@@ -260,7 +262,8 @@ def _find(
         return replace(finding, row_error=score), measured
     if finding.explained:
         common = common_factor(graph, program, output, form, measured.shared)
-        finding = replace(finding, common=common)
+        shift = LIMIT / MIN_SCORE * common_shift(graph, program, form, measured.shared)
+        finding = replace(finding, common=common, row_error=max(finding.row_error, shift))
     return finding, measured
 
 

@@ -71,7 +71,7 @@ def welford(x: NDArray[np.floating]) -> tuple[Array, Array]:
     """
     narrow = np.ascontiguousarray(x, np.float32)
     exact = narrow.var(axis=1, dtype=np.float64)
-    errors = [np.abs(_updated(narrow, lanes) - exact) for lanes in UPDATED_LANES]
+    errors = [np.abs(_updated(narrow, lanes)[1] - exact) for lanes in UPDATED_LANES]
     largest = np.max(errors, axis=0)
     # a rounding of the mean times a deviation; where the mean is small, a rounding of a square
     size = np.sqrt(exact * np.square(narrow, dtype=np.float64).mean(axis=1))
@@ -94,11 +94,17 @@ def means(terms: NDArray[np.floating], order: Order) -> list[Array]:
 def updated_variances(x: NDArray[np.floating]) -> list[Array]:
     """Return the variances of each row of x (rows, N) by Welford's updates in several lanes."""
     narrow = np.ascontiguousarray(x, np.float32)
-    return [_updated(narrow, lanes) for lanes in UPDATED_LANES]
+    return [_updated(narrow, lanes)[1] for lanes in UPDATED_LANES]
 
 
-def _updated(x: Floats, lanes: int) -> Array:
-    """Return the variance of each row by updates in lanes."""
+def updated_means(x: NDArray[np.floating]) -> list[Array]:
+    """Return the means of each row of x (rows, N) by Welford's updates in several lanes."""
+    narrow = np.ascontiguousarray(x, np.float32)
+    return [_updated(narrow, lanes)[0] for lanes in UPDATED_LANES]
+
+
+def _updated(x: Floats, lanes: int) -> tuple[Array, Array]:
+    """Return the mean and the variance of each row by updates in lanes."""
     rows, count = x.shape
     mean = np.zeros((rows, lanes), np.float32)
     squares = np.zeros_like(mean)
@@ -120,7 +126,7 @@ def _updated(x: Floats, lanes: int) -> Array:
         center = center + apart * np.float32(terms / (done + terms))
         total = total + part + apart * apart * np.float32(done * terms / (done + terms))
         done += terms
-    return np.asarray(total, np.float64) / np.float64(count)
+    return np.asarray(center, np.float64), np.asarray(total, np.float64) / np.float64(count)
 
 
 def partial_mean_deviation(size: Array, exact: Array, count: int) -> Array:

@@ -219,7 +219,7 @@ def test_rows_count_by_what_they_say() -> None:
 
 @pytest.mark.parametrize(("t", "freedom"), [(5.0, 3), (5.0, 30), (10.0, 7), (2.0, 100)])
 def test_a_score_is_as_unlikely_as_student_s_t(t: float, freedom: int) -> None:
-    assert common._score(t, freedom) == pytest.approx(norm.isf(student.sf(t, freedom)), abs=0.1)
+    assert common.score(t, freedom) == pytest.approx(norm.isf(student.sf(t, freedom)), abs=0.1)
 
 
 def test_likelihoods_are_those_of_the_upper_tail() -> None:
