@@ -57,10 +57,15 @@ def faults(
         if residual.relates(exact, fault.effect).all():
             yield fault
     is_computed = graph.weighted and not whole.is_given
-    if is_computed:
+    if graph.weighted:
         x, dy = np.asarray(rows.x, np.float64), np.asarray(rows.dy, np.float64)
         every = np.asarray(whole.x, np.float64)
-        for wrong in statistics.wrong(every, rows.epsilon, centered=rows.centered):
+        wrongs = statistics.wrong(every, rows.epsilon, centered=rows.centered)
+        if rows.rstd is not None:
+            mean = np.zeros_like(rows.rstd) if rows.mean is None else rows.mean
+            given = statistics.Statistics("", mean, rows.rstd)
+            wrongs = statistics.of_other_rows(given, centered=rows.centered)
+        for wrong in wrongs:
             with np.errstate(invalid="ignore"):
                 changed = (dy * (x - wrong.mean) * wrong.rstd).sum(axis=0, keepdims=True)
             yield Fault(wrong.words, changed - exact)
@@ -80,7 +85,7 @@ def faults(
         off = _of_rows("the rstd is off", terms, residual, is_coherent=False)
         if residual.relates(exact, off.effect, near=np.inf).all():
             yield off
-        if is_computed and rows.centered:
+        if rows.centered:
             of_mean = np.asarray(rows.dy, np.float64)
             yield _of_rows("the mean is off", of_mean, residual)
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from gonogo.judging.faults import rows as of_rows
 from gonogo.judging.faults import statistics
-from gonogo.judging.faults.fault import Fault, Residual, places
+from gonogo.judging.faults.fault import SMALL, Fault, Residual, places
 from gonogo.judging.limits.detection import without_terms
 from gonogo.kernels.layernorm.replay import InputGradient
 from gonogo.numerics.expectation import Array
 
 STEP = 1e-6
 """The relative step of numeric derivatives."""
+POLISHING = 3
+"""Newton's steps from the roots of a cubic, whose small ones eigenvalues give less exactly."""
 ROUNDS = 4
 """Rounds in which gamma is fitted: each leaves the part of the sums s1 and s2 to the next."""
 
@@ -39,13 +41,16 @@ def faults(graph: InputGradient, exact: Array, residual: Residual) -> Iterator[F
     yield from _sums(sums, rstd, residual)
     if rows.centered:
         yield from _of_linear(x, product, mean, normalized, rstd, residual)
-    if not rows.is_given:
-        for wrong in statistics.wrong(x, rows.epsilon, centered=rows.centered):
-            with np.errstate(invalid="ignore"):
-                changed = _gradient(
-                    product, (x - wrong.mean) * wrong.rstd, wrong.rstd, centered=rows.centered
-                )
-            yield Fault(wrong.words, changed - exact)
+    wrongs = statistics.wrong(x, rows.epsilon, centered=rows.centered)
+    if rows.is_given:
+        given = statistics.Statistics("", mean, rstd)
+        wrongs = statistics.of_other_rows(given, centered=rows.centered)
+    for wrong in wrongs:
+        with np.errstate(invalid="ignore"):
+            changed = _gradient(
+                product, (x - wrong.mean) * wrong.rstd, wrong.rstd, centered=rows.centered
+            )
+        yield Fault(wrong.words, changed - exact)
     for fault in terms:
         yield from of_rows.in_rows(fault, residual)
     yield from of_rows.stale(exact, residual)
@@ -73,15 +78,14 @@ def faults(graph: InputGradient, exact: Array, residual: Residual) -> Iterator[F
     for name, pattern in patterns.items():
         off = residual.per_row(pattern)
         yield Fault(f"{name} is off in {places('row', off)}", off * pattern, count)
+    if rows.centered:
+        yield _of_means(product, normalized, rstd, residual)
     if not rows.is_given:
-        for name, pattern in _derivatives(
-            x, product, mean, rstd, exact, centered=rows.centered
-        ).items():
-            off = residual.per_row(pattern)
-            if name == "rstd":  # nearly a factor of dx
-                off = np.where(residual.relates(exact, off * pattern, 1), off, 0.0)
-            words = f"the {name} is off in {places('row', off)}"
-            yield Fault(words, off * pattern, count, is_coherent=name != "rstd")
+        pattern = _of_rstd(x, product, mean, rstd, exact, centered=rows.centered)
+        off = residual.per_row(pattern)  # nearly a factor of dx
+        off = np.where(residual.relates(exact, off * pattern, 1), off, 0.0)
+        words = f"the rstd is off in {places('row', off)}"
+        yield Fault(words, off * pattern, count, is_coherent=False)
     if is_gamma and dy.shape[1] >= len(x):
         yield off_gamma
     if not rows.centered:
@@ -152,12 +156,55 @@ def _gamma(
     return Fault(f"gamma is off in {places('column', off)}", effect, dy.shape[1])
 
 
-def _derivatives(
+def _of_means(product: Array, normalized: Array, rstd: Array, residual: Residual) -> Fault:
+    """Return the fault of a mean for each row, in the product with x^ as well as in x^ itself.
+
+    A mean that is off by -c / rstd adds c to x^, and c s1 to s2. So dx changes by
+    -rstd (c s2 + c^2 s1 + c s1 x^): along 1 and along x^, as errors of s1 and s2 do, by one number.
+    """
+    s1 = product.mean(axis=1)
+    s2 = (product * normalized).mean(axis=1)
+    u, v = np.broadcast_to(rstd, product.shape), rstd * normalized
+    a, b, c = ((residual.weight * f).sum(axis=1) for f in (u * u, u * v, v * v))
+    p, q = ((residual.weight * residual.error * f).sum(axis=1) for f in (u, v))
+    # what is left is a polynomial of degree 4 in the number, with a minimum at a root of its slope
+    straight = s2**2 * a + 2.0 * s1 * s2 * b + s1**2 * c
+    square = 3.0 * s1 * (s2 * a + s1 * b)
+    terms = (s2 * p + s1 * q, straight + 2.0 * s1 * p, square, 2.0 * s1**2 * a)
+    off = _least(terms, -terms[0] / np.maximum(straight, SMALL))[:, None]
+    s1, s2 = s1[:, None], s2[:, None]
+    effect = -rstd * off * (s2 + off * s1 + s1 * normalized)
+    return Fault(f"the mean is off in {places('row', off / rstd)}", effect, residual.rows)
+
+
+def _least(terms: Sequence[Array], start: Array) -> Array:
+    """Return where polynomials of degree 4 are least (rows,), from their slopes' coefficients.
+
+    terms: of 1, t, t^2 and t^3, each (rows,). start: a value that is tried, too.
+    """
+    companion = np.zeros((len(start), 3, 3))
+    companion[:, 1, 0] = companion[:, 2, 1] = 1.0
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        column = -np.stack(terms[:3], axis=1) / terms[3][:, None]
+    is_cubic = np.isfinite(column).all(axis=1)
+    companion[:, :, 2] = np.where(is_cubic[:, None], column, 0.0)
+    roots = np.concatenate([np.linalg.eigvals(companion).real, start[:, None]], axis=1)
+    k1, k2, k3, k4 = (term[:, None] for term in terms)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for _ in range(POLISHING):
+            slope = k1 + roots * (k2 + roots * (k3 + roots * k4))
+            curvature = k2 + roots * (2.0 * k3 + roots * 3.0 * k4)
+            step = slope / np.where(curvature > 0.0, curvature, np.inf)
+            roots = roots - np.where(np.isfinite(step), step, 0.0)
+        height = roots * (k1 + roots * (k2 / 2.0 + roots * (k3 / 3.0 + roots * k4 / 4.0)))
+    best = np.argmin(np.where(np.isfinite(height), height, np.inf), axis=1)
+    return np.asarray(np.take_along_axis(roots, best[:, None], axis=1)[:, 0])
+
+
+def _of_rstd(
     x: Array, product: Array, mean: Array, rstd: Array, exact: Array, *, centered: bool
-) -> dict[str, Array]:
-    """Return what a small error of each row's mean, or of its rstd, does to dx (rows, N)."""
-    shift = STEP / rstd
-    moved = _gradient(product, (x - mean - shift) * rstd, rstd, centered=centered) - exact
+) -> Array:
+    """Return what a small error of each row's rstd, relative to it, does to dx (rows, N)."""
     wider = rstd * (1.0 + STEP)
     scaled = _gradient(product, (x - mean) * wider, wider, centered=centered) - exact
-    return {"mean": moved / STEP, "rstd": scaled / STEP}
+    return np.asarray(scaled / STEP)

@@ -142,13 +142,7 @@ def wrong(
             name = f"the last {width} columns"
             part = mean - x[:, columns].sum(axis=1, keepdims=True) / features
             yield _about(f"the mean leaves out {name}", x, part, epsilon)
-    for shift, place in ((1, "before"), (-1, "after")):
-        if len(x) > 1:
-            words = f"each row has the rstd of the row {place} it"
-            yield Statistics(words, mean, np.roll(rstd, shift, axis=0))
-            if centered:
-                words = f"each row has the mean of the row {place} it"
-                yield Statistics(words, np.roll(mean, shift, axis=0), rstd)
+    yield from of_other_rows(of_rows, centered=centered)
     yield Statistics(f"the {noun} leaves epsilon out", mean, _rstd(variance, 0.0))
     with np.errstate(divide="ignore"):
         outside = 1.0 / (np.sqrt(variance) + epsilon)
@@ -156,6 +150,18 @@ def wrong(
     for other in EPSILONS:
         if other != epsilon:
             yield Statistics(f"epsilon is {other:g}", mean, _rstd(variance, other))
+
+
+def of_other_rows(of_rows: Statistics, *, centered: bool = True) -> Iterator[Statistics]:
+    """Yield the faults of statistics that are those of neighboring rows."""
+    mean, rstd = of_rows.mean, of_rows.rstd
+    for shift, place in ((1, "before"), (-1, "after")):
+        if len(rstd) > 1:
+            words = f"each row has the rstd of the row {place} it"
+            yield Statistics(words, mean, np.roll(rstd, shift, axis=0))
+            if centered:
+                words = f"each row has the mean of the row {place} it"
+                yield Statistics(words, np.roll(mean, shift, axis=0), rstd)
 
 
 def _about(words: str, x: Array, mean: Array, epsilon: float) -> Statistics:

@@ -465,3 +465,65 @@ def test_a_wrong_sum_is_named_in_the_form_of_aten(term: str) -> None:
     graph = InputGradient(BackwardRows(x, DY, GAMMA, None, None, EPSILON))
     words = {"s1": "s1 is subtracted twice", "s2": "s2 leaves out the last 3 columns"}
     assert named(graph, output) == words[term]
+
+
+def given_dx(
+    mean: Doubles = MEAN,
+    rstd: Doubles = RSTD,
+    s1: Doubles | float = 1.0,
+    s2: Doubles | float = 1.0,
+    x: Doubles = X,
+) -> Doubles:
+    product, normalized = DY * GAMMA, (x - mean) * rstd
+    first = s1 * product.mean(axis=1, keepdims=True)
+    return rstd * (product - first - s2 * normalized * (product * normalized).mean(1)[:, None])
+
+
+def in_row(values: Doubles, row: int, by: float) -> Doubles:
+    changed = values.copy()
+    changed[row] += by
+    return changed
+
+
+ONES = np.ones((COUNT, 1))
+OFF = 0.05 * np.random.default_rng(8).choice([-1.0, 1.0], (COUNT, 1))
+GIVEN: dict[str, Callable[[], Doubles]] = {
+    "each row has the mean of the row before it": lambda: given_dx(np.roll(MEAN, 1, axis=0)),
+    "each row has the rstd of the row after it": lambda: given_dx(rstd=np.roll(RSTD, -1, axis=0)),
+    "the mean is off in most rows": lambda: given_dx(rounded_mean()),
+    "the mean is off in row 9": lambda: given_dx(in_row(MEAN, 9, 0.1)),
+    "the mean is off in row 10": lambda: given_dx(in_row(MEAN, 10, -7.0)),
+    "s1 is off in row 9": lambda: given_dx(s1=in_row(ONES, 9, 0.5)),
+    "s1 is off in row 10": lambda: given_dx(s1=in_row(ONES, 10, 60.0)),
+    "s1 is off in most rows": lambda: given_dx(s1=1.0 + OFF),
+    "s2 is off in row 9": lambda: given_dx(s2=in_row(ONES, 9, -0.7)),
+    "s2 is off in most rows": lambda: given_dx(s2=1.0 + OFF),
+    "s1 and s2 of the rows are off": lambda: given_dx(s1=1.0 + OFF, s2=1.0 - 2 * OFF[::-1]),
+}
+
+
+@pytest.mark.parametrize("words", GIVEN)
+def test_in_dx_a_wrong_mean_that_the_kernel_is_given_is_told_from_s1_and_s2(words: str) -> None:
+    rows = BackwardRows(X, DY, GAMMA, MEAN, RSTD, EPSILON)
+    assert named(InputGradient(rows), GIVEN[words]()) == words
+    computed = BackwardRows(X, DY, GAMMA, None, None, EPSILON)
+    assert named(InputGradient(computed), GIVEN[words]()) == words
+
+
+@pytest.mark.parametrize("is_given", [True, False])
+def test_a_mean_that_is_far_off_changes_dx_by_its_square_too(is_given: bool) -> None:
+    far = X + np.linspace(-20, 20, COUNT)[:, None]
+    mean = far.mean(axis=1, keepdims=True)
+    wrong = given_dx(in_row(mean, 4, 13.0), x=far)
+    statistics = (mean, RSTD) if is_given else (None, None)
+    rows = BackwardRows(far, DY, GAMMA, *statistics, EPSILON)
+    assert named(InputGradient(rows), wrong) == "the mean is off in row 4"
+
+
+def test_in_dgamma_a_wrong_mean_that_the_kernel_is_given_is_named() -> None:
+    graph = ColumnGradient(BackwardRows(X, DY, GAMMA, MEAN, RSTD, EPSILON), weighted=True)
+    for words, mean in (
+        ("each row has the mean of the row before it", np.roll(MEAN, 1, axis=0)),
+        ("the mean is off in row 9", in_row(MEAN, 9, 0.1)),
+    ):
+        assert named(graph, dgamma(mean)) == words
