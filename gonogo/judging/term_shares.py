@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo.judging.faults import columns, forward, gradient
+from gonogo.judging.faults import columns, forward, gradient, row_statistics
 from gonogo.judging.faults.fault import MIN_EVIDENCE, SMALL, Fault, Residual
 from gonogo.kernels.layernorm.narrowed import narrowed
 from gonogo.kernels.layernorm.replay import ColumnGradient, InputGradient
-from gonogo.kernels.normalization.forward import NormalizedRows
+from gonogo.kernels.normalization.forward import NormalizedRows, RowStatistic
 from gonogo.numerics.expectation import Array
 from gonogo.numerics.formats import half_ulp
 from gonogo.numerics.replay.graph import Graph
@@ -76,11 +76,15 @@ def diagnose(
     replays.sort(key=lambda replay: float(np.square((output - replay.values) / step).sum()))
     for replay in replays:
         residual = _residual(replay, output, form)
+        if isinstance(graph, RowStatistic):  # one row whose elements differ
+            residual = Residual.of(residual.error.T, residual.variance.T)
         share = _largest(_faults(graph, exact, residual, whole, form), residual)
         if share is not None and (best is None or share.share > best.share):
             best = share
         if best is not None and best.share >= GOOD:
             break
+    if best is not None and isinstance(graph, RowStatistic) and best.share < 1.0 - COMPLETE:
+        return None  # a value for each row is too little to say what explains half of it
     return best
 
 
@@ -133,6 +137,8 @@ def _faults(
         yield from gradient.faults(graph, exact, residual)
     elif isinstance(graph, ColumnGradient) and isinstance(whole, ColumnGradient):
         yield from columns.faults(graph, exact, residual, whole.rows)
+    elif isinstance(graph, RowStatistic):
+        yield from row_statistics.faults(graph, exact, residual, form)
 
 
 def _part(graph: Graph, output: NDArray[np.floating]) -> tuple[Graph, NDArray[np.floating]]:
@@ -141,6 +147,8 @@ def _part(graph: Graph, output: NDArray[np.floating]) -> tuple[Graph, NDArray[np
         part, chosen = narrowed(graph, MAX_ELEMENTS)
         return part, output[:, chosen]
     rows, features = graph.shape
+    if isinstance(graph, RowStatistic):
+        features = graph.rows.x.shape[1]
     if rows == 1 or rows * features <= MAX_ELEMENTS:
         return graph, output
     window = _window(graph, output, max(MIN_ROWS, MAX_ELEMENTS // features))
