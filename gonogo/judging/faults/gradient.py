@@ -12,6 +12,7 @@ from gonogo.judging.faults.fault import SMALL, Fault, Residual, places
 from gonogo.judging.limits.detection import without_terms
 from gonogo.kernels.layernorm.replay import InputGradient
 from gonogo.numerics.expectation import Array
+from gonogo.numerics.formats import round_to
 
 STEP = 1e-6
 """The relative step of numeric derivatives."""
@@ -51,6 +52,8 @@ def faults(graph: InputGradient, exact: Array, residual: Residual) -> Iterator[F
                 product, (x - wrong.mean) * wrong.rstd, wrong.rstd, centered=rows.centered
             )
         yield Fault(wrong.words, changed - exact)
+    if rows.centered:
+        yield from _recentered(product, mean, normalized, rstd, residual)
     for fault in terms:
         yield from of_rows.in_rows(fault, residual)
     yield from of_rows.stale(exact, residual)
@@ -177,6 +180,25 @@ def _of_means(product: Array, normalized: Array, rstd: Array, residual: Residual
     return Fault(f"the mean is off in {places('row', off / rstd)}", effect, residual.rows)
 
 
+def _recentered(
+    product: Array, mean: Array, normalized: Array, rstd: Array, residual: Residual
+) -> Iterator[Fault]:
+    """Yield the faults of a known wrong mean in kernels that subtract the mean of x^ again.
+
+    A gradient that is derived step by step has that term, which is 0 with the right mean. With a
+    wrong one only x^ c s1 is left of what _of_means describes, so it would pass for s2.
+    """
+    through = rstd * rstd * normalized * product.mean(axis=1, keepdims=True)
+    stored = round_to(mean, "bf16").astype(np.float64)
+    yield Fault("the mean is stored in bf16", (stored - mean) * through)
+    for shift, place in ((1, "before"), (-1, "after")):
+        if len(mean) > 1:
+            other = (np.roll(mean, shift, axis=0) - mean) * through
+            yield Fault(f"each row has the mean of the row {place} it", other)
+            fault = Fault(f"the mean of the row {place} it is read", other)
+            yield from of_rows.in_rows(fault, residual)
+
+
 def _least(terms: Sequence[Array], start: Array) -> Array:
     """Return where polynomials of degree 4 are least (rows,), from their slopes' coefficients.
 
@@ -186,7 +208,7 @@ def _least(terms: Sequence[Array], start: Array) -> Array:
     companion[:, 1, 0] = companion[:, 2, 1] = 1.0
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         column = -np.stack(terms[:3], axis=1) / terms[3][:, None]
-    is_cubic = np.isfinite(column).all(axis=1)
+    is_cubic = np.asarray(np.isfinite(column).all(axis=1))
     companion[:, :, 2] = np.where(is_cubic[:, None], column, 0.0)
     roots = np.concatenate([np.linalg.eigvals(companion).real, start[:, None]], axis=1)
     k1, k2, k3, k4 = (term[:, None] for term in terms)

@@ -52,8 +52,8 @@ def faults(graph: RowStatistic, exact: Array, residual: Residual, form: str) -> 
             rounded = round_to(exact, other).astype(np.float64)
             yield Fault(f"the {name} is stored in {other}", (rounded - exact).T)
     if form == "fp32":  # in 16 bits many rows have the same value
-        parts = (residual.error, residual.variance, residual.weight)
-        by_row = Residual(*(part.T for part in parts), np.ones_like(exact))
+        error, variance, weight = residual.error.T, residual.variance.T, residual.weight.T
+        by_row = Residual(error, variance, weight, np.ones_like(exact))
         for fault in of_rows.stale(exact, by_row):
             row = np.flatnonzero(fault.effect)  # any value is near some other row's
             rest = np.square(by_row.error[row] - fault.effect[row])
@@ -70,8 +70,8 @@ def faults(graph: RowStatistic, exact: Array, residual: Residual, form: str) -> 
     yield from statistics.likelier_of(factors, fitted, residual)
     if not graph.rstd:
         ones = np.ones_like(residual.error)
-        off = residual.common(ones)
-        yield Fault(f"the mean is off by {off:.2g} in all rows", off * ones, 1)
+        shift = residual.common(ones)
+        yield Fault(f"the mean is off by {shift:.2g} in all rows", shift * ones, 1)
     wrong_rows = residual.error**2 > SHOWS * residual.variance
     count = int(wrong_rows.sum())
     if 0 < count <= MAX_WRONG * wrong_rows.size:

@@ -527,3 +527,18 @@ def test_in_dgamma_a_wrong_mean_that_the_kernel_is_given_is_named() -> None:
         ("the mean is off in row 9", in_row(MEAN, 9, 0.1)),
     ):
         assert named(graph, dgamma(mean)) == words
+
+
+def test_a_known_wrong_mean_is_told_from_s2_where_the_mean_of_x_hat_is_subtracted_again() -> None:
+    graph = InputGradient(BackwardRows(X, DY, GAMMA, MEAN, RSTD, EPSILON))
+    before = in_row(MEAN, 9, float((MEAN[8] - MEAN[9])[0]))
+    for words, mean in (
+        ("each row has the mean of the row before it", np.roll(MEAN, 1, axis=0)),
+        ("the mean of the row before it is read in row 9", before),
+        ("the mean is stored in bf16", rounded_mean()),
+    ):
+        product, centered = DY * GAMMA, X - mean
+        s2 = (product * centered).mean(axis=1, keepdims=True) * RSTD
+        again = centered - centered.mean(axis=1, keepdims=True)
+        wrong = RSTD * (product - product.mean(axis=1, keepdims=True) - RSTD * again * s2)
+        assert named(graph, wrong) == words
