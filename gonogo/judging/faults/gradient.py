@@ -16,6 +16,8 @@ from gonogo.numerics.formats import round_to
 
 STEP = 1e-6
 """The relative step of numeric derivatives."""
+AS_WELL = 1.5
+"""The largest ratio of what wrong means leave to what s1 and s2, with twice the numbers, leave."""
 POLISHING = 3
 """Newton's steps from the roots of a cubic, whose small ones eigenvalues give less exactly."""
 ROUNDS = 4
@@ -81,8 +83,12 @@ def faults(graph: InputGradient, exact: Array, residual: Residual) -> Iterator[F
     for name, pattern in patterns.items():
         off = residual.per_row(pattern)
         yield Fault(f"{name} is off in {places('row', off)}", off * pattern, count)
+    both = residual.two_per_row(np.broadcast_to(rstd, x.shape), rstd * normalized)
     if rows.centered:
-        yield _of_means(product, normalized, rstd, residual)
+        of_means = _of_means(product, normalized, rstd, residual)
+        left, least = (residual.without(e).energy for e in (of_means.effect, both))
+        if left <= AS_WELL * least:  # else s1 or s2 is off, too
+            yield of_means
     if not rows.is_given:
         pattern = _of_rstd(x, product, mean, rstd, exact, centered=rows.centered)
         off = residual.per_row(pattern)  # nearly a factor of dx
@@ -93,7 +99,6 @@ def faults(graph: InputGradient, exact: Array, residual: Residual) -> Iterator[F
         yield off_gamma
     if not rows.centered:
         return
-    both = residual.two_per_row(np.broadcast_to(rstd, x.shape), rstd * normalized)
     yield Fault("s1 and s2 of the rows are off", both, 2 * count)
 
 
