@@ -44,11 +44,11 @@ def _forgotten(site: Site) -> list[str]:
     with site.redis.pipeline(transaction=True) as pipe:
         pipe.zrange("unacked_index", 0, -1, withscores=True)
         pipe.hgetall("unacked")
-        index, kept = pipe.execute()
+        index, records = pipe.execute()
     delivered = {tag: float(at) for tag, at in index}
     now = time.time()
     forgotten = []
-    for tag, record in kept.items():
+    for tag, record in records.items():
         age = now - delivered[tag] if tag in delivered else None
         if age is None or age > VISIBILITY_TIMEOUT_S + LATE_S:
             when = "at no time" if age is None else f"{age:.0f} s ago"
