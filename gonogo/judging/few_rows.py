@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from gonogo.kernels.normalization.forward import is_packed
 from gonogo.kernels.normalization.row_moments import NAMES
 from gonogo.numerics.replay.graph import Graph
 from gonogo.numerics.replay.missed import known_programs
@@ -38,4 +39,5 @@ def hides_step(graph: Graph, program: Program, formats: Sequence[str]) -> bool:
     rounding = graph.rstd_rounding(graph.forms[0])
     if rounding is None or len(np.unique(rounding)) >= MIN_ROWS:
         return False
-    return program.name not in {known.name for known in known_programs(graph, formats)}
+    of_libraries = (known for known in known_programs(graph, formats) if not is_packed(known))
+    return program.name not in {known.name for known in of_libraries}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,9 @@ from gonogo.kernels.layernorm.replay import ColumnGradient, InputGradient
 from gonogo.kernels.normalization.forward import NormalizedRows, RowStatistic
 from gonogo.numerics.expectation import Array
 from gonogo.numerics.formats import half_ulp
+from gonogo.numerics.replay.cells import cells
 from gonogo.numerics.replay.graph import Graph
+from gonogo.numerics.replay.ladder import LIMIT
 from gonogo.numerics.replay.program import Program
 from gonogo.numerics.replay.quantity import Quantity
 
@@ -29,6 +31,8 @@ MOST = 0.9995
 """The largest share that is written: what is below rounding can't be told from an exact fit."""
 MIN_SHARE = 0.5
 """The least share of the error that a fault must explain to be named."""
+MIN_FLIPS = 8
+"""The least elements outside their cells by which a fault is named that explains no more."""
 MAX_ELEMENTS, MIN_ROWS = 2**18, 8
 """The part of a large output that is diagnosed: neighboring rows about its worst one."""
 
@@ -85,6 +89,10 @@ def diagnose(
             break
     if best is not None and isinstance(graph, RowStatistic) and best.share < 1.0 - COMPLETE:
         return None  # a value for each row is too little to say what explains half of it
+    if best is None and form != "fp32" and not isinstance(graph, RowStatistic):
+        replay = replays[0]
+        listed = _faults(graph, exact, _residual(replay, output, form), whole, form)
+        best = _of_flips(listed, replay, output, form)
     return best
 
 
@@ -126,6 +134,33 @@ def _largest(faults: Iterable[Fault], residual: Residual) -> TermShare | None:
             least, best = left, TermShare(fault.words, share, fault.is_coherent)
             fewest = fault.fitted
     return best if best is not None and best.share >= MIN_SHARE else None
+
+
+def _of_flips(
+    faults: Iterable[Fault], replay: Quantity, output: NDArray[np.floating], form: str
+) -> TermShare | None:
+    """Return the fault that puts nearly all elements back into their cells.
+
+    One that is smaller than the output's rounding moves few elements to another value, and what it
+    explains of the error is less than chance. But no rounding moves those.
+    """
+
+    def outside(effect: Array) -> int:
+        moved = replace(replay, values=replay.values + effect)
+        return int(np.count_nonzero(cells(output, moved, form).distance > LIMIT))
+
+    flipped = outside(np.zeros((1, 1)))
+    if flipped < MIN_FLIPS:
+        return None
+    left = [
+        (outside(fault.effect) / flipped, fault)
+        for fault in faults
+        if fault.fitted <= 1 and np.isfinite(fault.effect).all()
+    ]
+    least, fault = min(left, key=lambda pair: pair[0], default=(1.0, None))
+    if fault is None or least > 1.0 - GOOD:
+        return None
+    return TermShare(fault.words, 1.0 - least, fault.is_coherent)
 
 
 def _faults(

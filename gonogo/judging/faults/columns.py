@@ -22,6 +22,8 @@ BLOCKS = (4, 8, 16, 64, 128, 256)
 """Rows that kernels sum at a time; tiles of 32 have words of their own."""
 MIN_BLOCK = 0.9
 """The least share of the error that a block of rows explains: there are many blocks to choose."""
+MAX_ROWS = 128
+"""Rows up to which blocks of any size at any place are tried, and rows at any distance."""
 AT_ONCE = 128
 """Blocks of rows that are tried at a time, to save memory."""
 
@@ -39,6 +41,9 @@ def faults(
     for term, changed in without_terms(graph).items():
         if term != "a row":  # every row is tried below
             yield Fault(f"{term} is missing", changed - exact)
+    if graph.weighted:
+        plain = np.asarray(rows.dy, np.float64) * rows.x
+        yield Fault("x is in the place of x^", plain.sum(axis=0, keepdims=True) - exact)
     gamma = np.asarray(rows.gamma, np.float64)
     if np.ptp(gamma) > 0.0:  # else it is a common factor
         yield Fault("gamma is in the column sum", (gamma - 1.0) * exact)
@@ -56,6 +61,10 @@ def faults(
     for fault in _blocks(terms, residual):
         if residual.relates(exact, fault.effect).all():
             yield fault
+    for fault in _strided(terms, residual):
+        if residual.relates(exact, fault.effect).all():
+            yield fault
+    yield from _in_few_columns(terms, residual)
     is_computed = graph.weighted and not whole.is_given
     if graph.weighted:
         x, dy = np.asarray(rows.x, np.float64), np.asarray(rows.dy, np.float64)
@@ -102,6 +111,8 @@ def _blocks(terms: Array, residual: Residual) -> Iterator[Fault]:
     spans += [(0, stop) for stop in range(2, count)]
     # without all rows the sum is 0: a factor
     sizes = [size for size in BLOCKS if size < count]
+    if count <= MAX_ROWS:
+        spans += [(at, stop) for at in range(1, count) for stop in range(at + 2, count)]
     spans += [(at, min(at + size, count)) for size in sizes for at in range(0, count, size)]
     if not spans:
         return
@@ -119,6 +130,59 @@ def _blocks(terms: Array, residual: Residual) -> Iterator[Fault]:
             start, stop = spans[best]
             effect = sign * terms[start:stop].sum(axis=0, keepdims=True)
             yield Fault(f"rows {start} to {stop - 1} are {words}", effect)
+
+
+def _strided(terms: Array, residual: Residual) -> Iterator[Fault]:
+    """Yield the rows at equal distances that, left out, explain nearly all of the error.
+
+    They are the share of one of several partial sums.
+    """
+    count = len(terms)
+    distances = np.arange(2, (count + 1) // 2 + 1) if count <= MAX_ROWS else np.empty(0, np.intp)
+    weight, error = residual.weight[0], residual.error[0]
+    best: tuple[float, int, int] | None = None
+    for distance in distances.tolist():
+        whole = np.zeros((-(-count // distance) * distance, terms.shape[1]))
+        whole[:count] = terms
+        sums = whole.reshape(-1, distance, terms.shape[1]).sum(axis=0)
+        left = residual.energy + 2.0 * sums @ (weight * error) + sums**2 @ weight
+        first = int(np.argmin(left))
+        if first + distance < count and (best is None or left[first] < best[0]):
+            best = float(left[first]), first, distance
+    if best and best[0] < (1.0 - MIN_BLOCK) * residual.energy + residual.expected:
+        _, first, distance = best
+        effect = -terms[first::distance].sum(axis=0, keepdims=True)
+        words = f"the rows {first}, {first + distance}, ... are missing from the sum"
+        yield Fault(words, effect)
+
+
+def _in_few_columns(terms: Array, residual: Residual) -> Iterator[Fault]:
+    """Yield the row that neighboring columns leave out, if it explains nearly all of the error.
+
+    It is what one warp, or a block of threads, had to add.
+    """
+    count, features = terms.shape
+    weight, error = residual.weight[0], residual.error[0]
+    best, place = 0.0, (0, 0, 0)
+    for first in range(0, count, AT_ONCE):
+        part = terms[first : first + AT_ONCE]
+        gained = weight * (np.square(error) - np.square(error + part))
+        sums = np.cumsum(gained, axis=1)
+        # before the first column: the sum is 0
+        before = np.concatenate([np.zeros((len(part), 1)), sums[:, :-1]], axis=1)
+        least = np.minimum.accumulate(before, axis=1)
+        row, last = divmod(int(np.argmax(sums - least)), features)
+        if sums[row, last] - least[row, last] > best:
+            best = float(sums[row, last] - least[row, last])
+            place = first + row, int(np.argmin(before[row, : last + 1])), last
+    row, start, stop = place[0], place[1], place[2] + 1
+    if 0 < stop - start < features and (
+        residual.energy - best < (1.0 - MIN_BLOCK) * residual.energy + residual.expected
+    ):
+        effect = np.zeros_like(residual.error)
+        effect[0, start:stop] = -terms[row, start:stop]
+        where = places("column", np.where(effect != 0.0, 1.0, 0.0))
+        yield Fault(f"row {row} is missing from the sums of {where}", effect)
 
 
 def _of_rows(words: str, patterns: Array, residual: Residual, *, is_coherent: bool = True) -> Fault:

@@ -167,7 +167,7 @@ class Residual:
                 self.variance,
             )
         )
-        is_near_1 = left >= near**2 * right
+        is_near_1 = (left >= near**2 * right) if np.isfinite(near) else np.False_
         return np.asarray(is_near_1 | (rest <= (1.0 - RELATED) * output + expected))
 
     def per_row(self, pattern: Array) -> Array:

@@ -8,10 +8,9 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo.judging.faults import groups, statistics
+from gonogo.judging.faults import counts, groups, other_rows, scales, statistics, tails
 from gonogo.judging.faults import rows as of_rows
 from gonogo.judging.faults.fault import Fault, Residual, places
-from gonogo.judging.faults.statistics import TILE
 from gonogo.judging.faults.stored import ROUNDINGS, StoredStatistics
 from gonogo.judging.limits.detection import without_terms
 from gonogo.kernels.normalization.forward import NormalizedRows
@@ -19,6 +18,8 @@ from gonogo.kernels.normalization.moments import Rows
 from gonogo.numerics.expectation import Array
 
 _SCALES = ("gamma", "beta")
+ADDED = {"gamma": "a factor is applied", "beta": "an offset is added"}
+"""The words where a kernel has no gamma or beta that could be off."""
 SHOWS = 3.0 * ROUNDINGS**2
 """The square of the largest sum of roundings, over the variance of one; also over what is usual."""
 ROUNDS = 4
@@ -40,20 +41,21 @@ def faults(graph: NormalizedRows, exact: Array, residual: Residual, form: str) -
     scaled = np.broadcast_to(gamma * normalized, exact.shape)
     of_mean = -gamma * right.rstd if rows.centered else None
     wholes = [*terms]
-    for wrong in statistics.wrong(
-        x,
-        rows.epsilon,
-        centered=rows.centered,
-        **_tails(x, right, scaled, of_mean, residual),
-    ):
+    tried = [
+        statistics.wrong(
+            x,
+            rows.epsilon,
+            centered=rows.centered,
+            **_tails(x, right, scaled, of_mean, residual),
+        ),
+        counts.of_statistics(x, rows.epsilon, centered=rows.centered),
+    ]
+    for wrong in chain(*tried):
         with np.errstate(invalid="ignore"):
             effect = (x - wrong.mean) * wrong.rstd * gamma + beta - exact
-        wholes.append(Fault(wrong.words, effect))
-    if rows.gamma is not None and rows.channel_width == 1 and x.shape[1] > TILE:
-        for shift in (1, -1, TILE, -TILE):
-            moved = normalized * (np.roll(gamma, shift, axis=1) - gamma)
-            noun = "column" if abs(shift) == 1 else "columns"
-            wholes.append(Fault(f"gamma is shifted by {shift} {noun}", moved))
+        if not wrong.is_padded or residual.relates(scaled, effect, near=np.inf).all():
+            wholes.append(Fault(wrong.words, effect))
+    wholes += scales.faults(rows, normalized, residual)
     if rows.channel_width > 1:
         wholes += groups.faults(rows, gamma, beta, normalized, exact)
     yield from wholes
@@ -64,6 +66,15 @@ def faults(graph: NormalizedRows, exact: Array, residual: Residual, form: str) -
     for fault in terms:
         yield from of_rows.in_rows(fault, residual)
     yield from of_rows.stale(exact, residual)
+    yield from tails.unwritten(exact, residual)
+    gammas, betas = np.broadcast_to(gamma, exact.shape), np.broadcast_to(beta, exact.shape)
+    yield from other_rows.statistics(
+        lambda row, mean, rstd: (x[row] - mean) * rstd * gammas[row] + betas[row],
+        right.mean,
+        right.rstd,
+        exact,
+        residual,
+    )
     factors = [*of_rows.common(exact, residual)]
     if rows.beta is not None:
         factors += of_rows.common(scaled, residual, "the rstd has a common factor")
@@ -228,8 +239,9 @@ def _of_scale(
     if chosen is not None:
         off = np.where(chosen[labels], off, 0.0)
         count = int(chosen.sum())
-    words = f"{name} is off in {_of_labels(_noun(rows), off, labels)}"
-    return Fault(words, off * pattern, count)
+    value = rows.gamma if name == "gamma" else rows.beta
+    words = f"{name} is off" if value is not None else ADDED[name]
+    return Fault(f"{words} in {_of_labels(_noun(rows), off, labels)}", off * pattern, count)
 
 
 def _noun(rows: Rows) -> str:

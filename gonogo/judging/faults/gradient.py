@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from gonogo.judging.faults import counts, other_rows, scales, statistics
 from gonogo.judging.faults import rows as of_rows
-from gonogo.judging.faults import statistics
 from gonogo.judging.faults.fault import SMALL, Fault, Residual, places
 from gonogo.judging.limits.detection import without_terms
 from gonogo.kernels.layernorm.replay import InputGradient
@@ -37,11 +37,18 @@ def faults(graph: InputGradient, exact: Array, residual: Residual) -> Iterator[F
         Fault("the last rstd is missing" if term == "rstd" else f"{term} is missing", wrong - exact)
         for term, wrong in without_terms(graph).items()
     ]
+    if not rows.centered:
+        effect = np.broadcast_to(-rstd * product.mean(axis=1, keepdims=True), exact.shape)
+        terms.append(Fault("s1 is subtracted, as in LayerNorm", effect))
     yield from terms
+    of_1 = _gradient(dy, normalized, rstd, centered=rows.centered)
+    yield from scales.conventions(of_1, exact, residual)
     sums = {"s2": (product * normalized, normalized)}
     if rows.centered:
         sums = {"s1": (product, np.ones((1, 1))), **sums}
     yield from _sums(sums, rstd, residual)
+    s1, s2 = (a.mean(axis=1, keepdims=True) for a in (product, product * normalized))
+    yield from counts.of_gradient(s1 if rows.centered else None, s2, rstd, normalized)
     if rows.centered:
         yield from _of_linear(x, product, mean, normalized, rstd, residual)
     wrongs = statistics.wrong(x, rows.epsilon, centered=rows.centered)
@@ -59,6 +66,15 @@ def faults(graph: InputGradient, exact: Array, residual: Residual) -> Iterator[F
     for fault in terms:
         yield from of_rows.in_rows(fault, residual)
     yield from of_rows.stale(exact, residual)
+    yield from other_rows.statistics(
+        lambda row, mean, rstd: _gradient(
+            product[row], (x[row] - mean) * rstd, rstd, centered=rows.centered
+        ),
+        np.asarray(mean, np.float64),
+        np.asarray(rstd, np.float64),
+        exact,
+        residual,
+    )
     factors = of_rows.common(exact, residual)
 
     def of_epsilon(value: float) -> Array:
@@ -103,7 +119,7 @@ def faults(graph: InputGradient, exact: Array, residual: Residual) -> Iterator[F
 
 
 def _gradient(product: Array, normalized: Array, rstd: Array, *, centered: bool) -> Array:
-    s1 = product.mean(axis=1, keepdims=True) if centered else np.zeros((1, 1))
+    s1 = product.mean(axis=-1, keepdims=True) if centered else np.zeros((1, 1))
     s2 = (product * normalized).mean(axis=1, keepdims=True)
     return np.asarray(rstd * (product - s1 - normalized * s2))
 

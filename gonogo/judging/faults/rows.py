@@ -16,6 +16,9 @@ WORST = 4
 SAME_FACTOR = 0.05
 """The spread of the rows' factors, relative to the common one, up to which they are one factor."""
 
+NONE = 1e-6
+"""A smaller factor is 0: it is fitted to an output that has none of the right values."""
+
 
 def stale(exact: Array, residual: Residual) -> Iterator[Fault]:
     """Yield the rows that have the values of another row; exact: (rows, N)."""
@@ -31,7 +34,9 @@ def stale(exact: Array, residual: Residual) -> Iterator[Fault]:
         other = int(np.argmin(distance))
         effect = np.zeros_like(exact)
         effect[row] = exact[other] - exact[row]
-        yield Fault(f"row {row} holds the values of row {other}", effect)
+        # any row of small values is near to one that is nearly 0
+        if residual.relates(exact * (effect != 0.0), effect, near=np.inf).all():
+            yield Fault(f"row {row} holds the values of row {other}", effect)
 
 
 def in_rows(fault: Fault, residual: Residual) -> Iterator[Fault]:
@@ -90,5 +95,7 @@ def _words(by_row: Array) -> str:
 
 def _factor(off: float) -> str:
     """Return 1 + off with as many digits as `off` needs to show."""
+    if abs(1.0 + off) < NONE:
+        return "0"
     digits = 5 if abs(off) >= 1e-4 else min(9, 2 - math.floor(math.log10(max(abs(off), 1e-9))))
     return f"{1 + off:.{digits + 1}g}"

@@ -21,11 +21,15 @@ ROUNDS, STEP, LONGEST = 6, 1e-3, 4.0
 
 @dataclass(frozen=True)
 class Statistics:
-    """The mean that is subtracted from rows, and rstd, (rows, 1); `words` is the fault."""
+    """The mean that is subtracted from rows, and rstd, (rows, 1); `words` is the fault.
+
+    is_padded: whether sums count padding, of which there may be many times as much as of the row.
+    """
 
     words: str
     mean: Array
     rstd: Array
+    is_padded: bool = False
 
 
 def left_out(features: int, *more: int) -> list[int]:
@@ -150,6 +154,11 @@ def wrong(
     for other in EPSILONS:
         if other != epsilon:
             yield Statistics(f"epsilon is {other:g}", mean, _rstd(variance, other))
+
+
+def of_padded(words: str, mean: Array, variance: Array, epsilon: float) -> Statistics:
+    """Return the statistics of rows whose mean or variance counts padding."""
+    return Statistics(words, mean, _rstd(variance, epsilon), is_padded=True)
 
 
 def of_other_rows(of_rows: Statistics, *, centered: bool = True) -> Iterator[Statistics]:

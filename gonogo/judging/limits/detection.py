@@ -114,7 +114,10 @@ def detection_limits(
     exact = part.replay(part.forms[0]).values
     terms, idle = [], []
     for term, changed in without_terms(part).items():
-        if is_seen(replay.values + (changed - exact)):
+        # a stored quantity that is too small for its format takes a term with it: then the program
+        # computes what a kernel without the term does, and explains that, too
+        is_kept = not program.stored or is_seen(changed)
+        if is_kept and is_seen(replay.values + (changed - exact)):
             continue
         if is_idle(changed, exact):
             idle.append(term)

@@ -131,6 +131,9 @@ OWN_VARIANCE = ("mean", "x - mean", "variance", "variance + epsilon")
 SUMS = ("sum of x", "sum of squares")
 SCALED = ("rstd", "x^", "gamma x^")
 AFFINE = tuple(name for name in PRODUCTS[LINEAR] if name != "root")
+PACKED = (("mean", "x - mean", *SCALED), ("mean", "x - mean", "rstd", "x^"))
+"""Quantities that kernels of packed 16-bit operations (half2, bfloat162) store beside statistics in
+fp32; the second ones fuse the addition of beta."""
 KNOWN: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     # MLX's LayerNorm, TensorFlow's fused kernel
     ("x - mean", "(x - mean) rstd", ("x^", "gamma x^")),
@@ -163,8 +166,16 @@ KNOWN: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("x - mean", LINEAR, (*SINGLE, "root % 8", *AFFINE)),
     ("x", LINEAR, (*OWN_VARIANCE, *AFFINE)),
     ("x", LINEAR, (*OWN_VARIANCE, "root % 8", *AFFINE)),
+    *(("x", "(x - mean) rstd", quantities) for quantities in PACKED),
 )
-"""(variance, product, stored quantities) of programs that libraries are known to have."""
+"""(variance, product, stored quantities) of programs that libraries are known to have; PACKED."""
+
+
+def is_packed(program: Program) -> bool:
+    """Return whether a program has packed operations, as no library here is known to have."""
+    return program.variance == "x" and set(program.stored) in map(set, PACKED)
+
+
 VISIBLE_EPSILON = 256.0
 """The largest variance, in epsilons, at which it shows that epsilon is rounded to 16 bits.
 

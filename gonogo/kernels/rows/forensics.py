@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo.kernels.layernorm.forensics import concluded, forward, readable
+from gonogo.kernels.layernorm.forensics import concluded, flat_rows, forward, readable
 from gonogo.kernels.layernorm.forensics.forward import MEAN, MEAN_OUT
 from gonogo.kernels.layernorm.forensics.forward_sums import Forward
 from gonogo.kernels.layernorm.forensics.precision import ALIGNMENT, Precision
@@ -200,7 +200,7 @@ def diagnose(
     x = given.get("x")
     if x is None or x.ndim != 2 or not x.size:
         return Diagnosis((), "cannot tell: there is no x", False)
-    good, terms = readable(outputs, test.flat_shape_of)
+    good, terms = readable(outputs, test.flat_shape_of, flat_rows(x, centered=centred))
     gamma = np.asarray(given["gamma"], np.float64)
     seed = Forward(
         x,

@@ -43,6 +43,8 @@ ALLOWED = 1 / 16
 
 A factor of .1 % moves bf16 outputs by an eighth to a quarter of a step.
 """
+CUT = (0.25, 0.75)
+"""The median step by which a truncated output is smaller than its values, about a half."""
 MAX_NEAR = 4
 """Nearly right programs from which the second search starts."""
 MAX_HIDDEN = 0.2
@@ -95,6 +97,18 @@ class Sample:
     def missed(self) -> NDArray[np.bool_]:
         """The elements outside their cells under the usual program, which stores nothing."""
         return self._replayed(self.graph.forms[0])[1]
+
+    @property
+    def is_cut(self) -> bool:
+        """Return whether the output is smaller than its values by half a step, as cut-off bits are.
+
+        What a kernel rounds in between makes it as often larger as smaller.
+        """
+        values = self._replayed(self.graph.forms[0])[0].values
+        with np.errstate(invalid="ignore"):
+            less = (np.abs(values) - np.abs(self.output)) / self._step(self.form)
+        least, most = CUT
+        return bool(least <= np.median(less) <= most)
 
     def fit(self, program: Program) -> Fit:
         """Return how well a program reproduces the sample."""
@@ -198,12 +212,13 @@ def candidates(
         ]
         yield from filter(reproduces, chain(known, running(known)))
         yield from _built(searched, checked, format_)
+        if form != "fp32" and searched.is_cut:
+            cut = [replace(base, output_rounding="zero") for base in known]
+            built = _built(searched, checked, format_, "zero")
+            yield from filter(_is_decided(searched), chain(filter(reproduces, cut), built))
         # exact values lie on the grid, where truncating may go either way: ties would fit anything
-        yield from (
-            program
-            for program in filter(reproduces, _truncated([*graph.forms, *known], form))
-            if searched.fit(program).decided >= MIN_TRUNCATED
-        )
+        truncated = filter(reproduces, _truncated([*graph.forms, *known], form))
+        yield from filter(_is_decided(searched), truncated)
 
 
 @dataclass
@@ -228,9 +243,20 @@ def refined(graph: Graph, output: NDArray[np.floating], form: str, near: Near) -
             yield built
 
 
-def _built(searched: Sample, checked: Sample, form: str) -> Iterator[Program]:
-    """Yield the programs of each form that a search builds and other rows confirm."""
-    for base in _bases(searched.graph):
+def _is_decided(sample: Sample) -> Callable[[Program], bool]:
+    """Return a check of truncating programs: whether ties with the grid decide few elements."""
+    return lambda program: sample.fit(program).decided >= MIN_TRUNCATED
+
+
+def _built(
+    searched: Sample, checked: Sample, form: str, output: Mode = "even"
+) -> Iterator[Program]:
+    """Yield the programs of each form that a search builds and other rows confirm.
+
+    output: how they round their output.
+    """
+    for usual in _bases(searched.graph):
+        base = replace(usual, output_rounding=output)
         for built in (_grown(searched, base, form), _shrunk(searched, base, form)):
             if built is not None and _nearly(checked.fit(built)):
                 yield built

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["RIGHT", "Diagnosis", "Term", "diagnose"]
 
 Arrays = Mapping[str, NDArray[np.floating]]
+OF_ROWS = ("y", "dx", "mean", "rstd")
+"""The outputs whose values each belong to a row of x."""
 
 
 def diagnose(test: TestSpec, given: Arrays, outputs: Arrays, *, centered: bool = True) -> Diagnosis:
@@ -52,7 +54,7 @@ def diagnose(test: TestSpec, given: Arrays, outputs: Arrays, *, centered: bool =
         "mean": (rows,),
         "rstd": (rows,),
     }
-    good, terms = readable(outputs, shapes.get)
+    good, terms = readable(outputs, shapes.get, flat_rows(x, centered=centered))
     residuals: dict[str, dict[str, float | None]] = {}
     if "dy" in test.drawn_names:
         terms.extend(_backward(test, given, good, residuals, centered))
@@ -61,10 +63,20 @@ def diagnose(test: TestSpec, given: Arrays, outputs: Arrays, *, centered: bool =
     return concluded(terms, residuals)
 
 
+def flat_rows(x: NDArray[np.floating], *, centered: bool) -> NDArray[np.bool_]:
+    """Return which rows of x have no variance, or no mean square: only epsilon is in their root."""
+    return np.asarray(x.min(axis=1) == x.max(axis=1) if centered else ~x.any(axis=1))
+
+
 def readable(
-    outputs: Arrays, shape_of: Callable[[str], tuple[int, ...] | None]
+    outputs: Arrays,
+    shape_of: Callable[[str], tuple[int, ...] | None],
+    flat: NDArray[np.bool_],
 ) -> tuple[dict[str, NDArray[np.floating]], list[Term]]:
-    """Return the outputs of the right shape with finite values, and what is wrong with the rest."""
+    """Return the outputs of the right shape with finite values, and what is wrong with the rest.
+
+    flat: the rows in whose root is only epsilon.
+    """
     good: dict[str, NDArray[np.floating]] = {}
     terms: list[Term] = []
     for name, values in outputs.items():
@@ -72,7 +84,7 @@ def readable(
             words = f"cannot tell {name}: its shape is {list(values.shape)}"
             terms.append(Term(name, name, 0, (), (), words, can_tell=False))
             continue
-        terms.extend(not_finite(name, values))
+        terms.extend(not_finite(name, values, flat))
         if np.isfinite(values).any():
             good[name] = values
     return good, terms
@@ -193,8 +205,11 @@ def _wide(values: NDArray[np.floating]) -> NDArray[np.float64]:
     return np.asarray(values, np.float64)
 
 
-def not_finite(name: str, values: NDArray[np.floating]) -> list[Term]:
-    """Return a finding where values are NaN or infinite: how many, and in which tiles."""
+def not_finite(name: str, values: NDArray[np.floating], flat: NDArray[np.bool_]) -> list[Term]:
+    """Return a finding where values are NaN or infinite: how many, and in which tiles or rows.
+
+    flat: the rows in whose root is only epsilon.
+    """
     finite = np.isfinite(values)
     if finite.all():
         return []
@@ -213,9 +228,12 @@ def not_finite(name: str, values: NDArray[np.floating]) -> list[Term]:
             "column tile" if values.ndim == 2 else "tile",
         )
     )
+    places = f"in {', '.join(parts)}"
+    if name in OF_ROWS and not (~finite.reshape(len(flat), -1))[~flat].any():
+        places = "only in rows of equal values, as without epsilon"
     words = (
         f"{count} of {values.size} values of {name} {'is' if count == 1 else 'are'} not finite, "
-        f"in {', '.join(parts)}"
+        f"{places}"
     )
     return [
         Term(

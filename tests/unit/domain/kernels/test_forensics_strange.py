@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from gonogo.kernels.layernorm.forensics import diagnose
+from gonogo.kernels.registry import numerics
 from gonogo.spec.test_spec import TestSpec
 from property_examples import examples
 
@@ -108,3 +109,22 @@ def test_outputs_without_a_finite_value_are_said_to_be_so() -> None:
         diagnosis.words
         == "1600 of 1600 values of dx are not finite, in both row tiles, both column tiles"
     )
+
+
+@pytest.mark.parametrize("kernel", ["layernorm_fw", "rmsnorm_fw", "groupnorm_fw"])
+def test_values_that_only_a_missing_epsilon_makes_infinite_are_said_to_be_so(kernel: str) -> None:
+    # rows of equal values, and of zeros, have an rstd of 1/0
+    shape = [6, 8, 5] if kernel == "groupnorm_fw" else [6, 40]
+    fields = {"parameters": {"num_groups": 1}} if kernel == "groupnorm_fw" else {}
+    test = TestSpec.parse({"kernel": kernel, "shape": shape, **fields})
+    x = np.random.default_rng(0).standard_normal((6, 40)).astype(np.float32)
+    x[3] = 0.0
+    channels = 8 if kernel == "groupnorm_fw" else 40
+    given = {"x": x, "gamma": np.ones(channels, np.float32), "beta": np.ones(channels, np.float32)}
+    if kernel == "rmsnorm_fw":
+        del given["beta"]
+    y = np.where(np.arange(6)[:, None] == 3, np.nan, x)
+    words = "40 of 240 values of y are not finite, only in rows of equal values"
+    assert numerics(test).diagnose(test, given, {"y": y}).words.startswith(f"{words}, as without")
+    y[4, 5] = np.inf
+    assert "as without epsilon" not in numerics(test).diagnose(test, given, {"y": y}).words

@@ -1,0 +1,247 @@
+"""The diagnosis names faults of a place: a tail, a wrong index, one row's part of a sum."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from gonogo.judging.term_shares import TermShare, diagnose
+from gonogo.kernels.layernorm.replay import BackwardRows, ColumnGradient, InputGradient
+from gonogo.kernels.normalization.forward import NormalizedRows
+from gonogo.kernels.normalization.moments import Rows
+from gonogo.numerics.formats import round_to
+from gonogo.numerics.replay.graph import Graph
+
+EPSILON = 1e-5
+COUNT, WIDTH = 24, 160
+Doubles = NDArray[np.float64]
+
+generator = np.random.default_rng(12)
+X = 0.5 + generator.standard_normal((COUNT, WIDTH))
+DY = generator.standard_normal((COUNT, WIDTH))
+GAMMA = 1.0 + 0.3 * generator.standard_normal((1, WIDTH))
+BETA = generator.standard_normal((1, WIDTH))
+RSTD = 1.0 / np.sqrt(X.var(axis=1, keepdims=True) + EPSILON)
+NORMALIZED = (X - X.mean(axis=1, keepdims=True)) * RSTD
+OF_ROW = np.arange(COUNT)
+FORWARD = NormalizedRows(Rows(X, GAMMA, BETA, EPSILON))
+RMS = NormalizedRows(Rows(X, GAMMA, None, EPSILON, centered=False))
+BACKWARD = BackwardRows(X, DY, GAMMA, None, None, EPSILON)
+
+
+def y(gamma: Doubles = GAMMA, beta: Doubles = BETA) -> Doubles:
+    return NORMALIZED * gamma + beta
+
+
+def tail(width: int, content: Doubles, first: int = 0) -> Doubles:
+    """Return y whose last columns have another content, from a row on."""
+    changed = y()
+    changed[first:, -width:] = content[first:, -width:]
+    return changed
+
+
+def dx(gamma: Doubles = GAMMA) -> Doubles:
+    product = DY * gamma
+    s1, s2 = (a.mean(axis=1, keepdims=True) for a in (product, product * NORMALIZED))
+    return RSTD * (product - s1 - NORMALIZED * s2)
+
+
+def without_warp(row: int, columns: slice) -> Doubles:
+    """Return dgamma to which some columns of a row are not added."""
+    terms = DY * NORMALIZED
+    terms[row, columns] = 0.0
+    return terms.sum(axis=0, keepdims=True)
+
+
+def fault(graph: Graph, output: Doubles, form: str) -> TermShare:
+    named = diagnose(graph, round_to(output, form), form, graph.forms[0])
+    assert named is not None
+    return named
+
+
+FAULTS: dict[str, Callable[[], Doubles]] = {
+    "the values of the last 4 columns are those of the row before": lambda: tail(
+        4, np.roll(y(), 1, axis=0), 1
+    ),
+    "the values of the last 8 columns are those of the row after": lambda: tail(
+        8, np.roll(y(), -1, axis=0)
+    ),
+    "the values of the last 5 columns are those of row 0": lambda: tail(
+        5, np.broadcast_to(y()[:1], X.shape)
+    ),
+    "the values of the last 3 columns are 0": lambda: tail(3, np.zeros_like(X)),
+    "gamma has the index of the row": lambda: y(GAMMA[0, OF_ROW][:, None]),
+    "beta has the index of the row": lambda: y(beta=BETA[0, OF_ROW][:, None]),
+    "gamma - 1 is in the place of gamma": lambda: y(GAMMA - 1.0),
+    "1 + gamma is in the place of gamma": lambda: y(GAMMA + 1.0),
+}
+
+
+@pytest.mark.parametrize("form", ["fp32", "bf16"])
+@pytest.mark.parametrize("words", FAULTS)
+def test_a_fault_of_y_is_named_with_its_place(words: str, form: str) -> None:
+    assert fault(FORWARD, FAULTS[words](), form).words == words
+
+
+def test_gamma_by_row_is_named_in_a_kernel_without_beta() -> None:
+    normalized = X / np.sqrt(np.square(X).mean(axis=1, keepdims=True) + EPSILON)
+    output = normalized * GAMMA[0, OF_ROW][:, None]
+    assert fault(RMS, output, "fp32").words == "gamma has the index of the row"
+
+
+def test_a_kernel_without_beta_has_none_that_is_off() -> None:
+    output = RMS.replay(RMS.forms[0]).values + np.where(np.arange(WIDTH) == 5, 0.3, 0.0)
+    assert fault(RMS, output, "fp32").words == "an offset is added in column 5"
+
+
+@pytest.mark.parametrize("graph", [FORWARD, InputGradient(BACKWARD)], ids=["y", "dx"])
+def test_gamma_less_1_is_no_variance_about_0_beside_an_offset(graph: Graph) -> None:
+    # such a variance, too, makes nearly nothing of what gamma multiplies
+    x, ones = 100.0 + X, np.ones_like(GAMMA)
+    if graph is FORWARD:
+        named = fault(NormalizedRows(Rows(x, ones, BETA, EPSILON)), y(0.0 * ones), "fp32")
+    else:
+        rows = BackwardRows(x, DY, ones, None, None, EPSILON)
+        named = fault(InputGradient(rows), 0.0 * X, "fp32")
+    assert named.words == "gamma - 1 is in the place of gamma"
+
+
+@pytest.mark.parametrize("words", ["gamma - 1", "1 + gamma"])
+def test_a_gamma_of_another_convention_is_named_in_dx(words: str) -> None:
+    more = -1.0 if words == "gamma - 1" else 1.0
+    named = fault(InputGradient(BACKWARD), dx(GAMMA + more), "fp32")
+    assert named.words == f"{words} is in the place of gamma"
+
+
+@pytest.mark.parametrize("form", ["fp32", "bf16"])
+@pytest.mark.parametrize("offset", [0.0, 30.0])
+def test_the_mean_of_layernorm_s_gradient_is_named_in_that_of_rmsnorm(
+    form: str, offset: float
+) -> None:
+    # beside an offset x^ is nearly 1 in all columns, and s1 nearly s2 x^
+    x = offset + X
+    rstd = 1.0 / np.sqrt(np.square(x).mean(axis=1, keepdims=True) + EPSILON)
+    normalized, product = x * rstd, DY * GAMMA
+    s1, s2 = (a.mean(axis=1, keepdims=True) for a in (product, product * normalized))
+    rows = BackwardRows(x, DY, GAMMA, None, None, EPSILON, centered=False)
+    output = rstd * (product - s1 - normalized * s2)
+    assert fault(InputGradient(rows), output, form).words == "s1 is subtracted, as in LayerNorm"
+
+
+@pytest.mark.parametrize("form", ["fp32", "bf16"])
+@pytest.mark.parametrize("row", [0, 7])
+def test_a_warp_that_one_row_lacks_is_named_in_a_column_sum(row: int, form: str) -> None:
+    graph = ColumnGradient(BACKWARD, weighted=True)
+    words = f"row {row} is missing from the sums of 32 columns from 64 to 95"
+    assert fault(graph, without_warp(row, slice(64, 96)), form).words == words
+
+
+@pytest.mark.parametrize("form", ["fp32", "bf16"])
+def test_x_in_the_place_of_what_is_normalized_is_named_in_a_column_sum(form: str) -> None:
+    output = (DY * X).sum(axis=0, keepdims=True)
+    graph = ColumnGradient(BACKWARD, weighted=True)
+    assert fault(graph, output, form).words == "x is in the place of x^"
+
+
+def test_a_factor_of_next_to_nothing_is_0() -> None:
+    output = -4e-10 * without_warp(0, slice(0, 0))
+    graph = ColumnGradient(BACKWARD, weighted=True)
+    assert fault(graph, output, "fp32").words == "a common factor of 0"
+
+
+def test_a_fault_below_the_rounding_is_named_by_the_elements_that_it_moves() -> None:
+    # rstd is off by 3e-5, a hundredth of a step: .8 % of the elements have another value
+    x = round_to(3.0 + np.random.default_rng(2).standard_normal((64, 160)), "bf16")
+    x = np.exp2(np.arange(64) % 4)[:, None] * x.astype(np.float64)
+    graph = NormalizedRows(Rows(x, GAMMA, None, 6e-4, centered=False))
+    output = NormalizedRows(Rows(x, GAMMA, None, 0.0, centered=False))
+    replayed = output.replay(output.forms[0]).values
+    named = fault(graph, replayed, "bf16")
+    assert named.words == "the mean square leaves epsilon out"
+    assert named.share > 0.9
+
+
+SCALES = np.exp2(np.random.default_rng(4).integers(-7, 8, (COUNT, 1)))
+
+
+@pytest.mark.parametrize("form", ["fp32", "bf16"])
+@pytest.mark.parametrize("name", ["rstd", "mean"])
+@pytest.mark.parametrize("is_given", [True, False])
+def test_a_row_with_a_statistic_of_the_row_before_is_named_in_dx(
+    name: str, form: str, is_given: bool
+) -> None:
+    # rows differ in size, so that a stale rstd makes nearly nothing of a row, or far too much
+    x = SCALES * X
+    mean = x.mean(axis=1, keepdims=True)
+    rstd = 1.0 / np.sqrt(x.var(axis=1, keepdims=True) + EPSILON)
+    given = (mean, rstd) if is_given else (None, None)
+    graph = InputGradient(BackwardRows(x, DY, GAMMA, *given, EPSILON))
+    wrong = {"mean": mean.copy(), "rstd": rstd.copy()}
+    wrong[name][12] = wrong[name][11]
+    rows = BackwardRows(x, DY, GAMMA, wrong["mean"], wrong["rstd"], EPSILON)
+    output = InputGradient(rows)
+    words = fault(graph, output.replay(output.forms[0]).values, form).words
+    assert words == f"row 12 has the {name} of row 11"
+
+
+@pytest.mark.parametrize("name", ["rstd", "mean"])
+def test_a_row_with_a_statistic_of_another_row_is_named_in_y(name: str) -> None:
+    x = SCALES * X
+    rstd = 1.0 / np.sqrt(x.var(axis=1, keepdims=True) + EPSILON)
+    wrong = {"mean": x.mean(axis=1, keepdims=True), "rstd": rstd}
+    wrong[name][12] = wrong[name][3]
+    output = (x - wrong["mean"]) * wrong["rstd"] * GAMMA + BETA
+    graph = NormalizedRows(Rows(x, GAMMA, BETA, EPSILON))
+    assert fault(graph, output, "fp32").words == f"row 12 has the {name} of row 3"
+
+
+def statistics_of(count: float, *, of_mean: bool, zeros: int = 0) -> tuple[Doubles, Doubles]:
+    """Return the mean and rstd of X whose variance, and maybe mean, divides by a count."""
+    mean = X.sum(axis=1, keepdims=True) / (count if of_mean else WIDTH)
+    squares = np.square(X - mean).sum(axis=1, keepdims=True) + zeros * np.square(mean)
+    return mean, 1.0 / np.sqrt(squares / count + EPSILON)
+
+
+PADDED = {
+    "the variance divides by 192, not by 160": statistics_of(192, of_mean=False),
+    "the mean and the variance divide by 256, not by 160": statistics_of(256, of_mean=True),
+    "the variance counts 32 zeros after the row": statistics_of(160, of_mean=False, zeros=32),
+}
+
+
+@pytest.mark.parametrize("form", ["fp32", "bf16"])
+@pytest.mark.parametrize("words", PADDED)
+def test_padding_that_sums_count_is_named_in_y(words: str, form: str) -> None:
+    mean, rstd = PADDED[words]
+    output = (X - mean) * rstd * GAMMA + BETA
+    assert fault(FORWARD, output, form).words == words
+
+
+@pytest.mark.parametrize("form", ["fp32", "bf16"])
+@pytest.mark.parametrize("name", ["s1", "s2", "s1 and s2"])
+def test_padding_that_sums_count_is_named_in_dx(name: str, form: str) -> None:
+    product = DY * GAMMA
+    s1, s2 = (a.mean(axis=1, keepdims=True) for a in (product, product * NORMALIZED))
+    of_s1, of_s2 = (160 / 192 if part in name else 1.0 for part in ("s1", "s2"))
+    output = RSTD * (product - of_s1 * s1 - of_s2 * s2 * NORMALIZED)
+    verb = "divide" if "and" in name else "divides"
+    words = fault(InputGradient(BACKWARD), output, form).words
+    assert words == f"{name} {verb} by 192, not by 160"
+
+
+@pytest.mark.parametrize("form", ["fp32", "bf16"])
+@pytest.mark.parametrize(
+    ("lost", "words"),
+    [
+        (slice(3, None, 8), "the rows 3, 11, ... are missing from the sum"),
+        (slice(12, 15), "rows 12 to 14 are missing from the sum"),
+    ],
+)
+def test_rows_that_one_partial_sum_has_are_named(lost: slice, words: str, form: str) -> None:
+    terms = DY * NORMALIZED
+    terms[lost] = 0.0
+    graph = ColumnGradient(BACKWARD, weighted=True)
+    assert fault(graph, terms.sum(axis=0, keepdims=True), form).words == words
