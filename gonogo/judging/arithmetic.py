@@ -20,6 +20,7 @@ from gonogo.judging.other_programs import other_programs
 from gonogo.judging.term_shares import TermShare, diagnose
 from gonogo.judging.tolerance_advice import ToleranceAdvice, advise
 from gonogo.kernels import registry
+from gonogo.numerics.formats import NARROW
 from gonogo.numerics.replay import ladder
 from gonogo.numerics.replay.cells import on_grid
 from gonogo.numerics.replay.graph import ALL_COLUMNS, Graph
@@ -33,8 +34,6 @@ from gonogo.spec.missed_rows import MissedRows
 from gonogo.spec.program_name import ProgramName, same
 from gonogo.spec.test_spec import TestSpec
 
-NARROW = ("bf16", "fp16")
-"""The formats in which a kernel may store what it computes in between."""
 REPLAYABLE = frozenset({"fp32", *NARROW})
 ADVISED_ELEMENTS = 2**16
 """Elements from which the advice on a tolerance is computed, in whole rows."""

@@ -18,11 +18,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo.judging.arithmetic import NARROW
 from gonogo.kernels import registry
 from gonogo.kernels.layernorm.arithmetic.terms import UNIT_ROUNDOFF
 from gonogo.numerics.expectation import Array
-from gonogo.numerics.formats import round_to
+from gonogo.numerics.formats import NARROW, round_to
 
 if TYPE_CHECKING:
     from gonogo.spec.test_spec import TestSpec

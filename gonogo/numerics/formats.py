@@ -12,6 +12,8 @@ Mode = Literal["even", "away", "zero", "random"]
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 
+NARROW = ("bf16", "fp16")
+"""The formats in which a kernel may store what it computes in between."""
 BLOCK = 16
 """Values that share an exponent in a bfp format.
 

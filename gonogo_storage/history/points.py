@@ -85,11 +85,10 @@ class PointsReader:
         by: Literal["build", "day"] = "build",
         siblings: Sequence[Variant] = (),
     ) -> tuple[Point, ...]:
-        """Return the newest MAX_BUILDS builds or days in order, SEEDS_PER_BUILD numbers each.
+        """Return the newest MAX_BUILDS builds or days in order, with up to SEEDS_PER_BUILD numbers.
 
-        Builds are ordered by sequence, then name. Days are those on which jobs finished. The
-        numbers are at most so many; they are for changes.number_changes, `failures` and `runs` for
-        changes.rate_changes.
+        Builds are ordered by sequence, then name. Days are those on which jobs finished. `numbers`
+        are for changes.number_changes, `failures` and `runs` for changes.rate_changes.
 
         siblings: variants whose errors have the same history. Their numbers, jobs and newest places
         join; their failures and runs don't.

@@ -69,12 +69,11 @@ def faults(
     if graph.weighted:
         x, dy = np.asarray(rows.x, np.float64), np.asarray(rows.dy, np.float64)
         every = np.asarray(whole.x, np.float64)
-        wrongs = statistics.wrong(every, rows.epsilon, centered=rows.centered)
+        given = None
         if rows.rstd is not None:
             mean = np.zeros_like(rows.rstd) if rows.mean is None else rows.mean
             given = statistics.Statistics("", mean, rows.rstd)
-            wrongs = statistics.of_other_rows(given, centered=rows.centered)
-        for wrong in wrongs:
+        for wrong in statistics.wrong_or_given(every, rows.epsilon, given, centered=rows.centered):
             with np.errstate(invalid="ignore"):
                 changed = (dy * (x - wrong.mean) * wrong.rstd).sum(axis=0, keepdims=True)
             yield Fault(wrong.words, changed - exact)
@@ -138,10 +137,11 @@ def _strided(terms: Array, residual: Residual) -> Iterator[Fault]:
     They are the share of one of several partial sums.
     """
     count = len(terms)
-    distances = np.arange(2, (count + 1) // 2 + 1) if count <= MAX_ROWS else np.empty(0, np.intp)
+    if count > MAX_ROWS:
+        return
     weight, error = residual.weight[0], residual.error[0]
     best: tuple[float, int, int] | None = None
-    for distance in distances.tolist():
+    for distance in range(2, (count + 1) // 2 + 1):
         whole = np.zeros((-(-count // distance) * distance, terms.shape[1]))
         whole[:count] = terms
         sums = whole.reshape(-1, distance, terms.shape[1]).sum(axis=0)

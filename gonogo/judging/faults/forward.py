@@ -8,10 +8,10 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo.judging.faults import counts, groups, other_rows, scales, statistics, tails
+from gonogo.judging.faults import groups, other_rows, padding, scales, statistics, tails
 from gonogo.judging.faults import rows as of_rows
 from gonogo.judging.faults.fault import Fault, Residual, places
-from gonogo.judging.faults.stored import ROUNDINGS, StoredStatistics
+from gonogo.judging.faults.stored import SHOWS, StoredStatistics
 from gonogo.judging.limits.detection import without_terms
 from gonogo.kernels.normalization.forward import NormalizedRows
 from gonogo.kernels.normalization.moments import Rows
@@ -20,8 +20,6 @@ from gonogo.numerics.expectation import Array
 _SCALES = ("gamma", "beta")
 ADDED = {"gamma": "a factor is applied", "beta": "an offset is added"}
 """The words where a kernel has no gamma or beta that could be off."""
-SHOWS = 3.0 * ROUNDINGS**2
-"""The square of the largest sum of roundings, over the variance of one; also over what is usual."""
 ROUNDS = 4
 """Rounds in which a fitted fault and the statistics beside it are fitted in turn."""
 
@@ -48,7 +46,7 @@ def faults(graph: NormalizedRows, exact: Array, residual: Residual, form: str) -
             centered=rows.centered,
             **_tails(x, right, scaled, of_mean, residual),
         ),
-        counts.of_statistics(x, rows.epsilon, centered=rows.centered),
+        padding.of_statistics(x, rows.epsilon, centered=rows.centered),
     ]
     for wrong in chain(*tried):
         with np.errstate(invalid="ignore"):

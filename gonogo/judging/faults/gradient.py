@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from gonogo.judging.faults import counts, other_rows, scales, statistics
+from gonogo.judging.faults import other_rows, padding, scales, statistics
 from gonogo.judging.faults import rows as of_rows
 from gonogo.judging.faults.fault import SMALL, Fault, Residual, places
 from gonogo.judging.limits.detection import without_terms
@@ -48,14 +48,11 @@ def faults(graph: InputGradient, exact: Array, residual: Residual) -> Iterator[F
         sums = {"s1": (product, np.ones((1, 1))), **sums}
     yield from _sums(sums, rstd, residual)
     s1, s2 = (a.mean(axis=1, keepdims=True) for a in (product, product * normalized))
-    yield from counts.of_gradient(s1 if rows.centered else None, s2, rstd, normalized)
+    yield from padding.of_gradient(s1 if rows.centered else None, s2, rstd, normalized)
     if rows.centered:
         yield from _of_linear(x, product, mean, normalized, rstd, residual)
-    wrongs = statistics.wrong(x, rows.epsilon, centered=rows.centered)
-    if rows.is_given:
-        given = statistics.Statistics("", mean, rstd)
-        wrongs = statistics.of_other_rows(given, centered=rows.centered)
-    for wrong in wrongs:
+    given = statistics.Statistics("", mean, rstd) if rows.is_given else None
+    for wrong in statistics.wrong_or_given(x, rows.epsilon, given, centered=rows.centered):
         with np.errstate(invalid="ignore"):
             changed = _gradient(
                 product, (x - wrong.mean) * wrong.rstd, wrong.rstd, centered=rows.centered

@@ -9,15 +9,11 @@ import numpy as np
 from gonogo.judging.faults import rows as of_rows
 from gonogo.judging.faults import statistics
 from gonogo.judging.faults.fault import Fault, Residual, places
-from gonogo.judging.faults.stored import ROUNDINGS
+from gonogo.judging.faults.stored import SHOWS
 from gonogo.kernels.normalization.forward import RowStatistic
 from gonogo.numerics.expectation import Array
-from gonogo.numerics.formats import round_to
+from gonogo.numerics.formats import NARROW, round_to
 
-STORED = ("bf16", "fp16")
-"""The formats in which a kernel may store a statistic."""
-SHOWS = 3.0 * ROUNDINGS**2
-"""The square of an error that shows, over the variance of a right one."""
 EQUAL = 9.0
 """The largest square of the difference of equal values, over the variance of a right one."""
 MAX_WRONG = 1 / 4
@@ -47,7 +43,7 @@ def faults(graph: RowStatistic, exact: Array, residual: Residual, form: str) -> 
         x, rows.epsilon, centered=rows.centered, **_tails(graph, x, exact, output)
     ):
         yield Fault(wrong.words, effect(wrong))
-    for other in STORED:
+    for other in NARROW:
         if other != form:
             rounded = round_to(exact, other).astype(np.float64)
             yield Fault(f"the {name} is stored in {other}", (rounded - exact).T)

@@ -156,6 +156,15 @@ def wrong(
             yield Statistics(f"epsilon is {other:g}", mean, _rstd(variance, other))
 
 
+def wrong_or_given(
+    x: Array, epsilon: float, given: Statistics | None, *, centered: bool
+) -> Iterator[Statistics]:
+    """Return the faults of statistics that a kernel computes of x, or of those that it is given."""
+    if given is None:
+        return wrong(x, epsilon, centered=centered)
+    return of_other_rows(given, centered=centered)
+
+
 def of_padded(words: str, mean: Array, variance: Array, epsilon: float) -> Statistics:
     """Return the statistics of rows whose mean or variance counts padding."""
     return Statistics(words, mean, _rstd(variance, epsilon), is_padded=True)

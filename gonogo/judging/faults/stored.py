@@ -24,6 +24,8 @@ ROUNDINGS = 4
 """Roundings of a row's mean or rstd, of half a unit in the last place each: a kernel may store the
 mean, the centered values, the variance, the root and its inverse. That many are their largest sum;
 independent and uniform, they have sqrt(ROUNDINGS / 3) half units as their deviation."""
+SHOWS = 3.0 * ROUNDINGS**2
+"""The square of the largest sum of roundings, over the variance of one; also over what is usual."""
 SURE = 3.0
 """Deviations of a fitted number beyond which it is surely larger than roundings."""
 

@@ -43,7 +43,7 @@ ALLOWED = 1 / 16
 
 A factor of .1 % moves bf16 outputs by an eighth to a quarter of a step.
 """
-CUT = (0.25, 0.75)
+TRUNCATED_STEPS = (0.25, 0.75)
 """The median step by which a truncated output is smaller than its values, about a half."""
 MAX_NEAR = 4
 """Nearly right programs from which the second search starts."""
@@ -99,7 +99,7 @@ class Sample:
         return self._replayed(self.graph.forms[0])[1]
 
     @property
-    def is_cut(self) -> bool:
+    def is_truncated(self) -> bool:
         """Return whether the output is smaller than its values by half a step, as cut-off bits are.
 
         What a kernel rounds in between makes it as often larger as smaller.
@@ -107,7 +107,7 @@ class Sample:
         values = self._replayed(self.graph.forms[0])[0].values
         with np.errstate(invalid="ignore"):
             less = (np.abs(values) - np.abs(self.output)) / self._step(self.form)
-        least, most = CUT
+        least, most = TRUNCATED_STEPS
         return bool(least <= np.median(less) <= most)
 
     def fit(self, program: Program) -> Fit:
@@ -212,7 +212,7 @@ def candidates(
         ]
         yield from filter(reproduces, chain(known, running(known)))
         yield from _built(searched, checked, format_)
-        if form != "fp32" and searched.is_cut:
+        if form != "fp32" and searched.is_truncated:
             cut = [replace(base, output_rounding="zero") for base in known]
             built = _built(searched, checked, format_, "zero")
             yield from filter(_is_decided(searched), chain(filter(reproduces, cut), built))

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from gonogo.judging.term_shares import diagnose
 from gonogo.kernels.layernorm.replay import BackwardRows, ColumnGradient, InputGradient
@@ -15,16 +14,9 @@ from gonogo.kernels.normalization.moments import Rows
 from gonogo.numerics.formats import round_to
 from gonogo.numerics.replay.graph import Graph
 from gonogo.numerics.replay.program import Program
+from normalized_draws import COUNT, EPSILON, WIDTH, Doubles, draws
 
-EPSILON = 1e-5
-COUNT, WIDTH = 24, 160
-Doubles = NDArray[np.float64]
-
-generator = np.random.default_rng(5)
-X = 0.5 + generator.standard_normal((COUNT, WIDTH))
-DY = generator.standard_normal((COUNT, WIDTH))
-GAMMA = 1.0 + 0.3 * generator.standard_normal((1, WIDTH))
-BETA = generator.standard_normal((1, WIDTH))
+X, DY, GAMMA, BETA = draws(5)
 MEAN = X.mean(axis=1, keepdims=True)
 VARIANCE = X.var(axis=1, keepdims=True)
 RSTD = 1.0 / np.sqrt(VARIANCE + EPSILON)
