@@ -17,6 +17,7 @@ from pydantic import SecretStr
 from starlette.routing import Route
 
 from gonogo.urls import API
+from gonogo_dashboards.kit.page_routes import PageRoute
 from gonogo_service.access import context
 from gonogo_service.access.visit import PUBLIC, SIGNED
 from gonogo_service.app import create_app
@@ -74,7 +75,7 @@ def _scope(route: Route) -> str:
     calls = _calls(route.dependant) if isinstance(route, APIRoute) else ()
     demanded = {_SCOPES[call] for call in calls if call in _SCOPES}
     # what the edge lets in has `read`; a page that needs more says so itself
-    demanded |= {getattr(route.endpoint, "scope", "read") or "read"}
+    demanded |= {(route.scope if isinstance(route, PageRoute) else "") or "read"}
     return max(demanded, key=_ORDER.index)
 
 

@@ -19,6 +19,7 @@ import example_packages
 import gtest_programs as gtest_support
 import migrated_files
 import postgres_databases
+import shared_statements
 from gonogo.numerics.jit import load_for_all
 from gonogo.spec.kernels import registry
 from gonogo_storage.db import ids
@@ -67,6 +68,7 @@ gc.disable()
 
 # small tests are for compiled code, too; test_without_numba.py has the others
 load_for_all()
+shared_statements.share()
 
 
 def pytest_collection_finish() -> None:

@@ -1,4 +1,4 @@
-"""The router of the pages.
+"""The routes of the pages.
 
 Each sub-package with a `routes` module is part of it. It serves HTML and its JSON version from the
 same view, built assets, the API's documentation, and the error and login pages.
@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, PrefixLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
@@ -20,6 +20,7 @@ from markupsafe import Markup
 from gonogo import urls
 from gonogo_dashboards.charts import charts
 from gonogo_dashboards.kit import assets, bidi, build_strips, manual, navigation, words
+from gonogo_dashboards.kit.page_routes import PageRoute
 from gonogo_dashboards.kit.site import Context, Frame, Site
 from gonogo_storage.db.encoding import encode, utcnow
 
@@ -117,12 +118,11 @@ def error_page(status: int, title: str, detail: str) -> HTMLResponse:
     return render("kit/error.html", status, title=title, detail=detail)
 
 
-def make_router(context: Context) -> APIRouter:
-    """Return the router of all pages; they only read.
+def make_routes(context: Context) -> list[PageRoute]:
+    """Return the routes of all pages; they only read.
 
     service/gonogo_service/access/auth.py has decided before whether the reader may see them.
     """
-    router = APIRouter(include_in_schema=False)
 
     def page(request: Request, template: str, view: Any, frame: Frame) -> Response:
         theme = request.cookies.get(THEME, "")
@@ -140,34 +140,37 @@ def make_router(context: Context) -> APIRouter:
             encode(view), media_type="application/json", headers={"Cache-Control": "no-store"}
         )
 
-    site = Site(router, context, page, as_json, _refuse, groups, utcnow)
-    for section in sections():
-        section.add(site)
-    # fixed addresses first: "/jobs/new" names no job
-    router.routes.sort(key=lambda route: "{" in getattr(route, "path", ""))
-
-    @router.get(urls.DOCS)
-    def docs(request: Request) -> HTMLResponse:
+    def docs(request: Request) -> Response:
         return render("kit/docs.html", csrf=context.csrf(request))
 
-    @router.get(urls.MANUAL)
-    @router.get(urls.MANUAL + "/{name:path}")
-    def manual_page(request: Request, name: str = "") -> Response:
-        return manual.serve(request, name) or error_page(
-            404,
-            "No such page of the manual" if manual.is_built() else "The manual is not built",
-            "" if manual.is_built() else "Run `make docs` in a clone. `make release` does it, too.",
-        )
+    site = Site([], context, page, as_json, _refuse, groups, utcnow)
+    for section in sections():
+        section.add(site)
+    return [
+        # fixed addresses first: "/jobs/new" names no job
+        *sorted(site.routes, key=lambda route: "{" in route.path),
+        PageRoute(urls.DOCS, docs),
+        PageRoute(urls.MANUAL, _manual_page),
+        PageRoute(urls.MANUAL + "/{name:path}", _manual_page),
+        PageRoute(urls.STATIC + "/{name}", _asset_file),
+        PageRoute("/favicon.ico", _favicon),
+    ]
 
-    @router.get(urls.STATIC + "/{name}")
-    def asset(request: Request, name: str) -> Response:
-        return assets.serve(name, request)
 
-    @router.get("/favicon.ico")
-    def favicon(request: Request) -> Response:
-        return assets.serve("favicon.svg", request)
+def _manual_page(request: Request) -> Response:
+    return manual.serve(request, request.path_params.get("name", "")) or error_page(
+        404,
+        "No such page of the manual" if manual.is_built() else "The manual is not built",
+        "" if manual.is_built() else "Run `make docs` in a clone. `make release` does it, too.",
+    )
 
-    return router
+
+def _asset_file(request: Request) -> Response:
+    return assets.serve(request.path_params["name"], request)
+
+
+def _favicon(request: Request) -> Response:
+    return assets.serve("favicon.svg", request)
 
 
 def _refuse(request: Request, status: int, title: str, detail: str) -> Response:

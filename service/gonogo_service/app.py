@@ -84,16 +84,12 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         lifespan=lifespan,
     )
     app.state.context = context
-    all_routers = [
-        health.router,  # first: addresses are matched in turn, and probes are asked most often
-        *routers(),
-        login.router,
-        triage_form.router,
-        pages.make_router(context),
-    ]
+    # health first: addresses are matched in turn, and probes are asked most often
+    all_routers = [health.router, *routers(), login.router, triage_form.router]
     # not by include_router, which makes each route's schemas a second time at the first request
     # (a quarter of a second) and matches the address twice
     routes = [route for router in all_routers for route in router.routes]
+    routes += pages.make_routes(context)
     app.router.routes.extend(routes)
     openapi.install(app, routes)
     limits = BodyLimits.of_settings(settings)

@@ -12,7 +12,6 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from fastapi.routing import APIRoute
 from sqlalchemy.orm import Session
 
 import bisection_steps
@@ -24,7 +23,7 @@ import stored_jobs
 from api import Api
 from gonogo import urls
 from gonogo.spec.test_spec import TestSpec
-from gonogo_dashboards.pages import make_router
+from gonogo_dashboards.pages import make_routes
 from gonogo_storage.access import hosts, refused_messages
 from gonogo_storage.automation import commit_checks, runs
 from gonogo_storage.catalogue import builds
@@ -79,9 +78,7 @@ class House:
 
 def routes(context: Any) -> tuple[dict[str, str], list[str]]:
     """Return each page's path with that of its JSON version, and the pages that have none."""
-    addresses = {
-        route.path for route in make_router(context).routes if isinstance(route, APIRoute)
-    } - NOT_PAGES
+    addresses = {route.path for route in make_routes(context)} - NOT_PAGES
     pages = sorted(path for path in addresses if not path.endswith((".json", ".csv", ".svg")))
     twins = {
         path: urls.overview(as_json=True) if path == urls.OVERVIEW else f"{path}.json"

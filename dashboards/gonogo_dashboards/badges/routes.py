@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from gonogo import urls
 from gonogo_dashboards.badges import drawing, states
 from gonogo_dashboards.badges.states import BadgeState
+from gonogo_dashboards.kit.page_routes import PageRoute
 from gonogo_dashboards.kit.site import Site
 
 HEADERS = {"Cache-Control": "no-cache, max-age=60"}
@@ -27,23 +28,22 @@ def add(site: Site) -> None:
         picture = drawing.svg(shown.label, shown.state, shown.verdict)
         return Response(picture, media_type="image/svg+xml", headers=HEADERS)
 
-    @site.router.get(
-        urls.BADGES + "/tests/{name}.svg", summary="The newest result of a test, as a picture"
-    )
-    def test(request: Request, name: str) -> Response:
-        return badge(
-            "test", name, lambda session: states.of_test(session, name, request.query_params)
-        )
+    def test(request: Request) -> Response:
+        name, query = request.path_params["name"], request.query_params
+        return badge("test", name, lambda session: states.of_test(session, name, query))
 
-    @site.router.get(
-        urls.BADGES + "/suites/{name}.svg", summary="The newest result of a suite, as a picture"
-    )
-    def suite(name: str) -> Response:
+    def suite(request: Request) -> Response:
+        name = request.path_params["name"]
         return badge("suite", name, lambda session: states.of_suite(session, name))
 
-    @site.router.get(
-        urls.BADGES + "/branches/{name:path}.svg",
-        summary="The newest result of a branch, as a picture",
-    )
-    def branch(name: str) -> Response:
+    def branch(request: Request) -> Response:
+        name = request.path_params["name"]
         return badge("branch", name, lambda session: states.of_branch(session, name))
+
+    for address, endpoint, noun in (
+        ("/tests/{name}.svg", test, "test"),
+        ("/suites/{name}.svg", suite, "suite"),
+        ("/branches/{name:path}.svg", branch, "branch"),
+    ):
+        summary = f"The newest result of a {noun}, as a picture"
+        site.routes.append(PageRoute(urls.BADGES + address, endpoint, summary=summary))

@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from sqlalchemy.orm import Session
 
 from gonogo import urls
 from gonogo.errors import FieldError
 from gonogo_dashboards.kit import csv_export, saved_views
 from gonogo_dashboards.kit.navigation import Group
+from gonogo_dashboards.kit.page_routes import PageRoute
 from gonogo_dashboards.kit.saved_views import SavedViews
 from gonogo_settings import Settings
 from gonogo_storage.db.paging import BadCursor
@@ -87,9 +88,9 @@ class Frame:
 
 @dataclass(frozen=True)
 class Site:
-    """The pages' router, and how pages.py answers: as a page, as JSON, or with a refusal."""
+    """The pages' routes, and how pages.py answers: as a page, as JSON, or with a refusal."""
 
-    router: APIRouter
+    routes: list[PageRoute]
     context: Context
     page: Callable[[Request, str, Any, Frame], Response]
     as_json: Callable[[Request, Any], Response]
@@ -203,16 +204,14 @@ class Site:
 
             return view(request, exported)
 
-        for endpoint in (json_version, page, csv_version):
-            endpoint.scope = scope  # type: ignore[attr-defined]  # checks/routes.py lists it
-        self.router.add_api_route(
-            json_path or f"{path}.json", json_version, methods=["GET"], summary="The same as JSON"
-        )  # first, because "x.json" could be an id, too
+        def route(path: str, endpoint: Callable[[Request], Response], summary: str) -> None:
+            self.routes.append(PageRoute(path, endpoint, summary=summary, scope=scope))
+
+        # JSON first, because "x.json" could be an id, too
+        route(json_path or f"{path}.json", json_version, "The same as JSON")
         if line:
-            self.router.add_api_route(
-                f"{path}.csv", csv_version, methods=["GET"], summary="The same as CSV"
-            )
-        self.router.add_api_route(path, page, methods=["GET"], summary=question)
+            route(f"{path}.csv", csv_version, "The same as CSV")
+        route(path, page, question)
 
     def add_list(
         self,

@@ -52,3 +52,14 @@ def test_every_page_needs_the_scope_that_the_table_says(api: Api) -> None:
             refused = order < least
             assert (answer.status_code == 403) == refused, (row, scope, answer.text[:200])
             assert answer.status_code < 500 or answer.status_code == 503, (row, answer.text[:200])
+
+
+def test_link_checkers_get_the_head_of_a_page_under_the_scope_of_the_page(api: Api) -> None:
+    visitor, reader = api.visitor(), api.token("read")
+    for path in ("/jobs", "/jobs.json", "/jobs.csv"):
+        assert visitor.head(path).status_code == 401
+        whole, head = (visitor.request(method, path, headers=reader) for method in ("GET", "HEAD"))
+        assert (head.status_code, head.content) == (200, b"")
+        assert head.headers["content-type"] == whole.headers["content-type"]
+    metrics = visitor.get("/metrics", headers=reader).text
+    assert 'gonogo_http_requests_total{method="HEAD",route="/jobs",status="200"} 1.0' in metrics
