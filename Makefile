@@ -18,7 +18,7 @@ test explore: export OPENBLAS_NUM_THREADS ?= 1
 
 # more than there are processors: of a test's time with services and kills a third is waiting
 PYTEST_WORKERS ?= 4
-# a file's tests share one service, so one process runs them all; in the files' order: those that take long come first
+# a file's tests share one service, so one process runs them all; in the order of tests/conftest.py, not by the number of a file's tests
 PYTEST_SPREAD = -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder
 # An interpreter with torch, which is too large for our own locks: for the tests of the torch executor, kept between clones
 TORCH_VERSION := 2.13.0

@@ -71,6 +71,26 @@ load_for_all()
 shared_statements.share()
 
 
+WAITING = ("acceptance", "browser", "integration/workers")
+"""Folders whose tests mostly wait: for servers, browsers and kills."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mix the files whose tests wait with those that compute, where several processes run tests.
+
+    The processors are then busy from the first test to the last; the last files are short ones.
+    """
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        return
+    tests = Path(__file__).parent
+    files = list(dict.fromkeys(item.path for item in items))
+    waiting = [file for file in files if file.relative_to(tests).as_posix().startswith(WAITING)]
+    computing = [file for file in files if file not in set(waiting)]
+    places = {file: 0.8 * place / len(waiting) for place, file in enumerate(waiting)}
+    places |= {file: place / len(computing) for place, file in enumerate(computing)}
+    items.sort(key=lambda item: places[item.path])
+
+
 def pytest_collection_finish() -> None:
     """Turn the garbage collector on again, for the objects of the tests alone."""
     gc.freeze()

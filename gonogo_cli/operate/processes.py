@@ -85,9 +85,6 @@ def serve(
             forwarded_allow_ips=Networks(config.proxies).names() or None,
         )
     )
-    # a page makes thousands of objects, hardly any in cycles: looking for them took a tenth of its
-    # time
-    gc.set_threshold(20_000, 20, 20)
     # requests compute in threads: so the event loop, which answers probes, gets its turn sooner
     sys.setswitchinterval(0.0001)
     server.run(sockets=None if fd is None else [socket.socket(fileno=fd)])
