@@ -28,6 +28,12 @@ TEST: dict[str, Any] = {
     "tolerance": {"rtol": 1e-3, "atol": 0.5},
 }
 OPEN_JOBS = 5
+SEEDS = [5, 20, 40]
+"""The numbers of a job's seeds."""
+SPARING_SEEDS = [3, 7, 14]
+"""Those of the tests, whose slow seeds take three times as long."""
+LOOK_S, SPARING_LOOK_S = 0.1, 0.25
+"""Between two looks at the number of open jobs."""
 SEEDS_APART = 1000
 """No two jobs share a seed, so that what a kernel wrote down names its job."""
 FINAL = [state.value for state in JobState if state.final]
@@ -85,7 +91,8 @@ class Load:
 
     def _submit_all(self) -> None:
         number = 0
-        while not self._closing.wait(0.1) or number < OPEN_JOBS:
+        look_s = SPARING_LOOK_S if self.site.is_sparing else LOOK_S
+        while not self._closing.wait(look_s) or number < OPEN_JOBS:
             waiting = self.open_jobs()
             if waiting is None or waiting >= OPEN_JOBS:
                 continue
@@ -102,7 +109,8 @@ class Load:
             if executor == "emulator"
             else chance.choices(["fine", "slow", WRONG], [3, 4, 1])[0]
         )
-        count, sequential = chance.choice([5, 20, 40]), chance.random() < 0.1
+        counts = SPARING_SEEDS if self.site.is_sparing else SEEDS
+        count, sequential = chance.choice(counts), chance.random() < 0.1
         body = {
             "test": TEST,
             "build": build,

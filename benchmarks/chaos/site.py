@@ -56,9 +56,12 @@ QUICK = {
     "GONOGO_CHUNK_SECONDS": "2",
 }
 """Short leases: what takes half a minute in production takes 4 s here."""
-SPARING_POLL_S = "0.5"
+SPARING = {"GONOGO_POLL_S": "0.5", "GONOGO_CHUNK_SECONDS": "4"}
 """The same for the tests: a background process of ten roles that look for work five times a second
-takes a sixth of a processor."""
+takes a sixth of a processor, and each chunk a new process for its kernels."""
+SPARING_SLOWER_S = "0.4"
+"""Of a slow seed in the tests: workers are in the middle of a chunk as long, for a third of the
+seeds."""
 READY_S = 60.0
 PARTS = ("api", "background", "broker", "database", "receiver", "workers")
 """The parts of which a fault has some for itself while it lasts."""
@@ -72,7 +75,7 @@ class Site:
     def __init__(
         self, folder: Path, database: str, say: Callable[[str], None], *, is_forked: bool = False
     ) -> None:
-        self.folder, self.say = folder, say
+        self.folder, self.say, self.is_sparing = folder, say, is_forked
         self.is_postgres = database == "postgres"
         # a server dies with the thread that started it: this one lives as long as the run
         self._starter = ThreadPoolExecutor(1, "servers")
@@ -118,10 +121,11 @@ class Site:
         }
         worker = common
         if is_forked:
-            server |= {"GONOGO_POLL_S": SPARING_POLL_S}
+            server |= SPARING
             # the children of forked workers start anew, and need no compiled code
             worker = common | {
-                "PYTHONPATH": os.pathsep.join((common["PYTHONPATH"], str(NUMPY_ONLY)))
+                "CHAOS_SLOWER_S": SPARING_SLOWER_S,
+                "PYTHONPATH": os.pathsep.join((common["PYTHONPATH"], str(NUMPY_ONLY))),
             }
         self.server_environment = server
         self.api = Child(
@@ -228,7 +232,11 @@ class Site:
         """Return a client of the API with an admin's token."""
         headers = {"Authorization": f"Bearer {self.token}"}
         return httpx.Client(
-            base_url=f"{self.url}/api/v1", headers=headers, timeout=20, trust_env=False
+            base_url=f"{self.url}/api/v1",
+            headers=headers,
+            timeout=20,
+            trust_env=False,
+            verify=False,
         )
 
     def wait_ready(self, seconds: float = READY_S) -> None:
@@ -236,11 +244,13 @@ class Site:
 
         def is_ready() -> bool:
             try:
-                return httpx.get(f"{self.url}/readyz", timeout=5, trust_env=False).is_success
+                return client.get(f"{self.url}/readyz").is_success
             except httpx.TransportError:
                 return False
 
-        wait_until(is_ready, seconds, f"the API ({self.api.log})")
+        # without TLS's certificates, whose loading takes longer than an answer
+        with httpx.Client(timeout=5, trust_env=False, verify=False) as client:
+            wait_until(is_ready, seconds, f"the API ({self.api.log})")
 
     def identity(self, host: str) -> Identity:
         """Return what a host's workers are enrolled with."""
