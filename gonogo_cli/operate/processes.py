@@ -118,7 +118,8 @@ def worker(
     """Run a device worker: take chunks, run kernels on its device, send every seed's numbers."""
     config = gonogo_settings.load()
     need(config, "broker_url")
-    from gonogo_workers.worker import main
+    with loading():
+        from gonogo_workers.worker import main
 
     _leave(main(executor=executor, device=device))
 

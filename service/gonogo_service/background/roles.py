@@ -77,8 +77,14 @@ class Role(threading.Thread):
     def _holds_lease(self) -> bool:
         """Return whether this process has the lease; renew it every few seconds, not every pass."""
         tick = time.monotonic()
-        if tick - self._renewed < RENEW_S:
+        since_renewal_s = tick - self._renewed
+        if since_renewal_s < RENEW_S:
             return True
+        # a process that waits for a lease reads: every write would keep SQLite's other writers
+        if since_renewal_s > LEASE_S and self._context.reading(
+            lambda session: is_taken(session, self.name, self._context.holder)
+        ):
+            return False
         if not self._context.session(
             lambda session: take(session, self.name, self._context.holder)
         ):
@@ -99,6 +105,12 @@ def take(session: Session, name: str, holder: str) -> bool:
         return False
     leases.release(session, other)
     return leases.acquire(session, name, holder, LEASE_S)
+
+
+def is_taken(session: Session, name: str, holder: str) -> bool:
+    """Return whether another process, which may be alive, has a lease."""
+    other = leases.holders(session).get(name)
+    return other is not None and other != holder and not is_dead(other, holder)
 
 
 def is_dead(other: str, holder: str) -> bool:
