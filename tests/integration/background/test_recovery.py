@@ -28,6 +28,7 @@ from gonogo_service.kit.background_context import (
     open_background_context,
 )
 from gonogo_settings import Settings
+from gonogo_storage.db.engine import session
 from gonogo_storage.messages import leases
 from gonogo_workers import queue
 
@@ -153,9 +154,15 @@ def test_a_role_waits_as_its_settings_or_its_pause_say(context: BackgroundContex
         assert pause is None or pause.calls == 2
     lease(context, "held", holder(context, ALIVE))
     stop, work, lost = Steps(2), Script(), Script()
-    Role(replace(context, stop=stop), "held", work, lost=lost).run()
+    with session(context.engine) as current:
+        current.connection()  # on SQLite nobody else can write meanwhile
+        Role(replace(context, stop=stop), "held", work, lost=lost).run()
     assert stop.waits == [0, context.settings.poll_s, context.settings.poll_s]
     assert (work.calls, lost.calls) == (0, 2)
+    lease(context, "left", holder(context, DEAD))
+    work = Script()
+    Role(replace(context, stop=Steps(1)), "left", work).run()
+    assert work.calls == 1
 
 
 def test_a_lease_is_renewed_every_three_seconds_and_after_a_failure(
