@@ -31,7 +31,7 @@ OPEN_JOBS = 5
 SEEDS = [5, 20, 40]
 """The numbers of a job's seeds."""
 SPARING_SEEDS = [3, 7, 14]
-"""Those of the tests, whose slow seeds take three times as long."""
+"""The same for the tests, whose slow seeds take three times as long."""
 LOOK_S, SPARING_LOOK_S = 0.1, 0.25
 """Between two looks at the number of open jobs."""
 SEEDS_APART = 1000

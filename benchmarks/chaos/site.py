@@ -60,8 +60,8 @@ SPARING = {"GONOGO_POLL_S": "0.5", "GONOGO_CHUNK_SECONDS": "4"}
 """The same for the tests: a background process of ten roles that look for work five times a second
 takes a sixth of a processor, and each chunk a new process for its kernels."""
 SPARING_SLOWER_S = "0.4"
-"""Of a slow seed in the tests: workers are in the middle of a chunk as long, for a third of the
-seeds."""
+"""The seconds that a slow seed of the tests takes longer: workers are in the middle of a chunk as
+long, for a third of the seeds."""
 READY_S = 60.0
 PARTS = ("api", "background", "broker", "database", "receiver", "workers")
 """The parts of which a fault has some for itself while it lasts."""
