@@ -61,7 +61,7 @@ class Lane(threading.Thread):
     def __init__(
         self, number: int, plan: Plan, site: Site, recorder: Recorder, until: float
     ) -> None:
-        super().__init__(name=f"lane-{number}")
+        super().__init__(name=f"lane-{number}", daemon=True)
         self._chance = random.Random(f"{plan.seed}/{number}")
         # one of its own: how often a fault draws depends on what it meets
         acting = random.Random(f"{plan.seed}/{number}/acts")

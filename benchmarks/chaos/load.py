@@ -60,8 +60,8 @@ class Load:
         self.site, self._chance = site, random.Random(f"load {seed}")
         self._closing = threading.Event()
         self._threads = [
-            threading.Thread(target=self._submit_all, name="load"),
-            threading.Thread(target=self._read_all, name="readers"),
+            threading.Thread(target=self._submit_all, name="load", daemon=True),
+            threading.Thread(target=self._read_all, name="readers", daemon=True),
         ]
         self._client = site.client()
         self.accepted: dict[str, Accepted] = {}
