@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from shutil import copyfile
 from typing import Any
@@ -18,15 +18,7 @@ from urllib.parse import urlsplit
 import pytest
 import uvicorn
 from fastapi import FastAPI
-from playwright.sync_api import (
-    Browser,
-    BrowserContext,
-    ConsoleMessage,
-    Error,
-    Page,
-    Request,
-    sync_playwright,
-)
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 from pydantic import SecretStr
 from sqlalchemy.orm import Session
 
@@ -36,11 +28,16 @@ from gonogo_service.app import create_app
 from gonogo_settings import Settings
 from gonogo_storage.db import engine as engines
 from populated_database import House
+from watched_pages import SharedTab, Watch
 
 ROOT = Path(__file__).resolve().parents[2]
 CHROMIUMS = ("chromium-headless-shell", "chromium", "chromium-browser")
 """The first one is the same engine without a window, which would take half of the tests' time."""
 DESKTOP, PHONE = (1280, 900), (390, 844)
+TIMEOUT_MS = 10_000
+SCRIPTS_AS_THEY_COME = "--js-flags=--no-opt,--no-maglev"
+"""V8 runs scripts without its optimizing compilers: a page lives for a second here, and axe-core
+alone would be compiled anew on each, which takes longer than it saves."""
 
 
 @pytest.fixture(scope="session")
@@ -60,9 +57,9 @@ def browser(bundle: None) -> Iterator[Browser]:
     )
     if program is None:
         pytest.skip("chromium: not installed (apt-get install chromium-headless-shell)")
-    arguments = (
-        ["--no-sandbox"] if os.getuid() == 0 else []
-    )  # Chromium's sandbox refuses to run as root
+    arguments = [SCRIPTS_AS_THEY_COME]
+    if os.getuid() == 0:  # Chromium's sandbox refuses to run as root
+        arguments.append("--no-sandbox")
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=program, args=arguments)
         yield started
@@ -166,44 +163,6 @@ def guarded(serve: Callable[..., Server]) -> Server:
     return serve(embedded=False, secret_key=SecretStr("k" * 40))
 
 
-@dataclass
-class Watch:
-    """The problems of all pages of the test; `fine()` fails if there is one."""
-
-    problems: list[str] = field(default_factory=list)
-    meant: set[str] = field(default_factory=set)
-
-    def mean(self, words: str) -> None:
-        """Accept problems with these words, because the test provokes them. Chromium logs a refused
-        request, for example."""
-        self.meant.add(words)
-
-    def on_console(self, message: ConsoleMessage) -> None:
-        """Record errors and warnings, violations of the content security policy among them."""
-        if message.type in {"error", "warning"}:
-            self.problems.append(f"console {message.type}: {message.text}")
-
-    def on_error(self, error: Error) -> None:
-        """Record an exception that nobody caught."""
-        self.problems.append(f"exception: {error}")
-
-    def on_request(self, request: Request) -> None:
-        """Record a request that leaves the host."""
-        if urlsplit(request.url).hostname not in {"127.0.0.1", None} or urlsplit(
-            request.url
-        ).scheme not in {"http", "data", "blob"}:
-            self.problems.append(f"left the host: {request.url}")
-
-    def fine(self) -> None:
-        """Fail the test if there was any problem."""
-        problems = [
-            problem
-            for problem in self.problems
-            if not any(words in problem for words in self.meant)
-        ]
-        assert not problems, problems
-
-
 @pytest.fixture
 def watch() -> Iterator[Watch]:
     """A watch on every page that the test opens; the test fails at its end if anything was
@@ -224,14 +183,8 @@ def open_context(browser: Browser, watch: Watch) -> Iterator[Callable[..., Brows
         context = browser.new_context(
             viewport={"width": size[0], "height": size[1]}, color_scheme=scheme, **options
         )  # type: ignore[arg-type]
-        context.set_default_timeout(10_000)
-
-        def observe(page: Page) -> None:
-            page.on("console", watch.on_console)
-            page.on("pageerror", watch.on_error)
-            page.on("request", watch.on_request)
-
-        context.on("page", observe)
+        context.set_default_timeout(TIMEOUT_MS)
+        context.on("page", watch.observe)
         contexts.append(context)
         return context
 
@@ -240,10 +193,21 @@ def open_context(browser: Browser, watch: Watch) -> Iterator[Callable[..., Brows
         context.close()
 
 
+@pytest.fixture(scope="session")
+def shared_tab(browser: Browser) -> Iterator[SharedTab]:
+    """The tab of `page`."""
+    width, height = DESKTOP
+    tab = SharedTab(browser, {"width": width, "height": height}, TIMEOUT_MS)
+    yield tab
+    tab.close()
+
+
 @pytest.fixture
-def page(open_context: Callable[..., BrowserContext]) -> Page:
-    """A watched page at desktop size."""
-    return open_context().new_page()
+def page(shared_tab: SharedTab, watch: Watch) -> Iterator[Page]:
+    """A watched page at desktop size, in a tab that other tests use too, one after another."""
+    page = shared_tab.lend(watch)
+    yield page
+    shared_tab.take_back(page)
 
 
 def wait_until(condition: Callable[[], bool], otherwise: str, deadline_s: float = 10.0) -> None:

@@ -297,7 +297,10 @@ def hide(tab: Page, hidden: bool) -> None:
     )
 
 
-def test_a_slow_answer_does_not_make_the_page_stand_still(server, page: Page) -> None:
+def test_a_slow_answer_does_not_make_the_page_stand_still(
+    server, open_context: Callable[..., BrowserContext]
+) -> None:
+    page = open_context().new_page()
     with server.writing() as session:
         job = stored_jobs.submit(session, seeds=3)
     page.clock.install()
