@@ -19,6 +19,8 @@ Doubles = NDArray[np.float64]
 
 LEAST_SCALES = {"fp32": 64, "bf16": 64, "fp16": 16}
 """S is this or its double: 1e-5 is absorbed by 4 S^2 in fp32, and in fp16 (4 S)^2 is finite."""
+DRAWN = 512
+"""Places that `codes` draws at once: a call for each would take longer than all else."""
 MAX_SHIFT = 40
 """abs(M): N (M + 4)^2 stays below 2^24, and S (c + M) has 8 bits, up to N = 8192."""
 
@@ -28,25 +30,43 @@ def codes(features: int, generator: np.random.Generator) -> Doubles:
     if features < 16 or features % 2:
         raise ValueError(f"{features} features: needs an even number of at least 16")
     half = features // 2
-    values, excess = _halves(features, generator)
-    while excess != 0:
-        place = int(generator.integers(half))
-        step = -1 if excess > 0 else 1
-        changed = int(values[place]) + step
-        after = excess + step * (2 * changed - step)
-        if 0 <= changed <= 4 and abs(after) < abs(excess):
-            values[place], excess = changed, after
-        elif abs(excess) <= 8:
-            values, excess = _halves(features, generator)
-    pairs = np.concatenate([values, -values]).astype(np.float64)
+    values, left = _halves(features, generator)
+    while left != 0:
+        state = generator.bit_generator.state
+        places = generator.integers(half, size=DRAWN).tolist()
+        excess, used = _adjusted(values, left, places)
+        if used < DRAWN:  # as if no other place had been drawn
+            generator.bit_generator.state = state
+            generator.integers(half, size=used)
+        values, left = _halves(features, generator) if excess is None else (values, excess)
+    pairs = np.array([*values, *(-value for value in values)], np.float64)
     generator.shuffle(pairs)
     return pairs
 
 
-def _halves(features: int, generator: np.random.Generator) -> tuple[NDArray[np.int64], int]:
+def _adjusted(values: list[int], excess: int, places: list[int]) -> tuple[int | None, int]:
+    """Move values at some places by 1 until their squares have no excess.
+
+    Return the excess that is left, None where it is small but no step makes it smaller, and how
+    many of the places were used.
+    """
+    for used, place in enumerate(places, 1):
+        step = -1 if excess > 0 else 1
+        changed = values[place] + step
+        after = excess + step * (2 * changed - step)
+        if 0 <= changed <= 4 and abs(after) < abs(excess):
+            values[place], excess = changed, after
+            if excess == 0:
+                return 0, used
+        elif abs(excess) <= 8:
+            return None, used
+    return excess, len(places)
+
+
+def _halves(features: int, generator: np.random.Generator) -> tuple[list[int], int]:
     """Return half of the codes without their signs, and by how much their squares exceed 2 N."""
     values = generator.integers(0, 5, features // 2)
-    return values, int((values**2).sum()) - 2 * features
+    return values.tolist(), int((values**2).sum()) - 2 * features
 
 
 def rows(shape: tuple[int, int], number_format: str, generator: np.random.Generator) -> Doubles:

@@ -118,10 +118,11 @@ def _spotlight(row: Integers, tile: int) -> None:
     """Move values of 4 into a tile, so that a sum without that tile is off by much."""
     start, stop = tile * TILE, min((tile + 1) * TILE, row.size)
     step = TILE if lanes_balanced(row.size) else 1
+    outside = np.flatnonzero(row == 4)
+    outside = outside[(outside < start) | (outside >= stop)]
+    heavy = [iter(outside[outside % step == lane].tolist()) for lane in range(step)]
     for column in range(start, stop):
-        if row[column] == 4:
-            continue
-        lane = np.arange(column % step, row.size, step)
-        heavy = lane[(row[lane] == 4) & ((lane < start) | (lane >= stop))]
-        if heavy.size:
-            row[column], row[heavy[0]] = row[heavy[0]], row[column]
+        if row[column] != 4:
+            other = next(heavy[column % step], None)
+            if other is not None:
+                row[column], row[other] = row[other], row[column]

@@ -192,7 +192,7 @@ def count(
         )
 
     rows_at_once = max(32, ELEMENTS_PER_BLOCK // output.shape[1])
-    blocks = over_rows(block, output.shape[0], rows_at_once)
+    blocks = over_rows(block, output.shape[0], rows_at_once, elements=output.size)
     steps = np.concatenate([part[3] for part in blocks])
     stepped = steps != 0
     used = ~stepped if 2 * stepped.sum() <= stepped.size else np.ones(stepped.size, dtype=bool)

@@ -96,7 +96,7 @@ def row_statistics(
         centred = doubles - mean[start:stop, None]
         rstd[start:stop] = 1.0 / np.sqrt(_sums(centred * centred) / features + epsilon)
 
-    over_rows(block, x.shape[0])
+    over_rows(block, x.shape[0], elements=x.size)
     return mean, rstd
 
 
@@ -163,7 +163,7 @@ def _uniform(words: NDArray[np.uint32], low: float, high: float) -> Floats:
         np.add(part, start, out=part)
         np.minimum(part, end, out=part)
 
-    over_rows(block, words.shape[0])
+    over_rows(block, words.shape[0], elements=words.size)
     return values
 
 
@@ -179,7 +179,7 @@ def _normal(words: NDArray[np.uint32], mean: float, std: float) -> Floats:
             (words[first:last].astype(np.float64) + 0.5) * 2.0**-32
         )
 
-    over_rows(block, words.shape[0], block=4)
+    over_rows(block, words.shape[0], block=4, elements=words.size)
     return values
 
 
@@ -193,5 +193,5 @@ def _quantized(values: NDArray[Any], fmt: str, *, column: bool) -> Floats:
     def block(start: int, stop: int) -> None:
         result[start:stop] = round_to(values[start:stop], fmt)
 
-    over_rows(block, values.shape[0])
+    over_rows(block, values.shape[0], elements=values.size)
     return result

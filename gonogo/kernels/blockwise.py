@@ -97,7 +97,9 @@ def statistics(
     totals: dict[str, Totals] = {}
     names: dict[str, tuple[str, ...]] = {}
     parts: dict[str, list[Expectation]] = {name: [] for name in others}
-    for block_totals, block_names, block_expected in in_order(block, rows, step):
+    for block_totals, block_names, block_expected in in_order(
+        block, rows, step, elements=rows * test.features
+    ):
         names |= block_names
         for name, more in block_totals.items():
             if name in totals:

@@ -275,7 +275,10 @@ class Numerics(ABC):
         """Return the expectations of each output, block by block. All cores compute them."""
         rows, step = self.spans(test)
         expect = self.expecting(test, given, arithmetic)
-        blocks = over_rows(lambda start, stop: expect(slice(start, stop)), rows, step)
+        elements = rows * test.features
+        blocks = over_rows(
+            lambda start, stop: expect(slice(start, stop)), rows, step, elements=elements
+        )
         in_rows = {name: [block[name] for block in blocks] for name in blocks[0]}
         return in_rows | self.column_parts(test, given, arithmetic)
 

@@ -17,7 +17,8 @@ ROWS_PER_BLOCK = 32
 
 Partial results are combined in block order, so the block size is part of the arithmetic.
 """
-
+FEW = 2**15
+"""Elements up to which one thread works on all blocks."""
 
 _name: ContextVar[str] = ContextVar("name", default="rows")
 """The name of the threads that work on blocks of rows."""
@@ -42,18 +43,29 @@ def together(first: Callable[[], S], second: Callable[[], T]) -> tuple[S, T]:
         return pending.result(), result
 
 
-def over_rows(function: Callable[[int, int], T], rows: int, block: int = ROWS_PER_BLOCK) -> list[T]:
+def over_rows(
+    function: Callable[[int, int], T],
+    rows: int,
+    block: int = ROWS_PER_BLOCK,
+    *,
+    elements: int | None = None,
+) -> list[T]:
     """Call `function(start, stop)` for each fixed block of rows, and return the results in order.
 
     The blocks run on all cores. Must not be called from inside one of its own blocks (the pool
     could wait for itself).
+
+    elements: how many elements all rows have. The blocks of a few run one after the other, since
+    threads would cost more than they save.
     """
-    return list(in_order(function, rows, block))
+    return list(in_order(function, rows, block, elements=elements))
 
 
-def in_order(function: Callable[[int, int], T], rows: int, block: int) -> Iterator[T]:
+def in_order(
+    function: Callable[[int, int], T], rows: int, block: int, *, elements: int | None = None
+) -> Iterator[T]:
     """Yield the same results one by one, so that the caller need not keep them all."""
     spans = [(start, min(start + block, rows)) for start in range(0, rows, block)]
-    if len(spans) <= 1:
+    if len(spans) <= 1 or (elements is not None and elements <= FEW):
         return iter([function(start, stop) for start, stop in spans])
     return _pool(os.getpid(), _name.get()).map(lambda span: function(*span), spans)

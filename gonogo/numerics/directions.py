@@ -114,6 +114,8 @@ def keyed(w: Array, errors: Keyed) -> Array:
 
 def each_row(alike: Sequence[Repeats | None], amounts: Array) -> Array:
     """Return `grouped` of each row of amounts (rows, N)."""
+    if amounts.flags.c_contiguous and not any(same is not None for same in alike):
+        return grouped(None, amounts)  # row by row, too: in this order in memory
     return np.concatenate(
         [grouped(same, row[None]) for same, row in zip(alike, amounts, strict=True)]
     )

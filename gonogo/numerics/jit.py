@@ -147,9 +147,8 @@ def plain(array: NDArray[Any]) -> NDArray[Any]:
 
     Other arrays are copied, because numba would compile a second version for read-only ones.
     """
-    return (
-        array if array.flags.writeable and array.flags.c_contiguous else np.array(array, order="C")
-    )
+    # C-contiguous, writable, and aligned, as all arrays are that NumPy makes
+    return array if array.flags.carray else np.array(array, order="C")
 
 
 def stamp(sources: tuple[Path, ...] = SOURCES) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,13 @@ def exact_test(kernel: str, *shape: int, fmt: str = "bf16", **fields: Any) -> Te
 
 
 def inputs_of(test: TestSpec, seed: int = 0) -> dict[str, Array]:
-    """Return the inputs as the device gets them."""
+    """Return the inputs as the device gets them; the caller may change them."""
+    return {name: array.copy() for name, array in _drawn(test, seed).items()}
+
+
+@lru_cache(maxsize=100)
+def _drawn(test: TestSpec, seed: int) -> dict[str, Array]:
+    """Draw inputs once for all kernels and edits that are tried on them."""
     return quantise(test, generate(test, seed))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,26 @@ def spec(
     return TestSpec.parse({"kernel": kernel, "shape": list(shape), **fields})
 
 
+MAX_SHARED = 2**16
+"""Elements of a tensor up to which several cases share its draw."""
+
+Arrays = dict[str, NDArray[Any]]
+
+
+def _drawn(test: TestSpec, seed: int) -> tuple[Arrays, Arrays]:
+    """Return the raw inputs, and as the kernel gets them."""
+    raw = generate(test, seed)
+    return raw, quantise(test, raw)
+
+
+_drawn_once = lru_cache(maxsize=64)(_drawn)
+
+
+def copied(arrays: Arrays) -> Arrays:
+    """Return copies of arrays, which a test may change."""
+    return {name: array.copy() for name, array in arrays.items()}
+
+
 @dataclass(frozen=True)
 class Case:
     """A test and the arrays of one of its seeds."""
@@ -50,8 +71,10 @@ class Case:
 
     @classmethod
     def of(cls, test: TestSpec, seed: int = 0) -> Case:
-        raw = generate(test, seed)
-        return cls(test, seed, raw, quantise(test, raw))
+        if test.rows * test.features > MAX_SHARED:
+            return cls(test, seed, *_drawn(test, seed))
+        raw, given = _drawn_once(test, seed)
+        return cls(test, seed, copied(raw), copied(given))
 
     def emulated(self, build: str = "correct") -> dict[str, NDArray[np.float32]]:
         """Run the emulated build; return its outputs in the kernel's own shapes."""

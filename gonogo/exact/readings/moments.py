@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from gonogo.exact.readings import lags, tiles
 from gonogo.exact.readings.reading import factor_in_words, span_in_words
-from gonogo.exact.sensors import Readings, most_covered
+from gonogo.exact.sensors import Readings, Size, most_covered
 from gonogo.numerics.formats import round_to
 from gonogo.spec.regimes import TILE
 
@@ -83,13 +83,15 @@ def readings_share(
     row whose reading is huge counts as much as the typical one, so that it doesn't outweigh all
     others.
     """
-    size = seen.factor.away(right) ** 2 + seen.offset.away(0.0) ** 2
-    rest = seen.factor.away(factor) ** 2 + seen.offset.away(offset) ** 2
-    known = np.isfinite(rest) & (size > 0)
-    if known.sum() * 2 < (size > 0).sum() or not known.any():
+    size = seen.size(right)
+    rest = seen.away(offset, factor)
+    known = np.isfinite(rest) & size.wrong
+    count = int(np.count_nonzero(known))
+    if count * 2 < size.count or count == 0:
         return float("nan")
-    weight = 1 / np.maximum(size[known], np.median(size[known]))
-    return float(max(0.0, 1 - (rest[known] * weight).sum() / (size[known] * weight).sum()))
+    if count < size.count:
+        size = Size.of(size.squares, known)
+    return float(max(0.0, 1 - (rest[known] * size.weights).sum() / size.total))
 
 
 def specific(stats: Statistics) -> Iterator[Hypothesis]:

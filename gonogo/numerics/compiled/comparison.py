@@ -60,6 +60,7 @@ def compare_block(
     kept_shape = expected.reference.shape if down else (1, expected.reference.shape[1])
     error, even, away = (np.zeros(kept_shape) for _ in range(3))
     totals = Totals.empty()
+    reference = plain(expected.reference)
     for first in range(0, max(1, len(along)), DIRECTIONS):
         three = along[first : first + DIRECTIONS]
         w0, w1, w2 = weights = _three(expected, three)
@@ -71,8 +72,8 @@ def compare_block(
             start,
             counted,
             plain(output),
-            expected.reference if raw is None else plain(raw),
-            plain(expected.reference),
+            reference if raw is None else plain(raw),
+            reference,
             plain(expected.bound),
             plain(expected.noise),
             plain(expected.variance if counted else expected.noise),

@@ -188,8 +188,8 @@ def half_cell(output: Array, toward: Array, form: str) -> Array:
     """
     if jit.is_loaded() and output.shape == toward.shape:
         half = np.empty(output.shape)
-        y, value = (np.ravel(jit.plain(a)) for a in (output, toward))
-        distances.add_half_cells(y, value, *_steps(form), np.ravel(half))
+        y, value = (jit.plain(a).reshape(-1) for a in (output, toward))
+        distances.add_half_cells(y, value, *_steps(form), half.reshape(-1))
         return half
     half = half_ulp(output, form)
     size = np.abs(output)
@@ -258,18 +258,21 @@ def _distance(y: Array, replay: Quantity, form: str, mode: Mode) -> Array:
 
 def _compiled_distance(y: Array, replay: Quantity, form: str) -> Array:
     distance = np.empty(y.shape)
-    variance = np.broadcast_to(replay.variance, y.shape)
-    slack = replay.slack if replay.slack.size == 1 else np.broadcast_to(replay.slack, y.shape)
+    variance, slack = replay.variance, replay.slack
+    if variance.shape != y.shape:
+        variance = np.broadcast_to(variance, y.shape)
+    if slack.shape != y.shape and slack.size != 1:
+        slack = np.broadcast_to(slack, y.shape)
     unit, smallest = _steps(form)
     distances.add_distances(
-        np.ravel(jit.plain(y)),
-        np.ravel(jit.plain(replay.values)),
-        np.ravel(jit.plain(variance)),
-        np.ravel(jit.plain(slack)),
+        jit.plain(y).reshape(-1),
+        jit.plain(replay.values).reshape(-1),
+        jit.plain(variance).reshape(-1),
+        jit.plain(slack).reshape(-1),
         unit,
         smallest,
         FLOOR,
-        np.ravel(distance),
+        distance.reshape(-1),
     )
     return distance
 

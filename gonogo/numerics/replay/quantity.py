@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,8 +111,12 @@ class Machine:
 
     def add(self, a: Quantity, b: Quantity, sign: float = 1.0) -> Quantity:
         """Return a + b, or a - b with sign -1."""
-        shared = _joined(a.shared, {source: sign * error for source, error in b.shared.items()})
-        return _rounded(a.values + sign * b.values, a.noise + b.noise, shared, a.slack + b.slack)
+        if sign == 1.0:
+            shared, values = _joined(a.shared, b.shared), a.values + b.values
+        else:
+            minus = {source: sign * error for source, error in b.shared.items()}
+            shared, values = _joined(a.shared, minus), a.values + sign * b.values
+        return _rounded(values, a.noise + b.noise, shared, a.slack + b.slack)
 
     def subtract(self, a: Quantity, b: Quantity) -> Quantity:
         """Return a - b."""
@@ -215,7 +219,8 @@ class Machine:
     def rsqrt(self, a: Quantity) -> Quantity:
         """Return 1 / sqrt(a), with a rounding of its own for the approximation."""
         exact = self._power(a, -0.5)
-        return replace(exact, noise=exact.noise + (UNIT * binade(exact.values)) ** 2 / 3)
+        noise = exact.noise + (UNIT * binade(exact.values)) ** 2 / 3
+        return Quantity(exact.values, noise, exact.shared, exact.slack)
 
     def epsilon(self, a: Quantity, epsilon: float) -> Quantity:
         """Return a + epsilon, which a kernel may hold as fp32 or wider."""
@@ -295,10 +300,10 @@ def _rounded(values: Array, noise: Array, shared: Mapping[str, Array], slack: Ar
 
 def _spans(values: Array, parts: Sequence[Array]) -> bool:
     """Return whether each part has as many rows and columns as `values` (rows, N), or 1."""
-    rows, columns = values.shape
+    shape = rows, columns = values.shape
     for part in parts:
-        height, width = part.shape
-        if (height != rows and height != 1) or (width != columns and width != 1):
+        other = part.shape
+        if other != shape and (other[0] not in (rows, 1) or other[1] not in (columns, 1)):
             return False
     return values.size > 0
 

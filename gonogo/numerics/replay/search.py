@@ -120,15 +120,18 @@ class Sample:
         narrow = next(iter(program.stored.values()), self.form)
         with np.errstate(over="ignore", invalid="ignore"):
             is_quiet = np.sqrt(replay.variance) <= ALLOWED * self._step(narrow)
-        quiet = np.broadcast_to(is_quiet, outside.shape)
+        quiet = is_quiet
+        if quiet.shape != outside.shape:
+            quiet = np.broadcast_to(is_quiet, outside.shape)
         decided = quiet & (replay.slack <= ALLOWED * step)
-        gained = decided[self.missed].mean() if self.missed.any() else 1.0
+        missed = np.count_nonzero(self.missed)
+        gained = np.count_nonzero(decided & self.missed) / missed if missed else 1.0
         return Fit(
             program,
             float(np.count_nonzero(outside) / outside.size),
             float(np.count_nonzero(decided) / decided.size),
             float(np.count_nonzero(quiet) / quiet.size),
-            float(gained),
+            gained,
             float(loss),
         )
 

@@ -139,7 +139,7 @@ def statistics(
         tiles = [tile(i, min(i + ROWS_PER_BLOCK, stop), block_totals, columns) for i in starts]
         return block_totals, columns, tiles
 
-    blocks = over_rows(block, count, finish.ROWS)
+    blocks = over_rows(block, count, finish.ROWS, elements=x.size)
     parts = [part for _, _, tiles in blocks for part in tiles]
     result = {}
     if dx is not None:

@@ -79,6 +79,7 @@ def statistics(
         lambda start, stop: block_rows.moments_block(start, stop, x, epsilon, means, rstds),
         count,
         ROWS_PER_BLOCK,
+        elements=x.size,
     )
     together = coherence(means, terms.stored), coherence(rstds, terms.stored)
 
@@ -111,7 +112,7 @@ def statistics(
         return block_totals, columns
 
     totals, columns = Totals.empty(), np.zeros((2, down.COLUMNS, n))
-    for block_totals, block_columns in over_rows(block, count, finish.ROWS):
+    for block_totals, block_columns in over_rows(block, count, finish.ROWS, elements=x.size):
         totals.add(block_totals)
         columns += block_columns
     informative = facts[:, block_rows.INFORMATIVE] > 0

@@ -202,7 +202,7 @@ def emulate(
         read = replace(part, x=wh.read_source(part.x), dy=wh.read_source(part.dy))
         return flow(steps, read, logic, stale, here)
 
-    blocks = over_rows(block, len(x), ROWS_PER_BLOCK)
+    blocks = over_rows(block, len(x), ROWS_PER_BLOCK, elements=x.size)
     dx = np.concatenate([outputs[0] for outputs in blocks])
     sums = {
         name: column_sum(np.stack([outputs[place] for outputs in blocks]), machine.narrow)

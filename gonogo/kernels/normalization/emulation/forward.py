@@ -141,7 +141,7 @@ def stored_moments(x: Floats, epsilon: float, logic: Logic, machine: Machine) ->
         )
         return mean, rstd
 
-    blocks = over_rows(block, len(x), ROWS_PER_BLOCK)
+    blocks = over_rows(block, len(x), ROWS_PER_BLOCK, elements=x.size)
     return [packed(np.concatenate(column), machine.buffers) for column in zip(*blocks, strict=True)]
 
 
@@ -182,7 +182,7 @@ def emulate(
         read = Rows(wh.read_source(part.x), wh.read_source(part.source), part.gamma, part.beta)
         return flow(steps, read, test.epsilon, logic, stale)
 
-    blocks = over_rows(block, len(x), ROWS_PER_BLOCK)
+    blocks = over_rows(block, len(x), ROWS_PER_BLOCK, elements=x.size)
     y, mean, rstd = (np.concatenate(outputs) for outputs in zip(*blocks, strict=True))
     REGISTER.leave(y)
     return spoil(y, x, logic), mean, rstd

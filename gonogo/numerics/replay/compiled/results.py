@@ -20,6 +20,7 @@ from gonogo.numerics.replay.quantity import Quantity
 
 ROWS = 16
 """Rows that one thread works on at a time."""
+UPPER = np.triu_indices(3)
 SMALL = 2**15
 """Elements up to which one thread works on all rows: others would cost more than they save."""
 
@@ -62,7 +63,9 @@ def mean(facts: Array, source: str, width: int, errors: dict[str, Array] | None 
 
 def column(rows: int, quantity: Array) -> Array:
     """Return a value per row, or one for all, as (rows,)."""
-    return np.broadcast_to(quantity, (rows, 1))[:, 0]
+    if quantity.shape != (rows, 1):
+        quantity = np.broadcast_to(quantity, (rows, 1))
+    return quantity[:, 0]
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,7 @@ class RowPatterns:
         count = self.triangle.shape[1]
         whole = np.zeros((len(self.triangle), 3, 3))
         whole[:, :count, :count] = self.triangle
-        return whole[:, *np.triu_indices(3)]
+        return whole[:, *UPPER]
 
     def errors(self, grams: Array) -> SharedErrors:
         """Return the shared errors of each row.

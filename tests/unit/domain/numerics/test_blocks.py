@@ -13,13 +13,18 @@ import numpy as np
 import pytest
 
 from gonogo.judging import expected
+from gonogo.judging.inputs import generate, quantise
 from gonogo.numerics import blocks
 from numeric_cases import KERNELS, Case, spec
 
 
 @pytest.fixture(params=[1, 2, 7])
 def threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """Replace the process's pool by one of this many threads; yield the number."""
+    """Replace the process's pool by one of this many threads, for small tensors, too.
+
+    Yield the number.
+    """
+    monkeypatch.setattr(blocks, "FEW", 0)
     with ThreadPoolExecutor(max_workers=request.param) as pool:
         monkeypatch.setattr(blocks, "_pool", lambda pid, name: pool)
         yield request.param
@@ -104,14 +109,30 @@ def test_an_error_of_either_function_reaches_the_caller(place: int) -> None:
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_the_statistics_do_not_depend_on_the_number_of_threads(threads: int, kernel: str) -> None:
-    case = Case.of(spec(kernel, (150, 97), tolerance={"rtol": 1e-3, "atol": 0.5}))
-    outputs = case.matrices(case.emulated("rstd-off-1e-3"))
+    test = spec(kernel, (150, 97), tolerance={"rtol": 1e-3, "atol": 0.5})
 
-    def statistics() -> dict[str, Any]:
-        return expected.statistics(case.test, case.raw, case.given, outputs, "tt-train")
+    def statistics() -> tuple[dict[str, Any], dict[str, bytes]]:
+        raw = generate(test, 0)
+        case = Case(test, 0, raw, quantise(test, raw))
+        outputs = case.matrices(case.emulated("rstd-off-1e-3"))
+        results = expected.statistics(test, case.raw, case.given, outputs, "tt-train")
+        return results, {name: output.tobytes() for name, output in outputs.items()}
 
     repeats = [statistics() for _ in range(3)]
     with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(max_workers=1) as alone:
         patch.setattr(blocks, "_pool", lambda pid, name: alone)
         serial = statistics()
     assert all(repeat == serial for repeat in repeats)  # to the last bit
+
+
+def test_blocks_of_few_elements_run_in_the_thread_that_asks() -> None:
+    def thread(start: int, stop: int) -> tuple[int, int, bool]:
+        return start, stop, threading.current_thread() is here
+
+    here = threading.current_thread()
+    few, many = (
+        blocks.over_rows(thread, 70, 32, elements=elements)
+        for elements in (blocks.FEW, blocks.FEW + 1)
+    )
+    assert few == [(0, 32, True), (32, 64, True), (64, 70, True)]
+    assert many == [(0, 32, False), (32, 64, False), (64, 70, False)]
