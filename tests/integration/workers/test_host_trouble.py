@@ -152,7 +152,7 @@ def test_each_way_to_fail_has_its_name(
 ) -> None:
     host = start(build)
     with pytest.raises(failure, match=message) as caught:
-        run(host, deadline_s=0.7 if failure is KernelHang else 20.0)
+        run(host, deadline_s=0.3 if failure is KernelHang else 20.0)
     assert type(caught.value) is failure
     assert len(caught.value.log_tail.encode()) <= KEPT_BYTES + 8_000
     if build == "crash":
