@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gonogo import urls
-from gonogo_pytest import server, spool
+from gonogo_pytest import spool
 from gonogo_pytest.local import LocalFile
 from gonogo_pytest.records import encoded
 from gonogo_pytest.spool import Run
@@ -59,6 +59,9 @@ def deliver(run: Run) -> list[str]:
     The same run delivered again is stored once. Raises Undelivered.
     """
     if is_server(run.to):
+        # Imported here: most runs of pytest need neither HTTP nor TLS
+        from gonogo_pytest import server
+
         try:
             answers = server.send(
                 run.to,

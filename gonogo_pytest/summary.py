@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gonogo.public.recorded import FALSE_ALARM, Comparison, factor
-from gonogo.spec.verdicts import Verdict
 from gonogo_pytest.records import Record
 
 MAX_SHOWN = 20
@@ -48,6 +47,9 @@ def write(terminal: Any, records: Sequence[Record], ended: Iterable[str]) -> Non
         [pair for pair in pairs if pair[1].verdict == "not_judged" and not pair[1].problem],
     )
     if pairs:
+        # Imported here: it takes pydantic along, and most runs of pytest compare nothing
+        from gonogo.spec.verdicts import Verdict
+
         counts = Counter(comparison.verdict for _, comparison in pairs)
         verdicts = ", ".join(
             f"{count} {Verdict(verdict).label.lower()}" for verdict, count in sorted(counts.items())

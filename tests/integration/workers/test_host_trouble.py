@@ -17,14 +17,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from checkout import PYTHONPATH
 from gonogo.errors import FieldError, InfrastructureError
-from gonogo.judging.inputs import generate, quantise
 from gonogo.spec.test_spec import TestSpec
 from gonogo_workers.executors.base import (
     ExecutorFailure,
@@ -34,22 +32,18 @@ from gonogo_workers.executors.base import (
     KernelHang,
     Stopped,
     duration_of,
-    output_shapes,
-    shaped_inputs,
 )
 from gonogo_workers.executors.kernel_host import HOST_RUN_VARIABLE, KernelHost, sweep
 from gonogo_workers.executors.log import KEPT_BYTES
 from gonogo_workers.executors.pool import HostPool
 from gonogo_workers.executors.reaping import group_members, strays
 from gonogo_workers.executors.registry import ExecutorSpec
-from gonogo_workers.executors.slots import Slot, TensorFile
+from gonogo_workers.executors.slots import TensorFile
+from host_runs import GIVEN, SPEC, TEST, run, slot_of
 from running_service import until
 
 PLUGINS = Path(__file__).parents[2] / "plugins"
 ROOT = Path(__file__).parents[3]
-SPEC = ExecutorSpec("troublesome", "troublesome", "Troublesome")
-TEST = TestSpec.parse({"kernel": "layernorm_bw", "shape": [2, 3, 40]})
-GIVEN = shaped_inputs(TEST, quantise(TEST, generate(TEST, 1)))
 
 
 @pytest.fixture(autouse=True)
@@ -77,27 +71,6 @@ def start() -> Iterator[Callable[[str], KernelHost]]:
         assert group_members(host.pid) == []
         assert strays(HOST_RUN_VARIABLE, host.host_run) == []
         assert not host.folder.exists()
-
-
-def slot_of(host: KernelHost, test: TestSpec = TEST) -> Slot:
-    """Return the tensor files for one seed, with the inputs written."""
-    inputs = GIVEN if test is TEST else shaped_inputs(test, quantise(test, generate(test, 1)))
-    slot = Slot(
-        host.folder,
-        f"s{time.monotonic_ns()}",
-        {name: array.shape for name, array in inputs.items()},
-        output_shapes(test),
-    )
-    slot.write(inputs)
-    return slot
-
-
-def run(host: KernelHost, deadline_s: float = 20.0) -> dict[str, Any]:
-    """Run one seed and return its outputs."""
-    slot = slot_of(host)
-    host.submit({"test": TEST.canonical(), "seed": 1, **slot.request()})
-    host.receive(time.monotonic() + deadline_s)
-    return dict(slot.read())
 
 
 def test_a_default_timeout_of_the_process_does_not_reach_the_child(
@@ -179,7 +152,7 @@ def test_each_way_to_fail_has_its_name(
 ) -> None:
     host = start(build)
     with pytest.raises(failure, match=message) as caught:
-        run(host, deadline_s=0.7 if failure is KernelHang else 20.0)
+        run(host, deadline_s=0.3 if failure is KernelHang else 20.0)
     assert type(caught.value) is failure
     assert len(caught.value.log_tail.encode()) <= KEPT_BYTES + 8_000
     if build == "crash":
@@ -402,13 +375,14 @@ def test_a_worker_leaves_no_process_that_hid_itself() -> None:
     """It has a session of its own, and nothing in its environment by which we would find it."""
     program = f"""
 import os, sys
-sys.path[:0] = {[str(Path(__file__).parent), str(ROOT / "tests" / "support")]!r}
-import test_host_trouble as trouble
+sys.path[:0] = {[str(ROOT), str(ROOT / "tests" / "support")]!r}
+from gonogo_workers.executors.kernel_host import KernelHost
 from gonogo_workers.executors.reaping import FAMILY
+from host_runs import SPEC, run
 FAMILY.adopt()
-host, other = trouble.KernelHost(trouble.SPEC), trouble.KernelHost(trouble.SPEC)
+host, other = KernelHost(SPEC), KernelHost(SPEC)
 host.open("hidden_daemon")
-trouble.run(host)
+run(host)
 hidden = host.log.tail().split()[-1]
 host.kill()
 print(os.path.exists(f"/proc/{{hidden}}"), other.alive)

@@ -5,6 +5,7 @@ A build is a named fault of the test's kernel; a device is a share of this host'
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 from collections.abc import Mapping
@@ -60,6 +61,8 @@ class EmulatorExecutor:
         for fields in WARM_UP:
             test = TestSpec.parse(fields)
             registry.numerics(test).run(test, quantise(test, generate(test, 0)), "correct")
+        # numba's objects stay to the end, where looking for garbage among them takes .1 s
+        gc.freeze()
 
     def run(
         self, test: Mapping[str, Any], inputs: dict[str, FloatArray]
