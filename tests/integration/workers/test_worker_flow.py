@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from checkout import NUMPY_ONLY, PYTHONPATH, ROOT
+from checkout import PYTHONPATH, ROOT
 from gonogo_workers import queue
 from running_service import until
 from servers import RedisServer
@@ -26,9 +26,7 @@ def place(
 ) -> Iterator[Workplace]:
     """One worker for the whole module, because a bad kernel must not spoil the next chunk."""
     place = Workplace(redis_server.url.removesuffix("/0") + "/5", tmp_path_factory.mktemp("worker"))
-    path = os.pathsep.join(
-        (PYTHONPATH, str(ROOT / "tests/plugins"), str(example_site), str(NUMPY_ONLY))
-    )
+    path = os.pathsep.join((PYTHONPATH, str(ROOT / "tests/plugins"), str(example_site)))
     place.start("emulator,troublesome,numpy", PYTHONPATH=path, GONOGO_KERNELS="l2norm_fw")
     yield place
     place.close()
