@@ -10,6 +10,7 @@ BIN := $(VENV)/bin
 RUNS := $(VENV)/.gonogo-run
 STAMP := $(VENV)/.gonogo-setup
 BUNDLE := $(VENV)/.gonogo-bundle
+BYTE_CODE := $(VENV)/.gonogo-byte-code
 # where a release is written
 DIST ?= dist
 LOCKS ?= $(wildcard requirements/run-py3*.txt)
@@ -81,9 +82,11 @@ up: $(RUNS) ## run the service here until Ctrl-C
 	@$(MAKE) --no-print-directory $(BUNDLE)
 	@$(BIN)/gonogo up $(ARGS)
 
-# compiled code once, before several processes of the tests want it at the same time
+# compiled code once, before several processes of the tests want it at the same time; beside it, in a fresh clone, the byte code of all tests
 compiled: setup
-	@$(BIN)/python -c "from gonogo_workers.executors.emulator_executor import EmulatorExecutor; from gonogo_workers.attempts.warm_up import warm_up; EmulatorExecutor.warm(); warm_up()"
+	@{ [ -e $(BYTE_CODE) ] || { $(BIN)/python -m pytest --collect-only -q >/dev/null 2>&1; touch $(BYTE_CODE); }; } & \
+	  $(BIN)/python -c "from gonogo_workers.executors.emulator_executor import EmulatorExecutor; from gonogo_workers.attempts.warm_up import warm_up; EmulatorExecutor.warm(); warm_up()"; \
+	  failed=$$?; wait; exit $$failed
 
 test: setup compiled ## all tests but those of test-sim; ARGS go to pytest
 	@GONOGO_TEST_TORCH_PYTHON="$${GONOGO_TEST_TORCH_PYTHON:-$(wildcard $(TORCH_VENV)/bin/python)}" \

@@ -73,21 +73,27 @@ shared_statements.share()
 
 WAITING = ("acceptance", "browser", "integration/workers")
 """Folders whose tests mostly wait: for servers, browsers and kills."""
+WAITING_BEGINS = 0.65
+"""The share of the run in which their files begin."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mix the files whose tests wait with those that compute, where several processes run tests.
 
-    The processors are then busy from the first test to the last; the last files are short ones.
+    The processors are then busy from the first test to the last. The files that wait take longer,
+    so all of them begin within WAITING_BEGINS of the run.
     """
     if "PYTEST_XDIST_WORKER" not in os.environ:
         return
     tests = Path(__file__).parent
-    files = list(dict.fromkeys(item.path for item in items))
-    waiting = [file for file in files if file.relative_to(tests).as_posix().startswith(WAITING)]
-    computing = [file for file in files if file not in set(waiting)]
-    places = {file: 0.8 * place / len(waiting) for place, file in enumerate(waiting)}
-    places |= {file: place / len(computing) for place, file in enumerate(computing)}
+    files: dict[bool, list[Path]] = {True: [], False: []}
+    for path in dict.fromkeys(item.path for item in items):
+        files[path.relative_to(tests).as_posix().startswith(WAITING)].append(path)
+    places = {
+        path: place / len(some) * (WAITING_BEGINS if is_waiting else 1)
+        for is_waiting, some in files.items()
+        for place, path in enumerate(some)
+    }
     items.sort(key=lambda item: places[item.path])
 
 
