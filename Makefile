@@ -1,7 +1,7 @@
 # `make demo` and `make test` are all that a newcomer needs: both set everything up first. Repeated, the setup takes no time.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-# Byte code is kept: else every process of the tests and of the demo compiles our modules anew, half a second each
+# Bytecode is kept: else every process of the tests and of the demo compiles our modules anew, half a second each
 unexport PYTHONDONTWRITEBYTECODE
 
 VENV := .venv
@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 RUNS := $(VENV)/.gonogo-run
 STAMP := $(VENV)/.gonogo-setup
 BUNDLE := $(VENV)/.gonogo-bundle
-BYTE_CODE := $(VENV)/.gonogo-byte-code
+BYTECODE := $(VENV)/.gonogo-bytecode
 # where a release is written
 DIST ?= dist
 LOCKS ?= $(wildcard requirements/run-py3*.txt)
@@ -82,9 +82,9 @@ up: $(RUNS) ## run the service here until Ctrl-C
 	@$(MAKE) --no-print-directory $(BUNDLE)
 	@$(BIN)/gonogo up $(ARGS)
 
-# compiled code once, before several processes of the tests want it at the same time; beside it, in a fresh clone, the byte code of all tests
+# compiled code once, before several processes of the tests want it at the same time; beside it, in a fresh clone, the bytecode of all tests
 compiled: setup
-	@{ [ -e $(BYTE_CODE) ] || { $(BIN)/python -m pytest --collect-only -q >/dev/null 2>&1; touch $(BYTE_CODE); }; } & \
+	@{ [ -e $(BYTECODE) ] || { $(BIN)/python -m pytest --collect-only -q >/dev/null 2>&1; touch $(BYTECODE); }; } & \
 	  $(BIN)/python -c "from gonogo_workers.executors.emulator_executor import EmulatorExecutor; from gonogo_workers.attempts.warm_up import warm_up; EmulatorExecutor.warm(); warm_up()"; \
 	  failed=$$?; wait; exit $$failed
 

@@ -73,15 +73,15 @@ shared_statements.share()
 
 WAITING = ("acceptance", "browser", "integration/workers")
 """Folders whose tests mostly wait: for servers, browsers and kills."""
-WAITING_BEGINS = 0.65
-"""The share of the run in which their files begin."""
+WAITING_SHARE = 0.65
+"""The share of the run within which all of their files begin."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mix the files whose tests wait with those that compute, where several processes run tests.
 
     The processors are then busy from the first test to the last. The files that wait take longer,
-    so all of them begin within WAITING_BEGINS of the run.
+    so all of them begin within WAITING_SHARE of the run.
     """
     if "PYTEST_XDIST_WORKER" not in os.environ:
         return
@@ -90,7 +90,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for path in dict.fromkeys(item.path for item in items):
         files[path.relative_to(tests).as_posix().startswith(WAITING)].append(path)
     places = {
-        path: place / len(some) * (WAITING_BEGINS if is_waiting else 1)
+        path: place / len(some) * (WAITING_SHARE if is_waiting else 1)
         for is_waiting, some in files.items()
         for place, path in enumerate(some)
     }

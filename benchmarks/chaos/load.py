@@ -29,11 +29,11 @@ TEST: dict[str, Any] = {
 }
 OPEN_JOBS = 5
 SEEDS = [5, 20, 40]
-"""The numbers of a job's seeds."""
-SPARING_SEEDS = [3, 7, 14]
-"""The same for the tests, whose slow seeds take three times as long."""
-LOOK_S, SPARING_LOOK_S = 0.1, 0.25
-"""Between two looks at the number of open jobs."""
+"""How many seeds a job may have."""
+LIGHT_SEEDS = [3, 7, 14]
+"""The same in the tests, where a slow seed takes three times as long."""
+POLL_S, LIGHT_POLL_S = 0.1, 0.25
+"""Seconds between two counts of the open jobs."""
 SEEDS_APART = 1000
 """No two jobs share a seed, so that what a kernel wrote down names its job."""
 FINAL = [state.value for state in JobState if state.final]
@@ -91,8 +91,8 @@ class Load:
 
     def _submit_all(self) -> None:
         number = 0
-        look_s = SPARING_LOOK_S if self.site.is_sparing else LOOK_S
-        while not self._closing.wait(look_s) or number < OPEN_JOBS:
+        poll_s = LIGHT_POLL_S if self.site.is_light else POLL_S
+        while not self._closing.wait(poll_s) or number < OPEN_JOBS:
             waiting = self.open_jobs()
             if waiting is None or waiting >= OPEN_JOBS:
                 continue
@@ -109,7 +109,7 @@ class Load:
             if executor == "emulator"
             else chance.choices(["fine", "slow", WRONG], [3, 4, 1])[0]
         )
-        counts = SPARING_SEEDS if self.site.is_sparing else SEEDS
+        counts = LIGHT_SEEDS if self.site.is_light else SEEDS
         count, sequential = chance.choice(counts), chance.random() < 0.1
         body = {
             "test": TEST,

@@ -56,12 +56,12 @@ QUICK = {
     "GONOGO_CHUNK_SECONDS": "2",
 }
 """Short leases: what takes half a minute in production takes 4 s here."""
-SPARING = {"GONOGO_POLL_S": "0.5", "GONOGO_CHUNK_SECONDS": "4"}
+LIGHT = {"GONOGO_POLL_S": "0.5", "GONOGO_CHUNK_SECONDS": "4"}
 """The same for the tests: a background process of ten roles that look for work five times a second
 takes a sixth of a processor, and each chunk a new process for its kernels."""
-SPARING_SLOWER_S = "0.4"
-"""The seconds that a slow seed of the tests takes longer: workers are in the middle of a chunk as
-long, for a third of the seeds."""
+EXTRA_SEED_S = "0.4"
+"""Seconds by which a slow seed takes longer in the tests: with a third of the seeds, a fault still
+meets as many workers in the middle of a chunk."""
 READY_S = 60.0
 PARTS = ("api", "background", "broker", "database", "receiver", "workers")
 """The parts of which a fault has some for itself while it lasts."""
@@ -75,7 +75,7 @@ class Site:
     def __init__(
         self, folder: Path, database: str, say: Callable[[str], None], *, is_forked: bool = False
     ) -> None:
-        self.folder, self.say, self.is_sparing = folder, say, is_forked
+        self.folder, self.say, self.is_light = folder, say, is_forked
         self.is_postgres = database == "postgres"
         # a server dies with the thread that started it: this one lives as long as the run
         self._starter = ThreadPoolExecutor(1, "servers")
@@ -121,10 +121,10 @@ class Site:
         }
         worker = common
         if is_forked:
-            server |= SPARING
+            server |= LIGHT
             # the children of forked workers start anew, and need no compiled code
             worker = common | {
-                "CHAOS_SLOWER_S": SPARING_SLOWER_S,
+                "CHAOS_EXTRA_SEED_S": EXTRA_SEED_S,
                 "PYTHONPATH": os.pathsep.join((common["PYTHONPATH"], str(NUMPY_ONLY))),
             }
         self.server_environment = server

@@ -24,12 +24,12 @@ def name_of(x: np.ndarray[Any, Any]) -> str:
 class Witness:
     """The builds of the tests' plug-in (`fine`, `slow`, `nan`), with a line for each seed.
 
-    The build `slow` takes longer by CHAOS_SLOWER_S seconds a seed.
+    Each seed of the build `slow` takes CHAOS_EXTRA_SEED_S seconds longer.
     """
 
     def __init__(self, build: str) -> None:
         self._kernel = Troublesome(build)
-        self._slower_s = float(os.environ.get("CHAOS_SLOWER_S", "0")) if build == "slow" else 0.0
+        self._extra_s = float(os.environ.get("CHAOS_EXTRA_SEED_S", "0")) if build == "slow" else 0.0
         self._file = os.open(
             os.environ["CHAOS_WITNESS"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600
         )
@@ -37,5 +37,5 @@ class Witness:
     def run(self, test: dict[str, Any], inputs: dict[str, Any]) -> Any:
         """Write the line, then run: a seed that was killed half-way has one, too."""
         os.write(self._file, f"{name_of(inputs['x'])}\n".encode())
-        time.sleep(self._slower_s)
+        time.sleep(self._extra_s)
         return self._kernel.run(test, inputs)

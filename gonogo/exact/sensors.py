@@ -36,32 +36,31 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Size:
-    """The squared readings of some rows, beside those of a right kernel.
+class Distance:
+    """How far the readings of some rows are from those of a right kernel.
 
     Attributes:
-        squares: (rows,).
-        wrong: the rows whose readings differ, (rows,).
-        count: the number of these.
-        weights: their weights, (count,): a huge reading counts as much as the typical one.
-        total: their weighted sum.
+        squares: the squared distance of each row, (rows,).
+        wrong: the rows that count, (rows,): those whose readings differ.
+        weights: their weights, (rows that count,): a huge distance counts as much as the typical
+            one.
+        total: the weighted sum of their squares.
     """
 
     squares: Doubles
     wrong: NDArray[np.bool_]
-    count: int
     weights: Doubles
     total: np.float64
 
     @classmethod
-    def of(cls, squares: Doubles, chosen: NDArray[np.bool_] | None = None) -> Size:
-        """Return the size of the readings, of the chosen rows only."""
+    def of(cls, squares: Doubles, chosen: NDArray[np.bool_] | None = None) -> Distance:
+        """Return the distance with these squares; of the chosen rows only, where some are."""
         wrong = squares > 0 if chosen is None else chosen
         some = squares[wrong]
         if some.size == 0:
-            return cls(squares, wrong, 0, some, np.float64(0.0))
+            return cls(squares, wrong, some, np.float64(0.0))
         weights = 1 / np.maximum(some, np.median(some))
-        return cls(squares, wrong, some.size, weights, (some * weights).sum())
+        return cls(squares, wrong, weights, (some * weights).sum())
 
 
 @dataclass(frozen=True)
@@ -72,18 +71,20 @@ class Readings:
     offset: Span
     share: Doubles
     """(rows,): the share of a row's elements that agree with its factor and offset."""
-    sizes: dict[float, Size] = field(default_factory=dict, init=False, compare=False, repr=False)
-    """The readings' sizes, by the factor of a right kernel."""
+    distances: dict[float, Distance] = field(
+        default_factory=dict, init=False, compare=False, repr=False
+    )
+    """The results of `distance`, by the factor of a right kernel."""
 
     def away(self, offset: Doubles | float, factor: Doubles | float) -> Doubles:
         """Return the square of how far an offset and a factor lie outside of each row's."""
         return np.asarray(self.factor.away(factor) ** 2 + self.offset.away(offset) ** 2)
 
-    def size(self, right: float) -> Size:
+    def distance(self, right: float) -> Distance:
         """Return how far the readings are from a right kernel's factor and from no offset."""
-        if right not in self.sizes:
-            self.sizes[right] = Size.of(self.away(0.0, right))
-        return self.sizes[right]
+        if right not in self.distances:
+            self.distances[right] = Distance.of(self.away(0.0, right))
+        return self.distances[right]
 
 
 def most_covered(low: Doubles, high: Doubles) -> tuple[float, float]:

@@ -17,8 +17,8 @@ ROWS_PER_BLOCK = 32
 
 Partial results are combined in block order, so the block size is part of the arithmetic.
 """
-FEW = 2**15
-"""Elements up to which one thread works on all blocks."""
+MAX_SERIAL = 2**15
+"""Elements up to which one thread works on all rows: others would cost more than they save."""
 
 _name: ContextVar[str] = ContextVar("name", default="rows")
 """The name of the threads that work on blocks of rows."""
@@ -55,8 +55,8 @@ def over_rows(
     The blocks run on all cores. Must not be called from inside one of its own blocks (the pool
     could wait for itself).
 
-    elements: how many elements all rows have. The blocks of a few run one after the other, since
-    threads would cost more than they save.
+    elements: the number of elements in all rows. Up to MAX_SERIAL, the blocks run one after the
+    other in the calling thread.
     """
     return list(in_order(function, rows, block, elements=elements))
 
@@ -66,6 +66,6 @@ def in_order(
 ) -> Iterator[T]:
     """Yield the same results one by one, so that the caller need not keep them all."""
     spans = [(start, min(start + block, rows)) for start in range(0, rows, block)]
-    if len(spans) <= 1 or (elements is not None and elements <= FEW):
+    if len(spans) <= 1 or (elements is not None and elements <= MAX_SERIAL):
         return iter([function(start, stop) for start, stop in spans])
     return _pool(os.getpid(), _name.get()).map(lambda span: function(*span), spans)

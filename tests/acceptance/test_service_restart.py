@@ -16,6 +16,7 @@ import pytest
 import uvicorn
 
 import documented
+import event_loop
 from forked import Forked
 from gonogo_service.kit import connections
 from gonogo_settings import Settings
@@ -65,7 +66,7 @@ def test_a_request_on_an_open_connection_is_answered_while_the_server_stops() ->
             await serving
             return texts
 
-    for text in asyncio.run(play()):
+    for text in event_loop.run(play()):
         assert text.startswith(b"HTTP/1.1 200 ")
         assert b"connection: close\r\n" in text
 

@@ -35,7 +35,7 @@ CHROMIUMS = ("chromium-headless-shell", "chromium", "chromium-browser")
 """The first one is the same engine without a window, which would take half of the tests' time."""
 DESKTOP, PHONE = (1280, 900), (390, 844)
 TIMEOUT_MS = 10_000
-SCRIPTS_AS_THEY_COME = "--js-flags=--no-opt,--no-maglev"
+WITHOUT_OPTIMIZING = "--js-flags=--no-opt,--no-maglev"
 """V8 runs scripts without its optimizing compilers: a page lives for a second here, and axe-core
 alone would be compiled anew on each, which takes longer than it saves."""
 
@@ -57,7 +57,7 @@ def browser(bundle: None) -> Iterator[Browser]:
     )
     if program is None:
         pytest.skip("chromium: not installed (apt-get install chromium-headless-shell)")
-    arguments = [SCRIPTS_AS_THEY_COME]
+    arguments = [WITHOUT_OPTIMIZING]
     if os.getuid() == 0:  # Chromium's sandbox refuses to run as root
         arguments.append("--no-sandbox")
     with sync_playwright() as playwright:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from gonogo.judging.inputs import generate, quantise
 from gonogo.numerics.formats import round_to
 from gonogo.spec.test_spec import TestSpec
+from numeric_cases import copied
 
 F32 = np.float32
 Array = NDArray[np.float32]
@@ -26,7 +27,7 @@ def exact_test(kernel: str, *shape: int, fmt: str = "bf16", **fields: Any) -> Te
 
 def inputs_of(test: TestSpec, seed: int = 0) -> dict[str, Array]:
     """Return the inputs as the device gets them; the caller may change them."""
-    return {name: array.copy() for name, array in _drawn(test, seed).items()}
+    return copied(_drawn(test, seed))
 
 
 @lru_cache(maxsize=100)

@@ -3,13 +3,11 @@ them would spend seconds of a core on it."""
 
 from __future__ import annotations
 
-import gc
 from importlib import import_module
 
-# all that is made here stays: looking for garbage in it took a third of the time
-gc.disable()
+from gonogo_cli.operate.processes import loading
 
-for module in (
+MODULES = (
     "anyio._backends._asyncio",
     "billiard.pool",
     "celery.app.amqp",
@@ -44,19 +42,25 @@ for module in (
     "uvicorn.loops.asyncio",
     "uvicorn.loops.auto",
     "uvicorn.protocols.websockets.auto",
-):
-    import_module(module)
+)
 
-from sqlalchemy.orm import configure_mappers  # noqa: E402
 
-from gonogo.numerics import jit  # noqa: E402
-from gonogo_dashboards import pages  # noqa: E402
-from gonogo_workers.attempts.warm_up import warm_up  # noqa: E402
+def preload() -> None:
+    """Import the modules, and build what each process of a service builds at its start."""
+    with loading():
+        for module in MODULES:
+            import_module(module)
 
-configure_mappers()
-pages.environment()
-warm_up()
-jit._in_every_case.clear()  # an API and a command do without compiled code
-gc.enable()
-# a process that collects garbage would copy the pages of all these objects
-gc.freeze()
+        from sqlalchemy.orm import configure_mappers
+
+        from gonogo.numerics import jit
+        from gonogo_dashboards import pages
+        from gonogo_workers.attempts.warm_up import warm_up
+
+        configure_mappers()
+        pages.environment()
+        warm_up()
+        jit._in_every_case.clear()  # an API and a command do without compiled code
+
+
+preload()

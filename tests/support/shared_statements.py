@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+import pytest
 from sqlalchemy import create_engine
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
@@ -29,8 +30,9 @@ def share() -> None:
         return hash(type(one))
 
     compiled: dict[Any, Any] = {}
+    patch = pytest.MonkeyPatch()  # for as long as the process lives
     for dialect in (SQLiteDialect_pysqlite, PGDialect_psycopg):
-        dialect.__eq__ = equal  # type: ignore[method-assign,assignment]
-        dialect.__hash__ = number  # type: ignore[method-assign,assignment]
+        patch.setattr(dialect, "__eq__", equal)
+        patch.setattr(dialect, "__hash__", number)
     options = {"compiled_cache": compiled}
-    engine.create_engine = partial(create_engine, execution_options=options)  # type: ignore[attr-defined,assignment]
+    patch.setattr(engine, "create_engine", partial(create_engine, execution_options=options))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from gonogo.exact.readings import lags, tiles
 from gonogo.exact.readings.reading import factor_in_words, span_in_words
-from gonogo.exact.sensors import Readings, Size, most_covered
+from gonogo.exact.sensors import Distance, Readings, most_covered
 from gonogo.numerics.formats import round_to
 from gonogo.spec.regimes import TILE
 
@@ -83,15 +83,15 @@ def readings_share(
     row whose reading is huge counts as much as the typical one, so that it doesn't outweigh all
     others.
     """
-    size = seen.size(right)
+    distance = seen.distance(right)
     rest = seen.away(offset, factor)
-    known = np.isfinite(rest) & size.wrong
+    known = np.isfinite(rest) & distance.wrong
     count = int(np.count_nonzero(known))
-    if count * 2 < size.count or count == 0:
+    if count * 2 < distance.weights.size or count == 0:
         return float("nan")
-    if count < size.count:
-        size = Size.of(size.squares, known)
-    return float(max(0.0, 1 - (rest[known] * size.weights).sum() / size.total))
+    if count < distance.weights.size:
+        distance = Distance.of(distance.squares, known)
+    return float(max(0.0, 1 - (rest[known] * distance.weights).sum() / distance.total))
 
 
 def specific(stats: Statistics) -> Iterator[Hypothesis]:

@@ -80,7 +80,8 @@ class Role(threading.Thread):
         since_renewal_s = tick - self._renewed
         if since_renewal_s < RENEW_S:
             return True
-        # a process that waits for a lease reads: every write would keep SQLite's other writers
+        # a process that waits for a lease only reads: each write would make SQLite's other
+        # writers wait
         if since_renewal_s > LEASE_S and self._context.reading(
             lambda session: is_taken(session, self.name, self._context.holder)
         ):

@@ -140,14 +140,14 @@ class Host:
 
     def load(self, request: Request) -> Request:
         sys.path[:0] = request.get("paths", [])
-        # What imports make stays: looking for garbage among it takes a tenth of the start
+        # Imported objects stay: looking for garbage among them takes a tenth of the start
         gc.disable()
         try:
-            return self.imported(request)
+            return self.import_executor(request)
         finally:
             gc.enable()
 
-    def imported(self, request: Request) -> Request:
+    def import_executor(self, request: Request) -> Request:
         """Import the executor and let it warm up; return the versions."""
         self.factory = getattr(importlib.import_module(request["module"]), request["factory"])
         warm = getattr(self.factory, "warm", None)

@@ -9,7 +9,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo.numerics.blocks import over_rows
+from gonogo.numerics.blocks import MAX_SERIAL, over_rows
 from gonogo.numerics.expectation import Array
 from gonogo.numerics.formats import format_named
 from gonogo.numerics.jit import plain
@@ -21,8 +21,7 @@ from gonogo.numerics.replay.quantity import Quantity
 ROWS = 16
 """Rows that one thread works on at a time."""
 UPPER = np.triu_indices(3)
-SMALL = 2**15
-"""Elements up to which one thread works on all rows: others would cost more than they save."""
+"""The places of the upper triangle of a 3 x 3 matrix, row by row."""
 
 
 def singles(array: NDArray[np.floating]) -> NDArray[np.float32] | None:
@@ -35,7 +34,7 @@ def singles(array: NDArray[np.floating]) -> NDArray[np.float32] | None:
 
 def rows_at_once(rows: int, width: int) -> int:
     """Return the rows that one thread works on, of a loop over rows that are independent."""
-    return max(1, rows) if rows * width <= SMALL else ROWS
+    return max(1, rows) if rows * width <= MAX_SERIAL else ROWS
 
 
 def as_input(array: NDArray[np.floating]) -> Array:

@@ -24,7 +24,7 @@ def threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
     Yield the number.
     """
-    monkeypatch.setattr(blocks, "FEW", 0)
+    monkeypatch.setattr(blocks, "MAX_SERIAL", 0)
     with ThreadPoolExecutor(max_workers=request.param) as pool:
         monkeypatch.setattr(blocks, "_pool", lambda pid, name: pool)
         yield request.param
@@ -132,7 +132,7 @@ def test_blocks_of_few_elements_run_in_the_thread_that_asks() -> None:
     here = threading.current_thread()
     few, many = (
         blocks.over_rows(thread, 70, 32, elements=elements)
-        for elements in (blocks.FEW, blocks.FEW + 1)
+        for elements in (blocks.MAX_SERIAL, blocks.MAX_SERIAL + 1)
     )
     assert few == [(0, 32, True), (32, 64, True), (64, 70, True)]
     assert many == [(0, 32, False), (32, 64, False), (64, 70, False)]
