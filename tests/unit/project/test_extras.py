@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from checkout import HOMES, ROOT
@@ -82,6 +83,32 @@ def test_the_lock_has_all_that_an_extra_installs(extra: str) -> None:
     }
     assert lacking == set()
     assert set(closure("")) <= set(closure(extra))
+
+
+@pytest.mark.parametrize("lock", ["run", "demo", "dev"])
+def test_what_is_locked_installs_on_the_first_release_of_this_python(lock: str) -> None:
+    """Distributions stay on an early release: Debian 12 has Python 3.11.2."""
+    needs = {
+        f"{name}=={version}": metadata.metadata(name).get("Requires-Python", "")
+        for name, version in pins(lock).items()
+        if is_installed(name)
+    }
+    assert len(needs) > 30
+    refused = {
+        pin: python
+        for pin, python in needs.items()
+        if not SpecifierSet(python).contains(FIRST_RELEASE)
+    }
+    assert refused == {}
+
+
+def is_installed(name: str) -> bool:
+    """Return whether a locked distribution is installed here: some are for other systems."""
+    try:
+        metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
 
 
 def imported() -> Iterator[str]:

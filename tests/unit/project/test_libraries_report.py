@@ -336,7 +336,9 @@ def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Environment:
     monkeypatch.setattr(runs, "PROGRAMS", programs)
     environment = Environment("copy", ("copy==1",), ("copy",))
     environment.python.parent.mkdir(parents=True)
-    environment.python.symlink_to(sys.executable)
+    # a link would leave the packages behind: Python looks for them beside the link
+    environment.python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n', "utf-8")
+    environment.python.chmod(0o755)
     environment.complete()
     monkeypatch.setattr(runs, "environment_of", lambda name: environment)
     runs.listing.cache_clear()
