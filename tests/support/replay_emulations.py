@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from gonogo.numerics.formats import round_to
 
 Floats = NDArray[np.float32]
+RowSums = Callable[[NDArray[np.floating], str], Floats]
 WINDOW = 32
 
 
@@ -43,8 +44,9 @@ def tree(terms: Floats, form: str) -> Floats:
 
 
 def shuffled(values: NDArray[np.floating], form: str) -> Floats:
-    """Return sums of rows of at most 512 terms as one warp of a GPU adds them, term by term."""
-    width = 1 if values.shape[1] % 2 else 2
+    """Return sums of rows of 32 to 512 terms as one warp of a GPU adds them, term by term."""
+    count = values.shape[1]
+    width = 4 if count % 4 == 0 and count >= 128 else 2 if count % 2 == 0 and count >= 64 else 1
     lanes = [np.zeros(len(values), np.float32) for _ in range(32)]
     for index, term in enumerate(values.T):
         lane = index // width % 32
@@ -52,6 +54,32 @@ def shuffled(values: NDArray[np.floating], form: str) -> Floats:
     for step in (16, 8, 4, 2, 1):  # __shfl_down_sync
         lanes = [round_to(lanes[lane] + lanes[lane + step], form) for lane in range(step)]
     return lanes[0]
+
+
+def paired(values: NDArray[np.floating], form: str) -> Floats:
+    """Return sums of rows of at most 1,024 terms as XLA has Triton add them in 2 warps."""
+    count = values.shape[1]
+    width = next(size for size in (8, 4, 2, 1) if count % size == 0)
+    of_lane: list[list[Floats]] = [[] for _ in range(64)]
+    for index in range(max(128, 2 ** int(np.ceil(np.log2(count))))):
+        term = values[:, index] if index < count else np.zeros(len(values))
+        of_lane[index // width % 64].append(term.astype(np.float32))
+    lanes = []
+    for terms in of_lane:
+        even, odd = terms[0::2], terms[1::2]  # a register holds two 16-bit terms
+        while len(even) > 1:
+            even, odd = (
+                [round_to(one + other, form) for one, other in zip(a[0::2], a[1::2], strict=True)]
+                for a in (even, odd)
+            )
+        lanes.append(round_to(even[0] + odd[0], form))
+    warps = [lanes[:32], lanes[32:]]
+    for step in (16, 8, 4, 2, 1):
+        warps = [
+            [round_to(warp[lane] + warp[lane + step], form) for lane in range(step)]
+            for warp in warps
+        ]
+    return round_to(warps[0][0] + warps[1][0], form)
 
 
 def threaded(values: NDArray[np.float64], form: str) -> Floats:
@@ -262,20 +290,25 @@ def quotient_gradient(given: Mapping[str, Floats], epsilon: float, form: str) ->
 
 
 def jax_gradient(
-    given: Mapping[str, Floats], epsilon: float, form: str, *, fast: bool, on_gpu: bool = False
+    given: Mapping[str, Floats],
+    epsilon: float,
+    form: str,
+    *,
+    fast: bool,
+    on_gpu: RowSums | None = None,
 ) -> dict[str, Floats]:
     """Return dx, dgamma and dbeta that JAX derives, operation by operation.
 
-    fast: from mean(x^2) - mean(x)^2, as jax.nn.standardize has it; else from jnp.var. on_gpu: dx is
-    that of compiled code on a GPU.
+    fast: from mean(x^2) - mean(x)^2, as jax.nn.standardize has it; else from jnp.var. on_gpu: the
+    sums of a GPU; dx is that of compiled code on it.
     """
 
     def s(values: NDArray[np.floating]) -> Floats:
         return round_to(np.asarray(values, np.float32), form)
 
     def total(terms: Floats) -> Floats:
-        if on_gpu:
-            return shuffled(terms, form)[:, None]
+        if on_gpu is not None:
+            return on_gpu(terms, form)[:, None]
         return tree(np.ascontiguousarray(terms.T), form)[:, None]
 
     x, width = given["x"], x_width(given)
@@ -307,11 +340,11 @@ def jax_gradient(
 
 
 def jax_rms_gradient(
-    given: Mapping[str, Floats], epsilon: float, form: str, *, on_gpu: bool = False
+    given: Mapping[str, Floats], epsilon: float, form: str, *, on_gpu: RowSums | None = None
 ) -> dict[str, Floats]:
     """Return dx and dgamma that JAX derives from x rsqrt(jnp.mean(jnp.square(x)) + epsilon).
 
-    on_gpu: dx is that of compiled code on a GPU.
+    on_gpu: the sums of a GPU; dx is that of compiled code on it.
     """
 
     def s(values: NDArray[np.floating]) -> Floats:
@@ -323,7 +356,7 @@ def jax_rms_gradient(
     rstd = s(inverse)
     product = s(given["dy"] * given["gamma"])
     terms = s(x * product)
-    total = shuffled(terms, form) if on_gpu else tree(np.ascontiguousarray(terms.T), form)
+    total = on_gpu(terms, form) if on_gpu else tree(np.ascontiguousarray(terms.T), form)
     slope = s(np.float32(-0.5) * s((inverse if on_gpu else rstd) / shifted))
     d_variance = s(total[:, None] * slope)
     return {

@@ -202,9 +202,11 @@ def _on_gpu(program: Program, names: tuple[str, ...]) -> list[tuple[Program, tup
     Compiled for a Hopper, bf16 is added and multiplied in bf16, but its roots and quotients are
     fp32's. Between two of these nothing is stored: rstd is fp32 where a quotient takes it.
     """
-    order = ColumnOrder.warps
-    warps = replace(program, row_order=order, column_order=order)
-    return [(warps, names), (warps, _without(names, "rstd divided"))]
+    return [
+        (replace(program, row_order=order, column_order=ColumnOrder.warp), stored)
+        for order in (ColumnOrder.warps, ColumnOrder.tiles)
+        for stored in (names, _without(names, "rstd divided"))
+    ]
 
 
 def _of_eigen(program: Program, names: tuple[str, ...]) -> list[tuple[Program, tuple[str, ...]]]:

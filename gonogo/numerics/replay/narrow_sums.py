@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from itertools import zip_longest
 
@@ -25,6 +26,10 @@ HALVED_FROM = 2048
 """Terms from which Eigen cuts a row in halves, as TensorFlow 2.21 shows: not 1,500, but 2,048."""
 WARP, PER_THREAD = 32, 16
 """Lanes of a GPU that add up together, and the terms of a row that XLA gives to each of them."""
+BLOCK_LANES = 1024
+"""The most lanes that add up a row; longer rows have more terms in each."""
+TILE_LANES = ((1024, 64), (4096, 128), (16384, 256), (math.inf, 512))
+"""The longest padded row and its lanes, as XLA has Triton take them; the last one is a guess."""
 BLOCK_THREADS, VECTOR = 128, 8
 """Threads of a Triton program of 4 warps, its default, and the 16-bit terms of 16 bytes."""
 ALIGNED = 16
@@ -85,6 +90,10 @@ def bounds(
         return _in_lanes(spread, form, mode, place)
     if order is ColumnOrder.warps:
         return _in_warps(spread, form, mode)
+    if order is ColumnOrder.tiles:
+        return _in_tiles(spread, form, mode)
+    if order is ColumnOrder.warp:
+        return _in_one_warp(spread, form, mode)
     if order is ColumnOrder.threads:
         return _in_threads(spread, form, mode)
     count = {ColumnOrder.halves: 2, ColumnOrder.quarters: 4}.get(order, 1)
@@ -122,20 +131,69 @@ def _folded(terms: Array, form: str, mode: Mode) -> Array:
 def _in_warps(terms: Array, form: str, mode: Mode) -> Array:
     """Return sums as XLA adds up a row on a GPU, whose running totals are stored in 16 bits.
 
-    Each lane takes two neighbors at a time if the row has an even length (a vector of two), and a
-    lane gets up to 16 terms. Then the halves of a warp are added until one lane is left, and the
-    totals of several warps likewise. jax 0.11 on an H100 shows it, on rows of one warp.
+    A lane gets up to 16 terms. It takes 4 neighbors at a time, or 2, if that divides the row's
+    length and leaves no lane without a term. Then the halves of a warp are added until one lane is
+    left, and the totals of several warps likewise. jax 0.11 on an H100 shows it, on rows of 33 to
+    8,462 terms. It also has sums that Triton compiles, in tiles that depend on measured times.
     """
     count = len(terms)
-    lanes = -(-count // (PER_THREAD * WARP)) * WARP
-    width = 1 if count % 2 else 2
-    padded = np.concatenate([terms, np.zeros((-count % (lanes * width), *terms.shape[1:]))])
-    rounds = padded.reshape(-1, lanes, width, *terms.shape[1:])
-    in_order = np.swapaxes(rounds, 1, 2).reshape(-1, lanes, *terms.shape[1:])
-    totals = _running(in_order, form, mode)
+    lanes = min(-(-count // (PER_THREAD * WARP)) * WARP, BLOCK_LANES)
+    width = next(
+        size for size in (4, 2, 1) if count % size == 0 and (size == 1 or lanes * size <= count)
+    )
+    totals = _running(_by_lane(terms, -(-count // (lanes * width)), lanes, width), form, mode)
     warps = [_in_halves(totals[at : at + WARP], form, mode) for at in range(0, lanes, WARP)]
     padding = np.zeros((WARP - len(warps), *terms.shape[1:]))
     return warps[0] if lanes == WARP else _in_halves(np.stack([*warps, *padding]), form, mode)
+
+
+def _in_one_warp(terms: Array, form: str, mode: Mode) -> Array:
+    """Return sums as XLA adds up a column on a GPU: lane k of a warp takes rows k, k + 32, ...
+
+    Fewer than 32 rows are added in order. jax 0.11 on an H100 shows it, on 4 to 2,048 rows.
+    """
+    if len(terms) < WARP:
+        return _running(terms, form, mode)
+    lanes = _by_lane(terms, -(-len(terms) // WARP), WARP, 1)
+    return _in_halves(_running(lanes, form, mode), form, mode)
+
+
+def _in_tiles(terms: Array, form: str, mode: Mode) -> Array:
+    """Return sums as XLA adds up a row on a GPU where it has Triton compile the sum.
+
+    The row is padded to a power of two, of which each lane has as many terms: vectors of at most 8
+    neighbors, of a size that divides the row's length. They are added two by two, every other one,
+    until two are left; then these; then the lanes in halves. XLA measures whether this or `warps`
+    is faster, so equal rows may have either. jax 0.11 on an H100 shows it, on rows of 300 to 8,462
+    terms.
+    """
+    count = len(terms)
+    length = max(1 << (count - 1).bit_length(), 2 * TILE_LANES[0][1])
+    lanes = next(lanes for longest, lanes in TILE_LANES if length <= longest)
+    width = next(size for size in (VECTOR, 4, 2, 1) if count % size == 0)
+    width = min(width, length // lanes)
+    totals = _by_lane(terms, length // (lanes * width), lanes, width)
+    while len(totals) > 2:
+        pairs = totals.reshape(-1, 2, 2, *totals.shape[1:])
+        totals = _added(pairs[:, 0], pairs[:, 1], form, mode).reshape(-1, *totals.shape[1:])
+    total = _added(totals[0], totals[1], form, mode)
+    warps = [_in_halves(total[at : at + WARP], form, mode) for at in range(0, lanes, WARP)]
+    return _in_halves(np.stack(warps), form, mode)
+
+
+def _by_lane(terms: Array, rounds: int, lanes: int, width: int) -> Array:
+    """Return what each lane adds, in its order: (rounds x width, lanes, ...), padded with zeros.
+
+    In each round a lane takes the next `width` neighbors.
+    """
+    shape = terms.shape[1:]
+    padded = np.concatenate([terms, np.zeros((rounds * lanes * width - len(terms), *shape))])
+    by_round = padded.reshape(rounds, lanes, width, *shape)
+    return np.swapaxes(by_round, 1, 2).reshape(-1, lanes, *shape)
+
+
+def _added(first: Array, second: Array, form: str, mode: Mode) -> Array:
+    return _running(np.stack([first, second]), form, mode)
 
 
 def _in_threads(terms: Array, form: str, mode: Mode) -> Array:
@@ -147,12 +205,9 @@ def _in_threads(terms: Array, form: str, mode: Mode) -> Array:
     3.6 on an H100 shows it.
     """
     count = len(terms)
-    shape = terms.shape[1:]
     length = max(BLOCK_THREADS, 1 << (count - 1).bit_length())
-    padded = np.concatenate([terms, np.zeros((length - count, *shape))])
     width = min(VECTOR, length // BLOCK_THREADS) if count % ALIGNED == 0 else 1
-    rounds = padded.reshape(-1, BLOCK_THREADS, width, *shape)
-    in_order = np.swapaxes(rounds, 1, 2).reshape(-1, BLOCK_THREADS, *shape)
+    in_order = _by_lane(terms, length // (BLOCK_THREADS * width), BLOCK_THREADS, width)
     if len(in_order) == 1:
         totals = _narrow(in_order[0], form, mode)
     else:
@@ -167,7 +222,7 @@ def _in_halves(lanes: Array, form: str, mode: Mode) -> Array:
     """Return the sum of 2^k lanes (lanes, ...): the second half is added to the first."""
     while len(lanes) > 1:
         half = len(lanes) // 2
-        lanes = _running(np.stack([lanes[:half], lanes[half:]]), form, mode)
+        lanes = _added(lanes[:half], lanes[half:], form, mode)
     total: Array = lanes[0]
     return total
 

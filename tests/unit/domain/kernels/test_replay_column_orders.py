@@ -13,11 +13,34 @@ from gonogo.numerics.replay.columns import column_sum
 from gonogo.numerics.replay.narrow_sums import Place, _narrow, bounds
 from gonogo.numerics.replay.program import ColumnOrder, Program
 from gonogo.numerics.replay.quantity import Machine, Quantity
-from replay_emulations import running, shuffled, threaded, tree
+from replay_emulations import paired, running, shuffled, threaded, tree
 
 STORED = [
     order for order in ColumnOrder if order not in (ColumnOrder.blocked, ColumnOrder.unordered)
 ]
+
+
+ROW_SUMS = {
+    (ColumnOrder.warps, "bf16", 8, 300): "c1cd c106 c210 c228 4205 4202 406c c0fa",
+    (ColumnOrder.warps, "fp16", 8, 1000): "d194 4d0a c014 4d29 4dc7 cb4c cd36 51ac",
+    (ColumnOrder.warps, "bf16", 32, 513): "4157 c106 418c 4108 c1f8 c150 c2a0 4136",
+    (ColumnOrder.warps, "bf16", 32, 4096): "c27f c2d0 c182 c2d4 c2a2 40f0 c252 c241",
+    (ColumnOrder.warps, "fp16", 8, 8462): "d45f 502c 4e42 b4c0 d1be d912 d309 c955",
+    (ColumnOrder.tiles, "fp16", 32, 300): "cfa5 4b92 c5a4 42d4 3c30 c1c0 bddc 3da0",
+    (ColumnOrder.tiles, "fp16", 8, 513): "5086 4de2 cae8 4138 4852 4206 cdf1 d0bc",
+    (ColumnOrder.tiles, "bf16", 8, 1000): "c232 419f c000 41a6 41b9 c16e c1a6 4235",
+    (ColumnOrder.tiles, "fp16", 8, 2048): "52da ca8b d262 4d53 cff8 54f1 40e0 4b5e",
+    (ColumnOrder.tiles, "fp16", 8, 4096): "5486 581b 3000 ce41 cda4 d569 5247 d508",
+    (ColumnOrder.tiles, "bf16", 8, 8462): "c28a 4206 41c0 bf00 c233 c323 c262 c13b",
+}
+"""Order, format, rows and width of a tensor, and what a GPU returned. XLA chose the order."""
+COLUMN_SUMS = {
+    ("fp16", 20, 300): "484e bd8c 3dee 3706 3eea b83e 4678 bb82",
+    ("bf16", 33, 300): "c1a4 c0ff c0d4 bf20 40b2 3fa8 4126 bfa8",
+    ("fp16", 40, 8462): "47bf 4622 c3d2 c843 cac2 44e8 4803 bf2f",
+    ("fp16", 256, 1024): "cd0f c82a 4422 4b7c 474c 4ec6 3880 ce0b",
+    ("bf16", 2048, 300): "c290 421f c030 41f2 4176 c1c5 4010 c27d",
+}
 
 
 def terms(rows: int, form: str, seed: int = 0) -> Quantity:
@@ -177,11 +200,45 @@ def test_fp32_totals_in_an_unknown_order_walk() -> None:
 
 
 @pytest.mark.parametrize("form", ["bf16", "fp16"])
-@pytest.mark.parametrize("width", [2, 33, 64, 300, 512])
+@pytest.mark.parametrize("width", [33, 62, 64, 96, 128, 300, 511, 512])
 def test_warps_add_up_in_lanes_and_then_in_halves(width: int, form: str) -> None:
     drawn = terms(width, form)
     total = bounds(drawn.values, np.zeros(drawn.values.shape), form, ColumnOrder.warps)
     assert np.array_equal(total[:, 1], shuffled(drawn.values.T, form))
+
+
+@pytest.mark.parametrize("form", ["bf16", "fp16"])
+@pytest.mark.parametrize("width", [1, 33, 300, 341, 512, 900, 1000, 1024])
+def test_tiles_add_up_pairs_and_then_halves(width: int, form: str) -> None:
+    drawn = terms(width, form)
+    total = bounds(drawn.values, np.zeros(drawn.values.shape), form, ColumnOrder.tiles)
+    assert np.array_equal(total[:, 1], paired(drawn.values.T, form))
+
+
+@pytest.mark.parametrize("recorded", ROW_SUMS, ids=str)
+def test_row_sums_are_those_of_an_h100(recorded: tuple[ColumnOrder, str, int, int]) -> None:
+    """jax 0.11.2 added up the rows by lax.reduce; here are the bits of its first eight sums."""
+    order, form, rows, width = recorded
+    drawn = np.random.default_rng([rows, width]).standard_normal((rows, width))
+    values = round_to(drawn[:8].astype(np.float32), form).astype(np.float64).T
+    total = bounds(values, np.zeros(values.shape), form, order)[:, 1]
+    assert [f"{bits:04x}" for bits in bits_of(total, form)] == ROW_SUMS[recorded].split()
+
+
+@pytest.mark.parametrize("recorded", COLUMN_SUMS, ids=str)
+def test_column_sums_are_those_of_an_h100(recorded: tuple[str, int, int]) -> None:
+    form, rows, width = recorded
+    drawn = np.random.default_rng([rows, width]).standard_normal((rows, width))
+    values = round_to(drawn[:, :8].astype(np.float32), form).astype(np.float64)
+    total = bounds(values, np.zeros(values.shape), form, ColumnOrder.warp)[:, 1]
+    assert [f"{bits:04x}" for bits in bits_of(total, form)] == COLUMN_SUMS[recorded].split()
+
+
+def bits_of(values: NDArray[np.float64], form: str) -> NDArray[np.integer]:
+    """Return the bits of 16-bit values."""
+    if form == "fp16":
+        return values.astype(np.float16).view(np.uint16)
+    return values.astype(np.float32).view(np.uint32) >> 16
 
 
 def test_several_warps_add_up_their_totals_in_halves() -> None:
