@@ -189,7 +189,7 @@ def _climb(
 ) -> ladder.Finding:
     """Return what the ladder finds, unless that program stands in for a fault."""
     finding = ladder.climb(graph, output, form, narrow, likely)
-    if not finding.explained or narrow:
+    if not finding.explained or finding.program.stored:
         return finding
     simpler = simpler_program(graph, output, finding.program, form)
     return finding if simpler is None else ladder.nearest(graph, output, form, [simpler])

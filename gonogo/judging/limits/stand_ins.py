@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from gonogo.judging.limits.earlier import earlier
 from gonogo.kernels.layernorm.replay import InputGradient
-from gonogo.kernels.normalization.forward import NormalizedRows
+from gonogo.kernels.normalization.forward import NormalizedRows, RowStatistic
 from gonogo.numerics.expectation import Array
 from gonogo.numerics.replay import orders
 from gonogo.numerics.replay.cells import cells
@@ -32,6 +32,9 @@ MAX_SCATTER = 1.0
 simpler program show .4 to .7."""
 MIN_SCATTER = 0.7
 """A smaller scatter counts as this one, so that a trial without any noise is seen no sooner."""
+MAX_GROWTH = 2.0
+"""The largest common error of a right kernel's rows, relative to that of a simulated order. Orders
+whose rows agree because their errors are small say nothing about larger ones."""
 MIN_RATIO = 2.0
 """The least scatter of a right kernel's rows, relative to the output's."""
 MIN_EVIDENCE = math.log(1e6)
@@ -65,7 +68,7 @@ def simpler_program(
         program: a program that stores nothing.
         form: the output's format; only fp32 shows each row's error by itself.
     """
-    if form != "fp32" or not isinstance(graph, NormalizedRows | InputGradient):
+    if form != "fp32" or not isinstance(graph, NormalizedRows | InputGradient | RowStatistic):
         return None
     count = max(1, min(graph.shape[0], MAX_ELEMENTS // graph.shape[1]))
     chosen = np.linspace(0, graph.shape[0] - 1, count).astype(np.intp)
@@ -99,7 +102,9 @@ def simpler_program(
         fault = _fit(errors, weights, pattern)
         if fault.scatter > MAX_SCATTER or fault.size <= MAX_COMMON or fault.score < MIN_SCORE:
             continue
-        usual = min(_fit(sample, weights, pattern).scatter for sample in computed)
+        right = [_fit(sample, weights, pattern) for sample in computed]
+        reach = min(fault.size / MAX_GROWTH, max(fit.size for fit in right))
+        usual = min(fit.scatter for fit in right if fit.size >= reach)
         ratio = usual / max(fault.scatter, MIN_SCATTER)
         if ratio >= MIN_RATIO and (len(errors) - 1) * math.log(ratio) >= MIN_EVIDENCE:
             return simpler

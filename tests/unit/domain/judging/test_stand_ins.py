@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+import ml_dtypes
 import numpy as np
 import pytest
 
+import gonogo
 from benchmarks.libraries import mutants
 from benchmarks.libraries.cases import case_named
 from benchmarks.libraries.judge import judge_outputs
 from gonogo.judging.limits.stand_ins import simpler_program
-from gonogo.kernels.normalization.forward import NormalizedRows
+from gonogo.kernels.normalization.forward import NormalizedRows, RowStatistic
 from gonogo.kernels.normalization.moments import Rows
 from gonogo.numerics.expectation import Array
-from gonogo.numerics.replay.program import WELFORD, Order, Program
+from gonogo.numerics.formats import round_to
+from gonogo.numerics.replay.program import CANCELLED, WELFORD, Order, Program
 
 EPSILON = 1e-6
 RUNNING = Program(order=Order.running)
@@ -83,6 +86,54 @@ def test_a_kernel_without_epsilon_has_no_wrong_one(x: Array) -> None:
         output = np.nan_to_num(normalized(x, exact(x), 0.0))
         result = simpler_program(NormalizedRows(rows), output, RUNNING, "fp32")
     assert result is None
+
+
+BESIDE = round_to(np.random.default_rng(1).standard_normal((17, 3000)) + 3.5, "bf16")
+CANCELING = Program(CANCELLED)
+
+
+def beside(variance: Array, factor: float = 1.0) -> Array:
+    return (np.float32(factor) / np.sqrt(variance.astype(np.float32) + np.float32(1e-5)))[:, None]
+
+
+def statistic() -> RowStatistic:
+    return RowStatistic(Rows(BESIDE.astype(np.float64), None, None, 1e-5), rstd=True)
+
+
+@pytest.mark.parametrize("program", [CANCELING, replace(CANCELING, order=Order.running)])
+def test_a_factor_of_an_rstd_output_is_larger_than_any_order_s_error(program: Program) -> None:
+    """E[x^2] - mean^2 in 4 lanes is off by a quarter of it, in 32 lanes by a thousandth."""
+    output = beside(BESIDE.var(axis=1), 1.0001)
+    assert simpler_program(statistic(), output, program, "fp32") == Program()
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 3, 4, 32])
+def test_an_rstd_output_whose_squares_cancel_keeps_its_program(lanes: int) -> None:
+    squares = BESIDE * BESIDE
+    parts = [np.add.accumulate(squares[:, lane::lanes], axis=1)[:, -1] for lane in range(lanes)]
+    mean = BESIDE.mean(axis=1, dtype=np.float64).astype(np.float32)
+    variance = np.sum(parts, axis=0, dtype=np.float32) / np.float32(3000) - mean * mean
+    assert simpler_program(statistic(), beside(variance), CANCELING, "fp32") is None
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_factor_of_an_rstd_output_beside_16_bits_is_flagged(seed: int) -> None:
+    x = round_to(np.random.default_rng(seed).standard_normal((17, 3000)) + 3.5, "bf16")
+    mean = x.mean(axis=1, dtype=np.float64).astype(np.float32)
+    for factor, explanation in ((1.0, "explained"), (1.0001, "unexplained")):
+        rstd = (factor / np.sqrt(x.var(axis=1, dtype=np.float64) + 1e-5)).astype(np.float32)
+        y = ((x - mean[:, None]) * rstd[:, None]).astype(ml_dtypes.bfloat16)
+        judgment = gonogo.judge(
+            kernel="layernorm_fw",
+            inputs={
+                "x": x.astype(ml_dtypes.bfloat16),
+                "gamma": np.ones(3000, ml_dtypes.bfloat16),
+                "beta": np.zeros(3000, ml_dtypes.bfloat16),
+            },
+            outputs={"y": y, "mean": mean, "rstd": rstd},
+            epsilon=1e-5,
+        )
+        assert judgment.outputs["rstd"]["explanation"] == explanation
 
 
 def test_few_rows_may_agree_by_chance() -> None:
