@@ -133,4 +133,55 @@ SUBJECTS = (
         ),
         ("tests/unit/domain/flakiness",),
     ),
+    Subject(
+        "faults",
+        (
+            "gonogo/judging/faults/fault.py",
+            "gonogo/judging/faults/forward.py",
+            "gonogo/judging/faults/gradient.py",
+            "gonogo/judging/faults/columns.py",
+            "gonogo/judging/faults/rows.py",
+            "gonogo/judging/faults/groups.py",
+            "gonogo/judging/faults/tails.py",
+            "gonogo/judging/faults/padding.py",
+            "gonogo/judging/faults/other_rows.py",
+            "gonogo/judging/faults/scales.py",
+        ),
+        (
+            "tests/unit/domain/judging/test_faults.py",
+            "tests/unit/domain/judging/test_faults_of_places.py",
+            "tests/unit/domain/judging/test_row_statistic_faults.py",
+        ),
+    ),
+    Subject(
+        "fault-statistics",
+        (
+            "gonogo/judging/faults/statistics.py",
+            "gonogo/judging/faults/row_statistics.py",
+            "gonogo/judging/faults/stored.py",
+        ),
+        (
+            "tests/unit/domain/judging/test_row_statistic_faults.py",
+            "tests/unit/domain/judging/test_faults.py",
+            "tests/unit/domain/judging/test_faults_of_places.py",
+        ),
+    ),
+    Subject(
+        "replay-shifts",
+        ("gonogo/numerics/replay/shifts.py",),
+        ("tests/unit/domain/numerics/test_replay_shifts.py",),
+    ),
+    Subject(
+        "shared-factors",
+        (
+            "gonogo/judging/flips.py",
+            "gonogo/judging/factors.py",
+        ),
+        (
+            "tests/unit/domain/judging/test_factors.py",
+            "tests/unit/domain/judging/test_flips.py",
+            "tests/unit/domain/judging/test_shared_factors.py",
+            "tests/unit/domain/judging/test_pairs.py",
+        ),
+    ),
 )
