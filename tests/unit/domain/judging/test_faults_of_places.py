@@ -237,3 +237,85 @@ def test_rows_that_one_partial_sum_has_are_named(lost: slice, words: str, form: 
     terms[lost] = 0.0
     graph = ColumnGradient(BACKWARD, weighted=True)
     assert fault(graph, terms.sum(axis=0, keepdims=True), form).words == words
+
+
+def column_sums(count: int, *, weighted: bool) -> tuple[ColumnGradient, Doubles]:
+    """Return the graph of dgamma or dbeta of some rows, and the terms of its sums."""
+    draw = np.random.default_rng(3).standard_normal
+    x, dy = 0.5 + draw((count, 48)), draw((count, 48))
+    centered = x - x.mean(axis=1, keepdims=True)
+    normalized = centered / np.sqrt(x.var(axis=1, keepdims=True) + EPSILON)
+    rows = BackwardRows(x, dy, 1.0 + 0.3 * draw((1, 48)), None, None, EPSILON)
+    return ColumnGradient(rows, weighted=weighted), dy * normalized if weighted else dy
+
+
+@pytest.mark.parametrize("weighted", [True, False], ids=["dgamma", "dbeta"])
+@pytest.mark.parametrize(
+    ("count", "rows", "times", "words"),
+    [
+        (24, slice(5, 6), 0, "row 5 is missing from the sum"),
+        (24, slice(5, 6), 2, "row 5 is added twice"),
+        (24, slice(0, 2), 0, "rows 0 to 1 are missing from the sum"),
+        (24, slice(22, 24), 0, "rows 22 to 23 are missing from the sum"),
+        (24, slice(1, 24), 0, "rows 1 to 23 are missing from the sum"),
+        (24, slice(0, 24), 0, "a common factor of 0"),
+        (24, slice(0, None, 12), 0, "the rows 0, 12, ... are missing from the sum"),
+        (25, slice(0, None, 13), 0, "the rows 0, 13, ... are missing from the sum"),
+        (33, slice(32, 33), 0, "row 32 is missing from the sum"),
+        (70, slice(32, 64), 0, "row tile 1 is missing from the sum"),
+        (70, slice(32, 64), 2, "row tile 1 is added twice"),
+        (70, slice(64, 70), 0, "row tile 2 is missing from the sum"),
+        (128, slice(11, 16), 2, "rows 11 to 15 are added twice"),
+        (128, slice(1, None, 64), 0, "the rows 1, 65, ... are missing from the sum"),
+        (200, slice(193, 200), 0, "rows 193 to 199 are missing from the sum"),
+        (200, slice(0, 9), 2, "rows 0 to 8 are added twice"),
+        (200, slice(64, 128), 0, "rows 64 to 127 are missing from the sum"),
+        (200, slice(16, 32), 0, "rows 16 to 31 are missing from the sum"),
+    ],
+)
+def test_rows_that_a_column_sum_leaves_out_or_adds_twice_are_named(
+    count: int, rows: slice, times: int, words: str, *, weighted: bool
+) -> None:
+    graph, terms = column_sums(count, weighted=weighted)
+    terms = terms.copy()
+    terms[rows] *= times
+    assert fault(graph, terms.sum(axis=0, keepdims=True), "fp32").words == words
+
+
+@pytest.mark.parametrize(
+    ("row", "columns", "words"),
+    [
+        (3, slice(0, 20), "row 3 is missing from the sums of 20 columns from 0 to 19"),
+        (3, slice(40, 48), "row 3 is missing from the sums of 8 columns from 40 to 47"),
+        (199, slice(47, 48), "row 199 is missing from the sums of column 47"),
+    ],
+)
+def test_columns_at_either_end_that_lack_a_row_are_named(
+    row: int, columns: slice, words: str
+) -> None:
+    graph, terms = column_sums(200, weighted=True)
+    terms[row, columns] = 0.0
+    assert fault(graph, terms.sum(axis=0, keepdims=True), "fp32").words == words
+
+
+def statistics_off(rows: dict[int, float]) -> Doubles:
+    """Return the rstd of RMSNorm of X, which has a factor in some rows."""
+    rstd = 1.0 / np.sqrt(np.square(X).mean(axis=1, keepdims=True) + EPSILON)
+    for row, factor in rows.items():
+        rstd[row] *= factor
+    return np.asarray(rstd)
+
+
+@pytest.mark.parametrize("is_given", [True, False])
+def test_an_rstd_that_is_off_is_named_in_the_column_sum_of_rmsnorm(*, is_given: bool) -> None:
+    given = statistics_off({}) if is_given else None
+    rows = BackwardRows(X, DY, GAMMA, None, given, EPSILON, centered=False)
+    graph = ColumnGradient(rows, weighted=True)
+    wrong = {
+        "the rstd is off in row 3": statistics_off({3: 1.05}),
+        "the rstd is off in rows 3, 9, 20": statistics_off({3: 1.05, 9: 0.95, 20: 0.96}),
+        "each row has the rstd of the row before it": np.roll(statistics_off({}), 1, axis=0),
+    }
+    for words, rstd in wrong.items():
+        output = (DY * X * rstd).sum(axis=0, keepdims=True)
+        assert fault(graph, output, "fp32").words == words
