@@ -150,9 +150,7 @@ OF_DX: dict[str, Callable[[], Doubles]] = {
     "s2 has the wrong sign": lambda: of_sums(s2=-S2),
     "s2 divides by N - 1": lambda: of_sums(s2=S2 * WIDTH / (WIDTH - 1)),
     "s1 leaves out the last 12 columns": lambda: of_sums(without_last(PRODUCT, 12)),
-    "s2 leaves out the last 32 columns": lambda: of_sums(
-        s2=without_last(PRODUCT * NORMALIZED, 32)
-    ),
+    "s2 leaves out the last 32 columns": lambda: of_sums(s2=without_last(PRODUCT * NORMALIZED, 32)),
     "each row has the s1 of the row before it": lambda: of_sums(rolled(S1, 1)),
     "each row has the s2 of the row after it": lambda: of_sums(s2=rolled(S2, -1)),
     "the mean is missing": lambda: dx(mean=0.0 * MEAN),
