@@ -149,6 +149,7 @@ SUBJECTS = (
         ),
         (
             "tests/unit/domain/judging/test_faults.py",
+            "tests/unit/domain/judging/test_fault_fits.py",
             "tests/unit/domain/judging/test_faults_of_terms.py",
             "tests/unit/domain/judging/test_faults_of_places.py",
             "tests/unit/domain/judging/test_row_statistic_faults.py",
@@ -164,6 +165,7 @@ SUBJECTS = (
         (
             "tests/unit/domain/judging/test_row_statistic_faults.py",
             "tests/unit/domain/judging/test_faults.py",
+            "tests/unit/domain/judging/test_fault_fits.py",
             "tests/unit/domain/judging/test_faults_of_terms.py",
             "tests/unit/domain/judging/test_faults_of_places.py",
         ),

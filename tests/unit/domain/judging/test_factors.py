@@ -132,6 +132,9 @@ def test_without_a_finding_the_words_say_what_would_have_shown() -> None:
     assert large.best.limit == pytest.approx(FLOOR + 1e-7)
     assert large.words == "no common factor; a common factor beyond 3.6e-7 would show"
     assert one(counts(sensitivity=0.0, factor=0.0)).best.limit is None
+    # where a row moved by a step of rstd, a factor must move all elements further than that
+    stepped = one(counts(stepped_up=1, error=0.0))
+    assert stepped.best.limit == pytest.approx(1.5 * 32768 / 6e6)
 
 
 def test_the_pivot_that_the_rows_agree_about_is_reported() -> None:

@@ -213,3 +213,70 @@ def test_a_missing_sum_is_named_in_the_form_of_aten(term: str) -> None:
     output = RSTD * (PRODUCT - s1 - NORMALIZED * RSTD * s2)
     graph = InputGradient(BackwardRows(x, DY, GAMMA, None, None, EPSILON))
     assert named(graph, output) == f"{term} is missing"
+
+
+def test_a_wrong_mean_is_named_before_the_rstd_that_follows_from_it() -> None:
+    # beside an offset the mean's own rounding is larger than that of rstd
+    x = 16.0 * (100.0 + X)
+    signs = np.random.default_rng(8).choice([-1.0, 1.0], MEAN.shape)
+    mean = x.mean(axis=1, keepdims=True) + 0.3 * signs * x.std(axis=1, keepdims=True)
+    output = (x - mean) * rstd_of(np.square(x - mean).mean(axis=1, keepdims=True)) * GAMMA
+    graph = NormalizedRows(Rows(x, GAMMA, None, EPSILON))
+    assert named(graph, output) == "the mean and the rstd of the rows are off"
+
+
+def test_rows_of_one_element_have_faults_without_n_less_1() -> None:
+    x, dy, gamma, beta = (a[:, :1] for a in (X, DY, GAMMA, BETA))
+    forward = NormalizedRows(Rows(x, gamma, beta, EPSILON))
+    right = forward.replay(forward.forms[0]).values
+    assert named(forward, 2.0 * right) == "beta is added twice"
+    of_rms = NormalizedRows(Rows(x, gamma, None, EPSILON, centered=False))
+    assert named(of_rms, 1.001 * of_rms.replay(of_rms.forms[0]).values) == (
+        "a common factor of 1.001"
+    )
+    backward = InputGradient(BackwardRows(x, dy, gamma, None, None, EPSILON, centered=False))
+    assert named(backward, 2.0 * backward.replay(backward.forms[0]).values) == (
+        "a common factor of 2"
+    )
+
+
+def test_another_epsilon_in_rows_of_nearly_equal_variance_is_a_factor() -> None:
+    base = np.random.default_rng(2).standard_normal(WIDTH)
+    rows = np.stack([np.random.default_rng(seed).permutation(base) for seed in range(24)])
+    for spread, words in ((1e-5, "a common factor of 0.999"), (1e-4, "epsilon is about 0.002")):
+        x = (rows - base.mean()) / base.std() * (1.0 + spread * np.linspace(-1, 1, 24)[:, None])
+        output = (x - x.mean(1)[:, None]) * rstd_of(x.var(1)[:, None], 0.002) * GAMMA
+        assert named(NormalizedRows(Rows(x, GAMMA, None, EPSILON)), output).startswith(words)
+
+
+CHANNEL = 32
+
+
+def of_channels(gamma: Doubles, beta: Doubles, groups: int, x: Doubles = X) -> NormalizedRows:
+    """Return group norm of channels as long as a tile; gamma, beta: one value for each."""
+    per_group = WIDTH // CHANNEL
+    labels = np.arange(len(x))[:, None] % groups * per_group + np.arange(WIDTH) // CHANNEL
+    rows = Rows(x, gamma[labels], beta[labels], EPSILON, channel_width=CHANNEL, groups=groups)
+    return NormalizedRows(rows)
+
+
+@pytest.mark.parametrize("shift", [1, -1])
+@pytest.mark.parametrize("groups", [1, 2])
+def test_a_gamma_of_the_next_channel_is_no_gamma_of_another_column(groups: int, shift: int) -> None:
+    gamma, beta = GAMMA[0, : 5 * groups], BETA[0, : 5 * groups]
+    wrong = of_channels(np.roll(gamma, shift), beta, groups)
+    output = wrong.replay(wrong.forms[0]).values
+    words = f"gamma is shifted by {shift} channel"
+    assert named(of_channels(gamma, beta, groups), output) == words
+
+
+@pytest.mark.parametrize("shift", [1, -1])
+def test_shifted_groups_are_named_beside_beta(shift: int) -> None:
+    gamma, beta = GAMMA[0, :10], BETA[0, :10]
+    channels = np.roll(X.reshape(-1, 10, CHANNEL), -shift, axis=1).reshape(X.shape)
+    mean, rstd = channels.mean(axis=1, keepdims=True), rstd_of(channels.var(axis=1)[:, None])
+    normalized = np.roll(((channels - mean) * rstd).reshape(-1, 10, CHANNEL), shift, axis=1)
+    rows = of_channels(gamma, beta, 2).rows
+    output = normalized.reshape(X.shape) * rows.gamma + rows.beta
+    words = f"the groups are shifted by {shift} channel"
+    assert named(of_channels(gamma, beta, 2), output) == words

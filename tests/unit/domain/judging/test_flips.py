@@ -115,6 +115,30 @@ def test_flips_are_counted_by_direction_and_by_row() -> None:
     assert (counts.stepped_up, counts.stepped_down) == (0, 0)
 
 
+def test_the_slope_of_the_moves_is_that_of_a_straight_line() -> None:
+    generator = np.random.default_rng(1)
+    reference = round_to(generator.uniform(1.0, 2.0, (3, 8)), "bf16")
+    steps = generator.integers(-2, 3, reference.shape)
+    output = (reference + steps * 2.0**-7).astype(np.float32)
+    zero = flips.count(output, reference, "bf16", 0.0).pivots["zero"]
+    weights = reference.ravel() / 2.0**-7
+    line, covariance = np.polyfit(weights, steps.ravel(), 1, cov=True)
+    assert zero.slope == pytest.approx(line[0])
+    assert zero.slope_error == pytest.approx(np.sqrt(covariance[0, 0]))
+    # two elements have no scatter, and values that are alike no slope
+    few = flips.count(output[:1, :2], reference[:1, :2], "bf16", 0.0).pivots["zero"]
+    alike = flips.count(output, np.ones_like(output), "bf16", 0.0).pivots["zero"]
+    assert (few.slope, few.slope_error, alike.slope, alike.slope_error) == (None,) * 4
+    three = flips.count(output[:1, :3], reference[:1, :3], "bf16", 0.0).pivots["zero"]
+    assert three.slope is not None
+
+
+def test_values_at_the_pivot_tell_nothing_of_a_factor() -> None:
+    reference = np.array([[0.0, 0.0, 2.0], [0.0, 1.0, -1.0]], np.float32)
+    zero = flips.count(reference, reference, "bf16", 0.0).pivots["zero"]
+    assert zero.elements == 3
+
+
 def test_a_factor_that_leaves_beta_in_place_is_signed_by_beta() -> None:
     beta = np.full((1, 3), 1.0)
     reference = np.array([[0.5, 2.0, 1.0]], np.float32)

@@ -308,6 +308,13 @@ def test_a_shift_beyond_the_orders_counts_from_the_nearest_one() -> None:
         assert found == pytest.approx(nearest * math.sqrt(8) / usual)
 
 
+def test_a_shift_is_far_from_the_nearest_order_too() -> None:
+    means, running, pulls = means_of(256), 4.0, np.tile(PULLS, 32)
+    program = means._replace(mean=means.mean + running * UNIT)
+    assert shift_of(program, 1.3 + pulls, Order.running) == 0.0
+    assert shift_of(program, 1.7 + pulls, Order.running) > 4.89
+
+
 def test_the_rounded_reciprocal_of_the_count_is_no_shift() -> None:
     # three equal terms have an exact sum, and 1 / 3 in fp32 is too large by 3e-8
     signed = means_of(8).mean
