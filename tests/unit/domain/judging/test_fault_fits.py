@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from gonogo.judging.faults import statistics
+from gonogo.judging.faults import padding, statistics
 from gonogo.judging.faults.fault import Fault, Residual, places
 from gonogo.judging.faults.stored import ROUNDINGS, StoredStatistics
 from gonogo.numerics.formats import half_ulp
@@ -227,3 +227,28 @@ def test_a_factor_gives_way_to_an_epsilon_by_more_than_chance_only() -> None:
     assert statistics.likelier_of([factor], None, error) == [factor]
     undefined = Fault("an epsilon", np.full_like(zero, np.inf))
     assert statistics.likelier_of([factor], undefined, error) == [factor]
+
+
+@pytest.mark.parametrize(
+    ("features", "lengths"),
+    [
+        (160, [164, 168, 176, 192, 256, 512, 1024]),
+        (1000, [1004, 1008, 1024]),
+        (64, [68, 72, 80, 96, 128, 256, 512, 1024]),
+        (1025, [1028, 1032, 1040, 1056, 1088, 1152, 1280, 1536, 2048]),
+        (1, [4, 8, 16, 32, 64, 128, 256, 512, 1024]),
+    ],
+)
+def test_rows_are_padded_to_whole_vectors_and_tiles(features: int, lengths: list[int]) -> None:
+    assert padding.padded(features) == lengths
+
+
+def test_a_loop_leaves_out_a_tile_its_rest_or_what_the_data_show() -> None:
+    assert statistics.left_out(160, 12) == [3, 12, 32]
+    assert statistics.left_out(40) == [3, 8, 32]
+    assert statistics.left_out(32, 32, 0) == [3]
+    assert statistics.left_out(1) == []
+    terms = np.abs(draw((ROWS, WIDTH)))
+    for width in (1, 7, WIDTH):
+        missing = terms[:, -width:].sum(axis=1, keepdims=True)
+        assert statistics.tail(terms, 1.0001 * missing) == width

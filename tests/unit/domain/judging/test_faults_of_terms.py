@@ -109,6 +109,13 @@ RMS_Y: dict[str, Callable[[], Doubles]] = {
 }
 
 
+@pytest.mark.parametrize("factor", ["1.000003", "0.99998", "1.0002", "1.23457", "-1", "10"])
+def test_a_common_factor_has_the_digits_that_show_it(factor: str) -> None:
+    graph = NormalizedRows(Rows(X, GAMMA, BETA, EPSILON))
+    words = f"a common factor of {factor}"
+    assert named(graph, float(factor) * y()) == words
+
+
 def rms(rstd: Doubles = RMS, gamma: Doubles = GAMMA) -> Doubles:
     return X * rstd * gamma
 
