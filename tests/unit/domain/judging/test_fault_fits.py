@@ -223,6 +223,9 @@ def test_a_factor_gives_way_to_an_epsilon_by_more_than_chance_only() -> None:
         factor, epsilon = Fault("a factor", size * FIRST), Fault("an epsilon", zero)
         named = statistics.likelier_of([factor], epsilon, error)
         assert [fault.words for fault in named] == ["an epsilon" if is_epsilon else "a factor"]
+    # of several factors the nearest one counts
+    two = [factor, Fault("no factor", zero)]
+    assert statistics.likelier_of(two, epsilon, error) == two
     assert statistics.likelier_of([], epsilon, error) == []
     assert statistics.likelier_of([factor], None, error) == [factor]
     undefined = Fault("an epsilon", np.full_like(zero, np.inf))
@@ -252,3 +255,21 @@ def test_a_loop_leaves_out_a_tile_its_rest_or_what_the_data_show() -> None:
     for width in (1, 7, WIDTH):
         missing = terms[:, -width:].sum(axis=1, keepdims=True)
         assert statistics.tail(terms, 1.0001 * missing) == width
+
+
+def test_a_kernel_without_epsilon_has_no_other_one() -> None:
+    assert statistics.fitted_epsilon(lambda value: value * FIRST, 0.0, residual(FIRST)) is None
+    found = statistics.fitted_epsilon(lambda value: value * FIRST, 1e-5, residual(0.03 * FIRST))
+    assert found is not None
+    assert found.words == "epsilon is about 0.03"
+
+
+def test_a_fault_of_many_numbers_needs_more_evidence_beside_stored_statistics() -> None:
+    pattern = draw(FIRST.shape)
+    large, _ = of_stored(pattern)
+    evidence = (large.energy(pattern) - 0.0) / large.residual.unit
+    error = np.sqrt(100.0 / evidence) * pattern  # four times what one number needs
+    stored, _ = of_stored(error)
+    for fitted, is_named in ((0.0, True), (1.0, True), (3.0, True), (5.0, False)):
+        fault = stored.likeliest([Fault("a fault", error, fitted)])
+        assert (fault is not None) is is_named

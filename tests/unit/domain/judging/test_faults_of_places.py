@@ -323,3 +323,19 @@ def test_an_rstd_that_is_off_is_named_in_the_column_sum_of_rmsnorm(*, is_given: 
     for words, rstd in wrong.items():
         output = (DY * X * rstd).sum(axis=0, keepdims=True)
         assert fault(graph, output, "fp32").words == words
+
+
+def test_a_column_sum_without_x_has_no_rstd_that_is_off() -> None:
+    graph, terms = column_sums(24, weighted=False)
+    terms = terms.copy()
+    terms[3] *= 1.3
+    named = diagnose(graph, terms.sum(axis=0, keepdims=True), "fp32", graph.forms[0])
+    assert named is None or "rstd" not in named.words
+
+
+def test_a_gamma_that_is_the_same_in_all_columns_is_a_factor_of_a_column_sum() -> None:
+    rows = BackwardRows(X, DY, np.full_like(GAMMA, 1.5), None, None, EPSILON)
+    output = 1.5 * DY.sum(axis=0, keepdims=True)
+    assert fault(ColumnGradient(rows, weighted=False), output, "fp32").words == (
+        "a common factor of 1.5"
+    )

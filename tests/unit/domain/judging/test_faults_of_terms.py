@@ -287,3 +287,29 @@ def test_shifted_groups_are_named_beside_beta(shift: int) -> None:
     output = normalized.reshape(X.shape) * rows.gamma + rows.beta
     words = f"the groups are shifted by {shift} channel"
     assert named(of_channels(gamma, beta, 2), output) == words
+
+
+def test_a_kernel_without_groups_has_none_of_another_width() -> None:
+    halves = X.reshape(len(X), 2, -1)
+    mean, rstd = halves.mean(axis=2, keepdims=True), rstd_of(halves.var(axis=2)[..., None])
+    output = ((halves - mean) * rstd).reshape(X.shape) * GAMMA + BETA
+    assert "group" not in named(NormalizedRows(Rows(X, GAMMA, BETA, EPSILON)), output)
+
+
+def test_one_of_two_rows_has_a_factor() -> None:
+    graph = NormalizedRows(Rows(X[:2], GAMMA, BETA, EPSILON))
+    assert named(graph, scaled(y()[:2], (1, 1.01))) == "row 1 has a factor of 1.01"
+
+
+def test_most_columns_that_are_off_have_no_factor_in_common() -> None:
+    gamma = np.where(np.arange(WIDTH) < 120, 1.1, 1.0) * GAMMA
+    graph = NormalizedRows(Rows(X, GAMMA, BETA, EPSILON))
+    assert named(graph, y(gamma=gamma)) == "gamma is off in most columns"
+
+
+def test_an_epsilon_of_any_size_is_named() -> None:
+    x, variance = 1e-4 * X, 1e-8 * VARIANCE
+    for epsilon in ("2e-08", "0.0002"):
+        output = (x - 1e-4 * MEAN) * rstd_of(variance, float(epsilon)) * GAMMA
+        graph = NormalizedRows(Rows(x, GAMMA, None, EPSILON))
+        assert named(graph, output) == f"epsilon is about {epsilon}"

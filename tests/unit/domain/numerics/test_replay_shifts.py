@@ -267,6 +267,7 @@ def test_rows_that_say_nothing_are_left_out() -> None:
     assert common_shift(Means(means_of(8)), Program(), "fp32", errors) == pytest.approx(expected)
     exact = means_of(8, deviation=np.where(np.arange(8) < 7, UNIT, 0.0))
     assert shift_of(exact, off) == pytest.approx(expected)
+    assert shift_of(means_of(8, deviation=0.0), off) == 0.0
 
 
 def test_rows_that_differ_by_a_power_of_two_are_alike() -> None:
