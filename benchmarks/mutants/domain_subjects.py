@@ -185,7 +185,6 @@ SUBJECTS = (
             "tests/unit/domain/judging/test_factors.py",
             "tests/unit/domain/judging/test_flips.py",
             "tests/unit/domain/judging/test_shared_factors.py",
-            "tests/unit/domain/judging/test_pairs.py",
         ),
     ),
 )
