@@ -125,6 +125,14 @@ def test_words_say_the_factor_with_its_interval_and_its_flips() -> None:
     assert one(counts(stepped_up=1)).words == "1 row's rstd moved by a step (1 up, 0 down)"
 
 
+def test_steps_are_said_beside_a_factor_unless_they_are_its_own() -> None:
+    for stepped, is_said in ((16, True), (17, False)):
+        result = one(counts(9000, rows=(32, 0), factor=9e-3, error=1e-6, stepped_up=stepped))
+        assert result.best.seen
+        assert ("rstd moved by a step" in result.words) is is_said
+        assert "a common factor of 0.009 between these builds" in result.words
+
+
 def test_without_a_finding_the_words_say_what_would_have_shown() -> None:
     small = one(counts(sensitivity=4e6, error=0.0))
     # eight rows with one flip each: 8 / 4e6

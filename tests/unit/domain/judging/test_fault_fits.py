@@ -175,6 +175,23 @@ def test_stored_statistics_have_the_likeliest_errors() -> None:
     assert stored.sizes(likely) == pytest.approx(likely / deviations)
 
 
+def test_stored_statistics_of_rows_that_are_alike_are_those_of_one() -> None:
+    twice = np.repeat(np.arange(ROWS), 2)
+    error, mean, rstd = 0.01 * FIRST, 3.0 + draw((ROWS, 1)), np.exp(draw((ROWS, 1)))
+
+    def of(rows: NDArray[np.intp]) -> StoredStatistics:
+        right = statistics.Statistics("", mean[rows], rstd[rows])
+        off = residual(error[rows], 1e-4 * VARIANCE[rows])
+        return StoredStatistics.of(right, FIRST[rows], -SECOND[rows], "bf16", off)
+
+    once, both = of(np.arange(ROWS)), of(twice)
+    assert both.rest().error == pytest.approx(once.rest().error[twice])
+    fault = Fault("a fault", 0.0 * FIRST), Fault("a fault", 0.0 * FIRST[twice])
+    fitted = once.beside(fault[0]).fitted, both.beside(fault[1]).fitted
+    assert fitted[1] == pytest.approx(fitted[0])
+    assert both.energy(error[twice]) == pytest.approx(once.energy(error))
+
+
 def test_a_factor_is_found_beside_the_errors_of_stored_statistics() -> None:
     pattern = 2.0 + draw(FIRST.shape)
     off = 0.003 * draw((2, ROWS, 1))

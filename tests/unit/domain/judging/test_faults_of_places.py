@@ -65,6 +65,7 @@ FAULTS: dict[str, Callable[[], Doubles]] = {
         5, np.broadcast_to(y()[:1], X.shape)
     ),
     "the values of the last 3 columns are 0": lambda: tail(3, np.zeros_like(X)),
+    "the values of the last column are 0": lambda: tail(1, np.zeros_like(X)),
     "gamma has the index of the row": lambda: y(GAMMA[0, OF_ROW][:, None]),
     "beta has the index of the row": lambda: y(beta=BETA[0, OF_ROW][:, None]),
     "gamma - 1 is in the place of gamma": lambda: y(GAMMA - 1.0),

@@ -13,6 +13,7 @@ from gonogo.kernels.normalization.forward import NormalizedRows
 from gonogo.kernels.normalization.moments import Rows
 from gonogo.numerics.formats import round_to
 from gonogo.numerics.replay.graph import Graph
+from gonogo.numerics.replay.program import Program
 from normalized_draws import EPSILON, WIDTH, Doubles, draws
 
 X, DY, GAMMA, BETA = draws(12)
@@ -24,9 +25,9 @@ AT_7 = np.where(np.arange(WIDTH) == 7, 1.1, 1.0)
 NO_GAMMA = np.ones_like(GAMMA)
 
 
-def named(graph: Graph, output: Doubles) -> str:
+def named(graph: Graph, output: Doubles, form: str = "fp32") -> str:
     """Return the words of the diagnosis, "" for none."""
-    share = diagnose(graph, round_to(output, "fp32"), "fp32", graph.forms[0])
+    share = diagnose(graph, round_to(output, form), form, graph.forms[0])
     return "" if share is None else share.words
 
 
@@ -313,3 +314,41 @@ def test_an_epsilon_of_any_size_is_named() -> None:
         output = (x - 1e-4 * MEAN) * rstd_of(variance, float(epsilon)) * GAMMA
         graph = NormalizedRows(Rows(x, GAMMA, None, EPSILON))
         assert named(graph, output) == f"epsilon is about {epsilon}"
+
+
+def test_as_many_rows_as_columns_show_a_gamma_that_is_off_in_dx() -> None:
+    x, dy, gamma, wrong = (a[:, :24] for a in (X, DY, GAMMA, GAMMA * AT_7))
+    graph, off = (
+        InputGradient(BackwardRows(x, dy, value, None, None, EPSILON)) for value in (gamma, wrong)
+    )
+    assert named(graph, off.replay(off.forms[0]).values) == "gamma is off in column 7"
+
+
+@pytest.mark.parametrize("name", ["mean", "rstd"])
+def test_one_of_two_rows_has_the_statistic_of_the_other(name: str) -> None:
+    x = X[:2] * np.array([[1.0], [3.0]])
+    mean, rstd = x.mean(axis=1, keepdims=True), rstd_of(x.var(axis=1)[:, None])
+    graph = NormalizedRows(Rows(x, GAMMA, BETA, EPSILON))
+    wrong = {"mean": mean, "rstd": rstd}
+    wrong[name] = wrong[name][[0, 0]]
+    output = (x - wrong["mean"]) * wrong["rstd"] * GAMMA + BETA
+    assert named(graph, output) == f"row 1 has the {name} of row 0"
+
+
+def test_a_single_row_has_no_index_that_takes_the_place_of_a_column() -> None:
+    graph = NormalizedRows(Rows(X[:1], GAMMA, BETA, EPSILON))
+    assert "index of the row" not in named(graph, y(gamma=GAMMA[:, :1])[:1])
+    assert "index of the row" not in named(graph, y(beta=BETA[:, :1])[:1])
+
+
+@pytest.mark.parametrize("name", ["gamma", "beta"])
+def test_values_of_channels_that_are_off_are_named_beside_stored_statistics(name: str) -> None:
+    # beside this offset the rounding of a stored mean is as large as what they make
+    draw = np.random.default_rng(0).standard_normal
+    x = round_to(50.0 + X[:6], "bf16").astype(np.float64)
+    values = {"gamma": 1.0 + 0.3 * draw(15), "beta": 0.3 * draw(15)}
+    wrong = values | {name: values[name] + 0.1 * draw(15)}
+    stored = Program(stored=dict.fromkeys(("mean", "variance", "rstd", "x^"), "bf16"))
+    output = of_channels(**wrong, groups=3, x=x).replay(stored).values
+    words = f"{name} is off in most channels"
+    assert named(of_channels(**values, groups=3, x=x), output, "bf16") == words

@@ -341,7 +341,14 @@ def test_a_step_moves_six_elements_and_a_quarter_of_its_row(
 
 @pytest.mark.parametrize(
     ("other_way", "factor", "is_step"),
-    [(1, 1.0, True), (2, 1.0, False), (0, 1 / 64, False), (0, 4.0, False)],
+    [
+        (1, 1.0, True),
+        (2, 1.0, False),
+        (0, 1 / 32, True),
+        (0, 1 / 64, False),
+        (0, 2.0, True),
+        (0, 4.0, False),
+    ],
 )
 def test_a_step_has_one_direction_and_the_size_of_a_stored_rstd_s(
     other_way: int, factor: float, *, is_step: bool

@@ -278,12 +278,15 @@ def test_rows_that_differ_by_a_power_of_two_are_alike() -> None:
 
 
 def test_a_shift_by_a_share_of_each_row_s_deviation_counts_by_it() -> None:
-    sizes = np.array([1.0, 3.0, 0.2, 5.0, 0.7, 9.0, 2.0, 0.3])
-    means = means_of(8, deviation=UNIT, rstd=1.0 / sizes)
-    off = 4.0 * sizes + PULLS
-    multiple = (off * sizes).sum() / (sizes**2).sum()
-    size = multiple * math.sqrt(SAYS * (sizes**2).mean())
-    assert shift_of(means, off) == pytest.approx(size * math.sqrt(8) / 2.0)
+    uneven = np.array([1.0, 3.0, 0.2, 5.0, 0.7, 9.0, 2.0, 0.3])
+    even = 1.0 + uneven / 100.0  # an absolute shift explains nearly as much
+    for sizes in (uneven, even):
+        means = means_of(8, deviation=UNIT, rstd=1.0 / sizes)
+        off = 16.0 * sizes + 4.0 * PULLS
+        multiple = (off * sizes).sum() / (sizes**2).sum()
+        size = multiple * math.sqrt(SAYS * (sizes**2).mean())
+        scatter = math.sqrt(SAYS * ((off - multiple * sizes) ** 2).sum() / 7)
+        assert shift_of(means, off) == pytest.approx(size * math.sqrt(8) / max(2.0, scatter))
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
