@@ -87,6 +87,8 @@ def test_seeds_weigh_as_much_as_the_moves_they_could_show() -> None:
         # rows that move as a whole have errors of their own: the sign test is stricter there
         (counts(900, rows=(12, 0), factor=3e-3, error=3e-4), False),
         (counts(900, rows=(15, 0), factor=3e-3, error=3e-4), True),
+        (counts(18, rows=(9, 0), factor=3e-3, error=3e-4), True),
+        (counts(19, rows=(9, 0), factor=3e-3, error=3e-4), False),
         # rounding is monotone: a factor moves next to nothing the other way
         (counts(95, 15, rows=(30, 2), factor=1e-4, error=1e-6), False),
         (counts(95, 5, rows=(30, 2), factor=1e-4, error=1e-6), True),

@@ -1,4 +1,4 @@
-"""What faults are fitted with: factors of patterns, the weight of evidence, stored statistics."""
+"""The fits of faults: factors of patterns, the weight of evidence, stored statistics."""
 
 from __future__ import annotations
 
@@ -53,16 +53,16 @@ def test_factors_of_patterns_are_found() -> None:
 def test_a_factor_weighs_elements_by_what_each_says() -> None:
     # an element says as much as its variance and the usual one of its row let it
     variance = np.array([[1.0, 1.0, 3.0]])
-    found = residual(np.array([[1.0, 0.0, 8.0]]), variance).common(np.ones((1, 3)))
-    assert found == pytest.approx((1.0 / 2 + 8.0 / 4) / (1.0 / 2 + 1.0 / 2 + 1.0 / 4))
+    factor = residual(np.array([[1.0, 0.0, 8.0]]), variance).common(np.ones((1, 3)))
+    assert factor == pytest.approx((1.0 / 2 + 8.0 / 4) / (1.0 / 2 + 1.0 / 2 + 1.0 / 4))
 
 
 def test_two_patterns_that_are_nearly_alike_have_factors_of_their_own() -> None:
     of_first, of_second = draw((ROWS, 1)), draw((ROWS, 1))
     error = of_first * FIRST + of_second * SECOND
-    found = residual(error).two_factors(FIRST, SECOND)
-    assert found[0] == pytest.approx(of_first)
-    assert found[1] == pytest.approx(of_second)
+    factors = residual(error).two_factors(FIRST, SECOND)
+    assert factors[0] == pytest.approx(of_first)
+    assert factors[1] == pytest.approx(of_second)
     assert residual(error).two_per_row(FIRST, SECOND) == pytest.approx(error)
     # of the same pattern twice the first has it all
     alone = residual(of_first * FIRST).two_factors(FIRST, 2.0 * FIRST)
@@ -75,34 +75,34 @@ def test_the_error_of_a_right_kernel_has_the_expected_energy_and_deviation() -> 
     generator = np.random.default_rng(6)
     variance = np.exp(0.5 * generator.standard_normal((400, 16)))
     error = generator.uniform(-1.0, 1.0, (400, 16)) * np.sqrt(3.0 * variance)
-    found = residual(error, variance)
-    assert (found.rows, found.size, found.distinct) == (400, 6400, 6400)
-    assert abs(found.energy - found.expected) < 3.0 * found.deviation
-    halves = [(found.weight * error**2)[part].sum() for part in np.split(np.arange(400), 100)]
-    assert np.std(halves) * 10.0 == pytest.approx(found.deviation, rel=0.2)
-    assert found.unit == pytest.approx(found.expected / 6400)
+    of_rows = residual(error, variance)
+    assert (of_rows.rows, of_rows.size, of_rows.distinct) == (400, 6400, 6400)
+    assert abs(of_rows.energy - of_rows.expected) < 3.0 * of_rows.deviation
+    halves = [(of_rows.weight * error**2)[part].sum() for part in np.split(np.arange(400), 100)]
+    assert np.std(halves) * 10.0 == pytest.approx(of_rows.deviation, rel=0.2)
+    assert of_rows.unit == pytest.approx(of_rows.expected / 6400)
 
 
 def test_rows_that_are_alike_up_to_a_power_of_two_count_once() -> None:
     scale = np.array([[1.0], [2.0], [1.0], [4.0]])
     error = np.concatenate([scale * FIRST[:1], FIRST[1:3]])
     variance = np.concatenate([scale**2 * VARIANCE[:1], VARIANCE[1:3]])
-    found, once = residual(error, variance), residual(FIRST[:3], VARIANCE[:3])
-    assert found.copies.ravel().tolist() == [4, 4, 4, 4, 1, 1]
-    assert (found.rows, found.size, found.distinct) == (3, 3 * WIDTH, 3 * WIDTH)
-    assert found.energy == pytest.approx(once.energy)
-    assert found.expected == pytest.approx(once.expected)
-    assert found.deviation == pytest.approx(once.deviation)
+    all_rows, once = residual(error, variance), residual(FIRST[:3], VARIANCE[:3])
+    assert all_rows.copies.ravel().tolist() == [4, 4, 4, 4, 1, 1]
+    assert (all_rows.rows, all_rows.size, all_rows.distinct) == (3, 3 * WIDTH, 3 * WIDTH)
+    assert all_rows.energy == pytest.approx(once.energy)
+    assert all_rows.expected == pytest.approx(once.expected)
+    assert all_rows.deviation == pytest.approx(once.deviation)
 
 
 def test_equal_errors_of_a_row_say_less() -> None:
     few = np.repeat(FIRST[:, :10], 4, axis=1)
-    found = residual(few, np.ones_like(few))
-    assert found.distinct == ROWS * 10
+    few_errors = residual(few, np.ones_like(few))
+    assert few_errors.distinct == ROWS * 10
     other = residual(FIRST, np.ones_like(few))
     # chi squared is in units of a quarter of the elements, and of what is left beyond rounding
     expected = other.expected
-    of_few, of_all = (part.evidence(expected + 30.0, expected) for part in (found, other))
+    of_few, of_all = (part.evidence(expected + 30.0, expected) for part in (few_errors, other))
     assert of_few == pytest.approx(of_all / 4.0)
     assert of_all == pytest.approx(30.0 / other.unit)
     assert other.evidence(4.0 * expected, 2.0 * expected) == pytest.approx(other.size)
@@ -132,9 +132,9 @@ def test_an_effect_relates_to_the_output_that_it_explains(
 ) -> None:
     variance = np.full_like(FIRST, 1e-6)
     effect = (factor - 1.0) * FIRST
-    found = residual(effect + noise * 0.1 * draw(FIRST.shape), variance)
+    shown = residual(effect + noise * 0.1 * draw(FIRST.shape), variance)
     for axis in (None, 1):
-        assert found.relates(FIRST, effect, axis, near).all() == is_related
+        assert shown.relates(FIRST, effect, axis, near).all() == is_related
 
 
 def of_stored(error: Doubles, form: str = "bf16") -> tuple[StoredStatistics, Doubles]:
@@ -148,13 +148,15 @@ def of_stored(error: Doubles, form: str = "bf16") -> tuple[StoredStatistics, Dou
 
 def likeliest(stored: StoredStatistics, rest: Doubles, deviations: Doubles) -> Doubles:
     """Return the likeliest errors of rstd and mean (2, rows), row by row by least squares."""
-    found = []
+    solved = []
     for row in range(ROWS):
         scale = np.sqrt(stored.residual.weight[row])
         prior = np.sqrt(stored.residual.unit) / deviations[:, row]
         patterns = np.concatenate([(np.stack([FIRST, -SECOND])[:, row] * scale).T, np.diag(prior)])
-        found.append(np.linalg.lstsq(patterns, np.append(rest[row] * scale, [0, 0]), rcond=None)[0])
-    return np.array(found).T
+        solved.append(
+            np.linalg.lstsq(patterns, np.append(rest[row] * scale, [0, 0]), rcond=None)[0]
+        )
+    return np.array(solved).T
 
 
 def test_stored_statistics_have_the_likeliest_errors() -> None:
@@ -220,9 +222,9 @@ def test_the_first_of_equally_likely_faults_is_named_and_none_where_roundings_ar
     pattern = draw(FIRST.shape)
     stored, _ = of_stored(0.5 * pattern)
     faults = [Fault("half of it", 0.25 * pattern), *(Fault(w, 0.5 * pattern) for w in "ab")]
-    found = stored.likeliest(faults)
-    assert found is not None
-    assert found.words == "a"
+    likelier = stored.likeliest(faults)
+    assert likelier is not None
+    assert likelier.words == "a"
     assert stored.likeliest([]) is None
     assert stored.likeliest([Fault("no number", np.full_like(pattern, np.nan))]) is None
     alone, deviations = of_stored(0.0 * FIRST)
@@ -256,6 +258,8 @@ def test_a_factor_gives_way_to_an_epsilon_by_more_than_chance_only() -> None:
         (1000, [1004, 1008, 1024]),
         (64, [68, 72, 80, 96, 128, 256, 512, 1024]),
         (1025, [1028, 1032, 1040, 1056, 1088, 1152, 1280, 1536, 2048]),
+        (4095, [4096]),
+        (5000, [5004, 5008, 5024, 5056, 5120, 8192]),
         (1, [4, 8, 16, 32, 64, 128, 256, 512, 1024]),
     ],
 )
@@ -276,9 +280,9 @@ def test_a_loop_leaves_out_a_tile_its_rest_or_what_the_data_show() -> None:
 
 def test_a_kernel_without_epsilon_has_no_other_one() -> None:
     assert statistics.fitted_epsilon(lambda value: value * FIRST, 0.0, residual(FIRST)) is None
-    found = statistics.fitted_epsilon(lambda value: value * FIRST, 1e-5, residual(0.03 * FIRST))
-    assert found is not None
-    assert found.words == "epsilon is about 0.03"
+    other = statistics.fitted_epsilon(lambda value: value * FIRST, 1e-5, residual(0.03 * FIRST))
+    assert other is not None
+    assert other.words == "epsilon is about 0.03"
 
 
 def test_a_fault_of_many_numbers_needs_more_evidence_beside_stored_statistics() -> None:

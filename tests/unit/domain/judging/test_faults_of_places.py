@@ -180,14 +180,15 @@ def test_a_row_with_a_statistic_of_the_row_before_is_named_in_dx(
     assert words == f"row 12 has the {name} of row 11"
 
 
+@pytest.mark.parametrize("sign", [1.0, -1.0])
 @pytest.mark.parametrize("name", ["rstd", "mean"])
-def test_a_row_with_a_statistic_of_another_row_is_named_in_y(name: str) -> None:
+def test_a_row_with_a_statistic_of_another_row_is_named_in_y(name: str, sign: float) -> None:
     x = SCALES * X
     rstd = 1.0 / np.sqrt(x.var(axis=1, keepdims=True) + EPSILON)
     wrong = {"mean": x.mean(axis=1, keepdims=True), "rstd": rstd}
     wrong[name][12] = wrong[name][3]
-    output = (x - wrong["mean"]) * wrong["rstd"] * GAMMA + BETA
-    graph = NormalizedRows(Rows(x, GAMMA, BETA, EPSILON))
+    output = (x - wrong["mean"]) * wrong["rstd"] * sign * GAMMA + BETA
+    graph = NormalizedRows(Rows(x, sign * GAMMA, BETA, EPSILON))
     assert fault(graph, output, "fp32").words == f"row 12 has the {name} of row 3"
 
 
@@ -340,3 +341,32 @@ def test_a_gamma_that_is_the_same_in_all_columns_is_a_factor_of_a_column_sum() -
     assert fault(ColumnGradient(rows, weighted=False), output, "fp32").words == (
         "a common factor of 1.5"
     )
+
+
+def test_a_term_that_a_column_sum_lacks_is_named() -> None:
+    graph = ColumnGradient(BACKWARD, weighted=True)
+    centered = X - X.mean(axis=1, keepdims=True)
+    for words, normalized in (("mean is missing", X * RSTD), ("rstd is missing", centered)):
+        output = (DY * normalized).sum(axis=0, keepdims=True)
+        assert fault(graph, output, "fp32").words == words
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "words"),
+    [
+        (slice(3, 4), slice(10, 30), "row 3 is missing from the sums of"),
+        (slice(11, 16), slice(0, 48), "rows 11 to 15 are missing from the sum"),
+        (slice(2, None, 5), slice(0, 48), "the rows 2, 7, ... are missing from the sum"),
+    ],
+)
+def test_rows_must_explain_nearly_all_of_the_error(rows: slice, columns: slice, words: str) -> None:
+    graph, terms = column_sums(24, weighted=True)
+    noise = np.random.default_rng(1).standard_normal((1, 48))
+    effect = np.zeros((1, 48))
+    effect[:, columns] = -terms[rows, columns].sum(axis=0)
+    right = terms.sum(axis=0, keepdims=True)
+    for left, is_named in ((0.03, True), (0.2, False)):
+        rest = noise * np.sqrt(left * np.square(effect).sum() / np.square(noise).sum())
+        output = round_to(right + effect + rest, "fp32")
+        named = diagnose(graph, output, "fp32", graph.forms[0])
+        assert (named is not None and named.words.startswith(words)) is is_named

@@ -278,6 +278,12 @@ def test_a_gamma_of_the_next_channel_is_no_gamma_of_another_column(groups: int, 
     assert named(of_channels(gamma, beta, groups), output) == words
 
 
+def test_rows_that_are_no_whole_samples_have_no_neighboring_groups() -> None:
+    graph = of_channels(GAMMA[0, :10], BETA[0, :10], 2, X[:5])
+    output = 1.001 * graph.replay(graph.forms[0]).values
+    assert named(graph, output) == "a common factor of 1.001"
+
+
 @pytest.mark.parametrize("shift", [1, -1])
 def test_shifted_groups_are_named_beside_beta(shift: int) -> None:
     gamma, beta = GAMMA[0, :10], BETA[0, :10]
@@ -352,3 +358,19 @@ def test_values_of_channels_that_are_off_are_named_beside_stored_statistics(name
     output = of_channels(**wrong, groups=3, x=x).replay(stored).values
     words = f"{name} is off in most channels"
     assert named(of_channels(**values, groups=3, x=x), output, "bf16") == words
+
+
+def test_columns_of_other_values_are_no_gamma_that_is_off() -> None:
+    output = y()
+    output[:, -4:] = 0.2 * DY[:, -4:]
+    assert "gamma" not in named(NormalizedRows(Rows(X, GAMMA, BETA, EPSILON)), output)
+
+
+def test_a_few_columns_that_are_off_are_named_where_all_rows_are_alike() -> None:
+    # a number for each column would fit anything
+    x = np.exp2(np.arange(8) % 4)[:, None] * X[:1]
+    gamma = GAMMA * np.where(np.arange(WIDTH) == 20, 1.3, AT_7)
+    graph, off = (
+        NormalizedRows(Rows(x, value, None, 0.0, centered=False)) for value in (GAMMA, gamma)
+    )
+    assert named(graph, off.replay(off.forms[0]).values) == "gamma is off in columns 7, 20"

@@ -129,6 +129,10 @@ def test_the_slope_of_the_moves_is_that_of_a_straight_line() -> None:
     few = flips.count(output[:1, :2], reference[:1, :2], "bf16", 0.0).pivots["zero"]
     alike = flips.count(output, np.ones_like(output), "bf16", 0.0).pivots["zero"]
     assert (few.slope, few.slope_error, alike.slope, alike.slope_error) == (None,) * 4
+    for value in (1.3984375, 1.4140625, 1.7265625):
+        same = np.full((7, 3), value, np.float32)
+        moved = same + np.float32(2.0**-7) * (np.arange(3) == 1)
+        assert flips.count(moved.astype(np.float32), same, "bf16", 0.0).pivots["zero"].slope is None
     three = flips.count(output[:1, :3], reference[:1, :3], "bf16", 0.0).pivots["zero"]
     assert three.slope is not None
     # all moved alike: there is no slope, and nothing is left about it
@@ -158,6 +162,8 @@ def test_where_the_sum_cancels_nothing_is_counted_about_beta() -> None:
     output = reference + np.float32(2.0**-10)
     beta_pivot = flips.count(output, reference, "bf16", 64, beta).pivots["beta"]
     assert (beta_pivot.away, beta_pivot.toward) == (0, 1)
+    edge = flips.count(output, reference, "bf16", 64, np.full((1, 2), 1.125)).pivots["beta"]
+    assert (edge.away, edge.toward) == (0, 1)  # 10 and 8 values away
 
 
 def test_values_that_are_not_finite_are_left_out() -> None:

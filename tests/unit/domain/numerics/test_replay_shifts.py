@@ -308,8 +308,8 @@ def test_a_shift_beyond_the_orders_counts_from_the_nearest_one() -> None:
     program = means._replace(mean=means.mean + running * UNIT)
     usual = 2.0 * math.sqrt(variance / (variance - (running / 4.0) ** 2))
     for beyond, nearest in ((-20.0, 20.0), (24.0, 20.0)):
-        found = shift_of(program, beyond - running + PULLS, Order.running)
-        assert found == pytest.approx(nearest * math.sqrt(8) / usual)
+        deviations = shift_of(program, beyond - running + PULLS, Order.running)
+        assert deviations == pytest.approx(nearest * math.sqrt(8) / usual)
 
 
 def test_a_shift_is_far_from_the_nearest_order_too() -> None:
