@@ -89,6 +89,7 @@ def test_seeds_weigh_as_much_as_the_moves_they_could_show() -> None:
         (counts(900, rows=(15, 0), factor=3e-3, error=3e-4), True),
         (counts(18, rows=(9, 0), factor=3e-3, error=3e-4), True),
         (counts(19, rows=(9, 0), factor=3e-3, error=3e-4), False),
+        (counts(23, 1, rows=(11, 1), factor=3e-3, error=3e-4), True),
         # rounding is monotone: a factor moves next to nothing the other way
         (counts(95, 15, rows=(30, 2), factor=1e-4, error=1e-6), False),
         (counts(95, 5, rows=(30, 2), factor=1e-4, error=1e-6), True),
@@ -105,6 +106,7 @@ def test_seeds_weigh_as_much_as_the_moves_they_could_show() -> None:
         # if most rows moved like that, and all by as much, the factor is theirs
         (counts(9000, rows=(32, 0), factor=2e-3, error=8e-5, stepped_up=30), True),
         (counts(9000, rows=(32, 0), factor=2e-3, error=1e-4, stepped_up=30), False),
+        (counts(9000, rows=(28, 4), factor=2e-3, error=1e-4, stepped_up=30), False),
         # the rows' majority and the factor disagree: a few rows moved far
         (counts(22, rows=(16, 0), factor=-3e-6, error=6e-7), False),
         # one row has no scatter to measure the factor by

@@ -374,3 +374,21 @@ def test_a_few_columns_that_are_off_are_named_where_all_rows_are_alike() -> None
         NormalizedRows(Rows(x, value, None, 0.0, centered=False)) for value in (GAMMA, gamma)
     )
     assert named(graph, off.replay(off.forms[0]).values) == "gamma is off in columns 7, 20"
+
+
+@pytest.mark.parametrize(
+    ("output", "is_coherent"),
+    [
+        (dx(scaled(RSTD, (3, 1.05))), False),
+        (scaled(dx(), (7, 1.01)), False),
+        (1.01 * dx(), True),
+        (of_sums(2.0 * S1), True),
+    ],
+)
+def test_rows_with_a_statistic_of_their_own_have_no_fault_in_common(
+    output: Doubles, *, is_coherent: bool
+) -> None:
+    graph = InputGradient(BackwardRows(X, DY, GAMMA, None, None, EPSILON))
+    share = diagnose(graph, round_to(output, "fp32"), "fp32", graph.forms[0])
+    assert share is not None
+    assert share.is_coherent is is_coherent
