@@ -239,7 +239,7 @@ def _copies(error: Array, variance: Array) -> Array:
 
 
 def places(noun: str, values: Array) -> str:
-    """Return where the values matter, such as "column 5", "columns 32 to 63", "all columns"."""
+    """Return where the values matter, such as "column 5", "columns 3, 9", "most columns"."""
     size = np.abs(values.ravel())
     matter = np.flatnonzero(size > 0.1 * size.max(initial=0.0))
     if len(matter) == 0 or 2 * len(matter) > len(size):

@@ -79,7 +79,7 @@ def common_shift(graph: object, program: Program, form: str, errors: SharedError
         form: the output's format; only fp32 shows each row's error by itself.
         errors: the rows' shared errors.
     """
-    if form != "fp32" or not isinstance(graph, Centered) or np.count_nonzero(errors.of_mean) < 2:
+    if form != "fp32" or not isinstance(graph, Centered) or np.count_nonzero(errors.of_mean[1]) < 2:
         return 0.0
     of_rows = graph.mean_of_rows(program)
     if of_rows is None:

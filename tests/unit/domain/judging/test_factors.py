@@ -87,9 +87,14 @@ def test_seeds_weigh_as_much_as_the_moves_they_could_show() -> None:
         # rows that move as a whole have errors of their own: the sign test is stricter there
         (counts(900, rows=(12, 0), factor=3e-3, error=3e-4), False),
         (counts(900, rows=(15, 0), factor=3e-3, error=3e-4), True),
+        (counts(18, rows=(9, 0), factor=3e-3, error=3e-4), True),
+        (counts(19, rows=(9, 0), factor=3e-3, error=3e-4), False),
+        (counts(23, 1, rows=(11, 1), factor=3e-3, error=3e-4), True),
         # rounding is monotone: a factor moves next to nothing the other way
         (counts(95, 15, rows=(30, 2), factor=1e-4, error=1e-6), False),
         (counts(95, 5, rows=(30, 2), factor=1e-4, error=1e-6), True),
+        (counts(90, 10, rows=(30, 2), factor=1e-4, error=1e-6), True),
+        (counts(89, 11, rows=(30, 2), factor=1e-4, error=1e-6), False),
         # moves of half a step, whatever the mantissa: truncation
         (counts(9000, rows=(32, 0), factor=2.7e-3, error=1e-6, slope=2e-5), False),
         (counts(9000, rows=(32, 0), factor=2.7e-3, error=1e-6, slope=-2.7e-3), False),
@@ -101,6 +106,7 @@ def test_seeds_weigh_as_much_as_the_moves_they_could_show() -> None:
         # if most rows moved like that, and all by as much, the factor is theirs
         (counts(9000, rows=(32, 0), factor=2e-3, error=8e-5, stepped_up=30), True),
         (counts(9000, rows=(32, 0), factor=2e-3, error=1e-4, stepped_up=30), False),
+        (counts(9000, rows=(28, 4), factor=2e-3, error=1e-4, stepped_up=30), False),
         # the rows' majority and the factor disagree: a few rows moved far
         (counts(22, rows=(16, 0), factor=-3e-6, error=6e-7), False),
         # one row has no scatter to measure the factor by
@@ -123,6 +129,14 @@ def test_words_say_the_factor_with_its_interval_and_its_flips() -> None:
     assert one(counts(stepped_up=1)).words == "1 row's rstd moved by a step (1 up, 0 down)"
 
 
+def test_steps_are_said_beside_a_factor_unless_they_are_its_own() -> None:
+    for stepped, is_said in ((16, True), (17, False)):
+        result = one(counts(9000, rows=(32, 0), factor=9e-3, error=1e-6, stepped_up=stepped))
+        assert result.best.seen
+        assert ("rstd moved by a step" in result.words) is is_said
+        assert "a common factor of 0.009 between these builds" in result.words
+
+
 def test_without_a_finding_the_words_say_what_would_have_shown() -> None:
     small = one(counts(sensitivity=4e6, error=0.0))
     # eight rows with one flip each: 8 / 4e6
@@ -132,6 +146,11 @@ def test_without_a_finding_the_words_say_what_would_have_shown() -> None:
     assert large.best.limit == pytest.approx(FLOOR + 1e-7)
     assert large.words == "no common factor; a common factor beyond 3.6e-7 would show"
     assert one(counts(sensitivity=0.0, factor=0.0)).best.limit is None
+    # where a row moved by a step of rstd, a factor must move all elements further than that
+    stepped = one(counts(stepped_up=1, error=0.0))
+    assert stepped.best.by_steps
+    assert not one(counts(error=None)).best.by_steps
+    assert stepped.best.limit == pytest.approx(1.5 * 32768 / 6e6)
 
 
 def test_the_pivot_that_the_rows_agree_about_is_reported() -> None:
@@ -143,6 +162,68 @@ def test_the_pivot_that_the_rows_agree_about_is_reported() -> None:
     assert result.best.pivot == result.summary.pivot == "beta"
     assert "in gamma x^ of y" in result.words
     json.dumps(asdict(result.summary), allow_nan=False)
+
+
+def test_seeds_share_the_largest_floor_and_the_mean_slope() -> None:
+    result = one(
+        counts(20, factor=4e-6, slope=1e-6, shared_factor=1e-7),
+        counts(20, factor=4e-6, slope=3e-6, shared_factor=3e-7),
+        counts(20, factor=4e-6, slope=2e-6, shared_factor=2e-7),
+    )
+    assert result.best.shared == 3e-7
+    assert result.best.slope == pytest.approx(2e-6)
+    assert result.best.slope_error == pytest.approx(1e-5 / math.sqrt(3))
+    missing = counts(20, factor=4e-6)
+    missing["pivots"]["zero"] |= {"slope": None, "slope_error": None}
+    assert (one(missing).best.slope, one(missing).best.slope_error) == (0, 0)
+
+
+def test_half_steps_in_all_elements_are_another_rounding() -> None:
+    for away, direction in ((True, "away from"), (False, "toward")):
+        size = 2.7e-3 if away else -2.7e-3
+        moved = (9000, 0) if away else (0, 9000)
+        rows = (32, 0) if away else (0, 32)
+        result = one(counts(*moved, rows=rows, factor=size, error=1e-6, slope=-size / 100))
+        assert result.is_rounded_otherwise
+        assert result.summary.rounded_otherwise
+        assert result.words == (
+            f"y moved {direction} zero by 0.49 steps on average, large mantissas no further than "
+            "small ones: one build truncates"
+        )
+        # rows that moved as a whole are steps of rstd
+        stepped = counts(*moved, rows=rows, factor=size, error=1e-6, slope=0.0, stepped_up=3)
+        assert not one(stepped).is_rounded_otherwise
+        assert one(stepped).words == "3 rows' rstd moved by a step (3 up, 0 down)"
+
+
+def test_the_summary_has_the_numbers_of_the_best_pivot() -> None:
+    result = one(counts(42, 1, rows=(26, 1), factor=3e-6, error=4e-7, stepped_up=1, stepped_down=2))
+    summary, best = asdict(result.summary), result.best
+    assert summary == {
+        "output": "y",
+        "seeds": 1,
+        "elements": 32768,
+        "differing": 43,
+        "rows": 32,
+        "stepped_up": 1,
+        "stepped_down": 2,
+        "pivot": "zero",
+        "away": 42,
+        "toward": 1,
+        "rows_away": 26,
+        "rows_toward": 1,
+        "probability": sign_probability(26, 1),
+        "factor": 3e-6,
+        "factor_low": pytest.approx(2.2e-6),
+        "factor_high": pytest.approx(3.8e-6),
+        "factor_limit": best.limit,
+        "common_factor": False,
+        "rounded_otherwise": False,
+        "words": "3 rows' rstd moved by a step (1 up, 2 down)",
+    }
+    assert result.stepped == 3
+    assert result.seen
+    assert not one(counts(3, 4, rows=(3, 4))).seen
 
 
 def test_repeats_of_a_seed_count_once_and_rows_without_a_comparison_not_at_all() -> None:

@@ -65,6 +65,7 @@ FAULTS: dict[str, Callable[[], Doubles]] = {
         5, np.broadcast_to(y()[:1], X.shape)
     ),
     "the values of the last 3 columns are 0": lambda: tail(3, np.zeros_like(X)),
+    "the values of the last column are 0": lambda: tail(1, np.zeros_like(X)),
     "gamma has the index of the row": lambda: y(GAMMA[0, OF_ROW][:, None]),
     "beta has the index of the row": lambda: y(beta=BETA[0, OF_ROW][:, None]),
     "gamma - 1 is in the place of gamma": lambda: y(GAMMA - 1.0),
@@ -179,14 +180,15 @@ def test_a_row_with_a_statistic_of_the_row_before_is_named_in_dx(
     assert words == f"row 12 has the {name} of row 11"
 
 
+@pytest.mark.parametrize("sign", [1.0, -1.0])
 @pytest.mark.parametrize("name", ["rstd", "mean"])
-def test_a_row_with_a_statistic_of_another_row_is_named_in_y(name: str) -> None:
+def test_a_row_with_a_statistic_of_another_row_is_named_in_y(name: str, sign: float) -> None:
     x = SCALES * X
     rstd = 1.0 / np.sqrt(x.var(axis=1, keepdims=True) + EPSILON)
     wrong = {"mean": x.mean(axis=1, keepdims=True), "rstd": rstd}
     wrong[name][12] = wrong[name][3]
-    output = (x - wrong["mean"]) * wrong["rstd"] * GAMMA + BETA
-    graph = NormalizedRows(Rows(x, GAMMA, BETA, EPSILON))
+    output = (x - wrong["mean"]) * wrong["rstd"] * sign * GAMMA + BETA
+    graph = NormalizedRows(Rows(x, sign * GAMMA, BETA, EPSILON))
     assert fault(graph, output, "fp32").words == f"row 12 has the {name} of row 3"
 
 
@@ -237,3 +239,134 @@ def test_rows_that_one_partial_sum_has_are_named(lost: slice, words: str, form: 
     terms[lost] = 0.0
     graph = ColumnGradient(BACKWARD, weighted=True)
     assert fault(graph, terms.sum(axis=0, keepdims=True), form).words == words
+
+
+def column_sums(count: int, *, weighted: bool) -> tuple[ColumnGradient, Doubles]:
+    """Return the graph of dgamma or dbeta of some rows, and the terms of its sums."""
+    draw = np.random.default_rng(3).standard_normal
+    x, dy = 0.5 + draw((count, 48)), draw((count, 48))
+    centered = x - x.mean(axis=1, keepdims=True)
+    normalized = centered / np.sqrt(x.var(axis=1, keepdims=True) + EPSILON)
+    rows = BackwardRows(x, dy, 1.0 + 0.3 * draw((1, 48)), None, None, EPSILON)
+    return ColumnGradient(rows, weighted=weighted), dy * normalized if weighted else dy
+
+
+@pytest.mark.parametrize("weighted", [True, False], ids=["dgamma", "dbeta"])
+@pytest.mark.parametrize(
+    ("count", "rows", "times", "words"),
+    [
+        (24, slice(5, 6), 0, "row 5 is missing from the sum"),
+        (24, slice(5, 6), 2, "row 5 is added twice"),
+        (24, slice(0, 2), 0, "rows 0 to 1 are missing from the sum"),
+        (24, slice(22, 24), 0, "rows 22 to 23 are missing from the sum"),
+        (24, slice(1, 24), 0, "rows 1 to 23 are missing from the sum"),
+        (24, slice(0, 24), 0, "a common factor of 0"),
+        (24, slice(0, None, 12), 0, "the rows 0, 12, ... are missing from the sum"),
+        (25, slice(0, None, 13), 0, "the rows 0, 13, ... are missing from the sum"),
+        (1, slice(0, 1), 0, "row 0 is missing from the sum"),
+        (2, slice(1, 2), 0, "row 1 is missing from the sum"),
+        (3, slice(0, 2), 0, "rows 0 to 1 are missing from the sum"),
+        (32, slice(0, 32), 0, "a common factor of 0"),
+        (33, slice(32, 33), 0, "row 32 is missing from the sum"),
+        (70, slice(32, 64), 0, "row tile 1 is missing from the sum"),
+        (70, slice(32, 64), 2, "row tile 1 is added twice"),
+        (70, slice(64, 70), 0, "row tile 2 is missing from the sum"),
+        (128, slice(11, 16), 2, "rows 11 to 15 are added twice"),
+        (128, slice(1, None, 64), 0, "the rows 1, 65, ... are missing from the sum"),
+        (200, slice(193, 200), 0, "rows 193 to 199 are missing from the sum"),
+        (200, slice(0, 9), 2, "rows 0 to 8 are added twice"),
+        (200, slice(64, 128), 0, "rows 64 to 127 are missing from the sum"),
+        (200, slice(16, 32), 0, "rows 16 to 31 are missing from the sum"),
+    ],
+)
+def test_rows_that_a_column_sum_leaves_out_or_adds_twice_are_named(
+    count: int, rows: slice, times: int, words: str, *, weighted: bool
+) -> None:
+    graph, terms = column_sums(count, weighted=weighted)
+    terms = terms.copy()
+    terms[rows] *= times
+    assert fault(graph, terms.sum(axis=0, keepdims=True), "fp32").words == words
+
+
+@pytest.mark.parametrize(
+    ("row", "columns", "words"),
+    [
+        (3, slice(0, 20), "row 3 is missing from the sums of 20 columns from 0 to 19"),
+        (3, slice(40, 48), "row 3 is missing from the sums of 8 columns from 40 to 47"),
+        (199, slice(47, 48), "row 199 is missing from the sums of column 47"),
+    ],
+)
+def test_columns_at_either_end_that_lack_a_row_are_named(
+    row: int, columns: slice, words: str
+) -> None:
+    graph, terms = column_sums(200, weighted=True)
+    terms[row, columns] = 0.0
+    assert fault(graph, terms.sum(axis=0, keepdims=True), "fp32").words == words
+
+
+def statistics_off(rows: dict[int, float]) -> Doubles:
+    """Return the rstd of RMSNorm of X, which has a factor in some rows."""
+    rstd = 1.0 / np.sqrt(np.square(X).mean(axis=1, keepdims=True) + EPSILON)
+    for row, factor in rows.items():
+        rstd[row] *= factor
+    return np.asarray(rstd)
+
+
+@pytest.mark.parametrize("is_given", [True, False])
+def test_an_rstd_that_is_off_is_named_in_the_column_sum_of_rmsnorm(*, is_given: bool) -> None:
+    given = statistics_off({}) if is_given else None
+    rows = BackwardRows(X, DY, GAMMA, None, given, EPSILON, centered=False)
+    graph = ColumnGradient(rows, weighted=True)
+    wrong = {
+        "the rstd is off in row 3": statistics_off({3: 1.05}),
+        "the rstd is off in rows 3, 9, 20": statistics_off({3: 1.05, 9: 0.95, 20: 0.96}),
+        "each row has the rstd of the row before it": np.roll(statistics_off({}), 1, axis=0),
+    }
+    for words, rstd in wrong.items():
+        output = (DY * X * rstd).sum(axis=0, keepdims=True)
+        assert fault(graph, output, "fp32").words == words
+
+
+def test_a_column_sum_without_x_has_no_rstd_that_is_off() -> None:
+    graph, terms = column_sums(24, weighted=False)
+    terms = terms.copy()
+    terms[3] *= 1.3
+    named = diagnose(graph, terms.sum(axis=0, keepdims=True), "fp32", graph.forms[0])
+    assert named is None or "rstd" not in named.words
+
+
+def test_a_gamma_that_is_the_same_in_all_columns_is_a_factor_of_a_column_sum() -> None:
+    rows = BackwardRows(X, DY, np.full_like(GAMMA, 1.5), None, None, EPSILON)
+    output = 1.5 * DY.sum(axis=0, keepdims=True)
+    assert fault(ColumnGradient(rows, weighted=False), output, "fp32").words == (
+        "a common factor of 1.5"
+    )
+
+
+def test_a_term_that_a_column_sum_lacks_is_named() -> None:
+    graph = ColumnGradient(BACKWARD, weighted=True)
+    centered = X - X.mean(axis=1, keepdims=True)
+    for words, normalized in (("mean is missing", X * RSTD), ("rstd is missing", centered)):
+        output = (DY * normalized).sum(axis=0, keepdims=True)
+        assert fault(graph, output, "fp32").words == words
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "words"),
+    [
+        (slice(3, 4), slice(10, 30), "row 3 is missing from the sums of"),
+        (slice(11, 16), slice(0, 48), "rows 11 to 15 are missing from the sum"),
+        (slice(2, None, 5), slice(0, 48), "the rows 2, 7, ... are missing from the sum"),
+    ],
+)
+def test_rows_must_explain_nearly_all_of_the_error(rows: slice, columns: slice, words: str) -> None:
+    graph, terms = column_sums(24, weighted=True)
+    noise = np.random.default_rng(1).standard_normal((1, 48))
+    effect = np.zeros((1, 48))
+    effect[:, columns] = -terms[rows, columns].sum(axis=0)
+    right = terms.sum(axis=0, keepdims=True)
+    for left, is_named in ((0.03, True), (0.2, False)):
+        rest = noise * np.sqrt(left * np.square(effect).sum() / np.square(noise).sum())
+        output = round_to(right + effect + rest, "fp32")
+        named = diagnose(graph, output, "fp32", graph.forms[0])
+        assert (named is not None and named.words.startswith(words)) is is_named

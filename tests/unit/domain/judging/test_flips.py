@@ -115,6 +115,38 @@ def test_flips_are_counted_by_direction_and_by_row() -> None:
     assert (counts.stepped_up, counts.stepped_down) == (0, 0)
 
 
+def test_the_slope_of_the_moves_is_that_of_a_straight_line() -> None:
+    generator = np.random.default_rng(1)
+    reference = round_to(generator.uniform(1.0, 2.0, (3, 8)), "bf16")
+    steps = generator.integers(-2, 3, reference.shape)
+    output = (reference + steps * 2.0**-7).astype(np.float32)
+    zero = flips.count(output, reference, "bf16", 0.0).pivots["zero"]
+    weights = reference.ravel() / 2.0**-7
+    line, covariance = np.polyfit(weights, steps.ravel(), 1, cov=True)
+    assert zero.slope == pytest.approx(line[0])
+    assert zero.slope_error == pytest.approx(np.sqrt(covariance[0, 0]))
+    # two elements have no scatter, and values that are alike no slope
+    few = flips.count(output[:1, :2], reference[:1, :2], "bf16", 0.0).pivots["zero"]
+    alike = flips.count(output, np.ones_like(output), "bf16", 0.0).pivots["zero"]
+    assert (few.slope, few.slope_error, alike.slope, alike.slope_error) == (None,) * 4
+    for value in (1.3984375, 1.4140625, 1.7265625):
+        same = np.full((7, 3), value, np.float32)
+        moved = same + np.float32(2.0**-7) * (np.arange(3) == 1)
+        assert flips.count(moved.astype(np.float32), same, "bf16", 0.0).pivots["zero"].slope is None
+    three = flips.count(output[:1, :3], reference[:1, :3], "bf16", 0.0).pivots["zero"]
+    assert three.slope is not None
+    # all moved alike: there is no slope, and nothing is left about it
+    one_step = reference + np.float32(2.0**-7)
+    even = flips.count(one_step, reference, "bf16", 0.0).pivots["zero"]
+    assert (even.slope, even.slope_error) == pytest.approx((0.0, 0.0), abs=1e-6)
+
+
+def test_values_at_the_pivot_tell_nothing_of_a_factor() -> None:
+    reference = np.array([[0.0, 0.0, 2.0], [0.0, 1.0, -1.0]], np.float32)
+    zero = flips.count(reference, reference, "bf16", 0.0).pivots["zero"]
+    assert zero.elements == 3
+
+
 def test_a_factor_that_leaves_beta_in_place_is_signed_by_beta() -> None:
     beta = np.full((1, 3), 1.0)
     reference = np.array([[0.5, 2.0, 1.0]], np.float32)
@@ -130,6 +162,8 @@ def test_where_the_sum_cancels_nothing_is_counted_about_beta() -> None:
     output = reference + np.float32(2.0**-10)
     beta_pivot = flips.count(output, reference, "bf16", 64, beta).pivots["beta"]
     assert (beta_pivot.away, beta_pivot.toward) == (0, 1)
+    edge = flips.count(output, reference, "bf16", 64, np.full((1, 2), 1.125)).pivots["beta"]
+    assert (edge.away, edge.toward) == (0, 1)  # 10 and 8 values away
 
 
 def test_values_that_are_not_finite_are_left_out() -> None:
@@ -137,7 +171,8 @@ def test_values_that_are_not_finite_are_left_out() -> None:
     output = np.array([[np.nan, 1.0, np.nan, 2.0 + 2.0**-6]], np.float32)
     counts = flips.count(output, reference, "bf16", 4)
     assert (counts.elements, counts.differing, counts.rows) == (1, 1, 4)
-    assert counts.pivots["zero"].away == 1
+    zero = counts.pivots["zero"]
+    assert (zero.away, zero.elements, zero.sensitivity) == (1, 1, 2**7)
 
 
 def test_values_of_a_vector_are_rows_of_their_own() -> None:
@@ -288,6 +323,68 @@ def test_truncation_is_no_factor() -> None:
     assert result.is_rounded_otherwise
     # further, it is one
     assert inputs.flips(truncated, inputs.y(output_factor=1.006)).best.seen
+
+
+@pytest.mark.parametrize(
+    ("moved", "width", "is_step"),
+    [(6, 24, True), (6, 25, False), (5, 8, False), (6, 8, True), (20, 24, True)],
+)
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_step_moves_six_elements_and_a_quarter_of_its_row(
+    moved: int, width: int, sign: int, *, is_step: bool
+) -> None:
+    reference = np.full((3, width), 1.5, np.float32)
+    output = reference.copy()
+    output[1, :moved] += sign * 2.0**-7
+    counts = flips.count(output, reference, "bf16", 0.0)
+    assert (counts.stepped_up, counts.stepped_down) == (
+        is_step and sign > 0,
+        is_step and sign < 0,
+    )
+    # it tells nothing of a factor then
+    assert counts.pivots["zero"].elements == (2 if is_step else 3) * width
+
+
+@pytest.mark.parametrize(
+    ("other_way", "factor", "is_step"),
+    [
+        (1, 1.0, True),
+        (2, 1.0, False),
+        (0, 1 / 32, True),
+        (0, 1 / 64, False),
+        (0, 2.0, True),
+        (0, 4.0, False),
+    ],
+)
+def test_a_step_has_one_direction_and_the_size_of_a_stored_rstd_s(
+    other_way: int, factor: float, *, is_step: bool
+) -> None:
+    reference = np.full((3, 20), 1.5, np.float32)
+    output = reference.copy()
+    output[1] *= 1.0 + 2.0**-7 * factor
+    output[1, :other_way] -= 2.0**-6
+    assert flips.count(output, reference, "fp32", 0.0).stepped_up == is_step
+
+
+@pytest.mark.parametrize(("stepped", "counted"), [(1, 3), (2, 2), (3, 4)])
+def test_stepped_rows_are_left_out_unless_they_are_most(stepped: int, counted: int) -> None:
+    reference = np.full((4, 16), 1.5, np.float32)
+    output = reference.copy()
+    output[:stepped] += 2.0**-7
+    counts = flips.count(output, reference, "bf16", 0.0)
+    assert (counts.stepped_up, counts.pivots["zero"].elements) == (stepped, 16 * counted)
+
+
+def test_one_row_has_no_scatter_and_zeros_have_no_factor() -> None:
+    reference = np.array([[0.0, 0.0, 1.0, 2.0]], np.float32).T.repeat(2, axis=1)
+    output = reference + np.float32(2.0**-6)
+    one = flips.count(output[2:3, :1], reference[2:3, :1], "bf16", 0.0).pivots["zero"]
+    assert one.factor == pytest.approx(2.0**-6)
+    assert one.factor_error is None
+    two = flips.count(output[2:], reference[2:], "bf16", 0.0).pivots["zero"]
+    assert two.factor_error is not None
+    none = flips.count(output[:2], reference[:2], "bf16", 0.0).pivots["zero"]
+    assert (none.factor, none.factor_error, none.sensitivity) == (None, None, 0.0)
 
 
 def test_rows_that_moved_further_than_a_step_are_no_steps() -> None:
