@@ -102,7 +102,8 @@ def _blocks(terms: Array, residual: Residual) -> Iterator[Fault]:
     """Yield the neighboring rows that, left out or added twice, explain nearly all of the error.
 
     They are rows at either end, or a block of a usual size: kernels sum rows in blocks of their
-    own, and the last one is rarely whole.
+    own, and the last one is rarely whole. A common factor that explains more is no block: all rows
+    but one, added twice, are nearly twice the sum.
     """
     count = len(terms)
     before = np.concatenate([np.zeros((1, terms.shape[1])), np.cumsum(terms, axis=0)])
@@ -122,10 +123,14 @@ def _blocks(terms: Array, residual: Residual) -> Iterator[Fault]:
         part = slice(first, first + AT_ONCE)
         block = before[stops[part]] - before[starts[part]]
         along[part], size[part] = block @ (weight * error), block**2 @ weight
+    whole = before[-1]
+    information = float(whole**2 @ weight)
+    explained = float(whole @ (weight * error)) ** 2 / information if information > 0.0 else 0.0
     for words, sign in (("missing from the sum", -1.0), ("added twice", 1.0)):
         left = residual.energy - 2.0 * sign * along + size
         best = int(np.argmin(left))
-        if left[best] < (1.0 - MIN_BLOCK) * residual.energy + residual.expected:
+        limit = (1.0 - MIN_BLOCK) * residual.energy + residual.expected
+        if left[best] < min(limit, residual.energy - explained):
             start, stop = spans[best]
             effect = sign * terms[start:stop].sum(axis=0, keepdims=True)
             yield Fault(f"rows {start} to {stop - 1} are {words}", effect)

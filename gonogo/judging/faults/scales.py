@@ -35,8 +35,8 @@ def faults(rows: Rows, normalized: Array, residual: Residual) -> Iterator[Fault]
     if rows.channel_width > 1:
         return
     count, features = normalized.shape
-    if rows.gamma is not None and features > TILE:
-        for shift in (1, -1, TILE, -TILE):
+    if rows.gamma is not None:
+        for shift in (shift for shift in (1, -1, TILE, -TILE) if abs(shift) < features):
             moved = normalized * (np.roll(rows.gamma, shift, axis=1) - rows.gamma)
             noun = "column" if abs(shift) == 1 else "columns"
             yield Fault(f"gamma is shifted by {shift} {noun}", moved)

@@ -79,6 +79,16 @@ def test_a_fault_of_y_is_named_with_its_place(words: str, form: str) -> None:
     assert fault(FORWARD, FAULTS[words](), form).words == words
 
 
+@pytest.mark.parametrize("shift", [1, -1])
+def test_a_gamma_that_is_shifted_is_named_in_few_columns(shift: int) -> None:
+    rows = Rows(X[:, :24], GAMMA[:, :24], BETA[:, :24], EPSILON)
+    of_mean, rstd = X[:, :24].mean(axis=1), 1 / np.sqrt(X[:, :24].var(axis=1) + EPSILON)
+    normalized = (X[:, :24] - of_mean[:, None]) * rstd[:, None]
+    output = normalized * np.roll(GAMMA[:, :24], shift, axis=1) + BETA[:, :24]
+    named = fault(NormalizedRows(rows), output, "fp32")
+    assert named.words == f"gamma is shifted by {shift} column"
+
+
 def test_gamma_by_row_is_named_in_a_kernel_without_beta() -> None:
     normalized = X / np.sqrt(np.square(X).mean(axis=1, keepdims=True) + EPSILON)
     output = normalized * GAMMA[0, OF_ROW][:, None]
@@ -273,6 +283,9 @@ def column_sums(count: int, *, weighted: bool) -> tuple[ColumnGradient, Doubles]
         (70, slice(64, 70), 0, "row tile 2 is missing from the sum"),
         (128, slice(11, 16), 2, "rows 11 to 15 are added twice"),
         (128, slice(1, None, 64), 0, "the rows 1, 65, ... are missing from the sum"),
+        (64, slice(0, 64), 2, "a common factor of 2"),
+        (100, slice(0, 100), 2, "a common factor of 2"),
+        (100, slice(1, 100), 2, "rows 1 to 99 are added twice"),
         (200, slice(193, 200), 0, "rows 193 to 199 are missing from the sum"),
         (200, slice(0, 9), 2, "rows 0 to 8 are added twice"),
         (200, slice(64, 128), 0, "rows 64 to 127 are missing from the sum"),
