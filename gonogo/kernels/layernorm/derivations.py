@@ -203,7 +203,7 @@ def _on_gpu(program: Program, names: tuple[str, ...]) -> list[tuple[Program, tup
     fp32's. Between two of these nothing is stored: rstd is fp32 where a quotient takes it.
     """
     return [
-        (replace(program, row_order=order, column_order=ColumnOrder.warp), stored)
+        (replace(program, row_order=order, column_order=ColumnOrder.one_warp), stored)
         for order in (ColumnOrder.warps, ColumnOrder.tiles)
         for stored in (names, _without(names, "rstd divided"))
     ]

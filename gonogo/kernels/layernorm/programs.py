@@ -26,7 +26,7 @@ UNCENTERED: Mapping[str, tuple[str, ...]] = {
 COLUMN_ORDERS = (
     ColumnOrder.rows,  # ATen
     ColumnOrder.windows,  # XLA; with up to 64 rows its windows are halves
-    ColumnOrder.warp,  # XLA on a GPU
+    ColumnOrder.one_warp,  # XLA on a GPU
     ColumnOrder.lanes,  # TensorFlow
     ColumnOrder.folded,
     ColumnOrder.halves,

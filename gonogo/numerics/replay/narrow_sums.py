@@ -27,7 +27,8 @@ HALVED_FROM = 2048
 WARP, PER_THREAD = 32, 16
 """Lanes of a GPU that add up together, and the terms of a row that XLA gives to each of them."""
 BLOCK_LANES = 1024
-"""The most lanes that add up a row; longer rows have more terms in each."""
+"""The most lanes that add up a row, a GPU's block of threads; longer rows, which were not measured,
+have more terms in each."""
 TILE_LANES = ((1024, 64), (4096, 128), (16384, 256), (math.inf, 512))
 """The longest padded row and its lanes, as XLA has Triton take them; the last one is a guess."""
 BLOCK_THREADS, VECTOR = 128, 8
@@ -92,7 +93,7 @@ def bounds(
         return _in_warps(spread, form, mode)
     if order is ColumnOrder.tiles:
         return _in_tiles(spread, form, mode)
-    if order is ColumnOrder.warp:
+    if order is ColumnOrder.one_warp:
         return _in_one_warp(spread, form, mode)
     if order is ColumnOrder.threads:
         return _in_threads(spread, form, mode)

@@ -219,26 +219,31 @@ def test_tiles_add_up_pairs_and_then_halves(width: int, form: str) -> None:
 def test_row_sums_are_those_of_an_h100(recorded: tuple[ColumnOrder, str, int, int]) -> None:
     """jax 0.11.2 added up the rows by lax.reduce; here are the bits of its first eight sums."""
     order, form, rows, width = recorded
-    drawn = np.random.default_rng([rows, width]).standard_normal((rows, width))
-    values = round_to(drawn[:8].astype(np.float32), form).astype(np.float64).T
-    total = bounds(values, np.zeros(values.shape), form, order)[:, 1]
-    assert [f"{bits:04x}" for bits in bits_of(total, form)] == ROW_SUMS[recorded].split()
+    assert bits_of_sums(tensor(rows, width)[:8].T, form, order) == ROW_SUMS[recorded]
 
 
 @pytest.mark.parametrize("recorded", COLUMN_SUMS, ids=str)
 def test_column_sums_are_those_of_an_h100(recorded: tuple[str, int, int]) -> None:
     form, rows, width = recorded
+    sums = bits_of_sums(tensor(rows, width)[:, :8], form, ColumnOrder.one_warp)
+    assert sums == COLUMN_SUMS[recorded]
+
+
+def tensor(rows: int, width: int) -> NDArray[np.float32]:
+    """Return the values that the GPU was given, before they are rounded to 16 bits."""
     drawn = np.random.default_rng([rows, width]).standard_normal((rows, width))
-    values = round_to(drawn[:, :8].astype(np.float32), form).astype(np.float64)
-    total = bounds(values, np.zeros(values.shape), form, ColumnOrder.warp)[:, 1]
-    assert [f"{bits:04x}" for bits in bits_of(total, form)] == COLUMN_SUMS[recorded].split()
+    return drawn.astype(np.float32)
 
 
-def bits_of(values: NDArray[np.float64], form: str) -> NDArray[np.integer]:
-    """Return the bits of 16-bit values."""
+def bits_of_sums(terms: NDArray[np.float32], form: str, order: ColumnOrder) -> str:
+    """Return the 16 bits of each sum of terms (terms, sums), in hexadecimal digits."""
+    values = round_to(terms, form).astype(np.float64)
+    sums = bounds(values, np.zeros(values.shape), form, order)[:, 1]
     if form == "fp16":
-        return values.astype(np.float16).view(np.uint16)
-    return values.astype(np.float32).view(np.uint32) >> 16
+        bits = sums.astype(np.float16).view(np.uint16)
+    else:
+        bits = sums.astype(np.float32).view(np.uint32) >> 16
+    return " ".join(f"{value:04x}" for value in bits)
 
 
 def test_several_warps_add_up_their_totals_in_halves() -> None:
