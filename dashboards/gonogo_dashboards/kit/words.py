@@ -356,7 +356,6 @@ _TERM_LABELS = {
     "branch and board": "variant",
     "detection limits": "detection_limits",
     "error ÷ budget": "budget_ratio",
-    "kill matrix": "mutant",
     "masked fix": "fix_masked",
     "deliveries": "delivery",
     "last canary": "canary",

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gonogo import urls
+from gonogo.flakiness.grades import Sharpness
 from gonogo.flakiness.masking import BuildChange, Change
+from gonogo.gauge.advice import spelled
 from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.kit import words
 from gonogo_dashboards.kit.tolerance_advice import Advice, of_false_alarm, with_tolerance
-from gonogo_dashboards.tests.kill_matrix import KillMatrix
 
 _BROKEN = (Change.broken, Change.fix_masked, Change.wrong_otherwise)
 
@@ -23,15 +24,17 @@ def steps(
     hollow: bool,
     job: str,
     test: Mapping[str, Any],
-    gauge: KillMatrix | None,
+    sharpness: str | None,
+    advised: Mapping[str, Any],
     changes: Sequence[BuildChange],
     largest: float | None = None,
 ) -> tuple[Advice, ...]:
     """Return the steps for a test on a build, the most urgent first; none where all is well.
 
     verdict: the worst of its seeds; hollow: some seed is a hollow pass. job: the newest job of the
-    build. test: its canonical form. changes: those from build to build, the newest last. largest:
-    the largest error of the build, divided by the tolerance.
+    build. test: its canonical form. sharpness, advised: the last gauge's finding, None without a
+    gauge, and its tolerance, {} for none. changes: those from build to build, the newest last.
+    largest: the largest error of the build, divided by the tolerance.
     """
     steps = []
     if hollow or verdict == Verdict.fail:
@@ -63,17 +66,17 @@ def steps(
     if verdict in (Verdict.crash, Verdict.hang, Verdict.error):
         why = "Some seeds have no result: the log shows what stopped them."
         steps.append(Advice(why, "Show its log", urls.job(job)))
-    if gauge is not None and gauge.advised and (hollow or gauge.sharpness == "blunt"):
+    if advised and (hollow or sharpness == Sharpness.blunt):
         steps.append(
             Advice(
-                f"The tolerance is loose. The gauge advises {gauge.advised}.",
+                f"The tolerance is loose. The gauge advises {spelled(advised)}.",
                 "Submit with this tolerance",
-                with_tolerance(key, test, gauge.tolerance),
+                with_tolerance(key, test, advised),
             )
         )
     if verdict == Verdict.fail_by_tolerance:
-        steps.append(of_false_alarm(key, test, gauge.tolerance if gauge else {}, largest))
-    if gauge is None:
+        steps.append(of_false_alarm(key, test, advised, largest))
+    if sharpness is None:
         steps.append(
             Advice(
                 "No gauge has measured whether this test would notice a wrong kernel.",

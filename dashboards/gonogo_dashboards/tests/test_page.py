@@ -46,12 +46,10 @@ from gonogo_dashboards.kit.list_rows import (
 from gonogo_dashboards.kit.ranges import Range
 from gonogo_dashboards.kit.tolerance_advice import Advice
 from gonogo_dashboards.tests import active_waivers, advice, error_curve
-from gonogo_dashboards.tests import kill_matrix as kills
 from gonogo_dashboards.tests import strip as strips
 from gonogo_dashboards.tests import tail as tails
 from gonogo_dashboards.tests.active_waivers import WaiverLine
 from gonogo_dashboards.tests.error_curve import Curve
-from gonogo_dashboards.tests.kill_matrix import KillMatrix
 from gonogo_dashboards.tests.strip import Strip
 from gonogo_dashboards.tests.tail import TailView
 from gonogo_dashboards.tests.test_list import Badge, badges
@@ -60,6 +58,7 @@ from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.db.records import from_object
 from gonogo_storage.flags import flags
 from gonogo_storage.flags.flags import Flag
+from gonogo_storage.gauges import gauges
 from gonogo_storage.history import annotations as axis_changes
 from gonogo_storage.history import trends, variant_status
 from gonogo_storage.history.annotations import AxisPlace
@@ -78,7 +77,7 @@ MAX_DIAGNOSED = 8
 """The newest jobs of a build among which one with a diagnosis is looked for."""
 _QUIET = (Change.right, Change.unchanged, Change.still_wrong, Change.unknown)
 _ALL_OF = re.compile(r" (\d+) of \1 \(100%[^)]*\)")
-"""A rate of 100 % after the name of a mutant that passes; the kill matrix has its interval."""
+"""A rate of 100 % after the name of a mutant that passes; the gauge has its interval."""
 MAX_BUILDS = 20
 """Builds in the table of a page; the API's answer has all of them."""
 
@@ -209,7 +208,8 @@ class TestView:
     devices: tuple[RowLine, ...]
     strip: Strip | None
     tail: TailView | None
-    kills: KillMatrix | None
+    gauge: str | None
+    """The address of its last gauge."""
     curve: Curve | None
     outputs: tuple[Choice, ...]
     metrics: tuple[Choice, ...]
@@ -292,7 +292,7 @@ _NOTHING: dict[str, Any] = {
     "devices": (),
     "strip": None,
     "tail": None,
-    "kills": None,
+    "gauge": None,
     "curve": None,
     "outputs": (),
     "metrics": (),
@@ -348,8 +348,8 @@ def _judged(
     if over != "builds":
         of_builds = _events(session, variant, jobs, _in_order(jobs), "builds")
     metrics = error_curve.metrics(declared)
-    killed = kills.read(session, variant, now)
-    advised = killed.tolerance if killed else {}
+    gauge = gauges.last(session, variant.test_key, variant.branch, variant.arch, variant.board)
+    advised = gauge.report.advice.tolerance if gauge else {}
     cause, raised = (
         status.attribution,
         flags.list_(session, test=variant.test_key, limit=MAX_FLAGS).items,
@@ -389,7 +389,8 @@ def _judged(
             hollow,
             of_build[0].id,
             canonical,
-            killed,
+            gauge.report.sharpness if gauge else None,
+            advised,
             trend.steps,
             status.grade.tail.largest if status.grade.tail else None,
         )
@@ -430,7 +431,7 @@ def _judged(
         "tail": tails.read(
             session, status.grade.tail, [job for job in jobs if job.build == status.build]
         ),
-        "kills": killed,
+        "gauge": urls.gauge(gauge.gauge) if gauge else None,
         "curve": error_curve.read(trend, output, declared, events) if output else None,
         "outputs": choices("output", outputs, {}),
         "metrics": choices("metric", metrics, {name: error_curve.label(name) for name in metrics}),

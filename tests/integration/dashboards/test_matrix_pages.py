@@ -234,16 +234,8 @@ def test_the_strip_has_every_seed_with_the_lines_that_its_statistics_tell(engine
     assert strip.columns[4].unnumbered == 1
     assert "green and not explained by rounding: 2 builds (b0304ff7a5, mixed)" in strip.summary
     assert strip.worst[0].verdict == "hang"
-    # the gauge: its advised tolerance is a line where the stored statistics tell it, and its matrix
-    # stands beside
-    assert view.kills is not None
-    assert view.kills.sentence.startswith("1 of ")
-    assert (view.kills.lines[0].name, view.kills.lines[0].declared.words) == (
-        "double-subtract",
-        "passes",
-    )
-    assert view.kills.lines[0].rounding.words == "rejected"
-    assert view.kills.works
+    # the gauge: its advised tolerance is a line where the stored statistics tell it
+    assert view.gauge is not None
     assert bands[4, True].advised is not None
     assert bands[4, True].advised < strip.worst[1].value  # what is wrong would be red
 

@@ -16,7 +16,7 @@ from gonogo.flakiness.masking import Change
 from gonogo.flakiness.rates import rate
 from gonogo.spec.tolerances import Tolerance
 from gonogo_dashboards.kit import comparators_view, evidence_view, words
-from gonogo_dashboards.tests import advice, error_curve, kill_matrix
+from gonogo_dashboards.tests import advice, error_curve
 from gonogo_storage.db.states import FlagKind, FlagState
 from gonogo_storage.history.build_series import MAX_BUILDS
 from gonogo_storage.history.trends import Spread, Trend, TrendChange, TrendChanges, TrendPoint
@@ -204,26 +204,14 @@ def test_the_advised_tolerance_takes_the_place_of_the_test_s_and_nothing_else() 
         "inputs": {"regime": "normal"},
         "tolerance": {"rtol": 1e-3, "atol": 0.5},
     }
-    gauge = kill_matrix.KillMatrix(
-        url="/gauges/1",
-        at=None,
-        age="",
-        sharpness="blunt",
-        sentence="",
-        alarms="",
-        advice="",
-        works=True,
-        tolerance={"dx": {"rtol": 0.0, "atol": 0.02}},
-        advised="dx: rtol 0, atol 0.02",
-        lines=(),
-    )
+    advised = {"dx": {"rtol": 0.0, "atol": 0.02}}
     place = {"branch": "main", "arch": "wormhole", "board": "n150"}
-    [step] = advice.steps("v1-k", place, "b1", "pass", False, "job", test, gauge, ())
+    [step] = advice.steps("v1-k", place, "b1", "pass", False, "job", test, "blunt", advised, ())
     query = dict(parse_qsl(urlsplit(step.url).query, keep_blank_values=True))
     assert (query["test"], query["rtol"], query["atol"]) == ("v1-k", "", "")
     assert json.loads(query["rest"]) == {
         "inputs": {"regime": "normal"},
         "tolerance": {"dx": {"rtol": 0.0, "atol": 0.02}},
     }
-    steps = advice.steps("v1-k", place, "b1", "pass_by_tolerance", True, "job", test, None, ())
+    steps = advice.steps("v1-k", place, "b1", "pass_by_tolerance", True, "job", test, None, {}, ())
     assert [step.label for step in steps] == ["Show the worst seeds", "Gauge this test"]
