@@ -205,7 +205,7 @@ class DeliveryState(StrEnum):
 class HookSource(StrEnum):
     """The source of an incoming delivery."""
 
-    github = "github"  # POST /hooks/github, or fetched by `gonogo hooks catch-up`
+    github = "github"  # POST /hooks/github
     ci = "ci"  # POST /hooks/ci, signed according to Standard Webhooks
     # An open pull request of a pushed commit, found by asking GitHub because no delivery named it.
     pull_request_lookup = "asked"

@@ -6,7 +6,7 @@ The background processes them later.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -107,14 +107,6 @@ def store(
         )
     )
     return str(incoming_id), incoming_id == row["id"]
-
-
-def known(session: Session, source: HookSource, deliveries: Collection[str]) -> set[str]:
-    """Return those of the sender's ids that are already stored."""
-    query = select(IncomingDeliveryRow.delivery).where(
-        IncomingDeliveryRow.source == source.value, IncomingDeliveryRow.delivery.in_(deliveries)
-    )
-    return set(session.scalars(query))
 
 
 def same_before(session: Session, waiting: WaitingDelivery, repository: str) -> str | None:

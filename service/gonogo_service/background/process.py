@@ -18,8 +18,8 @@ from gonogo_service.background.reaper import Reaper
 from gonogo_service.background.refusals import Refusals
 from gonogo_service.background.retention import POLL_S, Pruner
 from gonogo_service.background.roles import Role
-from gonogo_service.github.answering import Answerer
-from gonogo_service.hooks.catch_up import Paths, client_of
+from gonogo_service.github.answering import Answerer, client_of
+from gonogo_service.hooks.changed_paths import Paths
 from gonogo_service.hooks.processor import Processor
 from gonogo_service.kit.background_context import (
     AWAY,

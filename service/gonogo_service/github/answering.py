@@ -307,17 +307,19 @@ class Answerer:
         )
 
 
-def access_of(settings: Settings) -> Access | None:
-    """Return the access to GitHub: the App where it is installed, else the token.
+def client_of(settings: Settings) -> GitHub | None:
+    """Return a client for the settings: as the App where it is installed, else with the token.
 
     Returns None if the settings have neither. Raises ValueError for an invalid App key.
     """
     token = (
         None if settings.github_token is None else Token(settings.github_token.get_secret_value())
     )
-    if settings.github_app_id is None or settings.github_app_key is None:
-        return token
-    return App(settings.github_app_id, read_key(settings.github_app_key.get_secret_value()), token)
+    access: Access | None = token
+    if settings.github_app_id is not None and settings.github_app_key is not None:
+        key = read_key(settings.github_app_key.get_secret_value())
+        access = App(settings.github_app_id, key, token)
+    return None if access is None else GitHub(settings.github_url, access)
 
 
 def _next_check_at(

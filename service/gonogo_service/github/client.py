@@ -32,10 +32,7 @@ MAX_TEXT = 65_535
 
 
 class GitHub:
-    """A client for the API at `url` with the grants of `access`, for use in one thread.
-
-    `wait` waits for the end of a rate limit, or returns False at once.
-    """
+    """A client for the API at `url` with the grants of `access`, for use in one thread."""
 
     def __init__(
         self,
@@ -43,9 +40,8 @@ class GitHub:
         access: Access,
         *,
         now: Callable[[], datetime] = utcnow,
-        wait: Callable[[datetime], bool] | None = None,
     ) -> None:
-        self._url, self._access, self._now, self._wait = url.rstrip("/"), access, now, wait
+        self._url, self._access, self._now = url.rstrip("/"), access, now
         self._limited_until: dict[str, datetime] = {}  # grant's name -> end of its rate limit
         self._logins: dict[str, str | None] = {}  # grant's name -> user of its token
         headers = {
@@ -98,7 +94,7 @@ class GitHub:
         """Return the number of our check run with this name and ID. Raises GitHubError."""
         query = urlencode({"check_name": name, "filter": "all", "per_page": PER_PAGE})
         path = f"/repos/{_repository(repository)}/commits/{quote(sha, safe='')}/check-runs?{query}"
-        for page in self._pages(path, repository):
+        for page in self.pages(path, repository):
             for check_run in page.get("check_runs", ()):
                 if check_run.get("external_id") == external_id:
                     return int(check_run["id"])
@@ -138,7 +134,7 @@ class GitHub:
         path = (
             f"/repos/{_repository(repository)}/issues/{pull_request}/comments?per_page={PER_PAGE}"
         )
-        for page in self._pages(path, repository):
+        for page in self.pages(path, repository):
             for comment in page:
                 text = str(comment.get("body") or "")
                 if text.startswith(begins) and self._is_ours(comment, repository):
@@ -154,7 +150,7 @@ class GitHub:
         if grant.name not in self._logins:
             try:
                 self._logins[grant.name] = str(
-                    _json(self._once("GET", f"{self._url}/user", grant, None))["login"]
+                    _json(self._request("GET", f"{self._url}/user", grant, None))["login"]
                 )
             except Refused:  # a token of a GitHub workflow belongs to no user
                 self._logins[grant.name] = None
@@ -183,32 +179,23 @@ class GitHub:
         commit = f"/repos/{_repository(repository)}/commits/{quote(sha, safe='')}"
         return [
             pull
-            for page in self._pages(f"{commit}/pulls?per_page={PER_PAGE}", repository)
+            for page in self.pages(f"{commit}/pulls?per_page={PER_PAGE}", repository)
             for pull in page
             if pull.get("state") == "open"
             and _same_name(_inner(pull, "base", "repo", "full_name"), repository)
             and _inner(pull, "head", "sha") == sha
         ]
 
-    def pages(self, path: str, repository: str, *, most: int = MAX_PAGES) -> Iterator[Any]:
-        """Yield the pages of the list at a path, at most `most` of them. Raises GitHubError."""
-        return self._pages(path, repository, most)
-
-    def trigger(self, path: str, repository: str) -> None:
-        """POST to a path whose answer has no content. Raises GitHubError."""
-        self._ask("POST", self._url + path, repository)
-
-    def get(self, path: str, repository: str) -> Any:
-        """Return the JSON at a path. Raises GitHubError."""
-        return _json(self._ask("GET", self._url + path, repository))
-
     def _send(self, method: str, path: str, repository: str, body: Mapping[str, Any]) -> Any:
         return _json(self._ask(method, self._url + path, repository, body))
 
-    def _pages(self, path: str, repository: str, most: int = MAX_PAGES) -> Iterator[Any]:
-        """Yield the pages of a list; GitHub names the next one in the header `link`."""
+    def pages(self, path: str, repository: str) -> Iterator[Any]:
+        """Yield the pages of the list at a path, at most MAX_PAGES. Raises GitHubError.
+
+        GitHub names the next one in the header `link`.
+        """
         url: str | None = self._url + path
-        for _ in range(most):
+        for _ in range(MAX_PAGES):
             if url is None:
                 return
             answer = self._ask("GET", url, repository)
@@ -220,32 +207,22 @@ class GitHub:
     ) -> httpx.Response:
         """Send a request with the repository's grant, and again with a new one after a 401."""
         try:
-            return self._once(method, url, self._grant(repository), body)
+            return self._request(method, url, self._grant(repository), body)
         except Refused as problem:
             if problem.status != 401 or not self._access.refused(repository):
                 raise
-        return self._once(method, url, self._grant(repository), body)
+        return self._request(method, url, self._grant(repository), body)
 
     def _grant(self, repository: str) -> Grant:
         def ask(method: str, path: str, authorization: str) -> Mapping[str, Any]:
             answer: Mapping[str, Any] = _json(
-                self._once(
+                self._request(
                     method, self._url + path, Grant(authorization, "app", checks=False), None
                 )
             )
             return answer
 
         return self._access.grant(_repository(repository), ask)
-
-    def _once(
-        self, method: str, url: str, grant: Grant, body: Mapping[str, Any] | None
-    ) -> httpx.Response:
-        while True:
-            try:
-                return self._request(method, url, grant, body)
-            except Limited as problem:
-                if self._wait is None or not self._wait(problem.until):
-                    raise
 
     def _request(
         self, method: str, url: str, grant: Grant, body: Mapping[str, Any] | None

@@ -108,7 +108,7 @@ def test_every_noun_has_list_and_show() -> None:
     verbs = {verb for noun in NOUNS for verb in load(noun).commands}
     assert verbs <= {"list", "show", "create", "change", "remove", "push", "cancel"} | {
         *("run", "test", "rotate", "deliveries", "verify"),  # of schedules and webhooks
-        *("catch-up", "invite", "enroll", "revoke"),  # of deliveries and hosts
+        *("invite", "enroll", "revoke"),  # of hosts
     }
 
 

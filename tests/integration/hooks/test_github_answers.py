@@ -17,8 +17,7 @@ from sqlalchemy.orm import Session
 from api import SECRET, Api, in_process
 from github import APP, REPOSITORY, TOKEN, GitHubServer, Scripted
 from gonogo_service.github import reading, report
-from gonogo_service.github.answering import Answerer
-from gonogo_service.hooks.catch_up import client_of
+from gonogo_service.github.answering import Answerer, client_of
 from gonogo_service.kit.background_context import open_background_context
 from gonogo_storage.automation import commit_checks, runs
 from gonogo_storage.automation.commit_checks import CommitCheck

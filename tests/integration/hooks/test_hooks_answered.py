@@ -18,8 +18,7 @@ from pydantic import SecretStr
 from api import JOB, SECRET, Api
 from github import APP, TOKEN, GitHubServer
 from gonogo_service.github import report
-from gonogo_service.github.answering import POLL_GAUGES, Answerer
-from gonogo_service.hooks.catch_up import client_of
+from gonogo_service.github.answering import POLL_GAUGES, Answerer, client_of
 from gonogo_service.hooks.processor import Processor
 from gonogo_service.kit.background_context import open_background_context
 from gonogo_storage.db.encoding import utcnow

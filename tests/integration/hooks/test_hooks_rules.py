@@ -1,5 +1,4 @@
-"""Rules arrive over HTTP and from a file; missed deliveries and the changed paths of pull requests
-are fetched from GitHub."""
+"""Rules arrive over HTTP and from a file; changed paths come from GitHub."""
 
 from __future__ import annotations
 
@@ -7,28 +6,25 @@ import json
 import re
 import uuid
 from collections.abc import Iterator
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-import time_machine
 import yaml
 from pydantic import SecretStr
 from typer.testing import CliRunner
 
 import gonogo_settings as configuration
 from api import Api, on_port
-from github import APP, TOKEN, Scripted
-from github import REPOSITORY as AT_GITHUB
+from github import TOKEN
 from github_hooks import HookedGitHub
 from gonogo.ci.events import CommitEvent, from_ci
 from gonogo.ci.rules import Rule
-from gonogo.errors import InfrastructureError, JobError
+from gonogo.errors import JobError
 from gonogo_cli.app import app
-from gonogo_service.hooks import catch_up
-from gonogo_storage.db.encoding import utcnow
-from hook_payloads import HEAD, NEXT, deliver, pull_request, push
+from gonogo_service.github.answering import client_of
+from gonogo_service.hooks.changed_paths import Paths
+from hook_payloads import NEXT, deliver, pull_request, push
 from hook_service import RULE, SETTINGS, SMALL, came, copied, emptied, store_rule, work
 from suite_runs import SUITE
 
@@ -166,111 +162,14 @@ def at_github(hooked: HookedGitHub) -> HookedGitHub:
     return hooked
 
 
-def caught_up(*options: str) -> dict[str, Any]:
-    """Run the command that fetches missed deliveries; return its JSON output."""
-    configuration.load.cache_clear()
-    result = CliRunner().invoke(
-        app, ["hooks", "catch-up", "--json", *options], catch_exceptions=False
-    )
-    assert result.exit_code == 0, result.output
-    return dict(json.loads(result.output))
-
-
-@pytest.mark.parametrize("speaker", ["token", "app"])
-def test_catch_up_fetches_what_was_missed_and_nothing_twice(
-    lite: Api, at_github: HookedGitHub, monkeypatch: pytest.MonkeyPatch, speaker: str
-) -> None:
-    store_rule(lite, repositories=[AT_GITHUB])
-    deliver(lite.client, "push", push(), delivery="d-2")
-    now = utcnow()
-    old, recent = now - timedelta(days=5), now - timedelta(hours=1)
-    at_github.send("d-0", "push", push(after="e5" * 20), old)
-    at_github.send("d-1", "push", push(before=HEAD, after=NEXT), recent)
-    at_github.send("d-2", "push", push(), recent)
-    at_github.send("d-3", "issues", {"action": "opened"}, recent)
-    at_github.send("d-4", "pull_request", pull_request(), recent)
-    at_github.send("d-4", "pull_request", pull_request(), now)  # GitHub tried it twice
-    at_github.send("d-5", "push", None, now)  # too large for GitHub to show it
-    at_github.most = 2
-    who = {"DATABASE_URL": str(lite.settings.database_url), "GITHUB_URL": at_github.url}
-    who |= (
-        {"GITHUB_TOKEN": TOKEN}
-        if speaker == "token"
-        else {"GITHUB_APP_ID": APP, "GITHUB_APP_KEY": at_github.pem}
-    )
-    for name, value in who.items():
-        monkeypatch.setenv(f"GONOGO_{name}", value)
-    options = ["--app"] if speaker == "app" else []
-    below = "/app/hook" if speaker == "app" else f"/repos/{AT_GITHUB}/hooks/12"
-    at_github.script = [Scripted(403, {"retry-after": "40"})]
-    waits: list[float] = []
-    with time_machine.travel(now, tick=False) as clock:
-
-        def sleep(seconds: float) -> None:
-            waits.append(seconds)
-            clock.shift(seconds)
-
-        monkeypatch.setattr("time.sleep", sleep)
-        first = caught_up(*options)
-    assert first == {
-        "repositories": ["app/hook" if options else AT_GITHUB],
-        "hooks": 1,
-        "seen": 4,
-        "known": 1,
-        "fetched": 2,
-        "sent_again": 1,
-    }
-    assert waits == [40]
-    assert at_github.again == [7]
-    assert f"{below}/deliveries/7/attempts" in at_github.paths("POST")
-    cursors = [
-        request.query.get("cursor")
-        for request in at_github.requests
-        if request.path == f"{below}/deliveries"
-    ]
-    # the old delivery on the last page shows that no page follows
-    assert cursors[-4:] == [None, "v1_2", "v1_4", "v1_6"]
-    second = caught_up(*options)
-    assert (second["known"], second["fetched"]) == (3, 0)
-    assert {delivery["delivery"] for delivery in came(lite)} == {"d-1", "d-2", "d-4"}
-    assert work(lite, clock=lambda: utcnow() + timedelta(minutes=1)) == 3
-    assert caught_up("--send-again", *options)["sent_again"] == 1
-    if speaker == "app":
-        # the App itself asks, with a JSON web token
-        assert all(
-            request.headers["authorization"].count(".") == 2 for request in at_github.requests
-        )
-
-
-def test_catch_up_says_until_when_a_limit_lasts_that_is_too_long_to_wait_for(
-    lite: Api, at_github: HookedGitHub, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    at_github.send("d-1", "push", push(), utcnow())
-    at_github.script = [Scripted(429, {"retry-after": "600"})]
-    for name, value in {
-        "DATABASE_URL": str(lite.settings.database_url),
-        "GITHUB_URL": at_github.url,
-        "GITHUB_TOKEN": TOKEN,
-    }.items():
-        monkeypatch.setenv(f"GONOGO_{name}", value)
-    configuration.load.cache_clear()
-    with pytest.raises(InfrastructureError, match=r"429.*0 deliveries were fetched"):
-        CliRunner().invoke(
-            app, ["hooks", "catch-up", "--repository", AT_GITHUB], catch_exceptions=False
-        )
-    assert len(at_github.requests) == 1
-    with pytest.raises(JobError, match="GONOGO_GITHUB_APP_ID"):
-        CliRunner().invoke(app, ["hooks", "catch-up", "--app"], catch_exceptions=False)
-
-
 def test_the_paths_of_a_pull_request_are_asked_for_where_a_rule_wants_them(
     lite: Api, at_github: HookedGitHub
 ) -> None:
     store_rule(lite, paths=["ttnn/**"])
     token = {"github_url": at_github.url, "github_token": SecretStr(TOKEN)}
-    client = catch_up.client_of(lite.settings.model_copy(update=token))
+    client = client_of(lite.settings.model_copy(update=token))
     assert client is not None
-    paths = catch_up.Paths(client)
+    paths = Paths(client)
     at_github.files, at_github.most = ["docs/a", "docs/b", "docs/c"], 2
     deliver(lite.client, "pull_request", pull_request())
     assert work(lite, paths=paths) == 0
@@ -279,4 +178,4 @@ def test_the_paths_of_a_pull_request_are_asked_for_where_a_rule_wants_them(
     deliver(lite.client, "pull_request", pull_request(head=NEXT), delivery=str(uuid.uuid4()))
     assert work(lite, paths=paths) == 1
     paths.close()
-    assert catch_up.client_of(lite.settings) is None
+    assert client_of(lite.settings) is None
