@@ -401,14 +401,6 @@ class Settings(BaseSettings):
             "anyway, such as `10.1.0.0/16`"
         ),
     )
-    smtp_url: SecretStr | None = Field(
-        None,
-        description=(
-            "mail server of e-mail subscriptions: `smtp://`, `smtp+starttls://` or "
-            "`smtps://user:password@host:port`"
-        ),
-    )
-    mail_from: str | None = Field(None, description="sender of e-mail messages")
     github_token: SecretStr | None = Field(
         None, description="token that sets commit statuses and writes comments on GitHub"
     )
@@ -531,14 +523,6 @@ class Settings(BaseSettings):
                     f"number {number} must be a variable's name, or its beginning and *; "
                     "GONOGO_ variables are never passed on"
                 )
-        return value
-
-    @field_validator("smtp_url")
-    @classmethod
-    def _mail(cls, value: SecretStr | None) -> SecretStr | None:
-        scheme = "smtp" if value is None else _scheme(value.get_secret_value())
-        if scheme not in {"smtp", "smtp+starttls", "smtps"}:
-            raise ValueError("must be an smtp://, smtp+starttls:// or smtps:// URL with a host")
         return value
 
     @field_validator("github_url")

@@ -28,7 +28,6 @@ SECRETS: Final = frozenset(
         "GONOGO_GITHUB_TOKEN",
         "GONOGO_GITHUB_WEBHOOK_SECRET",
         "GONOGO_SECRET_KEY",
-        "GONOGO_SMTP_URL",
         "GONOGO_TOKEN",
         "GONOGO_WEBHOOK_SECRET",
     }

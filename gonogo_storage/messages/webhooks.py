@@ -22,7 +22,7 @@ from gonogo_storage.db.states import DeliveryState, WebhookState
 from gonogo_storage.messages import deliveries
 from gonogo_storage.tables import DeliveryRow, WebhookRow
 
-Kind = Literal["standard", "slack", "email"]
+Kind = Literal["standard", "message"]
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Webhook:
     id: str
     kind: Kind
     url: str
-    """An http(s) address; for `email` an email address"""
+    """An http(s) address; for `message` the beginning of the apprise URL, which is a secret"""
     events: list[str]
     description: str
     state: WebhookState

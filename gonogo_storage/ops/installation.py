@@ -14,12 +14,11 @@ from gonogo_storage.access import hosts
 from gonogo_storage.db.dialect import database_time
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.engine import is_postgres
-from gonogo_storage.db.states import WebhookState
 from gonogo_storage.devices import workers
 from gonogo_storage.messages import leases
 from gonogo_storage.ops import metric_reads
 from gonogo_storage.ops.metric_reads import PRESENCE
-from gonogo_storage.tables import CiRuleRow, WebhookRow, WorkerRow
+from gonogo_storage.tables import CiRuleRow, WorkerRow
 
 
 @dataclass(frozen=True)
@@ -55,8 +54,6 @@ class Facts:
     webhook_lag_s: float
     deliveries: int
     ingest_lag_s: float
-    mail: int
-    """Active e-mail subscriptions."""
     rules: int
     """Rules about incoming deliveries."""
     versions: dict[str, int]
@@ -101,7 +98,6 @@ def read(session: Session, *, heartbeat_timeout_s: float, now: datetime | None =
         webhook_lag_s=numbers.webhook_lag_s,
         deliveries=numbers.deliveries,
         ingest_lag_s=numbers.ingest_lag_s,
-        mail=_count(session, WebhookRow, kind="email", state=WebhookState.active),
         rules=_count(session, CiRuleRow, archived_at=None),
         versions={
             str(version or "unknown"): number

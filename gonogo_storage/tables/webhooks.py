@@ -16,8 +16,8 @@ from gonogo_storage.tables.due import DueColumns, due_index
 class WebhookRow(Base):
     """A subscription.
 
-    Secrets are encrypted with a key derived from GONOGO_SECRET_KEY. `old_secret` also signs until
-    `old_secret_until`.
+    Secrets are encrypted with a key derived from GONOGO_SECRET_KEY: a key that signs, or the URL of
+    a message to people. `old_secret` also signs until `old_secret_until`.
     """
 
     __tablename__ = "webhooks"

@@ -234,14 +234,14 @@ def webhook(session: Session, query: Mapping[str, str], now: datetime) -> Creati
     return _form(
         "webhook",
         "New webhook",
-        "Another system that gets a signed message about each event. Its secret is shown once.",
+        "A system that gets signed messages about events (its secret is shown once), or people.",
         urls.webhook("ID"),
         (
             FormField(
                 "url",
                 "Address",
                 "url",
-                hint="https://…, or an email address",
+                hint="https://…; for people an apprise URL, such as slack://… or mailtos://…",
                 required=True,
                 stand_in="https://example.com/",
             ),

@@ -481,8 +481,7 @@ SOURCES: dict[str, str] = {
 
 WEBHOOK_KINDS: dict[str, str] = {
     "standard": "Standard Webhooks, signed",
-    "slack": "Slack-compatible",
-    "email": "Email",
+    "message": "Message to people",
 }
 """Kinds of webhooks."""
 

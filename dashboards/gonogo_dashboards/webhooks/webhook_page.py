@@ -26,8 +26,6 @@ _RECENT = 50
 """Deliveries among which the newest one that was tried, and those given up, are looked for."""
 SENT_AGAIN = timedelta(hours=1)
 """For how long the page says how messages ended that were sent again: several tries of each."""
-SECRET_PATHS = ("slack",)
-"""Kinds whose address is itself the secret: only its host is shown."""
 
 
 @dataclass(frozen=True)
@@ -206,9 +204,7 @@ def _webhook(
         WebhookLine,
         webhook,
         url=urls.webhook(webhook.id),
-        target=webhook.url.split("?")[0]
-        if webhook.kind not in SECRET_PATHS
-        else _host(webhook.url),
+        target=webhook.url.split("?")[0],
         events=tuple(webhook.events),
         active=webhook.state is WebhookState.active,
         created_at=timestamp(webhook.created_at),
@@ -247,12 +243,6 @@ def _standing(webhook: Webhook, tried: Delivery | None) -> Standing:
     if tried.state is DeliveryState.delivered:
         return Standing("Active", Verdict.pass_)
     return Standing("Failing", Verdict.fail)
-
-
-def _host(target: str) -> str:
-    """Return "https://host/…": an address without its secret parts."""
-    head, _, _ = target.partition("://")[2].partition("/")
-    return f"{target.partition('://')[0]}://{head}/…"
 
 
 def _delivery(

@@ -129,14 +129,6 @@ def ingest(machine: Machine) -> str | None:
     return f"results are on the way for {lag_s:.0f} s" if lag_s > MAX_INGEST_LAG_S else None
 
 
-def mail(machine: Machine) -> str | None:
-    """E-mail subscriptions can't be served."""
-    settings = machine.settings
-    if not machine.facts.mail or (settings.smtp_url and settings.mail_from):
-        return None
-    return f"{machine.facts.mail} e-mail subscriptions, and no GONOGO_SMTP_URL or GONOGO_MAIL_FROM"
-
-
 def hook_secrets(machine: Machine) -> str | None:
     """No delivery of GitHub or other CI is taken."""
     settings = machine.settings

@@ -118,7 +118,6 @@ MISTAKES: tuple[Mistake, ...] = (
         "read `gonogo webhooks deliveries ID`; disable a receiver that is gone",
     ),
     Mistake("ingest", of_service.ingest, "start another `gonogo background`, and read its log"),
-    Mistake("mail", of_service.mail, "set GONOGO_SMTP_URL and GONOGO_MAIL_FROM"),
     Mistake(
         "hook-secrets",
         of_service.hook_secrets,

@@ -59,13 +59,16 @@ nouns.add_show(app, WEBHOOKS, "Show a webhook, without its secret.")
 
 @app.command()
 def create(
-    url: str = typer.Argument(help="The address that gets the messages; for email an address."),
+    url: str = typer.Argument(help="The address that gets messages; for people an apprise URL."),
     event: list[str] = EVENT,
-    kind: str = typer.Option("standard", help="standard (signed), slack or email."),
+    kind: str = typer.Option("standard", help="standard (signed), or message (to people)."),
     description: str | None = typer.Option(None, help="Say what it is for."),
     as_json: bool = JSON,
 ) -> None:
-    """Create a webhook and print its secret, which is shown this once."""
+    """Create a webhook and print its secret, which is shown this once.
+
+    The URL of a message to people is a secret, too: it is never shown.
+    """
     body: dict[str, Any] = {"url": url, "kind": kind, "events": event or ["*"]}
     with Client() as client:
         record = client.call(

@@ -7,6 +7,7 @@ the later one.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -113,12 +114,12 @@ def sentence(message: Mapping[str, Any]) -> str:
             return f"{type_}{where}"
 
 
-def for_slack(message: Mapping[str, Any]) -> str:
-    """Return the line for Slack, with its three special characters escaped.
+def for_people(message: Mapping[str, Any]) -> str:
+    """Return the line for people, in which an invisible space follows each "@" and "<".
 
-    So user text can't notify a channel or create a link.
+    So user text can't notify a channel or a person.
     """
-    return sentence(message).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return re.sub("[@<]", "\\g<0>\u200b", " ".join(sentence(message).split()))
 
 
 def _job(session: Session, reference: Mapping[str, Any], base: str) -> dict[str, Any] | None:

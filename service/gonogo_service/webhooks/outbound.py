@@ -24,7 +24,7 @@ import structlog
 from sqlalchemy.orm import Session
 
 from gonogo_service.kit.background_context import AWAY, BackgroundContext
-from gonogo_service.webhooks import addresses, mail, messages, schedule, secrets
+from gonogo_service.webhooks import addresses, messages, people, schedule, secrets
 from gonogo_service.webhooks.addresses import Network, Refused, Resolve
 from gonogo_service.webhooks.signatures import signatures
 from gonogo_storage.db.encoding import encode, utcnow
@@ -158,28 +158,21 @@ class Sender:
 
     def _deliver(self, webhook: SigningWebhook, delivery: Message, moment: datetime) -> _Answer:
         """Send a message. Raises httpx.HTTPError, OSError, Refused, ValueError."""
-        if webhook.kind == "email":
-            return _Answer(
-                status=mail.send(
-                    self.context.settings,
-                    webhook.url,
-                    messages.sentence(delivery.payload),
-                    delivery.id,
-                )
+        keys = self._secrets(webhook, moment)
+        if webhook.kind == "message":
+            error = people.send(
+                keys[0],
+                messages.for_people(delivery.payload),
+                self.context.settings.webhook_private,
             )
-        if webhook.kind == "slack":
-            body, headers = encode({"text": messages.for_slack(delivery.payload)}).encode(), {}
-        else:
-            text = encode(delivery.payload)
-            body = text.encode()
-            headers = {
-                "webhook-id": delivery.id,
-                "webhook-timestamp": str(int(moment.timestamp())),
-                "webhook-signature": signatures(
-                    self._secrets(webhook, moment), delivery.id, moment, text
-                ),
-            }
-        return post(webhook.url, body, headers, self._allowed(), self.resolver)
+            return _Answer(status=200 if error is None else None, error=error)
+        text = encode(delivery.payload)
+        headers = {
+            "webhook-id": delivery.id,
+            "webhook-timestamp": str(int(moment.timestamp())),
+            "webhook-signature": signatures(keys, delivery.id, moment, text),
+        }
+        return post(webhook.url, text.encode(), headers, self._allowed(), self.resolver)
 
     def _secrets(self, webhook: SigningWebhook, moment: datetime) -> list[str]:
         encrypted = [webhook.secret]

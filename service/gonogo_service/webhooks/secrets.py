@@ -1,4 +1,7 @@
-"""The secrets of subscriptions: creation, checks, and encryption for the database."""
+"""The secrets of subscriptions: creation, checks, and encryption for the database.
+
+The address of a message to people is a secret, too.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,8 @@ class Box:
             return self._fernet.decrypt(ciphertext.encode()).decode()
         except InvalidToken as problem:
             raise ValueError(
-                "the secret was stored under another GONOGO_SECRET_KEY: rotate it"
+                "the secret was stored under another GONOGO_SECRET_KEY: "
+                "rotate it, or give the address again"
             ) from problem
 
 

@@ -19,11 +19,11 @@ import time_machine
 from pydantic import SecretStr
 from standardwebhooks import Webhook
 
-from api import JOB, SECRET, Api, in_process, make_settings
+from api import JOB, SECRET, Api, in_process
 from gonogo_service.access.principals import Keys
 from gonogo_service.background.delivery import OutboxDelivery
 from gonogo_service.kit.background_context import BackgroundContext, open_background_context
-from gonogo_service.webhooks import addresses, mail, messages, outbound
+from gonogo_service.webhooks import addresses, messages, outbound
 from gonogo_service.webhooks.outbound import Sender
 from gonogo_service.webhooks.secrets import Box
 from gonogo_storage.db.encoding import utcnow
@@ -77,10 +77,10 @@ def subscribe(api: Api, url: str, **changes: Any) -> dict[str, Any]:
     return dict(answer.json())
 
 
-def send(sender: Sender) -> None:
+def send(sender: Sender, timeout_s: float = 10.0) -> None:
     """Send every message that is due now."""
     sender.run_once()
-    wait_for_senders()
+    wait_for_senders(timeout_s)
 
 
 def deliveries(api: Api, webhook: dict[str, Any]) -> list[dict[str, Any]]:
@@ -299,18 +299,16 @@ def test_a_receiver_with_a_thousand_messages_does_not_hide_the_others(
 def test_a_message_that_can_t_be_written_is_a_failed_try_and_stalls_no_other(
     api: Api, sender: Sender, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    webhook = subscribe(api, receiver.url, kind="slack")
+    webhook = subscribe(api, receiver.url)
     for _ in range(2):
         api.client.post(f"/api/v1/webhooks/{webhook['id']}:test")
-    texts = iter([KeyError("a bug")])
 
-    def for_slack(_message: Any) -> str:
-        if (problem := next(texts, None)) is not None:
-            raise problem
-        return "a line"
+    def signatures(*_: Any) -> str:
+        raise KeyError("a bug")
 
-    monkeypatch.setattr(messages, "for_slack", for_slack)
-    send(sender)
+    with monkeypatch.context() as patch:
+        patch.setattr(outbound, "signatures", signatures)
+        send(sender)
     send(sender)  # the first waits for its next try, so the second has its turn
     second, first = deliveries(api, webhook)
     assert [(item["state"], item["tries"]) for item in (first, second)] == [
@@ -352,67 +350,74 @@ def test_both_secrets_sign_for_a_day_after_a_rotation(
     assert receiver.got[1].headers["webhook-signature"].count("v1,") == 1
 
 
-def test_words_of_others_call_nobody_in_slack_and_make_no_headers_in_mail() -> None:
-    data = {
-        "device": "n150",
-        "health": "bad",
-        "reason": "<!channel> & more\r\nBcc: me",
-        "url": "https://g.example/?a=1",
-    }
-    message = {"type": "device.health_changed", "data": data}
-    assert "&lt;!channel&gt; &amp; more" in messages.for_slack(message)
-    assert "<" not in messages.for_slack(message)
-    server = MailServer()
-    settings = make_settings(
-        "sqlite://", smtp_url=SecretStr(server.url), mail_from="gonogo@lab.example"
-    )
-    mail.send(
-        settings,
-        "me@lab.example",
-        messages.sentence(message),
-        "d1",
-    )
-    server.close()
-    (sent,) = server.got
-    head = sent.partition("\r\n\r\n")[0]
-    assert "(<!channel> & more Bcc: me)" in head.replace("\r\n ", " ")
-    assert not [line for line in head.splitlines() if line.startswith("Bcc")]
+TOKEN = "abcdefghijklmnopqrstuvwxyz"
+"""The secret part of a chat's apprise URL."""
+
+
+def chat(receiver: Receiver) -> str:
+    """Return the apprise URL of a Mattermost that the receiver plays."""
+    return f"mmost://{receiver.url.split('/')[2]}/{TOKEN}"
 
 
 @LITE
-def test_slack_gets_a_line_of_text(
+def test_people_get_a_line_in_a_chat_and_by_mail_and_the_address_stays_secret(
     api: Api, core: BackgroundContext, sender: Sender, receiver: Receiver
 ) -> None:
-    webhook = subscribe(api, receiver.url, kind="slack")
-    assert webhook["secret"] is None
+    server = MailServer()
+    mail = f"mailto://{server.host}/?from=gonogo@lab.example&to=me@lab.example"
+    hooks = [subscribe(api, url, kind="message") for url in ("slack://a/b/c", mail)]
+    path = f"/api/v1/webhooks/{hooks[0]['id']}"
+    assert api.client.patch(path, json={"url": chat(receiver)}).json()["url"] == "mmost://…"
+    assert [(hook["url"], hook["secret"]) for hook in hooks] == [
+        ("slack://…", None),
+        ("mailto://…", None),
+    ]
+    assert api.client.post(f"{path}:rotate").status_code == 422
     with api.context.session() as session:
         job = finished(session).id
     fan_out(core)
-    send(sender)
-    (got,) = receiver.got
-    assert set(got.message) == {"text"}
-    assert f"https://gonogo.example/jobs/{job}" in got.message["text"]
-    assert "webhook-signature" not in got.headers
-
-
-def test_mail_gets_a_line_and_a_link(migrated_sqlite_url: str) -> None:
-    server = MailServer()
-    mail = {"smtp_url": SecretStr(server.url), "mail_from": "gonogo@lab.example"}
-    with in_process(migrated_sqlite_url, url="https://gonogo.example", **mail) as api:
-        subscribe(api, "me@lab.example", kind="email")
-        with api.context.session() as session:
-            job = finished(session).id
-        core = open_background_context(
-            api.settings.model_copy(update={"broker_url": NOWHERE}),
-            threading.Event(),
-        )
-        fan_out(core)
-        send(Sender(core, Box(Keys(SECRET))))
-        core.close()
+    receiver.replies = [Reply(200)]
+    send(sender, timeout_s=100)
     server.close()
-    (message,) = server.got
-    assert "To: me@lab.example" in message
-    assert f"https://gonogo.example/jobs/{job}" in message.replace("=\r\n", "")
+    (got,), (sent,) = receiver.got, server.got
+    link = f"https://gonogo.example/jobs/{job}"
+    assert got.path.endswith(TOKEN)
+    assert "webhook-signature" not in got.headers
+    assert link in got.message["text"]
+    assert "To: me@lab.example" in sent
+    assert "Subject: GoNoGo: layernorm_bw on" in sent
+    assert link in sent.replace("=\r\n", "")
+    for hook in hooks:
+        (delivery,) = deliveries(api, hook)
+        assert (delivery["state"], delivery["tries"]) == ("delivered", 1)
+    shown = ["/webhooks.json", f"/webhooks/{hooks[0]['id']}.json", "/api/v1/webhooks"]
+    for address in (*shown, "/webhooks", "/webhooks.csv", "/api/v1/audit", path):
+        text = api.client.get(address).text
+        assert TOKEN not in text
+        assert "me@lab.example" not in text
+
+
+@LITE
+def test_a_message_to_people_is_tried_again_and_its_error_keeps_the_secret(
+    api: Api, core: BackgroundContext, sender: Sender, receiver: Receiver
+) -> None:
+    webhook = subscribe(api, chat(receiver), kind="message")
+    receiver.replies = [Reply(302, {"location": receiver.url})]
+    strict = core.settings.model_copy(update={"webhook_private": ()})
+    refusing = Sender(replace(core, settings=strict), Box(Keys(SECRET)))
+    for attempted in (sender, refusing):
+        api.client.post(f"/api/v1/webhooks/{webhook['id']}:test")
+        send(attempted, timeout_s=100)
+    assert len(receiver.got) == 1  # no redirect was followed, no private address connected to
+    logged = deliveries(api, webhook)
+    assert [(item["state"], item["tries"]) for item in logged] == [("waiting", 1)] * 2
+    refused, redirected = (
+        api.client.get(f"/api/v1/webhooks/{webhook['id']}/deliveries/{item['id']}").json()["log"][0]
+        for item in logged
+    )
+    assert "error=302" in redirected["error"]
+    assert "not a public address" in refused["error"]
+    assert TOKEN not in redirected["error"] + refused["error"]
 
 
 def test_every_kind_of_event_is_told_in_words(migrated_sqlite_url: str) -> None:
@@ -486,15 +491,23 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"url": "https://example.org/", "events": ["*"], "secret": "short"}, "secret"),
     (
         {
-            "url": "https://example.org/",
+            "url": "slack://a/b/c",
             "events": ["*"],
-            "kind": "slack",
+            "kind": "message",
             "secret": "whsec_" + "A" * 40,
         },
         "secret",
     ),
-    ({"url": "nobody", "events": ["*"], "kind": "email"}, "url"),
-    ({"url": "me@example.org", "events": ["*"], "kind": "email"}, "kind"),
+    *(
+        ({"url": url, "events": ["*"], "kind": "message"}, "url")
+        for url in (
+            "https://example.org/",
+            "json://example.org/",
+            "file:///tmp/x",
+            "slack://a/b/c?template=/etc/hosts",
+            "mailto://example.org/?to=me@example.org;pgpkey=/etc/hosts",
+        )
+    ),
     ({"events": ["*"]}, "url"),
 ]
 

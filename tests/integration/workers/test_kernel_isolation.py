@@ -67,7 +67,7 @@ def test_a_kernel_finds_no_secret(
             as_a_user,
             **given,
             GONOGO_GITHUB_TOKEN=secret("github"),
-            GONOGO_SMTP_URL=f"smtp://gonogo:{secret('mail')}@mail.example.org",
+            GONOGO_GITHUB_WEBHOOK_SECRET=secret("deliveries"),
             GONOGO_TOKEN=secret("token"),
             AWS_SECRET_ACCESS_KEY=secret("cloud"),
             TROUBLE_FOUND=str(tmp_path / "found"),

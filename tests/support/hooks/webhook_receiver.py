@@ -123,9 +123,7 @@ class MailServer(_Server):
                         server.got.append(b"".join(lines).decode())
                     self.wfile.write(b"221 bye\r\n" if word == b"QUIT" else b"250 ok\r\n")
 
-        self.url = (
-            f"smtp://{self._serve(socketserver.ThreadingTCPServer(('127.0.0.1', 0), Handler))}"
-        )
+        self.host = self._serve(socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler))
 
 
 def wait_for_senders(timeout_s: float = 10.0) -> None:

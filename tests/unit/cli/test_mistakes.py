@@ -152,7 +152,6 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     "outbox": ({"outbox_s": 3600.0}, "waits for 3600 s"),
     "webhooks": ({"webhook_lag_s": 7200.0, "deliveries": 9}, "9 messages wait"),
     "ingest": ({"ingest_lag_s": 900.0}, "on the way for 900 s"),
-    "mail": ({"mail": 2}, "2 e-mail subscriptions"),
     "hook-secrets": ({"rules": 1}, "1 rules, and no secret"),
 }
 

@@ -55,7 +55,6 @@ def test_an_empty_variable_counts_as_not_set(monkeypatch: pytest.MonkeyPatch) ->
         ("GONOGO_GITHUB_WEBHOOK_SECRET", "tooshort"),
         ("GONOGO_BROKER_URL", "redis://:pass/word@host:6379/0"),
         ("GONOGO_DATABASE_URL", "mysql://gonogo:password@host/gonogo"),
-        ("GONOGO_SMTP_URL", "smtp://gonogo:pass/word@host"),
         ("GONOGO_URL", "https://user:pass/word@host"),
         ("GONOGO_WEBHOOK_PRIVATE", "10.0.0.0/8,password"),
         ("GONOGO_CHILD_VARIABLES", "MINE, *"),

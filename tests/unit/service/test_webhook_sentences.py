@@ -1,4 +1,4 @@
-"""The line that Slack and e-mail get for each kind of event."""
+"""The line that people get for each kind of event."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ def test_an_event_is_one_line(type_: str, data: dict[str, Any], words: str) -> N
     assert messages.sentence({"type": type_, "data": data}) == words
 
 
-def test_a_sender_s_text_makes_no_link_and_no_call_in_slack() -> None:
-    message = {"type": "job.finished", "data": {**JOB, "build": "<!channel> & co", "url": None}}
-    assert messages.for_slack(message) == "layernorm_bw on &lt;!channel&gt; &amp; co: fail"
+def test_a_sender_s_text_calls_nobody_in_a_chat() -> None:
+    message = {"type": "job.finished", "data": {**JOB, "build": "<!channel>\r\n@all", "url": None}}
+    assert messages.for_people(message) == "layernorm_bw on <\u200b!channel> @\u200ball: fail"
 
 
 @pytest.mark.parametrize("type_", messages.TYPES)

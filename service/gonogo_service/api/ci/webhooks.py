@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -12,7 +12,7 @@ from gonogo_service.access.context import Admin, Context, Ctx
 from gonogo_service.kit.answers import Cursor, Limit, make_router, missing
 from gonogo_service.kit.problems import BadField
 from gonogo_service.kit.strict import Strict
-from gonogo_service.webhooks import addresses, messages, secrets
+from gonogo_service.webhooks import addresses, messages, people, secrets
 from gonogo_storage.access import audit
 from gonogo_storage.db.encoding import timestamp, utcnow
 from gonogo_storage.db.ids import new_id
@@ -28,7 +28,6 @@ router = make_router("webhooks")
 
 OLD_SECRET_LIFE = timedelta(hours=24)
 MAX_EVENTS = 20
-MAX_ADDRESS_CHARS = 254
 
 Event = Literal[
     "job.finished",
@@ -48,11 +47,12 @@ class WebhookIn(Strict):
     """A subscription to create."""
 
     url: Target = Field(
-        description="http(s) address that gets a POST per event; for `email` an email address"
+        description="http(s) address that gets a POST per event; for `message` an apprise URL"
     )
     events: Events = Field(description="Types of events; `*` means all")
     kind: Kind = Field(
-        "standard", description='`standard`: Standard Webhooks; `slack`: {"text": ...}; `email`'
+        "standard",
+        description="`standard`: Standard Webhooks, for programs; `message`: a line to people",
     )
     secret: str | None = Field(
         None, max_length=200, description="Your `whsec_...` secret; omitted: a new one"
@@ -98,30 +98,28 @@ def list_webhooks(
 def subscribe(context: Ctx, who: Admin, body: WebhookIn) -> WebhookCreated:
     """Create a subscription.
 
-    The answer has the secret that signs the messages; it can't be shown again.
+    The answer has the secret that signs the messages; it can't be shown again. The URL of a message
+    to people is never shown.
     """
-    _check_target(body.kind, body.url, context)
-    if body.kind != "standard" and body.secret is not None:
-        raise BadField("secret", "…", f"is not used by kind {body.kind}", limit="kind standard")
-    secret = (
-        None
-        if body.kind != "standard"
-        else secrets.make()
-        if body.secret is None
-        else secrets.check(body.secret)
-    )
-    encrypted = None if secret is None else _box(context).close(secret)
+    if body.kind == "message":
+        if body.secret is not None:
+            raise BadField("secret", "…", "is not used by kind message", limit="kind standard")
+        url, secret = people.check(body.url), None
+    else:
+        url = addresses.check(body.url)
+        secret = secrets.make() if body.secret is None else secrets.check(body.secret)
+    encrypted = _box(context).close(body.url if secret is None else secret)
     with context.session() as session:
         webhook = stored.create(
             session,
             kind=body.kind,
-            url=body.url,
+            url=url,
             events=list(dict.fromkeys(body.events)),
             description=body.description,
             secret=encrypted,
             actor=who.actor,
         )
-        detail = {"kind": body.kind, "url": body.url, "events": webhook.events}
+        detail = {"kind": body.kind, "url": url, "events": webhook.events}
         audit.record(
             session, actor=who.actor, action="webhook.created", subject=webhook.id, detail=detail
         )
@@ -155,13 +153,16 @@ def change(context: Ctx, who: Admin, webhook_id: str, body: WebhookChange) -> We
         )
     with context.session() as session:
         before = _require(stored.get(session, webhook_id), webhook_id)
-        if body.url is not None:
-            _check_target(before.kind, body.url, context)
-        reason = {}
+        hidden: dict[str, Any] = {}
+        if body.url is not None and before.kind == "message":
+            fields["url"] = people.check(body.url)
+            hidden["secret"] = _box(context).close(body.url)
+        elif body.url is not None:
+            addresses.check(body.url)
         if body.state is not None:
             disabled = body.state is WebhookState.disabled
-            reason = {"reason": f"disabled by {who.actor}" if disabled else None}
-        after = _require(stored.change(session, webhook_id, {**fields, **reason}), webhook_id)
+            hidden["reason"] = f"disabled by {who.actor}" if disabled else None
+        after = _require(stored.change(session, webhook_id, fields | hidden), webhook_id)
         audit.record(
             session, actor=who.actor, action="webhook.changed", subject=webhook_id, detail=fields
         )
@@ -198,7 +199,7 @@ def rotate(context: Ctx, who: Admin, webhook_id: str) -> WebhookCreated:
         if before is None:
             raise missing("webhook", webhook_id)
         if before.kind != "standard":
-            raise BadField("kind", before.kind, "has no secret", limit="standard")
+            raise BadField("kind", before.kind, "signs nothing", limit="standard")
         values = {
             "secret": _box(context).close(secret),
             "old_secret": before.secret,
@@ -293,30 +294,3 @@ def _require(webhook: Webhook | None, webhook_id: str) -> Webhook:
 
 def _box(context: Context) -> secrets.Box:
     return secrets.Box(context.keys)
-
-
-def _check_target(kind: str, target: str, context: Context) -> None:
-    """Raise BadField for an address that can't receive messages."""
-    if kind != "email":
-        addresses.check(target)
-        return
-    local, at, domain = target.rpartition("@")
-    if (
-        not at
-        or not local
-        or "." not in domain
-        or not target.isascii()
-        or not target.isprintable()
-        or " " in target
-        or "," in target
-    ):
-        raise BadField(
-            "url",
-            target,
-            "is not an email address",
-            limit=f"name@domain, at most {MAX_ADDRESS_CHARS} characters",
-        )
-    if context.settings.smtp_url is None or context.settings.mail_from is None:
-        raise BadField(
-            "kind", kind, "no mail server is set", limit="GONOGO_SMTP_URL and GONOGO_MAIL_FROM"
-        )
