@@ -48,7 +48,6 @@ FINE = Facts(
     webhook_lag_s=0.0,
     deliveries=0,
     ingest_lag_s=0.0,
-    mail=0,
     rules=0,
     versions={release(): 2},
     silent=(),
