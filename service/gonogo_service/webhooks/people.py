@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -71,8 +72,8 @@ def send(url: str, text: str, private: Sequence[str]) -> str | None:
     """Send a line of text; return None, or the reason why it was not sent.
 
     A process of its own sends it: its network is guarded (see people_program), it has none of our
-    variables (a proxy would resolve the names again), and it ends in time. `private`: the networks
-    that are not public and may be connected to. Raises TimeoutError and ValueError.
+    variables (a proxy would resolve the names again) and no .netrc, and it ends in time. `private`:
+    the networks that are not public and may be connected to. Raises TimeoutError and ValueError.
     """
     check(url)
     task = {
@@ -89,7 +90,7 @@ def send(url: str, text: str, private: Sequence[str]) -> str | None:
             capture_output=True,
             encoding="utf-8",
             timeout=TIMEOUT_S,
-            env={},
+            env={"NETRC": os.devnull},
             check=False,
         )
     except subprocess.TimeoutExpired:
