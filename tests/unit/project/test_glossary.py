@@ -18,8 +18,6 @@ MAX_WORDS = 25
 ENTRIES = [match for line in LINES if (match := ENTRY.fullmatch(line))]
 
 
-
-
 def test_every_verdict_and_every_grade_is_defined() -> None:
     values = {entry["value"] for entry in ENTRIES}
     kinds = (Verdict, Explanation, Stability, Sharpness)
