@@ -31,10 +31,12 @@ ATHERIS_VERSION := 3.0.0
 ATHERIS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gonogo/atheris-$(ATHERIS_VERSION)
 # the seconds for each parser
 FUZZ_S ?= 60
+# What plants small faults: not in the locks, as only `make mutants` needs it
+MUTMUT_VERSION := 3.8.1
 # what the pages' scripts and styles are made of
 FRONT := $(shell find dashboards/web dashboards/gonogo_dashboards/build.py -name node_modules -prune -o -type f -print 2>/dev/null)
 
-.PHONY: help setup demo up compiled test explore fuzz fuzz-coverage docs docs-test test-sim wormhole-sim torch libraries lint bench chaos pictures lock audit release sbom pin clean
+.PHONY: help setup demo up compiled test explore fuzz fuzz-coverage docs docs-test test-sim wormhole-sim torch libraries lint bench chaos mutants pictures lock audit release sbom pin clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1	/' | expand -t 14
@@ -150,6 +152,10 @@ bench: setup ## every speed figure with its ratio; ARGS choose
 
 chaos: setup compiled ## random faults on a whole service, 10 minutes on each database; ARGS choose (docs/reliability.md)
 	@$(BIN)/python -m benchmarks.chaos $(ARGS)
+
+mutants: setup ## small faults in the parts whose promises matter most, and which tests notice them: hours; ARGS choose (docs/reliability.md)
+	@$(BIN)/python -m pip show --quiet mutmut 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check mutmut==$(MUTMUT_VERSION)
+	@$(BIN)/mutmut run $(ARGS); $(BIN)/mutmut results
 
 pictures: setup ## the pictures of the pages in docs/pictures anew; ARGS choose
 	@$(BIN)/python -m benchmarks.pictures $(ARGS)

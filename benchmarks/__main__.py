@@ -23,11 +23,8 @@ from benchmarks.samples import sample_of
 # name -> its title and the arguments with which it runs here
 BENCHMARKS: dict[str, tuple[str, tuple[str, ...]]] = {
     "speed": ("speed of the numerics", ()),
-    "light": ("a bare install: size, first test, and the numerics without numba", ()),
-    "service": ("what the service adds, with real processes", ()),
-    "flow": ("the job flow without kernels", ()),
     "ingest": ("how fast results are stored, and their size", ()),
-    "busy": ("how busy a worker keeps its device", ("--seeds", "12")),
+    "busy": ("device idle: how busy a worker keeps its device", ("--seeds", "12")),
     "pages": (
         (
             "how fast the pages are on a million seeds (in full, 10 million: python -m "
@@ -36,7 +33,6 @@ BENCHMARKS: dict[str, tuple[str, tuple[str, ...]]] = {
         ("--seeds", "1000000"),
     ),
     "figures": ("acceptance figures of the numerics, 8 seeds", ("--seeds", "8")),
-    "attack": ("readiness under attack, and the comparison of 19,900 tests", ()),
     "flakiness": (
         "calibration of the flakiness statistics, 250 series",
         ("--series", "250", "--stable", "1000"),
@@ -50,7 +46,6 @@ BENCHMARKS: dict[str, tuple[str, tuple[str, ...]]] = {
         "our verdict beside the gates of others, on the same kernels, one test a mutant",
         ("--tests", "1"),
     ),
-    "torch_builds": ("how far torch's builds are apart (needs torch)", ()),
     "strangers": ("kernels by a stranger: wrong ones that are flagged, and right ones", ()),
     "false_alarms": ("right kernels that are flagged, 100 seeds of each", ("--seeds", "100")),
 }

@@ -23,9 +23,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from redis import ConnectionError as Refused
 from rich.console import Console
 
-from benchmarks.flow import private_redis
+from gonogo_cli.operate import redis_server
 from gonogo_workers import queue
 from gonogo_workers.messages.identity import Identity
 from gonogo_workers.queue import PrivateKey
@@ -145,6 +146,26 @@ class Bench:
         self._worker.wait(20)
         self._log.close()
         self._client.close()
+
+
+@contextmanager
+def private_redis(folder: Path) -> Iterator[str]:
+    """Run the embedded service's Redis; yield its URL."""
+    process = subprocess.Popen(redis_server.command(folder), stdout=subprocess.DEVNULL)
+    url = redis_server.url(folder)
+    try:
+        client = queue.redis_client(url)
+        while True:
+            try:
+                client.ping()
+                break
+            except Refused:
+                time.sleep(0.02)
+        client.close()
+        yield url
+    finally:
+        process.terminate()
+        process.wait()
 
 
 @contextmanager

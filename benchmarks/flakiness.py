@@ -4,9 +4,8 @@
 
 Bounds of latent flakes nominal against observed, rates' intervals, false alarms of the change
 points on stable series (of numbers, and of builds with several seeds), their power and the place
-for several shifts, drops with few builds behind them, Welch against Fisher, sequential stopping
-(also through the service, with real processes), causes. Exit 1 where a figure of the project isn't
-met.
+for several shifts, drops with few builds behind them, Welch against Fisher, sequential stopping.
+Exit 1 where a figure of the project isn't met.
 
 Each table says whether its figures are in-sample (constants of the policy were chosen on these
 series) or out-of-sample.
@@ -26,10 +25,8 @@ from rich.console import Console
 from rich.table import Table
 from scipy import stats
 
-from benchmarks.causes import causes
 from benchmarks.change_points import OTHER_LENGTHS, OTHERS, build_alarms, build_drops
 from benchmarks.fixed_seeds import fixed_seeds
-from benchmarks.sequential_seeds import through_the_service
 from gonogo.flakiness.changes import number_changes, rate_changes
 from gonogo.flakiness.contrasts import welch
 from gonogo.flakiness.grades import Stability, stability
@@ -384,9 +381,7 @@ def main(arguments: list[str] | None = None) -> int:
             OTHER_LENGTHS,
         ),
         "changes in short series": build_drops(np.random.default_rng(13), chosen.series, console),
-        "causes": causes(np.random.default_rng(21), chosen.series, console),
         "sequential": sequential(rng, chosen.series, console),
-        "sequential, through the service": through_the_service(console),
     }
     missed = [name for name, good in met.items() if not good]
     console.print(f"not met: {', '.join(missed)}" if missed else "all figures met")

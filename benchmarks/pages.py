@@ -39,7 +39,6 @@ from rich.table import Table
 from sqlalchemy import func, select
 
 from benchmarks import harvest
-from benchmarks.service import command, environment
 from gonogo import urls
 from gonogo_service.background.assess import Assessor
 from gonogo_service.kit.background_context import open_background_context
@@ -230,12 +229,14 @@ def served(database_url: str) -> Iterator[tuple[str, psutil.Process]]:
         "SECRET_KEY": "k" * 40,
         "EMBEDDED": "1",
     }
-    variables = environment() | {f"{PREFIX}{name}": value for name, value in settings.items()}
+    variables = {
+        name: value for name, value in os.environ.items() if not name.startswith(PREFIX)
+    } | {f"{PREFIX}{name}": value for name, value in settings.items()}
     with socket.create_server(
         ("127.0.0.1", 0)
     ) as listening:  # what asks before it answers waits in the queue of this socket
         port, fd = listening.getsockname()[1], listening.fileno()
-        words = command("serve", "--fd", str(fd))
+        words = [sys.executable, "-P", "-m", "gonogo_cli", "serve", "--fd", str(fd)]
         process = subprocess.Popen(
             words, cwd=tempfile.gettempdir(), env=variables, stdin=subprocess.DEVNULL, pass_fds=[fd]
         )

