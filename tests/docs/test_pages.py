@@ -15,13 +15,14 @@ import yaml
 
 from docs_pages import DATA, PAGES, RUNNABLE, SILENT, Block, read_blocks
 from newcomer import make_environment
+from patience import WAIT_S
 from readers import READERS, documents
 from running_service import answers, clean_environment, until
 from servers import free_port
 from terminal import Terminal, differences
 from torch_interpreter import torch_python
 
-PASTE_S = 200.0
+PASTE_S = 3 * WAIT_S
 TORCH = "/opt/torch/bin/python"
 """The interpreter with torch in the pages; the tests' own stands for it."""
 MESSAGE = 3000

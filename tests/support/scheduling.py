@@ -18,7 +18,12 @@ class OnceScheduling(LoadFileScheduling):
         for another process."""
         files = self.assigned_work[node]
         ended = next(
-            ((file, test) for file in files for test, is_done in files[file].items() if not is_done),
+            (
+                (file, test)
+                for file in files
+                for test, is_done in files[file].items()
+                if not is_done
+            ),
             None,
         )
         if ended is None:

@@ -23,8 +23,7 @@ import redis
 
 from gonogo.errors import InfrastructureError
 from gonogo_cli.operate import redis_server
-
-WAIT_S = 30.0
+from patience import WAIT_S
 
 
 class Missing(Exception):

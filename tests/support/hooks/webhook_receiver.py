@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from patience import WAIT_S
+
 
 @dataclass(frozen=True)
 class Reply:
@@ -128,9 +130,9 @@ class MailServer(_Server):
         )
 
 
-def wait_for_senders(timeout_s: float = 10.0) -> None:
+def wait_for_senders() -> None:
     """Wait for the threads that send webhooks (see `gonogo_service.webhooks.outbound.Sender`)."""
-    until = time.monotonic() + timeout_s
+    until = time.monotonic() + WAIT_S
     for thread in threading.enumerate():
         if thread.name.startswith("webhook-"):
             thread.join(max(0.0, until - time.monotonic()))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from checkout import ROOT
+from patience import WAIT_S
 from servers import Missing
 
 SOURCES = ROOT / "tests" / "gtest"
@@ -18,7 +19,6 @@ PROGRAMS = ("behaviours", "layernorm")
 HEADERS = ROOT / "workers" / "gonogo_workers" / "include"
 FLAGS = ("-std=c++17", "-Wall", "-Wextra", "-Werror", f"-I{HEADERS}")
 LINKED = ("-lgtest", "-lgtest_main", "-lpthread")
-BUILD_S = 100.0
 
 BEHAVIOURS, LAYERNORM = "behaviours-main", "layernorm-main"
 """The names of the two builds."""
@@ -50,7 +50,7 @@ def build(folder: Path) -> dict[str, Path]:
                     f"{program}.new",
                     *LINKED,
                 ]
-                done = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_S)
+                done = subprocess.run(command, capture_output=True, text=True, timeout=2 * WAIT_S)
                 assert done.returncode == 0, done.stderr
                 Path(f"{program}.new").rename(program)
     return programs

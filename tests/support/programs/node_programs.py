@@ -10,6 +10,7 @@ import subprocess
 from pathlib import Path
 
 from checkout import ROOT
+from patience import WAIT_S
 from servers import Missing
 
 SOURCES = ROOT / "tests" / "javascript"
@@ -60,7 +61,7 @@ def _run(command: list[str], folder: Path, text: str = "") -> subprocess.Complet
         capture_output=True,
         text=True,
         check=False,
-        timeout=100,
+        timeout=2 * WAIT_S,
     )
 
 
