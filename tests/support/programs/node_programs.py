@@ -24,7 +24,7 @@ def install(folder: Path) -> Path:
         return _INSTALLED[0]
     npm = shutil.which("npm", path=_path())
     if npm is None:
-        raise Missing("node: node and npm are not installed")
+        raise Missing("node: node and npm are not installed (apt-get install nodejs npm)")
     target = folder / "javascript"
     shutil.copytree(SOURCES, target, ignore=shutil.ignore_patterns("node_modules"))
     done = _run(
