@@ -163,11 +163,11 @@ class SimulatedWorker:
             stop.set()
             thread.join()
 
-    def take(self, timeout_s: float = 20.0) -> dict[str, Any]:
+    def take(self, timeout_s: float = 300.0) -> dict[str, Any]:
         """The next chunk message of the first queue. Raises TimeoutError."""
         return self.opened(self.take_text(timeout_s))
 
-    def take_text(self, timeout_s: float = 20.0) -> str:
+    def take_text(self, timeout_s: float = 300.0) -> str:
         """The same, sealed."""
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:

@@ -8,6 +8,7 @@ import os
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from shutil import copyfile
+from typing import Any
 
 import pytest
 import redis
@@ -97,6 +98,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: places[item.path])
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Run no test twice where a test has ended its process (scheduling.py)."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from scheduling import OnceScheduling
+
+    return OnceScheduling(config, log)
+
+
 def pytest_collection_finish() -> None:
     """Turn the garbage collector on again, for the objects of the tests alone."""
     gc.freeze()
@@ -117,8 +128,16 @@ def pytest_runtest_makereport(
     """Fail a skip whose reason names a part in GONOGO_REQUIRE ("postgres: not installed").
 
     A CI that requires a part must not be green without its tests.
+
+    No garbage is collected meanwhile. Before Python 3.11.8, `ast.parse` is not reentrant: pytest
+    parses a failure's source, and the collector may end a task of Playwright's whose traceback is
+    logged, for which its line is parsed. The SystemError would end the run.
     """
-    report = yield
+    gc.disable()
+    try:
+        report = yield
+    finally:
+        gc.enable()
     if report.skipped and not hasattr(report, "wasxfail"):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
         part = reason.removeprefix("Skipped: ").split(":")[0].strip().lower()

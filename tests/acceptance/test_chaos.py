@@ -54,7 +54,6 @@ def runs() -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("database", ["postgres", "sqlite"])
 def test_a_service_under_random_faults_loses_and_doubles_nothing(
     database: str, runs: dict[str, dict[str, Any]]

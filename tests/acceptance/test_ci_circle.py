@@ -20,7 +20,7 @@ from running_service import Service, until
 from servers import RedisServer
 from webhook_receiver import Receiver
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.slow
 
 EVENTS = ["job.finished", "run.finished", "flag.opened", "flag.resolved"]
 SEEDS = 24
@@ -142,7 +142,7 @@ def test_a_push_ends_in_a_comment_that_names_the_new_hollow_pass_whatever_is_kil
 def wait(service: Service, condition: Callable[[], Any], what: str) -> None:
     """Wait with `until`; add the logs of the processes to its error when it takes too long."""
     try:
-        until(condition, 120, what)
+        until(condition, what=what)
     except AssertionError as problem:
         raise AssertionError(f"{problem}\n{service.logs()}") from None
 

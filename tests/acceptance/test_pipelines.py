@@ -20,7 +20,7 @@ import pipelines
 from gonogo_cli.kit.client import Client
 from running_service import Service
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.slow
 
 EXAMPLE = Path(__file__).parents[2] / "examples/repository"
 MAIN, WRONG, RIGHT, LOST = (digit * 40 for digit in "abcd")

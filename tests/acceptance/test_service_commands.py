@@ -13,10 +13,11 @@ import pytest
 
 import documented
 import forked
+from patience import WAIT_S
 from running_service import Service, clean_environment, gonogo
 from servers import RedisServer
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -163,7 +164,7 @@ def test_without_a_server_commands_exit_with_3_and_say_what_to_do(tmp_path: Path
             env=clean_environment(**environment),
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=WAIT_S,
         )
         assert done.returncode == 3
         assert "gonogo up" in done.stderr or "127.0.0.1:9" in done.stderr

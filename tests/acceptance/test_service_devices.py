@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from patience import scaled
 from running_service import Service, every_seed_once, submit, until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.slow
 
 TROUBLE = {
     "target": {"executor": "troublesome", "arch": "wormhole", "board": "n150"},
@@ -31,7 +32,7 @@ def service(tmp_path: Path, sqlite_url: str, redis_url: str) -> Iterator[Service
         redis_url,
         GONOGO_EXECUTORS=plugin,
         GONOGO_BUILDS=str(builds),
-        GONOGO_PER_SEED_DEADLINE_S="2",
+        GONOGO_PER_SEED_DEADLINE_S=str(scaled(2)),
     )
     new_service.workers.clear()
     try:

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from patience import scaled
 from running_service import Service, every_seed_once, family, submit, until
 from servers import RedisServer
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.slow
 
 SEEDS = 6
 TARGET = {"executor": "troublesome", "arch": "wormhole", "board": "n150"}
@@ -25,7 +26,7 @@ def place(tmp_path_factory: pytest.TempPathFactory, redis_server: RedisServer) -
         f"sqlite:///{folder / 'gonogo.sqlite'}",
         redis_server.url,
         GONOGO_EXECUTORS="troublesome=troublesome:Troublesome",
-        GONOGO_PER_SEED_DEADLINE_S="1.5",
+        GONOGO_PER_SEED_DEADLINE_S=str(scaled(1.5)),
     )
     service.workers.clear()
     try:
@@ -75,6 +76,5 @@ def test_afterwards_only_the_worker_and_its_ready_children_live(place: Service) 
         assert client.wait(job)["verdict"] == "pass"
     until(
         lambda: len(family(place.workers[0].pid)) <= 3,
-        15,
-        f"no more than a host or two: {family(place.workers[0].pid)}",
+        what=lambda: f"no more than a host or two: {family(place.workers[0].pid)}",
     )

@@ -17,10 +17,11 @@ import forked
 from gonogo.errors import JobError
 from gonogo_cli.kit.client import Client
 from gtest_programs import BEHAVIOURS, LAYERNORM, builds_file
+from patience import scaled
 from running_service import Service, clean_environment, family, until
 from servers import RedisServer
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.slow
 
 TARGET = {"executor": "gtest", "arch": "wormhole", "board": "n150"}
 
@@ -40,7 +41,7 @@ def place(
         f"sqlite:///{folder / 'gonogo.sqlite'}",
         redis_server.url,
         GONOGO_BUILDS=str(builds),
-        GONOGO_PER_SEED_DEADLINE_S="20",
+        GONOGO_PER_SEED_DEADLINE_S=str(scaled(20)),
     )
     service.workers.clear()
     try:

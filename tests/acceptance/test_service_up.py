@@ -26,6 +26,7 @@ from checkout import NUMPY_ONLY
 from gonogo_cli.kit.client import Client
 from gonogo_cli.operate import redis_server
 from gonogo_workers.queue import HEARTBEAT_QUEUE, redis_client
+from patience import WAIT_S, scaled
 from running_service import (
     QUICK,
     clean_environment,
@@ -37,7 +38,7 @@ from running_service import (
     until,
 )
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.slow
 
 
 TROUBLESOME = {"GONOGO_EXECUTORS": "troublesome=troublesome:Troublesome"}
@@ -92,7 +93,7 @@ class Up:
         left = family(self.process.pid)
         self.process.terminate()
         try:
-            self.process.communicate(timeout=15)
+            self.process.communicate(timeout=WAIT_S)
         finally:
             for process in left:
                 with suppress(psutil.NoSuchProcess):
@@ -123,7 +124,7 @@ def test_a_second_one_says_where_the_first_is_and_exits_with_3(shared: Up) -> No
         env=clean_environment(),
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=WAIT_S,
     )
     assert second.returncode == 3
     assert shared.url in second.stderr
@@ -154,7 +155,7 @@ def test_a_taken_port_is_a_clear_error(
         env=clean_environment(),
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=WAIT_S,
     )
     assert second.returncode == 3
     assert f"127.0.0.1:{port} is taken" in second.stderr
@@ -164,12 +165,13 @@ def test_a_locked_database_is_a_clear_error_and_the_job_resumes(shared: Up) -> N
     with Client(shared.url) as client:
         job = submit(client, 40)
         lock = sqlite3.connect(
-            shared.folder / "var/gonogo.sqlite", timeout=30, isolation_level=None
+            shared.folder / "var/gonogo.sqlite", timeout=WAIT_S, isolation_level=None
         )
         lock.execute("BEGIN IMMEDIATE")
         until(lambda: heartbeats_wait(shared), what="ingest to run into the lock")
         assert (
-            documented.HTTP.get(f"{shared.url}/api/v1/jobs/{job}", timeout=10).status_code == 200
+            documented.HTTP.get(f"{shared.url}/api/v1/jobs/{job}", timeout=WAIT_S).status_code
+            == 200
         )  # readers don't wait for writers
         lock.execute("ROLLBACK")
         lock.close()
@@ -192,7 +194,7 @@ def test_a_full_disk_is_a_clear_error_and_the_job_resumes(shared: Up) -> None:
             "build": "correct",
             "seeds": {"start": 0, "count": 1},
         }
-        refused = documented.HTTP.post(f"{shared.url}/api/v1/jobs", json=body, timeout=60)
+        refused = documented.HTTP.post(f"{shared.url}/api/v1/jobs", json=body, timeout=WAIT_S)
         assert refused.status_code == 503, refused.text
         assert "disk" in refused.json()["detail"]
         until(lambda: heartbeats_wait(shared), what="ingest to run into the limit")
@@ -208,10 +210,7 @@ def test_it_survives_the_death_of_each_child(shared: Up) -> None:
         for word in (Path(redis_server.program()).name, "background", "worker", "serve"):
             victim = shared.child(word)
             victim.kill()
-            until(
-                lambda victim=victim: gone([victim]),
-                10,
-            )
+            until(lambda victim=victim: gone([victim]), what=f"the end of {word}")
             job = submit(client, 3)
             ended = client.wait(job)
             assert (ended["state"], ended["verdict"]) == ("finished", "pass"), (
@@ -235,7 +234,7 @@ def test_killed_it_leaves_nothing_and_the_next_one_goes_on_and_stops_with_pages_
     processes = family(shared.process.pid)
     shared.process.kill()
     shared.process.communicate()
-    until(lambda: gone(processes), 15, "the children to end")
+    until(lambda: gone(processes), what="the children to end")
     following = Up(shared.folder, **TROUBLESOME)
     with Client(following.url) as client:
         done = client.job(job)["done"]
@@ -251,7 +250,9 @@ def stops_in_time(up: Up, job: str) -> None:
 
     def watch() -> None:
         try:
-            with httpx.stream("GET", f"{up.url}/api/v1/jobs/{job}/events", timeout=60) as answer:
+            with httpx.stream(
+                "GET", f"{up.url}/api/v1/jobs/{job}/events", timeout=WAIT_S
+            ) as answer:
                 for _ in answer.iter_lines():
                     opened.set()
         except httpx.TransportError:
@@ -259,13 +260,13 @@ def stops_in_time(up: Up, job: str) -> None:
 
     page = threading.Thread(target=watch)
     page.start()
-    assert opened.wait(10)
+    assert opened.wait(WAIT_S)
     before = time.monotonic()
     os.kill(up.process.pid, signal.SIGINT)
-    errors = up.process.communicate(timeout=20)[1]
+    errors = up.process.communicate(timeout=WAIT_S)[1]
     took = time.monotonic() - before
-    page.join(10)
-    assert took < 10, f"{took:.1f} s"
+    page.join(WAIT_S)
+    assert took < scaled(10), f"{took:.1f} s"
     assert up.process.returncode == 0, errors
     assert gone(processes), [process for process in processes if process.is_running()]
     assert not (up.folder / "var/up.json").exists()

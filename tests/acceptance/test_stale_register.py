@@ -14,6 +14,7 @@ from typing import Any
 
 from api import in_process
 from emulator_worker import core_of, work_off
+from patience import WAIT_S
 from running_service import clean_environment, gonogo
 
 # Alone it is right. Behind a backward kernel, whose outputs are small, it is wrong, and outside the
@@ -125,7 +126,7 @@ def _digest(shell: list[str]) -> str:
         text=True,
         check=False,
         env=clean_environment(),
-        timeout=60,
+        timeout=WAIT_S,
     )
     assert done.returncode in (0, 1), done.stderr
     digest: str = json.loads(done.stdout)["seeds"][0]["outputs"]["dx"]["digest"]

@@ -16,8 +16,9 @@ from pathlib import Path
 import pytest
 
 from checkout import HOMES, ROOT
+from patience import WAIT_S
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.slow
 
 PACKAGES = tuple(HOMES)
 CHECK = (
@@ -53,7 +54,7 @@ def run(*words: str | Path, cwd: Path, code: int = 0) -> str:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=10 * WAIT_S,
     )
     assert done.returncode == code, (
         f"{words} exits with {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"

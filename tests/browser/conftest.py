@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import pytest
 import uvicorn
 from fastapi import FastAPI
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 from pydantic import SecretStr
 from sqlalchemy.orm import Session
 
@@ -27,6 +27,7 @@ from gonogo_dashboards.build import BuildFailed, build
 from gonogo_service.app import create_app
 from gonogo_settings import Settings
 from gonogo_storage.db import engine as engines
+from patience import WAIT_S, scaled
 from populated_database import House
 from watched_pages import SharedTab, Watch
 
@@ -34,7 +35,9 @@ ROOT = Path(__file__).resolve().parents[2]
 CHROMIUMS = ("chromium-headless-shell", "chromium", "chromium-browser")
 """The first one is the same engine without a window, which would take half of the tests' time."""
 DESKTOP, PHONE = (1280, 900), (390, 844)
-TIMEOUT_MS = 10_000
+TIMEOUT_MS = 1000 * scaled(20)
+"""The limit of all that a test waits for on a page, unless it says another."""
+expect.set_options(timeout=TIMEOUT_MS)
 WITHOUT_OPTIMIZING = "--js-flags=--no-opt,--no-maglev"
 """V8 runs scripts without its optimizing compilers: a page lives for a second here, and axe-core
 alone would be compiled anew on each, which takes longer than it saves."""
@@ -122,7 +125,7 @@ def serving(folder: Path, template: Path) -> Iterator[Callable[..., Server]]:
         def stop() -> None:
             app.state.context.hub.close()
             server.should_exit = True
-            thread.join(timeout=10)
+            thread.join(timeout=WAIT_S)
             assert not thread.is_alive(), "the app did not stop"
 
         return Server(f"http://127.0.0.1:{port}", app, stop)
@@ -130,7 +133,7 @@ def serving(folder: Path, template: Path) -> Iterator[Callable[..., Server]]:
     yield start
     for server, thread in running:
         server.should_exit = True
-        thread.join(timeout=10)
+        thread.join(timeout=WAIT_S)
 
 
 @pytest.fixture
@@ -210,9 +213,9 @@ def page(shared_tab: SharedTab, watch: Watch) -> Iterator[Page]:
     shared_tab.take_back(page)
 
 
-def wait_until(condition: Callable[[], bool], otherwise: str, deadline_s: float = 10.0) -> None:
-    """Wait until the condition holds; fail after the deadline."""
-    end = time.monotonic() + deadline_s
+def wait_until(condition: Callable[[], bool], otherwise: str) -> None:
+    """Wait until the condition holds; fail where it does not come."""
+    end = time.monotonic() + WAIT_S
     while not condition():
         assert time.monotonic() < end, otherwise
         time.sleep(0.02)

@@ -67,7 +67,7 @@ def test_a_device_s_page_shows_what_happened_and_follows_it(server, page: Page) 
             actor="ada",
             now=utcnow(),
         )
-    expect(history).to_have_count(3, timeout=15_000)
+    expect(history).to_have_count(3)
     expect(page.locator(".device-now")).to_contain_text("A new fan")
 
 

@@ -3,17 +3,20 @@ keyboard, judged by axe."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
 import pytest
-from playwright.sync_api import BrowserContext, Page
+from playwright.sync_api import Dialog, Page
 
 import node_programs
+from gonogo_settings import Settings
 from populated_database import HOSTILE, House, routes
 from servers import Missing
+from watched_pages import Watch
 
 DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 MAX_FIRST_LOAD = 350 * 1000
@@ -26,6 +29,9 @@ NOWHERE = (
     "/jobs/01890000-0000-7000-8000-000000000000",
     "/compare?base=nobody&head=nothing",
 )
+TWINS, ALONE = routes(SimpleNamespace(settings=Settings.model_construct()))
+PAGES = [*TWINS, *ALONE, "/login", *NOWHERE]
+"""The paths of the routes, and addresses of none."""
 TABS = 12
 """The number of Tab stops that are looked at, at the beginning and at the end of a page."""
 MOST_PARTS = 6
@@ -162,46 +168,42 @@ def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
     return (folder / "node_modules/axe-core/axe.min.js").read_text()
 
 
-@pytest.mark.timeout(300)
+def test_each_page_has_a_twin_and_something_to_show(populated: tuple[Any, House]) -> None:
+    server, house = populated
+    assert routes(server.app.state.context) == (TWINS, ALONE)
+    assert ALONE == ["/docs"], "each page has a JSON twin"
+    missing = [route for route in PAGES if "{" in route and route not in house.addresses]
+    assert not missing, f"show one of each in tests/support/populated_database.py: {missing}"
+
+
+@pytest.mark.parametrize("place", range(len(PAGES)), ids=PAGES)
 def test_every_page_can_be_read_by_everybody(
-    populated: tuple[Any, House],
-    axe: str,
-    open_context: Callable[..., BrowserContext],
-    watch: Any,
+    place: int, populated: tuple[Any, House], axe: str, page: Page, watch: Watch
 ) -> None:
     server, house = populated
-    page = open_context().new_page()
-    twins, alone = routes(server.app.state.context)
-    assert alone == ["/docs"], "each page has a JSON twin"
-    missing = [path for path in (*twins, *alone) if "{" in path and path not in house.addresses]
-    assert not missing, f"show one of each in tests/support/populated_database.py: {missing}"
-    paths = [path for route in (*twins, *alone) for path in house.addresses.get(route, [route])]
-    walked = {house.addresses.get(route, [route])[0] for route in twins} | {"/login", *NOWHERE[:1]}
+    route = PAGES[place]
     dialogs: list[str] = []
-    page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
-    page.add_init_script(axe)
+
+    def dismiss(dialog: Dialog) -> None:
+        dialogs.append(dialog.message)
+        dialog.dismiss()
+
+    if route in NOWHERE:
+        watch.mean("Failed to load resource")  # Chromium logs the status
     wrong: list[str] = []
+    page.on("dialog", dismiss)
     with httpx.Client(base_url=server.url) as client:
-        for number, path in enumerate([*paths, "/login", *NOWHERE]):
-            twin = path not in (*alone, "/login", *NOWHERE)
-            page_problems = look(
-                page, server.url + path, number, path in house.hostile, path in walked
-            )
-            page_problems += twin_of(client, path) if twin else []
-            if path in NOWHERE:  # Chromium logs the status
-                watch.problems = [
-                    problem
-                    for problem in watch.problems
-                    if "Failed to load resource" not in problem
-                ]
-            wrong += [
-                f"{path[:90]}: {problem}" for problem in (*page_problems, *watch.problems, *dialogs)
-            ]
-            watch.problems, dialogs[:] = [], []
-    assert not wrong, f"{len(wrong)} problems:\n" + "\n".join(wrong)
+        for number, path in enumerate(house.addresses.get(route, [route]), place):
+            walked = number == place and route not in (*ALONE, *NOWHERE[1:])
+            hostile = path in house.hostile
+            problems = look(page, axe, server.url + path, number, hostile, walked)
+            problems += twin_of(client, path) if route in TWINS else []
+            wrong += [f"{path[:90]}: {problem}" for problem in problems]
+    page.remove_listener("dialog", dismiss)
+    assert not (wrong + dialogs), f"{len(wrong)} problems:\n" + "\n".join(wrong + dialogs)
 
 
-def look(page: Page, url: str, number: int, hostile: bool, walked: bool) -> list[str]:
+def look(page: Page, axe: str, url: str, number: int, hostile: bool, walked: bool) -> list[str]:
     """Return what is wrong with a page. It is loaded once, dark or light, small or large by its
     number, and then turned into the others."""
     first = SCHEMES[number % 2], (DESKTOP, PHONE)[number // 2 % 2]
@@ -224,6 +226,7 @@ def look(page: Page, url: str, number: int, hostile: bool, walked: bool) -> list
         problems += [f"{facts['bytes']} bytes on the first load"] * (
             facts["bytes"] > MAX_FIRST_LOAD
         )
+        page.evaluate(axe)
         problems += page.evaluate(AXE, None)
         problems += page.evaluate(UNSAID)
         problems += stops(page) if walked else []

@@ -3,13 +3,14 @@ buttons work."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 from playwright.sync_api import BrowserContext, Page, Route, expect
 
 import stored_jobs
 from gonogo_storage.jobs import jobs
-from patience import LONG_MS
+from patience import WAIT_MS, WAIT_S
 from pending_requests import PendingRequests
 
 ALIVE = "window.opened = (window.opened ?? 0) + 1"
@@ -89,30 +90,30 @@ def test_a_lost_connection_is_said_until_it_is_back(serve, open_context, watch) 
     modes = ({}, {"scheme": "dark"}, {"size": PHONE})
     pages = [open_context(**mode).new_page() for mode in modes]
     for page in pages:
-        page.set_default_timeout(LONG_MS)
+        page.set_default_timeout(WAIT_MS)
         page.goto(f"{server.url}/jobs/{job.id}")
         expect(page.locator("#progress-text")).to_have_text("0 of 4 seeds")
         expect(page.locator("#connection")).to_be_hidden()
     server.stop()
     for page in pages:
-        expect(page.locator("#connection")).to_be_visible(timeout=LONG_MS)
+        expect(page.locator("#connection")).to_be_visible(timeout=WAIT_MS)
         expect(page.locator("#connection")).to_have_text(
-            "Connection lost. Trying again.", timeout=LONG_MS
+            "Connection lost. Trying again.", timeout=WAIT_MS
         )
     again = serve(port=server.port)
     with again.writing() as session:
         stored_jobs.report(session, job.id, [stored_jobs.row(0, wrong=True)])
     for page in pages:
-        expect(page.locator("#connection")).to_be_hidden(timeout=LONG_MS)
-        expect(page.locator("#progress-text")).to_have_text("1 of 4 seeds", timeout=LONG_MS)
+        expect(page.locator("#connection")).to_be_hidden(timeout=WAIT_MS)
+        expect(page.locator("#progress-text")).to_have_text("1 of 4 seeds", timeout=WAIT_MS)
     with again.writing() as session:
         stored_jobs.report(session, job.id, [stored_jobs.row(1, wrong=True)])
     for page in pages:
         # the browser asks for the stream again after a while; the page doesn't wait for it
-        expect(page.locator("#progress-text")).to_have_text("2 of 4 seeds", timeout=LONG_MS)
+        expect(page.locator("#progress-text")).to_have_text("2 of 4 seeds", timeout=WAIT_MS)
     page.route(f"**/jobs/{job.id}", lambda _: None)  # a server that doesn't answer
     expect(page.locator("#connection")).to_have_text(
-        "Waiting for the server. This page may be out of date.", timeout=LONG_MS
+        "Waiting for the server. This page may be out of date.", timeout=WAIT_MS
     )
     page.unroute_all(behavior="ignoreErrors")
     watch.mean("ERR_")
@@ -225,16 +226,15 @@ def test_the_page_goes_on_after_a_stream_that_was_refused(server, page: Page, wa
     expect(page.locator("#progress-text")).to_have_text("0 of 2 seeds")
     with server.writing() as session:
         stored_jobs.report(session, job.id, [stored_jobs.row(0, wrong=False)])
-    expect(page.locator("#progress-text")).to_have_text("1 of 2 seeds", timeout=20_000)
+    expect(page.locator("#progress-text")).to_have_text("1 of 2 seeds")
     watch.mean("503")
-    for _ in range(200):  # the page is read again first, then the stream is asked for again
-        if len(refused) > 1:
-            break
-        page.wait_for_timeout(100)
+    end = time.monotonic() + WAIT_S
+    while len(refused) < 2 and time.monotonic() < end:
+        page.wait_for_timeout(100)  # the page is read again first, then the stream asked for again
     assert len(refused) == 2
     with server.writing() as session:
         stored_jobs.report(session, job.id, [stored_jobs.row(1, wrong=False)])
-    expect(page.locator("#progress-text")).to_have_text("2 of 2 seeds", timeout=20_000)
+    expect(page.locator("#progress-text")).to_have_text("2 of 2 seeds")
 
 
 def test_cancel_and_resubmit(server, page: Page) -> None:

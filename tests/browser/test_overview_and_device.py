@@ -50,7 +50,7 @@ def test_the_overview_answers_at_a_glance_and_leads_on_by_keyboard(server, page:
             session, waits.id, [stored_jobs.row(seed, wrong=False) for seed in range(8)]
         )
         stored_jobs.finish(session, waits.id)
-    expect(needs).to_have_count(0, timeout=15_000)
+    expect(needs).to_have_count(0)
     expect(page.locator(".daily g rect.v-pass")).to_have_count(1)
     expect(sick).to_be_focused()
     page.keyboard.press("Enter")

@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 
 import stored_jobs
 from gonogo_service.access.issuing import issue_token
-from patience import LONG_MS
+from patience import WAIT_MS
 from pending_requests import PendingRequests
 
 
@@ -78,9 +78,7 @@ def test_the_overview_follows_running_jobs(server, page: Page) -> None:
             diagnosed=True,
         )
         stored_jobs.finish(session, job.id)
-    expect(page.locator(".flag-rows")).to_contain_text(
-        "s1 is subtracted twice in all 265 tiles", timeout=15_000
-    )
+    expect(page.locator(".flag-rows")).to_contain_text("s1 is subtracted twice in all 265 tiles")
     expect(page.locator("#overview")).to_contain_text("Nothing is queued or running.")
 
 
@@ -104,12 +102,12 @@ def test_keys_reach_everything_and_the_focus_is_seen(server, page: Page) -> None
 
 
 def test_the_api_documents_itself(server, page: Page) -> None:
-    page.set_default_timeout(LONG_MS)
+    page.set_default_timeout(WAIT_MS)
     page.goto(f"{server.url}/docs")
-    expect(page.locator("#swagger-ui")).to_contain_text("/api/v1/jobs/{job_id}", timeout=LONG_MS)
+    expect(page.locator("#swagger-ui")).to_contain_text("/api/v1/jobs/{job_id}", timeout=WAIT_MS)
     operation = page.locator(".opblock-summary-control").first
     operation.click()
-    expect(operation).to_have_attribute("aria-expanded", "true", timeout=LONG_MS)
+    expect(operation).to_have_attribute("aria-expanded", "true", timeout=WAIT_MS)
 
 
 def test_a_token_opens_the_pages_and_its_login_may_cancel(guarded, page: Page) -> None:

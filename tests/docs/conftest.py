@@ -33,4 +33,4 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         until(lambda: answers(up.url), what=(folder / "up.log").read_text)
         yield up
     finally:
-        process.stop(15)
+        process.stop()

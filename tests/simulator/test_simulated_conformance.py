@@ -7,7 +7,7 @@ import pytest
 from gonogo_workers.executors.conformance import checks
 from simulated_wormhole import Child
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.slow
 
 SHAPES = ((1, 1, 32, 64), (2, 3, 40))
 """Whole tiles, and ragged ones of more rows than one tile holds together."""

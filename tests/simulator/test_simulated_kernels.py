@@ -15,7 +15,7 @@ from gonogo.spec.verdicts import Explanation
 from gonogo_workers.executors.base import KernelError, shaped_inputs
 from simulated_wormhole import Child
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.slow
 
 FP32 = {"input": "fp32", "output": "fp32"}
 RIGHT: tuple[tuple[str, dict[str, Any]], ...] = (

@@ -20,7 +20,7 @@ from gonogo_workers.executors.limits import LIMITS, known
 from running_service import clean_environment, gonogo
 from simulated_wormhole import Child, servers
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 
 FORWARD: dict[str, Any] = {
     "kernel": "layernorm_fw",

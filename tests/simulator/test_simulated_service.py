@@ -14,7 +14,7 @@ from running_service import Service, every_seed_once, gone, submit, until
 from servers import RedisServer
 from simulated_wormhole import servers
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.slow
 
 TARGET = {"executor": "ttnn", "arch": "wormhole", "board": "n150"}
 WAIT_S = 300.0

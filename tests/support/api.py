@@ -24,6 +24,7 @@ from gonogo_service.app import create_app
 from gonogo_service.kit import connections
 from gonogo_settings import Settings
 from gonogo_storage.tables import Base
+from patience import WAIT_S
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # it would rather have httpx2, which the project does not use
@@ -146,17 +147,17 @@ def on_port(
     thread = threading.Thread(target=server.run)
     thread.start()
     try:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + WAIT_S
         while not server.started and thread.is_alive() and time.monotonic() < deadline:
             time.sleep(0.005)
         port = server.servers[0].sockets[0].getsockname()[1]
         with httpx.Client(
-            base_url=f"http://127.0.0.1:{port}", timeout=20, event_hooks=documented.HOOKS
+            base_url=f"http://127.0.0.1:{port}", timeout=WAIT_S, event_hooks=documented.HOOKS
         ) as client:
             yield client, context
     finally:
         server.should_exit = True
-        thread.join(20)
+        thread.join(WAIT_S)
     assert not thread.is_alive()
 
 

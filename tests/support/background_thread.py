@@ -22,9 +22,10 @@ from gonogo_storage.jobs.job import Job
 from gonogo_storage.seeds import results
 from gonogo_workers import queue
 from job_flow import KEY, new_job
+from patience import WAIT_S, scaled
 from stored_attempts import attempts_of
 
-TIMEOUT_S = 1.0  # of heartbeats, in these tests
+TIMEOUT_S = scaled(1.0)  # of heartbeats, in these tests
 
 
 def short(database_url: str, broker_url: str) -> Settings:
@@ -41,7 +42,7 @@ def short(database_url: str, broker_url: str) -> Settings:
 
 @contextmanager
 def running(settings: Settings) -> Iterator[None]:
-    """`gonogo background` in a thread of this process; it must stop within a few seconds."""
+    """`gonogo background` in a thread of this process; it must stop soon."""
     stop = threading.Event()
     thread = threading.Thread(target=create_background(settings, stop).run)
     with warnings.catch_warnings():
@@ -52,7 +53,7 @@ def running(settings: Settings) -> Iterator[None]:
             yield
         finally:
             stop.set()
-            thread.join(10.0)
+            thread.join(WAIT_S)
             assert not thread.is_alive()
 
 
@@ -77,11 +78,9 @@ def numbers(engine: Engine, job_id: str) -> list[int]:
         return [item["seed"] for item in results.stream(current, job_id)]
 
 
-def until(
-    engine: Engine, job_id: str, true: Callable[[Job], object], timeout_s: float = 20.0
-) -> Job:
+def until(engine: Engine, job_id: str, true: Callable[[Job], object]) -> Job:
     """Look at the job until something is true of it."""
-    deadline = time.monotonic() + timeout_s
+    deadline = time.monotonic() + WAIT_S
     while True:
         with reading(engine) as current:
             job = jobs.get(current, job_id)

@@ -10,7 +10,7 @@ Attributes in a fence's first line say what a reader would do with the block:
     ```yaml file=suite.yaml                 save it under this name
     ```json as=test                         read it as the thing that it shows (readers.py)
     ```cpp skip="needs a Wormhole"          not run, for this reason
-    ```sh needs=torch                       run where an interpreter with torch is
+    ```sh needs=torch                       run where an interpreter with torch is (or gtest)
     ```text                                 a picture or an address; nothing to run
 """
 

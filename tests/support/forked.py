@@ -23,6 +23,8 @@ from multiprocessing import forkserver, resource_tracker
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
+from patience import WAIT_S
+
 
 class Forked:
     """A gonogo command; its methods are those of `subprocess.Popen`."""
@@ -82,7 +84,7 @@ class Forked:
 
 
 def run(
-    words: Sequence[str], environment: Mapping[str, str], folder: Path, seconds: float = 120
+    words: Sequence[str], environment: Mapping[str, str], folder: Path, seconds: float = WAIT_S
 ) -> subprocess.CompletedProcess[str]:
     """Run a command in this folder to its end; its output, as `subprocess.run` captures it."""
     with tempfile.TemporaryDirectory(dir=folder, prefix="output-") as captured:

@@ -14,6 +14,7 @@ from gonogo_workers.executors.base import output_shapes, shaped_inputs
 from gonogo_workers.executors.kernel_host import KernelHost
 from gonogo_workers.executors.registry import ExecutorSpec
 from gonogo_workers.executors.slots import Slot
+from patience import WAIT_S
 
 SPEC = ExecutorSpec("troublesome", "troublesome", "Troublesome")
 TEST = TestSpec.parse({"kernel": "layernorm_bw", "shape": [2, 3, 40]})
@@ -33,7 +34,7 @@ def slot_of(host: KernelHost, test: TestSpec = TEST) -> Slot:
     return slot
 
 
-def run(host: KernelHost, deadline_s: float = 20.0) -> dict[str, Any]:
+def run(host: KernelHost, deadline_s: float = WAIT_S) -> dict[str, Any]:
     """Run one seed and return its outputs."""
     slot = slot_of(host)
     host.submit({"test": TEST.canonical(), "seed": 1, **slot.request()})

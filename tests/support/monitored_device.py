@@ -17,6 +17,7 @@ from gonogo_workers.devices.health import DeviceSick
 from gonogo_workers.devices.health_monitor import Canary, DeviceHealthMonitor
 from gonogo_workers.executors.builds_file import ResolvedBuild
 from gonogo_workers.executors.registry import ExecutorSpec
+from patience import WAIT_S
 
 PLUGINS = Path(__file__).parents[1] / "plugins"
 SPEC = ExecutorSpec("troublesome", "troublesome", "Troublesome", paths=(str(PLUGINS),))
@@ -124,5 +125,5 @@ def monitored_device(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     for monitor in lab.monitors:
         monitor.stop()
     if (thread := retester()) is not None:
-        thread.join(60)
+        thread.join(WAIT_S)
         assert not thread.is_alive()

@@ -7,7 +7,7 @@ from collections import deque
 
 from playwright.sync_api import Page, Route
 
-from patience import LONG_MS
+from patience import WAIT_S
 
 
 class PendingRequests:
@@ -27,9 +27,9 @@ class PendingRequests:
         Raises:
             TimeoutError: no request came in time.
         """
-        deadline = time.monotonic() + LONG_MS / 1000
+        deadline = time.monotonic() + WAIT_S
         while not self._routes:
             if time.monotonic() > deadline:
-                raise TimeoutError(f"no request came within {LONG_MS} ms")
+                raise TimeoutError(f"no request came within {WAIT_S:.0f} s")
             self._page.wait_for_timeout(5)  # a route is called only while Playwright waits
         return self._routes.popleft()

@@ -15,6 +15,7 @@ from typing import Any
 
 import yaml
 
+from patience import WAIT_S
 from running_service import clean_environment
 
 _EXPRESSION = re.compile(r"\$\{\{\s*(.*?)\s*\}\}")
@@ -127,6 +128,6 @@ def _run(
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=100,
+        timeout=WAIT_S,
         check=False,
     )

@@ -25,16 +25,20 @@ from forked import Forked
 from gonogo_cli.kit.client import Client
 from gonogo_cli.operate.db import enroll_host
 from gonogo_storage.db.engine import make_engine
+from patience import WAIT_S, scaled
 
 TINY: dict[str, Any] = {
     "kernel": "layernorm_bw",
     "shape": [1, 1, 32, 64],
     "tolerance": {"rtol": 1e-3, "atol": 0.5},
 }
-WAIT_S = 60.0
 HOST = "lab-1"
 
-QUICK = {"GONOGO_HEARTBEAT_S": "0.5", "GONOGO_HEARTBEAT_TIMEOUT_S": "2", "GONOGO_POLL_S": "0.5"}
+QUICK = {
+    "GONOGO_HEARTBEAT_S": "0.5",
+    "GONOGO_HEARTBEAT_TIMEOUT_S": str(scaled(2)),
+    "GONOGO_POLL_S": "0.5",
+}
 """Settings under which bad luck is noticed within seconds. A background process that looked for
 work five times a second would take a tenth of a processor, twice as much."""
 
@@ -121,13 +125,13 @@ class Process:
         """kill -9, the process alone: what it started is not told."""
         assert self.process is not None
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(WAIT_S)
 
-    def stop(self, seconds: float = 10.0) -> int:
-        """SIGTERM; its exit code. TimeoutExpired if it takes longer."""
+    def stop(self) -> int:
+        """SIGTERM; its exit code."""
         assert self.process is not None
         self.process.terminate()
-        return self.process.wait(seconds)
+        return self.process.wait(WAIT_S)
 
     def close(self) -> None:
         """End it whatever it does, with all that it started."""
@@ -135,7 +139,7 @@ class Process:
             left = family(self.process.pid)
             if self.process.poll() is None:
                 self.process.kill()
-                self.process.wait(10)
+                self.process.wait(WAIT_S)
             for process in left:
                 with suppress(psutil.NoSuchProcess):
                     process.kill()
@@ -256,7 +260,7 @@ def answers(url: str) -> bool:
     """Whether the API is ready."""
     try:
         # without TLS's certificates, whose loading takes longer than an answer
-        return httpx.get(f"{url}/readyz", timeout=2, verify=False).status_code == 200
+        return httpx.get(f"{url}/readyz", timeout=scaled(2), verify=False).status_code == 200
     except httpx.TransportError:
         return False
 

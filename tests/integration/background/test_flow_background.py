@@ -26,6 +26,7 @@ from gonogo_storage.messages import leases
 from gonogo_storage.rollups.variants import variants_of
 from gonogo_workers import queue
 from job_flow import QUEUE, SimulatedWorker, enroll, row
+from patience import scaled
 from running_service import Process, clean_environment
 from running_service import until as eventually
 from stored_attempts import attempts_of
@@ -154,8 +155,8 @@ def test_a_silent_attempt_is_given_up_and_exactly_the_rest_is_asked_for_again(
         job_id = submit(engine, settings)
         lost = worker.take()
         worker.start(lost)
-        worker.send(lost, [row(0), row(1)])
         began = time.monotonic()
+        worker.send(lost, [row(0), row(1)])
         again = worker.take()
         assert time.monotonic() - began > TIMEOUT_S
         assert again["work"] == [[2, 0], [3, 0]]
@@ -212,7 +213,7 @@ def test_cancel_reaches_a_running_worker_at_once(
     engine: Engine, settings: Settings, worker: SimulatedWorker
 ) -> None:
     # a machine under load must not make the reaper step in
-    patient = settings.model_copy(update={"heartbeat_timeout_s": 30.0})
+    patient = settings.model_copy(update={"heartbeat_timeout_s": scaled(30)})
     with running(patient), worker.alive(), broker(settings) as redis:
         job_id = submit(engine, settings, 3, chunk_seconds=1e-6)
         chunk = worker.take()
@@ -248,7 +249,7 @@ def test_two_copies_share_the_work_and_store_every_seed_once(
     engine: Engine, settings: Settings, worker: SimulatedWorker, tmp_path: Path
 ) -> None:
     patient = settings.model_copy(
-        update={"heartbeat_timeout_s": 30.0}
+        update={"heartbeat_timeout_s": scaled(30)}
     )  # a machine under load must not make the reaper step in
     with ExitStack() as copies:
         copies.enter_context(running(patient))

@@ -8,6 +8,7 @@ from gonogo_storage.db.engine import make_engine, reading
 from gonogo_storage.messages import events
 from gonogo_workers import queue
 from job_flow import SimulatedWorker, enroll, row
+from patience import scaled
 from running_service import until as eventually
 
 
@@ -17,7 +18,9 @@ def test_a_decided_job_tells_running_attempts_to_stop_and_ends_finished_though_a
     engine = make_engine(migrated_sqlite_url)
     enroll(engine)
     # on a busy machine the test itself may be silent for a second
-    settings = short(migrated_sqlite_url, redis_url).model_copy(update={"heartbeat_timeout_s": 4.0})
+    settings = short(migrated_sqlite_url, redis_url).model_copy(
+        update={"heartbeat_timeout_s": scaled(4)}
+    )
     worker = SimulatedWorker(redis_url)
     try:
         with running(settings), running(settings), worker.alive(), broker(settings) as redis:

@@ -20,6 +20,7 @@ from gonogo_storage.devices import workers
 from gonogo_storage.ops import schema
 from gonogo_workers import queue
 from job_flow import SimulatedWorker, enroll, row
+from patience import WAIT_S, scaled
 from running_service import until as eventually
 from servers import PostgresServer, RedisServer
 from stored_attempts import attempts_of
@@ -37,7 +38,7 @@ def test_background_survives_a_restart_of_redis(
     enroll(engine)
     # on a busy machine nobody sends a heartbeat for seconds, and the reaper must not step in
     settings = short(database_url, private_redis.url).model_copy(
-        update={"heartbeat_timeout_s": 5.0}
+        update={"heartbeat_timeout_s": scaled(5)}
     )
     worker = SimulatedWorker(private_redis.url)
     with running(settings):
@@ -55,7 +56,7 @@ def test_background_survives_a_restart_of_redis(
             worker.send(first, [row(seed) for seed, _ in first["work"]])
             worker.finish(first)
             until(engine, job_id, lambda job: job.done >= len(first["work"]))
-            deadline, seen_attempts = time.monotonic() + 40.0, {first["attempt"]}
+            deadline, seen_attempts = time.monotonic() + WAIT_S, {first["attempt"]}
             while (
                 until(engine, job_id, lambda job: True).state != "finished"
                 and time.monotonic() < deadline

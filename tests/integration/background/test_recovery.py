@@ -31,6 +31,7 @@ from gonogo_settings import Settings
 from gonogo_storage.db.engine import session
 from gonogo_storage.messages import leases
 from gonogo_workers import queue
+from patience import WAIT_S
 
 ALIVE, DEAD = os.getpid(), 2**22 + 1
 """Processes; no process has an id as large as the second."""
@@ -213,7 +214,7 @@ def test_the_consumer_ends_on_request_and_leaves_celery_as_it_was(
     context: BackgroundContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def start() -> None:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + WAIT_S
         while celery_state.should_stop is None:
             assert time.monotonic() < deadline
         context.stop.set()
@@ -221,7 +222,7 @@ def test_the_consumer_ends_on_request_and_leaves_celery_as_it_was(
     worker = Consumer(context)
     monkeypatch.setattr(worker, "_worker", lambda: SimpleNamespace(start=start))
     worker.start()
-    worker.shut_down(10)
+    worker.shut_down(WAIT_S)
     assert not worker.is_alive()
     assert celery_state.should_stop is None
 

@@ -13,16 +13,17 @@ import psutil
 import pytest
 
 from gonogo_cli.operate.supervisor import Child, GaveUp, Supervisor
+from patience import WAIT_S, scaled
 
 
-def shell(name: str, script: str, folder: Path, stop_s: float = 2.0) -> Child:
+def shell(name: str, script: str, folder: Path, stop_s: float = WAIT_S) -> Child:
     """A child that is a shell script."""
     return Child(name, ["/bin/sh", "-c", script], dict(os.environ), folder / f"{name}.log", stop_s)
 
 
-def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
-    """Wait for a condition; fail after `seconds`."""
-    deadline = time.monotonic() + seconds
+def until(condition: Callable[[], object]) -> None:
+    """Wait for a condition; fail where it does not come."""
+    deadline = time.monotonic() + WAIT_S
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"
         time.sleep(0.02)
@@ -84,7 +85,7 @@ def test_children_are_stopped_in_order_and_a_deaf_one_is_killed(tmp_path: Path) 
     until(lambda: all((tmp_path / f"{child.name}.up").exists() for child in children))
     before = time.monotonic()
     supervisor.stop()
-    assert time.monotonic() - before < 5
+    assert time.monotonic() - before < scaled(5)
     assert log.read_text().split() == ["first", "last"]
     assert not any(child.running() for child in children)
 

@@ -27,6 +27,7 @@ from gonogo_storage.db.states import IncomingState
 from gonogo_storage.messages import github_answers
 from gonogo_storage.tables import IncomingDeliveryRow
 from hook_service import copied, emptied
+from patience import WAIT_S
 from suite_runs import SUITE, conclude, finish
 
 PUBLIC_URL = "https://gonogo.example"
@@ -163,7 +164,7 @@ def end(api: Api, run: str, *, wrong: bool = False) -> None:
 def tell(answerer: Answerer) -> None:
     """Send every answer that is due now."""
     answerer.run_once()
-    answerer.join(10)
+    answerer.join(WAIT_S)
 
 
 def state(api: Api, commit_check_id: str) -> github_answers.Answer:

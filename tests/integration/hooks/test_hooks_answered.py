@@ -24,6 +24,7 @@ from gonogo_service.kit.background_context import open_background_context
 from gonogo_storage.db.encoding import utcnow
 from hook_payloads import BEFORE, HEAD, NEXT, check_run, check_suite, deliver, pull_request, push
 from hook_service import came, commit_checks, copied, emptied, store_rule
+from patience import WAIT_S
 from suite_runs import end_all
 
 TIP = "d4" * 20
@@ -47,7 +48,7 @@ class Circle:
         for _ in range(2):
             self.worker.run_once()
             self.answerer.run_once()
-            self.answerer.join(10)
+            self.answerer.join(WAIT_S)
 
     def end(self, *wrong: str) -> None:
         """End every run, then `go`."""

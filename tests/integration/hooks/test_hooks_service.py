@@ -32,6 +32,7 @@ from hook_service import (
     store_rule,
     work,
 )
+from patience import scaled
 from running_service import until as eventually
 from suite_runs import SUITE
 
@@ -58,7 +59,7 @@ def test_a_push_starts_the_suite_on_head_and_base_and_says_for_whom(api: Api) ->
     began = time.perf_counter()
     answer = deliver(api.client, "push", push(), delivery="first")
     assert answer.status_code == 202, answer.text
-    assert time.perf_counter() - began < 1
+    assert time.perf_counter() - began < scaled(1)
     again = deliver(api.client, "push", push(), delivery="first")
     assert (answer.json()["new"], again.json()) == (True, {"id": answer.json()["id"], "new": False})
     assert work(api) == 1
@@ -358,5 +359,5 @@ def test_a_busy_database_is_answered_within_a_second(lite: Api) -> None:
         answer = deliver(lite.client, "push", push(), delivery="busy")
         took = time.perf_counter() - began
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
-    assert took < 1.5
+    assert took < scaled(1.5)
     assert deliver(lite.client, "push", push(), delivery="busy").status_code == 202

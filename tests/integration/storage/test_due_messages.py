@@ -34,6 +34,7 @@ from gonogo_storage.messages.incoming import INCOMING
 from gonogo_storage.messages.outbox import OUTBOX, OutboxMessage
 from gonogo_storage.tables import LeaseRow
 from job_flow import KEY
+from patience import WAIT_S
 
 LONG = (5, 300, 1800, 7200, 18000, 36000, 50400, 72000, 86400)
 
@@ -376,6 +377,6 @@ def test_two_copies_at_once_handle_each_message_once(core: BackgroundContext) ->
     for copy in copies:
         copy.start()
     for copy in copies:
-        copy.join(30)
+        copy.join(WAIT_S)
     assert sorted(handled) == list(range(5))
     assert sum(counts) == 5

@@ -14,6 +14,7 @@ import pytest
 
 from gonogo_workers.devices import locks
 from gonogo_workers.executors.reaping import group_members, start_time
+from patience import WAIT_S
 from running_service import clean_environment, gonogo
 
 
@@ -33,7 +34,7 @@ def lock(folder: Path, *words: str, wait: bool = True) -> subprocess.Popen[str]:
 def test_a_program_has_the_device_for_itself_and_its_exit_code_is_ours(tmp_path: Path) -> None:
     # The program keeps the device until the refusal was seen, however slow the machine is
     program = (
-        "import pathlib, time; end = time.monotonic() + 60\n"
+        f"import pathlib, time; end = time.monotonic() + {WAIT_S}\n"
         f"pathlib.Path({str(tmp_path / 'here')!r}).touch()\n"
         f"while not pathlib.Path({str(tmp_path / 'release')!r}).exists():\n"
         "    assert time.monotonic() < end\n"
@@ -41,17 +42,17 @@ def test_a_program_has_the_device_for_itself_and_its_exit_code_is_ours(tmp_path:
         "raise SystemExit(7)"
     )
     process = lock(tmp_path, sys.executable, "-c", program)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + WAIT_S
     while not (tmp_path / "here").exists():
         assert time.monotonic() < deadline
         time.sleep(0.02)
     with pytest.raises(locks.LockedElsewhere, match=str(process.pid)):
         locks.acquire(tmp_path, "emulator:0", lambda: False, threading.Event())
     refused = lock(tmp_path, "true", wait=False)
-    assert refused.wait(30) == 3
+    assert refused.wait(WAIT_S) == 3
     assert "is in use by process" in (tmp_path / "stderr").read_text()
     (tmp_path / "release").touch()
-    assert process.wait(30) == 7
+    assert process.wait(WAIT_S) == 7
     device_lock = locks.acquire(tmp_path, "emulator:0", lambda: False, threading.Event())
     assert not device_lock.left_over
     device_lock.close()
@@ -62,7 +63,7 @@ def test_a_killed_lock_leaves_its_program_to_the_next_user(tmp_path: Path) -> No
         f"import pathlib, time; pathlib.Path({str(tmp_path / 'here')!r}).touch(); time.sleep(600)"
     )
     process = lock(tmp_path, sys.executable, "-c", program)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + WAIT_S
     while not (tmp_path / "here").exists():
         assert time.monotonic() < deadline
         time.sleep(0.02)

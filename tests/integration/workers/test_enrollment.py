@@ -38,13 +38,13 @@ from gonogo_workers.messages import exchange, identity
 from gonogo_workers.messages.timekeeper import Timekeeper
 from gonogo_workers.queue import Invitation, PrivateKey
 from job_flow import KEY, enroll
+from patience import WAIT_S, scaled
 from running_service import Process, clean_environment
 from running_service import until as eventually
 from servers import RedisServer
 from servers import running as running_server
 from worker_process import TINY, Workplace
 
-pytestmark = pytest.mark.timeout(120)
 PASSWORDS = {SERVICE: "service-password", WORKER: "worker-password"}
 
 
@@ -97,7 +97,7 @@ def code_of(engine: Engine, name: str) -> str:
 def settings_for(engine: Engine, broker_url: str) -> Settings:
     """Settings of a background that isn't in a hurry."""
     url = engine.url.render_as_string(hide_password=False)
-    return short(url, broker_url).model_copy(update={"heartbeat_timeout_s": 30.0})
+    return short(url, broker_url).model_copy(update={"heartbeat_timeout_s": scaled(30)})
 
 
 def test_a_question_that_the_broker_has_lost_is_asked_again(
@@ -111,7 +111,7 @@ def test_a_question_that_the_broker_has_lost_is_asked_again(
 
     def ask() -> None:
         with contextlib.closing(queue.redis_client(redis_url)) as client:
-            answers.append(exchange.hello(client, me, wait_s=10.0))
+            answers.append(exchange.hello(client, me, wait_s=WAIT_S))
 
     asking = threading.Thread(target=ask)
     with redis.Redis.from_url(redis_url) as client:
@@ -119,7 +119,7 @@ def test_a_question_that_the_broker_has_lost_is_asked_again(
         eventually(lambda: client.llen(queue.HEARTBEAT_QUEUE))
         client.flushall()
     with running(settings_for(engine, redis_url)):
-        asking.join(20.0)
+        asking.join(WAIT_S)
     assert [answer.body["name"] for answer in answers] == ["lab-9"]
 
 
@@ -144,7 +144,7 @@ def test_a_job_flows_on_accounts_that_may_do_little(
             enrolled = command("hosts", "enroll", code)
             worker.start()
             job_id = submit(engine, settings, 2, canonical=TINY, build="correct")
-            job = until(engine, job_id, lambda job: job.state.final, 60.0)
+            job = until(engine, job_id, lambda job: job.state.final)
             assert job.counts == {"pass": 2}, worker.log.read_text()
             healthy = command("doctor", "--part", "host", "--part", "redis")
             assert healthy["ok"], healthy
@@ -307,7 +307,7 @@ def test_a_stranger_with_the_broker_can_not_act_as_the_service(
 
     def answer() -> None:
         with queue.redis_client(redis_url) as client:
-            item: Any = client.brpop([queue.HEARTBEAT_QUEUE], timeout=5)
+            item: Any = client.brpop([queue.HEARTBEAT_QUEUE], timeout=WAIT_S)
             body = json.loads(item[1].decode().partition("\n")[2])
             forged = {"nonce": body["nonce"], "host": "x", "name": "x", "time": time.time()}
             for text in ("no JSON", queue.seal(stranger, queue.REPLY, forged)):

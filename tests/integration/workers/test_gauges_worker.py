@@ -6,7 +6,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
 from pydantic import SecretStr
 from sqlalchemy import func, select
 
@@ -17,6 +16,7 @@ from gonogo.spec.test_spec import TestSpec
 from gonogo_cli.local.gauge import gauged
 from gonogo_storage.tables import GaugeResultRow
 from job_flow import enroll
+from patience import scaled
 from running_service import until as eventually
 from worker_process import HOST, IDENTITY, SECRET, Workplace
 
@@ -29,8 +29,6 @@ NIGHTLY: dict[str, Any] = {
 REDUCTIONS = ("last-two-tiles", "double-subtract", "last-block-only", "tt-train-2025", "drop-s1")
 PLUGIN = "troublesome=troublesome:Troublesome"
 
-pytestmark = pytest.mark.timeout(180)
-
 
 def test_atol_a_half_misses_every_fault_of_the_nightly_reductions(
     sqlite_url: str, redis_url: str, tmp_path: Path
@@ -38,7 +36,7 @@ def test_atol_a_half_misses_every_fault_of_the_nightly_reductions(
     place = Workplace(redis_url, tmp_path)
     key = SecretStr(SECRET)
     settings = short(sqlite_url, redis_url).model_copy(
-        update={"secret_key": key, "heartbeat_timeout_s": 30.0}
+        update={"secret_key": key, "heartbeat_timeout_s": scaled(30)}
     )
     body = {
         "test": NIGHTLY,

@@ -40,6 +40,7 @@ from gonogo_workers.executors.reaping import group_members, strays
 from gonogo_workers.executors.registry import ExecutorSpec
 from gonogo_workers.executors.slots import TensorFile
 from host_runs import GIVEN, SPEC, TEST, run, slot_of
+from patience import WAIT_S, scaled
 from running_service import until
 
 PLUGINS = Path(__file__).parents[2] / "plugins"
@@ -97,7 +98,7 @@ def test_a_child_in_native_code_that_holds_the_gil_ends_with_its_worker(
     host._lifeline.close()  # what the end of the worker does, however it comes
     ended = select.poll()
     ended.register(host.exit_fileno, select.POLLIN)
-    assert ended.poll(10_000)
+    assert ended.poll(1000 * WAIT_S)
 
 
 def test_a_good_kernel_answers_with_its_outputs(start: Callable[[str], KernelHost]) -> None:
@@ -121,7 +122,7 @@ def test_an_answer_that_was_read_along_with_another_is_not_waited_for(
     host = start("fine")
     for _ in range(2):
         host.submit({"test": TEST.canonical(), "seed": 1, **slot_of(host).request()})
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + WAIT_S
     while host._socket.recv(1 << 16, socket.MSG_PEEK).count(b'"ok"') < 2:
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -152,7 +153,7 @@ def test_each_way_to_fail_has_its_name(
 ) -> None:
     host = start(build)
     with pytest.raises(failure, match=message) as caught:
-        run(host, deadline_s=0.3 if failure is KernelHang else 20.0)
+        run(host, deadline_s=0.3 if failure is KernelHang else WAIT_S)
     assert type(caught.value) is failure
     assert len(caught.value.log_tail.encode()) <= KEPT_BYTES + 8_000
     if build == "crash":
@@ -188,11 +189,11 @@ def test_a_child_that_ignores_term_is_killed_with_its_children(
 ) -> None:
     host = start("stubborn-hang")
     with pytest.raises(KernelHang):
-        run(host, deadline_s=1.0)
+        run(host, deadline_s=scaled(1))
     assert len(group_members(host.pid)) == 2
     begun = time.monotonic()
     host.kill()
-    assert 1.5 < time.monotonic() - begun < 5
+    assert 1.5 < time.monotonic() - begun < scaled(5)
     assert group_members(host.pid) == []
 
 
@@ -230,7 +231,7 @@ def test_what_a_kernel_does_to_its_inputs_stays_in_its_run(
         before = {name: file.path.read_bytes() for name, file in slot.inputs.items()}
         for _ in range(2):
             host.submit({"test": test.canonical(), "seed": 1, **slot.request()})
-            host.receive(time.monotonic() + 20)
+            host.receive(time.monotonic() + WAIT_S)
         assert {name: file.path.read_bytes() for name, file in slot.inputs.items()} == before
 
 
@@ -239,8 +240,8 @@ def test_stop_from_another_thread_ends_the_wait(start: Callable[[str], KernelHos
     threading.Timer(0.2, host.stop).start()
     begun = time.monotonic()
     with pytest.raises(Stopped):
-        run(host, deadline_s=60)
-    assert time.monotonic() - begun < 4
+        run(host)
+    assert time.monotonic() - begun < scaled(4)
 
 
 def test_an_unknown_build_is_said_and_the_child_lives() -> None:
@@ -390,7 +391,11 @@ other.kill()
 """
     environment = {**os.environ, "PYTHONPATH": f"{PYTHONPATH}{os.pathsep}{PLUGINS}"}
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, env=environment, timeout=60
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=WAIT_S,
     )
     assert done.stdout.split() == ["False", "True"], done.stderr
 
@@ -423,7 +428,7 @@ def test_a_spare_is_fresh_and_ready() -> None:
         begun = time.monotonic()
         host.open("fine")
         run(host)
-        assert time.monotonic() - begun < 1
+        assert time.monotonic() - begun < scaled(1)
         other = pool.take(SPEC)
         assert other.host_run != host.host_run
         pool.prepare(SPEC)

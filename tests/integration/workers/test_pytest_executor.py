@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from patience import scaled
 from pytest_projects import Project, outcomes
 
 
@@ -297,9 +298,12 @@ def test_a_hang_is_ended_placed_and_leaves_no_process(project: Project) -> None:
         def test_last(): pass
         """
     )
-    first, stuck, last = project.reports({}, {"timeout_s": 6})
+    first, stuck, last = project.reports({}, {"timeout_s": scaled(6)})
     assert (first["outcome"], stuck["outcome"], last["outcome"]) == ("passed", "hang", "skipped")
-    assert stuck["message"] == "no end within 6 s; it hung at test_hang.py:4 in wait_for_the_kernel"
+    assert (
+        stuck["message"]
+        == f"no end within {scaled(6):g} s; it hung at test_hang.py:4 in wait_for_the_kernel"
+    )
     assert last["message"] == "not run: test_hang.py::test_stuck hung before"
     assert not _runs(int((project.root / "helper").read_text()))
 

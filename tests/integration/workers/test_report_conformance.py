@@ -16,6 +16,7 @@ from gonogo_workers.executors.base import Reporter
 from gonogo_workers.executors.conformance import Check
 from gonogo_workers.executors.registry import CHILD
 from gonogo_workers.reports.conformance import checks
+from patience import WAIT_S
 from pytest_projects import Project
 
 TESTS = """
@@ -49,7 +50,7 @@ def test_gtest_conforms(
         "suites": {"plain": {"filter": "Plain.*"}},
     }
     monkeypatch.setenv("GONOGO_BUILD", json.dumps(table))
-    monkeypatch.setenv("GONOGO_PER_SEED_DEADLINE_S", "30")
+    monkeypatch.setenv("GONOGO_PER_SEED_DEADLINE_S", str(WAIT_S))
     suite(
         lambda: GtestExecutor("b"),
         narrow="Plain.P*",

@@ -22,7 +22,7 @@ from gonogo_workers.local.patience import Patience
 from gonogo_workers.local.runner import LocalRunner
 from torch_interpreter import builds_file, run_in_torch, torch_python
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(170)]
+pytestmark = pytest.mark.slow
 
 T, U = TypeVar("T"), TypeVar("U")
 COMPILED = (2, 3, 40)

@@ -13,11 +13,10 @@ import pytest
 
 from checkout import PYTHONPATH, ROOT
 from gonogo_workers import queue
+from patience import WAIT_S, scaled
 from running_service import until
 from servers import RedisServer
 from worker_process import HOST, IDENTITY, SERVICE_KEY, TINY, Workplace
-
-pytestmark = pytest.mark.timeout(180)
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +119,7 @@ def test_started_comes_first_and_heartbeats_say_what_is_served(place: Workplace)
 def test_a_bad_kernel_costs_only_the_seeds_it_is_bad_on(
     place: Workplace, build: str, verdict: str, fresh: bool
 ) -> None:
-    answer = place.run(f"{build}-sometimes", 4, seed_deadline_s=0.8)
+    answer = place.run(f"{build}-sometimes", 4, seed_deadline_s=scaled(0.8))
     # The plug-in misbehaves where the first x of the seed is positive: seeds 2 and 3
     bad = {2, 3}
     assert answer.verdicts == {seed: verdict if seed in bad else "pass" for seed in range(4)}, (
@@ -144,7 +143,7 @@ def test_a_bad_kernel_costs_only_the_seeds_it_is_bad_on(
         assert "about to crash" in logs[0]
     # Nothing but the spare child lives on
     worker = place.workers[0]
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + WAIT_S
     while len(place.children(worker)) > 2:
         assert time.monotonic() < deadline, place.children(worker)
         time.sleep(0.05)
@@ -289,12 +288,12 @@ def test_a_worker_follows_no_order_but_the_services_newest(place: Workplace) -> 
 
 @pytest.mark.parametrize("build", ["slow", "hang", "stubborn-hang"])
 def test_a_cancelled_attempt_stops_within_five_seconds(place: Workplace, build: str) -> None:
-    attempt = place.publish(build, 200, seed_deadline_s=600)
+    attempt = place.publish(build, 200, seed_deadline_s=10 * WAIT_S)
     place.beat(lambda body: body["attempt"] == attempt and body["stage"] == "running")
     begun = time.monotonic()
     place.cancel(attempt)
     answer = place.wait(attempt)
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < scaled(5)
     assert answer.finished is not None
     assert answer.finished["outcome"] == "cancelled"
     assert sorted(answer.finished["sent"]) == answer.work

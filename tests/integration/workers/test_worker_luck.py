@@ -25,11 +25,10 @@ from gonogo_workers.executors.builds_file import ResolvedBuild
 from gonogo_workers.executors.registry import built_in
 from gonogo_workers.messages.result_sender import ResultSender
 from gonogo_workers.messages.sealing import Sealer
+from patience import WAIT_S, scaled
 from running_service import until
 from servers import RedisServer
 from worker_process import IDENTITY, Workplace
-
-pytestmark = pytest.mark.timeout(120)
 
 
 @pytest.fixture
@@ -47,22 +46,22 @@ def test_a_worker_told_to_stop_hands_its_chunk_back(place: Workplace) -> None:
     children = place.children(worker)
     begun = time.monotonic()
     worker.send_signal(signal.SIGTERM)
-    assert worker.wait(10) == 0
-    assert time.monotonic() - begun < 5
+    assert worker.wait(WAIT_S) == 0
+    assert time.monotonic() - begun < scaled(5)
     answer = place.wait(attempt)
     assert answer.finished is not None
     assert answer.finished["outcome"] == "handed_back"
     assert sorted(answer.finished["sent"]) == answer.work
     assert 1 < len(answer.rows) < 100
     assert children
-    assert not psutil.wait_procs(children, timeout=3)[1]
+    assert not psutil.wait_procs(children, timeout=WAIT_S)[1]
 
 
 def test_a_killed_workers_child_is_gone_and_its_successor_runs(place: Workplace) -> None:
     worker = place.start("troublesome")
-    place.publish("stubborn-hang", 1, seed_deadline_s=600)
+    place.publish("stubborn-hang", 1, seed_deadline_s=10 * WAIT_S)
     place.beat(lambda body: body["stage"] == "running")
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + WAIT_S
     while (
         len(children := place.children(worker)) < 2
     ):  # the hanging kernel has started a process of its own
@@ -70,7 +69,7 @@ def test_a_killed_workers_child_is_gone_and_its_successor_runs(place: Workplace)
         time.sleep(0.05)
     worker.kill()
     worker.wait()
-    gone, alive = psutil.wait_procs(children, timeout=5)
+    gone, alive = psutil.wait_procs(children, timeout=WAIT_S)
     assert not alive
     assert len(gone) >= 2
     place.start("troublesome")
@@ -110,7 +109,7 @@ def test_what_a_stopping_worker_cannot_send_is_sent_by_the_next(
         private_redis.stop()
         until(lambda: "does not accept messages" in place.log(), what="a message that stays")
         worker.send_signal(signal.SIGTERM)
-        worker.wait(15)
+        worker.wait(WAIT_S)
         spooled = sorted((tmp_path / "spool").rglob("*.json"))
         assert spooled
         private_redis.start()
@@ -119,9 +118,8 @@ def test_what_a_stopping_worker_cannot_send_is_sent_by_the_next(
         assert answer.finished is not None
         assert answer.finished["outcome"] == "handed_back"
         assert sorted(answer.finished["sent"]) == answer.work
-        deadline = (
-            time.monotonic() + 5
-        )  # a file is deleted after its message was sent; we may have read it before
+        # a file is deleted after its message was sent; we may have read it before
+        deadline = time.monotonic() + WAIT_S
         while any(path.exists() for path in spooled):
             assert time.monotonic() < deadline
             time.sleep(0.02)
@@ -230,7 +228,7 @@ os.kill(os.getpid(), 9)
     out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout
     child = psutil.Process(int(out))
     assert child.is_running()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + WAIT_S
     lock = locks.acquire(
         tmp_path, "emulator:0", lambda: time.monotonic() < deadline, threading.Event()
     )

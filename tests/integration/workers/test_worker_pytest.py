@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
@@ -19,10 +18,10 @@ from gonogo.judging.inputs import generate, quantise
 from gonogo.kernels.layernorm import emulation
 from gonogo.spec.stages import StageTable
 from gonogo.spec.test_spec import TestSpec
+from patience import WAIT_S, scaled
+from running_service import until
 from servers import RedisServer
 from worker_process import Answer, Workplace
-
-pytestmark = pytest.mark.timeout(180)
 
 TEST = TestSpec.parse({"kernel": "layernorm_bw", "shape": [1, 32, 1024]})
 BUILDS = """
@@ -39,7 +38,7 @@ paths = ["test_slow.py"]
 stages = [
     {{ name = "api", files = ["test_api.py"] }},
     {{ name = "stubs", files = ["test_numbers.py"], requires = ["stubs.log"] }},
-    {{ name = "kernels", files = ["test_slow.py"], timeout_s = 8 }},
+    {{ name = "kernels", files = ["test_slow.py"], timeout_s = {limit_s} }},
     {{ name = "launch", files = ["test_api.py"] }},
 ]
 """
@@ -84,7 +83,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("test_api", "def test_api(): pass\n"),
     ):
         (root / f"{name}.py").write_text(dedent(text))
-    (root / "builds.toml").write_text(BUILDS.format(root=root))
+    (root / "builds.toml").write_text(BUILDS.format(root=root, limit_s=scaled(8)))
     return root
 
 
@@ -99,7 +98,11 @@ def place(tmp_path: Path, redis_server: RedisServer, project: Path) -> Iterator[
 def run(place: Workplace, iterations: int, **selection: Any) -> Answer:
     """Run iterations of a suite and return what the worker sent."""
     return place.run(
-        "ops", iterations, executor="pytest", test={"selection": selection}, seed_deadline_s=60
+        "ops",
+        iterations,
+        executor="pytest",
+        test={"selection": selection},
+        seed_deadline_s=scaled(60),
     )
 
 
@@ -165,15 +168,14 @@ def test_the_tests_of_a_killed_worker_die_with_it(place: Workplace, project: Pat
     stuck = project / "stuck"
     stuck.unlink(missing_ok=True)
     place.publish(
-        "ops", 1, executor="pytest", test={"selection": {"suite": "slow"}}, seed_deadline_s=600
+        "ops",
+        1,
+        executor="pytest",
+        test={"selection": {"suite": "slow"}},
+        seed_deadline_s=10 * WAIT_S,
     )
-    pid = 0
-    for _ in range(600):
-        if stuck.exists() and (text := stuck.read_text()):
-            pid = int(text)
-            break
-        time.sleep(0.05)  # another process writes the file: nothing signals its end
-    tests = psutil.Process(pid)
+    until(lambda: stuck.exists() and stuck.read_text(), what=place.log)
+    tests = psutil.Process(int(stuck.read_text()))
     os.kill(place.workers[0].pid, signal.SIGKILL)
-    gone, alive = psutil.wait_procs([tests], timeout=10)
+    gone, alive = psutil.wait_procs([tests], timeout=WAIT_S)
     assert (len(gone), alive) == (1, [])

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
+from patience import WAIT_S, scaled
 from servers import RedisServer
 from worker_process import Answer, Workplace
-
-pytestmark = pytest.mark.timeout(180)
 
 BUILDS = """
 [builds.watched]
@@ -57,7 +56,7 @@ def test_an_iteration_is_a_row_with_an_entry_per_test(place: Workplace) -> None:
     for row in answer.rows:
         assert row["outputs"]["A.B"]["outcome"] == "passed"
         assert row["outputs"]["A.B"]["seed"] is None
-        assert row["outputs"]["A.B"]["deadline"] == "20.0"
+        assert row["outputs"]["A.B"]["deadline"] == str(scaled(20))
         assert row["duration_ms"] >= 0
     assert [row["position"] for row in sorted(answer.rows, key=lambda row: row["seed"])] == [
         0,
@@ -89,7 +88,7 @@ def test_a_controlled_seed_reaches_the_executor(place: Workplace) -> None:
 def test_a_bad_executor_costs_only_its_iteration(
     place: Workplace, words: str, verdict: str, fresh: bool, message: str
 ) -> None:
-    answer = run(place, f"{words}-sometimes", seed_deadline_s=1.0)
+    answer = run(place, f"{words}-sometimes", seed_deadline_s=scaled(1))
     assert answer.verdicts == {0: "not_judged", 1: verdict, 2: "not_judged"}, place.log()
     assert answer.finished is not None
     assert answer.finished["outcome"] == "done"
@@ -103,17 +102,17 @@ def test_a_bad_executor_costs_only_its_iteration(
     ("words", "tests", "message"),
     [
         ("hung", {"A.B": "passed", "A.C": "hang"}, "A.C hung; under"),
-        ("hang", {}, "no answer within 1 s"),
+        ("hang", {}, "no answer within LIMIT s"),
     ],
 )
 def test_a_hung_test_runs_again_under_the_watcher_which_names_the_kernel(
     place: Workplace, words: str, tests: dict[str, str], message: str
 ) -> None:
-    answer = run(place, f"{words}-sometimes", build="watched", seed_deadline_s=1.0)
+    answer = run(place, f"{words}-sometimes", build="watched", seed_deadline_s=scaled(1))
     assert answer.verdicts == {0: "not_judged", 1: "hang", 2: "not_judged"}, place.log()
     row = next(row for row in answer.rows if row["seed"] == 1)
     assert {name: output["outcome"] for name, output in row["outputs"].items()} == tests
-    assert row["message"].startswith(message)
+    assert row["message"].startswith(message.replace("LIMIT", f"{scaled(1):g}"))
     assert (
         "under the watcher: stuck in the compute: TRISC0 runs of kernels/ln.cpp" in row["message"]
     )
@@ -179,11 +178,11 @@ def test_a_cancelled_attempt_stops_at_once(place: Workplace) -> None:
         200,
         executor="reporting",
         test={"selection": {"filter": "hang"}},
-        seed_deadline_s=600,
+        seed_deadline_s=10 * WAIT_S,
     )
     place.beat(lambda body: body["attempt"] == attempt and body["stage"] == "running")
     place.cancel(attempt)
-    answer = place.wait(attempt, seconds=15)
+    answer = place.wait(attempt)
     assert answer.finished is not None
     assert answer.finished["outcome"] == "cancelled"
     assert answer.rows == []

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from patience import WAIT_S
+
 
 @dataclass(frozen=True)
 class Reply:
@@ -126,9 +128,9 @@ class MailServer(_Server):
         self.host = self._serve(socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler))
 
 
-def wait_for_senders(timeout_s: float = 10.0) -> None:
+def wait_for_senders() -> None:
     """Wait for the threads that send webhooks (see `gonogo_service.webhooks.outbound.Sender`)."""
-    until = time.monotonic() + timeout_s
+    until = time.monotonic() + WAIT_S
     for thread in threading.enumerate():
         if thread.name.startswith("webhook-"):
             thread.join(max(0.0, until - time.monotonic()))

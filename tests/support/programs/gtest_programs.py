@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from checkout import ROOT
+from patience import WAIT_S
 from servers import Missing
 
 SOURCES = ROOT / "tests" / "gtest"
@@ -18,41 +19,46 @@ PROGRAMS = ("behaviours", "layernorm")
 HEADERS = ROOT / "workers" / "gonogo_workers" / "include"
 FLAGS = ("-std=c++17", "-Wall", "-Wextra", "-Werror", f"-I{HEADERS}")
 LINKED = ("-lgtest", "-lgtest_main", "-lpthread")
-BUILD_S = 100.0
 
 BEHAVIOURS, LAYERNORM = "behaviours-main", "layernorm-main"
 """The names of the two builds."""
 
 
+def compiler() -> str:
+    """The path of g++, which has GoogleTest. Raises Missing without either."""
+    program = shutil.which("g++")
+    if program is None:
+        raise Missing("gtest: g++ is not installed (apt-get install g++ libgtest-dev)")
+    probe = [program, "-x", "c++", "-E", "-", "-o", "/dev/null"]
+    tried = subprocess.run(
+        probe, input="#include <gtest/gtest.h>\n", text=True, capture_output=True
+    )
+    if tried.returncode:
+        raise Missing("gtest: GoogleTest is not installed (apt-get install libgtest-dev)")
+    return program
+
+
 def build(folder: Path) -> dict[str, Path]:
     """Name -> program, in `folder`, which several processes may share. Raises Missing without a
     compiler or GoogleTest."""
-    compiler = shutil.which("g++")
-    if compiler is None:
-        raise Missing("gtest: g++ is not installed (apt-get install g++ libgtest-dev)")
+    program = compiler()
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        probe = [compiler, "-x", "c++", "-E", "-", "-o", "/dev/null"]
-        tried = subprocess.run(
-            probe, input="#include <gtest/gtest.h>\n", text=True, capture_output=True
-        )
-        if tried.returncode:
-            raise Missing("gtest: GoogleTest is not installed (apt-get install libgtest-dev)")
         programs = {name: folder / name for name in PROGRAMS}
-        for name, program in programs.items():
-            if not program.exists():
+        for name, path in programs.items():
+            if not path.exists():
                 command = [
-                    compiler,
+                    program,
                     *FLAGS,
                     str(SOURCES / f"{name}.cpp"),
                     "-o",
-                    f"{program}.new",
+                    f"{path}.new",
                     *LINKED,
                 ]
-                done = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_S)
+                done = subprocess.run(command, capture_output=True, text=True, timeout=2 * WAIT_S)
                 assert done.returncode == 0, done.stderr
-                Path(f"{program}.new").rename(program)
+                Path(f"{path}.new").rename(path)
     return programs
 
 

@@ -10,6 +10,7 @@ import subprocess
 from pathlib import Path
 
 from checkout import ROOT
+from patience import WAIT_S
 from servers import Missing
 
 SOURCES = ROOT / "tests" / "javascript"
@@ -23,7 +24,7 @@ def install(folder: Path) -> Path:
         return _INSTALLED[0]
     npm = shutil.which("npm", path=_path())
     if npm is None:
-        raise Missing("node: node and npm are not installed")
+        raise Missing("node: node and npm are not installed (apt-get install nodejs npm)")
     target = folder / "javascript"
     shutil.copytree(SOURCES, target, ignore=shutil.ignore_patterns("node_modules"))
     done = _run(
@@ -60,7 +61,7 @@ def _run(command: list[str], folder: Path, text: str = "") -> subprocess.Complet
         capture_output=True,
         text=True,
         check=False,
-        timeout=100,
+        timeout=2 * WAIT_S,
     )
 
 

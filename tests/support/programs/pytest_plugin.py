@@ -19,6 +19,7 @@ from checkout import PYTHONPATH
 from gonogo.public.recorded import Comparison
 from gonogo_pytest.collecting import Collector
 from gonogo_pytest.records import Record
+from patience import WAIT_S
 
 OPTIONS = ("-q", "-p", "no:cacheprovider", "--tb=no")
 Run = Callable[..., list[str]]
@@ -48,7 +49,7 @@ def in_a_process(folder: Path, *options: str, status: int = 1) -> list[str]:
     """pytest in a process of its own: what it takes for pytest-xdist, and for a kill."""
     command = [sys.executable, "-m", "pytest", "-p", "gonogo_pytest.plugin", *OPTIONS, *options]
     done = subprocess.run(
-        command, cwd=folder, env=environment(), capture_output=True, text=True, timeout=100
+        command, cwd=folder, env=environment(), capture_output=True, text=True, timeout=WAIT_S
     )
     assert done.returncode == status, done.stdout + done.stderr
     return done.stdout.splitlines()

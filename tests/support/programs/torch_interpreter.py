@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from checkout import PYTHONPATH, ROOT
+from patience import WAIT_S
 
 VARIABLE = "GONOGO_TEST_TORCH_PYTHON"
 CHILD = ROOT / "workers" / "gonogo_workers" / "executors" / "child"
@@ -86,7 +87,7 @@ def _server() -> subprocess.Popen[str]:
     )
 
     def close() -> None:
-        server.communicate(timeout=10)
+        server.communicate(timeout=WAIT_S)
 
     atexit.register(close)
     return server

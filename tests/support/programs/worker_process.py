@@ -23,6 +23,7 @@ from gonogo_service.kit.signing import service_key
 from gonogo_workers import queue
 from gonogo_workers.messages.identity import Identity
 from gonogo_workers.queue import PrivateKey
+from patience import WAIT_S, scaled
 
 SECRET = "secret-key-of-the-tests-" + "k" * 20
 SERVICE_KEY = service_key(SECRET)
@@ -137,7 +138,7 @@ class Workplace:
             "build": build,
             "target": {"executor": executor, "arch": "wormhole", "board": board},
             "context": "isolated",
-            "seed_deadline_s": 20,
+            "seed_deadline_s": scaled(20),
             "artifacts": {"first": True, "worst": 1},
             **changes,
         }
@@ -157,7 +158,7 @@ class Workplace:
         self,
         attempt: str,
         until: Callable[[Answer], bool] = Answer.has_finished,
-        seconds: float = 90,
+        seconds: float = WAIT_S,
     ) -> Answer:
         """Read results until the condition holds; AssertionError after `seconds`, with the worker's
         log."""
@@ -185,7 +186,7 @@ class Workplace:
         return answer
 
     def heard(
-        self, matches: Callable[[dict[str, Any]], bool], seconds: float = 90
+        self, matches: Callable[[dict[str, Any]], bool], seconds: float = WAIT_S
     ) -> dict[str, Any]:
         """The first word on a device's health that is matches, heard before or to come."""
         deadline = time.monotonic() + seconds
@@ -203,7 +204,7 @@ class Workplace:
         self,
         matches: Callable[[dict[str, Any]], bool],
         task: str = queue.HEARTBEAT,
-        seconds: float = 90,
+        seconds: float = WAIT_S,
     ) -> dict[str, Any]:
         """The next message of this kind on the heartbeat queue that is matches."""
         deadline = time.monotonic() + seconds
@@ -230,8 +231,8 @@ class Workplace:
                 worker.send_signal(signal.SIGTERM)
         try:
             for worker in self.workers:
-                worker.wait(30)
-            psutil.wait_procs(left, timeout=3)
+                worker.wait(WAIT_S)
+            psutil.wait_procs(left, timeout=WAIT_S)
             assert not [process for process in left if process.is_running()], (
                 "a worker left processes behind"
             )

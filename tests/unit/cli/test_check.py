@@ -17,6 +17,7 @@ from typer.testing import CliRunner, Result
 from gonogo.errors import FieldError
 from gonogo_cli.app import app
 from gonogo_cli.local import check
+from patience import WAIT_S
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "numpy_executor"
 PLUGIN = """
@@ -312,7 +313,7 @@ def command(*arguments: str) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-m", "gonogo_cli", *arguments],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=WAIT_S,
         check=False,
     )
 

@@ -24,6 +24,7 @@ from gonogo_cli.kit.client import Client
 from gonogo_cli.operate import doctor
 from gonogo_cli.server import jobs
 from gonogo_settings import release
+from patience import WAIT_S
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -34,7 +35,7 @@ def failed(*words: str, code: int) -> dict[str, Any]:
         [sys.executable, "-m", "gonogo_cli", *words, "--json"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=WAIT_S,
         check=False,
     )
     assert (done.returncode, done.stdout) == (code, ""), done.stderr
@@ -141,7 +142,7 @@ def test_a_full_disk_is_told_in_one_line() -> None:
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
-            timeout=60,
+            timeout=WAIT_S,
             check=False,
         )
     assert done.stderr == "gonogo: the output: No space left on device\n"
@@ -202,7 +203,7 @@ def test_there_is_one_version() -> None:
         [sys.executable, "-m", "gonogo_cli", "--version"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=WAIT_S,
         check=True,
     )
     assert done.stdout == f"gonogo {version}\n"

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from gonogo_cli.kit.extras import PACKAGES
+from patience import WAIT_S
 
 WITHOUT = """
 import sys
@@ -83,7 +84,7 @@ def run(folder: Path, *words: str, without: Sequence[str] = ()) -> subprocess.Co
         env={name: value for name, value in environment().items() if name not in without},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=WAIT_S,
         check=False,
     )
 
@@ -99,7 +100,7 @@ def run_all(
 ) -> dict[str, tuple[int, str]]:
     """Run every command, or only some, in one process where these packages can't be imported."""
     words = [sys.executable, "-c", ALL.format(packages=set(absent), only=set(only))]
-    done = subprocess.run(words, cwd=folder, env=environment(), capture_output=True, timeout=100)
+    done = subprocess.run(words, cwd=folder, env=environment(), capture_output=True, timeout=WAIT_S)
     assert done.returncode == 0, done.stderr.decode()
     results: dict[str, tuple[int, str]] = json.loads(done.stdout)
     return results

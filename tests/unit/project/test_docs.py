@@ -113,7 +113,7 @@ UNITS = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "examples/systemd
 
 def test_systemd_takes_the_units_as_they_are(tmp_path: Path) -> None:
     if shutil.which("systemd-analyze") is None:
-        pytest.skip("systemd: not installed")
+        pytest.skip("systemd: not installed (apt-get install systemd)")
     names = []
     for unit in UNITS:
         text = (ROOT / unit).read_text()

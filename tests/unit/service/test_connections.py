@@ -14,6 +14,7 @@ import uvicorn
 import event_loop
 from gonogo_service.kit import connections
 from gonogo_settings import Settings
+from patience import WAIT_S
 
 LONG = 64 * 2**20
 
@@ -50,7 +51,7 @@ async def exchange(request: bytes, app: Any = answer, *, leave: bool = False) ->
         serving = asyncio.create_task(server.serve(sockets=[listener.dup()]))
         while not server.started:
             await asyncio.sleep(0.001)
-        with socket.create_connection(listener.getsockname(), timeout=10) as client:
+        with socket.create_connection(listener.getsockname(), timeout=WAIT_S) as client:
             client.sendall(request)
             while not server.server_state.connections and not server.server_state.total_requests:
                 await asyncio.sleep(0.001)

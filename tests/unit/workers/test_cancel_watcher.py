@@ -14,9 +14,9 @@ import redis
 from gonogo_workers import queue
 from gonogo_workers.messages.cancel import CancelWatcher
 from gonogo_workers.messages.sealing import Sealer
+from patience import WAIT_S
 from worker_process import IDENTITY, SERVICE_KEY
 
-PATIENCE_S = 10.0
 NEVER_S = 600.0
 
 
@@ -44,7 +44,7 @@ class Broker:
     def wait(self, attempt: str, looks: int = 1) -> None:
         """Wait until it was asked for an attempt's key that often."""
         with self._request:
-            assert self._request.wait_for(lambda: self.looks[attempt] >= looks, PATIENCE_S)
+            assert self._request.wait_for(lambda: self.looks[attempt] >= looks, WAIT_S)
 
     def close(self) -> None:
         """Nobody asks any more."""
@@ -80,7 +80,7 @@ def test_a_late_cancel_does_not_reach_the_next_attempt_which_is_still_watched(
     proceed, second, stopped = threading.Event(), threading.Event(), []
 
     def late() -> bytes:
-        assert proceed.wait(PATIENCE_S)
+        assert proceed.wait(WAIT_S)
         return order("first")
 
     broker.answers = {"first": late, "second": lambda: order("second")}
@@ -89,7 +89,7 @@ def test_a_late_cancel_does_not_reach_the_next_attempt_which_is_still_watched(
     watcher.forget()
     watcher.watch("second", second.set)
     proceed.set()
-    assert second.wait(PATIENCE_S)
+    assert second.wait(WAIT_S)
     assert stopped == []
 
 

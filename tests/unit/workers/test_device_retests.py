@@ -16,6 +16,7 @@ from gonogo_workers.devices import locks
 from gonogo_workers.devices.health import DeviceSick, Health
 from gonogo_workers.devices.health_monitor import Order
 from monitored_device import DEVICE, HOUR_S, NEVER, Lab, monitored_device, retester
+from patience import WAIT_S
 from running_service import until
 
 
@@ -173,7 +174,7 @@ def test_a_stop_ends_a_canary_that_runs_whose_child_is_in_the_lock_file(lab: Lab
     until(lambda: "group" in user())
     child = psutil.Process(user()["group"])
     monitor.stop()
-    thread.join(60)
+    thread.join(WAIT_S)
     assert not child.is_running()
     (problem,) = problems
     assert str(problem) == "stopped while the device was tested"

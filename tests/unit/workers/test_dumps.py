@@ -113,7 +113,6 @@ def missing(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("make", [truncated, pickled, text, pipe, huge, missing])
-@pytest.mark.timeout(20)
 def test_a_file_that_is_no_array_is_told_and_nothing_is_unpickled_or_waited_for(
     tmp_path: Path, make: Any
 ) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from gtest_programs import ROOT
+from patience import WAIT_S
 
 ALONE = """
 #include "gonogo_dump.hpp"
@@ -64,7 +65,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory, gtest_programs: dict[str, Pa
         "-o",
         str(folder / "alone"),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S)
     assert done.returncode == 0, done.stderr
     return folder / "alone"
 
@@ -82,7 +83,7 @@ def run(program: Path, *words: str, folder: Path | None = None) -> subprocess.Co
         cwd=program.parent,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=WAIT_S,
     )
 
 
@@ -144,7 +145,7 @@ def test_what_was_not_finished_looks_like_nothing(alone: Path, tmp_path: Path) -
         env={"PATH": os.environ["PATH"], "GONOGO_DUMP_DIR": str(tmp_path / "full")},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=WAIT_S,
     )
     assert limited.returncode == 3
     assert "File too large" in limited.stderr

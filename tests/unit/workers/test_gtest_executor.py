@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from gonogo_workers.executors.registry import CHILD
+from patience import WAIT_S, scaled
 
 sys.path.insert(0, CHILD)
 
@@ -28,7 +29,7 @@ def make(gtest_programs: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> It
     executors: list[GtestExecutor] = []
 
     def build(
-        program: str = "behaviours", *, deadline_s: float = 60.0, **table: Any
+        program: str = "behaviours", *, deadline_s: float = WAIT_S, **table: Any
     ) -> GtestExecutor:
         command = [str(gtest_programs[program])] if program in gtest_programs else [program]
         monkeypatch.setenv(
@@ -146,7 +147,7 @@ def test_a_crash_after_the_last_test_is_reported_beside_it(make: Make) -> None:
 
 
 def test_a_hang_names_the_test_that_was_running_before_the_worker_gives_up(make: Make) -> None:
-    reports = by_name(make(deadline_s=1.5).report({"filter": "BadHang.*"}, iteration=0))
+    reports = by_name(make(deadline_s=scaled(1.5)).report({"filter": "BadHang.*"}, iteration=0))
     assert {name: report["outcome"] for name, report in reports.items()} == {
         "BadHang.Before": "passed",
         "BadHang.Spins": "hang",

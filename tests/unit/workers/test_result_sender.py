@@ -15,8 +15,8 @@ import redis
 
 from gonogo_workers.messages import result_sender
 from gonogo_workers.messages.result_sender import ResultSender
+from patience import WAIT_S
 
-PATIENCE_S = 10.0
 SIZE = 300 + 200
 
 
@@ -50,7 +50,7 @@ class Broker:
     def wait(self, true: Callable[[], bool]) -> None:
         """Wait until something is true after a try."""
         with self._changed:
-            assert self._changed.wait_for(true, PATIENCE_S)
+            assert self._changed.wait_for(true, WAIT_S)
 
 
 class Hasty(threading.Condition):
@@ -120,7 +120,7 @@ def test_the_pauses_double_and_each_outage_is_said_once(
         pauses = [pause for pause in Hasty.pauses if pause is not None]
         assert pauses[:8] == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
         broker.up = True
-        assert sender.flush(PATIENCE_S)
+        assert sender.flush(WAIT_S)
         assert broker.accepted == list(range(number + 1))
         assert caplog.text.count("does not accept messages") == number + 1
     assert not Hasty.missed
@@ -147,8 +147,8 @@ def test_messages_wait_in_order_in_memory_on_disk_and_with_whoever_posts_them(
         broker.wait(lambda: 1.0 in Hasty.pauses)
         assert last.is_alive()
         broker.up = True
-        last.join(PATIENCE_S)
-        assert sender.flush(PATIENCE_S)
+        last.join(WAIT_S)
+        assert sender.flush(WAIT_S)
         assert broker.accepted == [*range(begin, begin + 6)]
         assert list(spool.iterdir()) == []
         broker.accepted.clear()
@@ -166,7 +166,7 @@ def test_what_a_worker_could_not_send_is_sent_first_by_the_next(
     assert not first.flush(0.01)
     assert any(pause is not None and 0 < pause <= 0.01 for pause in Hasty.pauses)
     first.close(0)
-    assert not first.flush(PATIENCE_S)  # nobody sends any more
+    assert not first.flush(WAIT_S)  # nobody sends any more
     assert not Hasty.missed
     second = start()
     assert "sending 3 messages that an earlier worker left" in caplog.text
@@ -177,12 +177,12 @@ def test_what_a_worker_could_not_send_is_sent_first_by_the_next(
     (tmp_path / "worker" / "spool" / "0.json").write_text("{")
     third = start()
     broker.up = True
-    assert third.flush(PATIENCE_S)
+    assert third.flush(WAIT_S)
     assert broker.accepted == [0, 1, 2, 3, 4]
     assert "is unreadable and was dropped" in caplog.text
     assert list((tmp_path / "worker" / "spool").iterdir()) == []
     post(third, 5)
-    third.close(PATIENCE_S)
+    third.close(WAIT_S)
     assert broker.accepted[-1] == 5
 
 

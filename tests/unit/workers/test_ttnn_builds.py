@@ -19,6 +19,7 @@ from gonogo.spec.test_spec import KERNELS
 from gonogo_workers.executors import registry
 from gonogo_workers.executors.base import HostUnavailable
 from gonogo_workers.local.runner import load
+from patience import WAIT_S
 
 CHILD = Path(registry.CHILD)
 
@@ -107,7 +108,7 @@ def test_check_without_a_build_asks_for_one_where_there_is_no_default() -> None:
         env={"PYTHONPATH": PYTHONPATH, "PATH": ""},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=WAIT_S,
         check=False,
     )
     assert done.returncode == 2

@@ -18,6 +18,7 @@ from gonogo.flakiness.rates import rate
 from gonogo.flakiness.suspects import pooled, pooled_explanations
 from gonogo.flakiness.tails import pareto_fit, survival, tail
 from gonogo.spec.verdicts import Explanation
+from patience import scaled
 
 
 def exponential(
@@ -88,7 +89,7 @@ def test_infinite_ratios_and_failures_count() -> None:
 def test_a_million_seeds_take_no_longer_than_a_moment() -> None:
     began = time.perf_counter()
     prediction = tail(exponential(1_000_000, 1e-5))
-    assert time.perf_counter() - began < 10
+    assert time.perf_counter() - began < scaled(10)
     assert prediction.predicted == pytest.approx(1e-5, rel=0.7)
 
 

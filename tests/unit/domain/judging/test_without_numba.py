@@ -14,6 +14,7 @@ import pytest
 
 import judge_everything
 from gonogo.numerics.jit import HAVE_NUMBA
+from patience import WAIT_S
 
 BLOCKED = """
 import runpy, sys
@@ -51,7 +52,7 @@ def run(folder: Path, module: str, *words: str) -> str:
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=WAIT_S,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
@@ -71,7 +72,6 @@ def assert_same(plain: Any, compiled: Any, *path: str) -> None:
 
 
 @pytest.mark.skipif(not HAVE_NUMBA, reason="numba: not installed")
-@pytest.mark.timeout(600)
 def test_verdicts_and_statistics_are_those_of_the_compiled_code(tmp_path: Path) -> None:
     plain = json.loads(run(tmp_path, "judge_everything"))
     compiled = json.loads(json.dumps(judge_everything.everything()))

@@ -21,6 +21,7 @@ from gonogo.kernels.layernorm.emulation import DEFECTS
 from gonogo.kernels.layernorm.reference import reference
 from gonogo.kernels.normalization.emulation.logic import Tiles, summed_tiles
 from gonogo.spec.test_spec import TestSpec
+from patience import WAIT_S
 
 Array = NDArray[np.float32]
 
@@ -199,7 +200,7 @@ def test_a_crash_kills_the_process(kernel: str) -> None:
         [sys.executable, "-c", FATE.format(kernel=kernel, build="crash")],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=WAIT_S,
         check=False,
     )
     assert child.returncode == -signal.SIGSEGV
@@ -214,5 +215,5 @@ def test_a_hang_lasts_until_it_is_killed() -> None:
         with pytest.raises(subprocess.TimeoutExpired):
             child.wait(timeout=0.5)
         child.terminate()
-        assert child.wait(timeout=10) == -signal.SIGTERM
+        assert child.wait(timeout=WAIT_S) == -signal.SIGTERM
         assert child.stdout.read() == ""

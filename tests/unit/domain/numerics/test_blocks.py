@@ -16,6 +16,7 @@ from gonogo.judging import expected
 from gonogo.judging.inputs import generate, quantise
 from gonogo.numerics import blocks
 from numeric_cases import KERNELS, Case, spec
+from patience import WAIT_S
 
 
 @pytest.fixture(params=[1, 2, 7])
@@ -51,7 +52,7 @@ def test_results_come_in_block_order_even_when_the_first_block_ends_last(threads
 
     def block(start: int, stop: int) -> int:
         if start == 0 and threads > 1:
-            assert others.wait(timeout=10)
+            assert others.wait(timeout=WAIT_S)
         if start == 32:
             others.set()
         return start
@@ -80,7 +81,7 @@ def test_two_functions_run_together_with_threads_of_their_own_for_their_blocks()
 
     def names(running: threading.Event, other: threading.Event) -> set[str]:
         running.set()
-        assert other.wait(timeout=10)
+        assert other.wait(timeout=WAIT_S)
         threads = blocks.over_rows(lambda start, stop: threading.current_thread().name, 96)
         return {name.rpartition("_")[0] for name in threads}
 

@@ -14,6 +14,7 @@ import pytest
 from gonogo.judging.judging import judge
 from gonogo.numerics import jit
 from numeric_cases import Case, spec
+from patience import WAIT_S
 
 pytestmark = pytest.mark.skipif(not jit.HAVE_NUMBA, reason="numba: not installed")
 
@@ -82,7 +83,7 @@ class Copy:
             env=clean | environment,
             capture_output=True,
             text=True,
-            timeout=100,
+            timeout=WAIT_S,
             check=True,
         )
         value, hits = done.stdout.split()

@@ -12,7 +12,7 @@ from gonogo.numerics.replay.cells import cells, half_cell
 from gonogo.numerics.replay.quantity import NOTHING, Quantity
 
 if not jit.HAVE_NUMBA:
-    pytest.skip("numba isn't installed", allow_module_level=True)
+    pytest.skip("numba: not installed", allow_module_level=True)
 
 FORMATS = ("fp32", "bf16", "fp16")
 SHAPES = ((1, 1), (3, 7), (5, 64), (2, 1001))

@@ -16,7 +16,7 @@ from gonogo.numerics.replay.program import ColumnOrder, Program
 from gonogo.numerics.replay.quantity import Machine, Quantity
 
 if not jit.HAVE_NUMBA:
-    pytest.skip("numba isn't installed", allow_module_level=True)
+    pytest.skip("numba: not installed", allow_module_level=True)
 
 Array = NDArray[np.float64]
 FORMATS = ("fp32", "bf16", "fp16", "tf32")

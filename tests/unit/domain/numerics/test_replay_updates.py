@@ -14,7 +14,7 @@ from gonogo.numerics.replay import orders
 from gonogo.numerics.replay.program import Order, Program
 
 if not jit.HAVE_NUMBA:
-    pytest.skip("numba isn't installed", allow_module_level=True)
+    pytest.skip("numba: not installed", allow_module_level=True)
 
 WIDTHS = (1, 3, 8, 33, 1000, 8462)
 
