@@ -168,11 +168,6 @@ COMMANDS: dict[str, Entry] = {
         NOUNS,
         "Look at deliveries of GitHub and other CI; fetch missed ones.",
     ),
-    "views": Entry(
-        "gonogo_cli.server.nouns.views:app",
-        NOUNS,
-        "Save filters of the pages' lists under a name.",
-    ),
     "tokens": Entry(
         "gonogo_cli.server.nouns.tokens:app",
         NOUNS,

@@ -33,8 +33,6 @@ ACTIONS = {
     "POST /bisections/{bisection_id}:cancel": "bisection.cancelled",
     "PATCH /flags/{flag_id}": "flag.changed",
     "POST /flags:change": "flag.changed",
-    "POST /views": "view.saved",
-    "DELETE /views/{view_id}": "view.deleted",
     "POST /waivers": "waiver.created",
     "PATCH /waivers/{waiver_id}": "waiver.changed",
     "DELETE /waivers/{waiver_id}": "waiver.ended",
