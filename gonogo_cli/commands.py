@@ -176,7 +176,7 @@ COMMANDS: dict[str, Entry] = {
     "audit": Entry(
         "gonogo_cli.server.audit:app",
         ADMIN,
-        "See who did what; export the audit, and verify its chain.",
+        "See who did what; export the audit.",
     ),
     "doctor": Entry(
         "gonogo_cli.operate.doctor:doctor",
@@ -191,7 +191,7 @@ COMMANDS: dict[str, Entry] = {
     "db": Entry(
         "gonogo_cli.operate.db:app",
         ADMIN,
-        "Migrate, back up and prune the database; move jobs to another server.",
+        "Migrate, back up, restore and prune the database.",
     ),
     "secrets": Entry(
         "gonogo_cli.operate.secrets:secrets",

@@ -165,7 +165,6 @@ SUBJECTS = (
             "tests/integration/api/test_rollups_service.py",
             "tests/integration/storage/test_retention.py",
             "tests/integration/storage/test_seed_rows.py",
-            "tests/integration/storage/test_transfers.py",
         ),
     ),
     Subject(
@@ -182,7 +181,6 @@ SUBJECTS = (
             "tests/integration/hooks/test_webhook_sender.py",
             "tests/integration/hooks/test_webhook_payloads.py",
             "tests/integration/hooks/test_webhooks.py",
-            "tests/integration/storage/test_backups.py",
         ),
     ),
     Subject(

@@ -95,16 +95,12 @@ def upgrade() -> None:
     op.create_table(
         "audit",
         sa.Column("id", sa.Uuid(), nullable=False),
-        sa.Column("number", sa.BigInteger(), nullable=False),
         sa.Column("at", TIME, nullable=False),
         sa.Column("actor", sa.Text(), nullable=False),
         sa.Column("action", sa.Text(), nullable=False),
         sa.Column("subject", sa.Text(), nullable=False),
         sa.Column("detail", sa.JSON(), nullable=True),
-        sa.Column("previous", sa.Text(), nullable=False),
-        sa.Column("hash", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_audit")),
-        sa.UniqueConstraint("number", name=op.f("uq_audit_number")),
     )
     op.create_table(
         "builds",
