@@ -42,8 +42,6 @@ BISECTIONS = "/bisections"
 SEARCH = "/search"
 INVITATIONS = f"{API}/invitations"
 """The one-time codes of hosts."""
-VIEWS = f"{API}/views"
-"""The saved views of lists."""
 WORSE = "/worse"
 BADGES = "/badges"
 """Pictures for READMEs, which GONOGO_PUBLIC_BADGES makes public."""
@@ -408,19 +406,9 @@ def search(text: str | None = None, *, as_json: bool = False) -> str:
     return (f"{SEARCH}.json" if as_json else SEARCH) + _query({"q": text})
 
 
-def view(page: str, query: str) -> str:
-    """Return a list, such as "tests", with the filters of a saved view."""
-    return f"/{page}?{query}"
-
-
 def revoke_invitation(invitation_id: str) -> str:
     """Return the endpoint that revokes an invitation of a host (POST)."""
     return f"{INVITATIONS}/{invitation_id}:revoke"
-
-
-def delete_view(view_id: str) -> str:
-    """Return the endpoint that deletes a saved view (DELETE)."""
-    return f"{VIEWS}/{_part(view_id)}"
 
 
 def events(job_id: str) -> str:

@@ -168,11 +168,6 @@ COMMANDS: dict[str, Entry] = {
         NOUNS,
         "Look at deliveries of GitHub and other CI; fetch missed ones.",
     ),
-    "views": Entry(
-        "gonogo_cli.server.nouns.views:app",
-        NOUNS,
-        "Save filters of the pages' lists under a name.",
-    ),
     "tokens": Entry(
         "gonogo_cli.server.nouns.tokens:app",
         NOUNS,
@@ -181,7 +176,7 @@ COMMANDS: dict[str, Entry] = {
     "audit": Entry(
         "gonogo_cli.server.audit:app",
         ADMIN,
-        "See who did what; export the audit, and verify its chain.",
+        "See who did what; export the audit.",
     ),
     "doctor": Entry(
         "gonogo_cli.operate.doctor:doctor",
@@ -196,7 +191,7 @@ COMMANDS: dict[str, Entry] = {
     "db": Entry(
         "gonogo_cli.operate.db:app",
         ADMIN,
-        "Migrate, back up and prune the database; move jobs to another server.",
+        "Migrate, back up, restore and prune the database.",
     ),
     "secrets": Entry(
         "gonogo_cli.operate.secrets:secrets",

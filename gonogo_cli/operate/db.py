@@ -1,15 +1,10 @@
-"""`gonogo db`: migrate the database, back it up, restore it, prune it, and move jobs.
+"""`gonogo db`: migrate the database, back it up, restore it and prune it.
 
 In production, upgrading is one step before the new processes start.
 """
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Mapping
-from contextlib import closing
-from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,10 +16,7 @@ from gonogo_cli.kit.groups import group
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
-    from gonogo_storage.ops.row_files import Contents
-
-TIMES = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"]
-app = group("Migrate, back up and prune the database; move jobs to another server.")
+app = group("Migrate, back up, restore and prune the database.")
 
 
 def copy_sqlite(engine: Engine) -> Path | None:
@@ -32,17 +24,15 @@ def copy_sqlite(engine: Engine) -> Path | None:
 
     The copy is consistent and replaces an older one. None where there is no such file.
     """
+    from gonogo_storage.ops import backups
+
     name = engine.url.database if engine.dialect.name == "sqlite" else None
     if name is None or not Path(name).exists():
         return None
     copy = Path(name).with_suffix(".before-upgrade.sqlite")
     fresh = copy.with_suffix(".new")
     fresh.unlink(missing_ok=True)
-    with (
-        closing(sqlite3.connect(name, timeout=30)) as source,
-        closing(sqlite3.connect(fresh)) as target,
-    ):
-        source.backup(target)
+    backups.copy_sqlite(Path(name), fresh)
     fresh.replace(copy)
     return copy
 
@@ -125,110 +115,49 @@ def backup(
     file: Path = typer.Argument(..., metavar="FILE", help="The new file."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
-    """Write all rows, as of one moment, to a new SQLite file while the service runs.
+    """Write the database, as of one moment, to a new file while the service runs.
 
-    The same command works for SQLite and PostgreSQL, and the file can be restored into either.
+    SQLite's backup is an SQLite file. That of PostgreSQL is made by pg_dump, in its custom format.
     """
+    from gonogo_cli.kit import show
     from gonogo_cli.operate.database import engine
     from gonogo_storage.ops import backups
 
     with engine() as database:
         try:
-            contents = backups.backup(database, file)
+            backups.backup(database, file)
         except OSError as problem:
             raise JobError(f"can't write the backup: {problem}") from problem
-    _tell("backed up", contents, file, as_json)
+    size = file.stat().st_size
+    if as_json:
+        show.print_json({"file": str(file), "bytes": size})
+    else:
+        print(f"backed up: {file}, {size:,} bytes")
 
 
 @app.command()
 def restore(
     file: Path = typer.Argument(..., metavar="FILE", help="A file that `gonogo db backup` wrote."),
-    send_due: bool = typer.Option(
-        False,
-        "--send-due",
-        help="Send the messages to webhooks and to GitHub that were waiting when the backup was "
-        "made; else they count as canceled, because they may have been sent since.",
-    ),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
-    """Fill an empty database from a backup and compare every row.
+    """Fill an empty database from a backup, and migrate it to this version's schema.
 
     Start the service afterwards, with the GONOGO_SECRET_KEY of the one that was backed up.
     """
-    from gonogo_cli.operate.database import engine
-    from gonogo_storage.ops import backups, row_files
-
-    with engine() as database:
-        try:
-            contents = backups.restore(file, database, send_due=send_due)
-        except row_files.BadFile as problem:
-            raise JobError(str(problem)) from problem
-    _tell("restored", contents, file, as_json)
-
-
-@app.command()
-def export(
-    file: Path = typer.Argument(..., metavar="FILE", help="The new file."),
-    test: str | None = typer.Option(None, help="Export only jobs of this test's key."),
-    run: str | None = typer.Option(None, help="Export only the jobs of this run."),
-    since: datetime | None = typer.Option(
-        None, formats=TIMES, help="Export only jobs submitted at or after this time (UTC)."
-    ),
-    until: datetime | None = typer.Option(
-        None, formats=TIMES, help="Export only jobs submitted before this time (UTC)."
-    ),
-    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
-) -> None:
-    """Write ended jobs with their results and artifacts to a new file, for another server.
-
-    `gonogo db import` stores them there. Several conditions narrow; without any all jobs are
-    exported.
-    """
     from gonogo_cli.kit import show
     from gonogo_cli.operate.database import engine
-    from gonogo_storage.ops import row_files, transfers
-
-    selection = transfers.Selection(
-        test=test,
-        run=run,
-        since=since and since.replace(tzinfo=UTC),
-        until=until and until.replace(tzinfo=UTC),
-    )
-    with engine() as database:
-        try:
-            contents = transfers.export(database, file, selection)
-        except (OSError, row_files.BadFile) as problem:
-            raise JobError(f"can't export: {problem}") from problem
-    if as_json:
-        show.print_json({"file": str(file), "tables": contents})
-        return
-    jobs, seeds, runs = transfers.summary(contents)
-    print(f"exported: {jobs} jobs with {seeds} seeds, and {runs} runs; {file}")
-
-
-@app.command("import")
-def import_(
-    file: Path = typer.Argument(..., metavar="FILE", help="A file that `gonogo db export` wrote."),
-    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
-) -> None:
-    """Store the jobs of another server that aren't here, with their ids, results and verdicts.
-
-    The whole file is checked first. Importing it again changes nothing. Grades, flags and sums
-    are computed here. `gonogo import` is for reports of other programs.
-    """
-    from gonogo_cli.kit import show
-    from gonogo_cli.operate.database import engine
-    from gonogo_storage.ops import row_files, transfers
+    from gonogo_storage.ops import backups, schema
 
     with engine() as database:
         try:
-            done = transfers.import_(database, file, actor="command line")
-        except row_files.BadFile as problem:
-            raise JobError(f"can't import: {problem}") from problem
+            backups.restore(file, database)
+        except OSError as problem:
+            raise JobError(f"can't read the backup: {problem}") from problem
+        state = schema.state(database)
     if as_json:
-        show.print_json(asdict(done))
+        show.print_json({"file": str(file), "schema": state.value})
     else:
-        print(f"imported: {done.jobs} jobs with {done.seeds} seeds; {done.known} were here before")
+        print(f"restored: {file}; the schema is {state.value}")
 
 
 @app.command()
@@ -268,14 +197,3 @@ def prune(
         print(f"dropped the partition {name}")
     if dry_run:
         print("nothing was removed: this was --dry-run")
-
-
-def _tell(done: str, contents: Mapping[str, Contents], file: Path, as_json: bool) -> None:
-    from gonogo_cli.kit import show
-
-    if as_json:
-        show.print_json({"file": str(file), "tables": contents})
-        return
-    rows = sum(table.rows for table in contents.values())
-    seeds, jobs = contents["seed_results"].rows, contents["jobs"].rows
-    print(f"{done}: {rows} rows, with {jobs} jobs and {seeds} seeds; {file}")

@@ -20,10 +20,6 @@ from gonogo.spec.fields import did_you_mean
 from gonogo_cli.kit import extras, show
 
 LEAST_FREE_BYTES = 2**30
-MAX_SHOWN = 3
-"""Problems of stored data that are named."""
-DATA = "data-"
-"""The parts that compare stored data begin with this."""
 HELLO_S = 5.0
 """The service gets this long to tell the time."""
 
@@ -278,7 +274,7 @@ def findings(parts: Sequence[str] = (), canary: bool = False) -> Iterator[Findin
 
 
 def deep_findings(parts: Sequence[str]) -> Iterator[Finding]:
-    """Yield what `--deep` finds: the usual mistakes, and stored data that contradict each other."""
+    """Yield the usual mistakes that `--deep` finds."""
     from gonogo_cli.operate.mistakes.machine import Machine, NotHere
     from gonogo_cli.operate.mistakes.table import MISTAKES
 
@@ -299,43 +295,13 @@ def deep_findings(parts: Sequence[str]) -> Iterator[Finding]:
                 if words is None
                 else Finding(mistake.name, wrong, words, mistake.remedy)
             )
-    yield from _data_findings(machine.settings, parts)
-
-
-def _data_findings(settings: gonogo_settings.Settings, parts: Sequence[str]) -> Iterator[Finding]:
-    from gonogo_cli.operate.database import engine
-    from gonogo_storage.ops import consistency
-
-    nowhere = (
-        settings.database_url is None and not (Path(settings.var_dir) / "gonogo.sqlite").exists()
-    )
-    for check in consistency.CHECKS:
-        name = DATA + check.name
-        if parts and name not in parts:
-            continue
-        if nowhere:
-            yield Finding(name, None, "no database is configured here")
-            continue
-        try:
-            with engine() as database:
-                problems = consistency.run(database, check)
-        except Exception as problem:
-            yield Finding(name, False, f"can't be checked: {_first_line(problem)}")
-            continue
-        if problems:
-            more = len(problems) - MAX_SHOWN
-            words = "; ".join(problems[:MAX_SHOWN]) + (f"; and {more} more" if more > 0 else "")
-            yield Finding(name, False, words, check.remedy)
-        else:
-            yield Finding(name, True, check.sentence)
 
 
 def deep_parts() -> list[str]:
     """Return the parts that only `--deep` looks at."""
     from gonogo_cli.operate.mistakes.table import MISTAKES
-    from gonogo_storage.ops import consistency
 
-    return [mistake.name for mistake in MISTAKES] + [DATA + c.name for c in consistency.CHECKS]
+    return [mistake.name for mistake in MISTAKES]
 
 
 def _first_line(problem: Exception) -> str:
@@ -349,8 +315,7 @@ def doctor(
     deep: bool = typer.Option(
         False,
         "--deep",
-        help="Look for the usual mistakes of an installation, and compare the stored data with "
-        "what they should be: counts, roll-ups, digests, the audit. It reads every row.",
+        help="Look for the usual mistakes of an installation.",
     ),
     canary: bool = typer.Option(
         False,

@@ -11,7 +11,7 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, Engine, text
+from sqlalchemy import Engine, text
 
 from gonogo_storage.db import partitions
 from gonogo_storage.db.engine import is_postgres
@@ -71,11 +71,6 @@ def upgrade(engine: Engine) -> SchemaState:
     if before is not SchemaState.ahead:
         rebuild.catch_up(engine)  # rows of an older version, in small transactions
     return before
-
-
-def revision(connection: Connection) -> str | None:
-    """Return the revision that the database is at."""
-    return MigrationContext.configure(connection).get_current_revision()
 
 
 @cache

@@ -58,7 +58,6 @@ from gonogo_storage.tables.suites import (
     ScheduleRow,
     SuiteRow,
 )
-from gonogo_storage.tables.views import SavedViewRow
 from gonogo_storage.tables.webhooks import DeliveryRow, DeliveryTryRow, WebhookRow
 from gonogo_storage.tables.work import (
     AttemptRow,
@@ -117,7 +116,6 @@ __all__ = [
     "RolledRow",
     "RunJobRow",
     "RunRow",
-    "SavedViewRow",
     "ScheduleRow",
     "SeedGridRow",
     "SeedLayoutRow",

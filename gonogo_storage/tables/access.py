@@ -58,18 +58,15 @@ class IdempotencyRow(Base):
 
 
 class AuditRow(Base):
-    """An entry of the audit log: who did what to what. Its hashes make the log a chain."""
+    """An entry of the audit log: who did what to what."""
 
     __tablename__ = "audit"
     id: Mapped[str] = mapped_column(IdType, primary_key=True)
-    number: Mapped[int] = mapped_column(BigInteger, unique=True)
     at: Mapped[datetime]
     actor: Mapped[str]
     action: Mapped[str]
     subject: Mapped[str]
     detail: Mapped[dict[str, Any] | None]
-    previous: Mapped[str]
-    hash: Mapped[str]
 
 
 class AccessFailureRow(Base):

@@ -57,7 +57,6 @@ def service(tmp_path_factory: pytest.TempPathFactory, redis_server: RedisServer)
         header = api.token("submit")
         for path, body in (
             ("suites", SUITE),
-            ("views", {"page": "tests", "name": "hollow ones", "query": "standing=hollow"}),
             ("runs", {"suite": "nightly"}),
             ("schedules", {"name": "every night", "suite": "nightly", "cron": "30 2 * * *"}),
             ("rejudgements", {"test": job.test_key, "store": True}),
@@ -195,7 +194,7 @@ def test_the_answers_for_what_exists_keep_to_the_document(
     (job,) = get("/api/v1/jobs?state=finished", headers=header).json()["items"]
     (flag,) = get("/api/v1/flags", headers=header).json()["items"]
     (device,) = get("/api/v1/devices", headers=header).json()["items"]
-    nouns = ("runs", "schedules", "rejudgements", "bisections", "waivers", "views")
+    nouns = ("runs", "schedules", "rejudgements", "bisections", "waivers")
     of_nouns = {
         name: get(f"/api/v1/{name}", headers=header).json()["items"][-1]["id"] for name in nouns
     }

@@ -110,20 +110,6 @@ def test_a_new_rule_can_be_taken_back_and_one_that_replaced_another_not(
         expect(page.get_by_role("button", name="Undo")).to_have_count(int(new))
 
 
-def test_a_saved_view_is_deleted_and_restored(populated, page: Page) -> None:
-    server, _ = populated
-    page.goto(f"{server.url}/tests?standing=hollow")
-    page.get_by_text("Save this view").click()
-    page.get_by_label("Name, for everybody").fill("hollow ones")
-    page.get_by_role("button", name="Save").click()
-    expect(page.locator("#result")).to_contain_text("Saved for everybody as “hollow ones”.")
-    page.get_by_role("button", name="Delete this view").click()
-    expect(page.locator("#result")).to_contain_text("is deleted for everybody")
-    page.get_by_role("button", name="Undo").click()
-    expect(page.locator("#result")).to_contain_text("The view is there again.")
-    expect(page.locator("#views")).to_contain_text("hollow ones")
-
-
 @pytest.mark.parametrize("kind", ["passes_by_tolerance", "fix_masked"])
 def test_a_flag_s_advice_has_a_button(populated, page: Page, kind: str) -> None:
     server, _ = populated

@@ -152,6 +152,8 @@ class PostgresServer(Server):
         super().__init__()
         self.as_root = os.geteuid() == 0
         self.programs = installed
+        self.tools = installed / "bin"
+        """The folder of pg_dump and pg_restore, of the server's version."""
         self.environment = {"PATH": os.environ.get("PATH", ""), "LC_ALL": "C"}
         self.data = self.folder / "data"
         self.data.mkdir(mode=0o700)

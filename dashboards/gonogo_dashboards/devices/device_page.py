@@ -14,7 +14,7 @@ from gonogo_dashboards.devices import activity, health_timeline, hosts
 from gonogo_dashboards.devices.activity import DeviceDays
 from gonogo_dashboards.devices.health_timeline import Timeline
 from gonogo_dashboards.devices.hosts import HostLine, InvitationLine
-from gonogo_dashboards.kit import axis_events, list_filters, ranges, words
+from gonogo_dashboards.kit import axis_events, ranges, words
 from gonogo_dashboards.kit.axis_events import AxisEvent
 from gonogo_dashboards.kit.list_rows import JobLine, job_line
 from gonogo_storage.access import hosts as stored_hosts
@@ -33,8 +33,10 @@ from gonogo_storage.jobs.job import JobSummary
 
 _TELEMETRY = ("temperature_c", "clock_mhz", "power_w", "voltage_v", "current_a")
 _FACTS = (("serial", "serial"), ("pci", "PCI address"), ("driver", "driver"), ("source", "source"))
-RANGES = ("7d", "30d", "90d")
+WORK_RANGES = ("1d", "7d", "30d")
 """Time ranges of the list; its first is the default."""
+RANGES = ("7d", "30d", "90d")
+"""Time ranges of a device's page."""
 SHORTEST, SHORTEST_HEALTH = timedelta(days=1), timedelta(hours=1)
 """The shortest time that a device's charts cover."""
 DEFAULT_RANGE = "30d"
@@ -197,8 +199,8 @@ def devices(
         query or {},
         now,
         lambda value: urls.devices({ranges.PARAMETER: value}),
-        default=list_filters.DEVICE_RANGES[0],
-        allowed=list_filters.DEVICE_RANGES,
+        default=WORK_RANGES[0],
+        allowed=WORK_RANGES,
     )
     since = period.since or now
     window = now - since

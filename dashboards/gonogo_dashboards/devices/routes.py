@@ -34,7 +34,6 @@ def add(site: Site) -> None:
         listed,
         "Which device is sick?",
         line=device_page.DeviceLine,
-        views="devices",
     )
     site.add(
         urls.DEVICES + "/{device_id}",

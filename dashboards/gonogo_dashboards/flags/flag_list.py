@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from gonogo import urls
 from gonogo_dashboards.flags import flag_page
 from gonogo_dashboards.flags.flag_page import FindingLine
-from gonogo_dashboards.kit import list_filters, words
+from gonogo_dashboards.kit import words
 from gonogo_storage.catalogue import entry_names, test_list
 from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.db.states import FlagKind
@@ -21,7 +21,7 @@ from gonogo_storage.flags.flag_changes import Outcome
 from gonogo_storage.flags.triage import STATES, FlagFilter
 from gonogo_storage.rollups.variants import newest_builds
 
-FILTERS = tuple(list_filters.FLAGS)
+FILTERS = ("kind", "state", "test", "owner", "build", "job")
 ACTIONS: Mapping[str, str] = {
     "acknowledged": "acknowledged",
     "owned": "assigned",

@@ -30,7 +30,6 @@ def add(site: Site) -> None:
         flag_page.FindingLine,
         flag_list.listed,
         "Which findings are open?",
-        views="flags",
     )
     site.add(
         urls.FLAGS + "/{name}",

@@ -41,7 +41,6 @@ from gonogo_dashboards.kit import (
     commands,
     comparators_view,
     imported,
-    list_filters,
     ranges,
     words,
 )
@@ -73,7 +72,7 @@ _worst: LRUCache[list[SeedRecord]] = LRUCache(_CACHED)
 _flips: LRUCache[tuple[FlipLine, ...]] = LRUCache(_CACHED)
 _arithmetic: LRUCache[tuple[ArithmeticLine, ...]] = LRUCache(_CACHED)
 _plots: LRUCache[SeedPlot] = LRUCache(_CACHED)
-FILTERS = tuple(list_filters.JOBS)
+FILTERS = ("state", "verdict", "build", "test", "label", "owner")
 FIRST_TESTS = reports.Part()
 
 

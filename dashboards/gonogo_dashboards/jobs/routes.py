@@ -56,7 +56,6 @@ def add(site: Site) -> None:
         JobLine,
         job_page.jobs,
         "Which jobs ran, and what run now?",
-        views="jobs",
     )
     site.add(urls.NEW_JOB, "jobs/new_job.html", form, "Submit a job, by a form")
     site.add(

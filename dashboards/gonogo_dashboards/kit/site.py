@@ -16,10 +16,9 @@ from sqlalchemy.orm import Session
 
 from gonogo import urls
 from gonogo.errors import FieldError
-from gonogo_dashboards.kit import csv_export, saved_views
+from gonogo_dashboards.kit import csv_export
 from gonogo_dashboards.kit.navigation import Group
 from gonogo_dashboards.kit.page_routes import PageRoute
-from gonogo_dashboards.kit.saved_views import SavedViews
 from gonogo_settings import Settings
 from gonogo_storage.db.paging import BadCursor
 from gonogo_storage.flags import triage
@@ -82,8 +81,6 @@ class Frame:
     open_flags: int = 0
     csv_url: str = ""
     reader: str = ""
-    views: SavedViews | None = None
-    """The saved views of a list."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +117,6 @@ class Site:
         scope: str = "",
         json_path: str = "",
         line: type | None = None,
-        views: str = "",
         further: ReadFurther | None = None,
     ) -> None:
         """Add `path` and its JSON version, and with `line` a CSV version; all only read.
@@ -130,8 +126,7 @@ class Site:
         named by the last part of the address. wrong: the title where a field of the query is
         invalid (422). scope: the scope that the reader needs beyond `read` (403). json_path: the
         address of the JSON version, if not `path`.json. line: the class of the view's `items`,
-        which are the lines of its CSV. views: the list whose saved views it shows.
-        further: reads the list from a cursor on, for its CSV.
+        which are the lines of its CSV. further: reads the list from a cursor on, for its CSV.
         """
 
         def view(request: Request, form: Callable[[Session, Any], Response]) -> Response:
@@ -178,7 +173,6 @@ class Site:
                     triage.open_total(session),
                     as_csv if line and shown.items else "",
                     self.context.reader(request),
-                    saved_views.read(session, views, address) if views else None,
                 )
                 return self.page(request, template, shown, frame)
 
@@ -222,7 +216,6 @@ class Site:
         question: str,
         *,
         scope: str = "",
-        views: str = "",
     ) -> None:
         """Add a list with its JSON version; its query has filters, a cursor and a length.
 
@@ -238,6 +231,4 @@ class Site:
             limit = self.length(request, urls.MAX_LENGTH)
             return read(session, query, query.get("cursor") or None, limit, now)
 
-        self.add(
-            path, template, view, question, scope=scope, line=line, views=views, further=further
-        )
+        self.add(path, template, view, question, scope=scope, line=line, further=further)

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from gonogo import urls
 from gonogo.spec.executors import EMULATOR
 from gonogo.spec.verdicts import WORST_FIRST
-from gonogo_dashboards.kit import axis_events, list_filters, words
+from gonogo_dashboards.kit import axis_events, words
 from gonogo_dashboards.kit.axis_events import AxisEvent
 from gonogo_dashboards.kit.build_cells import HOLLOW, LOST, RED, verdict_of
 from gonogo_dashboards.kit.labels import Listed, labels
@@ -25,7 +25,10 @@ from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.db.paging import Page
 from gonogo_storage.history import annotations as axis_changes
 
-FILTERS = tuple(list_filters.MATRIX)
+FILTERS = (
+    *("branch", "arch", "board", "kernel"),
+    *("verdict", "label", "suite", "grade", "until"),
+)
 BUILDS, MAX_BUILDS = 20, 60
 """Default and maximum number of columns."""
 

@@ -43,6 +43,5 @@ def add(site: Site) -> None:
         "Which tests are hollow, on which builds?",
         noun="matrix",
         line=matrix_page.MatrixLine,
-        views="matrix",
         further=further,
     )

@@ -44,7 +44,6 @@ def add(site: Site) -> None:
         test_list.TestLine,
         test_list.listed,
         "Which tests need work?",
-        views="tests",
     )
     site.add(
         urls.TESTS + "/{name}",

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from gonogo import urls
 from gonogo.flakiness.grades import Grade
 from gonogo.spec.executors import EMULATOR
-from gonogo_dashboards.kit import build_cells, commands, list_filters, ranges, words
+from gonogo_dashboards.kit import build_cells, commands, ranges, words
 from gonogo_dashboards.kit.build_cells import RecentBuilds
 from gonogo_dashboards.kit.evidence_view import percent
 from gonogo_dashboards.kit.list_rows import details_of, shape_of, tolerance_of
@@ -25,7 +25,7 @@ from gonogo_storage.rollups import recent_builds
 from gonogo_storage.rollups.recent_builds import BuildResult, FailureRate
 from gonogo_storage.rollups.variants import Variant
 
-FILTERS = tuple(list_filters.TESTS)
+FILTERS = ("kernel", "search", "standing", "sort", ranges.PARAMETER)
 BUILDS = 20
 """The last builds that a row shows."""
 MAX_VARIANTS = 3

@@ -1,7 +1,7 @@
 // Buttons and forms: cancel and resubmit a job, change a flag, copy a command line. Requests carry the page's CSRF token in a header.
 
 function say(text) {
-  const place = document.getElementById('said') ?? document.getElementById('view-said');
+  const place = document.getElementById('said');
   if (place) place.textContent = text;
 }
 
@@ -152,17 +152,6 @@ function showKept() {
   if (result?.here === location.href) showResult(result);
 }
 
-/** Saves the filters of a list under a name; the page with this view shows it as chosen. */
-async function saveView(form) {
-  const { page, query, view } = form.dataset;
-  try {
-    const saved = await send('POST', view, { page, query, name: form.elements.name.value });
-    leave(saved.links.page, { words: `Saved for everybody as “${saved.name}”.`, undo: { method: 'DELETE', url: `${view}/${encodeURIComponent(saved.id)}`, words: `The view “${saved.name}” is deleted.` } });
-  } catch (error) {
-    document.getElementById('view-said').textContent = `Not saved: ${error.message}`;
-  }
-}
-
 async function copy(button) {
   const text = document.getElementById(button.dataset.copy)?.textContent ?? '';
   try {
@@ -184,9 +173,9 @@ export function listen() {
   document.addEventListener('submit', (event) => {
     const form = event.target;
     if (!(form instanceof HTMLFormElement)) return;
-    if (form.dataset.patch || form.dataset.view) event.preventDefault();
-    if (form.dataset.patch) patch(form, event.submitter);
-    if (form.dataset.view) saveView(form);
+    if (!form.dataset.patch) return;
+    event.preventDefault();
+    patch(form, event.submitter);
   });
   const link = document.getElementById('copy-link');
   if (link) {

@@ -35,7 +35,6 @@ TABLES = (
     "refused_messages",
     "rolled",
     "runs",
-    "saved_views",
     "suites",
     "test_specs",
     "tokens",
@@ -96,16 +95,12 @@ def upgrade() -> None:
     op.create_table(
         "audit",
         sa.Column("id", sa.Uuid(), nullable=False),
-        sa.Column("number", sa.BigInteger(), nullable=False),
         sa.Column("at", TIME, nullable=False),
         sa.Column("actor", sa.Text(), nullable=False),
         sa.Column("action", sa.Text(), nullable=False),
         sa.Column("subject", sa.Text(), nullable=False),
         sa.Column("detail", sa.JSON(), nullable=True),
-        sa.Column("previous", sa.Text(), nullable=False),
-        sa.Column("hash", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_audit")),
-        sa.UniqueConstraint("number", name=op.f("uq_audit_number")),
     )
     op.create_table(
         "builds",
@@ -403,18 +398,6 @@ def upgrade() -> None:
         postgresql_where=sa.text("state IN ('running', 'cancelling')"),
     )
     op.create_index("ix_runs_schedule", "runs", ["schedule_id", "id"])
-    op.create_table(
-        "saved_views",
-        sa.Column("id", sa.Uuid(), nullable=False),
-        sa.Column("page", sa.Text(), nullable=False),
-        sa.Column("name", sa.Text(), nullable=False),
-        sa.Column("query", sa.Text(), nullable=False),
-        sa.Column("created_by", sa.Text(), nullable=False),
-        sa.Column("created_at", TIME, nullable=False),
-        sa.Column("updated_at", TIME, nullable=False),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_saved_views")),
-        sa.UniqueConstraint("page", "name", name=op.f("uq_saved_views_page_name")),
-    )
     op.create_table(
         "suites",
         sa.Column("name", sa.Text(), nullable=False),

@@ -18,7 +18,6 @@ from gonogo_service.api.tests import (
     gauges,
     rejudgements,
     tests,
-    views,
     workloads,
 )
 
@@ -32,7 +31,6 @@ def routers() -> list[APIRouter]:
         changes,
         compare,
         workloads,
-        views,
         gauges,
         bisections,
         flags,

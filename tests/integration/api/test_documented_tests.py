@@ -241,7 +241,7 @@ FOREIGN = {
     "POST /api/v1/hooks/ci": "the sender's payload",
     "POST /api/v1/hooks/github": "GitHub's payload",
     "ArtifactOut.content": "a kind that only another version of a worker knows",
-    "AuditEntry.detail": "facts of an action, which the chain signs as they are",
+    "AuditEntry.detail": "facts of an action",
     "EventMessage.data": "the object as it was when the event happened",
     "IncomingDeliveryDetails.payload": "the sender's payload",
     "PartialTest.parameters": "a kernel's parameters, which its kind checks",

@@ -1,157 +1,209 @@
-"""Backups of one database, restored into the other: the same rows, and no message sent twice."""
+"""`gonogo db backup` and `gonogo db restore` on real SQLite and PostgreSQL databases."""
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Iterator
-from datetime import timedelta
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import Engine, func, insert, select
+from sqlalchemy.engine import make_url
 
-import populated_copy
+import gonogo_settings
 import stored_jobs
 from api import in_process
-from gonogo_service.webhooks import messages
-from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.db.engine import make_engine, session
-from gonogo_storage.jobs import jobs
-from gonogo_storage.ops import backups, retention, row_files, schema
-from gonogo_storage.ops.retention import Policy, Tier
-from gonogo_storage.ops.row_files import BadFile, Tables
-from gonogo_storage.tables import AnswerRow, DeliveryRow, JobRow, LeaseRow, OutboxRow
+from gonogo_cli.__main__ import main
+from gonogo_storage.access import audit
+from gonogo_storage.db.engine import make_engine, reading, session
+from gonogo_storage.ops import backups
+from gonogo_storage.tables import Base, IdempotencyRow, JobRow, LeaseRow
+
+Gonogo = Callable[..., tuple[int, str]]
 
 
-class Backup(NamedTuple):
-    """A backup of a database with a little of everything."""
-
-    path: Path
-    contents: Tables
-
-
-@pytest.fixture(scope="module")
-def backup(tmp_path_factory: pytest.TempPathFactory, shared_folder: Path) -> Backup:
-    """A backup of an SQLite database."""
-    folder = tmp_path_factory.mktemp("backup")
-    populated_copy.copy(shared_folder / "house", folder / "gonogo.sqlite")
-    with in_process(f"sqlite:///{folder / 'gonogo.sqlite'}") as api:
-        later = utcnow() + timedelta(days=2)
-        policy = Policy({Tier.seeds: 1})
-        assert retention.prune(api.context.engine, policy, now=later, actor="test")
-        path = folder / "backup.sqlite"
-        contents = backups.backup(api.context.engine, path)
-    assert sorted(folder.glob("backup*")) == [path]
-    return Backup(path, contents)
+@pytest.fixture(autouse=True)
+def _tools(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """pg_dump and pg_restore are those of the server."""
+    if "GONOGO_TEST_DATABASE_URL" not in os.environ and "postgres" in request.node.name:
+        tools = request.getfixturevalue("postgres_server").tools
+        monkeypatch.setenv("PATH", str(tools), prepend=os.pathsep)
 
 
-def test_a_restored_database_has_the_rows_of_the_backup_and_so_has_its_own_backup(
-    backup: Backup, empty_database_url: str, tmp_path: Path
+@pytest.fixture
+def gonogo(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Gonogo:
+    """The command `gonogo db` on the database of a URL: its exit code, and what it printed."""
+
+    def run(url: str, *words: str) -> tuple[int, str]:
+        monkeypatch.setenv("GONOGO_DATABASE_URL", url)
+        gonogo_settings.load.cache_clear()
+        monkeypatch.setattr(sys, "argv", ["gonogo", "db", *words])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        done = capsys.readouterr()
+        return int(ended.value.code or 0), done.out + done.err
+
+    return run
+
+
+@pytest.fixture
+def second_url(database_url: str, request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """URL of an empty database of the same kind."""
+    if database_url.startswith("sqlite"):
+        return f"sqlite:///{tmp_path / 'second.sqlite'}"
+    return str(request.getfixturevalue("postgres_url"))
+
+
+def _rows(engine: Engine) -> dict[str, list[str]]:
+    with reading(engine) as current:
+        return {
+            table.name: sorted(str(tuple(row)) for row in current.execute(select(table)))
+            for table in Base.metadata.sorted_tables
+        }
+
+
+def _fill(engine: Engine) -> None:
+    with session(engine) as current:
+        for wrong in (True, False):
+            stored_jobs.finished(current, wrong=wrong)
+        stored_jobs.submit(current)
+        audit.record(current, actor="me", action="job.submitted", subject="x", detail={"é": [1.5]})
+
+
+def test_a_restored_service_is_ready_and_has_every_row(
+    database_url: str, second_url: str, redis_url: str, tmp_path: Path, gonogo: Gonogo
 ) -> None:
-    engine = make_engine(empty_database_url)
-    assert backups.restore(backup.path, engine, send_due=True) == backup.contents
-    filled = [name for name, table in backup.contents.items() if table.rows]
-    assert len(filled) > 0.7 * len(backup.contents)
-    again = backups.backup(engine, tmp_path / "again.sqlite")
-    assert again == backup.contents | {"leases": again["leases"]}
-    assert again["leases"].rows == 0  # they were those of other processes
-    with session(engine) as current:  # and it goes on
-        assert stored_jobs.finished(current).state == "finished"
+    file = tmp_path / "backup"
+    with in_process(database_url) as api:
+        _fill(api.context.engine)
+        before = _rows(api.context.engine)
+        code, out = gonogo(database_url, "backup", str(file), "--json")
+        assert (code, json.loads(out)) == (0, {"file": str(file), "bytes": file.stat().st_size})
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in tmp_path.glob("backup*")] == ["backup"]
+    code, out = gonogo(second_url, "restore", str(file))
+    assert code == 0, out
+    assert "the schema is head" in out
+    engine = make_engine(second_url)
+    assert _rows(engine) == before
     engine.dispose()
+    with in_process(second_url, broker_url=redis_url) as api:
+        assert api.client.get("/readyz").status_code == 200
+        assert len(api.get("/jobs")["items"]) == 3
+        api.submit()
 
 
-def test_nothing_that_may_have_been_sent_is_sent_again(backup: Backup, sqlite_url: str) -> None:
-    waiting = select(func.count()).select_from(DeliveryRow).where(DeliveryRow.due_at.is_not(None))
-    events = select(func.count()).select_from(OutboxRow)
-    events = events.where(OutboxRow.due_at.is_not(None), OutboxRow.topic.in_(messages.TYPES))
-    unreported = select(func.count()).select_from(AnswerRow).where(AnswerRow.due_at.is_not(None))
-    with sqlite3.connect(backup.path) as source:
-        (before,) = source.execute(
-            "SELECT count(*) FROM webhook_deliveries WHERE due_at IS NOT NULL"
-        ).fetchone()
-        (jobs_ended,) = source.execute(
-            "SELECT count(*) FROM outbox WHERE due_at IS NOT NULL AND topic = 'job.finished'"
-        ).fetchone()
-    assert before > 0
-    assert jobs_ended > 0
-    engine = make_engine(sqlite_url)
-    backups.restore(backup.path, engine)
-    with session(engine) as current:
-        assert (current.scalar(waiting), current.scalar(unreported)) == (0, 0)
-        assert current.scalar(events) == 0
-        cancelled = select(func.count()).select_from(DeliveryRow)
-        assert current.scalar(cancelled.where(DeliveryRow.state == "cancelled")) >= before
-        assert current.scalar(select(func.count()).select_from(LeaseRow)) == 0
-    engine.dispose()
-
-
-def test_a_backup_shows_the_database_of_one_moment(database_url: str, tmp_path: Path) -> None:
+def test_a_backup_shows_the_database_of_one_moment(
+    database_url: str, second_url: str, tmp_path: Path
+) -> None:
+    """Every transaction of the writer stores a row in the first table and in the last one."""
     engine = make_engine(database_url)
-    with session(engine) as current:
-        stored_jobs.finished(current)
-    batches = row_files.batches
-    written: list[str] = []
+    stop, written = threading.Event(), 0
 
-    def while_others_write(*arguments: object) -> Iterator[list[dict[str, object]]]:
-        yield from batches(*arguments)  # type: ignore[arg-type]
-        if not written:
+    def write() -> None:
+        nonlocal written
+        while not stop.is_set():
             with session(engine) as current:
-                written.append(jobs.create(current, stored_jobs.new()).id)
+                stored_jobs.submit(current)
+                current.add(LeaseRow(name=f"duty {written}", holder="me", until=0.0))
+            written += 1
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(row_files, "batches", while_others_write)
-        contents = backups.backup(engine, tmp_path / "backup.sqlite")
-    assert written
-    assert contents["jobs"].rows == 1
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        while written < 20:
+            assert writer.is_alive()
+        first = written
+        backups.backup(engine, tmp_path / "backup")
+    finally:
+        stop.set()
+        writer.join()
+    assert written > first, "the writer went on"
+    engine.dispose()
+    restored = make_engine(second_url)
+    backups.restore(tmp_path / "backup", restored)
+    with reading(restored) as current:
+        jobs, leases = (
+            current.scalar(select(func.count()).select_from(table)) for table in (JobRow, LeaseRow)
+        )
+    assert jobs == leases
+    assert first <= int(jobs or 0) <= written
+    restored.dispose()
+
+
+def test_nothing_is_overwritten(database_url: str, tmp_path: Path, gonogo: Gonogo) -> None:
+    file = tmp_path / "backup"
+    assert gonogo(database_url, "backup", str(file))[0] == 0
+    content = file.read_bytes()
+    code, out = gonogo(database_url, "backup", str(file))
+    assert (code, "exists already" in out) == (2, True)
+    assert file.read_bytes() == content
+    engine = make_engine(database_url)
+    _fill(engine)
+    before = _rows(engine)
+    code, out = gonogo(database_url, "restore", str(file))
+    assert (code, "the database has tables" in out) == (2, True)
+    assert _rows(engine) == before
     engine.dispose()
 
 
-def _broken(backup: Backup, path: Path, statement: str) -> Path:
-    path.write_bytes(backup.path.read_bytes())
-    with sqlite3.connect(path) as copy:
-        assert copy.execute(statement).rowcount != 0
-    return path
+def _files(folder: Path, whole: bytes) -> Iterator[Path]:
+    contents = {"empty": b"", "text": b"text", "cut": whole[: len(whole) // 2]}
+    for name, content in contents.items():
+        (folder / name).write_bytes(content)
+        yield folder / name
+    yield folder / "missing"
 
 
-@pytest.mark.parametrize(
-    ("statement", "words", "target"),
-    [
-        ("UPDATE jobs SET build = 'other'", "is damaged: jobs should have", "sqlite_url"),
-        ("DELETE FROM seed_results", "is damaged: seed_results should have", "postgres_url"),
-        ("DROP TABLE backup_contents", "is a database but no backup", "sqlite_url"),
-        ("UPDATE alembic_version SET version_num = 'r9'", "schema that is ahead", "sqlite_url"),
-    ],
-)
-def test_a_damaged_backup_is_refused_and_the_database_stays_empty(
-    backup: Backup,
-    tmp_path: Path,
-    request: pytest.FixtureRequest,
-    statement: str,
-    words: str,
-    target: str,
-) -> None:
-    engine = make_engine(request.getfixturevalue(target))
-    with pytest.raises(BadFile, match=words):
-        backups.restore(_broken(backup, tmp_path / "broken", statement), engine)
-    if schema.state(engine) is not schema.SchemaState.empty:
-        with session(engine) as current:
-            assert current.scalar(select(func.count()).select_from(JobRow)) == 0
-    engine.dispose()
-
-
-def test_only_an_empty_database_is_filled_and_no_file_is_overwritten(
-    backup: Backup, database_url: str, tmp_path: Path
+def test_a_file_that_is_no_backup_leaves_the_database_empty(
+    database_url: str, second_url: str, tmp_path: Path, gonogo: Gonogo
 ) -> None:
     engine = make_engine(database_url)
-    with session(engine) as current:
-        jobs.create(current, stored_jobs.new())
-    with pytest.raises(BadFile, match="the database has rows in"):
-        backups.restore(backup.path, engine)
-    with pytest.raises(FileExistsError, match="exists already"):
-        backups.backup(engine, backup.path)
-    for content in (b"", b"text", backup.path.read_bytes()[:5000]):
-        (tmp_path / "other").write_bytes(content)
-        with pytest.raises(BadFile):
-            backups.restore(tmp_path / "other", engine)
+    _fill(engine)
+    with session(engine) as current:  # so that the second half has rows, too
+        row = {"scope": "x", "body": "x" * 300_000, "status": 1, "response": {}}
+        times = {"created_at": func.now(), "expires_at": func.now()}
+        current.execute(insert(IdempotencyRow).values(**row, **times))
+    backups.backup(engine, tmp_path / "backup")
     engine.dispose()
+    for file in _files(tmp_path, (tmp_path / "backup").read_bytes()):
+        code, out = gonogo(second_url, "restore", str(file))
+        assert code in (2, 3), (file.name, out)
+        assert "Traceback" not in out
+        assert str(file) in out or "pg_restore failed" in out
+    assert gonogo(second_url, "restore", str(tmp_path / "backup"))[0] == 0
+
+
+def test_a_backup_of_one_kind_is_refused_by_the_other(
+    migrated_sqlite_url: str, postgres_url: str, tmp_path: Path, gonogo: Gonogo
+) -> None:
+    assert gonogo(migrated_sqlite_url, "backup", str(tmp_path / "backup"))[0] == 0
+    code, out = gonogo(postgres_url, "restore", str(tmp_path / "backup"))
+    assert (code, "is no backup of a PostgreSQL database" in out) == (2, True)
+
+
+def test_without_pg_dump_the_command_names_the_package(
+    migrated_postgres_url: str, tmp_path: Path, gonogo: Gonogo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    code, out = gonogo(migrated_postgres_url, "backup", str(tmp_path / "backup"))
+    assert (code, "apt install postgresql-client" in out) == (3, True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_password_is_not_among_pg_dump_s_arguments(
+    migrated_postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gonogo: Gonogo
+) -> None:
+    tool = tmp_path / "pg_dump"
+    tool.write_text(f'#!/bin/sh\necho "$PGPASSWORD" >{tmp_path}/password; echo "$@" >&2; exit 1\n')
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    url = make_url(migrated_postgres_url).set(password="a secret")
+    shown = url.render_as_string(hide_password=False)
+    code, out = gonogo(shown, "backup", str(tmp_path / "backup"))
+    assert (code, "secret" in out) == (3, False)
+    assert (tmp_path / "password").read_text() == "a secret\n"
+    assert not (tmp_path / "backup").exists()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -124,7 +123,7 @@ def test_every_command_works_or_names_its_extra_in_one_line(
     by_noun = {call.partition(" ")[0] for call in extras["service"]}
     beside_the_database = {"db", "rollups", "tokens", "hosts"}
     assert by_noun == {"serve", "background", "webhooks"} | beside_the_database
-    assert not {"audit verify", "webhooks list", "hooks list"} & extras["service"]
+    assert not {"webhooks list", "hooks list"} & extras["service"]
 
 
 def test_the_extra_that_a_command_names_is_enough(
@@ -137,24 +136,6 @@ def test_the_extra_that_a_command_names_is_enough(
     for call, (code, errors) in results.items():
         assert code in (2, 3), (call, errors)
         assert "not installed" not in errors, (call, errors)
-
-
-def test_an_export_of_the_audit_is_verified_without_any_extra(tmp_path: Path) -> None:
-    entry: dict[str, object] = {
-        "number": 1,
-        "id": "0198",
-        "at": "2026-01-01T00:00:00.000000Z",
-        "actor": "local",
-        "action": "job.deleted",
-        "subject": "x",
-        "detail": {"é": 1.5},
-        "previous": "0" * 64,
-    }
-    text = json.dumps(entry, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    digest = hashlib.sha256(text.encode()).hexdigest()
-    (tmp_path / "audit.ndjson").write_text(json.dumps(entry | {"hash": digest}))
-    done = run(tmp_path, "audit", "verify", "audit.ndjson")
-    assert (done.returncode, done.stdout.splitlines()[-1:]) == (0, [f"1:{digest}"]), done.stderr
 
 
 def test_a_test_is_checked_without_any_extra(tmp_path: Path) -> None:
