@@ -100,11 +100,6 @@ def digest_of(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def is_intact(content: Mapping[str, Any], digest: str) -> bool:
-    """Return whether a stored content is the one that was written."""
-    return digest_of(encode(content)) == digest
-
-
 def list_(session: Session, job_id: str, *, kind: str | None = None) -> list[ArtifactHead]:
     """Return the artifacts without their content."""
     if not is_id(job_id):
