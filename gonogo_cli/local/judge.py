@@ -10,6 +10,7 @@ import typer
 
 from gonogo.errors import FieldError, JobError
 from gonogo.spec import fields, json_text
+from gonogo_cli.kit.fail_on import FAIL_ON, FailOn
 from gonogo_cli.local import options
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def judge(
         help="Arithmetic model of the kernel, such as 'bf16: x^ stored' (default: the build's, else"
         " the one that replays the outputs).",
     ),
-    fail_on: options.FailOn = options.FAIL_ON,
+    fail_on: FailOn = FAIL_ON,
     as_json: bool = options.JSON,
 ) -> None:
     """Judge stored .npy tensors against a test.

@@ -156,7 +156,7 @@ def schema() -> Result:
 def disk() -> Result:
     """Free space where this machine writes."""
     spaces = {}
-    for folder in (_var(), _spool(), _database_file().parent, Path(tempfile.gettempdir())):
+    for folder in (_var(), _database_file().parent, Path(tempfile.gettempdir())):
         while not folder.exists():
             folder = folder.parent
         spaces[folder] = shutil.disk_usage(folder).free
@@ -170,7 +170,7 @@ def permissions() -> Result:
     """Folders that this user can't write, and secrets that other users can read."""
     shut = [
         str(folder)
-        for folder in (_var(), _spool(), _database_file().parent)
+        for folder in (_var(), _database_file().parent)
         if folder.exists() and not os.access(folder, os.W_OK)
     ]
     if shut:
@@ -374,10 +374,6 @@ def _state(fits: bool) -> State:
 
 def _var() -> Path:
     return Path(gonogo_settings.load().var_dir).absolute()
-
-
-def _spool() -> Path:
-    return Path(gonogo_settings.load().spool_dir or _var() / "spool").absolute()
 
 
 def _database_file() -> Path:

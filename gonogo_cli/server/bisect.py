@@ -31,7 +31,6 @@ def bisect(
     executor: str = typer.Option("emulator", help="Executor of the target."),
     suite: str | None = selections.SUITE,
     words: str | None = selections.FILTER,
-    shuffle: str | None = selections.SHUFFLE,
     arch: str = typer.Option("wormhole", help="Architecture of the target."),
     board: str = typer.Option("n150", help="Board of the target."),
     signal: Signal | None = typer.Option(
@@ -65,23 +64,15 @@ def bisect(
 
     With --watch, wait for the answer.
     """
-    chosen = selections.requested(executor, suite, words, shuffle, [])
+    chosen = selections.requested(executor, suite, words)
     if (shape is None and not chosen) or (builds is None) == (branch is None):
         raise typer.BadParameter("either --builds or --branch is needed, and --shape for a kernel")
-    given = {
-        "parameters": options.json_flag(parameters, "test.parameters"),
-        "epsilon": epsilon,
-        "inputs": options.json_flag(inputs, "test.inputs"),
-        "numerics": options.json_flag(numerics, "test.numerics"),
-    }
-    tolerance = {"rtol": rtol, "atol": atol, "pcc": pcc, "frobenius": frobenius, "ulp": ulp}
     if shape is None or chosen:
-        test = selections.from_flags(suite, words, shuffle, [])
+        test = selections.from_flags(suite, words)
     else:
-        test = {"kernel": kernel, "shape": options.shape_flag(shape)} | {
-            name: value for name, value in given.items() if value is not None
-        }
-        test["tolerance"] = {name: value for name, value in tolerance.items() if value is not None}
+        tolerance = {"rtol": rtol, "atol": atol, "pcc": pcc, "frobenius": frobenius, "ulp": ulp}
+        given = {"parameters": parameters, "inputs": inputs, "numerics": numerics}
+        test = options.test_from_flags(kernel, shape, epsilon, tolerance, given)
     names = None if builds is None else [name.strip() for name in builds.split(",")]
     series = {"builds": names, "branch": branch, "first": first, "last": last}
     body: dict[str, Any] = {
