@@ -66,18 +66,14 @@ def check(
     seed_start: int = typer.Option(0, "--seed-start", min=0, help="The first seed."),
     repeats: int = typer.Option(1, min=1, help="Runs of each seed."),
     parameters: str | None = options.PARAMETERS,
-    epsilon: float | None = typer.Option(None, help="Epsilon of the kernel (default 1e-6)."),
-    rtol: float | None = typer.Option(None, help="allclose: relative tolerance."),
-    atol: float | None = typer.Option(None, help="allclose: absolute tolerance."),
-    pcc: float | None = typer.Option(None, help="Least Pearson correlation."),
-    frobenius: float | None = typer.Option(None, help="Largest relative Frobenius error."),
-    ulp: float | None = typer.Option(None, help="Largest error in units of the last place."),
-    reference_build: str | None = typer.Option(
-        None, "--reference-build", help="Another build to compare with, beside float64."
-    ),
-    inputs: str | None = typer.Option(
-        None, help='Input regimes as JSON, such as {"regime": "normal", "gamma": 1}.'
-    ),
+    epsilon: float | None = options.EPSILON,
+    rtol: float | None = options.RTOL,
+    atol: float | None = options.ATOL,
+    pcc: float | None = options.PCC,
+    frobenius: float | None = options.FROBENIUS,
+    ulp: float | None = options.ULP,
+    reference_build: str | None = options.REFERENCE_BUILD,
+    inputs: str | None = options.INPUTS,
     exact: bool = typer.Option(
         False, "--exact", help="Exact inputs: right kernels agree on them to the bit."
     ),
@@ -86,7 +82,7 @@ def check(
         help="Tests that run first in the same process, as a job has them: "
         '{"name": "suite", "before": [{"kernel": ...}]}.',
     ),
-    numerics: str | None = typer.Option(None, help='Numerics as JSON, such as {"input": "fp32"}.'),
+    numerics: str | None = options.NUMERICS,
     deadline: float | None = options.DEADLINE,
     fail_on: FailOn = FAIL_ON,
     as_json: bool = options.JSON,

@@ -32,6 +32,17 @@ Row = dict[str, Any]
 KERNEL = typer.Option(
     "layernorm_bw", help=f"One of {', '.join(KERNELS)}, or of an installed package."
 )
+REFERENCE_BUILD = typer.Option(
+    None, "--reference-build", help="Another build to compare with, beside float64."
+)
+EPSILON = typer.Option(None, help="Epsilon of the kernel (default 1e-6).")
+RTOL = typer.Option(None, help="allclose: relative tolerance.")
+ATOL = typer.Option(None, help="allclose: absolute tolerance.")
+PCC = typer.Option(None, help="Least Pearson correlation.")
+FROBENIUS = typer.Option(None, help="Largest relative Frobenius error.")
+ULP = typer.Option(None, help="Largest error in units of the last place.")
+INPUTS = typer.Option(None, help='Input regimes as JSON, such as {"regime": "normal", "gamma": 1}.')
+NUMERICS = typer.Option(None, help='Numerics as JSON, such as {"input": "fp32"}.')
 PARAMETERS = typer.Option(
     None, help='Fields that only this kernel has, as JSON, such as {"num_groups": 8}.'
 )

@@ -125,9 +125,7 @@ def submit(
     kernel: str = options.KERNEL,
     shape: str | None = typer.Option(None, help="Shape of x, such as 3,273,1,8462."),
     build: list[str] = typer.Option([], "--build", help="Build to run; repeatable: one job each."),
-    reference_build: str | None = typer.Option(
-        None, "--reference-build", help="Another build to compare with, beside float64."
-    ),
+    reference_build: str | None = options.REFERENCE_BUILD,
     executor: str = typer.Option("emulator", help="Executor of the target."),
     suite: str | None = selections.SUITE,
     words: str | None = selections.FILTER,
@@ -144,14 +142,14 @@ def submit(
     ),
     repeats: int = typer.Option(1, min=1, help="Runs of each seed."),
     parameters: str | None = options.PARAMETERS,
-    epsilon: float | None = typer.Option(None, help="Epsilon of the kernel."),
-    rtol: float | None = typer.Option(None, help="allclose: relative tolerance."),
-    atol: float | None = typer.Option(None, help="allclose: absolute tolerance."),
-    pcc: float | None = typer.Option(None, help="Least Pearson correlation."),
-    frobenius: float | None = typer.Option(None, help="Largest relative Frobenius error."),
-    ulp: float | None = typer.Option(None, help="Largest error in units of the last place."),
-    inputs: str | None = typer.Option(None, help="Input regimes as JSON."),
-    numerics: str | None = typer.Option(None, help="Numerics as JSON."),
+    epsilon: float | None = options.EPSILON,
+    rtol: float | None = options.RTOL,
+    atol: float | None = options.ATOL,
+    pcc: float | None = options.PCC,
+    frobenius: float | None = options.FROBENIUS,
+    ulp: float | None = options.ULP,
+    inputs: str | None = options.INPUTS,
+    numerics: str | None = options.NUMERICS,
     label: list[str] = typer.Option(
         [], "--label", help="Label the jobs with NAME=VALUE; repeatable."
     ),

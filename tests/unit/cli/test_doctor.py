@@ -46,7 +46,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def found(part: str, **settings: str) -> doctor.Finding:
+def finding_of(part: str, **settings: str) -> doctor.Finding:
     """Return the finding of one part under these settings."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in settings.items():
@@ -137,7 +137,7 @@ def test_what_is_wrong_with_a_machine_is_found(
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         break_it(place, patch)
-        finding = found(part)
+        finding = finding_of(part)
     assert finding.state == "fail"
     assert finding.remedy
     assert words in finding.message or words in finding.remedy
@@ -164,15 +164,15 @@ def test_what_is_wrong_with_a_machine_is_found(
 def test_what_is_wrong_with_the_settings_is_found(
     part: str, settings: dict[str, str], words: str
 ) -> None:
-    finding = found(part, **settings)
+    finding = finding_of(part, **settings)
     assert finding.state == "fail"
     assert words in finding.message
     assert finding.remedy
 
 
 def test_a_port_of_another_program_is_found() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        finding = found("address", port=str(taken.getsockname()[1]))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        finding = finding_of("address", port=str(listener.getsockname()[1]))
     assert finding.state == "fail"
     assert "in use" in finding.message
 
@@ -185,9 +185,9 @@ def test_every_build_that_can_t_start_is_named(
     good = f'[builds.good]\nexecutor = "troublesome"\ncommand = ["{sys.executable}"]\n'
     (place / "builds.toml").write_text(good)
     settings = {"builds": "builds.toml", "executors": executors.partition(",")[0]}
-    assert found("kernel-host", **settings).state == "ok"
+    assert finding_of("kernel-host", **settings).state == "ok"
     (place / "builds.toml").write_text(good + BAD_BUILDS)
-    finding = found("kernel-host", builds="builds.toml", executors=executors)
+    finding = finding_of("kernel-host", builds="builds.toml", executors=executors)
     assert finding.state == "fail"
     assert "good" not in finding.message
     for words in (
@@ -205,7 +205,7 @@ def test_an_interpreter_without_ttnn_is_named(place: Path) -> None:
     (place / "builds.toml").write_text(
         f'[executors.ttnn]\npython = "{sys.executable}"\n[builds.mine]\nexecutor = "ttnn"\n'
     )
-    finding = found("ttnn", builds="builds.toml")
+    finding = finding_of("ttnn", builds="builds.toml")
     assert finding.state == "fail"
     assert finding.message.startswith(f"{sys.executable}: ")
     assert "PackageNotFoundError" in finding.message
