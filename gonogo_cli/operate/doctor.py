@@ -310,10 +310,7 @@ def address() -> Result:
     try:
         url = server_url()
     except GonogoError:
-        with socket.socket(socket.AF_INET6 if ":" in settings.host else socket.AF_INET) as free:
-            free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            free.bind((settings.host, settings.port))
-        return State.ok, f"no server runs here; {settings.host}:{settings.port} is free"
+        return _own_port(settings.host, settings.port)
     with Client(url) as client:
         client.call("GET", "/jobs", limit=1)
     if parts.scheme == "http" and name not in LOCAL:
@@ -366,6 +363,27 @@ def doctor(
                 remedy = f"{'':<18} remedy: {row.remedy}"
                 out.print(remedy, markup=False, highlight=False, soft_wrap=True)
     raise typer.Exit(3 if failed else 0)
+
+
+def _own_port(host: str, port: int) -> Result:
+    """Look at the port that `gonogo serve` binds: free, or that of a server which runs."""
+    import httpx
+
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as free:
+        free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            free.bind((host, port))
+            return State.ok, f"no server runs here; {host}:{port} is free"
+        except OSError as problem:
+            why = str(problem)
+    place = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)
+    try:
+        status = httpx.get(f"http://{place}:{port}/healthz", timeout=HELLO_S).status_code
+    except httpx.HTTPError:
+        status = None
+    if status in (200, 421):  # 421: it lives, and its GONOGO_HOSTS lacks this name
+        return State.ok, f"a server answers at {host}:{port}"
+    return State.fail, f"{host}:{port} can't be bound: {why}"
 
 
 def _state(fits: bool) -> State:

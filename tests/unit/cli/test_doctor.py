@@ -8,7 +8,9 @@ import shutil
 import socket
 import sys
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -170,7 +172,25 @@ def test_what_is_wrong_with_the_settings_is_found(
     assert finding.remedy
 
 
-def test_a_port_of_another_program_is_found() -> None:
+def test_a_server_without_a_url_is_no_trouble() -> None:
+    class Healthy(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Healthy) as server:
+        thread = Thread(target=server.handle_request)
+        thread.start()
+        finding = finding_of("address", port=str(server.server_port))
+        thread.join()
+    assert (finding.state, "a server answers at" in finding.message) == ("ok", True)
+
+
+def test_a_port_of_another_program_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "HELLO_S", 0.5)  # this one never answers
     with socket.create_server(("127.0.0.1", 0)) as listener:
         finding = finding_of("address", port=str(listener.getsockname()[1]))
     assert finding.state == "fail"
