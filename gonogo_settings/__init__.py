@@ -167,12 +167,6 @@ class Settings(BaseSettings):
             "its private key `host.json`, and what its workers remember"
         ),
     )
-    spool_dir: str | None = Field(
-        None,
-        description=(
-            "folder where a worker keeps results that it can't send; default `spool` in `var_dir`"
-        ),
-    )
     numba_cache_dir: str | None = Field(
         None,
         description=(
@@ -220,19 +214,11 @@ class Settings(BaseSettings):
             "for a chip `tt-smi -r {index}`"
         ),
     )
-    reset_device_deadline_s: PositiveFloat = Field(
-        120.0, description="worker: a reset that takes longer has failed"
-    )
     reload_driver: str | None = Field(
         None, description="worker: command tried next, such as one that reloads the kernel driver"
     )
-    reload_driver_deadline_s: PositiveFloat = Field(300.0, description="worker: its deadline")
     reset_host: str | None = Field(
         None, description="worker: command tried last, such as one that asks the power switch"
-    )
-    reset_host_deadline_s: PositiveFloat = Field(900.0, description="worker: its deadline")
-    canary_deadline_s: PositiveFloat = Field(
-        120.0, description="worker: a canary that takes longer has failed"
     )
     canary_every_s: NonNegativeFloat = Field(
         21600.0,

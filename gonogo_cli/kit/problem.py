@@ -13,7 +13,6 @@ from typing import Any
 from gonogo.errors import FieldError, FieldErrors, InfrastructureError, quote
 
 TYPE_PREFIX = "urn:gonogo:problem:"
-USAGE, INFRASTRUCTURE = 2, 3
 
 
 def json_requested(words: Sequence[str]) -> bool:

@@ -13,6 +13,7 @@ import typer
 
 from gonogo.errors import FieldError
 from gonogo_cli.kit import show
+from gonogo_cli.kit.fail_on import FAIL_ON, FailOn
 from gonogo_cli.kit.given import refuse_others
 from gonogo_cli.local import options, selections
 from gonogo_cli.local.named_builds import check_build, check_selection, default_build
@@ -65,18 +66,14 @@ def check(
     seed_start: int = typer.Option(0, "--seed-start", min=0, help="The first seed."),
     repeats: int = typer.Option(1, min=1, help="Runs of each seed."),
     parameters: str | None = options.PARAMETERS,
-    epsilon: float | None = typer.Option(None, help="Epsilon of the kernel (default 1e-6)."),
-    rtol: float | None = typer.Option(None, help="allclose: relative tolerance."),
-    atol: float | None = typer.Option(None, help="allclose: absolute tolerance."),
-    pcc: float | None = typer.Option(None, help="Least Pearson correlation."),
-    frobenius: float | None = typer.Option(None, help="Largest relative Frobenius error."),
-    ulp: float | None = typer.Option(None, help="Largest error in units of the last place."),
-    reference_build: str | None = typer.Option(
-        None, "--reference-build", help="Another build to compare with, beside float64."
-    ),
-    inputs: str | None = typer.Option(
-        None, help='Input regimes as JSON, such as {"regime": "normal", "gamma": 1}.'
-    ),
+    epsilon: float | None = options.EPSILON,
+    rtol: float | None = options.RTOL,
+    atol: float | None = options.ATOL,
+    pcc: float | None = options.PCC,
+    frobenius: float | None = options.FROBENIUS,
+    ulp: float | None = options.ULP,
+    reference_build: str | None = options.REFERENCE_BUILD,
+    inputs: str | None = options.INPUTS,
     exact: bool = typer.Option(
         False, "--exact", help="Exact inputs: right kernels agree on them to the bit."
     ),
@@ -85,9 +82,9 @@ def check(
         help="Tests that run first in the same process, as a job has them: "
         '{"name": "suite", "before": [{"kernel": ...}]}.',
     ),
-    numerics: str | None = typer.Option(None, help='Numerics as JSON, such as {"input": "fp32"}.'),
+    numerics: str | None = options.NUMERICS,
     deadline: float | None = options.DEADLINE,
-    fail_on: options.FailOn = options.FAIL_ON,
+    fail_on: FailOn = FAIL_ON,
     as_json: bool = options.JSON,
 ) -> None:
     """Run a test here and judge every seed; with gtest or pytest, run tests that exist already.
@@ -130,17 +127,13 @@ def check(
         )
     if shape is None:
         raise FieldError("test.shape", None, "is required", limit="such as --shape 3,273,1,8462")
+    if exact and inputs is not None:
+        raise FieldError("exact", True, "draws all tensors itself", limit="no --inputs beside it")
     tolerance = {"rtol": rtol, "atol": atol, "pcc": pcc, "frobenius": frobenius, "ulp": ulp}
-    data = {
-        "kernel": kernel,
-        "shape": options.shape_flag(shape),
-        "parameters": options.json_flag(parameters, "test.parameters"),
-        "epsilon": epsilon,
-        "inputs": _inputs(inputs, exact),
-        "numerics": options.json_flag(numerics, "test.numerics"),
-        "tolerance": {name: value for name, value in tolerance.items() if value is not None},
-    }
-    data = {name: value for name, value in data.items() if value is not None}
+    given = {"parameters": parameters, "inputs": inputs, "numerics": numerics}
+    data = options.test_from_flags(kernel, shape, epsilon, tolerance, given)
+    if exact:
+        data["inputs"] = {"regime": "exact"}
     most = gonogo_settings.load().max_elements
     test = TestSpec.parse(data, max_elements=most)
     check_executor(test, executor)
@@ -181,15 +174,6 @@ def check(
     if limits:
         report["known_limits"] = limits
     options.finish(report, test, title, as_json=as_json, fail_on=fail_on)
-
-
-def _inputs(inputs: str | None, exact: bool) -> object:
-    """Return the test's `inputs`. Raises FieldError where both --inputs and --exact are given."""
-    if not exact:
-        return options.json_flag(inputs, "test.inputs")
-    if inputs is not None:
-        raise FieldError("exact", True, "draws all tensors itself", limit="no --inputs beside it")
-    return {"regime": "exact"}
 
 
 def _check_counts(seeds: int, seed_start: int, deadline: float | None) -> None:

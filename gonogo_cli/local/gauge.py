@@ -57,19 +57,17 @@ def gauge(
     seeds: int = typer.Option(SEEDS, min=1, max=1000, help="How many seeds for each kernel."),
     seed_start: int = typer.Option(0, "--seed-start", min=0, help="The first seed."),
     parameters: str | None = options.PARAMETERS,
-    epsilon: float | None = typer.Option(None, help="Epsilon of the kernel (default 1e-6)."),
-    rtol: float | None = typer.Option(None, help="allclose: relative tolerance."),
-    atol: float | None = typer.Option(None, help="allclose: absolute tolerance."),
-    pcc: float | None = typer.Option(None, help="Least Pearson correlation."),
-    frobenius: float | None = typer.Option(None, help="Largest relative Frobenius error."),
-    ulp: float | None = typer.Option(None, help="Largest error in units of the last place."),
+    epsilon: float | None = options.EPSILON,
+    rtol: float | None = options.RTOL,
+    atol: float | None = options.ATOL,
+    pcc: float | None = options.PCC,
+    frobenius: float | None = options.FROBENIUS,
+    ulp: float | None = options.ULP,
     tolerance: str | None = typer.Option(
         None, help='The whole tolerance as JSON, such as {"dx": {"rtol": 0.001, "atol": 0.02}}.'
     ),
-    inputs: str | None = typer.Option(
-        None, help='Input regimes as JSON, such as {"regime": "normal", "gamma": 1}.'
-    ),
-    numerics: str | None = typer.Option(None, help='Numerics as JSON, such as {"input": "fp32"}.'),
+    inputs: str | None = options.INPUTS,
+    numerics: str | None = options.NUMERICS,
     gate: list[str] = typer.Option(
         [],
         "--gate",
@@ -118,19 +116,12 @@ def gauge(
             raise FieldError(
                 "tolerance", tolerance, f"is given twice: leave it out, or --{next(iter(metrics))}"
             )
-        test = {
-            "kernel": kernel,
-            "shape": options.shape_flag(shape),
-            "parameters": options.json_flag(parameters, "test.parameters"),
-            "epsilon": epsilon,
-            "inputs": options.json_flag(inputs, "test.inputs"),
-            "numerics": options.json_flag(numerics, "test.numerics"),
-            "tolerance": metrics
-            if tolerance is None
-            else options.json_flag(tolerance, "test.tolerance"),
-        }
+        given = {"parameters": parameters, "inputs": inputs, "numerics": numerics}
+        test = options.test_from_flags(kernel, shape, epsilon, metrics, given)
+        if tolerance is not None:
+            test["tolerance"] = options.json_flag(tolerance, "test.tolerance")
         entry = {
-            "test": {name: value for name, value in test.items() if value is not None},
+            "test": test,
             "seed_start": seed_start,
             "executor": executor,
             "builds": build,

@@ -10,10 +10,10 @@ import typer
 
 from gonogo.errors import FieldError, JobError
 from gonogo.spec import fields, json_text
+from gonogo_cli.kit.fail_on import FAIL_ON, FailOn
 from gonogo_cli.local import options
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from gonogo.spec.test_spec import TestSpec
@@ -41,7 +41,7 @@ def judge(
         help="Arithmetic model of the kernel, such as 'bf16: x^ stored' (default: the build's, else"
         " the one that replays the outputs).",
     ),
-    fail_on: options.FailOn = options.FAIL_ON,
+    fail_on: FailOn = FAIL_ON,
     as_json: bool = options.JSON,
 ) -> None:
     """Judge stored .npy tensors against a test.
@@ -51,8 +51,8 @@ def judge(
     inputs are also those that tolerances compare with.
     """
     import gonogo_settings
-    from gonogo.judging.inputs import quantise as rounded
     from gonogo.judging.judging import judge as judged
+    from gonogo.judging.stored_tensors import given_inputs
     from gonogo.spec.arithmetic_names import canonical
     from gonogo.spec.kernels.registry import allow_installed
     from gonogo.spec.test_spec import TestSpec
@@ -66,20 +66,17 @@ def judge(
     loaded = _load(test, tensors, (*test.input_names, *test.outputs))
     inputs = {name: loaded[name] for name in test.input_names if name in loaded}
     outputs = {name: loaded[name] for name in test.outputs if name in loaded}
-    if missing := [name for name in test.input_names if name not in inputs]:
-        raise JobError(
-            f"missing inputs: {', '.join(missing)}; "
-            f"{test.kernel} needs {', '.join(test.input_names)}"
-        )
     if not outputs:
         raise JobError(f"there is no output to judge: give some of {', '.join(test.outputs)}")
     if quantise and raw:
         raise JobError(
             "--quantise rounds the inputs, and --raw names unrounded ones: give one of the two"
         )
-    given = rounded(test, inputs) if quantise else _representable(test, inputs)
-    unquantised = inputs if quantise else {**given, **_raw(test, raw)}
-
+    for place in raw:
+        if "=" not in place:
+            raise FieldError("--raw", place, "must be NAME=path")
+    loose = inputs if quantise else _load(test, raw, test.input_names)
+    unquantised, given = given_inputs(test, {} if quantise else inputs, loose)
     result = judged(
         test, unquantised, given, outputs, arithmetic=arithmetic, produced=tuple(outputs)
     )
@@ -167,39 +164,3 @@ def _check(test: TestSpec, name: str, path: str, given: tuple[int, ...], dtype: 
 
 def _squeezed(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(length for length in shape if length != 1)
-
-
-def _representable(test: TestSpec, inputs: Tensors) -> dict[str, NDArray[np.float32]]:
-    """Return the inputs as float32.
-
-    Raises FieldError for a value that its input format can't hold: no device was given it.
-    """
-    import numpy as np
-
-    from gonogo.judging.inputs import quantise as rounded
-
-    given = rounded(test, inputs)
-    for name, values in given.items():
-        differing = (values != inputs[name]) & ~np.isnan(inputs[name])
-        if differing.any():
-            place = tuple(int(index) for index in np.argwhere(differing)[0])
-            form = test.numerics.format_of(name)
-            raise FieldError(
-                f"{name}{list(place)}",
-                float(inputs[name][place]),
-                f"isn't a {form} value: no device was given it; use --quantise, or --raw",
-            )
-    return given
-
-
-def _raw(test: TestSpec, places: list[str]) -> Tensors:
-    """The unquantised inputs; with a raw x and no raw mean and rstd, those of the raw x."""
-    from gonogo.judging.inputs import given_statistics
-
-    for place in places:
-        if "=" not in place:
-            raise FieldError("--raw", place, "must be NAME=path")
-    raw = _load(test, places, test.input_names)
-    if "x" in raw:
-        raw = given_statistics(test, raw["x"]) | raw
-    return raw

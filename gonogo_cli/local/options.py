@@ -19,8 +19,7 @@ from gonogo.spec.diagnoses import consistent_diagnosis
 from gonogo.spec.kernels.registry import KERNELS
 from gonogo.spec.verdicts import Explanation, Verdict, worst
 from gonogo_cli.kit import show
-from gonogo_cli.kit.fail_on import FAIL_ON as FAIL_ON
-from gonogo_cli.kit.fail_on import FailOn as FailOn
+from gonogo_cli.kit.fail_on import FailOn
 from gonogo_cli.local import references
 
 if TYPE_CHECKING:
@@ -33,6 +32,17 @@ Row = dict[str, Any]
 KERNEL = typer.Option(
     "layernorm_bw", help=f"One of {', '.join(KERNELS)}, or of an installed package."
 )
+REFERENCE_BUILD = typer.Option(
+    None, "--reference-build", help="Another build to compare with, beside float64."
+)
+EPSILON = typer.Option(None, help="Epsilon of the kernel (default 1e-6).")
+RTOL = typer.Option(None, help="allclose: relative tolerance.")
+ATOL = typer.Option(None, help="allclose: absolute tolerance.")
+PCC = typer.Option(None, help="Least Pearson correlation.")
+FROBENIUS = typer.Option(None, help="Largest relative Frobenius error.")
+ULP = typer.Option(None, help="Largest error in units of the last place.")
+INPUTS = typer.Option(None, help='Input regimes as JSON, such as {"regime": "normal", "gamma": 1}.')
+NUMERICS = typer.Option(None, help='Numerics as JSON, such as {"input": "fp32"}.')
 PARAMETERS = typer.Option(
     None, help='Fields that only this kernel has, as JSON, such as {"num_groups": 8}.'
 )
@@ -80,6 +90,23 @@ def shape_flag(text: str) -> list[int]:
             "must be whole numbers with commas between them",
             limit="such as 3,273,1,8462",
         ) from None
+
+
+def test_from_flags(
+    kernel: str,
+    shape: str,
+    epsilon: float | None,
+    tolerance: Mapping[str, float | None],
+    given: Mapping[str, str | None],
+) -> dict[str, Any]:
+    """Return a test as JSON without the fields that aren't given. Raises FieldError.
+
+    given: the flags that hold JSON, by field.
+    """
+    fields_given = {name: json_flag(text, f"test.{name}") for name, text in given.items()}
+    test = {"kernel": kernel, "shape": shape_flag(shape), "epsilon": epsilon} | fields_given
+    test["tolerance"] = {name: value for name, value in tolerance.items() if value is not None}
+    return {name: value for name, value in test.items() if value is not None}
 
 
 def summary(rows: Sequence[Row], diagnosis: dict[str, Any] | None) -> dict[str, Any]:

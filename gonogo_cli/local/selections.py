@@ -14,6 +14,7 @@ from gonogo.errors import FieldError
 from gonogo.reports import red_hollow
 from gonogo.spec.verdicts import Verdict, worst
 from gonogo_cli.kit import show
+from gonogo_cli.kit.fail_on import FailOn
 from gonogo_cli.local import options
 
 if TYPE_CHECKING:
@@ -37,7 +38,10 @@ RED = frozenset(OUTCOMES[:4])
 
 
 def from_flags(
-    suite: str | None, words: str | None, shuffle: str | None, stages: Sequence[str]
+    suite: str | None,
+    words: str | None,
+    shuffle: str | None = None,
+    stages: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return the job's `test`. Raises FieldError for a shuffle that is no number and not true."""
     inner: dict[str, Any] = {"suite": suite, "filter": words, "stages": list(stages) or None}
@@ -56,7 +60,11 @@ def _number(text: str) -> int:
 
 
 def requested(
-    executor: str, suite: str | None, words: str | None, shuffle: str | None, stages: Sequence[str]
+    executor: str,
+    suite: str | None,
+    words: str | None,
+    shuffle: str | None = None,
+    stages: Sequence[str] = (),
 ) -> bool:
     """Return whether the flags ask for a selection rather than a kernel."""
     from gonogo.spec.executors import REPORTERS
@@ -107,7 +115,7 @@ def check(
     repeats: int,
     deadline: float | None,
     as_json: bool,
-    fail_on: options.FailOn,
+    fail_on: FailOn,
 ) -> None:
     """Run a selection here, without a server, and end the command with its exit code."""
     from gonogo_workers.attempts.report_evidence import JudgedArrays, joined, worst_of

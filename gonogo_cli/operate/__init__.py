@@ -1,1 +1,1 @@
-"""Subcommands that run or administer a service: up, serve, doctor, db, token, device."""
+"""Subcommands that run or administer a service: up, serve, doctor, db, chips."""

@@ -31,7 +31,6 @@ def bisect(
     executor: str = typer.Option("emulator", help="Executor of the target."),
     suite: str | None = selections.SUITE,
     words: str | None = selections.FILTER,
-    shuffle: str | None = selections.SHUFFLE,
     arch: str = typer.Option("wormhole", help="Architecture of the target."),
     board: str = typer.Option("n150", help="Board of the target."),
     signal: Signal | None = typer.Option(
@@ -50,14 +49,14 @@ def bisect(
     ),
     seed_start: int = typer.Option(0, "--seed-start", help="The first seed of every build."),
     parameters: str | None = options.PARAMETERS,
-    epsilon: float | None = typer.Option(None, help="Epsilon of the kernel."),
-    rtol: float | None = typer.Option(None, help="allclose: relative tolerance."),
-    atol: float | None = typer.Option(None, help="allclose: absolute tolerance."),
-    pcc: float | None = typer.Option(None, help="Least Pearson correlation."),
-    frobenius: float | None = typer.Option(None, help="Largest relative Frobenius error."),
-    ulp: float | None = typer.Option(None, help="Largest error in units of the last place."),
-    inputs: str | None = typer.Option(None, help="Input regimes as JSON."),
-    numerics: str | None = typer.Option(None, help="Numerics as JSON."),
+    epsilon: float | None = options.EPSILON,
+    rtol: float | None = options.RTOL,
+    atol: float | None = options.ATOL,
+    pcc: float | None = options.PCC,
+    frobenius: float | None = options.FROBENIUS,
+    ulp: float | None = options.ULP,
+    inputs: str | None = options.INPUTS,
+    numerics: str | None = options.NUMERICS,
     wait: bool = typer.Option(False, "--watch", help="Wait for the answer."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
@@ -65,23 +64,15 @@ def bisect(
 
     With --watch, wait for the answer.
     """
-    chosen = selections.requested(executor, suite, words, shuffle, [])
+    chosen = selections.requested(executor, suite, words)
     if (shape is None and not chosen) or (builds is None) == (branch is None):
         raise typer.BadParameter("either --builds or --branch is needed, and --shape for a kernel")
-    given = {
-        "parameters": options.json_flag(parameters, "test.parameters"),
-        "epsilon": epsilon,
-        "inputs": options.json_flag(inputs, "test.inputs"),
-        "numerics": options.json_flag(numerics, "test.numerics"),
-    }
-    tolerance = {"rtol": rtol, "atol": atol, "pcc": pcc, "frobenius": frobenius, "ulp": ulp}
     if shape is None or chosen:
-        test = selections.from_flags(suite, words, shuffle, [])
+        test = selections.from_flags(suite, words)
     else:
-        test = {"kernel": kernel, "shape": options.shape_flag(shape)} | {
-            name: value for name, value in given.items() if value is not None
-        }
-        test["tolerance"] = {name: value for name, value in tolerance.items() if value is not None}
+        tolerance = {"rtol": rtol, "atol": atol, "pcc": pcc, "frobenius": frobenius, "ulp": ulp}
+        given = {"parameters": parameters, "inputs": inputs, "numerics": numerics}
+        test = options.test_from_flags(kernel, shape, epsilon, tolerance, given)
     names = None if builds is None else [name.strip() for name in builds.split(",")]
     series = {"builds": names, "branch": branch, "first": first, "last": last}
     body: dict[str, Any] = {

@@ -20,10 +20,10 @@ def rejudge(
     rtol: float | None = typer.Option(
         None, help="allclose: relative tolerance (0 when only --atol is given)."
     ),
-    atol: float | None = typer.Option(None, help="allclose: absolute tolerance."),
-    pcc: float | None = typer.Option(None, help="Least Pearson correlation."),
-    frobenius: float | None = typer.Option(None, help="Largest relative Frobenius error."),
-    ulp: float | None = typer.Option(None, help="Largest error in units of the last place."),
+    atol: float | None = options.ATOL,
+    pcc: float | None = options.PCC,
+    frobenius: float | None = options.FROBENIUS,
+    ulp: float | None = options.ULP,
     tolerance: str | None = typer.Option(
         None, help="The whole tolerance as JSON, for one that differs from output to output."
     ),

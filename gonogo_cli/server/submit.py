@@ -125,14 +125,10 @@ def submit(
     kernel: str = options.KERNEL,
     shape: str | None = typer.Option(None, help="Shape of x, such as 3,273,1,8462."),
     build: list[str] = typer.Option([], "--build", help="Build to run; repeatable: one job each."),
-    reference_build: str | None = typer.Option(
-        None, "--reference-build", help="Another build to compare with, beside float64."
-    ),
+    reference_build: str | None = options.REFERENCE_BUILD,
     executor: str = typer.Option("emulator", help="Executor of the target."),
     suite: str | None = selections.SUITE,
     words: str | None = selections.FILTER,
-    shuffle: str | None = selections.SHUFFLE,
-    stage: list[str] = selections.STAGE,
     arch: str = typer.Option("wormhole", help="Architecture of the target."),
     board: str = typer.Option("n150", help="Board of the target."),
     seeds: str = typer.Option(
@@ -146,15 +142,14 @@ def submit(
     ),
     repeats: int = typer.Option(1, min=1, help="Runs of each seed."),
     parameters: str | None = options.PARAMETERS,
-    epsilon: float | None = typer.Option(None, help="Epsilon of the kernel."),
-    rtol: float | None = typer.Option(None, help="allclose: relative tolerance."),
-    atol: float | None = typer.Option(None, help="allclose: absolute tolerance."),
-    pcc: float | None = typer.Option(None, help="Least Pearson correlation."),
-    frobenius: float | None = typer.Option(None, help="Largest relative Frobenius error."),
-    ulp: float | None = typer.Option(None, help="Largest error in units of the last place."),
-    inputs: str | None = typer.Option(None, help="Input regimes as JSON."),
-    numerics: str | None = typer.Option(None, help="Numerics as JSON."),
-    priority: int | None = typer.Option(None, help="0 to 9; higher runs first."),
+    epsilon: float | None = options.EPSILON,
+    rtol: float | None = options.RTOL,
+    atol: float | None = options.ATOL,
+    pcc: float | None = options.PCC,
+    frobenius: float | None = options.FROBENIUS,
+    ulp: float | None = options.ULP,
+    inputs: str | None = options.INPUTS,
+    numerics: str | None = options.NUMERICS,
     label: list[str] = typer.Option(
         [], "--label", help="Label the jobs with NAME=VALUE; repeatable."
     ),
@@ -185,28 +180,18 @@ def submit(
             )
         jobs = jobs_of(content, file)
     else:
-        chosen = selections.requested(executor, suite, words, shuffle, stage)
+        chosen = selections.requested(executor, suite, words)
         if (shape is None and not chosen) or not build:
             raise typer.BadParameter("--build is needed, and --shape for a kernel (or a file)")
         if chosen:
             others = {parameter.name for parameter in ctx.command.params} - OF_A_KERNEL
             refuse_others(ctx, others, selections.NO_KERNEL)
-        tolerance = {"rtol": rtol, "atol": atol, "pcc": pcc, "frobenius": frobenius, "ulp": ulp}
-        given = {
-            "parameters": options.json_flag(parameters, "test.parameters"),
-            "epsilon": epsilon,
-            "inputs": options.json_flag(inputs, "test.inputs"),
-            "numerics": options.json_flag(numerics, "test.numerics"),
-        }
         if shape is None or chosen:
-            test = selections.from_flags(suite, words, shuffle, stage)
+            test = selections.from_flags(suite, words)
         else:
-            test = {"kernel": kernel, "shape": options.shape_flag(shape)} | {
-                name: value for name, value in given.items() if value is not None
-            }
-            test["tolerance"] = {
-                name: value for name, value in tolerance.items() if value is not None
-            }
+            tolerance = {"rtol": rtol, "atol": atol, "pcc": pcc, "frobenius": frobenius, "ulp": ulp}
+            given = {"parameters": parameters, "inputs": inputs, "numerics": numerics}
+            test = options.test_from_flags(kernel, shape, epsilon, tolerance, given)
         common: dict[str, Any] = {
             "test": test,
             "target": {"executor": executor, "arch": arch, "board": board},
@@ -215,8 +200,6 @@ def submit(
         }
         if reference_build is not None:
             common["reference"] = {"build": reference_build}
-        if priority is not None:
-            common["priority"] = priority
         if label:
             common["labels"] = labels
         jobs = [common | {"build": name} for name in build]

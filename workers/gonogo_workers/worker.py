@@ -154,7 +154,7 @@ class Folders:
         """Return those that the settings name; the others are below `var_dir`."""
         state = Path(settings.var_dir).absolute()
         locks = Path(settings.lock_dir or state / "locks").absolute()
-        return Folders(state, locks, Path(settings.spool_dir or state / "spool").absolute())
+        return Folders(state, locks, state / "spool")
 
 
 @dataclass(frozen=True)

@@ -146,7 +146,7 @@ def test_a_job_flows_on_accounts_that_may_do_little(
             job_id = submit(engine, settings, 2, canonical=TINY, build="correct")
             job = until(engine, job_id, lambda job: job.state.final)
             assert job.counts == {"pass": 2}, worker.log.read_text()
-            healthy = command("doctor", "--part", "host", "--part", "redis")
+            healthy = command("doctor", "--part", "clock", "--part", "redis")
             assert healthy["ok"], healthy
             assert command("hosts", "rotate")["key"] != enrolled["key"]
             job = until(

@@ -45,7 +45,6 @@ class Lab:
             "TROUBLE_WEDGED": str(self.wedged),
             "TROUBLE_GONE": str(self.gone),
             "GONOGO_RETEST_S": "0.5",
-            "GONOGO_CANARY_DEADLINE_S": str(scaled(20)),
         }
         return self.place.start("troublesome", **(usual | environment))
 

@@ -1,4 +1,4 @@
-"""The command line's errors, doctor's parts, and the version.
+"""The command line's errors, and the version.
 
 An error is one line for people; with --json it is a problem document on stderr.
 """
@@ -21,7 +21,6 @@ import typer
 from gonogo.errors import FieldError, InfrastructureError, quote
 from gonogo_cli.kit import problem
 from gonogo_cli.kit.client import Client
-from gonogo_cli.operate import doctor
 from gonogo_cli.server import jobs
 from gonogo_settings import release
 from patience import WAIT_S
@@ -177,23 +176,6 @@ def test_a_cancelled_job_is_said_to_be_one_and_exits_with_1(
         jobs.report(client, job, False, jobs.FailOn.new)
     assert ended.value.exit_code == 1
     assert "canceled after 5 of 64 seeds" in capsys.readouterr().out
-
-
-def test_the_doctors_parts_have_one_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert [finding.part for finding in doctor.findings()] == list(doctor.CHECKS)
-    for part in doctor.CHECKS:
-        assert [finding.part for finding in doctor.findings([part])] == [part]
-
-
-def test_a_part_that_breaks_keeps_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken() -> doctor.Finding:
-        raise RuntimeError("no")
-
-    monkeypatch.setattr(doctor, "CHECKS", dict.fromkeys(doctor.CHECKS, broken))
-    assert [(finding.part, finding.ok) for finding in doctor.findings()] == [
-        (name, False) for name in doctor.CHECKS
-    ]
 
 
 def test_there_is_one_version() -> None:

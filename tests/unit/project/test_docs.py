@@ -20,7 +20,7 @@ from gonogo.spec.builds import own_builds
 from gonogo.spec.executors import EXECUTORS
 from gonogo_cli.app import COMMANDS, load
 from gonogo_cli.operate import secrets
-from gonogo_cli.operate.mistakes.table import MISTAKES
+from gonogo_cli.operate.doctor import CHECKS
 from gonogo_workers.queue import MAX_MESSAGE_BYTES
 
 ROOT = Path(__file__).parents[3]
@@ -70,17 +70,18 @@ def executors_table() -> str:
     return "\n".join(rows)
 
 
-def mistakes_table() -> str:
-    """The table of what `gonogo doctor --deep` looks for."""
-    rows = ["| part | what it finds | remedy |", "|---|---|---|"]
-    rows += [f"| `{row.name}` | {row.consequence.rstrip('.')} | {row.remedy} |" for row in MISTAKES]
+def doctor_table() -> str:
+    """The table of the checks of `gonogo doctor`."""
+    rows = ["| part | what it looks at | remedy |", "|---|---|---|"]
+    for part, (run, remedy) in CHECKS.items():
+        rows.append(f"| `{part}` | {(run.__doc__ or '').rstrip('.')} | {remedy} |")
     return "\n".join(rows)
 
 
 @pytest.mark.parametrize(
     ("page", "mark", "table"),
     [
-        ("operations.md", "mistakes", mistakes_table()),
+        ("operations.md", "doctor", doctor_table()),
         ("settings.md", "settings", settings_table()),
         ("settings.md", "outside", outside_table()),
         ("executors.md", "executors", executors_table()),

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from gonogo_cli.operate.mistakes.of_service import DUTIES
 from gonogo_service.background.process import create_background
 from gonogo_settings import Settings
 
@@ -48,7 +47,6 @@ def test_the_settings_choose_the_roles(settings: dict[str, Any], more: list[str]
         threading.Event(),
     )
     assert [role.name.partition("/")[0] for role in background.roles] == ALWAYS + more
-    assert set(DUTIES) <= set(ALWAYS)
     assert len(background.closing) == (2 if "github" in more else 0)
     background.context.stop.set()
     background.run()  # it was asked to stop before the database was there

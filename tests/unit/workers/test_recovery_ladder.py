@@ -37,8 +37,8 @@ def test_a_chip_is_reset_by_tt_smi_where_that_is_installed(tmp_path: Path) -> No
     smi = tmp_path / "tt-smi"
     smi.write_text("#!/bin/sh\n")
     smi.chmod(0o755)
-    usual = Settings(tt_smi=str(smi), reset_device_deadline_s=7)
-    reset = Rung("reset_device", (str(smi), "-r", "3"), 7)
+    usual = Settings(tt_smi=str(smi))
+    reset = Rung("reset_device", (str(smi), "-r", "3"), 120)
     assert recovery.rungs(usual, ON_CHIP) == (Rung("re-open"), reset)
     assert recovery.rungs(usual, VIRTUAL) == (Rung("re-open"),)
     missing = Settings(tt_smi=str(tmp_path / "missing"))
@@ -49,14 +49,12 @@ def test_the_commands_of_the_settings_are_tried_in_order(tmp_path: Path) -> None
     settings = Settings(
         reset_device="mend {index}",
         reload_driver="reload",
-        reload_driver_deadline_s=8,
         reset_host="switch {name}",
-        reset_host_deadline_s=9,
     )
     assert recovery.rungs(settings, ON_CHIP)[1:] == (
         Rung("reset_device", ("mend", "3"), 120),
-        Rung("reload_driver", ("reload",), 8),
-        Rung("reset_host", ("switch", "wormhole:3"), 9),
+        Rung("reload_driver", ("reload",), 300),
+        Rung("reset_host", ("switch", "wormhole:3"), 900),
     )
     with pytest.raises(JobError, match="GONOGO_RESET_HOST: unknown name 'password'"):
         recovery.rungs(Settings(reset_host="switch {password}"), ON_CHIP)

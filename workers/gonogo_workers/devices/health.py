@@ -56,7 +56,6 @@ def canary(
     build: str,
     *,
     lock_fd: int | None = None,
-    deadline_s: float = CANARY_DEADLINE_S,
     started: Callable[[KernelHost], None] = lambda _: None,
 ) -> dict[str, str]:
     """Run the canary in a separate child and return the digest of each output.
@@ -67,12 +66,12 @@ def canary(
     test = TestSpec.parse(dict(CANARY))
     raw = generate(test, 0)
     given = quantise(test, raw)
-    deadline = time.monotonic() + deadline_s
+    deadline = time.monotonic() + CANARY_DEADLINE_S
     host: KernelHost | None = None
     try:
         host = KernelHost(resolved.executor, resolved.environment)
         started(host)
-        host.open(build, lock_fd=lock_fd, deadline_s=deadline_s)
+        host.open(build, lock_fd=lock_fd, deadline_s=CANARY_DEADLINE_S)
         inputs = shaped_inputs(test, given)
         shapes = {name: array.shape for name, array in inputs.items()}
         slot = Slot(host.folder, "canary", shapes, output_shapes(test, resolved.produced))

@@ -201,7 +201,6 @@ class DeviceHealthMonitor:
                 self.canary.resolved,
                 self.canary.build,
                 lock_fd=locked.fd,
-                deadline_s=self._settings.canary_deadline_s,
                 started=started,
             )
         except InfrastructureError as problem:

@@ -19,6 +19,8 @@ log = logging.getLogger(__name__)
 
 LAST_WORDS = 2000
 """Characters of a failed command's output that are kept as evidence."""
+RESET_DEVICE_S, RELOAD_DRIVER_S, RESET_HOST_S = 120.0, 300.0, 900.0
+"""A command that takes longer has failed."""
 
 
 @dataclass(frozen=True)
@@ -62,9 +64,9 @@ def rungs(settings: Settings, device: Device) -> tuple[Rung, ...]:
         reset = f"{settings.tt_smi} -r {{index}}"
     ladder = [Rung("re-open")]
     for name, command, deadline_s in (
-        ("reset_device", reset, settings.reset_device_deadline_s),
-        ("reload_driver", settings.reload_driver, settings.reload_driver_deadline_s),
-        ("reset_host", settings.reset_host, settings.reset_host_deadline_s),
+        ("reset_device", reset, RESET_DEVICE_S),
+        ("reload_driver", settings.reload_driver, RELOAD_DRIVER_S),
+        ("reset_host", settings.reset_host, RESET_HOST_S),
     ):
         if command:
             try:

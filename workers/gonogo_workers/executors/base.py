@@ -56,24 +56,6 @@ class Executor(Protocol):
         ...
 
 
-class PlacedExecutor(Protocol):
-    """An executor whose kernels depend on what ran before (the emulator's stale-register defect).
-
-    It receives its position in the child process.
-    """
-
-    placed: ClassVar[bool]
-
-    def run_placed(
-        self, test: Mapping[str, Any], inputs: dict[str, FloatArray], *, seed: int, position: int
-    ) -> Mapping[str, FloatArray]:
-        """Run the kernel as `Executor.run` does.
-
-        `position` is the number of kernels that this child process has run before.
-        """
-        ...
-
-
 class Reporter(Protocol):
     """A way to run existing tests.
 

@@ -73,7 +73,7 @@ class EmulatorExecutor:
     def run_placed(
         self, test: Mapping[str, Any], inputs: dict[str, FloatArray], *, seed: int, position: int
     ) -> Mapping[str, FloatArray]:
-        """Run as `PlacedExecutor.run_placed` does."""
+        """Run as `Executor.run` does, after `position` other kernels of this child process."""
         spec = _spec(json.dumps(test, sort_keys=True))
         numerics = registry.numerics(spec)
         # A test of the job's context may be of another kernel, where the fault changes nothing. For

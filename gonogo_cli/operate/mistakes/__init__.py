@@ -1,1 +1,0 @@
-"""The usual mistakes of an installation, each with its remedy: `gonogo doctor --deep`."""
