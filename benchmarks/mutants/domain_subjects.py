@@ -175,16 +175,4 @@ SUBJECTS = (
         ("gonogo/numerics/replay/shifts.py",),
         ("tests/unit/domain/numerics/test_replay_shifts.py",),
     ),
-    Subject(
-        "shared-factors",
-        (
-            "gonogo/judging/flips.py",
-            "gonogo/judging/factors.py",
-        ),
-        (
-            "tests/unit/domain/judging/test_factors.py",
-            "tests/unit/domain/judging/test_flips.py",
-            "tests/unit/domain/judging/test_shared_factors.py",
-        ),
-    ),
 )
