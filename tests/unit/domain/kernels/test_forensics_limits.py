@@ -12,7 +12,6 @@ from gonogo.kernels.layernorm.forensics import fit, outliers, patterns
 from gonogo.kernels.layernorm.forensics.fit import TileFit, fit_tiles, solve
 from gonogo.kernels.layernorm.forensics.precision import (
     BLOCK,
-    COARSE,
     COARSE_BUFFERS,
     HALF_ULP,
     NARROW_SCALE,
@@ -467,12 +466,12 @@ HALF = HALF_ULP["bf16"]
         ({"buffers": "fp32"}, {"stores_bf16": False}),
         ({"statistics": "own"}, {"scale": SCALE + OWN_SCALE, "own_mean": OWN_MEAN}),
         (
-            {"output": "bfp4_b"},
+            {"output": "bfp8_b"},
             {
-                "rounding": RMS * HALF_ULP["bfp4_b"] * BLOCK,
-                "scale": SCALE + HALF_ULP["bfp4_b"] / 2 + COARSE["bfp4_b"],
+                "rounding": RMS * HALF_ULP["bfp8_b"] * BLOCK,
+                "scale": SCALE + HALF_ULP["bfp8_b"] / 2,
                 "block": True,
-                "coarse": COARSE["bfp4_b"],
+                "coarse": 0.0,
             },
         ),
         ({"buffers": "bfp8_b"}, {"coarse": COARSE_BUFFERS["bfp8_b"]}),
