@@ -53,7 +53,7 @@ class Gate:
         """Return the limit of outputs in this format in words."""
         if self.limit:
             return self.limit
-        limits = self.tolerance or self.limits_in(output_format)
+        limits: Mapping[str, Any] = self.tolerance or self.limits_in(output_format)
         if "guard" in limits:
             return f"atol {limits['atol']:g} or rtol {limits['rtol']:g}, whichever is wider"
         if limits == {"ulp": 0}:
@@ -68,7 +68,8 @@ def _words(limits: Mapping[str, float]) -> str:
 
 
 def _gate(name: str, entry: Mapping[str, Any]) -> Gate:
-    return Gate(name, **{k: tuple(v) if isinstance(v, list) else v for k, v in entry.items()})
+    given: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in entry.items()}
+    return Gate(name, **given)
 
 
 GATES: Mapping[str, Gate] = {

@@ -42,7 +42,7 @@ def ratios(
     if not applied or not np.isfinite(output).all():
         return dict.fromkeys((gate.name for gate in applied), None)
     keys = {gate.name: gate.formula or str(gate.limits_in(output_format)) for gate in applied}
-    by_key = {keys[gate.name]: gate for gate in applied}  # several suites share a limit
+    gate_by_key = {keys[gate.name]: gate for gate in applied}  # several suites share a limit
     largest = float(np.abs(reference).max(initial=0.0))
 
     def block(start: int, stop: int) -> list[float]:
@@ -50,16 +50,18 @@ def ratios(
         error = np.abs(output[start:stop] - expected)
         return [
             _ratio(error, _limit(gate, test, name, given, expected, largest))
-            for gate in by_key.values()
+            for gate in gate_by_key.values()
         ]
 
     blocks = zip(*over_rows(block, output.shape[0]), strict=True)
-    found = dict(zip(by_key, map(max, blocks), strict=True))
-    if "benchdnn" in found and name != "y":
+    by_limit = dict(zip(gate_by_key, map(max, blocks), strict=True))
+    if "benchdnn" in by_limit and name != "y":
         expected = round_to(reference, output_format).astype(np.float64)
         error = np.linalg.norm(output - expected)
-        found["benchdnn"] = _ratio(error, benchdnn(test, name) * np.linalg.norm(expected))
-    return {gate: found[key] if math.isfinite(found[key]) else None for gate, key in keys.items()}
+        by_limit["benchdnn"] = _ratio(error, benchdnn(test, name) * np.linalg.norm(expected))
+    return {
+        gate: by_limit[key] if math.isfinite(by_limit[key]) else None for gate, key in keys.items()
+    }
 
 
 def _ratio(error: Any, limit: Any) -> float:

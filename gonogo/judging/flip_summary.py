@@ -72,9 +72,9 @@ def _sentence(total: FlipCounts, probability: float, one_way: bool) -> str:
         key=lambda side: side[1],
     )
     both = total.away and total.toward
-    found = "one way" if one_way else "both ways" if both else "too few rows to tell"
+    way = "one way" if one_way else "both ways" if both else "too few rows to tell"
     return (
-        f"{found}: {flips} of {total.differing} flips point {direction} zero, in {rows} of"
+        f"{way}: {flips} of {total.differing} flips point {direction} zero, in {rows} of"
         f" {total.rows_away + total.rows_toward} rows (sign test: {probability:.2g})"
     )
 
