@@ -31,8 +31,7 @@ from benchmarks.yardstick.bench import PLAIN_FACTOR, Result, Showing, results
 from benchmarks.yardstick.counts import JUDGES, SUSPECT, UNEXPLAINED, Count, Counts, counted, passes
 from benchmarks.yardstick.families import FAMILIES
 from gonogo.errors import FieldError
-from gonogo.gauge.gates import GATES
-from gonogo.gauge.rules import FRACTION_BITS
+from gonogo.gauge.gates import FORMATS, GATES
 from gonogo.spec.arithmetic_names import canonical
 
 LEFT_OUT = (
@@ -77,7 +76,7 @@ def main(words: list[str] | None = None) -> int:
         metavar="NAME",
         help="name this model for kernels that are no Wormhole's (default: none is named)",
     )
-    parser.add_argument("--format", choices=tuple(FRACTION_BITS), help="one output format only")
+    parser.add_argument("--format", choices=FORMATS, help="one output format only")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the counts to a file, too")
     chosen = parser.parse_args(words)
     console = Console(highlight=False, width=150)
@@ -108,7 +107,7 @@ def main(words: list[str] | None = None) -> int:
     if not collected:
         console.print("nothing ran")
         return 2
-    formats = [name for name in FRACTION_BITS if any(r.output_format == name for r in collected)]
+    formats = [name for name in FORMATS if any(r.output_format == name for r in collected)]
     tables = {name: counted(r for r in collected if r.output_format == name) for name in formats}
     for name, counts in tables.items():
         console.print(table(f"outputs in {name}", counts))

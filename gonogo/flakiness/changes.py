@@ -53,7 +53,6 @@ def number_changes(
     points: Sequence[float | Iterable[float | None] | None] | Array,
     policy: FlakinessPolicy = POLICY,
     at: Sequence[float] | None = None,
-    logarithm: bool = True,
 ) -> Changes:
     """Find the change points of a positive number, such as an error, over builds or days.
 
@@ -90,8 +89,7 @@ def number_changes(
         return Changes(
             (), len(samples), left_out, moved, f"not enough points: {len(samples)} of {enough}"
         )
-    if logarithm:
-        samples = _logarithms(samples)
+    samples = _logarithms(samples)
     width = -(-len(samples) // _MAX_POINTS)
     if width > 1:
         samples = [
@@ -110,11 +108,7 @@ def number_changes(
         places = [
             original[min(index, len(original) - 1)] for index in (cut, start + low, start + high)
         ]
-        factor = (
-            f"{math.exp(min(700.0, abs(after - before))):.3g} times"
-            if logarithm
-            else f"{abs(after - before):.3g}"
-        )
+        factor = f"{math.exp(min(700.0, abs(after - before))):.3g} times"
         direction = "larger" if after > before else "smaller"
         words = (
             f"{factor} {direction} from point {places[0]} on"

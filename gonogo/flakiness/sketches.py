@@ -164,17 +164,6 @@ class Sketch:
                 return self.least if rank == self.zero + 1 else self._middle(index)
         return math.inf
 
-    def mean(self) -> float | None:
-        """Return the mean within `error`; None without values, Inf where one is infinite."""
-        if not self.count:
-            return None
-        if self.inf:
-            return math.inf
-        # weights before the sum: a sum of large numbers would overflow
-        return math.fsum(
-            self._middle(index) * (count / self.count) for index, count in self.buckets.items()
-        )
-
     def bins(self) -> list[tuple[float, float, int]]:
         """Return (from, below, values) of each bucket with values, ascending, for a histogram.
 

@@ -123,7 +123,7 @@ class Gauge:
                     list(rejected),
                     list(missed),
                     sentence=self.applied_gates[name].sentence,
-                    limit=self.applied_gates[name].limit(self.test),
+                    limit=self.applied_gates[name].limit_in(self.test.numerics.output),
                     source=self.applied_gates[name].source,
                 )
                 for name, (alarms, rejected, missed) in self.gates.items()
@@ -282,9 +282,12 @@ def gate_passes(gate: Gate, row: Row) -> bool | None:
     gate, also in outputs that it doesn't compare.
     """
     outputs = row["outputs"]
-    if gate.tolerance is not None:
-        tolerance = Tolerance.parse(gate.tolerance)
-        declared = {name: tolerance for name in gate.outputs if name in outputs}
+    if gate.tolerance:
+        declared = {
+            name: tolerance
+            for name in outputs
+            if (tolerance := gate.tolerance_for(name)) is not None
+        }
         return _passes(declared, row) if declared else None
     ratios = [
         numbers["gates"][gate.name]

@@ -200,7 +200,7 @@ def roundings(expected: NDArray[Any], gate: Gate, form: str | None) -> dict[str,
     values = np.asarray(expected, np.float64)
     values = (
         values[np.isfinite(values)]
-        if form not in ("bfp8_b", "bfp4_b")
+        if form != "bfp8_b"
         else np.where(np.isfinite(values), values, 0.0)
     )
     if form is None or not gate.declared or not values.any():

@@ -66,22 +66,6 @@ def bounds(test: TestSpec, given: Arrays, arithmetic: str | None) -> dict[str, B
     }
 
 
-def offsets(test: TestSpec, given: Arrays) -> dict[str, Array]:
-    """Return beta in the shape of each output that adds it: the output where gamma is 0.
-
-    A factor of gamma x^ or of rstd leaves this value in place. Empty for a test without beta.
-    """
-    if not {"beta", "gamma"} <= set(given):
-        return {}
-    without_gamma = {**given, "gamma": np.zeros_like(given["gamma"])}
-    references = registry.numerics(test).reference(test, without_gamma)
-    return {
-        name: value.reshape(test.rows, test.features)
-        for name, value in references.items()
-        if test.is_matrix(name)
-    }
-
-
 def statistics(
     output_values: NDArray[np.float32],
     reference_values: NDArray[np.float32],

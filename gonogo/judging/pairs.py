@@ -18,14 +18,11 @@ from numpy.typing import NDArray
 from gonogo.errors import FieldError
 from gonogo.judging import flips, paired
 from gonogo.judging.judging import OutputJudgement, SeedJudgement, judge, matrix
-from gonogo.judging.shared_factors import shared_factors, stored_factor
 from gonogo.kernels.layernorm.arithmetic.terms import UNIT_ROUNDOFF
 from gonogo.spec import fields
 from gonogo.spec.arithmetic_names import BUDGETS, canonical
-from gonogo.spec.arithmetic_words import UNKNOWN
 from gonogo.spec.builds import MAX_NAME
 from gonogo.spec.compared_outputs import AgainstFloat64, AgainstReference
-from gonogo.spec.program_name import ProgramName
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import (
     POLICY,
@@ -113,15 +110,11 @@ def compare(
     reference_bounds = (
         our_bounds if reference_model == our_model else paired.bounds(test, given, reference_model)
     )
-    offsets = paired.offsets(test, given)
-    shared, stored = shared_factors(test, given), stored_factor(test, given)
     results: dict[str, OutputJudgement] = {}
     all_within = True
     for name, output in judged.outputs.items():
         if name not in test.outputs:
-            results[name] = _downstream(
-                test, name, output, outputs, reference_outputs, reference, max(shared.values())
-            )
+            results[name] = _downstream(test, name, output, outputs, reference_outputs, reference)
             continue
         is_within = within(test.tolerance_for(name), output.statistics)
         if name in common:
@@ -135,18 +128,12 @@ def compare(
             )
             is_within = within(test.tolerance_for(name), numbers)
             difference = explain(numbers, policy)
-            factor = shared[name]
-            if _may_store(output) or _may_store(reference_judged.outputs[name]):
-                factor = max(factor, stored)
-            flip_counts = flips.count(
-                our_values, reference_values, test.numerics.output, factor, offsets.get(name)
-            )
             against = AgainstReference(
                 reference.build,
                 difference,
                 is_within,
                 _against_float64(reference_judged.outputs[name]),
-                flip_counts,
+                flips.count(our_values, reference_values),
             )
             explanation = worst_explanation((output.explanation, difference))
             output = OutputJudgement(
@@ -162,12 +149,6 @@ def compare(
     return replace(
         judged, verdict=verdict(all_within, explanation), explanation=explanation, outputs=results
     )
-
-
-def _may_store(output: OutputJudgement) -> bool:
-    """Return whether the kernel may have stored what the output was computed from."""
-    program = ProgramName.parse(output.statistics.get("arithmetic") or UNKNOWN)
-    return program is None or bool(program.stored)
 
 
 def _budget_model(judged: SeedJudgement) -> str | None:
@@ -192,7 +173,6 @@ def _downstream(
     outputs: Arrays,
     reference_outputs: Arrays,
     reference: Reference,
-    shared_factor: float,
 ) -> OutputJudgement:
     """Return an output without a budget: its difference is shown, and counts for nothing."""
     if name not in reference_outputs or name not in test.downstream:
@@ -203,7 +183,7 @@ def _downstream(
         for side in (outputs, reference_outputs)
     )
     numbers = paired.without_budget(our_values, reference_values, UNIT_ROUNDOFF["bf16"], shape)
-    flip_counts = flips.count(our_values, reference_values, "bf16", shared_factor)
+    flip_counts = flips.count(our_values, reference_values)
     against = AgainstReference(reference.build, Explanation.not_judged, None, None, flip_counts)
     entry = asdict(against) | numbers
     return replace(output, statistics={**output.statistics, "reference": entry})

@@ -211,18 +211,14 @@ def output_bound(values: Array, unit: float, block: bool) -> Array:
 
 
 BF16 = 2.0**-8
-BFP8 = 2.0**-7
 
 
-def ties_of_blocks(values: Array, unit: float, block: bool) -> tuple[Array, ...]:
+def ties_of_blocks(values: Array, block: bool) -> tuple[Array, ...]:
     """Return the systematic part of packing to a block format, as a pattern.
 
     A value whose exponent is d below its block's loses 1 + d of bf16's bits. It is a tie with
     probability 2^-(1+d), and then moves half a step away from zero: 2^-8 of its binade on average.
-    bfp4_b is truncated (its unit is a whole step): half a step toward zero.
     """
-    if block and unit > BFP8:
-        return (np.copysign(output_step(values, unit, block) / 2, values),)
     return (np.copysign(BF16 * binade(values), values),) if block else ()
 
 

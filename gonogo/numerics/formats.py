@@ -57,7 +57,6 @@ FORMATS: dict[str, Format] = {
         Format("bf16", 7, -126),
         Format("fp16", 10, -14),
         Format("bfp8_b", 7, -126, block=True),
-        Format("bfp4_b", 3, -126, block=True),
     )
 }
 
@@ -87,8 +86,7 @@ def round_to(a: ArrayLike, fmt: str | Format, mode: Mode = "even") -> Floats:
     here it is to nearest, the likeliest result. Overflow gives inf as in IEEE (bfp: the largest
     magnitude), toward zero the largest number. -0 and inf stay (bfp has no -0); NaN becomes the
     quiet NaN of its sign. bfp formats share exponents along the last axis, padded with zeros to 16;
-    they treat subnormal inputs as zeros. "away" for bfp4_b is the device's way: to bfp8_b with
-    ties away, then truncated.
+    they treat subnormal inputs as zeros.
     """
     form = format_named(fmt)
     values = np.asarray(a)
@@ -250,11 +248,7 @@ def _round_block(values: Floats, form: Format, mode: Mode) -> Floats:
     # half_ulp is 2**(shared exponent - fraction bits - 1) of the block; a block of zeros has that
     # of 2**-126.
     spacing = ulp(finite, form)
-    if form.name == "bfp4_b" and mode == "away":
-        first = _round_block(values, FORMATS["bfp8_b"], "away").astype(np.float64)
-        magnitude = _on_grid(np.where(np.isfinite(first), first, 0.0), spacing, "zero")
-    else:
-        magnitude = _on_grid(finite, spacing, mode)
+    magnitude = _on_grid(finite, spacing, mode)
     largest = (2.0**form.mantissa_bits - 1) * spacing
     # + 0.0: there is no -0, because a zero magnitude has no sign
     result = np.clip(magnitude, -largest, largest) + 0.0

@@ -22,7 +22,7 @@ __tracebackhide__ = True
 
 NO_SPEC = "without the kernel's spec and inputs nobody can say whether rounding explains the error"
 FORMS = "compare(actual, expected, ...) and compare('layernorm_fw', x=x, ..., y=y)"
-KERNEL_FORMATS = ("bf16", "fp16", "fp32", "bfp8_b", "bfp4_b")
+KERNEL_FORMATS = ("bf16", "fp16", "fp32", "bfp8_b")
 
 
 def compare(*given: Any, **named: Any) -> Any:

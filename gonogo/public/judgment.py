@@ -11,7 +11,7 @@ from typing import Any
 
 from gonogo.public import arguments, handover, tensors
 
-KERNEL_FORMATS = ("fp32", "bf16", "fp16", "bfp8_b", "bfp4_b")
+KERNEL_FORMATS = ("fp32", "bf16", "fp16", "bfp8_b")
 WORST_FIRST = (
     "fail",
     "pass_by_tolerance",

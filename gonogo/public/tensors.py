@@ -27,7 +27,6 @@ FORMATS = {
     "float64": "fp64",
     "double": "fp64",
     "bfloat8_b": "bfp8_b",
-    "bfloat4_b": "bfp4_b",
 }
 """dtype names of NumPy, torch, ttnn and ml_dtypes for the formats that GoNoGo knows."""
 TELLING_VALUES = 16

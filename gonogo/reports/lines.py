@@ -33,8 +33,6 @@ from gonogo.spec.test_spec import MAX_ELEMENTS, TestSpec
 from gonogo.spec.tolerances import Tolerance
 from gonogo.spec.validation import WHOLE, Model, checked
 
-FORMAT = "gonogo"
-VERSION = 1
 MAX_COMPARISONS = 100
 MAX_OUTPUTS = 64
 MAX_STATISTICS = 200

@@ -30,41 +30,23 @@ class ExactComparison:
 
 
 @dataclass(frozen=True)
-class FlipPivot:
-    """The elements that differ between two builds, about a value that a factor leaves in place."""
-
-    away: int
-    toward: int
-    """The elements that moved away from the value, and toward it"""
-    rows_away: int
-    rows_toward: int
-    """The rows by the majority of their moves"""
-    elements: int
-    """The elements that a factor could move"""
-    sensitivity: float
-    """The moves in ulp that a factor of 2 would make"""
-    factor: float | None
-    factor_error: float | None
-    slope: float | None
-    """The factor by the growth of the moves with the mantissas"""
-    slope_error: float | None
-
-
-@dataclass(frozen=True)
 class FlipCounts:
     """The elements of an output that differ between two builds, and which way they moved."""
 
-    shared_factor: float
-    """The factor that two right kernels may have on these inputs"""
     elements: int
-    """The elements that are finite on both sides"""
+    """The elements that are finite in both builds"""
     differing: int
+    """The elements that differ"""
     rows: int
-    stepped_up: int
-    stepped_down: int
-    """The rows that moved as a whole, as a step of a stored rstd moves them"""
-    pivots: dict[str, FlipPivot]
-    """By the value that a factor leaves in place: `zero` or `beta`"""
+    """Rows; each value of mean, rstd, dgamma and dbeta is one"""
+    away: int
+    """The elements farther from zero than the reference build's"""
+    toward: int
+    """The elements nearer to zero"""
+    rows_away: int
+    """The rows most of whose flips point away from zero"""
+    rows_toward: int
+    """The rows most of whose flips point toward zero"""
 
 
 @dataclass(frozen=True)

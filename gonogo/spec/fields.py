@@ -100,11 +100,11 @@ def choice(
     return value
 
 
-def check_distinct(names: Sequence[str], path: str, reason: str = "is named twice") -> None:
+def check_distinct(names: Sequence[str], path: str) -> None:
     """Raise FieldError for the first name that is in the list before."""
     for place, name in enumerate(names):
         if name in names[:place]:
-            raise FieldError(join(path, place), name, reason)
+            raise FieldError(join(path, place), name, "is named twice")
 
 
 def check_count(count: int, most: int, path: str, reason: str, unit: str = "") -> None:

@@ -12,9 +12,9 @@ from gonogo.spec import fields
 from gonogo.spec.kernels.kernel import Kernel
 from gonogo.spec.validation import OBJECT, VALUE, Bounded, Model, ObjectOrValue
 
-Format = Literal["fp32", "tf32", "bf16", "fp16", "bfp8_b", "bfp4_b"]
+Format = Literal["fp32", "tf32", "bf16", "fp16", "bfp8_b"]
 FORMAT_NAMES: tuple[str, ...] = get_args(Format)
-BLOCK_FORMATS = ("bfp8_b", "bfp4_b")
+BLOCK_FORMATS = ("bfp8_b",)
 
 
 class Numerics(Model):

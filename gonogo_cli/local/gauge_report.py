@@ -139,7 +139,7 @@ def gates(result: Gauge) -> Table:
     for name, (alarms, rejected, missed) in result.gates.items():
         table.add_row(
             name,
-            result.applied_gates[name].limit(result.test),
+            result.applied_gates[name].limit_in(result.test.numerics.output),
             rate_text(alarms),
             f"{len(rejected)} of {len(rejected) + len(missed)}",
             ", ".join(missed),

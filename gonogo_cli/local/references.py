@@ -127,9 +127,9 @@ def flips(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]] | None:
 
     None without a comparison.
     """
-    from gonogo.judging.factors import pooled_rows
+    from gonogo.judging.flip_summary import pooled_rows
 
-    return [asdict(output.summary) for output in pooled_rows(rows)] or None
+    return [asdict(output) for output in pooled_rows(rows)] or None
 
 
 def flips_line(output: Mapping[str, Any]) -> Text:
@@ -137,7 +137,7 @@ def flips_line(output: Mapping[str, Any]) -> Text:
     counts = f"{output['differing']} of {output['elements']} elements differ"
     return Text.assemble(
         (f"flips of {output['output']}: ", "dim"),
-        (output["words"], "bold" if output["common_factor"] else ""),
+        (output["words"], "bold" if output["one_way"] else ""),
         (f" ({counts})", "dim"),
     )
 

@@ -116,8 +116,7 @@ def report(
             out.print(f"again: {test['check']}", markup=False, highlight=False, soft_wrap=True)
     for test in comparison["items"]:
         for output in (test["pair"] or {}).get("flips", ()):
-            findings = ("stepped_up", "stepped_down", "common_factor", "rounded_otherwise")
-            if test not in shown and not any(output[finding] for finding in findings):
+            if test not in shown and not output["one_way"]:
                 continue
             line = Text.assemble(f"{test['name']}: ", references.flips_line(output))
             out.print(line, soft_wrap=True)

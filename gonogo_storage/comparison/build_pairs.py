@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from gonogo.judging.factors import FlipsSummary
+from gonogo.judging.flip_summary import FlipsSummary
 from gonogo_storage.comparison.comparison_side import Place
 from gonogo_storage.db.states import JobKind
 from gonogo_storage.rollups.variants import context_name
@@ -60,6 +60,6 @@ def read(
     for row in session.execute(query):
         place = Place(row.test_key, row.arch, row.board, context_name(row.context), "")
         if place not in pairs:
-            summaries = tuple(output.summary for output in flips.of_job(session, row.id))
-            pairs[place] = BuildPair(row.id, row.build, row.reference, summaries)
+            counted = flips.of_job(session, row.id)
+            pairs[place] = BuildPair(row.id, row.build, row.reference, counted)
     return pairs

@@ -7,15 +7,15 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from gonogo.judging.factors import Flips, pooled
+from gonogo.judging.flip_summary import FlipsSummary, pooled
 from gonogo_storage.seed_rows import stored
 from gonogo_storage.tables import JobRow, SeedResultRow
 
 MAX_SEEDS = 1_000
-"""Number of seeds that are pooled. More would make the interval narrower and the page slower."""
+"""Number of seeds that are pooled. More would make the test sharper and the page slower."""
 
 
-def of_job(session: Session, job_id: str) -> tuple[Flips, ...]:
+def of_job(session: Session, job_id: str) -> tuple[FlipsSummary, ...]:
     """Return the flips of each output of a job, by name, pooled over its seeds.
 
     Repeats of a seed aren't independent: only the first counts. Empty for a job without a reference

@@ -13,6 +13,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from gonogo import urls
+from gonogo.judging.flip_summary import FlipsSummary
 from gonogo_dashboards.charts import plots
 from gonogo_dashboards.charts.plots import SeedPlot
 from gonogo_dashboards.hooks.incoming import OriginLine, origins
@@ -30,7 +31,7 @@ from gonogo_dashboards.jobs import selection_tests as reports
 from gonogo_dashboards.jobs.diagnosis_view import DiagnosisView
 from gonogo_dashboards.jobs.error_maps import MapView
 from gonogo_dashboards.jobs.job_logs import LogView, TelemetryView
-from gonogo_dashboards.jobs.reference_comparison import ComparisonLine, FlipLine
+from gonogo_dashboards.jobs.reference_comparison import ComparisonLine
 from gonogo_dashboards.jobs.seed_details import SeedDetails
 from gonogo_dashboards.jobs.seed_grid import GridView
 from gonogo_dashboards.jobs.selection_tests import TestsView
@@ -69,7 +70,7 @@ MAX_TABS = 12
 _CACHED = 32
 """Finished jobs whose worst seeds and plot are cached, about 0.3 MB each."""
 _worst: LRUCache[list[SeedRecord]] = LRUCache(_CACHED)
-_flips: LRUCache[tuple[FlipLine, ...]] = LRUCache(_CACHED)
+_flips: LRUCache[tuple[FlipsSummary, ...]] = LRUCache(_CACHED)
 _arithmetic: LRUCache[tuple[ArithmeticLine, ...]] = LRUCache(_CACHED)
 _plots: LRUCache[SeedPlot] = LRUCache(_CACHED)
 FILTERS = ("state", "verdict", "build", "test", "label", "owner")
@@ -149,7 +150,7 @@ class JobView:
     worst: tuple[SeedLine, ...]
     reference: str | None
     comparison: tuple[ComparisonLine, ...]
-    flips: tuple[FlipLine, ...]
+    flips: tuple[FlipsSummary, ...]
     """The outputs that differ from the reference build's, counted over all seeds."""
     artifacts: tuple[ArtifactLine, ...]
     attempts: tuple[JobAttempt, ...]

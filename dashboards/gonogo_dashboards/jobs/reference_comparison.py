@@ -8,11 +8,11 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from gonogo.judging.flip_summary import FlipsSummary
 from gonogo.spec.verdicts import Explanation
-from gonogo_storage.db.records import from_object
 from gonogo_storage.jobs.job import Job
 from gonogo_storage.jobs.job_seeds import SeedRecord
-from gonogo_storage.seeds import flips as stored_flips
+from gonogo_storage.seeds import flips
 
 _WORST_FIRST = [explanation.value for explanation in Explanation]
 _NUMBERS = ("max_abs", "ulp_max", "mismatch_fraction", "budget_ratio")
@@ -31,31 +31,9 @@ class ComparisonLine:
     budget_ratio: float | None
 
 
-@dataclass(frozen=True)
-class FlipLine:
-    """One output's flips against the reference build, pooled over seeds."""
-
-    output: str
-    seeds: int
-    elements: int
-    differing: int
-    away: int
-    toward: int
-    rows_away: int
-    rows_toward: int
-    common_factor: bool
-    seen: bool
-    words: str
-
-
-def flip_lines(session: Session, job: Job) -> tuple[FlipLine, ...]:
-    """Return a line per output whose flips were counted, by name."""
-    if job.reference is None:
-        return ()
-    return tuple(
-        from_object(FlipLine, flips.summary, flips)
-        for flips in stored_flips.of_job(session, job.id)
-    )
+def flip_lines(session: Session, job: Job) -> tuple[FlipsSummary, ...]:
+    """Return the flips of each output that has counts, by name."""
+    return () if job.reference is None else flips.of_job(session, job.id)
 
 
 def lines(seeds: Sequence[SeedRecord]) -> tuple[ComparisonLine, ...]:

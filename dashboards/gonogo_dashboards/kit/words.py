@@ -236,7 +236,7 @@ TERMS: dict[str, str] = {
     "unexplained": ("An error is unexplained when no rounding of the kernel's formats makes it."),
     "flips": (
         "A flip is an output that differs between two builds on equal inputs. Flips that "
-        "all point one way show a common factor."
+        "all point one way have a common cause, such as a factor or a truncation."
     ),
     "detection_limits": (
         "Detection limits list the faults that a verdict could not have seen, such as a "

@@ -172,7 +172,7 @@ def expectations(
     grid = np.minimum(
         2 * t.stored * binade(xhat) * lowest_bit(gamma), output_step(y, t.out, t.out_block)
     )
-    patterns = [np.copysign(grid / 2, y), *ties_of_blocks(y, t.out, t.out_block)]
+    patterns = [np.copysign(grid / 2, y), *ties_of_blocks(y, t.out_block)]
     # A stored rstd of few bits makes products of few bits. Their digits then decide how x^ of a
     # whole row is rounded.
     allowance: tuple[Array, ...] = ()

@@ -145,12 +145,11 @@ def accumulate(partial: Array, term: Array, as_bf16: bool = False) -> Array:
 def pack(a: Array, fmt: str) -> Array:
     """Pack Dst (fp32) to L1: nearest with ties **away** from zero, denormals and -0 to +0.
 
-    Block formats share one exponent in 16 neighbors of the last axis. bfp4_b is bfp8_b, then
-    truncated. fp32 is copied.
+    bfp8_b shares one exponent in 16 neighbors of the last axis. fp32 is copied.
     """
     if fmt == "fp32":
         return np.asarray(a, dtype=np.float32)
-    if fmt in ("bfp8_b", "bfp4_b"):
+    if fmt == "bfp8_b":
         return round_to(pack(a, "bf16"), fmt, "away")
     return flush(round_to(flush(a), fmt, "away")) + np.float32(0.0)
 

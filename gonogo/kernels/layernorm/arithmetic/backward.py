@@ -226,7 +226,7 @@ def input_gradient(
         + (ARITHMETIC * r * size) ** 2
     )
     scale = t.scale + t.product_mean + t.read
-    ties = ties_of_blocks(dx, t.out, t.out_block)
+    ties = ties_of_blocks(dx, t.out_block)
     ones = np.ones_like(x)
     keyed: tuple[Keyed, ...] = ()
     allowance: tuple[Array, ...] = ()

@@ -124,7 +124,7 @@ def column_sum(
             Shared(np.full((1, 1), scale**2), reference[None, :]),
             *(
                 Shared(np.ones((1, 1)), pattern)
-                for pattern in ties_of_blocks(reference[None, :], t.out, t.out_block)
+                for pattern in ties_of_blocks(reference[None, :], t.out_block)
             ),
         ),
         directions=(Direction("scale", reference[None, :]), Direction("tile", tiles, axis="tiles")),

@@ -102,7 +102,7 @@ def expectations(
     patterns = [
         np.copysign(grid, y),
         np.copysign(shifted, smaller_operand),
-        *ties_of_blocks(y, t.out, t.out_block),
+        *ties_of_blocks(y, t.out_block),
     ]
     if t.read:
         patterns.append((truncate(beta, TF32_READ) - beta) * ones)
@@ -238,7 +238,7 @@ def per_row(
         shared=shared_patterns(
             [
                 np.where(usable, pattern, 0.0).T
-                for pattern in (*systematic, *ties_of_blocks(reference, t.out, t.out_block))
+                for pattern in (*systematic, *ties_of_blocks(reference, t.out_block))
             ]
         ),
         directions=(Direction("scale", np.where(usable, reference, 0.0).T),),

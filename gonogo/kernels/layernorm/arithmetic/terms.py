@@ -30,14 +30,13 @@ UNIT_ROUNDOFF = {
     "fp16": 2.0**-11,
     "bf16": 2.0**-8,
     "bfp8_b": 2.0**-7,
-    "bfp4_b": 2.0**-2,
 }
 """Half an ulp at 1, by format.
 
-Block formats: 2^-7 and 2^-2 of the largest value of the block. bfp4_b is truncated: a whole ulp.
+bfp8_b: of the largest value of the block.
 """
 
-BLOCK_FORMATS = frozenset({"bfp8_b", "bfp4_b"})
+BLOCK_FORMATS = frozenset({"bfp8_b"})
 
 TF32_READ = 2.0**-10
 """fp32 -> TF32 at unpack is truncated: up to one ulp, 2^-10 of the value."""

@@ -22,19 +22,18 @@ HALF_ULP = {
     "fp16": 2.0**-11,
     "bf16": 2.0**-8,
     "bfp8_b": 2.0**-7,
-    "bfp4_b": 2.0**-3,
 }
 """Unit roundoff, relative to a value at the start of its binade.
 
-Block formats: relative to the largest of their 16 values.
+bfp8_b: relative to the largest of its 16 values.
 """
 RMS = 0.42
 """rms of a rounding error over half an ulp's bound.
 
 It is 1/sqrt(3), with values on average .72 up their binade.
 """
-REPEATS = {"bfp4_b": 4.0, "bfp8_b": 1.5}
-"""Formats of few values (measured on right kernels)."""
+REPEATS = {"bfp8_b": 1.5}
+"""A format of few values (measured on right kernels)."""
 STORED = RMS * 2.0**-8
 """Relative standard deviation of a sum that is stored as bf16: right kernels may do so."""
 ALIGNMENT = 2.0**-11 / 3.0**0.5
@@ -68,14 +67,8 @@ SUM_LOSSES = 2.5
 
 They are those of its terms, and of the product with 1/N, which may lose more than the mean.
 """
-COARSE = {"bfp4_b": 0.3}
-"""Relative error of sums and factors where values are packed into so few bits.
-
-It is mostly toward zero. Outputs or intermediates are packed. Measured on right kernels: up to 0.28
-of s1, 0.14 of dx as a whole.
-"""
-COARSE_BUFFERS = COARSE | {"bfp8_b": 2.0**-5}
-"""The same where intermediates are packed: every one of them is."""
+COARSE_BUFFERS = {"bfp8_b": 2.0**-5}
+"""Relative error of sums and factors where every intermediate is packed into few bits."""
 BLOCK = 2.0
 """rms rounding of a block format over that of its largest value: most values are smaller."""
 
@@ -128,7 +121,7 @@ class Precision:
             + unit / 2 * block
             + (0.0 if wide else NARROW_SCALE)
         )
-        coarse = max(COARSE.get(numerics.output, 0.0), COARSE_BUFFERS.get(numerics.buffers, 0.0))
+        coarse = COARSE_BUFFERS.get(numerics.buffers, 0.0)
         own_statistics = "dy" in test.drawn_names and numerics.statistics == "own"
         column = 2 * loss + 2.0**-10 * truncated + (0.0 if wide else 2.0**-9)
         return cls(

@@ -168,7 +168,7 @@ def look(context: Ctx, _who: Reader, job_id: str) -> JobOut:
     return from_object(
         JobOut,
         job,
-        flips=None if pooled is None else [output.summary for output in pooled],
+        flips=None if pooled is None else list(pooled),
         arithmetic=[output.summary for output in models] or None,
         links=links(job_id),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gonogo import urls
-from gonogo.judging.factors import FlipsSummary
+from gonogo.judging.flip_summary import FlipsSummary
 from gonogo.spec.arithmetic_words import ArithmeticSummary
 from gonogo.urls import API
 from gonogo_storage.db.states import JobState

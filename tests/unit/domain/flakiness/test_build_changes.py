@@ -212,14 +212,14 @@ def test_points_are_exchangeable_with_equal_seeds_or_with_spread_enough() -> Non
     assert exchangeable(Builds.from_samples(wide), 3)
 
 
-def test_units_and_signs_of_numbers_do_not_matter() -> None:
+def test_units_of_numbers_do_not_matter() -> None:
     rng = np.random.default_rng(7)
-    values = rng.normal(size=(12, 4)) + 9.0 * (np.arange(12) >= 6)[:, None]
+    values = np.exp(rng.normal(size=(12, 4)) + 9.0 * (np.arange(12) >= 6)[:, None])
     places = [
-        [change.place for change in number_changes(list(scale * values), logarithm=False).changes]
-        for scale in (1.0, -1.0, 1e100, 1e-6)
+        [change.place for change in number_changes(list(scale * values)).changes]
+        for scale in (1.0, 1e100, 1e-6)
     ]
-    assert places == [[6]] * 4
+    assert places == [[6]] * 3
 
 
 @pytest.mark.parametrize(

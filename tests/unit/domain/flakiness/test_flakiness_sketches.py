@@ -118,32 +118,14 @@ def test_the_edges_are_roots_of_two_rounded_up() -> None:
 
 def test_nothing_one_value_and_values_without_numbers_have_an_answer() -> None:
     empty = Sketch.of([])
-    assert (empty.count, empty.quantile(0.5), empty.mean(), empty.bins(), empty.to_json()) == (
-        0,
-        None,
-        None,
-        [],
-        {},
-    )
+    assert (empty.count, empty.quantile(0.5), empty.bins(), empty.to_json()) == (0, None, [], {})
     silent = Sketch.of([None, math.nan, None])
     assert (silent.count, silent.quantile(0.5), silent.nan, silent.missing) == (0, None, 1, 2)
     one = Sketch.of([-0.0265])
     assert [one.quantile(share) for share in (0, 0.5, 1)] == [
         0.0265
     ] * 3  # the magnitude, exact for equal values
-    assert one.mean() == 0.0265
     mixed = Sketch.of([0.0, 0.0, 1.0, math.inf])
     assert [mixed.quantile(share) for share in (0, 0.5, 0.75, 1)] == [0.0, 0.0, 1.0, math.inf]
-    assert mixed.mean() == math.inf
     with pytest.raises(ValueError, match="between 0 and 1"):
         one.quantile(1.5)
-
-
-@given(LARGE)
-def test_the_mean_is_within_the_stated_error(values: list[float]) -> None:
-    sketch = Sketch.of(values)
-    estimate = sketch.mean()
-    if values:
-        expected = sum(Fraction(value) for value in values) / len(values)
-        assert estimate is not None
-        assert abs(Fraction(estimate) - expected) <= expected * Fraction(sketch.error + 1e-12)

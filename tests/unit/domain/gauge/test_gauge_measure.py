@@ -123,15 +123,15 @@ def test_a_gate_judged_from_a_row_says_what_it_would_have_said_as_the_test_s_own
         outputs = run(part, drawn)
         measured_row = measure.measured(part, drawn, outputs, arithmetic=ARITHMETIC, produced=None)
         for gate in GATES.values():
-            if gate.tolerance is None:  # test_gates compares these by hand
+            tolerance = gate.tolerance_for(gate.outputs[0])
+            if tolerance is None:  # test_gates compares these by hand
                 continue
-            gated = TestSpec.parse({**test.canonical(), "tolerance": {"y": dict(gate.tolerance)}})
+            gated = TestSpec.parse({**test.canonical(), "tolerance": {"y": tolerance.to_json()}})
             judged_statistics = (
                 judge(gated, drawn.raw, drawn.given, outputs, arithmetic=ARITHMETIC)
                 .outputs["y"]
                 .statistics
             )
-            tolerance = Tolerance.parse(gate.tolerance)
             assert within(tolerance, measured_row["outputs"]["y"]) == within(
                 tolerance, judged_statistics
             ), (

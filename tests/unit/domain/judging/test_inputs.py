@@ -235,10 +235,10 @@ def test_each_tensor_has_its_own_input_format() -> None:
 
 
 def test_a_row_of_bfp_is_blocked_within_itself() -> None:
-    test = backward(4, 20, numerics={"input": "bfp4_b"})
+    test = backward(4, 20, numerics={"input": "bfp8_b"})
     raw = generate(test, 0)
     given = quantise(test, raw)["dy"]
-    assert all((given[row] == round_to(raw["dy"][row], "bfp4_b")).all() for row in range(4))
+    assert all((given[row] == round_to(raw["dy"][row], "bfp8_b")).all() for row in range(4))
 
 
 def test_the_normal_quantile_is_scipys() -> None:

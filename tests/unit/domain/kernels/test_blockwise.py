@@ -33,7 +33,6 @@ FORMATS: Mapping[str, Mapping[str, Any]] = {
     "bf16 sums": {"accumulate": "bf16", "fidelity": "lofi"},
     "own statistics": {"statistics": "own"},
     "bfp8_b": {"output": "bfp8_b"},
-    "bfp4_b": {"output": "bfp4_b"},
 }
 CASES = [
     (kernel, numerics)

@@ -293,7 +293,6 @@ IN_EVERY_FORMAT = [
     {"output": "fp32"},
     {"output": "fp16"},
     {"output": "bfp8_b"},
-    {"output": "bfp4_b"},
     {"input": "fp32"},
     {"input": "bfp8_b"},
     {"input": {"x": "fp32", "dy": "bf16"}},

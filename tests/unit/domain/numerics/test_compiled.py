@@ -34,7 +34,6 @@ FORMATS = {
     "fp16": (2.0**-11, False),
     "fp32": (2.0**-24, False),
     "bfp8_b": (2.0**-7, True),
-    "bfp4_b": (2.0**-2, True),
 }
 SUMMED = 1e-12
 """The two add the same float64 numbers in different orders."""

@@ -88,7 +88,7 @@ def test_the_packer_rounds_ties_away_and_drops_the_sign_of_zero() -> None:
     assert not np.signbit(packed[3])
 
 
-def test_block_formats_go_through_bf16_with_ties_away_and_bfp4_is_truncated_after_that() -> None:
+def test_block_formats_go_through_bf16_with_ties_away() -> None:
     a = np.array([[1.0, *([2**-7] * 2), 3 * 2**-7, *([0.0] * 12), 2**-7]], dtype=np.float32)
     assert wh.pack(a, "bfp8_b")[0, [0, 1, 3, 16]].tolist() == [
         1.0,
@@ -96,9 +96,6 @@ def test_block_formats_go_through_bf16_with_ties_away_and_bfp4_is_truncated_afte
         2**-5,
         2**-7,
     ]  # half a step of 2^-6 goes up
-    assert wh.pack(np.array([[1.0, 0.49, *([0.0] * 14)]], dtype=np.float32), "bfp4_b")[
-        0, :2
-    ].tolist() == [1.0, 0.25]
 
 
 def exact_align_add(a: float, b: float) -> Fraction:

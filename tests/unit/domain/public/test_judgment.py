@@ -95,7 +95,7 @@ def test_a_dtype_without_a_format_is_refused_by_name(place: str, dtype: str) -> 
         gonogo.judge(**{**arguments, place: {**arguments[place], name: narrow}})
     assert str(refused.value) == (
         f"{name}: is {dtype}, a format that can't be judged"
-        " (allowed: bfloat16, float16, float32, float64, bfloat8_b, bfloat4_b)"
+        " (allowed: bfloat16, float16, float32, float64, bfloat8_b)"
     )
 
 

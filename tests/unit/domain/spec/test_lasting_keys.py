@@ -69,12 +69,12 @@ KEYS: list[tuple[dict[str, Any], str, str]] = [
                 "input": {"x": "fp32", "mean": "bf16"},
                 "output": "bfp8_b",
                 "fidelity": "lofi",
-                "buffers": "bfp4_b",
+                "buffers": "bfp8_b",
                 "layout": "tile",
             },
         },
-        "v1-bb930d637093f206905f829c73de25a9",
-        "v1-bb930d637093f206905f829c73de25a9",
+        "v1-b2db12beae5f49e26ac2615eec29b02b",
+        "v1-b2db12beae5f49e26ac2615eec29b02b",
     ),
     (
         {

@@ -225,7 +225,7 @@ BAD = [
     (backward(epsilon="1e-6"), "test.epsilon", "> 0"),
     (backward(epsilon=True), "test.epsilon", "> 0"),
     (backward(epsilon=10**400), "test.epsilon", "> 0"),
-    (backward(numerics={"input": "int8"}), "test.numerics.input", "bfp4_b"),
+    (backward(numerics={"input": "int8"}), "test.numerics.input", "bfp8_b"),
     (backward(numerics={"input": {"beta": "bf16"}}), "test.numerics.input.beta", "rstd"),
     (backward(numerics={"input": {"x": "f8"}}), "test.numerics.input.x", "bf16"),
     (
