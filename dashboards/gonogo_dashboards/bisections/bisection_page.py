@@ -16,6 +16,7 @@ from gonogo_dashboards.kit import axis_events, commands, words
 from gonogo_dashboards.kit.axis_events import AxisEvent
 from gonogo_dashboards.kit.labels import Listed, labels
 from gonogo_dashboards.kit.list_rows import details_of
+from gonogo_dashboards.kit.list_view import ListView, list_view
 from gonogo_storage.automation import bisections as stored
 from gonogo_storage.automation.bisections import (
     Bisection,
@@ -61,17 +62,6 @@ class BisectionLine:
     words: str
     created_at: str | None
     age: str
-
-
-@dataclass(frozen=True)
-class BisectionsView:
-    """A page of the list of bisections."""
-
-    items: tuple[BisectionLine, ...]
-    filters: Mapping[str, str]
-    next: str | None
-    next_url: str | None
-    at: str | None
 
 
 @dataclass(frozen=True)
@@ -174,25 +164,26 @@ class BisectionView:
 
 def listed(
     session: Session, query: Mapping[str, str], cursor: str | None, limit: int, now: datetime
-) -> BisectionsView:
+) -> ListView:
     """Return a page of bisections. Raises BadCursor."""
     filters = {name: query[name] for name in FILTERS if query.get(name)}
     page = stored.list_(
         session, test=filters.get("test"), state=filters.get("state"), limit=limit, cursor=cursor
     )
     entries = entry_names.latest(session, {bisection.test_key for bisection in page.items})
-    named = labels(
-        [
-            Listed(bisection.test, entries.get(bisection.test_key), _title(bisection.test))
-            for bisection in page.items
-        ]
+    named = iter(
+        labels(
+            [
+                Listed(bisection.test, entries.get(bisection.test_key), _title(bisection.test))
+                for bisection in page.items
+            ]
+        )
     )
-    items = tuple(
-        _line(bisection, now, entries.get(bisection.test_key), title)
-        for bisection, title in zip(page.items, named, strict=True)
-    )
-    following = None if page.next is None else urls.bisections(filters, cursor=page.next)
-    return BisectionsView(items, filters, page.next, following, timestamp(now))
+
+    def line(bisection: BisectionSummary) -> BisectionLine:
+        return _line(bisection, now, entries.get(bisection.test_key), next(named))
+
+    return list_view(page, line, urls.bisections, now, filters)
 
 
 def one(session: Session, bisection_id: str, now: datetime) -> BisectionView | None:
