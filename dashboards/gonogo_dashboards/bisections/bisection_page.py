@@ -27,6 +27,7 @@ from gonogo_storage.automation.bisections import (
 )
 from gonogo_storage.catalogue import entry_names
 from gonogo_storage.db.encoding import timestamp
+from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import BisectionState
 from gonogo_storage.history import annotations as axis_changes
 from gonogo_storage.history.annotations import AxisPlace
@@ -118,7 +119,6 @@ class Search:
     low: str
     high: str
     builds: tuple[BuildLine, ...]
-    culprit: str | None
     probability: float
     before: float
     after: float
@@ -198,14 +198,7 @@ def one(session: Session, bisection_id: str, now: datetime) -> BisectionView | N
         "test": urls.history(bisection.test_key),
     }
     probes = tuple(
-        ProbeLine(
-            probe.number,
-            bisection.builds[probe.place],
-            probe.seed,
-            urls.job(probe.job),
-            probe.ended,
-            probe.verdict,
-        )
+        from_object(ProbeLine, probe, build=bisection.builds[probe.place], url=urls.job(probe.job))
         for probe in reversed(bisection.probes[-LATEST:])
     )
     entries = entry_names.latest(session, [bisection.test_key])
@@ -281,14 +274,12 @@ def _search(bisection: Bisection, track: SearchTrack, events: tuple[AxisEvent, .
         shown for move in bisection.moves if (shown := _move(bisection, move, track)) is not None
     )
     dots = tuple(
-        Dot(
-            probe.number,
-            probe.place,
-            bisection.builds[probe.place],
-            probe.seed,
-            urls.job(probe.job),
-            probe.ended,
-            probe.wrong if numbers else probe.red,
+        from_object(
+            Dot,
+            probe,
+            build=bisection.builds[probe.place],
+            url=urls.job(probe.job),
+            bad=probe.wrong if numbers else probe.red,
         )
         for probe in bisection.probes
         if low <= probe.place <= high
@@ -302,8 +293,9 @@ def _search(bisection: Bisection, track: SearchTrack, events: tuple[AxisEvent, .
         if culprit
         else stage.sentence
     )
-    return Search(
-        track=track.track,
+    return from_object(
+        Search,
+        track,
         track_words=track.track.sentence,
         stage=stage.value,
         stage_words=stage.sentence,
@@ -311,10 +303,6 @@ def _search(bisection: Bisection, track: SearchTrack, events: tuple[AxisEvent, .
         low=bisection.builds[low],
         high=bisection.builds[high],
         builds=tuple(lines),
-        culprit=culprit,
-        probability=track.probability,
-        before=track.before,
-        after=track.after,
         bad=bad,
         good="explained" if numbers else "green",
         bad_looks=Verdict.pass_by_tolerance if numbers else Verdict.fail,

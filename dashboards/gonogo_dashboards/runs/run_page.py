@@ -191,20 +191,17 @@ def schedules(session: Session, cursor: str | None, now: datetime) -> ListView:
 
 
 def _run(run: Run, now: datetime) -> RunLine:
-    return RunLine(
-        id=run.id,
+    return from_object(
+        RunLine,
+        run,
         url=urls.run(run.id),
         suite=run.suite.name,
         suite_version=run.suite.version,
-        verdict=run.verdict,
         both=red_hollow.words(run.red, run.hollow, "job"),
         jobs_ended=run.jobs.ended,
         done=run.seeds.done,
         total=run.seeds.total,
-        labels=run.labels,
-        owner=run.owner,
         builds=tuple(run.builds),
-        schedule=run.schedule,
         due_at=timestamp(run.due_at),
         state=run.state.value,
         state_words=words.RUN_STATES[run.state],
@@ -266,14 +263,13 @@ def _schedule(session: Session, schedule: stored_schedules.Schedule) -> Schedule
 
 
 def _due(due: stored_schedules.Due, zone: ZoneInfo) -> DueLine:
-    return DueLine(
+    return from_object(
+        DueLine,
+        due,
         due_at=timestamp(due.due_at),
         due_words=_clock(due.due_at, zone),
-        outcome=due.outcome,
         outcome_words=words.DUES[due.outcome],
-        run=due.run,
         run_url=urls.run(due.run) if due.run else None,
-        reason=due.reason,
     )
 
 

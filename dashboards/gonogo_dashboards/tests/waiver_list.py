@@ -17,6 +17,7 @@ from gonogo_storage.catalogue import test_list
 from gonogo_storage.comparison import waivers
 from gonogo_storage.comparison.waivers import StoredWaiver
 from gonogo_storage.db.encoding import timestamp
+from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import WaiverState
 
 STATES = {
@@ -100,8 +101,9 @@ def _line(waiver: StoredWaiver, test: Mapping[str, object] | None, now: datetime
     ends = words.until(waiver.expires_at, now) if active else words.since(waiver.expires_at, now)
     if waiver.ended_at is not None:
         ends = f"{words.since(waiver.ended_at, now)}, by {waiver.ended_by}"
-    return WaiverLine(
-        id=waiver.id,
+    return from_object(
+        WaiverLine,
+        waiver,
         state=waiver.state.value,
         state_words=STATES[waiver.state][0],
         sentence=STATES[waiver.state][1],
@@ -110,8 +112,6 @@ def _line(waiver: StoredWaiver, test: Mapping[str, object] | None, now: datetime
         if test is None
         else f"{test.get('kernel', KERNEL)} {shape_of(test)}, {tolerance_of(test)}",
         about=about(waiver),
-        owner=waiver.owner,
-        reason=waiver.reason,
         expires_at=timestamp(waiver.ended_at or waiver.expires_at),
         ends=ends,
         end_url=urls.end_waiver(waiver.id) if active else None,

@@ -16,6 +16,7 @@ from gonogo_service.kit.answers import (
     Cursor,
     Filter,
     Limit,
+    found,
     make_router,
     missing,
 )
@@ -94,9 +95,7 @@ def look(
     Rates have Jeffreys' intervals over whole jobs.
     """
     with context.reading() as session:
-        test = stored.get(session, key)
-        if test is None:
-            raise missing("test", key)
+        test = found(stored.get(session, key), "test", key)
         raised = flags.list_(session, test=key, limit=MAX_FLAGS)
         variants = [
             variant
