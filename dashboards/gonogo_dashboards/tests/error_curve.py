@@ -13,6 +13,7 @@ from gonogo_dashboards.charts.charts import (
     AXIS,
     LABEL,
     Options,
+    _short,
     backdrop,
     marked,
     name_gap,
@@ -338,10 +339,6 @@ def _verdict(by_verdict: Mapping[str, int]) -> str:
     present = words.ordered(verdict for verdict, number in by_verdict.items() if number)
     judged = [verdict for verdict in present if verdict not in _LOST]
     return (judged or present or [Verdict.not_run])[0]
-
-
-def _short(value: float | None) -> float | None:
-    return None if value is None else float(f"{value:.4g}")
 
 
 def _first_up(text: str) -> str:

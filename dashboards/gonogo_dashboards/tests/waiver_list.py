@@ -12,6 +12,7 @@ from gonogo import urls
 from gonogo.spec.selections import KERNEL
 from gonogo_dashboards.kit import words
 from gonogo_dashboards.kit.list_rows import shape_of, tolerance_of
+from gonogo_dashboards.kit.ranges import Choice
 from gonogo_dashboards.tests.active_waivers import about
 from gonogo_storage.catalogue import test_list
 from gonogo_storage.comparison import waivers
@@ -26,16 +27,6 @@ STATES = {
     WaiverState.ended: ("Ended", "Somebody ended it before its end."),
 }
 """The label of each state, and its sentence."""
-
-
-@dataclass(frozen=True)
-class StateChoice:
-    """A state to choose; "" shows every waiver."""
-
-    value: str
-    label: str
-    url: str
-    chosen: bool
 
 
 @dataclass(frozen=True)
@@ -67,7 +58,7 @@ class WaiversView:
 
     items: tuple[WaiverLine, ...]
     state: str
-    states: tuple[StateChoice, ...]
+    states: tuple[Choice, ...]
     next: str | None
     next_url: str | None
     at: str | None
@@ -87,7 +78,7 @@ def listed(
         tuple(_line(waiver, specs.get(waiver.test or ""), now) for waiver in page.items),
         chosen,
         tuple(
-            StateChoice(value, label, urls.waivers({"state": value}), value == chosen)
+            Choice(value, label, urls.waivers({"state": value}), value == chosen)
             for value, label in labels.items()
         ),
         page.next,

@@ -71,7 +71,7 @@ def answer_page(page: Page[T], form: Callable[[T], Any]) -> Response:
     return answer({"items": [form(item) for item in page.items], "next": page.next})
 
 
-def found(thing: T | None, noun: str, name: str) -> T:
+def require(thing: T | None, noun: str, name: str) -> T:
     """Return a thing. Raises Problem 404 where there is none."""
     if thing is None:
         raise missing(noun, name)

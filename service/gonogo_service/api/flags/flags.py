@@ -17,9 +17,9 @@ from gonogo_service.kit.answers import (
     Filter,
     Limit,
     extend_page,
-    found,
     make_router,
     missing,
+    require,
 )
 from gonogo_service.kit.problems import BadField, WrongField, wrong_field
 from gonogo_service.kit.strict import Moment, Strict
@@ -145,7 +145,7 @@ def list_flags(
 def look(context: Ctx, _who: Reader, flag_id: str) -> FlagWithHistory:
     """Show a flag with its evidence and its newest 200 changes."""
     with context.reading() as session:
-        return found(stored.look(session, flag_id), "flag", flag_id)
+        return require(stored.look(session, flag_id), "flag", flag_id)
 
 
 @router.patch("/flags/{flag_id}", summary="Acknowledge, resolve or reopen a flag")

@@ -29,8 +29,8 @@ from gonogo_service.kit.answers import (
     Filter,
     Limit,
     extend_page,
-    found,
     make_router,
+    require,
 )
 from gonogo_service.submission import jobs as submission
 from gonogo_service.submission.bodies import (
@@ -374,7 +374,7 @@ async def events(
 def _require(context: Context, bisection_id: str) -> Bisection:
     """Return the bisection. Raises Problem 404 when there is none."""
     with context.reading() as session:
-        return found(stored.get(session, bisection_id), "bisection", bisection_id)
+        return require(stored.get(session, bisection_id), "bisection", bisection_id)
 
 
 def _series(session: Session, body: BisectionIn) -> tuple[list[str], str]:

@@ -16,9 +16,9 @@ from gonogo_service.kit.answers import (
     Cursor,
     Filter,
     Limit,
-    found,
     make_router,
     missing,
+    require,
 )
 from gonogo_service.kit.problems import Problem
 from gonogo_storage.catalogue import test_specs as stored
@@ -95,7 +95,7 @@ def look(
     Rates have Jeffreys' intervals over whole jobs.
     """
     with context.reading() as session:
-        test = found(stored.get(session, key), "test", key)
+        test = require(stored.get(session, key), "test", key)
         raised = flags.list_(session, test=key, limit=MAX_FLAGS)
         variants = [
             variant
