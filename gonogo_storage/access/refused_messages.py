@@ -30,7 +30,6 @@ def record(
         "reason": reason,
         "count": 0,
         "detail": detail,
-        "first_at": now,
         "last_at": now,
         "audited_at": long_ago,
     }

@@ -445,12 +445,11 @@ def after(session: Session, bisection_id: str, version: int) -> list[Event[Bisec
         Event(
             number=row.version,
             type="state" if BisectionState(row.state).final else "progress",
-            data=BisectionProgress(
+            data=from_object(
+                BisectionProgress,
+                row,
                 state=BisectionState(row.state),
-                runs=row.runs,
                 tracks=[from_json(SearchTrack, track) for track in row.tracks],
-                conclusion=row.conclusion,
-                words=row.words,
             ),
         )
     ]
@@ -481,12 +480,7 @@ def _probes(session: Session, bisection_id: str) -> tuple[Probe, ...]:
     rows = session.scalars(
         select(ProbeRow).where(ProbeRow.bisection_id == bisection_id).order_by(ProbeRow.number)
     )
-    return tuple(
-        Probe(
-            row.number, row.place, row.seed, row.job_id, row.ended, row.verdict, row.red, row.wrong
-        )
-        for row in rows
-    )
+    return tuple(from_object(Probe, row, job=row.job_id) for row in rows)
 
 
 def _joined() -> Any:

@@ -24,7 +24,7 @@ from gonogo_storage.devices import sick_devices
 from gonogo_storage.devices.sick_devices import Spell
 from gonogo_storage.flags import suspects
 from gonogo_storage.rollups.tallies import WHOLE
-from gonogo_storage.rollups.variants import JobFacts, Variant, context_name
+from gonogo_storage.rollups.variants import JobFacts, context_name, job_facts
 from gonogo_storage.seed_rows import stored
 from gonogo_storage.tables import (
     ArchivedTallyRow,
@@ -210,7 +210,8 @@ def read(session: Session, side: Side) -> SideResults:
             tests[place] = ran if newer is None else joined(newer, ran)
             branches.setdefault(place, row.branch)
         if row.kernel != KERNEL and row.done:
-            facts.setdefault(whole, []).append(_facts(row))
+            # the same sequence for all: a side is one build, whatever place it had at the time
+            facts.setdefault(whole, []).append(job_facts(row, 0))
     return SideResults(
         tuple(dict.fromkeys(row.build for row in rows)),
         len(rows),
@@ -400,27 +401,3 @@ def _within(
                 counted[key] = frozenset(Counter(results).items())
             of_tests[name] = counted[key]
     return within
-
-
-def _facts(row: Any) -> JobFacts:
-    """Return the facts of a job, with the same sequence for all.
-
-    A side is one build, whatever place it had in its branch at the time.
-    """
-    return JobFacts(
-        id=row.id,
-        variant=Variant(row.test_key, row.branch, row.arch, row.board),
-        workload_key=row.workload_key,
-        kernel=row.kernel,
-        build=row.build,
-        sequence=0,
-        executor=row.executor,
-        context=context_name(row.context),
-        requested_context=row.context,
-        verdict=row.verdict,
-        done=row.done,
-        counts=row.counts,
-        outcomes=row.outcomes or {},
-        created_at=row.created_at,
-        finished_at=row.finished_at,
-    )

@@ -14,7 +14,7 @@ from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from gonogo.devices import golden
-from gonogo.devices.golden import CanaryResult, Change, Finding, Golden
+from gonogo.devices.golden import CanaryResult, Finding, Golden
 from gonogo_storage.access import audit
 from gonogo_storage.db.states import CanaryOutcome, DeviceHealth
 from gonogo_storage.devices import change_limits, device_changes, heartbeats, periods
@@ -264,11 +264,8 @@ def _store_golden(
             digest=known.digest,
             first_device=known.first,
             second_device=known.second,
-            learned_at=now,
         )
         session.add(row)
-    elif finding.change is Change.replaced:
-        row.learned_at = now
     row.digest, row.first_device, row.second_device, row.confirmed_at = (
         known.digest,
         known.first,

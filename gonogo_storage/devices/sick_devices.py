@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -67,16 +67,7 @@ def spells(session: Session, devices: Iterable[str] | None = None) -> dict[str, 
         if row.after in SICK and row.identity not in running:
             running[row.identity] = _spell(row)
         elif row.after == DeviceHealth.good and row.identity in running:
-            over = running.pop(row.identity)
-            ended = Spell(
-                over.device,
-                over.start,
-                row.at,
-                over.words,
-                over.suspected,
-                over.failing,
-                over.tests,
-            )
+            ended = replace(running.pop(row.identity), end=row.at)
             by_device.setdefault(row.identity, []).append(ended)
     for name, spell in running.items():
         by_device.setdefault(name, []).append(spell)

@@ -16,8 +16,10 @@ from sqlalchemy.orm import Session, aliased
 
 from gonogo.spec.verdicts import WORST_FIRST, Verdict
 from gonogo_storage.db.ids import floor
+from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import LISTED_KINDS, FlagKind, FlagState, JobState
 from gonogo_storage.flags import triage
+from gonogo_storage.flags.flags import Flag
 from gonogo_storage.rollups.variants import Variant, newest_builds
 from gonogo_storage.tables import FlagRow, JobRow, ProbeRow, RunJobRow, RunRow, TestSpecRow
 
@@ -35,25 +37,9 @@ MAX_LOST = 1000
 
 
 @dataclass(frozen=True)
-class FlagRecord:
-    """A flag about a test, with its evidence as ingest wrote it."""
+class FlagRecord(Flag):
+    """A flag with its test."""
 
-    id: str
-    kind: str
-    state: str
-    test_key: str
-    kernel: str
-    build: str
-    branch: str
-    arch: str
-    board: str
-    jobs: int
-    last_job: str
-    owner: str | None
-    reason: str | None
-    opened_at: datetime
-    updated_at: datetime
-    evidence: Mapping[str, Any]
     test: Mapping[str, Any]
     newest_build: str | None
     """The newest build of the flag's variant that has results."""
@@ -174,11 +160,11 @@ def _split(
         .limit(MAX_FLAGS)
     )
     rows = session.execute(query).all()
-    newest = newest_builds(session, {_variant(row) for row in rows})
+    newest = newest_builds(session, {Variant.of(row) for row in rows})
     still: dict[str, list[str]] = {}
     gone: dict[str, list[str]] = {}
     for row in rows:
-        past = is_gone(row.kind, row.build, newest.get(_variant(row)))
+        past = is_gone(row.kind, row.build, newest.get(Variant.of(row)))
         (gone if past else still).setdefault(row.kind, []).append(row.id)
     return still, gone, newest
 
@@ -190,8 +176,6 @@ def _records(
     by_kind: dict[str, list[FlagRecord]] = {}
     if not ids:
         return by_kind
-    joined = ("test", "newest_build")
-    names = [name for name in FlagRecord.__dataclass_fields__ if name not in joined]
     query = (
         select(FlagRow, TestSpecRow.canonical)
         .join(TestSpecRow, TestSpecRow.key == FlagRow.test_key)
@@ -199,14 +183,9 @@ def _records(
     )
     rows = session.execute(query.order_by(FlagRow.updated_at.desc(), FlagRow.id.desc())).all()
     for row, test in rows:
-        facts = {name: getattr(row, name) for name in names}
-        record = FlagRecord(**facts, test=test, newest_build=newest.get(_variant(row)))
+        record = from_object(FlagRecord, row, test=test, newest_build=newest.get(Variant.of(row)))
         by_kind.setdefault(row.kind, []).append(record)
     return by_kind
-
-
-def _variant(row: Any) -> Variant:
-    return Variant(row.test_key, row.branch, row.arch, row.board)
 
 
 def night(session: Session, *, now: datetime) -> Night:
@@ -305,16 +284,7 @@ def _red(session: Session, runs: Sequence[str]) -> list[RedJob]:
         .limit(MAX_RED + 1)
     )
     jobs = [
-        RedJob(
-            row.id,
-            row.run_id,
-            row.suite,
-            row.name,
-            row.build,
-            row.verdict,
-            row.before,
-            row.diagnosis or row.error,
-        )
+        from_object(RedJob, row, job=row.id, run=row.run_id, words=row.diagnosis or row.error)
         for row in session.execute(query)
         if row.state == JobState.finished
     ]

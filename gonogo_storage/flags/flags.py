@@ -79,18 +79,7 @@ class Finding:
     @classmethod
     def of(cls, job: JobRow, kind: FlagKind, evidence: dict[str, Any]) -> Finding:
         """Return a finding of a job about its own variant."""
-        return cls(
-            kind=kind,
-            test_key=job.test_key,
-            branch=job.branch,
-            arch=job.arch,
-            board=job.board,
-            workload_key=job.workload_key,
-            kernel=job.kernel,
-            build=job.build,
-            job=job.id,
-            evidence=evidence,
-        )
+        return from_object(cls, job, kind=kind, job=job.id, evidence=evidence)
 
 
 def upsert(session: Session, finding: Finding, *, now: datetime) -> tuple[Flag, bool]:
@@ -183,8 +172,7 @@ def _is_outdated(session: Session, row: FlagRow, finding: Finding) -> bool:
     # a gauge measures the test, whatever the build
     if finding.kind is FlagKind.blunt_test or not ordered:
         return False
-    variant = Variant(finding.test_key, finding.branch, finding.arch, finding.board)
-    newest = graded_job(session, variant)
+    newest = graded_job(session, Variant.of(finding))
     return newest is not None and job.build_sequence < newest.sequence
 
 

@@ -47,7 +47,6 @@ def add(
                 "device": row.get("device"),
                 "duration_ms": row.get("duration_ms"),
                 "row": _stored(row, names[int(row["repeat"])]),
-                "stored_at": now,
             }
             for row in rows
         ],

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from gonogo.flakiness import masking
-from gonogo_storage.db.records import from_json
+from gonogo_storage.db.records import from_json, from_object
 from gonogo_storage.db.states import IMPORT_EXECUTOR, FlagKind
 from gonogo_storage.flags.evidence import check_line
 from gonogo_storage.flags.evidence_kinds import (
@@ -100,17 +100,8 @@ def finding(
         left_out=left_out(assessment),
         policy=assessment.policy.version,
     )
-    return Finding(
-        kind=kind,
-        test_key=assessment.variant.test_key,
-        branch=assessment.variant.branch,
-        arch=assessment.variant.arch,
-        board=assessment.variant.board,
-        workload_key=job.workload_key,
-        kernel=job.kernel,
-        build=job.build,
-        job=job.id,
-        evidence=asdict(evidence),
+    return from_object(
+        Finding, job, assessment.variant, kind=kind, job=job.id, evidence=asdict(evidence)
     )
 
 
@@ -141,17 +132,12 @@ def rerun(
 
 def example(run: Run) -> RunExample:
     """Return a run as an example of a finding."""
-    return RunExample(
+    return from_object(
+        RunExample,
+        run,
         job=run.job.id,
         build=run.job.build,
-        seed=run.seed,
-        repeat=run.repeat,
-        device=run.device,
         context=run.job.context,
-        host_run=run.host_run,
-        position=run.position,
-        verdict=run.verdict,
-        explanation=run.explanation,
         tolerance_ratio=run.ratio,
         digests=dict(run.digests),
     )

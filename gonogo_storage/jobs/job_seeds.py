@@ -16,8 +16,8 @@ from sqlalchemy.orm import Session
 
 from gonogo.spec.statistics import ROLLED_UP
 from gonogo.spec.verdicts import POLICY, WORST_FIRST
-from gonogo_storage.rollups.rollups import Sums
-from gonogo_storage.rollups.tallies import WHOLE
+from gonogo_storage.db.records import from_object
+from gonogo_storage.rollups.tallies import WHOLE, Tally
 from gonogo_storage.seed_rows import slots, stored
 from gonogo_storage.seed_rows.layouts import KINDS, TAIL
 from gonogo_storage.seed_rows.stored import StoredSeed
@@ -25,7 +25,7 @@ from gonogo_storage.seeds import strips
 from gonogo_storage.seeds.strips import StripSeed
 from gonogo_storage.tables import SeedResultRow
 
-RollUp = Mapping[str, Sums] | None
+RollUp = Mapping[str, Tally] | None
 """A job's roll-up by output, '' for whole seeds; None while the job isn't counted."""
 MAX_WHOLE = 1_000
 """Up to this number of (seed, repeat), all are read."""
@@ -196,7 +196,7 @@ def _worst(seeds: Iterable[StoredSeed], limit: int) -> list[int]:
 
 
 def _worst_by_index(
-    session: Session, job_id: str, limit: int, rollup: Mapping[str, Sums]
+    session: Session, job_id: str, limit: int, rollup: Mapping[str, Tally]
 ) -> list[int]:
     """Return the worst among the seeds with the largest errors, read by an index.
 
@@ -218,7 +218,7 @@ def _worst_by_index(
 
 
 def _ranks(
-    verdict: str, rollup: Mapping[str, Sums], job_slots: Mapping[str, int]
+    verdict: str, rollup: Mapping[str, Tally], job_slots: Mapping[str, int]
 ) -> Iterator[tuple[int, int]]:
     """Yield the slot and class of the outputs that may have the verdict."""
     for output, sums in rollup.items():
@@ -288,14 +288,4 @@ def _seed(seed: StoredSeed) -> SeedRecord:
         )
         for name, output in seed.outputs.items()
     }
-    return SeedRecord(
-        seed.seed,
-        seed.repeat,
-        seed.verdict,
-        seed.explanation,
-        seed.device,
-        seed.position,
-        seed.duration_ms,
-        seed.message,
-        marks,
-    )
+    return from_object(SeedRecord, seed, outputs=marks)

@@ -65,7 +65,7 @@ def remove(session: Session, job_id: str, *, actor: str, now: datetime) -> JobRe
             "deleted. Retention removes its results in time."
         )
     run = _leave_run(session, job_id)
-    seeds, variant = job.done, Variant(job.test_key, job.branch, job.arch, job.board)
+    seeds, variant = job.done, Variant.of(job)
     artifacts = session.scalar(
         select(func.count()).select_from(ArtifactRow).where(ArtifactRow.job_id == job_id)
     )

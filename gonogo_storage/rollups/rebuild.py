@@ -83,20 +83,16 @@ def ignore_progress(_: Progress) -> None:
     """Report no progress."""
 
 
-def behind(current: Session, *, limit: int = 1000, test_key: str | None = None) -> list[str]:
+def behind(current: Session, *, limit: int = 1000) -> list[str]:
     """Return the jobs with rows that aren't counted yet, oldest first."""
     query = select(JobRow.id).outerjoin(
         RolledRow, (RolledRow.job_id == JobRow.id) & RolledRow.shadow.is_(False)
     )
     query = query.where(JobRow.done > func.coalesce(RolledRow.upto, 0))
-    if test_key is not None:
-        query = query.where(JobRow.test_key == test_key)
     return list(current.scalars(query.order_by(JobRow.id).limit(limit)))
 
 
-def catch_up(
-    engine: Engine, *, test_key: str | None = None, keep_going: Callable[[], bool] = lambda: True
-) -> int:
+def catch_up(engine: Engine, *, keep_going: Callable[[], bool] = lambda: True) -> int:
     """Count all rows that aren't counted yet; return the number of (seed, repeat).
 
     It costs one read if there is nothing to do. `keep_going` returning false stops it early.
@@ -104,7 +100,7 @@ def catch_up(
     seeds = 0
     while keep_going():
         with reading(engine) as current:
-            jobs = behind(current, test_key=test_key)
+            jobs = behind(current)
         if not jobs:
             break
         for job_id in jobs:

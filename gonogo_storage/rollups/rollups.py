@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any
 from uuid import UUID
@@ -22,7 +21,6 @@ from uuid import UUID
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from gonogo.flakiness.sketches import Sketch
 from gonogo_storage.db import dialect
 from gonogo_storage.db.ids import is_id
 from gonogo_storage.rollups.tallies import WHOLE, Tally, total
@@ -48,42 +46,7 @@ _KEY = ("test_key", *AXES, "output")
 _ROOM = 0x676F6E72  # "gonr": the room of the locks
 
 
-@dataclass(frozen=True)
-class Sums:
-    """Counts and quantiles of whole seeds, or of one output."""
-
-    tally: Tally
-
-    @property
-    def seeds(self) -> int:
-        """The number of (seed, repeat)."""
-        return self.tally.seeds
-
-    @property
-    def empty(self) -> int:
-        """The number of (seed, repeat) without any output: hangs, crashes, errors."""
-        return self.tally.empty
-
-    @property
-    def counts(self) -> Mapping[str, int]:
-        """The number of (seed, repeat) by verdict."""
-        return self.tally.counts
-
-    @property
-    def explanations(self) -> Mapping[str, int]:
-        """The number of (seed, repeat) by explanation."""
-        return self.tally.explanations
-
-    def sketch(self, metric: str) -> Sketch:
-        """Return the sketch of a metric, empty if nothing was counted.
-
-        The metrics are tolerance_ratio and budget_ratio, for whole seeds those of the worst output;
-        for an output also rms, and for whole seeds also duration_ms.
-        """
-        return self.tally.sketches.get(metric, Sketch())
-
-
-def of_builds(session: Session, test_key: str) -> dict[tuple[str, str, int], Sums]:
+def of_builds(session: Session, test_key: str) -> dict[tuple[str, str, int], Tally]:
     """Return a test's counts of whole seeds by (build, branch, build_sequence); no sketches."""
     table = DayRollupRow
     builds = (table.build, table.branch, table.build_sequence)
@@ -95,7 +58,7 @@ def of_builds(session: Session, test_key: str) -> dict[tuple[str, str, int], Sum
     for row in session.execute(query):
         place = (row.build, row.branch, row.build_sequence)
         tallies.setdefault(place, []).append(Tally.stored(row))
-    return {place: Sums(total(parts)) for place, parts in tallies.items()}
+    return {place: total(parts) for place, parts in tallies.items()}
 
 
 def add(session: Session, job: JobRow, batch: Batch, *, first: int, now: datetime) -> None:
@@ -216,7 +179,7 @@ def _merge_days(
     dialect.upsert(session, DayRollupRow, rows)
 
 
-def of_job(session: Session, job_id: str) -> dict[str, Sums] | None:
+def of_job(session: Session, job_id: str) -> dict[str, Tally] | None:
     """Return a job's sums by output ('' for whole seeds).
 
     It is None while some rows of the job aren't counted, or if there is no such job.
@@ -230,4 +193,4 @@ def of_job(session: Session, job_id: str) -> dict[str, Sums] | None:
         .where(table.job_id == job_id, table.shadow.is_(False))
         .order_by(table.output)
     )
-    return {row.output: Sums(Tally.stored(row)) for row in session.execute(query)}
+    return {row.output: Tally.stored(row) for row in session.execute(query)}

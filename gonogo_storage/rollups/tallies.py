@@ -56,6 +56,14 @@ class Tally:
         """Return the sum of both."""
         return total((self, other))
 
+    def sketch(self, metric: str) -> Sketch:
+        """Return the sketch of a metric, empty if nothing was counted.
+
+        The metrics are tolerance_ratio and budget_ratio, for whole seeds those of the worst output;
+        for an output also rms, and for whole seeds also duration_ms.
+        """
+        return self.sketches.get(metric, Sketch())
+
     def columns(self) -> dict[str, Any]:
         """Return the values of the database columns."""
         sketches = {name: sketch.to_json() for name, sketch in self.sketches.items()}

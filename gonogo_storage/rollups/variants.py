@@ -27,6 +27,7 @@ from gonogo.spec.selections import KERNEL
 from gonogo_storage.db.each import Given, of_each
 from gonogo_storage.db.engine import is_postgres
 from gonogo_storage.db.paging import batched
+from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import LISTED_KINDS, JobState
 from gonogo_storage.tables import JobRow, TestSpecRow
 
@@ -68,6 +69,11 @@ class Variant:
     branch: str
     arch: str
     board: str
+
+    @classmethod
+    def of(cls, row: Any) -> Variant:
+        """Return the variant of a job, a flag or a finding."""
+        return cls(row.test_key, row.branch, row.arch, row.board)
 
 
 @dataclass(frozen=True)
@@ -119,7 +125,10 @@ def jobs_of(
     """
     of_build = {} if build is None else {"build": build}
     parameters = {**asdict(variant), **of_build, "limit": limit}
-    return tuple(_facts(row) for row in session.execute(_newest_of(*of_build), parameters))
+    return tuple(
+        job_facts(row, row.build_sequence)
+        for row in session.execute(_newest_of(*of_build), parameters)
+    )
 
 
 def graded_job(session: Session, variant: Variant) -> JobFacts | None:
@@ -129,7 +138,7 @@ def graded_job(session: Session, variant: Variant) -> JobFacts | None:
     """
     query = _jobs_query().order_by(JobRow.build_sequence.desc(), JobRow.id.desc()).limit(1)
     row = session.execute(query, asdict(variant)).one_or_none()
-    return None if row is None else _facts(row)
+    return None if row is None else job_facts(row, row.build_sequence)
 
 
 def newest_builds(session: Session, variants: Collection[Variant]) -> dict[Variant, str]:
@@ -184,7 +193,7 @@ def job_of(session: Session, job_id: str) -> JobFacts | None:
     row = session.execute(
         query.where(table.state.in_((JobState.finished, JobState.cancelled)))
     ).one_or_none()
-    return None if row is None else _facts(row)
+    return None if row is None else job_facts(row, row.build_sequence)
 
 
 def variants_of(session: Session, test_key: str) -> tuple[Variant, ...]:
@@ -261,21 +270,14 @@ def context_name(context: Any) -> str:
     return str(context.get("name")) if isinstance(context, Mapping) else str(context or ISOLATED)
 
 
-def _facts(row: Any) -> JobFacts:
-    return JobFacts(
-        id=row.id,
-        variant=Variant(row.test_key, row.branch, row.arch, row.board),
-        workload_key=row.workload_key,
-        kernel=row.kernel,
-        build=row.build,
-        sequence=row.build_sequence,
-        executor=row.executor,
+def job_facts(row: Any, sequence: int) -> JobFacts:
+    """Return the facts of a job, with a place in its branch."""
+    return from_object(
+        JobFacts,
+        row,
+        variant=Variant.of(row),
+        sequence=sequence,
         context=context_name(row.context),
         requested_context=row.context,
-        verdict=row.verdict,
-        done=row.done,
-        counts=row.counts,
         outcomes=row.outcomes or {},
-        created_at=row.created_at,
-        finished_at=row.finished_at,
     )

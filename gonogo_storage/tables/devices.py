@@ -77,7 +77,6 @@ class GoldenRow(Base):
     digest: Mapped[str]
     first_device: Mapped[str]
     second_device: Mapped[str | None]
-    learned_at: Mapped[datetime]
     confirmed_at: Mapped[datetime | None]
 
 

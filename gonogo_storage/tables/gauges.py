@@ -5,7 +5,6 @@ A gauge's work is done by a hidden job with the same id. Its results have their 
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any
 
 from sqlalchemy import BigInteger, ForeignKey, Index
@@ -58,4 +57,3 @@ class GaugeResultRow(Base):
     device: Mapped[str | None]
     duration_ms: Mapped[float | None]
     row: Mapped[dict[str, Any]]  # from gonogo.gauge.measure, without part and seed
-    stored_at: Mapped[datetime]

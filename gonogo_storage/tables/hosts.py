@@ -80,6 +80,5 @@ class RefusedMessageRow(Base):
     reason: Mapped[str] = mapped_column(primary_key=True)
     count: Mapped[int] = mapped_column(BigInteger)
     detail: Mapped[str]  # of the last one
-    first_at: Mapped[datetime]
     last_at: Mapped[datetime]
     audited_at: Mapped[datetime]

@@ -11,31 +11,26 @@ from sqlalchemy.orm import Session
 
 from gonogo.flakiness.outcomes import Outcome
 from gonogo.flakiness.rates import Rate, rate
-from gonogo_storage.rollups.rollups import Sums
+from gonogo_storage.db.records import from_object
 from gonogo_storage.rollups.tallies import WHOLE, Tally, total
 from gonogo_storage.tables import DayRollupRow
 
 
 @dataclass(frozen=True)
-class Rollup(Sums):
+class Rollup(Tally):
     """One cell of a table over the requested AXES, with sums over all other axes.
 
     It has the sums of whole seeds, and of each output.
     """
 
-    place: Mapping[str, Any]
+    place: Mapping[str, Any] = field(default_factory=dict)
     """Requested axis -> value: text, but an int for build_sequence and a date for day."""
-    outputs: Mapping[str, Sums] = field(default_factory=dict)
-
-    @property
-    def outcomes(self) -> Mapping[str, int]:
-        """The number of whole seeds by gonogo.flakiness.rates.Outcome."""
-        return self.tally.outcomes
+    outputs: Mapping[str, Tally] = field(default_factory=dict)
 
     @property
     def duration_ms(self) -> float:
         """The total time of all seeds."""
-        return self.tally.duration_us / 1000
+        return self.duration_us / 1000
 
     def rates(self) -> tuple[Rate, Rate]:
         """Return the rate of failures, and that of hangs, crashes and errors.
@@ -64,7 +59,8 @@ def of_test(session: Session, test_key: str, by: Sequence[str] = ()) -> list[Rol
     rollups = []
     for place in sorted(cells):
         parts = {output: total(cells[place][output]) for output in sorted(cells[place])}
-        sums = {name: Sums(tally) for name, tally in parts.items() if name != WHOLE}
+        outputs = {name: tally for name, tally in parts.items() if name != WHOLE}
         of_place = dict(zip(by, place, strict=True))
-        rollups.append(Rollup(parts.get(WHOLE, Tally()), of_place, sums))
+        whole = parts.get(WHOLE, Tally())
+        rollups.append(from_object(Rollup, whole, place=of_place, outputs=outputs))
     return rollups

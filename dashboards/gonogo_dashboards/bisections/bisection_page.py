@@ -16,6 +16,7 @@ from gonogo_dashboards.kit import axis_events, commands, words
 from gonogo_dashboards.kit.axis_events import AxisEvent
 from gonogo_dashboards.kit.labels import Listed, labels
 from gonogo_dashboards.kit.list_rows import details_of
+from gonogo_dashboards.kit.list_view import ListView, list_view
 from gonogo_storage.automation import bisections as stored
 from gonogo_storage.automation.bisections import (
     Bisection,
@@ -26,6 +27,7 @@ from gonogo_storage.automation.bisections import (
 )
 from gonogo_storage.catalogue import entry_names
 from gonogo_storage.db.encoding import timestamp
+from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import BisectionState
 from gonogo_storage.history import annotations as axis_changes
 from gonogo_storage.history.annotations import AxisPlace
@@ -61,17 +63,6 @@ class BisectionLine:
     words: str
     created_at: str | None
     age: str
-
-
-@dataclass(frozen=True)
-class BisectionsView:
-    """A page of the list of bisections."""
-
-    items: tuple[BisectionLine, ...]
-    filters: Mapping[str, str]
-    next: str | None
-    next_url: str | None
-    at: str | None
 
 
 @dataclass(frozen=True)
@@ -128,7 +119,6 @@ class Search:
     low: str
     high: str
     builds: tuple[BuildLine, ...]
-    culprit: str | None
     probability: float
     before: float
     after: float
@@ -174,25 +164,26 @@ class BisectionView:
 
 def listed(
     session: Session, query: Mapping[str, str], cursor: str | None, limit: int, now: datetime
-) -> BisectionsView:
+) -> ListView:
     """Return a page of bisections. Raises BadCursor."""
     filters = {name: query[name] for name in FILTERS if query.get(name)}
     page = stored.list_(
         session, test=filters.get("test"), state=filters.get("state"), limit=limit, cursor=cursor
     )
     entries = entry_names.latest(session, {bisection.test_key for bisection in page.items})
-    named = labels(
-        [
-            Listed(bisection.test, entries.get(bisection.test_key), _title(bisection.test))
-            for bisection in page.items
-        ]
+    named = iter(
+        labels(
+            [
+                Listed(bisection.test, entries.get(bisection.test_key), _title(bisection.test))
+                for bisection in page.items
+            ]
+        )
     )
-    items = tuple(
-        _line(bisection, now, entries.get(bisection.test_key), title)
-        for bisection, title in zip(page.items, named, strict=True)
-    )
-    following = None if page.next is None else urls.bisections(filters, cursor=page.next)
-    return BisectionsView(items, filters, page.next, following, timestamp(now))
+
+    def line(bisection: BisectionSummary) -> BisectionLine:
+        return _line(bisection, now, entries.get(bisection.test_key), next(named))
+
+    return list_view(page, line, urls.bisections, now, filters)
 
 
 def one(session: Session, bisection_id: str, now: datetime) -> BisectionView | None:
@@ -207,14 +198,7 @@ def one(session: Session, bisection_id: str, now: datetime) -> BisectionView | N
         "test": urls.history(bisection.test_key),
     }
     probes = tuple(
-        ProbeLine(
-            probe.number,
-            bisection.builds[probe.place],
-            probe.seed,
-            urls.job(probe.job),
-            probe.ended,
-            probe.verdict,
-        )
+        from_object(ProbeLine, probe, build=bisection.builds[probe.place], url=urls.job(probe.job))
         for probe in reversed(bisection.probes[-LATEST:])
     )
     entries = entry_names.latest(session, [bisection.test_key])
@@ -290,14 +274,12 @@ def _search(bisection: Bisection, track: SearchTrack, events: tuple[AxisEvent, .
         shown for move in bisection.moves if (shown := _move(bisection, move, track)) is not None
     )
     dots = tuple(
-        Dot(
-            probe.number,
-            probe.place,
-            bisection.builds[probe.place],
-            probe.seed,
-            urls.job(probe.job),
-            probe.ended,
-            probe.wrong if numbers else probe.red,
+        from_object(
+            Dot,
+            probe,
+            build=bisection.builds[probe.place],
+            url=urls.job(probe.job),
+            bad=probe.wrong if numbers else probe.red,
         )
         for probe in bisection.probes
         if low <= probe.place <= high
@@ -311,8 +293,9 @@ def _search(bisection: Bisection, track: SearchTrack, events: tuple[AxisEvent, .
         if culprit
         else stage.sentence
     )
-    return Search(
-        track=track.track,
+    return from_object(
+        Search,
+        track,
         track_words=track.track.sentence,
         stage=stage.value,
         stage_words=stage.sentence,
@@ -320,10 +303,6 @@ def _search(bisection: Bisection, track: SearchTrack, events: tuple[AxisEvent, .
         low=bisection.builds[low],
         high=bisection.builds[high],
         builds=tuple(lines),
-        culprit=culprit,
-        probability=track.probability,
-        before=track.before,
-        after=track.after,
         bad=bad,
         good="explained" if numbers else "green",
         bad_looks=Verdict.pass_by_tolerance if numbers else Verdict.fail,

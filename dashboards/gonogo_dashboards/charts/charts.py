@@ -138,17 +138,29 @@ def marked(
                 },
             }
         )
-    shared = {"silent": True, "symbol": "none", "animation": False, "precision": 15}
-    return [
-        {
-            "type": "scatter",
-            "name": "events",
-            "data": [],
+    return [backdrop("events", lines, z=2)]
+
+
+def backdrop(
+    name: str, lines: Sequence[Options], areas: Sequence[Any] = (), *, z: int = 0
+) -> Options:
+    """Return an empty series with straight lines and shaded areas, which nothing points at."""
+    return {
+        "type": "scatter",
+        "name": name,
+        "data": [],
+        "silent": True,
+        "z": z,
+        # precision: ECharts rounds to 2 decimals by default, and a line at 0.002 would vanish
+        "markLine": {
             "silent": True,
-            "z": 2,
-            "markLine": {**shared, "data": lines},
-        }
-    ]
+            "symbol": "none",
+            "animation": False,
+            "precision": 15,
+            "data": lines,
+        },
+        "markArea": {"silent": True, "animation": False, "data": areas},
+    }
 
 
 def room_above(events: Sequence[AxisEvent]) -> int:
@@ -174,42 +186,13 @@ def rail(high: float, off: float, shown: bool) -> list[Options]:
         "formatter": "NaN, Inf or no result",
         "color": "$soft",
     }
-    return [
-        {
-            "type": "scatter",
-            "name": "rail",
-            "data": [],
-            "silent": True,
-            "z": 0,
-            "markLine": {
-                "silent": True,
-                "symbol": "none",
-                "animation": False,
-                "precision": 15,
-                "data": [
-                    {
-                        "yAxis": high,
-                        "lineStyle": {"color": "$line-strong", "type": "solid", "width": 1.5},
-                        "label": {"show": False},
-                    }
-                ],
-            },
-            "markArea": {
-                "silent": True,
-                "animation": False,
-                "data": [
-                    [
-                        {
-                            "yAxis": high,
-                            "label": label,
-                            "itemStyle": {"color": "$band", "opacity": 0.35},
-                        },
-                        {"yAxis": off},
-                    ]
-                ],
-            },
-        }
-    ]
+    line = {
+        "yAxis": high,
+        "lineStyle": {"color": "$line-strong", "type": "solid", "width": 1.5},
+        "label": {"show": False},
+    }
+    band = {"yAxis": high, "label": label, "itemStyle": {"color": "$band", "opacity": 0.35}}
+    return [backdrop("rail", [line], [[band, {"yAxis": off}]])]
 
 
 def _marks(plot: SeedPlot, place: _Places, low: float, odd: float) -> list[Options]:
@@ -321,22 +304,7 @@ def _lines(plot: SeedPlot, shared_limit: bool, low: float) -> Options:
         lines.append(
             _line(limit, "$limit", [6, 4], "budget: what rounding explains", "insideEndBottom")
         )
-    return {
-        "type": "scatter",
-        "name": "lines",
-        "data": [],
-        "silent": True,
-        "z": 0,
-        # precision: ECharts rounds to 2 decimals by default, and a line at 0.002 would vanish
-        "markLine": {
-            "silent": True,
-            "symbol": "none",
-            "animation": False,
-            "precision": 15,
-            "data": lines,
-        },
-        "markArea": {"silent": True, "animation": False, "data": area},
-    }
+    return backdrop("lines", lines, area)
 
 
 def _line(y: float, color: str, dashes: Any, text: str, position: str) -> Options:

@@ -24,6 +24,7 @@ from gonogo_storage.comparison.comparing import Compared, Comparison
 from gonogo_storage.comparison.comparison_side import SideResults
 from gonogo_storage.comparison.matrices import BuildRecord
 from gonogo_storage.db.encoding import timestamp
+from gonogo_storage.db.records import from_object
 
 MAX_JOBS = 8
 MAX_CHOICES = 100
@@ -162,7 +163,6 @@ class ComparisonView:
     complete: bool
     gate: str
     gate_verdict: str
-    gate_words: str
     code: int
     words: str
     counts: tuple[ClassCount, ...]
@@ -209,7 +209,6 @@ def view(session: Session, base: str, head: str, limit: int, now: datetime) -> C
             complete=True,
             gate="",
             gate_verdict="",
-            gate_words="",
             code=0,
             words="",
             counts=(),
@@ -235,7 +234,6 @@ def view(session: Session, base: str, head: str, limit: int, now: datetime) -> C
         complete=comparison.complete,
         gate=GATES[gate.code] + (f": {gate.words}" if gate.code else ""),
         gate_verdict=GATE_VERDICTS[gate.code],
-        gate_words=gate.words,
         code=gate.code,
         words=comparison.words,
         counts=tuple(_count(Class(kind), number) for kind, number in comparison.counts.items()),
@@ -261,14 +259,7 @@ def view(session: Session, base: str, head: str, limit: int, now: datetime) -> C
 
 def _picks(session: Session, newest: Sequence[BuildRecord], now: datetime) -> tuple[BuildPick, ...]:
     return tuple(
-        BuildPick(
-            build.name,
-            build.branch,
-            timestamp(build.at),
-            words.since(build.at, now),
-            build.commit,
-            build.owner,
-        )
+        from_object(BuildPick, build, at=timestamp(build.at), age=words.since(build.at, now))
         for build in build_choices.read(session, newest)
     )
 
@@ -335,14 +326,8 @@ def _side(results: SideResults) -> SideLine:
     url = (
         urls.run(results.side.run) if results.side.run else urls.jobs({"build": results.side.build})
     )
-    return SideLine(
-        results.side.requested,
-        results.builds,
-        results.side.run,
-        url,
-        results.jobs,
-        results.waiting,
-        results.more_jobs,
+    return from_object(
+        SideLine, results, requested=results.side.requested, run=results.side.run, url=url
     )
 
 

@@ -15,6 +15,7 @@ from gonogo_dashboards.kit import build_cells, words
 from gonogo_dashboards.kit.build_cells import BuildCell
 from gonogo_dashboards.kit.labels import Listed, labels
 from gonogo_dashboards.kit.list_rows import details_of, tolerance_of
+from gonogo_dashboards.kit.ranges import Choice
 from gonogo_storage.catalogue import entry_names, test_list
 from gonogo_storage.catalogue.test_list import TestHead
 from gonogo_storage.comparison import matrices
@@ -50,15 +51,6 @@ class ChangedLine:
 
 
 @dataclass(frozen=True)
-class SpanChoice:
-    """A beginning to choose."""
-
-    label: str
-    url: str
-    chosen: bool
-
-
-@dataclass(frozen=True)
 class WorseView:
     """The page: what got worse first, then what got better."""
 
@@ -66,7 +58,7 @@ class WorseView:
     branches: tuple[str, ...]
     since: str
     until: str
-    spans: tuple[SpanChoice, ...]
+    spans: tuple[Choice, ...]
     tests: int
     whole: bool
     """False: the branch has more tests than were compared."""
@@ -99,7 +91,7 @@ def view(session: Session, query: Mapping[str, str], now: datetime) -> WorseView
     for label, days in RANGES.items():
         day = (today - timedelta(days=days)).isoformat()
         spans.append(
-            SpanChoice(label, urls.worse({**given, "since": day}), day == since.isoformat())
+            Choice(day, label, urls.worse({**given, "since": day}), day == since.isoformat())
         )
     order = {WORSE: 0, BETTER: 1}
     changed = sorted((line for line in lines if line.kind in order), key=lambda x: order[x.kind])

@@ -20,6 +20,7 @@ from gonogo_dashboards.kit.list_rows import JobLine, job_line
 from gonogo_storage.access import hosts as stored_hosts
 from gonogo_storage.catalogue import entry_names
 from gonogo_storage.db.encoding import encode, timestamp
+from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import DeviceHealth, DeviceState
 from gonogo_storage.devices import devices as stored
 from gonogo_storage.devices import health_then, periods
@@ -336,23 +337,10 @@ def _line(
     state, health = record.state, record.health
     job = jobs.get(record.job or "") if state is DeviceState.busy else None
     firmware = record.firmware.get(BUNDLE) or (record.telemetry and record.telemetry.firmware)
-    return DeviceLine(
-        id=record.id,
+    return from_object(
+        DeviceLine,
+        record,
         url=urls.device(record.id),
-        **{
-            name: getattr(record, name)
-            for name in (
-                "device",
-                "host",
-                "name",
-                "arch",
-                "board",
-                "serial",
-                "attempt",
-                "drained",
-                "reason",
-            )
-        },
         firmware=str(firmware or ""),
         state=state.value,
         state_words=words.DEVICE_STATES[state],
@@ -366,6 +354,7 @@ def _line(
         canary=_canary(record.canary, now),
         telemetry=_telemetry(record.telemetry or Telemetry()),
         load=pulse.load(record.device),
+        work=None,
     )
 
 
@@ -394,9 +383,10 @@ def _telemetry(readings: Telemetry) -> tuple[str, ...]:
 def _history(entry: DeviceChange, now: datetime) -> HistoryLine:
     evidence = dict(entry.evidence or {})
     steps = evidence.pop("steps", None)
-    return HistoryLine(
+    return from_object(
+        HistoryLine,
+        entry,
         at=timestamp(entry.at),
-        **{name: getattr(entry, name) for name in ("what", "before", "after", "actor", "reason")},
         age=_age(entry.at, now),
         steps=tuple(step for step in steps if isinstance(step, Mapping))
         if isinstance(steps, list)

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from gonogo import urls
 from gonogo_dashboards.devices.device_page import DeviceLine
 from gonogo_dashboards.kit import words
+from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import DeviceHealth, DeviceState
 
 GONE = timedelta(days=7)
@@ -92,16 +93,12 @@ def _cell(line: DeviceLine, hosts: bool) -> Cell:
         f"runs {runs}" if runs else "",
     ]
     why = f" ({line.reason})" if line.reason and line.health != DeviceHealth.good else ""
-    return Cell(
-        id=line.id,
-        url=line.url,
-        device=line.device,
+    return from_object(
+        Cell,
+        line,
         label=line.device if hosts else line.name,
-        state=line.state,
         letter=LETTERS[DeviceState(line.state)],
-        health=line.health,
         verdict=words.HEALTH_VERDICTS[line.health],
-        drained=line.drained,
         sentence=", ".join(part for part in parts if part) + why,
         job_url=None if job is None else job.url,
         job_words=runs,

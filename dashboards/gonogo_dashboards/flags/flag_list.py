@@ -19,7 +19,7 @@ from gonogo_storage.db.states import FlagKind
 from gonogo_storage.flags import triage
 from gonogo_storage.flags.flag_changes import Outcome
 from gonogo_storage.flags.triage import STATES, FlagFilter
-from gonogo_storage.rollups.variants import newest_builds
+from gonogo_storage.rollups.variants import Variant, newest_builds
 
 FILTERS = ("kind", "state", "test", "owner", "build", "job")
 ACTIONS: Mapping[str, str] = {
@@ -133,7 +133,7 @@ def listed(
     query = FlagFilter(**given)
     page = triage.listed(session, query, limit=limit, cursor=cursor or None)
     tests = test_list.specs(session, {flag.test_key for flag in page.items})
-    newest = newest_builds(session, [flag_page.variant_of(flag) for flag in page.items])
+    newest = newest_builds(session, [Variant.of(flag) for flag in page.items])
     entries = entry_names.latest(session, {flag.test_key for flag in page.items})
     others = triage.open_of_tests(session, {flag.test_key for flag in page.items})
     waiting = triage.open_by_kind(session)
@@ -143,7 +143,7 @@ def listed(
                 flag,
                 tests.get(flag.test_key, {}),
                 now,
-                newest.get(flag_page.variant_of(flag)),
+                newest.get(Variant.of(flag)),
                 entries.get(flag.test_key),
                 others.get(flag.test_key, ()),
             )

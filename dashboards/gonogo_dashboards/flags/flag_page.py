@@ -19,6 +19,7 @@ from gonogo_dashboards.kit.list_rows import details_of, shape_of, source_url, to
 from gonogo_dashboards.kit.tolerance_advice import Advice
 from gonogo_storage.catalogue import entry_names, test_list
 from gonogo_storage.db.encoding import timestamp
+from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import FlagKind, FlagState
 from gonogo_storage.flags import flags
 from gonogo_storage.flags.flag_history import FlagEntry
@@ -122,7 +123,7 @@ def one(session: Session, flag_id: str, now: datetime) -> FlagView | None:
     if flag is None:
         return None
     test = test_list.specs(session, {flag.test_key}).get(flag.test_key, {})
-    variant = variant_of(flag)
+    variant = Variant.of(flag)
     newest = newest_builds(session, [variant]).get(variant)
     entry = entry_names.latest(session, [flag.test_key]).get(flag.test_key)
     shown = line(flag, test, now, newest, entry)
@@ -180,11 +181,6 @@ def _meaning(flag: Flag, line: FindingLine, now: datetime) -> tuple[str, ...]:
     return tuple(text for text in (kind, f"{since}{still}.", advice) if text)
 
 
-def variant_of(flag: Flag) -> Variant:
-    """Return the variant that a flag is about."""
-    return Variant(flag.test_key, flag.branch, flag.arch, flag.board)
-
-
 def line(
     flag: Flag,
     test: Mapping[str, Any],
@@ -200,13 +196,12 @@ def line(
     """
     kind, evidence = flag.kind, flag.evidence
     variant = {"branch": flag.branch, "arch": flag.arch, "board": flag.board}
-    return FindingLine(
-        id=flag.id,
+    return from_object(
+        FindingLine,
+        flag,
         url=urls.flag(flag.id),
-        kind=kind,
         kind_words=words.FLAGS.get(kind, evidence_view.label(kind)),
         verdict=words.FLAG_VERDICTS.get(kind, "suspect"),
-        state=flag.state,
         state_words=words.FLAG_STATES.get(flag.state, flag.state),
         others=tuple(
             OtherFlag(words.FLAGS[FlagKind(other.kind)], other.build, urls.flag(other.id))
@@ -218,19 +213,13 @@ def line(
         ),
         words=str(evidence.get("words") or ""),
         diagnosis=_diagnosis(evidence),
-        kernel=flag.kernel,
         shape=shape_of(test) if test else "",
         tolerance=tolerance_of(test) if test else "",
         details=details_of(test, entry),
         test_url=urls.history(flag.test_key, variant),
-        build=flag.build,
         still=words.still_there(kind, flag.build, newest_build),
         variant=words.variant(flag.branch, flag.arch, flag.board),
-        owner=flag.owner,
-        reason=flag.reason,
-        jobs=flag.jobs,
         job_url=source_url(kind, flag.last_job),
-        version=flag.version,
         opened_at=timestamp(flag.opened_at),
         updated_at=timestamp(flag.updated_at),
         age=words.since(flag.updated_at, now),
@@ -253,13 +242,14 @@ def _change(entry: FlagEntry, now: datetime) -> FlagChange:
     details = tuple(
         (evidence_view.label(name), evidence_view.text(value)) for name, value in detail.items()
     )
-    return FlagChange(
-        timestamp(entry.at),
-        words.since(entry.at, now),
-        entry.actor,
-        entry.what,
-        entry.reason or "",
-        details,
+    return from_object(
+        FlagChange,
+        entry,
+        at=timestamp(entry.at),
+        age=words.since(entry.at, now),
+        change=entry.what,
+        reason=entry.reason or "",
+        details=details,
     )
 
 

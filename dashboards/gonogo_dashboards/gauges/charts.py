@@ -10,7 +10,7 @@ from typing import Any
 
 from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.charts import log_axis
-from gonogo_dashboards.charts.charts import AXIS, LABEL, Options
+from gonogo_dashboards.charts.charts import AXIS, LABEL, Options, backdrop
 from gonogo_dashboards.gauges.curves import ALL, Picture
 from gonogo_dashboards.kit import words
 
@@ -153,7 +153,7 @@ def _turns(picture: Picture, low: float, *, right: bool) -> Options:
         [
             _short(max(low, turn.tolerance)),
             0.02 if right else 0.98,
-            turn.name,
+            turn.part,
             _short(turn.tolerance),
             turn.runs,
         ]
@@ -221,21 +221,7 @@ def _marked(picture: Picture, high: float) -> Options:
             "label": label,
         }
         areas.append([edge, {"xAxis": high if picture.window[1] is None else picture.window[1]}])
-    return {
-        "type": "scatter",
-        "name": "window",
-        "data": [],
-        "silent": True,
-        "z": 0,
-        "markLine": {
-            "silent": True,
-            "symbol": "none",
-            "animation": False,
-            "precision": 15,
-            "data": lines,
-        },
-        "markArea": {"silent": True, "animation": False, "data": areas},
-    }
+    return backdrop("window", lines, areas)
 
 
 def _short(value: float | None) -> float | None:

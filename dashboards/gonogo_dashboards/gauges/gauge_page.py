@@ -16,6 +16,7 @@ from gonogo_dashboards.gauges.curves import Picture
 from gonogo_dashboards.gauges.report_rows import ReportView
 from gonogo_dashboards.kit import commands, words
 from gonogo_dashboards.kit.list_rows import details_of
+from gonogo_dashboards.kit.list_view import ListView, list_view
 from gonogo_dashboards.kit.tolerance_advice import with_tolerance
 from gonogo_storage.catalogue import entry_names
 from gonogo_storage.db.encoding import timestamp
@@ -60,17 +61,6 @@ class GaugeLine:
 
 
 @dataclass(frozen=True)
-class GaugesView:
-    """A page of the list of gauges."""
-
-    items: tuple[GaugeLine, ...]
-    filters: Mapping[str, str]
-    next: str | None
-    next_url: str | None
-    at: str | None
-
-
-@dataclass(frozen=True)
 class GaugeView:
     """Everything on a gauge's page."""
 
@@ -90,7 +80,7 @@ class GaugeView:
 
 def listed(
     session: Session, filters: Mapping[str, str], cursor: str | None, limit: int, now: datetime
-) -> GaugesView:
+) -> ListView:
     """Return a page of gauges that match the filters (FILTERS; empty values are ignored).
 
     Raises gonogo_storage.db.paging.BadCursor.
@@ -98,13 +88,12 @@ def listed(
     given = {name: value for name in FILTERS if (value := filters.get(name, "").strip())}
     page = stored.list_(session, **given, limit=limit, cursor=cursor or None)
     entries = entry_names.latest(session, {gauge.test_key for gauge in page.items})
-    following = urls.gauges(given, cursor=page.next) if page.next else None
-    return GaugesView(
-        tuple(_line(gauge, now, entries.get(gauge.test_key)) for gauge in page.items),
+    return list_view(
+        page,
+        lambda gauge: _line(gauge, now, entries.get(gauge.test_key)),
+        urls.gauges,
+        now,
         given,
-        page.next,
-        following,
-        timestamp(now),
     )
 
 

@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from gonogo import urls
 from gonogo.ci.payloads import without_secrets
 from gonogo_dashboards.kit import words
+from gonogo_dashboards.kit.list_view import ListView, list_view
 from gonogo_storage.automation import commit_checks
 from gonogo_storage.automation.commit_checks import CommitCheck
 from gonogo_storage.db.encoding import decode, timestamp
@@ -57,17 +58,6 @@ class HookLine:
     ended_at: str | None
     due_at: str | None
     due_words: str
-
-
-@dataclass(frozen=True)
-class HooksView:
-    """A page of incoming webhooks, newest first."""
-
-    items: tuple[HookLine, ...]
-    filters: Mapping[str, str]
-    next: str | None
-    next_url: str | None
-    at: str | None
 
 
 @dataclass(frozen=True)
@@ -131,7 +121,7 @@ class HookView:
 
 def hooks(
     session: Session, filters: Mapping[str, str], cursor: str | None, limit: int, now: datetime
-) -> HooksView:
+) -> ListView:
     """Return a page of incoming webhooks. Raises gonogo_storage.db.paging.BadCursor."""
     known: Mapping[str, Collection[str]] = {
         "source": list(HookSource),
@@ -143,10 +133,7 @@ def hooks(
         if filters.get(name) and filters[name] in known.get(name, (filters[name],))
     }
     page = incoming.list_(session, **given, limit=limit, cursor=cursor or None)
-    next_url = urls.hooks(given, cursor=page.next) if page.next else None
-    return HooksView(
-        tuple(_line(item, now) for item in page.items), given, page.next, next_url, timestamp(now)
-    )
+    return list_view(page, lambda item: _line(item, now), urls.hooks, now, given)
 
 
 def hook(session: Session, incoming_id: str, now: datetime, *, whole: bool) -> HookView | None:

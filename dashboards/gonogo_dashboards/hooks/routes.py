@@ -5,15 +5,13 @@ Payloads and replays need the scope admin.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
 
 from fastapi import Request
 from sqlalchemy.orm import Session
 
 from gonogo import urls
-from gonogo_dashboards.hooks import incoming
-from gonogo_dashboards.hooks import rules as hook_rules
+from gonogo_dashboards.hooks import incoming, rules
 from gonogo_dashboards.kit.navigation import Entry
 from gonogo_dashboards.kit.site import Site
 
@@ -34,11 +32,6 @@ def add(site: Site) -> None:
             whole=site.context.may(request, "admin"),
         )
 
-    def rules(
-        session: Session, _: Mapping[str, str], cursor: str | None, limit: int, now: datetime
-    ) -> hook_rules.RulesView:
-        return hook_rules.rules(session, cursor, limit, now)
-
     site.add_list(
         urls.HOOKS,
         "hooks/hooks.html",
@@ -56,7 +49,7 @@ def add(site: Site) -> None:
     site.add_list(
         urls.RULES,
         "hooks/rules.html",
-        hook_rules.RuleLine,
-        rules,
+        rules.RuleLine,
+        rules.rules,
         "Which events start which suites?",
     )

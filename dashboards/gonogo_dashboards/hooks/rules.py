@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -9,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from gonogo import urls
 from gonogo_dashboards.kit import words
+from gonogo_dashboards.kit.list_view import ListView, list_view
 from gonogo_storage.automation import ci_rules
 from gonogo_storage.automation.ci_rules import CiRule
 from gonogo_storage.db.encoding import timestamp
@@ -38,25 +40,12 @@ class RuleLine:
     """The incoming webhooks of its repository, where it names only one."""
 
 
-@dataclass(frozen=True)
-class RulesView:
-    """The active rules, by name."""
-
-    items: tuple[RuleLine, ...]
-    next: str | None
-    next_url: str | None
-    at: str | None
-
-
-def rules(session: Session, cursor: str | None, limit: int, now: datetime) -> RulesView:
+def rules(
+    session: Session, _: Mapping[str, str], cursor: str | None, limit: int, now: datetime
+) -> ListView:
     """Return a page of rules."""
     page = ci_rules.list_(session, limit=limit, cursor=cursor or None)
-    return RulesView(
-        tuple(_rule(rule, now) for rule in page.items),
-        page.next,
-        urls.rules(cursor=page.next) if page.next else None,
-        timestamp(now),
-    )
+    return list_view(page, lambda rule: _rule(rule, now), urls.rules, now)
 
 
 def _rule(item: CiRule, now: datetime) -> RuleLine:

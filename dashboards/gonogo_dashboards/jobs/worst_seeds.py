@@ -9,6 +9,7 @@ from typing import Any
 from gonogo.spec.tolerances import Tolerance, for_output
 from gonogo_dashboards.charts import plots
 from gonogo_dashboards.kit import comparators_view, words
+from gonogo_storage.db.records import from_object
 from gonogo_storage.jobs.job_seeds import MarkRecord, SeedRecord
 
 
@@ -53,9 +54,7 @@ def line(seed: SeedRecord, tolerance: Mapping[str, Any]) -> SeedLine:
             key=lambda line: (order.index(line.verdict), -(line.evidence or 0.0)),
         )
     )
-    return SeedLine(
-        seed.seed, seed.repeat, seed.verdict, seed.device, seed.duration_ms, seed.message, lines
-    )
+    return from_object(SeedLine, seed, outputs=lines)
 
 
 def _output(mark: MarkRecord, declared: Tolerance | None) -> OutputLine:

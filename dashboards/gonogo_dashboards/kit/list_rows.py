@@ -1,4 +1,4 @@
-"""The lines of lists: jobs and flags in words."""
+"""The lines of lists of jobs, in words."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from gonogo_dashboards.kit import commands, imported, words
 from gonogo_dashboards.kit.imported import ImportedView
 from gonogo_dashboards.kit.outcomes import OutcomeCount, outcomes
 from gonogo_storage.db.encoding import timestamp
+from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import FlagKind, JobState
-from gonogo_storage.flags.attention import FlagRecord
 from gonogo_storage.jobs.job import JobSummary
 
 _IN_EVERY_LINE = ("kernel", "shape", "tolerance")
@@ -85,63 +85,24 @@ class JobLine:
     age: str
 
 
-@dataclass(frozen=True)
-class FlagLine:
-    """An open finding: one sentence, and the job that shows it.
-
-    `label` is the test's among the other flags of the list.
-    """
-
-    id: str
-    kind: str
-    kind_words: str
-    verdict: str
-    state: str
-    sentence: str
-    diagnosis: str
-    kernel: str
-    shape: str
-    label: str
-    tolerance: str
-    details: str
-    """The suite's name of its test, and its fields that differ from the default."""
-    build: str
-    still: str
-    """Whether the newest build still has it."""
-    gone: bool
-    """Whether it was not found on the newest build."""
-    url: str
-    jobs: int
-    job_url: str
-    updated_at: str | None
-    age: str
-
-
 def job_line(job: JobSummary, now: datetime, entry: str | None = None) -> JobLine:
     """Return a job as a line of a list; `entry`: a suite's name for its test."""
-    return JobLine(
-        id=job.id,
+    return from_object(
+        JobLine,
+        job,
         url=urls.job(job.id),
-        kernel=job.kernel,
         noun=noun_of(job.test),
         shape=shape_of(job.test),
         tolerance=tolerance_of(job.test),
         details=details_of(job.test, entry),
-        build=job.build,
-        queue=job.queue,
         state=job.state.value,
         state_words=state_words(job),
-        verdict=job.verdict,
         verdict_words=words.mark(job.verdict).label if job.verdict else "",
         both=red_hollow.words(job.red, job.hollow, red_hollow.noun(job.test)),
         final=job.state.final,
-        done=job.done,
-        total=job.total,
         counts=counts(job.counts, max(job.total, 1)),
         outcomes=outcomes(job.outcomes or {}),
-        waiting_reason=job.waiting_reason,
         diagnosis=job.diagnosis_words or "",
-        labels=job.labels,
         imported=imported.read(job),
         created_at=timestamp(job.created_at),
         finished_at=timestamp(job.finished_at),
@@ -202,37 +163,6 @@ def counts(stored: Mapping[str, int], total: int) -> tuple[Count, ...]:
             shown.append(Count(verdict, label, looks.sign, stored[verdict], share, start))
             start += share
     return tuple(shown)
-
-
-def flag_line(flag: FlagRecord, now: datetime, entry: str | None, label: str) -> FlagLine:
-    """Return a flag as a line of a list.
-
-    entry: a suite's name for its test. label: the test's in this list; kernel and shape if none.
-    """
-    sentence = flag.evidence.get("sentence") or words.FLAGS.get(flag.kind, flag.kind)
-    diagnosis = flag.evidence.get("diagnosis")
-    return FlagLine(
-        id=flag.id,
-        kind=flag.kind,
-        kind_words=words.FLAGS.get(flag.kind, flag.kind.replace("_", " ")),
-        verdict=words.FLAG_VERDICTS.get(flag.kind, "suspect"),
-        state=flag.state,
-        sentence=str(sentence),
-        diagnosis=str(diagnosis or ""),
-        kernel=flag.kernel,
-        shape=shape_of(flag.test),
-        label=label or f"{flag.kernel} {shape_of(flag.test)}",
-        tolerance=tolerance_of(flag.test),
-        details=details_of(flag.test, entry),
-        build=flag.build,
-        still=words.still_there(flag.kind, flag.build, flag.newest_build),
-        gone=flag.gone,
-        url=urls.flag(flag.id),
-        jobs=flag.jobs,
-        job_url=source_url(flag.kind, flag.last_job),
-        updated_at=timestamp(flag.updated_at),
-        age=words.ago((now - flag.updated_at).total_seconds()),
-    )
 
 
 def source_url(kind: str, job: str) -> str:

@@ -18,8 +18,8 @@ RANGES: Mapping[str, tuple[str, timedelta | None]] = {
 
 
 @dataclass(frozen=True)
-class RangeChoice:
-    """A range to choose; `url` is the page with it."""
+class Choice:
+    """A range or another value to choose; `url` is the page with it."""
 
     value: str
     label: str
@@ -33,7 +33,7 @@ class Range:
 
     value: str
     since: datetime | None
-    choices: tuple[RangeChoice, ...]
+    choices: tuple[Choice, ...]
 
     @property
     def label(self) -> str:
@@ -66,9 +66,7 @@ def of(
         value,
         None if length is None else now - length,
         tuple(
-            RangeChoice(
-                name, RANGES[name][0], url(None if name == default else name), name == value
-            )
+            Choice(name, RANGES[name][0], url(None if name == default else name), name == value)
             for name in allowed
         ),
     )

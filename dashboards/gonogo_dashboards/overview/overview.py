@@ -14,10 +14,12 @@ from sqlalchemy.orm import Session
 from gonogo import urls
 from gonogo_dashboards.devices import device_page, fleet, hosts
 from gonogo_dashboards.devices.fleet import Fleet
+from gonogo_dashboards.flags import flag_page
+from gonogo_dashboards.flags.flag_page import FindingLine
 from gonogo_dashboards.kit import axis_events, commands, ranges, words
 from gonogo_dashboards.kit.axis_events import AxisEvent
 from gonogo_dashboards.kit.labels import Listed, labels
-from gonogo_dashboards.kit.list_rows import FlagLine, JobLine, flag_line, job_line
+from gonogo_dashboards.kit.list_rows import JobLine, job_line
 from gonogo_dashboards.kit.ranges import Range
 from gonogo_dashboards.matrix import matrix_page
 from gonogo_dashboards.matrix.matrix_page import Glance
@@ -26,9 +28,10 @@ from gonogo_dashboards.overview.days import Days
 from gonogo_dashboards.overview.numbers import NumberLine
 from gonogo_storage.catalogue import entry_names
 from gonogo_storage.db.encoding import timestamp
+from gonogo_storage.db.records import from_object
 from gonogo_storage.devices import health_then, periods
 from gonogo_storage.flags import attention as needs
-from gonogo_storage.flags.attention import Night
+from gonogo_storage.flags.attention import FlagRecord, Night
 from gonogo_storage.history import annotations as axis_changes
 from gonogo_storage.history.annotations import DatedAnnotation
 from gonogo_storage.jobs import latest as reads
@@ -60,6 +63,15 @@ class Need:
     words: str
     verdict: str
     url: str
+
+
+@dataclass(frozen=True)
+class FlagLine(FindingLine):
+    """An open flag; `label` is its test's among the other flags of the page."""
+
+    label: str
+    gone: bool
+    """Whether it was not found on the newest build."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +125,7 @@ class NightView:
 
 @dataclass(frozen=True)
 class QueueLine:
-    """A queue; `age_s` is the age of its oldest waiting job, or None."""
+    """A queue; `age` is that of its oldest waiting job, "" for none."""
 
     queue: str
     waiting: int
@@ -121,7 +133,6 @@ class QueueLine:
     workers: int
     stuck: bool
     oldest_at: str | None
-    age_s: float | None
     age: str
     url: str
 
@@ -322,33 +333,33 @@ def _kinds(
 def _kind(
     flags: needs.OpenFlags, now: datetime, entries: Mapping[str, str], names: Mapping[str, str]
 ) -> FlagKindLine:
-    return FlagKindLine(
-        kind=flags.kind,
+    return from_object(
+        FlagKindLine,
+        flags,
         kind_words=words.FLAGS.get(flags.kind, flags.kind.replace("_", " ")),
         verdict=words.FLAG_VERDICTS.get(flags.kind, "suspect"),
-        count=flags.count,
-        gone=flags.gone,
         url=urls.flags({"kind": flags.kind}),
         items=tuple(
-            flag_line(flag, now, entries.get(flag.test_key), names[flag.id])
+            _flag(flag, now, entries.get(flag.test_key), names[flag.id])
             for flag in (*flags.latest, *flags.latest_gone)
         ),
     )
+
+
+def _flag(flag: FlagRecord, now: datetime, entry: str | None, label: str) -> FlagLine:
+    line = flag_page.line(flag, flag.test, now, flag.newest_build, entry)
+    return from_object(FlagLine, line, label=label or f"{line.kernel} {line.shape}", gone=flag.gone)
 
 
 def _night(night: Night) -> NightView:
     new = sum(job.new for job in night.red)
     old = len(night.red) - new
     lines = tuple(
-        RedLine(
-            name=job.name,
+        from_object(
+            RedLine,
+            job,
             job_url=urls.job(job.job),
-            suite=job.suite,
             run_url=urls.run(job.run),
-            build=job.build,
-            verdict=job.verdict,
-            new=job.new,
-            before=job.before,
             words=job.words or "",
         )
         for job in night.red
@@ -375,13 +386,10 @@ def _night(night: Night) -> NightView:
 
 def _queue(status: queue_estimate.QueueStatus, now: datetime) -> QueueLine:
     age_s = None if status.oldest_at is None else max(0.0, (now - status.oldest_at).total_seconds())
-    return QueueLine(
-        **{
-            name: getattr(status, name)
-            for name in ("queue", "waiting", "running", "workers", "stuck")
-        },
+    return from_object(
+        QueueLine,
+        status,
         oldest_at=timestamp(status.oldest_at),
-        age_s=age_s,
         age="" if age_s is None else words.duration(age_s),
         url=urls.jobs({"state": "queued"}),
     )

@@ -8,6 +8,7 @@ from fastapi import Request
 from sqlalchemy.orm import Session
 
 from gonogo import urls
+from gonogo_dashboards.kit.list_view import ListView
 from gonogo_dashboards.kit.navigation import Entry
 from gonogo_dashboards.kit.site import Site
 from gonogo_dashboards.runs import run_page
@@ -24,7 +25,7 @@ def add(site: Site) -> None:
     def run(session: Session, request: Request, now: datetime) -> run_page.RunView | None:
         return run_page.run(session, request.path_params["run_id"], now)
 
-    def schedules(session: Session, request: Request, now: datetime) -> run_page.SchedulesView:
+    def schedules(session: Session, request: Request, now: datetime) -> ListView:
         return run_page.schedules(session, request.query_params.get("cursor"), now)
 
     site.add_list(

@@ -18,10 +18,12 @@ from gonogo_dashboards.hooks.incoming import OriginLine, origins
 from gonogo_dashboards.kit import words
 from gonogo_dashboards.kit.labels import Listed, labels
 from gonogo_dashboards.kit.list_rows import Count, counts, details_of, tolerance_of
+from gonogo_dashboards.kit.list_view import ListView, list_view
 from gonogo_storage.automation import runs as stored_runs
 from gonogo_storage.automation import schedules as stored_schedules
 from gonogo_storage.automation.runs import Run, RunJob
 from gonogo_storage.db.encoding import timestamp
+from gonogo_storage.db.records import from_object
 from gonogo_storage.jobs.job import JobCommit
 
 FILTERS = ("suite", "state", "schedule")
@@ -57,17 +59,6 @@ class RunLine:
     created_at: str | None
     finished_at: str | None
     age: str
-
-
-@dataclass(frozen=True)
-class RunsView:
-    """A page of runs; `next_url` leads to the next one, or is None."""
-
-    items: tuple[RunLine, ...]
-    filters: Mapping[str, str]
-    next: str | None
-    next_url: str | None
-    at: str | None
 
 
 @dataclass(frozen=True)
@@ -110,7 +101,6 @@ class RunView:
     run: RunLine
     verdict: str | None
     sentence: str
-    job_counts: tuple[Count, ...]
     tests: tuple[TestLine, ...]
     commit: JobCommit | None
     origins: tuple[OriginLine, ...]
@@ -156,19 +146,9 @@ class ScheduleLine:
     run_now: str
 
 
-@dataclass(frozen=True)
-class SchedulesView:
-    """The active schedules, newest first."""
-
-    items: tuple[ScheduleLine, ...]
-    next: str | None
-    next_url: str | None
-    at: str | None
-
-
 def runs(
     session: Session, filters: Mapping[str, str], cursor: str | None, limit: int, now: datetime
-) -> RunsView:
+) -> ListView:
     """Return a page of runs that match the filters (FILTERS; empty values are ignored).
 
     Raises gonogo_storage.db.paging.BadCursor.
@@ -180,10 +160,7 @@ def runs(
         "schedule": given.get("schedule"),
     }
     page = stored_runs.list_(session, **selected, limit=limit, cursor=cursor or None)
-    next_url = urls.runs(given, cursor=page.next) if page.next else None
-    return RunsView(
-        tuple(_run(run, now) for run in page.items), given, page.next, next_url, timestamp(now)
-    )
+    return list_view(page, lambda run: _run(run, now), urls.runs, now, given)
 
 
 def run(session: Session, run_id: str, now: datetime) -> RunView | None:
@@ -198,7 +175,6 @@ def run(session: Session, run_id: str, now: datetime) -> RunView | None:
         run=_run(stored, now),
         verdict=verdict,
         sentence=words.sentence(verdict),
-        job_counts=counts(stored.jobs.verdicts, max(stored.jobs.total, 1)),
         tests=_tests(members),
         commit=stored.commit,
         origins=origins(session, run=run_id),
@@ -208,30 +184,24 @@ def run(session: Session, run_id: str, now: datetime) -> RunView | None:
     )
 
 
-def schedules(session: Session, cursor: str | None, now: datetime) -> SchedulesView:
+def schedules(session: Session, cursor: str | None, now: datetime) -> ListView:
     """Return the active schedules. Raises gonogo_storage.db.paging.BadCursor."""
     page = stored_schedules.list_(session, limit=SCHEDULES, cursor=cursor or None)
-    lines = tuple(_schedule(session, schedule) for schedule in page.items)
-    return SchedulesView(
-        lines, page.next, urls.schedules(cursor=page.next) if page.next else None, timestamp(now)
-    )
+    return list_view(page, lambda schedule: _schedule(session, schedule), urls.schedules, now)
 
 
 def _run(run: Run, now: datetime) -> RunLine:
-    return RunLine(
-        id=run.id,
+    return from_object(
+        RunLine,
+        run,
         url=urls.run(run.id),
         suite=run.suite.name,
         suite_version=run.suite.version,
-        verdict=run.verdict,
         both=red_hollow.words(run.red, run.hollow, "job"),
         jobs_ended=run.jobs.ended,
         done=run.seeds.done,
         total=run.seeds.total,
-        labels=run.labels,
-        owner=run.owner,
         builds=tuple(run.builds),
-        schedule=run.schedule,
         due_at=timestamp(run.due_at),
         state=run.state.value,
         state_words=words.RUN_STATES[run.state],
@@ -250,21 +220,9 @@ def _tests(members: Sequence[RunJob]) -> tuple[TestLine, ...]:
 
 
 def _test(member: RunJob, label: str) -> TestLine:
-    same = {
-        name: getattr(member, name)
-        for name in (
-            "name",
-            "kernel",
-            "build",
-            "verdict",
-            "done",
-            "total",
-            "waiting_reason",
-            "error",
-        )
-    }
-    return TestLine(
-        **same,
+    return from_object(
+        TestLine,
+        member,
         job=member.id,
         url=urls.job(member.id),
         tolerance=tolerance_of(member.test),
@@ -290,12 +248,9 @@ def _schedule(session: Session, schedule: stored_schedules.Schedule) -> Schedule
             *CronLine(schedule.cron, schedule.timezone).next(next_at, UPCOMING - 1),
         ]
     )
-    same = {
-        name: getattr(schedule, name)
-        for name in ("id", "name", "suite", "cron", "timezone", "overlap", "owner", "paused")
-    }
-    return ScheduleLine(
-        **same,
+    return from_object(
+        ScheduleLine,
+        schedule,
         builds=tuple(schedule.builds),
         next_at=timestamp(next_at),
         next=tuple(_clock(moment, zone) for moment in ahead),
@@ -308,14 +263,13 @@ def _schedule(session: Session, schedule: stored_schedules.Schedule) -> Schedule
 
 
 def _due(due: stored_schedules.Due, zone: ZoneInfo) -> DueLine:
-    return DueLine(
+    return from_object(
+        DueLine,
+        due,
         due_at=timestamp(due.due_at),
         due_words=_clock(due.due_at, zone),
-        outcome=due.outcome,
         outcome_words=words.DUES[due.outcome],
-        run=due.run,
         run_url=urls.run(due.run) if due.run else None,
-        reason=due.reason,
     )
 
 

@@ -9,7 +9,17 @@ from gonogo.spec.statistics import STATISTICS
 from gonogo.spec.tolerances import Tolerance
 from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.charts import log_axis
-from gonogo_dashboards.charts.charts import AXIS, LABEL, Options, marked, name_gap, rail, room_above
+from gonogo_dashboards.charts.charts import (
+    AXIS,
+    LABEL,
+    Options,
+    _short,
+    backdrop,
+    marked,
+    name_gap,
+    rail,
+    room_above,
+)
 from gonogo_dashboards.kit import comparators_view, words
 from gonogo_dashboards.kit.axis_events import AxisEvent
 from gonogo_dashboards.kit.list_rows import Count, counts
@@ -304,21 +314,7 @@ def _changes(curve: Curve) -> Options:
                 "label": {**label_of_limit, "color": "$tolerance"},
             }
         )
-    return {
-        "type": "scatter",
-        "name": "changes",
-        "data": [],
-        "silent": True,
-        "z": 0,
-        "markLine": {
-            "silent": True,
-            "symbol": "none",
-            "animation": False,
-            "precision": 15,
-            "data": lines,
-        },
-        "markArea": {"silent": True, "animation": False, "data": areas},
-    }
+    return backdrop("changes", lines, areas)
 
 
 def _point(point: TrendPoint, output: str) -> CurvePoint:
@@ -343,10 +339,6 @@ def _verdict(by_verdict: Mapping[str, int]) -> str:
     present = words.ordered(verdict for verdict, number in by_verdict.items() if number)
     judged = [verdict for verdict in present if verdict not in _LOST]
     return (judged or present or [Verdict.not_run])[0]
-
-
-def _short(value: float | None) -> float | None:
-    return None if value is None else float(f"{value:.4g}")
 
 
 def _first_up(text: str) -> str:

@@ -14,6 +14,7 @@ from gonogo_dashboards.charts.charts import (
     AXIS,
     LABEL,
     Options,
+    backdrop,
     drawn,
     marked,
     name_gap,
@@ -236,21 +237,7 @@ def _across(plot: Strip) -> Options:
         }
     ]
     shown: list[Options] = lines if plot.metric == TOLERANCE_RATIO else []
-    mark_line = {
-        "silent": True,
-        "symbol": "none",
-        "animation": False,
-        "precision": 15,
-        "data": shown,
-    }
-    return {
-        "type": "scatter",
-        "name": "lines",
-        "data": [],
-        "silent": True,
-        "z": 2,
-        "markLine": mark_line,
-    }
+    return backdrop("lines", shown, z=2)
 
 
 def _range(plot: Strip) -> LogAxis:

@@ -201,7 +201,6 @@ class TestView:
     cause: str
     steady: bool
     """Whether its outcomes don't differ, so that there is no cause to look for."""
-    cause_sentence: str
     cause_words: str
     factors: tuple[FactorLine, ...]
     contexts: tuple[RowLine, ...]
@@ -285,7 +284,6 @@ _NOTHING: dict[str, Any] = {
     "more_builds": 0,
     "cause": "",
     "steady": True,
-    "cause_sentence": "",
     "cause_words": "",
     "factors": (),
     "contexts": (),
@@ -417,7 +415,6 @@ def _judged(
         "more_builds": max(0, len({(job.sequence, job.build) for job in charted}) - MAX_BUILDS),
         "cause": words.CAUSES[cause.cause],
         "steady": cause.cause is Cause.stable,
-        "cause_sentence": cause.cause.sentence,
         "cause_words": cause.words,
         "factors": tuple(
             FactorLine(words.CAUSES[finding.cause], finding.holds, finding.words)

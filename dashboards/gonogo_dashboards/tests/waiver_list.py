@@ -12,11 +12,13 @@ from gonogo import urls
 from gonogo.spec.selections import KERNEL
 from gonogo_dashboards.kit import words
 from gonogo_dashboards.kit.list_rows import shape_of, tolerance_of
+from gonogo_dashboards.kit.ranges import Choice
 from gonogo_dashboards.tests.active_waivers import about
 from gonogo_storage.catalogue import test_list
 from gonogo_storage.comparison import waivers
 from gonogo_storage.comparison.waivers import StoredWaiver
 from gonogo_storage.db.encoding import timestamp
+from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import WaiverState
 
 STATES = {
@@ -25,16 +27,6 @@ STATES = {
     WaiverState.ended: ("Ended", "Somebody ended it before its end."),
 }
 """The label of each state, and its sentence."""
-
-
-@dataclass(frozen=True)
-class StateChoice:
-    """A state to choose; "" shows every waiver."""
-
-    value: str
-    label: str
-    url: str
-    chosen: bool
 
 
 @dataclass(frozen=True)
@@ -66,7 +58,7 @@ class WaiversView:
 
     items: tuple[WaiverLine, ...]
     state: str
-    states: tuple[StateChoice, ...]
+    states: tuple[Choice, ...]
     next: str | None
     next_url: str | None
     at: str | None
@@ -86,7 +78,7 @@ def listed(
         tuple(_line(waiver, specs.get(waiver.test or ""), now) for waiver in page.items),
         chosen,
         tuple(
-            StateChoice(value, label, urls.waivers({"state": value}), value == chosen)
+            Choice(value, label, urls.waivers({"state": value}), value == chosen)
             for value, label in labels.items()
         ),
         page.next,
@@ -100,8 +92,9 @@ def _line(waiver: StoredWaiver, test: Mapping[str, object] | None, now: datetime
     ends = words.until(waiver.expires_at, now) if active else words.since(waiver.expires_at, now)
     if waiver.ended_at is not None:
         ends = f"{words.since(waiver.ended_at, now)}, by {waiver.ended_by}"
-    return WaiverLine(
-        id=waiver.id,
+    return from_object(
+        WaiverLine,
+        waiver,
         state=waiver.state.value,
         state_words=STATES[waiver.state][0],
         sentence=STATES[waiver.state][1],
@@ -110,8 +103,6 @@ def _line(waiver: StoredWaiver, test: Mapping[str, object] | None, now: datetime
         if test is None
         else f"{test.get('kernel', KERNEL)} {shape_of(test)}, {tolerance_of(test)}",
         about=about(waiver),
-        owner=waiver.owner,
-        reason=waiver.reason,
         expires_at=timestamp(waiver.ended_at or waiver.expires_at),
         ends=ends,
         end_url=urls.end_waiver(waiver.id) if active else None,

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from gonogo import urls
 from gonogo_dashboards.kit import words
+from gonogo_dashboards.kit.list_view import ListView, list_view
 from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import AnswerState
@@ -43,34 +44,16 @@ class AnswerLine:
     again: str
 
 
-@dataclass(frozen=True)
-class AnswersView:
-    """A page of reports; those on the newest commit checks come first."""
-
-    items: tuple[AnswerLine, ...]
-    filters: Mapping[str, str]
-    next: str | None
-    next_url: str | None
-    at: str | None
-
-
 def answers(
     session: Session, filters: Mapping[str, str], cursor: str | None, limit: int, now: datetime
-) -> AnswersView:
+) -> ListView:
     """Return a page of reports to GitHub. Raises gonogo_storage.db.paging.BadCursor."""
     state = filters.get("state", "")
     given = {"state": state} if state in set(AnswerState) else {}
     page = github_answers.list_(
         session, state=given.get("state"), limit=limit, cursor=cursor or None
     )
-    next_url = urls.answers(given, cursor=page.next) if page.next else None
-    return AnswersView(
-        tuple(_answer(answer, now) for answer in page.items),
-        given,
-        page.next,
-        next_url,
-        timestamp(now),
-    )
+    return list_view(page, lambda answer: _answer(answer, now), urls.answers, now, given)
 
 
 def _answer(item: AnswerDetails, now: datetime) -> AnswerLine:

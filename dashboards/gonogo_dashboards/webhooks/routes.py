@@ -5,7 +5,6 @@ Addresses and payloads may be confidential, so all of them need the scope admin.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
 
 from fastapi import Request
@@ -27,11 +26,6 @@ NAVIGATION = (
 
 def add(site: Site) -> None:
     """Add the pages. They only read: the API sends a message again."""
-
-    def listed(
-        session: Session, _: Mapping[str, str], cursor: str | None, limit: int, now: datetime
-    ) -> webhook_page.WebhooksView:
-        return webhook_page.webhooks(session, cursor, limit, now)
 
     def one(session: Session, request: Request, now: datetime) -> webhook_page.WebhookView | None:
         query = request.query_params
@@ -67,7 +61,7 @@ def add(site: Site) -> None:
         urls.WEBHOOKS,
         "webhooks/webhooks.html",
         webhook_page.WebhookLine,
-        listed,
+        webhook_page.webhooks,
         "Where do messages go, and do they arrive?",
         scope=SCOPE,
     )

@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from gonogo import urls
 from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.kit import words
+from gonogo_dashboards.kit.list_view import ListView, list_view
 from gonogo_dashboards.kit.words import Standing
 from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.db.records import from_object
@@ -75,16 +76,6 @@ class WebhookLine:
 
 
 @dataclass(frozen=True)
-class WebhooksView:
-    """A page of webhooks, newest first."""
-
-    items: tuple[WebhookLine, ...]
-    next: str | None
-    next_url: str | None
-    at: str | None
-
-
-@dataclass(frozen=True)
 class SentAgain:
     """How the messages ended that were sent again in the last hour, in words."""
 
@@ -134,13 +125,14 @@ class DeliveryView:
     at: str | None
 
 
-def webhooks(session: Session, cursor: str | None, limit: int, now: datetime) -> WebhooksView:
+def webhooks(
+    session: Session, _: Mapping[str, str], cursor: str | None, limit: int, now: datetime
+) -> ListView:
     """Return a page of webhooks. Raises gonogo_storage.db.paging.BadCursor."""
     page = stored.list_(session, limit=limit, cursor=cursor or None)
     waiting = deliveries.waiting(session)
-    lines = tuple(_webhook(session, stored_webhook, waiting, now) for stored_webhook in page.items)
-    return WebhooksView(
-        lines, page.next, urls.webhooks(cursor=page.next) if page.next else None, timestamp(now)
+    return list_view(
+        page, lambda webhook: _webhook(session, webhook, waiting, now), urls.webhooks, now
     )
 
 

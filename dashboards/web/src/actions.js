@@ -25,7 +25,6 @@ export async function send(method, address, values, signal) {
 }
 
 async function post(button) {
-  if (button.dataset.confirm && !confirm(button.dataset.confirm)) return;
   button.disabled = true;
   say('');
   try {
@@ -119,7 +118,7 @@ export function leave(address, { words, undo }) {
 }
 
 /** Says what the last action did, with a button that undoes it: `undo` is the request. The focus stays where it is. */
-export function showResult({ words, undo }) {
+function showResult({ words, undo }) {
   const line = document.getElementById('result');
   if (!line) return;
   line.textContent = `${words} `;

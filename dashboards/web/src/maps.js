@@ -34,7 +34,7 @@ function colored(row, what) {
 }
 
 /** Zooms a chart about the center of the view, or moves it: `factor` above 1 zooms in; `right` and `down` are fractions of the view. */
-export function zoom(chart, { factor = 1, right = 0, down = 0, whole = false }) {
+function zoom(chart, { factor = 1, right = 0, down = 0, whole = false }) {
   const batch = chart.getOption().dataZoom.map(({ start, end }, index) => {
     if (whole) return { dataZoomIndex: index, start: 0, end: 100 };
     const span = Math.min(100, Math.max(MIN_SPAN, (end - start) / factor));

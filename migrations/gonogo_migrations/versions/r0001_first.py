@@ -221,7 +221,6 @@ def upgrade() -> None:
         sa.Column("digest", sa.Text(), nullable=False),
         sa.Column("first_device", sa.Text(), nullable=False),
         sa.Column("second_device", sa.Text(), nullable=True),
-        sa.Column("learned_at", TIME, nullable=False),
         sa.Column("confirmed_at", TIME, nullable=True),
         sa.PrimaryKeyConstraint("host", "executor", "build", "arch", name=op.f("pk_goldens")),
     )
@@ -352,7 +351,6 @@ def upgrade() -> None:
         sa.Column("reason", sa.Text(), nullable=False),
         sa.Column("count", sa.BigInteger(), nullable=False),
         sa.Column("detail", sa.Text(), nullable=False),
-        sa.Column("first_at", TIME, nullable=False),
         sa.Column("last_at", TIME, nullable=False),
         sa.Column("audited_at", TIME, nullable=False),
         sa.PrimaryKeyConstraint("sender", "reason", name=op.f("pk_refused_messages")),
@@ -1171,7 +1169,6 @@ def upgrade() -> None:
         sa.Column("device", sa.Text(), nullable=True),
         sa.Column("duration_ms", sa.Double(), nullable=True),
         sa.Column("row", sa.JSON(), nullable=False),
-        sa.Column("stored_at", TIME, nullable=False),
         sa.ForeignKeyConstraint(
             ["gauge_id"], ["gauges.id"], name=op.f("fk_gauge_results_gauge_id")
         ),

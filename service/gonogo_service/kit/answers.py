@@ -71,6 +71,13 @@ def answer_page(page: Page[T], form: Callable[[T], Any]) -> Response:
     return answer({"items": [form(item) for item in page.items], "next": page.next})
 
 
+def require(thing: T | None, noun: str, name: str) -> T:
+    """Return a thing. Raises Problem 404 where there is none."""
+    if thing is None:
+        raise missing(noun, name)
+    return thing
+
+
 def missing(noun: str, name: str, names: Iterable[str] = ()) -> Problem:
     """Return a 404 that names what doesn't exist, and which of `names` was meant."""
     hint = did_you_mean(name, names)

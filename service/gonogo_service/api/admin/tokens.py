@@ -16,7 +16,7 @@ from gonogo_service.access.issuing import (
     issue_token,
     rotate_token,
 )
-from gonogo_service.kit.answers import Cursor, Limit, make_router, missing
+from gonogo_service.kit.answers import Cursor, Limit, make_router, missing, require
 from gonogo_service.kit.strict import Strict
 from gonogo_storage.access import audit
 from gonogo_storage.access import tokens as stored
@@ -99,10 +99,7 @@ def issue(context: Ctx, who: Admin, body: TokenIn) -> TokenIssued:
 def look(context: Ctx, _who: Admin, token_id: str) -> Token:
     """Show a token without its text."""
     with context.reading() as session:
-        token = stored.get(session, token_id)
-    if token is None:
-        raise missing("token", token_id)
-    return token
+        return require(stored.get(session, token_id), "token", token_id)
 
 
 @router.post("/tokens/{token_id}:rotate", status_code=201, summary="Rotate a token")

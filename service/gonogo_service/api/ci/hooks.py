@@ -19,7 +19,7 @@ from gonogo.ci.payloads import without_secrets
 from gonogo_service.access.context import Admin, Context, Ctx, Reader
 from gonogo_service.hooks import signatures
 from gonogo_service.kit import json_bodies
-from gonogo_service.kit.answers import Cursor, Filter, Limit, make_router, missing
+from gonogo_service.kit.answers import Cursor, Filter, Limit, make_router, require
 from gonogo_service.kit.problems import BadField, Problem
 from gonogo_service.webhooks.signatures import Unverified
 from gonogo_storage.access import audit
@@ -155,9 +155,7 @@ def look(context: Ctx, _who: Admin, incoming_id: str) -> IncomingDeliveryDetails
     Payloads are deleted after 30 days.
     """
     with context.reading() as session:
-        result = stored.look(session, incoming_id)
-    if result is None:
-        raise missing("delivery", incoming_id)
+        result = require(stored.look(session, incoming_id), "delivery", incoming_id)
     delivery, body = result
     try:
         payload = None if body is None else decode(body)
@@ -177,9 +175,7 @@ def replay(context: Ctx, who: Admin, incoming_id: str) -> IncomingDelivery:
     A delivery that started something can't be processed again, so that nothing starts twice.
     """
     with context.session() as session:
-        result = stored.look(session, incoming_id)
-        if result is None:
-            raise missing("delivery", incoming_id)
+        result = require(stored.look(session, incoming_id), "delivery", incoming_id)
         delivery, body = result
         if delivery.state is IncomingState.started:
             raise BadField(

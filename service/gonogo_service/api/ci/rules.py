@@ -12,7 +12,7 @@ from gonogo.spec.validation import distinct
 from gonogo_service.access.context import Admin, Ctx, Reader
 from gonogo_service.api.ci import rule_schemas
 from gonogo_service.api.ci.rule_schemas import RuleIn, RuleOut, RuleSummary
-from gonogo_service.kit.answers import Cursor, Limit, extend_page, make_router, missing
+from gonogo_service.kit.answers import Cursor, Limit, extend_page, make_router, missing, require
 from gonogo_service.kit.strict import Strict
 from gonogo_storage.access import audit
 from gonogo_storage.automation import ci_rules as stored
@@ -127,8 +127,6 @@ def look(context: Ctx, _who: Reader, name: str) -> RuleOut:
 def archive(context: Ctx, who: Admin, name: str) -> RuleOut:
     """Archive a rule, which then starts nothing. What it started stays; storing it restores it."""
     with context.session() as session:
-        rule = stored.archive(session, name, now=utcnow())
-        if rule is None:
-            raise missing("rule", name)
+        rule = require(stored.archive(session, name, now=utcnow()), "rule", name)
         audit.record(session, actor=who.actor, action="rule.archived", subject=name)
     return from_object(RuleOut, rule)

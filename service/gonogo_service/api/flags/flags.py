@@ -19,6 +19,7 @@ from gonogo_service.kit.answers import (
     extend_page,
     make_router,
     missing,
+    require,
 )
 from gonogo_service.kit.problems import BadField, WrongField, wrong_field
 from gonogo_service.kit.strict import Moment, Strict
@@ -144,10 +145,7 @@ def list_flags(
 def look(context: Ctx, _who: Reader, flag_id: str) -> FlagWithHistory:
     """Show a flag with its evidence and its newest 200 changes."""
     with context.reading() as session:
-        flag = stored.look(session, flag_id)
-    if flag is None:
-        raise missing("flag", flag_id)
-    return flag
+        return require(stored.look(session, flag_id), "flag", flag_id)
 
 
 @router.patch("/flags/{flag_id}", summary="Acknowledge, resolve or reopen a flag")

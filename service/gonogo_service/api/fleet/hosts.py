@@ -9,7 +9,7 @@ from pydantic import Field
 from gonogo_service.access.context import Admin, Ctx, Reader
 from gonogo_service.access.invitations import MAX_HOURS, InvitationIssued, invite
 from gonogo_service.api.fleet.devices import HostChange
-from gonogo_service.kit.answers import make_router, missing
+from gonogo_service.kit.answers import make_router, require
 from gonogo_service.kit.strict import Strict
 from gonogo_storage.access import hosts as stored
 from gonogo_storage.access.hosts import Host
@@ -54,17 +54,14 @@ def invite_host(context: Ctx, who: Admin, body: HostInvitation) -> InvitationIss
 def look(context: Ctx, _who: Reader, host: str) -> Host:
     """Show a host by its name."""
     with context.reading() as session:
-        record = stored.get(session, host)
-    if record is None:
-        raise missing("host", host)
-    return record
+        return require(stored.get(session, host), "host", host)
 
 
 @router.post("/hosts/{host}:revoke", summary="Revoke a host")
 def revoke(context: Ctx, who: Admin, host: str, body: HostChange) -> Host:
     """Refuse every message of a host. Its results so far stay; its running attempts get lost."""
     with context.session() as session:
-        record = stored.revoke(session, host, actor=who.actor, reason=body.reason)
-        if record is None:
-            raise missing("host", host)
+        record = require(
+            stored.revoke(session, host, actor=who.actor, reason=body.reason), "host", host
+        )
     return record

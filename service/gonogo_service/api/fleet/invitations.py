@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from gonogo_service.access.context import Admin, Ctx, Reader
-from gonogo_service.kit.answers import make_router, missing
+from gonogo_service.kit.answers import make_router, missing, require
 from gonogo_service.kit.problems import BadField
 from gonogo_service.kit.strict import Strict
 from gonogo_storage.access import invitations as stored
@@ -41,10 +41,7 @@ def list_invitations(
 def look(context: Ctx, _who: Reader, invitation: str) -> StoredInvitation:
     """Show an invitation by its id."""
     with context.reading() as session:
-        record = stored.get(session, invitation, now=utcnow())
-    if record is None:
-        raise missing("invitation", invitation)
-    return record
+        return require(stored.get(session, invitation, now=utcnow()), "invitation", invitation)
 
 
 @router.post("/invitations/{invitation}:revoke", summary="Revoke an invitation of a host")

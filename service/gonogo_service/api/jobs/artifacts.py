@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from gonogo_service.access.context import Ctx, Reader
 from gonogo_service.api.jobs.jobs import require_job
-from gonogo_service.kit.answers import Filter, make_router, missing
+from gonogo_service.kit.answers import Filter, make_router, require
 from gonogo_service.kit.problems import Problem
 from gonogo_storage.db.paging import Page
 from gonogo_storage.db.records import Documented, from_object
@@ -40,7 +40,5 @@ def artifacts(context: Ctx, _who: Reader, job_id: str, kind: Filter = None) -> P
 def artifact(context: Ctx, _who: Reader, job_id: str, artifact_id: str) -> ArtifactOut:
     """Show an artifact; its content is a JSON object whose structure depends on the kind."""
     with context.reading() as session:
-        stored_artifact = stored.get(session, job_id, artifact_id)
-    if stored_artifact is None:
-        raise missing("artifact", artifact_id)
+        stored_artifact = require(stored.get(session, job_id, artifact_id), "artifact", artifact_id)
     return from_object(ArtifactOut, stored_artifact)

@@ -38,6 +38,25 @@ _EVENTS = {"text/event-stream": {"schema": schema_of(Progress | SeedVerdict | St
 """The data of an event, by its type."""
 
 
+def last_known(after: int, last_event_id: str | None) -> int:
+    """Return the number of the last event that a client knows. Raises BadField."""
+    if last_event_id is None:
+        return after
+    if (
+        last_event_id.isascii()
+        and last_event_id.isdigit()
+        and len(last_event_id) < 11
+        and int(last_event_id) <= MAX_NUMBER
+    ):
+        return int(last_event_id)
+    raise BadField(
+        "Last-Event-ID",
+        last_event_id,
+        "must be the number of an event",
+        limit=f"0 to {MAX_NUMBER}",
+    )
+
+
 def start(
     context: Ctx,
     _who: Reader,
@@ -56,20 +75,7 @@ def start(
     It is a sync function, so that its database read runs in a thread. It answers 204 when no event
     will follow, which tells an EventSource not to reconnect.
     """
-    if last_event_id is not None:
-        if not (
-            last_event_id.isascii()
-            and last_event_id.isdigit()
-            and len(last_event_id) < 11
-            and int(last_event_id) <= MAX_NUMBER
-        ):
-            raise BadField(
-                "Last-Event-ID",
-                last_event_id,
-                "must be the number of an event",
-                limit=f"0 to {MAX_NUMBER}",
-            )
-        after = int(last_event_id)
+    after = last_known(after, last_event_id)
     with context.reading() as session:
         job = require_job(session, job_id)
     if job.state.final and after >= job.last_event:

@@ -30,7 +30,7 @@ from gonogo_service.kit.answers import (
     Limit,
     extend_page,
     make_router,
-    missing,
+    require,
 )
 from gonogo_service.kit.problems import BadField, Problem
 from gonogo_service.submission import jobs as submission
@@ -57,10 +57,7 @@ background."""
 
 def require_job(session: Session, job_id: str) -> Job:
     """Return the job. Raises Problem 404 when there is none."""
-    job = stored.get(session, job_id)
-    if job is None:
-        raise missing("job", job_id)
-    return job
+    return require(stored.get(session, job_id), "job", job_id)
 
 
 @router.post(
@@ -215,8 +212,7 @@ def resubmit(
         job = stored.resubmit(
             session, job_id, owner=who.name, chunk_seconds=context.settings.chunk_seconds
         )
-        if job is None:
-            raise missing("job", job_id)
+        job = require(job, "job", job_id)
         _audit_submission(session, who, job, resubmit_of=job_id)
         return _accepted(job, targets.why_it_waits(session, job.queue, context.settings))
 

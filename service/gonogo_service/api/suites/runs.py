@@ -24,6 +24,7 @@ from gonogo_service.kit.answers import (
     extend_page,
     make_router,
     missing,
+    require,
 )
 from gonogo_service.submission import suites
 from gonogo_storage.access import audit
@@ -98,9 +99,7 @@ def list_runs(
 def look(context: Ctx, _who: Reader, run_id: str) -> RunDetails:
     """Show its progress, its verdict when all jobs have ended, and every job."""
     with context.reading() as session:
-        result = stored.get(session, run_id)
-    if result is None:
-        raise missing("run", run_id)
+        result = require(stored.get(session, run_id), "run", run_id)
     run, members = result
     tests = [from_object(JobOfRun, member, links=job_links(member.id)) for member in members]
     return from_object(RunDetails, _with_links(run), tests=tests)

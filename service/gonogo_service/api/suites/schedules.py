@@ -21,7 +21,7 @@ from gonogo_service.kit.answers import (
     Limit,
     extend_page,
     make_router,
-    missing,
+    require,
 )
 from gonogo_service.kit.problems import BadField
 from gonogo_service.kit.strict import Strict
@@ -132,7 +132,7 @@ def list_schedules(
 def look(context: Ctx, _who: Reader, schedule_id: str) -> ScheduleOut:
     """Show a schedule with its next and last due times."""
     with context.reading() as session:
-        return _public(session, _require(stored.get(session, schedule_id), schedule_id))
+        return _public(session, require(stored.get(session, schedule_id), "schedule", schedule_id))
 
 
 @router.patch(
@@ -154,7 +154,7 @@ def change(context: Ctx, who: Submitter, schedule_id: str, body: ScheduleChange)
         )
     now = utcnow()
     with context.session() as session:
-        before = _require(stored.lock(session, schedule_id), schedule_id)
+        before = require(stored.lock(session, schedule_id), "schedule", schedule_id)
         after = replace(before, **values)
         line = CronLine.parse(after.cron, after.timezone)
         if "suite" in values or "builds" in values:
@@ -181,7 +181,9 @@ def change(context: Ctx, who: Submitter, schedule_id: str, body: ScheduleChange)
 def archive(context: Ctx, who: Submitter, schedule_id: str) -> ScheduleOut:
     """Archive a schedule. Its runs stay."""
     with context.session() as session:
-        archived = _require(stored.archive(session, schedule_id, now=utcnow()), schedule_id)
+        archived = require(
+            stored.archive(session, schedule_id, now=utcnow()), "schedule", schedule_id
+        )
         audit.record(session, actor=who.actor, action="schedule.archived", subject=schedule_id)
         return _public(session, archived)
 
@@ -206,19 +208,13 @@ def run_now(
     """
 
     def make(session: Session) -> RunAccepted:
-        schedule = _require(stored.lock(session, schedule_id), schedule_id)
+        schedule = require(stored.lock(session, schedule_id), "schedule", schedule_id)
         order = replace(suites.order_of(schedule), actor=who.actor)
         return runs.accepted(
             suites.submit_stored(session, schedule.suite, order, context.settings, who.name)
         )
 
     return idempotency_keys.created(context, request, who, key, None, make)
-
-
-def _require(schedule: Schedule | None, schedule_id: str) -> Schedule:
-    if schedule is None:
-        raise missing("schedule", schedule_id)
-    return schedule
 
 
 def _public(session: Session, schedule: Schedule) -> ScheduleOut:

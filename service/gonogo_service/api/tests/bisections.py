@@ -23,16 +23,15 @@ from gonogo.spec.test_spec import TestSpec
 from gonogo.urls import API
 from gonogo_service.access.context import Context, Ctx, Reader, Submitter
 from gonogo_service.api import idempotency_keys
-from gonogo_service.api.jobs.events import MAX_NUMBER, RETRY_MS
+from gonogo_service.api.jobs.events import MAX_NUMBER, RETRY_MS, last_known
 from gonogo_service.kit.answers import (
     Cursor,
     Filter,
     Limit,
     extend_page,
     make_router,
-    missing,
+    require,
 )
-from gonogo_service.kit.problems import BadField
 from gonogo_service.submission import jobs as submission
 from gonogo_service.submission.bodies import (
     MAX_LABELS,
@@ -329,20 +328,7 @@ def start(
 
     It answers 204 when no event will follow, which tells an EventSource not to reconnect.
     """
-    if last_event_id is not None:
-        if not (
-            last_event_id.isascii()
-            and last_event_id.isdigit()
-            and len(last_event_id) < 11
-            and int(last_event_id) <= MAX_NUMBER
-        ):
-            raise BadField(
-                "Last-Event-ID",
-                last_event_id,
-                "must be the number of an event",
-                limit=f"0 to {MAX_NUMBER}",
-            )
-        after = int(last_event_id)
+    after = last_known(after, last_event_id)
     bisection = _require(context, bisection_id)
     if bisection.state.final and after >= bisection.version:
         raise HTTPException(204)
@@ -388,10 +374,7 @@ async def events(
 def _require(context: Context, bisection_id: str) -> Bisection:
     """Return the bisection. Raises Problem 404 when there is none."""
     with context.reading() as session:
-        bisection = stored.get(session, bisection_id)
-    if bisection is None:
-        raise missing("bisection", bisection_id)
-    return bisection
+        return require(stored.get(session, bisection_id), "bisection", bisection_id)
 
 
 def _series(session: Session, body: BisectionIn) -> tuple[list[str], str]:

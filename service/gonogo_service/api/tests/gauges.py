@@ -19,6 +19,7 @@ from gonogo_service.kit.answers import (
     extend_page,
     make_router,
     missing,
+    require,
 )
 from gonogo_service.submission import gauges
 from gonogo_service.submission.bodies import GaugeIn
@@ -128,9 +129,7 @@ def list_gauges(
 def look(context: Ctx, _who: Reader, gauge_id: str) -> GaugeOut:
     """Show the progress of a gauge, then its report."""
     with context.reading() as session:
-        gauge = stored.get(session, gauge_id)
-    if gauge is None:
-        raise missing("gauge", gauge_id)
+        gauge = require(stored.get(session, gauge_id), "gauge", gauge_id)
     return from_object(GaugeOut, gauge, links=_links(gauge))
 
 

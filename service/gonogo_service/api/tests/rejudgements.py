@@ -14,7 +14,7 @@ from gonogo.spec.selections import is_selection
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.tolerances import AnyTolerance
 from gonogo_service.access.context import Ctx, Reader, Submitter
-from gonogo_service.kit.answers import Cursor, Filter, Limit, make_router, missing
+from gonogo_service.kit.answers import Cursor, Filter, Limit, make_router, require
 from gonogo_service.kit.strict import Strict
 from gonogo_storage.access import audit
 from gonogo_storage.catalogue import test_specs
@@ -115,10 +115,7 @@ def list_rejudgements(
 def look(context: Ctx, _who: Reader, rejudgement_id: str) -> Rejudgement:
     """Show a stored rejudgement."""
     with context.reading() as session:
-        rejudgement = stored.get(session, rejudgement_id)
-    if rejudgement is None:
-        raise missing("rejudgement", rejudgement_id)
-    return rejudgement
+        return require(stored.get(session, rejudgement_id), "rejudgement", rejudgement_id)
 
 
 def _tests(canonical: dict[str, Any], body: RejudgementIn) -> tuple[TestSpec, TestSpec]:

@@ -18,6 +18,7 @@ from gonogo_service.kit.answers import (
     Limit,
     make_router,
     missing,
+    require,
 )
 from gonogo_service.kit.problems import Problem
 from gonogo_storage.catalogue import test_specs as stored
@@ -94,9 +95,7 @@ def look(
     Rates have Jeffreys' intervals over whole jobs.
     """
     with context.reading() as session:
-        test = stored.get(session, key)
-        if test is None:
-            raise missing("test", key)
+        test = require(stored.get(session, key), "test", key)
         raised = flags.list_(session, test=key, limit=MAX_FLAGS)
         variants = [
             variant
