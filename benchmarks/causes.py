@@ -14,7 +14,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.libraries.intervals import clopper_pearson
+from benchmarks.intervals import clopper_pearson
 from gonogo.flakiness.attribution import Cause, attribute
 from gonogo.flakiness.rates import Outcome
 from gonogo.flakiness.samples import Sample

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 import gonogo
+from benchmarks.corpus.judging import ask
+from benchmarks.corpus.sources.libraries import question
 from benchmarks.libraries import mutants
 from benchmarks.libraries.cases import case_named
-from benchmarks.libraries.judge import judge_outputs
 from gonogo.judging.limits.stand_ins import simpler_program
 from gonogo.kernels.normalization.forward import NormalizedRows, RowStatistic
 from gonogo.kernels.normalization.moments import Rows
@@ -172,6 +173,6 @@ def test_a_wrong_epsilon_on_long_rows_is_flagged(edit: str, name: str) -> None:
     case = case_named(name)
     mutant = mutants.mutant_named(edit, case.kind)
     wrong = mutants.run(mutant.source, case, 0, mutant.edit.name)
-    assert judge_outputs(case, 0, wrong).answer.explanation == "unexplained"
+    assert ask(question(case, 0), wrong).explanation == "unexplained"
     right = mutants.run(mutant.source, case, 0)
-    assert judge_outputs(case, 0, right).answer.explanation == "explained"
+    assert ask(question(case, 0), right).explanation == "explained"
