@@ -11,7 +11,7 @@ import argparse
 import os
 import sys
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -35,7 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; `compare` returns 1 where something differs."""
     options = _parser().parse_args(arguments)
     console = Console(highlight=False, markup=False, width=150)
-    os.environ.setdefault("NUMBA_NUM_THREADS", "1")
+    for name in ("NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS"):  # of the processes that judge
+        os.environ.setdefault(name, "1")
     corpus = Corpus(options.folder)
     with np.errstate(all="ignore"):
         if options.command == "make":
@@ -80,31 +81,31 @@ def make(corpus: Corpus, options: argparse.Namespace, console: Console) -> int:
     count = 0
     for name, source in all_sources().items():
         began = time.monotonic()
-        asked = [run for run in source.runs(left_out) if _is_chosen(run, options)]
-        missing = sorted({run for run in asked if run not in known}, key=lambda run: run.place)
-        made = 0
+        chosen = [run for run in source.runs(left_out) if _is_chosen(run, options)]
+        missing = sorted({run for run in chosen if run not in known}, key=lambda run: run.place)
+        recorded = 0
         for run in source.prepare(missing, left_out):
             try:
                 outputs, label = source.make(run)
             except ValueError as problem:
-                left_out.append(f"{run.id}: {problem}")
+                left_out.append(f"{run.source} {run.kernel}: {problem}")
                 continue
             if not outputs:
                 continue
             record = Record(run, label, digest_of(outputs), tuple(outputs))
             shards[corpus.shard_of(run)][run] = record, outputs
-            made += 1
-        count += made
+            recorded += 1
+        count += recorded
         seconds = time.monotonic() - began
-        console.print(f"{name}: {made:,} new of {len(asked):,} runs, {seconds:.0f} s")
+        console.print(f"{name}: {recorded:,} new of {len(chosen):,} runs, {seconds:.0f} s")
         for shard, fresh in shards.items():
             records = corpus.records(shard)
             stored = corpus.outputs(shard, records) if records else iter(())
             old = {record.run: (record, dict(a)) for record, a in zip(records, stored, strict=True)}
             corpus.write(shard, old | fresh)
         shards.clear()
-    for line in left_out:
-        console.print(f"left out: {line}")
+    for line, times in Counter(left_out).items():
+        console.print(f"left out: {line}{f' ({times} runs)' if times > 1 else ''}")
     return 0 if count or known else 2
 
 
@@ -118,7 +119,7 @@ def judged(corpus: Corpus, options: argparse.Namespace, console: Console) -> int
     for shard in range(store.SHARDS):
         records = [r for r in corpus.records(shard) if _is_chosen(r.run, options)]
         chosen |= {record.run.id: record for record in records}
-        missing = [r for r in records if table.get(r.run.id, {}).get("digest") != r.digest]
+        missing = [record for record in records if _is_open(record, table.get(record.run.id))]
         batches += [
             (corpus.folder, shard, missing[start : start + BATCH])
             for start in range(0, len(missing), BATCH)
@@ -132,21 +133,29 @@ def judged(corpus: Corpus, options: argparse.Namespace, console: Console) -> int
             done = f"judged {number + 1} of {len(batches)} batches, {seconds:.0f} s"
             print(done, file=sys.stderr, flush=True)
     table = {name: row for name, row in table.items() if name in chosen}
-    console.print(f"{len(table):,} runs, {time.monotonic() - began:.0f} s")
+    times = os.times()
+    cpu = times.user + times.children_user + times.system + times.children_system
+    seconds = time.monotonic() - began
+    console.print(f"{len(table):,} runs, {seconds:.0f} s, {cpu:.0f} s of one processor")
     if options.write is not None:
         store.write_table(options.write, table)
     show(table, console)
     return 0 if table else 2
 
 
+def _is_open(record: Record, row: Row | None) -> bool:
+    """Return whether a run isn't judged, has other outputs by now, or made the judge raise."""
+    return row is None or row["digest"] != record.digest or row["verdict"] == "error"
+
+
 def show(table: dict[str, Row], console: Console) -> None:
     """Print the acceptance table."""
     runs = [Judged.of(row) for row in table.values()]
     shown = Table(title="Acceptance: one seed a run", title_justify="left", box=None)
-    for heading in ("", "asked", "measured"):
+    for heading in ("", "chosen", "measured"):
         shown.add_column(heading)
     for row in ROWS:
-        shown.add_row(row.title, row.asked, row.measured(runs))
+        shown.add_row(row.title, row.request, row.measured(runs))
     console.print(shown)
     errors = [name for name, row in table.items() if row["verdict"] == "error"]
     for name in errors[:NAMED]:

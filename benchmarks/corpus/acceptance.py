@@ -1,4 +1,4 @@
-"""The acceptance table: which runs a row counts, and what is asked of it."""
+"""The acceptance table: which runs a row counts, and what is requested."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Row:
     """
 
     title: str
-    asked: str
+    request: str
     counts: Test = lambda judged: False
     good: Test = lambda judged: judged.is_flagged
     limit: float | None = None

@@ -1,4 +1,4 @@
-"""What differs between two tables of verdicts, grouped."""
+"""Differences between two tables of verdicts, grouped."""
 
 from __future__ import annotations
 

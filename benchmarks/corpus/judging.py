@@ -13,7 +13,7 @@ from benchmarks.corpus.run import Arrays, Label, Question
 
 @dataclass(frozen=True)
 class Answer:
-    """What a judge says of one output.
+    """The answer about one output.
 
     term: the term that is named first where the output isn't explained. limits: the faults that
     could not have shown in it.
@@ -27,7 +27,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a judge says of a run: answers by output.
+    """The answer about a run, and about each output.
 
     is_green: whether every output is within the tolerance. term: the first term over the outputs
     that the label names.

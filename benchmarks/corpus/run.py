@@ -65,7 +65,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Question:
-    """What a judge is asked, beside the outputs: a kernel, its inputs and the test's fields.
+    """The part of a test beside its outputs: a kernel, its inputs and the test's fields.
 
     numerics, parameters: as in a test's spec. arithmetic: the declared program; None: it is sought.
     """
@@ -156,12 +156,12 @@ def exact_outputs(question: Question) -> dict[str, NDArray[np.float64]]:
         x, gamma, beta = (values.reshape(rows, -1) for values in (x, gamma, beta))
     x = x.reshape(-1, x.shape[-1])
     is_centered = not question.kernel.startswith("rmsnorm")
-    own = x.mean(1) if is_centered else np.zeros(len(x))
-    mean = given.get("mean", own).reshape(-1, 1)
+    row_mean = x.mean(1) if is_centered else np.zeros(len(x))
+    mean = given.get("mean", row_mean).reshape(-1, 1)
     centered = x - mean if is_centered else x
     with np.errstate(all="ignore"):
-        own = 1 / np.sqrt(np.square(x - own[:, None]).mean(1) + question.epsilon)
-        rstd = given.get("rstd", own).reshape(-1, 1)
+        row_rstd = 1 / np.sqrt(np.square(x - row_mean[:, None]).mean(1) + question.epsilon)
+        rstd = given.get("rstd", row_rstd).reshape(-1, 1)
         xhat = centered * rstd
         if question.kernel.endswith("_fw"):
             y = xhat * gamma + (beta if is_centered else 0.0)

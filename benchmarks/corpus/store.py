@@ -67,12 +67,12 @@ class Corpus:
         ]
         return sorted(records, key=lambda record: record.run.place)
 
-    def write(self, shard: int, made: Mapping[Run, tuple[Record, Arrays]]) -> None:
+    def write(self, shard: int, records: Mapping[Run, tuple[Record, Arrays]]) -> None:
         """Store a shard, in the place of what was there."""
         self.folder.mkdir(parents=True, exist_ok=True)
         arrays = {
             f"{record.run.id}|{name}": np.asarray(values, np.float32)
-            for record, outputs in made.values()
+            for record, outputs in records.values()
             for name, values in outputs.items()
         }
         for suffix in (".npz", ".jsonl"):  # the records last: they say that the outputs are there
@@ -81,7 +81,7 @@ class Corpus:
             if suffix == ".npz":
                 np.savez_compressed(temporary, **arrays)  # type: ignore[arg-type]
             else:
-                lines = [json.dumps(asdict(record)) for record, _ in made.values()]
+                lines = [json.dumps(asdict(record)) for record, _ in records.values()]
                 temporary.write_text("".join(f"{line}\n" for line in lines), "utf-8")
             temporary.replace(path)
 

@@ -247,20 +247,6 @@ def exact(source: Source, case: Case, seed: int, edit: str | None = None) -> dic
         return dict(source.function(doubles, case.epsilon, case.groups, step))
 
 
-def peer_errors(case: Case, seed: int) -> dict[str, float]:
-    """Return the largest absolute error of each output over PEERS."""
-    expected = reference(case, seed)
-    errors: dict[str, float] = {}
-    for source in PEERS:
-        if source.kind != case.kind:
-            continue
-        for name, values in run(source, case, seed).items():
-            error = float(np.abs(values.astype(np.float64) - expected[name]).max())
-            if np.isfinite(error):
-                errors[name] = max(errors.get(name, 0.0), error)
-    return errors
-
-
 @lru_cache(maxsize=8)
 def reference(case: Case, seed: int) -> Mapping[str, Doubles]:
     """Return the function in float64. Don't change the arrays: they are cached."""

@@ -100,7 +100,8 @@ class Step:
     def partial(self, terms: Array, name: str) -> Array:
         """Return the terms of a sum without those that the edit leaves out."""
         if self.is_edit(f"{name}-without-last-tile"):
-            return terms[..., :-TILE]
+            n = terms.shape[-1]
+            return terms[..., : max(n - TILE, n // 2)]
         if self.is_edit(f"{name}-without-last-3"):
             return terms[..., :-3]
         return terms

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.corpus.run import TOLERANCES, Arrays, Label, Question, Run
@@ -38,11 +37,11 @@ class Libraries:
 
     def prepare(self, chosen: Sequence[Run], left_out: list[str]) -> list[Run]:
         """Run what isn't in the cache of outputs."""
-        asked = {run: library_run(run) for run in chosen}
-        self._paths = runs.produce(asked.values())
-        problems = {self._paths[of] for of in asked.values()}
+        by_run = {run: library_run(run) for run in chosen}
+        self._paths = runs.produce(by_run.values())
+        problems = {self._paths[of] for of in by_run.values()}
         left_out += sorted(str(text) for text in problems if not isinstance(text, Path))
-        return [run for run in chosen if isinstance(self._paths[asked[run]], Path)]
+        return [run for run in chosen if isinstance(self._paths[by_run[run]], Path)]
 
     def question(self, run: Run) -> Question:
         """Return the question without an arithmetic."""
@@ -88,8 +87,3 @@ def question(case: Case, seed: int) -> Question:
         {"num_groups": case.groups} if case.groups else {},
         TOLERANCES[case.format],
     )
-
-
-def without_epsilon(case: Case) -> Case:
-    """Return the case with its kind's epsilon."""
-    return replace(case, fixed_epsilon=None)

@@ -19,7 +19,7 @@ from benchmarks.corpus.run import (
 from benchmarks.corpus.sources.libraries import question
 from benchmarks.libraries import failures, mutants
 from benchmarks.libraries.cases import FORMATS, KINDS, Case, case_named, cases
-from benchmarks.libraries.mutants import Mutant, Source
+from benchmarks.libraries.mutants import Mutant
 
 LOCALIZED = ("a-row-a-step", "a-tile-a-step", "few-a-step", "stale-row")
 """Edits that change few elements by a step of the format or more."""
@@ -60,9 +60,9 @@ class Edited:
             outputs = mutants.run(source, case, run.seed)
             spoiled = {name for failure in listed for name in failure.outputs}
             reasons = [failure.reason for failure in listed if not failure.outputs]
-            kept = {name: values for name, values in outputs.items() if name not in spoiled}
+            unspoiled = {name: values for name, values in outputs.items() if name not in spoiled}
             size = "listed" if reasons else "right"
-            return kept, Label(size, source.group, reason="; ".join(reasons))
+            return unspoiled, Label(size, source.group, reason="; ".join(reasons))
         mutant = mutants.mutant_named(f"{run.kernel}: {run.edit}", run.kind)
         outputs = mutants.run(mutant.source, case, run.seed, run.edit)
         return outputs, self._label(mutant, case, run, outputs)
@@ -102,6 +102,3 @@ def worst_errors(case: Case, seed: int) -> tuple[Arrays, Mapping[str, float]]:
                 if np.isfinite(error):
                     worst[name] = max(worst.get(name, 0.0), error)
     return exact, worst
-
-
-__all__ = ["Edited", "Source", "worst_errors"]

@@ -17,6 +17,7 @@ from gonogo.judging.inputs import generate, quantise
 CASES_PER_FAULT = 2
 RUNS_BEFORE = 3
 """A race shows in the last run of four; a stale value is the run before's."""
+RANDOM = "it rounds at random"
 COARSE = "it stores fewer bits than the fp32 of its test has"
 
 
@@ -49,11 +50,15 @@ class Strangers:
         """Return the outputs and the label."""
         case = CASES[run.case]
         if not run.edit:
-            stored = RIGHTS[run.kernel].arithmetic.stored
-            is_coarse = bool(stored) and case.test.numerics.output == "fp32"
-            size, reason = ("listed", COARSE) if is_coarse else ("right", "")
+            arithmetic = RIGHTS[run.kernel].arithmetic
+            reason = ""
+            if arithmetic.stored and case.test.numerics.output == "fp32":
+                reason = COARSE
+            elif "stochastic" in (arithmetic.buffering, arithmetic.output):
+                reason = RANDOM
+            size = "listed" if reason else "right"
             right = outputs(f"right:{run.kernel}", case, run.seed)
-            return right, Label(size, group(stored), reason=reason)
+            return right, Label(size, group(arithmetic.stored), reason=reason)
         rest = f"{run.kind}:{run.edit}:{run.kernel}"
         wrong, twin = (outputs(f"{which}:{rest}", case, run.seed) for which in ("wrong", "clean"))
         rounds = group(BY_NAME[run.kernel].stored)

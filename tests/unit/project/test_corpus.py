@@ -47,7 +47,7 @@ def test_runs_are_made_judged_and_compared(
     assert main(["judge", *place, "--jobs", "1", "--write", str(table)]) == 0
     rows = store.read_table(table)
     assert {name: (row["size"], row["verdict"]) for name, row in rows.items()} == {
-        run.id: asked for run, asked in RUNS.items()
+        run.id: expected for run, expected in RUNS.items()
     }
     assert "localized faults" in capsys.readouterr().out
     assert main(["compare", str(table), str(folder / "verdicts.jsonl")]) == 0
