@@ -152,7 +152,7 @@ def show(table: dict[str, Row], console: Console) -> None:
     """Print the acceptance table."""
     runs = [Judged.of(row) for row in table.values()]
     shown = Table(title="Acceptance: one seed a run", title_justify="left", box=None)
-    for heading in ("", "chosen", "measured"):
+    for heading in ("", "asked", "measured"):
         shown.add_column(heading)
     for row in ROWS:
         shown.add_row(row.title, row.request, row.measured(runs))

@@ -139,6 +139,13 @@ ROWS: Final = (
         at_most=True,
     ),
     Row(
+        "of these, kernels of libraries",
+        "<= 1 %",
+        lambda j: j.has("right") and not j.is_wide and j.run.source == "libraries",
+        limit=0.01,
+        at_most=True,
+    ),
+    Row(
         "right kernels on inputs that break their method (E[x^2] - mean^2, overflow): flagged",
         "listed apart",
         lambda j: j.has("listed"),

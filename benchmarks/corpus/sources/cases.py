@@ -58,7 +58,8 @@ def forward(x: Floats, gamma: Floats, beta: Floats) -> Floats:
 
 def rms(x: Floats, gamma: Floats) -> Floats:
     """Return an RMSNorm in float32."""
-    return x / np.sqrt((x * x).mean(-1, keepdims=True) + EPSILON) * gamma
+    y: Floats = x / np.sqrt((x * x).mean(-1, keepdims=True) + EPSILON) * gamma
+    return y
 
 
 def backward_inputs(random: Random, rows: int, n: int, offset: float = 0.0) -> dict[str, Floats]:

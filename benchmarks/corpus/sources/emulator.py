@@ -17,6 +17,7 @@ from gonogo.kernels import registry
 from gonogo.spec.test_spec import TestSpec
 
 ARITHMETIC: Final = "tt-train"
+GROUP: Final = "16-bit-storing"
 SHAPES: Final = ("33x50", "64x96", "16x1024", "40x257", "4x2048")
 GROUPED: Final[Mapping[str, int]] = {
     "2x6x5x5": 2,
@@ -61,7 +62,8 @@ class Emulated:
                 if not (kind == "groupnorm_fw" and parts[2] == "bfp8_b")  # no rows of tiles
             ]
             for case, name, seed in product(cases, RIGHT, range(SEEDS)):
-                yield Run("emulator", name, case, seed)
+                if not (name == "reversed" and case.endswith("bfp8_b")):  # of other blocks
+                    yield Run("emulator", name, case, seed)
             faults = registry.numerics(test_of(cases[0])).faults.values()
             for place, fault in enumerate(fault for fault in faults if fault.gauge):
                 for step in range(CASES_PER_FAULT):
@@ -90,10 +92,10 @@ class Emulated:
         """Return the outputs and the label."""
         test = test_of(run.case)
         outputs = emulated(run.kernel, run.case, run.seed, run.edit)
-        label = Label("right")
+        size = "right"
         if run.edit:
-            twin, exact, worst = right_outputs(run.case, run.seed)
-            label = Label(size_of(outputs, twin, exact, worst, ""))
+            size = size_of(outputs, *right_outputs(run.case, run.seed), GROUP)
+        label = Label(size, GROUP)
         return {n: values.reshape(test.shape_of(n)) for n, values in outputs.items()}, label
 
 
