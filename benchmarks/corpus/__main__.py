@@ -65,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
         if name == "judge":
             command.add_argument("--jobs", type=int, default=2, help="processes")
             command.add_argument("--again", action="store_true", help="judge everything again")
-            command.add_argument("--write", type=Path, help="write the table to this file, too")
+            command.add_argument("--write", type=Path, help="write these rows into this table")
     return parser
 
 
@@ -138,7 +138,7 @@ def judged(corpus: Corpus, options: argparse.Namespace, console: Console) -> int
     seconds = time.monotonic() - began
     console.print(f"{len(table):,} runs, {seconds:.0f} s, {cpu:.0f} s of one processor")
     if options.write is not None:
-        store.write_table(options.write, table)
+        store.write_table(options.write, store.read_table(options.write) | table)
     show(table, console)
     return 0 if table else 2
 
