@@ -13,8 +13,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from benchmarks.arithmetics import MONTE_CARLO, RIGHT, by_budget, explanation
-from benchmarks.false_alarms import DEVIATIONS, applies, cases
 from gonogo.judging import expected
 from gonogo.judging.judging import judge
 from gonogo.kernels.layernorm import reference
@@ -25,6 +23,8 @@ from gonogo.numerics.expectation import Expectation
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import Explanation
 from numeric_cases import Case, spec
+from right_arithmetics import MONTE_CARLO, RIGHT, by_budget, explanation
+from right_tests import DEVIATIONS, applies, cases
 
 Row = list[float]
 

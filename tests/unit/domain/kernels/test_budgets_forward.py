@@ -13,8 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.arithmetics import RIGHT, by_budget, explanation
-from benchmarks.false_alarms import applies, cases
 from gonogo.judging import expected
 from gonogo.judging.judging import judge
 from gonogo.kernels.layernorm import reference
@@ -25,6 +23,8 @@ from gonogo.numerics.formats import round_to
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import Explanation
 from numeric_cases import REGIMES, Case, spec
+from right_arithmetics import RIGHT, by_budget, explanation
+from right_tests import applies, cases
 
 UNIFORM = {
     **REGIMES["uniform"],

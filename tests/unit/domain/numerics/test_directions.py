@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from benchmarks.arithmetics import perfect
 from gonogo.judging.expected import statistics
 from gonogo.numerics import compare, directions
 from gonogo.numerics.expectation import Direction, Expectation, Keyed, Shared, coherence
 from gonogo.spec.verdicts import POLICY
 from numeric_cases import KERNELS, REGIMES, Case, spec
+from right_arithmetics import perfect
 
 Array = NDArray[np.float64]
 N = 6
