@@ -128,7 +128,7 @@ def test_rates_count_what_there_is(
     verdicts: list[str], failures: tuple[int, int], trouble: tuple[int, int]
 ) -> None:
     seeds = [part(n, verdict=verdict) for n, verdict in enumerate(verdicts)]
-    whole = from_object(Rollup, tallies(seeds)["emulator:0", ""], place={})
+    whole = from_object(Rollup, tallies(seeds)["emulator:0", ""], place={}, outputs={})
     assert whole.rates() == (rate(*failures), rate(*trouble))
 
 
