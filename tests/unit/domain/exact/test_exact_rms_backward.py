@@ -9,6 +9,7 @@ import pytest
 
 from exact_kernels import (
     RMS_BACKWARD_EDITS,
+    edit_cases,
     exact_test,
     inputs_of,
     middle_tile,
@@ -52,8 +53,7 @@ def test_fp32_bits_are_equal_for_a_power_of_two() -> None:
         assert (judgement.unequal, judgement.mismatches) == (0, 0), name
 
 
-@pytest.mark.parametrize(("features", "fmt"), [(200, "fp32"), (64, "bf16"), (200, "fp16")])
-@pytest.mark.parametrize("edit", list(RMS_BACKWARD_EDITS))
+@pytest.mark.parametrize(("features", "fmt", "edit"), edit_cases(RMS_BACKWARD_EDITS))
 def test_every_edit_is_found_and_its_term_is_named(features: int, fmt: str, edit: str) -> None:
     test = rms_test(40, features, fmt)
     given = inputs_of(test)
