@@ -37,7 +37,7 @@ MUTMUT ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gonogo/mutmut-$(MUTMUT_VERSION)
 # what the pages' scripts and styles are made of
 FRONT := $(shell find dashboards/web dashboards/gonogo_dashboards/build.py -name node_modules -prune -o -type f -print 2>/dev/null)
 
-.PHONY: help setup demo up compiled test explore fuzz fuzz-coverage docs docs-test test-sim wormhole-sim torch libraries lint bench chaos mutants pictures lock audit release sbom pin clean
+.PHONY: help setup demo up compiled test explore fuzz fuzz-coverage docs docs-test test-sim wormhole-sim torch libraries corpus lint bench chaos mutants pictures lock audit release sbom pin clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1	/' | expand -t 14
@@ -137,8 +137,13 @@ $(TORCH_VENV)/$(TORCH_STAMP):
 	rm -rf "$(TORCH_VENV)"; \
 	echo "no interpreter here has a wheel of torch $(TORCH_VERSION); name one: make torch TORCH_PYTHON=/path/to/python" >&2; exit 2
 
-libraries: setup ## an environment for every library of benchmarks/libraries in the cache folder (ARGS=jax: only that one)
+libraries: setup ## an environment for every library of the corpus in the cache folder (ARGS=jax: only that one)
 	@$(BIN)/python -m benchmarks.libraries.environments $(ARGS)
+
+corpus: setup ## recorded runs of kernels, and what the judge says of each, beside the committed table (ARGS="--sample 2000": 5 minutes)
+	@$(BIN)/python -m benchmarks.corpus make $(ARGS)
+	@$(BIN)/python -m benchmarks.corpus judge $(ARGS)
+	@$(BIN)/python -m benchmarks.corpus compare
 
 lint: setup ## ruff, mypy --strict, the layers of packages, names and docstrings
 	@$(BIN)/ruff check .

@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.bisection_scenarios import CHOSEN_ON, OTHERS, Scenario
-from benchmarks.libraries.intervals import clopper_pearson
+from benchmarks.intervals import clopper_pearson
 from gonogo.flakiness.bisecting import Expect, Stage
 from gonogo.flakiness.bisection import SearchState, search_state
 from gonogo.flakiness.policy import POLICY

@@ -17,14 +17,10 @@ class Sample(StrEnum):
 
 SAMPLES: Final = {
     "figures": Sample.inside,
-    "libraries": Sample.inside,
     "flakiness": Sample.both,
     "bisection": Sample.both,
     "gauges": Sample.outside,
-    "yardstick": Sample.inside,
     "torch_builds": Sample.inside,
-    "strangers": Sample.inside,
-    "false_alarms": Sample.inside,
 }
 """Kernels that a limit of the verdicts was mended for count as in-sample, also where those who
 wrote them had not seen it. The gates of `gauges` are others', and nothing was chosen on them. The

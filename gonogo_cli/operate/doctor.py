@@ -254,7 +254,7 @@ def ttnn() -> Result:
     sentences, fits = [], True
     for interpreter, environment in interpreters.items():
         done = programs.run([interpreter, "-c", program], VERSION_S, environment=environment)
-        last = (done.output.strip().splitlines() or [done.trouble])[-1]
+        last = (done.output.strip().splitlines() or [str(done.trouble)])[-1]
         sentences.append(f"{last} in {interpreter}" if done.ok else f"{interpreter}: {last}")
         fits = fits and done.ok
     return _state(fits), "; ".join(sentences)

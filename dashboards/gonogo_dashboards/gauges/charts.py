@@ -153,7 +153,7 @@ def _turns(picture: Picture, low: float, *, right: bool) -> Options:
         [
             _short(max(low, turn.tolerance)),
             0.02 if right else 0.98,
-            turn.part,
+            turn.name,
             _short(turn.tolerance),
             turn.runs,
         ]

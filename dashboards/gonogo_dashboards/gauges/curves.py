@@ -63,6 +63,16 @@ class Point:
 
 
 @dataclass(frozen=True)
+class Turn:
+    """A kernel and the tolerance from which it passes."""
+
+    name: str
+    right: bool
+    runs: int
+    tolerance: float | None
+
+
+@dataclass(frozen=True)
 class Today:
     """A tolerance that the test declares for an output."""
 
@@ -84,7 +94,7 @@ class Picture:
     strictest: Point
     """Below the first of the points."""
     points: tuple[Point, ...]
-    turns: tuple[Onset, ...]
+    turns: tuple[Turn, ...]
     needed: float | None
     """The tolerance that rounding alone may need for a right kernel: where a window begins."""
     window: tuple[float, float | None] | None
@@ -157,7 +167,7 @@ def read(session: Session, gauge: Gauge, query: Mapping[str, str]) -> Picture | 
         of=of,
         strictest=_rates(0.0, *rates.at(0.0)),
         points=tuple(_point(step) for step in rates.steps),
-        turns=rates.onsets,
+        turns=tuple(_turn(onset) for onset in rates.onsets),
         needed=needed,
         window=window,
         today=today,
@@ -299,6 +309,10 @@ def _rates(tolerance: float, alarms: Rate, misses: Rate, note: str = "") -> Poin
         *misses.interval,
         note,
     )
+
+
+def _turn(onset: Onset) -> Turn:
+    return Turn(onset.part, onset.right, onset.runs, onset.tolerance)
 
 
 def _summary(picture: Picture, rates: Curves) -> str:
