@@ -1,8 +1,8 @@
 """Run the benchmarks: `make bench`, or `python -m benchmarks [NAME ...]`.
 
 Every figure stands beside something measured in the same run. Names choose benchmarks; the default
-is all. In-sample means that constants, limits or methods of ours were changed after looking at these
-cases; out-of-sample, that they were not.
+is all. In-sample means that constants, limits or methods of ours were changed after looking at
+these cases; out-of-sample, that they were not.
 
 The acceptance figures run on fewer seeds here, so that each ends within minutes. In full:
 `python -m benchmarks.figures`. What the judge says of 20,000 kernels: `make corpus`.
