@@ -25,6 +25,12 @@ def exact_test(kernel: str, *shape: int, fmt: str = "bf16", **fields: Any) -> Te
     return TestSpec.parse(data | {"numerics": numerics} | fields)
 
 
+def edit_cases(edits: Mapping[str, Any]) -> list[tuple[int, str, str]]:
+    """Return (features, format, edit): each edit in fp32 and bf16, every fourth one in fp16."""
+    both = [(size, fmt, edit) for size, fmt in ((200, "fp32"), (64, "bf16")) for edit in edits]
+    return both + [(200, "fp16", edit) for edit in list(edits)[::4]]
+
+
 def inputs_of(test: TestSpec, seed: int = 0) -> dict[str, Array]:
     """Return the inputs as the device gets them; the caller may change them."""
     return copied(_drawn(test, seed))

@@ -24,9 +24,6 @@ SHAPES = (
     [300, 32],
     [2, 3, 32, 64],
 )
-DEVIATIONS = 6.0
-"""Right kernels in Monte-Carlo arithmetic stay below so many standard deviations: s, of rounding to
-nearest (variance h^2/3 each)."""
 
 REGIMES: tuple[Mapping[str, Any], ...] = (
     {"regime": "uniform", "low": -1, "high": 1},
