@@ -304,11 +304,10 @@ def effect(flag: Flag | FlagRow, end: str) -> str:
 def of_row(row: FlagRow) -> Flag:
     """Return a flag (for modules of storage)."""
     state, end = FlagState(row.state), row.expires_at
-    in_force = state is FlagState.acknowledged and end is not None
     return from_object(
         Flag,
         row,
         kind=FlagKind(row.kind),
         state=state,
-        effect=effect(row, f"Until {day(end)}") if in_force else None,
+        effect=None if end is None else effect(row, f"Until {day(end)}"),
     )
