@@ -87,10 +87,15 @@ def _kind(text: str) -> str:
 def change(
     flag: str = typer.Argument(help="Its id."),
     state: str | None = typer.Option(None, help="Set open, acknowledged or resolved."),
-    owner: str | None = typer.Option(None, help="Say who looks after it; whoever acknowledges it, by default."),
+    owner: str | None = typer.Option(
+        None, help="Say who looks after it (default: who acknowledges it)."
+    ),
     reason: str | None = typer.Option(None, help="Say why; required to acknowledge it."),
     days: float | None = typer.Option(
-        None, min=0.01, max=3650, help="Acknowledge it for so many days (default: 14); then it is open again."
+        None,
+        min=0.01,
+        max=3650,
+        help="Acknowledge it for so many days (default: 14); then it is open again.",
     ),
     as_json: bool = JSON,
 ) -> None:
