@@ -117,7 +117,7 @@ class FlagView:
     version: int
     change_url: str
     accepts: str
-    """What acknowledging it would do to commits."""
+    """The effect that acknowledging it would have on commits."""
     expires_day: str
     before: Mapping[str, str | None]
     """The fields that an undo restores."""
