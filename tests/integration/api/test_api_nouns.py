@@ -264,7 +264,7 @@ def test_a_flag_is_taken_on_and_closed(api: Api) -> None:
             "state": "acknowledged",
             "owner": "ada",
             "reason": "known since May",
-            "expires": acknowledged["expires"],
+            "expires": acknowledged["expires_at"],
         },
     ]
 
