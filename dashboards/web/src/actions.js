@@ -24,9 +24,9 @@ export async function send(method, address, values, signal) {
   return body;
 }
 
-/** Returns what to say after a request, from the state in its answer: `words`, unless it asked to cancel and came too late or has yet to act. */
-function told(words, address, answer) {
-  if (!address.endsWith(':cancel') || answer.state === 'cancelled') return words;
+/** Return the message after a request: `message`, or, of a cancellation, what the state in the answer says. */
+function messageOf(message, address, answer) {
+  if (!address.endsWith(':cancel') || answer.state === 'cancelled') return message;
   return answer.state === 'cancelling' ? 'Canceled: what runs stops within seconds.' : `Nothing was canceled: it had ended before (${answer.state}).`;
 }
 
@@ -35,7 +35,7 @@ async function post(button) {
   say('');
   try {
     const body = await send(button.dataset.method ?? 'POST', button.dataset.post, {});
-    const result = { words: told(button.dataset.done ?? `${button.textContent.trim()}: done.`, button.dataset.post, body), undo: button.dataset.undo ? JSON.parse(button.dataset.undo.replaceAll('{id}', encodeURIComponent(body.id ?? ''))) : null };
+    const result = { words: messageOf(button.dataset.done ?? `${button.textContent.trim()}: done.`, button.dataset.post, body), undo: button.dataset.undo ? JSON.parse(button.dataset.undo.replaceAll('{id}', encodeURIComponent(body.id ?? ''))) : null };
     if (button.dataset.then && body.id) leave(button.dataset.then.replace('{id}', encodeURIComponent(body.id)), result);
     else {
       showResult(result);
@@ -146,7 +146,7 @@ function showResult({ words, undo }) {
     button.disabled = true;
     try {
       const answer = await send(undo.method, undo.url, undo.body ?? {});
-      keepResult({ here: location.href, words: told(undo.words ?? 'Restored what was there before.', undo.url, answer) });
+      keepResult({ here: location.href, words: messageOf(undo.words ?? 'Restored what was there before.', undo.url, answer) });
       location.reload();
     } catch (error) {
       line.append(` Not undone: ${error.message}`);
