@@ -17,6 +17,7 @@ from gonogo.spec.test_spec import TestSpec
 from gonogo_workers.executors.base import ExecutorFailure, shaped_inputs
 from gonogo_workers.executors.kernel_host import HOST_RUN_VARIABLE
 from gonogo_workers.executors.limits import LIMITS, known
+from patience import scaled
 from running_service import clean_environment, gonogo
 from simulated_wormhole import Child, servers
 
@@ -34,8 +35,10 @@ MEETING: dict[str, tuple[str, dict[str, Any]]] = {
     "one-row-of-cores": ("ttnn", {"memory": {"sharded": [1, 2]}}),
 }
 """Limit -> a build and fields of a test that meet it."""
-DEADLINE_S = 30.0
-"""The same shard sizes on a grid that works take 2 s, 12 s with compilation."""
+HANG_S = scaled(30)
+"""Sizes like those that hang take 2 s on a grid that works, 12 s with compilation."""
+ENDS_S = scaled(120)
+"""The limit for what must end by itself."""
 
 
 @pytest.mark.parametrize("limit", LIMITS, ids=lambda limit: limit.name)
@@ -47,7 +50,8 @@ def test_a_known_limit_shows_as_its_verdict_and_leaves_no_process(builds: Path, 
     raw = generate(test, 0)
     given = quantise(test, raw)
     try:
-        outputs = child.run(build, test, shaped_inputs(test, given), DEADLINE_S)
+        deadline_s = HANG_S if limit.verdict == "hang" else ENDS_S
+        outputs = child.run(build, test, shaped_inputs(test, given), deadline_s)
         assert servers(HOST_RUN_VARIABLE, child.host.host_run), (
             "without a server nothing below says anything"
         )
@@ -76,7 +80,7 @@ def check(builds: Path, *words: str) -> dict[str, Any]:
         env=clean_environment(GONOGO_BUILDS=str(builds)),
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=scaled(280),
         check=False,
     )
     assert done.returncode in {0, 1}, done.stderr[-3000:]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from checkout import PYTHONPATH
 from gonogo_workers.executors import builds_file, registry
+from patience import scaled
 
 ROOT = Path(__file__).parents[2]
 CODE = """
@@ -35,7 +36,7 @@ def test_ttnn_s_tensors_are_read_with_their_formats(builds: Path) -> None:
         env=child_environment,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=scaled(100),
     )
     assert [line for line in done.stdout.splitlines() if line.startswith("told")] == [
         "told DataType.BFLOAT16 bf16 2640 True True",
