@@ -1,0 +1,284 @@
+"""Symbols: what a kernel computes with while it is traced, and the record that they leave."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from types import FrameType
+from typing import Any
+
+import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
+
+from gonogo.graph.data import Graph
+from gonogo.graph.operations import (
+    DTYPES,
+    OPERATIONS,
+    Array,
+    Kind,
+    Shape,
+    encode_constant,
+    kind_of_dtype,
+    result_kind,
+    result_shape,
+)
+from gonogo.graph.refusals import TraceError, did_you_mean, is_kernels, refusal
+
+Rewriting = Callable[..., Any]
+
+REWRITINGS: dict[str, Rewriting] = {}
+"""By NumPy's name of a function: how it is written with the operations of the table."""
+METHODS = frozenset(
+    "all any argmax argmin argsort astype clip copy cumsum dot flatten max mean min ravel repeat reshape"
+    " round squeeze std sum swapaxes take transpose var".split()
+)
+"""The functions that arrays have as methods, too."""
+MAKERS = ("astype", "empty_like", "full_like", "ones_like", "zeros_like")
+"""Functions that are asked for a type."""
+REFUSED_OPTIONS = {
+    "out": "the function returns its result",
+    "where": "use np.where on what it takes",
+    "dtype": "leave it out: formats are a program's, not a reference's",
+    "order": "leave it out: only the order of C is traced",
+    "casting": "leave it out",
+    "initial": "leave it out",
+}
+"""Options of NumPy's functions that have no meaning on symbols, and what to do."""
+
+
+def rewrites(*names: str) -> Callable[[Rewriting], Rewriting]:
+    """Register a function as the writing of NumPy's functions of these names."""
+
+    def register(rewriting: Rewriting) -> Rewriting:
+        REWRITINGS.update(dict.fromkeys(names, rewriting))
+        return rewriting
+
+    return register
+
+
+class Symbol(NDArrayOperatorsMixin):
+    """A value of a kernel that is traced: it has a shape and a kind, and no numbers."""
+
+    def __init__(self, tracer: Tracer, id: int, shape: Shape, kind: Kind) -> None:
+        self.tracer = tracer
+        self.id = id
+        self.shape = shape
+        self.kind = kind
+        self.ndim = len(shape)
+        self.size = int(np.prod(shape, dtype=np.int64))
+        self.dtype = np.dtype(DTYPES[kind])
+
+    @property
+    def T(self) -> Symbol:
+        return self._call("transpose")
+
+    @property
+    def mT(self) -> Symbol:
+        return self._call("matrix_transpose")
+
+    def _call(self, name: str, *args: Any, **options: Any) -> Any:
+        return call(name, (self, *args), options)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *args: Any, **options: Any) -> Any:
+        if method != "__call__":
+            raise refusal(
+                f"np.{ufunc.__name__}.{method} can't be traced", "use np.sum, np.max or np.cumsum"
+            )
+        if any(arg is result for arg in args for result in options.get("out", ())):
+            sign = f"np.{ufunc.__name__}"
+            raise refusal(
+                f"an array is changed in place ({sign} by x += y or out=), which can't be traced",
+                "write x = x + y",
+            )
+        return call(ufunc.__name__, args, options)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> Any:
+        return call(function.__name__, args, options)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in METHODS:
+            return partial(self._call, name)
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise refusal(f"x.{name} can't be traced", did_you_mean(name, METHODS))
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._call("getitem", index)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise refusal("len() of a value without axes")
+        return self.shape[0]
+
+    def __abs__(self) -> Any:
+        return self._call("absolute")
+
+    def __round__(self, digits: int | None = None) -> Any:
+        return self._call("round", digits or 0)
+
+    def __repr__(self) -> str:
+        return f"Symbol(#{self.id}, shape={self.shape}, kind={self.kind!r})"
+
+    def __array__(self, *_: Any, **__: Any) -> Array:
+        raise refusal(
+            "a traced value can't become an array (np.asarray(x), np.array([x, y]), a[i] = x)",
+            "leave np.asarray out; use np.stack, np.concatenate or np.where",
+        )
+
+    def __bool__(self) -> bool:
+        raise refusal(
+            "a decision on a traced value (if x > 0, x and y, min(x, y)) can't be traced",
+            "use np.where, np.logical_and, np.minimum",
+        )
+
+    def _number(self) -> Any:
+        raise refusal(
+            "float(x), int(x), range(x) and math.sqrt(x) of a traced value can't be traced",
+            "use NumPy's functions, such as np.sqrt",
+        )
+
+    __float__ = __int__ = __index__ = __complex__ = _number
+
+    def __iter__(self) -> Any:
+        raise refusal(
+            "a traced value can't be iterated", "write x[i] with i from range(x.shape[0])"
+        )
+
+    def __contains__(self, _: object) -> bool:
+        raise refusal("`in` can't be traced", "compare with ==")
+
+    def __setitem__(self, *_: object) -> None:
+        raise refusal("x[i] = v can't be traced", "use np.where or np.concatenate")
+
+
+def call(name: str, args: Sequence[Any], options: Mapping[str, Any]) -> Any:
+    """Write a call of a NumPy function into the record. Raises TraceError where it can't."""
+    for option, instead in REFUSED_OPTIONS.items():
+        if option in options and name not in MAKERS:
+            raise refusal(f"np.{name} can't be traced with {option}=", instead)
+    if name not in REWRITINGS and name not in OPERATIONS:
+        known = {*REWRITINGS, *OPERATIONS}
+        raise refusal(f"np.{name} can't be traced", did_you_mean(name, known))
+    try:
+        if name in REWRITINGS:
+            return REWRITINGS[name](*args, **options)
+        return record(name, *args, **options)
+    except TraceError:
+        raise
+    except (TypeError, ValueError, IndexError) as problem:
+        raise refusal(f"np.{name}: {problem}") from problem
+
+
+def record(operation: str, *args: Any, **attributes: Any) -> Symbol:
+    """Write an operation into the record of the first symbol among its arguments."""
+    tracer = next(arg.tracer for arg in args if isinstance(arg, Symbol))
+    return tracer.record(operation, args, attributes)
+
+
+class Tracer:
+    """The record of a kernel's operations.
+
+    Values take the first local variable that held them. The local variables are those of the
+    frames that are active at an operation; a frame is kept after its function's end, until it has
+    been looked at once more. So no profile function is needed, which a debugger may have taken.
+
+    Attributes:
+        root: the frame that calls the kernel.
+    """
+
+    def __init__(self, root: FrameType) -> None:
+        self.root = root
+        self.rows: list[dict[str, Any]] = []
+        self.names: dict[int, str] = {}
+        self.carriers: dict[int, int] = {}
+        """By a value that only drops the axes of another one: that one, which takes the name."""
+        self.frames: list[FrameType] = []
+        self._count: Counter[str] = Counter()
+
+    def source(self, operation: str, name: str, shape: Shape, kind: Kind, **data: Any) -> Symbol:
+        """Record an input or a parameter under its own name."""
+        symbol = self._symbol(operation, (), data, shape, kind)
+        self.name(symbol.id, name)
+        return symbol
+
+    def symbol(self, value: Any) -> Symbol:
+        """Return a symbol as it is, anything else as a constant."""
+        if isinstance(value, Symbol):
+            if value.tracer is not self:
+                raise refusal("the value comes from another trace", "pass it as an input")
+            return value
+        array = np.asarray(value)
+        kind = kind_of_dtype(array.dtype)
+        return self._symbol("constant", (), encode_constant(array), array.shape, kind)
+
+    def record(self, operation: str, args: Sequence[Any], attributes: dict[str, Any]) -> Symbol:
+        """Append an operation; return its value."""
+        self.name_locals(_active_frames(self.root))
+        symbols = [self.symbol(arg) for arg in args]
+        entry = OPERATIONS[operation]
+        shape = result_shape(entry, [each.shape for each in symbols], attributes)
+        kind = result_kind(entry, [(each.shape, each.kind) for each in symbols], attributes)
+        return self._symbol(operation, [each.id for each in symbols], attributes, shape, kind)
+
+    def _symbol(
+        self, operation: str, args: Sequence[int], attributes: Any, shape: Shape, kind: Kind
+    ) -> Symbol:
+        row = {"operation": operation, "args": args, "attributes": attributes}
+        self.rows.append({**row, "shape": shape, "kind": kind})
+        return Symbol(self, len(self.rows) - 1, shape, kind)
+
+    def name(self, id: int, name: str) -> None:
+        """Name a value, unless it has a name: "scores", then "scores[2]"."""
+        id = self.carriers.get(id, id)
+        if id not in self.names and self.rows[id]["operation"] != "constant":
+            self._count[name] += 1
+            self.names[id] = name if self._count[name] == 1 else f"{name}[{self._count[name]}]"
+
+    def name_locals(self, active: Sequence[FrameType]) -> None:
+        """Name values by the local variables of ended functions, then of active ones."""
+        ended = [frame for frame in self.frames if frame not in active]
+        for frame in (*reversed(ended), *active):
+            for name, value in frame.f_locals.items():
+                if isinstance(value, Symbol) and value.tracer is self:
+                    self.name(value.id, name)
+        self.frames = list(active)
+
+    def graph(self, outputs: Mapping[str, Symbol]) -> Graph:
+        """Return the graph of what the outputs need, with every input and parameter."""
+        for name, symbol in outputs.items():
+            carrier = self.carriers.get(symbol.id, symbol.id)
+            if carrier not in self.names:
+                self.name(symbol.id, name)
+        waiting = [symbol.id for symbol in outputs.values()]
+        waiting += [
+            id for id, row in enumerate(self.rows) if row["operation"] in ("input", "parameter")
+        ]
+        kept: set[int] = set()
+        while waiting:
+            id = waiting.pop()
+            if id not in kept:
+                kept.add(id)
+                waiting += self.rows[id]["args"]
+        places = {id: at for at, id in enumerate(sorted(kept))}
+        rows = [
+            {
+                **self.rows[id],
+                "args": [places[arg] for arg in self.rows[id]["args"]],
+                "name": self.names.get(id),
+            }
+            for id in places
+        ]
+        return Graph.of_rows(rows, {name: places[each.id] for name, each in outputs.items()})
+
+
+def _active_frames(root: FrameType) -> list[FrameType]:
+    """Return the kernel's own frames that are active, the kernel's first."""
+    frames: list[FrameType] = []
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame is not root:
+        if is_kernels(frame):
+            frames.append(frame)
+        frame = frame.f_back
+    return frames[::-1]
