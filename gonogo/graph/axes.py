@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -21,6 +21,9 @@ Place = tuple[int, int]
 """A node's id, and one of its axes."""
 BLOCK_FORMATS = ("bfp", "int")
 """Beginnings of the names of formats in which elements share an exponent or a scale."""
+
+TOTALS = ("sum", "mean", "matmul", "einsum")
+"""Operations whose result for the whole follows from those for blocks."""
 
 
 @dataclass(frozen=True)
@@ -54,12 +57,8 @@ class Cut:
         places = {node.id: at for at, node in enumerate(nodes)}
         rows = []
         for node in nodes:
-            row = {"operation": node.operation, "name": node.name, "kind": node.kind}
-            row["args"] = [places[arg.id] for arg in node.args]
-            row["shape"], row["attributes"] = node.shape, node.attributes
-            if node.id in self.axes:
-                row |= self._resized(node, start, stop)
-            rows.append(row)
+            row = node.row | {"args": [places[arg.id] for arg in node.args]}
+            rows.append(row | self._resized(node, start, stop) if node.id in self.axes else row)
         kept = {name: places[graph.outputs[name].id] for name in (*self.outputs, *self.totals)}
         return Graph.of_rows(rows, kept)
 
@@ -69,7 +68,9 @@ class Cut:
         size = node.shape[axis] // self.groups * (stop - start)
         shape = (*node.shape[:axis], size, *node.shape[axis + 1 :])
         if node.operation == "constant":
-            attributes = encode_constant(self.part(decode_constant(**attributes), axis, start, stop))
+            attributes = encode_constant(
+                self.part(decode_constant(**attributes), axis, start, stop)
+            )
         elif node.operation == "slice":
             slices = attributes["slices"]
             attributes["slices"] = (*slices[:axis], (0, size, 1), *slices[axis + 1 :])
@@ -117,7 +118,7 @@ def _cut(graph: Graph, places: list[Place], mixers: set[int]) -> Cut:
             total = total.args[0]
         if not mixed and output.id in axes:
             outputs[name] = axes[output.id]
-        elif mixed == {total.id} and total.operation in ("sum", "mean", "matmul", "einsum"):
+        elif mixed == {total.id} and total.id not in axes and total.operation in TOTALS:
             totals[name] = "mean" if total.operation == "mean" else "sum"
         else:
             continue
@@ -150,9 +151,7 @@ def _places(node: Node) -> set[Place]:
 def _carried(node: Node) -> list[tuple[Place, Place]]:
     """Return (axis of an argument, axis of the result) for each axis that is kept as it is."""
     pairs = _alignment(node)
-    return [
-        ((node.args[k].id, i), (node.id, j)) for k, i, j in pairs if node.args[k].shape[i] > 1
-    ]
+    return [((node.args[k].id, i), (node.id, j)) for k, i, j in pairs if node.args[k].shape[i] > 1]
 
 
 def _alignment(node: Node) -> Iterator[tuple[int, int, int]]:
@@ -182,16 +181,15 @@ def _alignment(node: Node) -> Iterator[tuple[int, int, int]]:
             for k, term in enumerate(terms.split(",")):
                 yield from ((k, i, result.index(x)) for i, x in enumerate(term) if x in result)
         case _:
-            axis = attributes.get("axis") if node.operation in ("concatenate",) else None
             for k, arg in enumerate(node.args):
-                if node.operation == "take_along_axis" and k == 0:
-                    axis = attributes["axis"]
-                kept = [i for i in range(len(arg.shape)) if i != axis]
-                yield from _right_aligned(node, k, kept)
-                axis = axis if node.operation == "concatenate" else None
+                is_mixed = node.operation == "concatenate" or (
+                    node.operation == "take_along_axis" and k == 0
+                )
+                mixed = attributes["axis"] if is_mixed else None
+                yield from _right_aligned(node, k, set(range(len(arg.shape))) - {mixed})
 
 
-def _right_aligned(node: Node, k: int, axes: Any) -> Iterator[tuple[int, int, int]]:
+def _right_aligned(node: Node, k: int, axes: Iterable[int]) -> Iterator[tuple[int, int, int]]:
     """Yield the axes of an argument that broadcasting keeps."""
     shape = node.args[k].shape
     shift = len(node.shape) - len(shape)
@@ -200,6 +198,8 @@ def _right_aligned(node: Node, k: int, axes: Any) -> Iterator[tuple[int, int, in
 
 def _leading(before: Shape, after: Shape) -> Iterator[tuple[int, int]]:
     """Yield the axes of a reshape that are kept, or the first of those split or merged."""
+    if 0 in before:
+        return
     old = [i for i, size in enumerate(before) if size != 1]
     new = [j for j, size in enumerate(after) if size != 1]
     while old and new:

@@ -63,6 +63,18 @@ class Node:
         """The name, or the formula of a node without one."""
         return self._formula(DEPTH)
 
+    @property
+    def row(self) -> dict[str, Any]:
+        """The node as plain data, with the numbers of its arguments."""
+        return {
+            "operation": self.operation,
+            "args": [arg.id for arg in self.args],
+            "attributes": dict(self.attributes),
+            "name": self.name,
+            "shape": self.shape,
+            "kind": self.kind,
+        }
+
     def _formula(self, depth: int) -> str:
         if self.name:
             return self.name
@@ -128,17 +140,7 @@ class Graph:
 
     def to_json(self) -> str:
         """Return the graph as JSON text, the same text for the same graph."""
-        nodes = [
-            {
-                "operation": node.operation,
-                "args": [arg.id for arg in node.args],
-                "attributes": dict(node.attributes),
-                "name": node.name,
-                "shape": node.shape,
-                "kind": node.kind,
-            }
-            for node in self.nodes
-        ]
+        nodes = [node.row for node in self.nodes]
         outputs = {name: node.id for name, node in self.outputs.items()}
         data = {"nodes": nodes, "outputs": outputs}
         return json.dumps(data, allow_nan=False, sort_keys=True, separators=(",", ":"))

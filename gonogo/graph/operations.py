@@ -10,6 +10,7 @@ import base64
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -30,8 +31,6 @@ DTYPES: Mapping[Kind, type] = {"float": np.float64, "int": np.int64, "bool": np.
 """How interpreters hold each kind."""
 FUNCTION, HARD = 2.0, 4.0
 """Half steps of fp32 by which right functions (exp, tanh) and hard ones (pow, erfc) are off."""
-_HOLLOW = np.empty((), np.dtype([]))
-"""A value of no bytes: arrays of it have shapes and need no memory."""
 
 
 @dataclass(frozen=True)
@@ -91,14 +90,18 @@ def kind_of_dtype(dtype: np.dtype[Any]) -> Kind:
     return "bool" if dtype.kind == "b" else "int"
 
 
+def hollow(shape: Shape) -> Array:
+    """Return an array of elements without bytes: it has a shape, and needs no memory."""
+    return np.broadcast_to(np.empty((), np.dtype([])), shape)
+
+
 def result_shape(operation: Operation, shapes: Sequence[Shape], attributes: Any) -> Shape:
     """Return the shape of a result without computing it. Raises ValueError for unfit shapes."""
     if operation.family == "view":
-        hollow = [np.broadcast_to(_HOLLOW, shapes[0])]
-        for shape in shapes[1:]:
-            is_moved = operation.name == "concatenate"
-            hollow.append(np.broadcast_to(_HOLLOW if is_moved else np.int64(0), shape))
-        return tuple(operation.value(*hollow, **attributes).shape)
+        count = len(shapes) if operation.name == "concatenate" else 1
+        moved = [hollow(shape) for shape in shapes[:count]]
+        indices = [np.broadcast_to(np.int64(0), shape) for shape in shapes[count:]]
+        return tuple(operation.value(*moved, *indices, **attributes).shape)
     if operation.name == "matmul":
         (*a, rows, inner), (*b, other, columns) = shapes
         if inner != other:
@@ -117,7 +120,7 @@ def result_kind(operation: Operation, args: Sequence[tuple[Shape, Kind]], attrib
         return operation.kind
     if operation.name == "astype":
         return attributes["kind"]  # type: ignore[no-any-return]
-    ones = [np.ones((1,) * len(shape), DTYPES[kind]) for shape, kind in args]
+    ones: list[Array] = [np.ones((1,) * len(shape), DTYPES[kind]) for shape, kind in args]
     if operation.family == "view":
         moved = ones if operation.name == "concatenate" else ones[:1]
         return kind_of_dtype(np.result_type(*moved))
@@ -140,18 +143,18 @@ def _unread(*_: Any, **__: Any) -> Any:
     raise NotImplementedError("the interpreter owns inputs and formats")
 
 
-def _gather(x: Array, *indices: Array, axes: Shape) -> Array:
+def _gather(x: Array, *indices: Array, axes: Shape) -> Any:
     index: list[Any] = [slice(None)] * x.ndim
     for axis, array in zip(axes, indices, strict=True):
         index[axis] = array
     return x[tuple(index)]
 
 
-def _astype(x: Array, kind: Kind) -> Array:
+def _astype(x: Array, kind: Kind) -> Any:
     return x.astype(DTYPES[kind])
 
 
-def _slice(x: Array, slices: Sequence[Sequence[int | None]]) -> Array:
+def _slice(x: Array, slices: Sequence[Sequence[int | None]]) -> Any:
     return x[tuple(slice(*each) for each in slices)]
 
 
@@ -166,14 +169,17 @@ def _smooth(
     return Operation(name, value, "elementwise", unit, half_steps, slopes)
 
 
+def _flat(args: Sequence[Array], result: Array, attributes: Any) -> Sequence[float]:
+    return (0.0,) * len(args)
+
+
 def _stepped(name: str, kind: Kind | None = None, is_edge: bool = True) -> Operation:
-    """Return an operation that is flat between edges; is_edge: an argument may lie at an edge."""
-
-    def flat(args: Sequence[Array], result: Array, attributes: Any) -> Sequence[float]:
-        return (0.0,) * len(args)
-
     value = getattr(np, name)
-    return Operation(name, value, "elementwise", "sfpu", 0.0, flat, is_edge, kind)
+    return Operation(name, value, "elementwise", "sfpu", 0.0, _flat, is_edge, kind)
+
+
+_comparison = partial(_stepped, kind="bool")
+_test = partial(_stepped, kind="bool", is_edge=False)
 
 
 def _sum(name: str, value: Callable[..., Any]) -> Operation:
@@ -222,23 +228,9 @@ _TABLE = (
     _smooth("erf", "sfpu", FUNCTION, lambda a, r, _: (_BELL * np.exp(-a[0] * a[0]),), special.erf),
     _smooth("erfc", "sfpu", HARD, lambda a, r, _: (-_BELL * np.exp(-a[0] * a[0]),), special.erfc),
     # steps
-    _stepped("sign"),
-    _stepped("rint"),
-    _stepped("floor"),
-    _stepped("ceil"),
-    _stepped("trunc"),
-    _stepped("floor_divide"),
-    _stepped("equal", "bool"),
-    _stepped("not_equal", "bool"),
-    _stepped("less", "bool"),
-    _stepped("less_equal", "bool"),
-    _stepped("greater", "bool"),
-    _stepped("greater_equal", "bool"),
-    _stepped("isnan", "bool", is_edge=False),
-    _stepped("isfinite", "bool", is_edge=False),
-    _stepped("logical_not", "bool", is_edge=False),
-    _stepped("logical_and", "bool", is_edge=False),
-    _stepped("logical_or", "bool", is_edge=False),
+    *map(_stepped, ("sign", "rint", "floor", "ceil", "trunc", "floor_divide")),
+    *map(_comparison, ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")),
+    *map(_test, ("isnan", "isfinite", "logical_not", "logical_and", "logical_or")),
     Operation(
         "remainder",
         np.remainder,

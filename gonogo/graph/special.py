@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -91,6 +90,6 @@ def _scaled_erfc(size: Array) -> Array:
     return np.where(size <= LARGE, _ratio(_MIDDLE, np.clip(size, SMALL, LARGE)), tail)
 
 
-def _ratio(parts: tuple[Sequence[float], Sequence[float]], at: Array) -> Any:
+def _ratio(parts: tuple[Sequence[float], Sequence[float]], at: Array) -> Array:
     over, under = (np.polyval(np.array(part), at) for part in parts)
-    return over / under
+    return np.asarray(over / under)

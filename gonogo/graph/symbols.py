@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +17,6 @@ from gonogo.graph.data import Graph
 from gonogo.graph.operations import (
     DTYPES,
     OPERATIONS,
-    Array,
     Kind,
     Shape,
     encode_constant,
@@ -30,11 +30,6 @@ Rewriting = Callable[..., Any]
 
 REWRITINGS: dict[str, Rewriting] = {}
 """By NumPy's name of a function: how it is written with the operations of the table."""
-METHODS = frozenset(
-    "all any argmax argmin argsort astype clip copy cumsum dot flatten max mean min ravel repeat reshape"
-    " round squeeze std sum swapaxes take transpose var".split()
-)
-"""The functions that arrays have as methods, too."""
 MAKERS = ("astype", "empty_like", "full_like", "ones_like", "zeros_like")
 """Functions that are asked for a type."""
 REFUSED_OPTIONS = {
@@ -71,11 +66,11 @@ class Symbol(NDArrayOperatorsMixin):
         self.dtype = np.dtype(DTYPES[kind])
 
     @property
-    def T(self) -> Symbol:
+    def T(self) -> Any:
         return self._call("transpose")
 
     @property
-    def mT(self) -> Symbol:
+    def mT(self) -> Any:
         return self._call("matrix_transpose")
 
     def _call(self, name: str, *args: Any, **options: Any) -> Any:
@@ -87,22 +82,19 @@ class Symbol(NDArrayOperatorsMixin):
                 f"np.{ufunc.__name__}.{method} can't be traced", "use np.sum, np.max or np.cumsum"
             )
         if any(arg is result for arg in args for result in options.get("out", ())):
-            sign = f"np.{ufunc.__name__}"
-            raise refusal(
-                f"an array is changed in place ({sign} by x += y or out=), which can't be traced",
-                "write x = x + y",
-            )
+            raise refusal("a change in place (x += y, out=x) can't be traced", "write x = x + y")
         return call(ufunc.__name__, args, options)
 
     def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> Any:
         return call(function.__name__, args, options)
 
     def __getattr__(self, name: str) -> Any:
-        if name in METHODS:
-            return partial(self._call, name)
         if name.startswith("_"):
             raise AttributeError(name)
-        raise refusal(f"x.{name} can't be traced", did_you_mean(name, METHODS))
+        methods = {*REWRITINGS} & {*dir(np.ndarray)} - {"sort"}  # x.sort() sorts in place
+        if name not in methods:
+            raise refusal(f"x.{name} can't be traced", did_you_mean(name, methods))
+        return partial(self._call, name)
 
     def __getitem__(self, index: Any) -> Any:
         return self._call("getitem", index)
@@ -115,42 +107,35 @@ class Symbol(NDArrayOperatorsMixin):
     def __abs__(self) -> Any:
         return self._call("absolute")
 
-    def __round__(self, digits: int | None = None) -> Any:
-        return self._call("round", digits or 0)
-
     def __repr__(self) -> str:
         return f"Symbol(#{self.id}, shape={self.shape}, kind={self.kind!r})"
 
-    def __array__(self, *_: Any, **__: Any) -> Array:
-        raise refusal(
-            "a traced value can't become an array (np.asarray(x), np.array([x, y]), a[i] = x)",
-            "leave np.asarray out; use np.stack, np.concatenate or np.where",
-        )
 
-    def __bool__(self) -> bool:
-        raise refusal(
-            "a decision on a traced value (if x > 0, x and y, min(x, y)) can't be traced",
-            "use np.where, np.logical_and, np.minimum",
-        )
+def _refuser(problem: str, instead: str) -> Callable[..., Any]:
+    def refuse(self: Symbol, *_: Any, **__: Any) -> Any:
+        raise refusal(f"{problem} can't be traced", instead)
 
-    def _number(self) -> Any:
-        raise refusal(
-            "float(x), int(x), range(x) and math.sqrt(x) of a traced value can't be traced",
-            "use NumPy's functions, such as np.sqrt",
-        )
+    return refuse
 
-    __float__ = __int__ = __index__ = __complex__ = _number
 
-    def __iter__(self) -> Any:
-        raise refusal(
-            "a traced value can't be iterated", "write x[i] with i from range(x.shape[0])"
-        )
-
-    def __contains__(self, _: object) -> bool:
-        raise refusal("`in` can't be traced", "compare with ==")
-
-    def __setitem__(self, *_: object) -> None:
-        raise refusal("x[i] = v can't be traced", "use np.where or np.concatenate")
+_NUMBER = ("float(x), int(x), range(x) or math.sqrt(x)", "use NumPy's functions, such as np.sqrt")
+for _method, _texts in {
+    "__array__": (
+        "a conversion to an array (np.asarray(x), np.array([x, y]), a[i] = x)",
+        "leave np.asarray out; use np.stack, np.concatenate or np.where",
+    ),
+    "__bool__": (
+        "a decision on a value (if x > 0, x and y, min(x, y))",
+        "use np.where, np.logical_and or np.minimum",
+    ),
+    "__float__": _NUMBER,
+    "__int__": _NUMBER,
+    "__index__": _NUMBER,
+    "__iter__": ("iteration over a value", "write x[i] with i from range(x.shape[0])"),
+    "__contains__": ("`in`", "compare with =="),
+    "__setitem__": ("x[i] = v", "use np.where or np.concatenate"),
+}.items():
+    setattr(Symbol, _method, _refuser(*_texts))
 
 
 def call(name: str, args: Sequence[Any], options: Mapping[str, Any]) -> Any:
@@ -168,7 +153,8 @@ def call(name: str, args: Sequence[Any], options: Mapping[str, Any]) -> Any:
     except TraceError:
         raise
     except (TypeError, ValueError, IndexError) as problem:
-        raise refusal(f"np.{name}: {problem}") from problem
+        text = re.sub(r"^[\w.<>]+\(\) ", "", str(problem))  # "_sum() got ..." names our function
+        raise refusal(f"np.{name}: {text}") from problem
 
 
 def record(operation: str, *args: Any, **attributes: Any) -> Symbol:
@@ -251,25 +237,15 @@ class Tracer:
             carrier = self.carriers.get(symbol.id, symbol.id)
             if carrier not in self.names:
                 self.name(symbol.id, name)
-        waiting = [symbol.id for symbol in outputs.values()]
-        waiting += [
-            id for id, row in enumerate(self.rows) if row["operation"] in ("input", "parameter")
-        ]
-        kept: set[int] = set()
-        while waiting:
-            id = waiting.pop()
-            if id not in kept:
-                kept.add(id)
-                waiting += self.rows[id]["args"]
+        kept = {symbol.id for symbol in outputs.values()}
+        for id, row in reversed(list(enumerate(self.rows))):
+            if id in kept or row["operation"] in ("input", "parameter"):
+                kept |= {id, *row["args"]}
         places = {id: at for at, id in enumerate(sorted(kept))}
-        rows = [
-            {
-                **self.rows[id],
-                "args": [places[arg] for arg in self.rows[id]["args"]],
-                "name": self.names.get(id),
-            }
-            for id in places
-        ]
+        rows = []
+        for id in places:
+            args = [places[arg] for arg in self.rows[id]["args"]]
+            rows.append({**self.rows[id], "args": args, "name": self.names.get(id)})
         return Graph.of_rows(rows, {name: places[each.id] for name, each in outputs.items()})
 
 
