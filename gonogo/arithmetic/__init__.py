@@ -1,0 +1,29 @@
+"""Arithmetic: how kernels compute, and what rounding may make of their results.
+
+formats.py      number formats, rounding, cells
+sums.py         orders of additions and their noise
+program.py      how an implementation computes, as data
+evaluation.py   a graph in float64, as it is or with faults
+quantity.py     values with noise, shared errors and slack
+elementwise.py  errors through elementwise operations and stores
+reductions.py   errors through sums and selections
+products.py     errors through matrix products
+replay.py       a graph as a program computes it
+"""
+
+from gonogo.arithmetic.evaluation import Edit, Inputs, exact, value_of
+from gonogo.arithmetic.program import Program
+from gonogo.arithmetic.quantity import TIE, Quantity, Shared
+from gonogo.arithmetic.replay import Replay
+
+__all__ = [
+    "TIE",
+    "Edit",
+    "Inputs",
+    "Program",
+    "Quantity",
+    "Replay",
+    "Shared",
+    "exact",
+    "value_of",
+]

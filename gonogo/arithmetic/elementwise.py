@@ -1,0 +1,163 @@
+"""Replay elementwise operations: errors go through them by slopes, or as slack at edges."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from gonogo.arithmetic.evaluation import value_of
+from gonogo.arithmetic.formats import Doubles, binade, round_to, smallest_step, unit_roundoff
+from gonogo.arithmetic.program import EXACT, ROUNDED, Program
+from gonogo.arithmetic.quantity import (
+    ZERO,
+    Array,
+    Quantity,
+    combined,
+    is_zero,
+    sum_of,
+)
+from gonogo.graph import OPERATIONS, Node
+
+COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
+KINKED = ("absolute", "maximum", "minimum")
+"""Continuous operations whose slope jumps: an error may reach the other side of the kink."""
+
+
+def elementwise(node: Node, args: Sequence[Quantity], program: Program) -> Quantity:
+    """Return an operation's quantity from those of its arguments."""
+    operation = OPERATIONS[node.operation]
+    arrays = [arg.values for arg in args]
+    values = value_of(node, arrays)
+    if node.operation in COMPARISONS:
+        return Quantity(values, slack=_loose_comparisons(args))
+    assert operation.slopes is not None
+    slopes = list(operation.slopes(arrays, values, node.attributes))
+    is_kinked = operation.discontinuous or node.operation in KINKED or node.kind == "bool"
+    for at, (arg, slope) in enumerate(zip(args, slopes, strict=True)):
+        if not arg.is_certain:
+            is_steep = ~np.isfinite(slope)
+            if is_steep.any():
+                is_kinked = True
+                slopes[at] = np.where(is_steep, 0.0, slope)
+    if node.kind != "float" and operation.discontinuous:
+        slopes = [0.0] * len(args)
+    result = combined(list(zip(args, slopes, strict=True)), values)
+    slack = result.slack
+    if is_kinked and not all(arg.is_certain for arg in args):
+        beyond = _corner_distance(node, args, values) - result.reach
+        slack = sum_of(slack, np.maximum(beyond, 0.0))
+    if node.operation == "where":
+        slack = sum_of(slack, _other_choice(args))
+    if node.kind != "float":
+        return Quantity(values, slack=slack)
+    return rounded(node, Quantity(values, result.noise, result.shared, slack), program)
+
+
+def rounded(node: Node, a: Quantity, program: Program) -> Quantity:
+    """Return an operation's quantity with the noise of its result's rounding."""
+    rule = program.rules.get(node.key)
+    half_steps = OPERATIONS[node.operation].half_steps
+    if rule == ROUNDED:
+        return Quantity(round_to(a.values, "fp32"), a.noise, a.shared, a.slack)
+    if rule == EXACT or not half_steps:
+        return a
+    form = program.narrow or "fp32"
+    noise = rounding_noise(a.values, form, half_steps)
+    if not program.narrow:
+        # exact arguments whose exact result fp32 has round nothing
+        is_exact = round_to(a.values, "fp32") == a.values
+        if is_exact.any():
+            noise = np.where(is_exact & (a.reach == 0), 0.0, noise)
+    return Quantity(a.values, sum_of(a.noise, noise), a.shared, a.slack)
+
+
+def rounding_noise(values: Doubles, form: str, half_steps: float = 1.0) -> Doubles:
+    """Return the variance of a rounding to a format, not below that of subnormal numbers.
+
+    An error is uniform within as many half steps. Inf and NaN have none.
+    """
+    half = np.maximum(binade(values) * (half_steps * unit_roundoff(form)), smallest_step(form) / 2)
+    noise = np.square(half) / 3
+    if not np.isfinite(noise).all():
+        noise = np.where(np.isfinite(noise), noise, 0.0)
+    return noise
+
+
+def _loose_comparisons(args: Sequence[Quantity]) -> Doubles:
+    """Return 1 where errors may turn a comparison, else 0."""
+    first, second = args
+    with np.errstate(invalid="ignore"):
+        difference = np.subtract(first.values, second.values, dtype=np.float64)
+    reach = combined([(first, 1.0), (second, -1.0)], difference).reach
+    if is_zero(reach):
+        return ZERO
+    return np.where((np.abs(difference) <= reach) & (reach > 0), 1.0, 0.0)
+
+
+def _corner_distance(node: Node, args: Sequence[Quantity], values: Array) -> Doubles:
+    """Return the largest change of a result where each argument moves by its reach."""
+    farthest = np.zeros(values.shape)
+    with np.errstate(invalid="ignore"):
+        for corner in product(*(_ends(arg) for arg in args)):
+            moved = value_of(node, corner)
+            change = np.abs(np.subtract(moved, values, dtype=np.float64))
+            farthest = np.fmax(farthest, change)
+    return farthest
+
+
+def _ends(arg: Quantity) -> Sequence[Array]:
+    reach = arg.reach
+    if is_zero(reach):
+        return (arg.values,)
+    if arg.values.dtype == np.bool_:
+        return (arg.values, arg.values ^ (reach > 0))
+    return (arg.values - reach, arg.values + reach)
+
+
+def _other_choice(args: Sequence[Quantity]) -> Doubles:
+    """Return how far the value that np.where leaves out lies off, where its condition is loose."""
+    condition, first, second = args
+    if is_zero(condition.slack):
+        return ZERO
+    with np.errstate(invalid="ignore"):
+        apart = np.abs(np.subtract(first.values, second.values, dtype=np.float64))
+    apart = sum_of(apart, first.reach, second.reach)
+    return np.where(condition.slack > 0, apart, 0.0)
+
+
+def stored(a: Quantity, stored_as: str) -> Quantity:
+    """Return a quantity as a program stores it: rounded, with slack where a tie is near.
+
+    Its noise is gone: either it doesn't reach a tie, or the other side of it is slack. In fp32 only
+    what has no noise is rounded: the values of a kernel already are fp32.
+    """
+    form, _, mode = stored_as.partition("/")
+    rounding: Any = mode or "even"
+    with np.errstate(all="ignore"):
+        nearest = round_to(a.values, form, rounding)
+        reach = a.reach
+        if is_zero(reach):
+            return Quantity(nearest)
+        if form == "fp32":
+            return Quantity(np.where(reach == 0, nearest, a.values), a.noise, a.shared, a.slack)
+        low = round_to(a.values - reach, form, rounding)
+        high = round_to(a.values + reach, form, rounding)
+        slack = np.fmax(np.fmax(high - nearest, nearest - low), 0.0)
+    return Quantity(nearest, slack=slack)
+
+
+def flushed(a: Quantity, form: str) -> Quantity:
+    """Return a quantity whose subnormal numbers are 0; near the edge either may be."""
+    normal = smallest_step(form) / (2 * unit_roundoff(form))
+    size = np.abs(a.values)
+    is_below = size < normal
+    if not is_below.any():
+        return a
+    is_near = (normal - size <= a.reach) & is_below
+    slack = np.where(is_near, normal, np.where(is_below, 0.0, a.slack))
+    return Quantity(
+        np.where(is_below, 0.0, a.values), np.where(is_below, 0.0, a.noise), a.shared, slack
+    )

@@ -1,0 +1,138 @@
+"""Replay matrix products and einsum: sums of products, whose orders are simulated on samples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from string import ascii_letters
+
+import numpy as np
+
+from gonogo.arithmetic.elementwise import rounding_noise
+from gonogo.arithmetic.evaluation import value_of
+from gonogo.arithmetic.formats import Doubles, unit_roundoff
+from gonogo.arithmetic.program import Program
+from gonogo.arithmetic.quantity import (
+    ZERO,
+    Array,
+    Labels,
+    Quantity,
+    Shared,
+    add_shared,
+    is_zero,
+    sum_of,
+)
+from gonogo.arithmetic.sums import UNIT, fp32_sum, narrow_noise
+from gonogo.graph import Node
+
+SAMPLED_SUMS = 256
+"""Elements of a product whose sums are simulated; the others have the same relative noise."""
+
+
+@dataclass(frozen=True)
+class _Letters:
+    """The axes of a product's operands and result, a letter each; others than the result's are
+    summed."""
+
+    operands: tuple[str, str]
+    result: str
+
+    @property
+    def summed(self) -> str:
+        return "".join(sorted({*self.operands[0], *self.operands[1]} - {*self.result}))
+
+    def labels(self, labels: Labels, at: int, shape: tuple[int, ...]) -> Labels | None:
+        """Return an operand's labels on the result's axes; None if its summed terms differ."""
+        labels = labels.reshape((1,) * (len(shape) - labels.ndim) + labels.shape)
+        sizes = dict(zip(self.operands[at], labels.shape, strict=True))
+        if any(sizes.get(letter, 1) > 1 for letter in self.summed):
+            return None
+        order = [letter for letter in self.operands[at] if letter not in self.summed]
+        plain = labels.reshape([sizes[letter] for letter in order])
+        moved = plain.transpose(np.argsort([self.result.index(letter) for letter in order]))
+        return moved.reshape([sizes.get(letter, 1) for letter in self.result])
+
+
+def _letters(node: Node) -> _Letters:
+    if node.operation == "einsum":
+        operands, _, result = node.attributes["subscripts"].partition("->")
+        first, _, second = operands.partition(",")
+        return _Letters((first, second), result)
+    batch = ascii_letters[3:]
+    first, second = (batch[: len(arg.shape) - 2][::-1] for arg in node.args)
+    return _Letters((f"{first}ab", f"{second}bc"), f"{max(first, second, key=len)}ac")
+
+
+def product(node: Node, a: Quantity, b: Quantity, program: Program) -> Quantity:
+    """Return the quantity of a product from those of its operands."""
+    values = value_of(node, (a.values, b.values))
+    if node.kind != "float":
+        return Quantity(values)
+    letters = _letters(node)
+    noise = _order_noise(node, letters, a.values, b.values, values, program)
+    slack: Doubles = ZERO
+    shared: dict[int, Shared] = {}
+    for at, (operand, other) in enumerate(((a, b.values), (b, a.values))):
+
+        def through(part: Doubles, factor: Array, at: int = at, like: Array = operand.values):
+            """Return the product with a part in the operand's place."""
+            if is_zero(part):
+                return ZERO
+            full = np.broadcast_to(part, like.shape)
+            return value_of(node, (full, factor) if at == 0 else (factor, full))
+
+        noise = sum_of(noise, through(operand.noise, np.square(other)))
+        slack = sum_of(slack, through(operand.slack, np.abs(other)))
+        for source, part in operand.shared.items():
+            labels = letters.labels(part.labels, at, operand.values.shape)
+            if labels is None:
+                noise = sum_of(noise, through(np.square(part.error), np.square(other)))
+            else:
+                change = Shared(through(part.error, other), labels)
+                noise = sum_of(noise, add_shared(shared, source, change))
+    return Quantity(values, noise, shared, slack)
+
+
+def _order_noise(
+    node: Node, letters: _Letters, a: Array, b: Array, values: Doubles, program: Program
+) -> Doubles:
+    """Return the variance that the order of a product's sums gives, and its result's rounding."""
+    terms = _sampled_terms(letters, a, b, values.shape)
+    if not terms.size:
+        return ZERO
+    sizes = value_of(node, (np.abs(a), np.abs(b)))
+    if program.narrow and program.narrow_sums:
+        deviation = narrow_noise(terms, program.narrow)
+    else:
+        # no order of a library's blocks is known: that of one running total may be inside
+        deviations = [fp32_sum(terms, order)[1] for order in ("blocked", "running")]
+        deviation = np.maximum(*deviations)
+    size = np.abs(terms).sum(axis=1)
+    has_terms = size > 0
+    relative = np.square(deviation[has_terms] / size[has_terms]).mean() if has_terms.any() else 0.0
+    form = program.narrow or "fp32"
+    return np.square(sizes) * relative + rounding_noise(values, form)
+
+
+def _sampled_terms(letters: _Letters, a: Array, b: Array, shape: tuple[int, ...]) -> Doubles:
+    """Return the terms (samples, n) of some elements of a product, spread over all of it."""
+    count = int(np.prod(shape, dtype=int))
+    flat = np.unique(np.linspace(0, count - 1, min(count, SAMPLED_SUMS)).astype(int))
+    if not count:
+        return np.zeros((0, 0))
+    sizes: dict[str, int] = {}
+    for operand, names in zip((a, b), letters.operands, strict=True):
+        for name, size in zip(names, operand.shape, strict=True):
+            sizes[name] = max(size, sizes.get(name, 1))
+    summed = letters.summed
+    grid = np.indices([sizes[name] for name in summed]).reshape(len(summed), 1, -1)
+    index = dict(zip(summed, grid, strict=True))
+    places = np.unravel_index(flat, shape)
+    index.update({name: place[:, None] for name, place in zip(letters.result, places, strict=True)})
+
+    def chosen(operand: Array, names: str) -> Array:
+        # an axis of size 1 serves all places
+        at = [index[name] % size for name, size in zip(names, operand.shape, strict=True)]
+        return operand[tuple(at)]
+
+    terms: Doubles = chosen(a, letters.operands[0]) * chosen(b, letters.operands[1])
+    return np.broadcast_to(terms, (len(flat), grid.shape[-1])).astype(np.float64)
