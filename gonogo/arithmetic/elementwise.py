@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
-from typing import Any
 
 import numpy as np
 
 from gonogo.arithmetic.evaluation import value_of
 from gonogo.arithmetic.formats import Doubles, binade, round_to, smallest_step, unit_roundoff
-from gonogo.arithmetic.program import EXACT, ROUNDED, Program
+from gonogo.arithmetic.program import EXACT, ROUNDED, Program, format_and_mode
 from gonogo.arithmetic.quantity import (
     ZERO,
     Array,
@@ -134,17 +133,16 @@ def stored(a: Quantity, stored_as: str) -> Quantity:
     Its noise is gone: either it doesn't reach a tie, or the other side of it is slack. In fp32 only
     what has no noise is rounded: the values of a kernel already are fp32.
     """
-    form, _, mode = stored_as.partition("/")
-    rounding: Any = mode or "even"
+    form, mode = format_and_mode(stored_as)
     with np.errstate(all="ignore"):
-        nearest = round_to(a.values, form, rounding)
+        nearest = round_to(a.values, form, mode)
         reach = a.reach
         if is_zero(reach):
             return Quantity(nearest)
         if form == "fp32":
             return Quantity(np.where(reach == 0, nearest, a.values), a.noise, a.shared, a.slack)
-        low = round_to(a.values - reach, form, rounding)
-        high = round_to(a.values + reach, form, rounding)
+        low = round_to(a.values - reach, form, mode)
+        high = round_to(a.values + reach, form, mode)
         slack = np.fmax(np.fmax(high - nearest, nearest - low), 0.0)
     return Quantity(nearest, slack=slack)
 

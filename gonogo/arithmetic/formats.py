@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal, cast
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -87,13 +87,13 @@ def unit_roundoff(form: str) -> float:
 def smallest_step(form: str) -> float:
     """Return the distance between 0 and the next number of a format."""
     fmt = format_named(form)
-    return cast(float, 2.0 ** (fmt.min_exponent - fmt.precision + 1) * fmt.scale)
+    return 2.0 ** (fmt.min_exponent - fmt.precision + 1) * fmt.scale
 
 
 def binade(values: ArrayLike) -> Doubles:
     """Return the power of two at or below each size; 0 for 0, inf for inf and NaN."""
     doubles = np.asarray(values, np.float64)
-    return cast(Doubles, (doubles.view(np.int64) & EXPONENT).view(np.float64))
+    return (doubles.view(np.int64) & EXPONENT).view(np.float64)
 
 
 def step(values: ArrayLike, form: str) -> Doubles:
@@ -107,7 +107,7 @@ def _steps(values: Doubles, fmt: Format) -> Doubles:
     if fmt.block > 1:
         values = _block_maximum(values, fmt)
     powers = np.maximum(binade(values), 2.0**fmt.min_exponent)
-    return cast(Doubles, powers * 2.0 ** (1 - fmt.precision))
+    return powers * 2.0 ** (1 - fmt.precision)
 
 
 def _block_maximum(values: Doubles, fmt: Format) -> Doubles:
@@ -142,7 +142,7 @@ def round_to(values: ArrayLike, form: str, mode: Mode = "even") -> Doubles:
         # the magnitude's bits are full: rounding up doesn't change the shared exponent
         limit = (2.0**fmt.precision - 1) * steps
         rounded = np.where(np.isfinite(doubles), np.clip(rounded, -limit, limit), doubles)
-        return cast(Doubles, rounded + 0.0)
+        return rounded + 0.0
     lowest = -fmt.largest if fmt.lowest is None else fmt.lowest
     beyond = ~((rounded <= fmt.largest) & (rounded >= lowest))
     if beyond.any():

@@ -9,7 +9,7 @@ import numpy as np
 
 from gonogo.arithmetic.elementwise import rounding_noise
 from gonogo.arithmetic.evaluation import value_of
-from gonogo.arithmetic.formats import Doubles, unit_roundoff
+from gonogo.arithmetic.formats import Doubles
 from gonogo.arithmetic.program import Program
 from gonogo.arithmetic.quantity import (
     ZERO,
@@ -21,7 +21,7 @@ from gonogo.arithmetic.quantity import (
     is_zero,
     sum_of,
 )
-from gonogo.arithmetic.sums import UNIT, fp32_sum, narrow_noise
+from gonogo.arithmetic.sums import fp32_sum, narrow_noise
 from gonogo.graph import Node
 
 SAMPLED_SUMS = 256
@@ -30,14 +30,14 @@ SAMPLED_SUMS = 256
 
 @dataclass(frozen=True)
 class _Letters:
-    """The axes of a product's operands and result, a letter each; others than the result's are
-    summed."""
+    """The axes of a product's operands and result, a letter each."""
 
     operands: tuple[str, str]
     result: str
 
     @property
     def summed(self) -> str:
+        """The letters that the result doesn't have."""
         return "".join(sorted({*self.operands[0], *self.operands[1]} - {*self.result}))
 
     def labels(self, labels: Labels, at: int, shape: tuple[int, ...]) -> Labels | None:
@@ -73,7 +73,9 @@ def product(node: Node, a: Quantity, b: Quantity, program: Program) -> Quantity:
     shared: dict[int, Shared] = {}
     for at, (operand, other) in enumerate(((a, b.values), (b, a.values))):
 
-        def through(part: Doubles, factor: Array, at: int = at, like: Array = operand.values):
+        def through(
+            part: Doubles, factor: Array, at: int = at, like: Array = operand.values
+        ) -> Doubles:
             """Return the product with a part in the operand's place."""
             if is_zero(part):
                 return ZERO
@@ -110,7 +112,8 @@ def _order_noise(
     has_terms = size > 0
     relative = np.square(deviation[has_terms] / size[has_terms]).mean() if has_terms.any() else 0.0
     form = program.narrow or "fp32"
-    return np.square(sizes) * relative + rounding_noise(values, form)
+    noise: Doubles = np.square(sizes) * relative + rounding_noise(values, form)
+    return noise
 
 
 def _sampled_terms(letters: _Letters, a: Array, b: Array, shape: tuple[int, ...]) -> Doubles:
@@ -132,7 +135,8 @@ def _sampled_terms(letters: _Letters, a: Array, b: Array, shape: tuple[int, ...]
     def chosen(operand: Array, names: str) -> Array:
         # an axis of size 1 serves all places
         at = [index[name] % size for name, size in zip(names, operand.shape, strict=True)]
-        return operand[tuple(at)]
+        part: Array = operand[tuple(at)]
+        return part
 
     terms: Doubles = chosen(a, letters.operands[0]) * chosen(b, letters.operands[1])
     return np.broadcast_to(terms, (len(flat), grid.shape[-1])).astype(np.float64)

@@ -18,6 +18,19 @@ ROUNDED = "rounded"
 RULES = (EXACT, ROUNDED)
 
 
+def format_and_mode(stored: str) -> tuple[str, Mode]:
+    """Return the format and rounding of a store such as "bf16" or "bf16/away".
+
+    Raises ValueError for what is no format or no rounding.
+    """
+    form, _, mode = stored.partition("/")
+    format_named(form)
+    for known in get_args(Mode):
+        if known == (mode or "even"):
+            return form, known
+    raise ValueError(f"rounding {mode!r} of {stored} is not one of {', '.join(get_args(Mode))}")
+
+
 @dataclass(frozen=True)
 class Program:
     """An arithmetic as data.
@@ -41,8 +54,8 @@ class Program:
     flush: bool = False
 
     def __post_init__(self) -> None:
-        for key, stored in self.stored.items():
-            self._check_stored(key, stored)
+        for stored in self.stored.values():
+            format_and_mode(stored)
         for key, rule in self.rules.items():
             if rule not in RULES:
                 raise ValueError(f"rule {rule!r} of {key} is not one of {', '.join(RULES)}")
@@ -52,14 +65,6 @@ class Program:
             format_named(self.narrow)
         elif self.narrow_sums:
             raise ValueError("narrow_sums needs the format of the totals, narrow")
-
-    @staticmethod
-    def _check_stored(key: str, stored: str) -> None:
-        form, has_mode, mode = stored.partition("/")
-        format_named(form)
-        if has_mode and mode not in get_args(Mode):
-            modes = ", ".join(get_args(Mode))
-            raise ValueError(f"rounding {mode!r} of {key} is not one of {modes}")
 
     def __hash__(self) -> int:
         return hash((frozenset(self.stored.items()), frozenset(self.rules.items()), self.order))

@@ -12,14 +12,16 @@ from typing import Any
 
 import numpy as np
 
+from gonogo.arithmetic.elementwise import rounded
 from gonogo.arithmetic.formats import Doubles, binade, round_to, unit_roundoff
-from gonogo.arithmetic.program import DIVISOR, Program
+from gonogo.arithmetic.program import DIVISOR, Program, format_and_mode
 from gonogo.arithmetic.quantity import (
     ZERO,
     Array,
     Labels,
     Quantity,
     Shared,
+    compact,
     is_zero,
     scaled,
     sum_of,
@@ -56,24 +58,27 @@ def summed(node: Node, a: Quantity, program: Program) -> Quantity:
         total, deviation = rows.sum(axis=-1), ZERO
     if program.narrow and program.narrow_sums:
         deviation = narrow_noise(rows, program.narrow)
+    values, factor = total, 1.0
     if node.operation == "mean":
-        form, _, mode = program.stored.get(node.key + DIVISOR, "").partition("/")
-        if form:
-            factor: Any = round_to(1 / max(count, 1), form, mode or "even")
-            values = total * factor
-        else:
-            factor = 1 / count if count else np.nan
-            values = total / count if count else total * factor
-    else:
-        values, factor = total, 1.0
-    noise = np.square(deviation * factor)
-    if node.operation == "mean" or program.narrow:
-        unit = unit_roundoff(program.narrow or "fp32")
-        noise = noise + np.square(unit * binade(values)) / 3
-    values, noise = np.expand_dims(values, axes), np.expand_dims(noise, axes)
+        values, factor = _divided(total, max(count, 1), program.stored.get(node.key + DIVISOR))
+    if not count and node.operation == "mean":
+        values = np.full(total.shape, np.nan)
+    values = np.expand_dims(values, axes)
+    noise = np.expand_dims(np.square(deviation * factor), axes)
+    result = _with_sums(Quantity(values, noise), a, factor, axes)
     if node.kind != "float":
-        noise = ZERO
-    return _with_sums(Quantity(values, noise), a, factor, axes)
+        return Quantity(values, slack=result.slack)
+    if node.operation == "mean" or program.narrow:
+        return rounded(node, result, program)
+    return result
+
+
+def _divided(total: Doubles, count: int, divisor: str | None) -> tuple[Doubles, float]:
+    """Return sums divided by a count, or multiplied by its stored reciprocal, and the factor."""
+    if divisor is None:
+        return total / count, 1 / count
+    factor = float(round_to(1 / count, *format_and_mode(divisor)))
+    return total * factor, factor
 
 
 def variance(node: Node, a: Quantity, program: Program) -> Quantity:
@@ -96,7 +101,8 @@ def _with_sums(result: Quantity, a: Quantity, slopes: Any, axes: Axes) -> Quanti
         moved = scaled(part, factor)
         if is_zero(moved):
             return ZERO
-        return np.broadcast_to(moved, shape).sum(axis=tuple(axes), keepdims=True)
+        summed_part: Doubles = np.broadcast_to(moved, shape).sum(tuple(axes), keepdims=True)
+        return summed_part
 
     noise = sum_of(result.noise, total(a.noise, np.square(slopes)))
     shared: dict[int, Shared] = {}
@@ -204,7 +210,7 @@ def selected(node: Node, a: Quantity) -> Quantity:
         gathered(a.values),
         ZERO if is_zero(a.noise) else gathered(a.noise),
         {
-            source: Shared(gathered(part.error), gathered(part.labels))
+            source: Shared(gathered(part.error), compact(gathered(part.labels)))
             for source, part in a.shared.items()
         },
         sum_of(
@@ -219,7 +225,8 @@ def _excess(rows: Array, reach: Doubles, chosen: Labels, name: str) -> Doubles:
     if not reach.any():
         return ZERO
     ends = rows + reach if name == "max" else reach - rows
-    return ends.max(axis=-1, keepdims=True) - np.take_along_axis(ends, chosen, -1)
+    largest: Doubles = ends.max(axis=-1, keepdims=True)
+    return largest - np.take_along_axis(ends, chosen, -1)
 
 
 def _swaps(rows: Array, reach: Doubles, chosen: Labels) -> Doubles:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -225,7 +225,7 @@ def _narrow_rows(terms: Doubles, form: str, lanes: int) -> tuple[Doubles, Double
     total = totals[:, :1]
     for lane in range(1, lanes):
         total = added(total, totals[:, lane : lane + 1])
-    return cast(Doubles, total[:, 0]), np.sqrt(square)
+    return total[:, 0], np.sqrt(square)
 
 
 def updated_variance_noise(terms: Doubles) -> Doubles:
@@ -242,5 +242,5 @@ def updated_variance_noise(terms: Doubles) -> Doubles:
     variance = terms.var(axis=-1)
     mean_square = np.square(terms).mean(axis=-1)
     totals = 1 + count / (19 * BLOCKS**2)
-    noise = variance * (variance * totals + mean_square / 16)
-    return np.maximum(UNIT * np.sqrt(noise), 2 * MIN_ULPS * UNIT * binade(variance))
+    noise: Doubles = variance * (variance * totals + mean_square / 16)
+    return np.maximum(UNIT * np.sqrt(noise), MIN_ULPS * 2 * UNIT * binade(variance))
