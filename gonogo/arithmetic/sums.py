@@ -23,9 +23,9 @@ BLOCKS = 4
 """Running totals of the most serial order that counts as blocked: vector units have at least 4."""
 MIN_ULPS = 0.6
 """The least deviation of a sum in units of its last place: its last addition's rounding."""
-MIN_TERM = 1.0
-"""The least deviation in unit roundoffs of the largest term: in a short row that nearly cancels,
-the simulated orders may add without an error where another order has to round."""
+MIN_PARTIAL = 1.0
+"""The least deviation in unit roundoffs of the largest partial sum: where terms nearly cancel or
+have few bits, the simulated orders may add without an error where another order has to round."""
 RUNNING_SPREAD = 0.25
 """How far a library's running sum may be from the simulated one, relative to its error: it may
 round terms otherwise or start elsewhere."""
@@ -51,6 +51,8 @@ class _Sum:
     total: Doubles
     square: Doubles
     """The sum of the squared errors of additions, the larger of: one by one, or by pieces."""
+    largest: Doubles
+    """The size of the largest partial sum."""
 
     @property
     def deviation(self) -> Doubles:
@@ -95,18 +97,17 @@ def _fp32_rows(terms: Doubles, order: Order) -> tuple[Doubles, Doubles]:
     narrow = np.ascontiguousarray(terms, dtype=np.float32)
     running, blocked, halved = _running(narrow), _blocked(narrow), _halved(narrow)
     share = 1.0 if count <= SHORT else RUNNING_SHARE
-    sizes = np.abs(narrow)
     deviation = np.max(
         [
             blocked.deviation,
             halved.deviation,
             share * running.deviation,
             MIN_ULPS * 2 * UNIT * binade(total),
-            MIN_TERM * UNIT * sizes.max(axis=1),
+            MIN_PARTIAL * UNIT * running.largest,
         ],
         axis=0,
     )
-    deviation[_adds_exactly(narrow, sizes)] = 0.0
+    deviation[_adds_exactly(narrow)] = 0.0
     if order == "running":
         shift = running.total - narrow.sum(axis=1, dtype=np.float64)
         return total + shift, np.hypot(deviation, RUNNING_SPREAD * shift)
@@ -118,12 +119,12 @@ def _fp32_rows(terms: Doubles, order: Order) -> tuple[Doubles, Doubles]:
     return total, deviation
 
 
-def _adds_exactly(terms: Singles, sizes: Singles) -> NDArray[np.bool_]:
+def _adds_exactly(terms: Singles) -> NDArray[np.bool_]:
     """Return which rows no order of additions rounds.
 
     Their terms are multiples of the last place of the sum of the sizes, as every partial sum is.
     """
-    last_place = 2 * UNIT * binade(sizes.sum(axis=1, dtype=np.float64))[:, None]
+    last_place = 2 * UNIT * binade(np.abs(terms).sum(axis=1, dtype=np.float64))[:, None]
     # the first terms decide nearly always
     exact = np.ones(len(terms), bool)
     for part in (slice(0, 8), slice(8, None)):
@@ -140,7 +141,7 @@ def _running(terms: Singles, groups: int = 1) -> _Sum:
     """
     rows, count = terms.shape
     total = np.zeros((rows, 1), np.float32)
-    single, by_piece = np.zeros(rows), np.zeros(rows // groups)
+    single, by_piece, largest = np.zeros(rows), np.zeros(rows // groups), np.zeros(rows)
     length = min(max(-(-count // PIECES), MIN_PIECE), CHUNK)
     at_once = max(1, CHUNK // length) * length
     for at in range(0, count, at_once):
@@ -152,9 +153,10 @@ def _running(terms: Singles, groups: int = 1) -> _Sum:
         single += np.einsum("ij,ij->i", error, error)
         pieces = np.add.reduceat(error, np.arange(0, part.shape[1], length), axis=1)
         by_piece += np.square(pieces.reshape(-1, groups, pieces.shape[1]).sum(axis=1)).sum(axis=1)
+        largest = np.maximum(largest, np.maximum(totals.max(axis=1), -totals.min(axis=1)))
         total = totals[:, -1:]
     square = np.maximum(single.reshape(-1, groups).sum(axis=1), by_piece)
-    return _Sum(total[:, 0].astype(np.float64), square)
+    return _Sum(total[:, 0].astype(np.float64), square, largest)
 
 
 def _blocked(terms: Singles) -> _Sum:
@@ -167,7 +169,7 @@ def _blocked(terms: Singles) -> _Sum:
         padded[:, :count] = terms
     parts = _running(padded.reshape(-1, length), BLOCKS)
     last = _halved(parts.total.astype(np.float32).reshape(rows, BLOCKS))
-    return _Sum(last.total, parts.square + last.square)
+    return _Sum(last.total, parts.square + last.square, last.largest)
 
 
 def _halved(terms: Singles) -> _Sum:
@@ -182,7 +184,8 @@ def _halved(terms: Singles) -> _Sum:
         error -= second
         square += np.einsum("ij,ij->i", error, error)
         terms = total if rest == half else np.concatenate([total, terms[:, rest:half]], axis=1)
-    return _Sum(terms[:, 0].astype(np.float64), square)
+    total64 = terms[:, 0].astype(np.float64)
+    return _Sum(total64, square, np.abs(total64))
 
 
 def narrow_sum(terms: Doubles, form: str, lanes: int = 1) -> Doubles:
