@@ -134,7 +134,8 @@ def _axes(x: Symbol, axis: Axes) -> Shape:
 
 
 for _name in ("sum", "mean", "max", "min"):
-    rewrites(_name, f"a{_name}")(partial(_reduced, _name))
+    rewrites(_name)(partial(_reduced, _name))
+REWRITINGS |= {"amax": REWRITINGS["max"], "amin": REWRITINGS["min"]}
 
 
 @rewrites("var")

@@ -34,7 +34,9 @@ def is_kernels(frame: FrameType) -> bool:
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return a question that names what is close to an unknown name, or what to do without."""
-    close = difflib.get_close_matches(name, list(known), 2, 0.6)
+    known = sorted(known)
+    parts = [each for each in known if len(each) > 2 and (each in name or name in each)]
+    close = list(dict.fromkeys([*difflib.get_close_matches(name, known, 3, 0.8), *parts]))[:3]
     if close:
         return f"did you mean {' or '.join(close)}?"
     return "write it with sums, products, exp and other operations of gonogo.graph.OPERATIONS"

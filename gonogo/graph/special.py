@@ -16,8 +16,8 @@ Array = NDArray[np.float64]
 
 SMALL, LARGE = 0.46875, 4.0
 """Sizes where one approximation of Cody's ends and the next begins."""
-LAST = 28.0
-"""erfc is 0 in float64 beyond it; the square of any larger size would only overflow."""
+LAST = 40.0
+"""Beyond it exp(-x^2 / 2) is 0 in float64; the square of a larger size would only overflow."""
 # numerators and denominators, the highest power first
 # fmt: off
 _ERF = (
@@ -63,10 +63,11 @@ def log_ndtr(x: ArrayLike) -> Array:
     value = np.asarray(x, np.float64)
     size = np.abs(value) / math.sqrt(2)
     with np.errstate(all="ignore"):
-        below = np.log(_scaled_erfc(size) / 2) - value * value / 2
+        scaled = _scaled_erfc(size) / 2
+        below = np.log(scaled) - value * value / 2
+        above = np.log1p(-_bell(np.abs(value), 0.5) * scaled)
         middle = np.log(erfc(-value / math.sqrt(2)) / 2)
-        above = np.log1p(-erfc(size) / 2)
-    return np.where(value < -1.0, below, np.where(value > 0.0, above, middle))
+    return np.where(value < -1.0, below, np.where(value > 1.0, above, middle))
 
 
 def _erf_near_zero(value: Array) -> Array:
@@ -75,17 +76,22 @@ def _erf_near_zero(value: Array) -> Array:
 
 
 def _erfc_of_size(size: Array) -> Array:
-    """Return erfc of sizes above SMALL; exp(-x^2) is taken in two steps to keep its last bits."""
+    """Return erfc of sizes above SMALL."""
+    return _bell(size, 1.0) * _scaled_erfc(size)
+
+
+def _bell(size: Array, factor: float) -> Array:
+    """Return exp(-factor x^2), in two steps: rounding x^2 would cost the last bits."""
     size = np.minimum(size, LAST)
     coarse = np.trunc(size * 16) / 16
     rest = (size - coarse) * (size + coarse)
-    return np.exp(-coarse * coarse) * np.exp(-rest) * _scaled_erfc(size)
+    return np.exp(-factor * coarse * coarse) * np.exp(-factor * rest)
 
 
 def _scaled_erfc(size: Array) -> Array:
     """Return exp(x^2) erfc(x) of sizes above SMALL."""
     large = np.maximum(size, LARGE)
-    inverse = 1 / (large * large)
+    inverse = (1 / large) ** 2
     tail = (1 / math.sqrt(math.pi) - inverse * _ratio(_TAIL, inverse)) / large
     return np.where(size <= LARGE, _ratio(_MIDDLE, np.clip(size, SMALL, LARGE)), tail)
 

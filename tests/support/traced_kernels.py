@@ -146,7 +146,8 @@ KERNELS: list[tuple[Callable[..., Any], dict[str, Array]]] = [
     (softmax, {"x": normal(2, 3, 8)}),
     (
         attention,
-        {name: normal(2, 4, 6, 8) for name in "qkv"} | {"mask": np.arange(12).reshape(2, 6) % 5 < 3},
+        {name: normal(2, 4, 6, 8) for name in "qkv"}
+        | {"mask": np.arange(12).reshape(2, 6) % 5 < 3},
     ),
     (cross_entropy, {"logits": normal(6, 5), "labels": np.array([0, 4, 2, 2, 1, 3])}),
     (top_k, {"x": normal(4, 7)}),

@@ -1,14 +1,13 @@
 from __future__ import annotations
 
-import subprocess
-import sys
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
-from gonogo.graph import Graph, Spec, trace
+from gonogo.graph import Graph, trace
 from gonogo.graph.axes import cuts
-from traced_kernels import KERNELS, evaluate, layernorm, layernorm_backward
+from traced_kernels import KERNELS, evaluate
 
 cases = pytest.mark.parametrize(
     ("kernel", "inputs"), KERNELS, ids=[kernel.__name__ for kernel, _ in KERNELS]
@@ -42,7 +41,7 @@ def test_blocks_give_what_the_whole_gives(kernel, inputs):
         ends = sorted({0, 1, cut.groups // 2, cut.groups})
         sizes = np.diff(ends)
         parts = []
-        for start, stop in zip(ends[:-1], ends[1:], strict=True):
+        for start, stop in pairwise(ends):
             given = {n: cut.part(a, cut.inputs[n], start, stop) for n, a in inputs.items()}
             parts.append(evaluate(cut.block(graph, start, stop), given))
         for name, axis in cut.outputs.items():
