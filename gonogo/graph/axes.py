@@ -21,7 +21,6 @@ Place = tuple[int, int]
 """A node's id, and one of its axes."""
 BLOCK_FORMATS = ("bfp", "int")
 """Beginnings of the names of formats in which elements share an exponent or a scale."""
-
 TOTALS = ("sum", "mean", "matmul", "einsum")
 """Operations whose result for the whole follows from those for blocks."""
 
@@ -59,8 +58,8 @@ class Cut:
         for node in nodes:
             row = node.row | {"args": [places[arg.id] for arg in node.args]}
             rows.append(row | self._resized(node, start, stop) if node.id in self.axes else row)
-        kept = {name: places[graph.outputs[name].id] for name in (*self.outputs, *self.totals)}
-        return Graph.of_rows(rows, kept)
+        outputs = {name: places[graph.outputs[name].id] for name in (*self.outputs, *self.totals)}
+        return Graph.of_rows(rows, outputs)
 
     def _resized(self, node: Node, start: int, stop: int) -> dict[str, Any]:
         """Return the shape and attributes of a node's part."""
@@ -97,8 +96,8 @@ def cuts(graph: Graph) -> list[Cut]:
         members[classes.root(place)].append(place)
     for place, id in mixing:
         mixers[classes.root(place)].add(id)
-    found = [_cut(graph, places, mixers[root]) for root, places in members.items()]
-    useful = [cut for cut in found if cut.groups > 1 and (cut.outputs or cut.totals)]
+    every = [_cut(graph, places, mixers[root]) for root, places in members.items()]
+    useful = [cut for cut in every if cut.groups > 1 and (cut.outputs or cut.totals)]
     return sorted(
         useful, key=lambda cut: (len(cut.outputs) + len(cut.totals), cut.groups), reverse=True
     )
@@ -164,17 +163,17 @@ def _alignment(node: Node) -> Iterator[tuple[int, int, int]]:
         case "reshape":
             yield from ((0, i, j) for i, j in _leading(first, node.shape))
         case "slice":
-            for axis, each in enumerate(attributes["slices"]):
-                if each == (0, first[axis], 1):
+            for axis, limits in enumerate(attributes["slices"]):
+                if limits == (0, first[axis], 1):
                     yield 0, axis, axis
         case "sliding_window_view":
             yield from ((0, i, i) for i in range(len(first)) if i not in attributes["axes"])
         case "gather":
             yield from _gathered(node)
         case "matmul":
-            for k, kept in ((0, -2), (1, -1)):
+            for k, end in ((0, -2), (1, -1)):
                 count = len(node.args[k].shape)
-                yield k, count + kept, rank + kept
+                yield k, count + end, rank + end
                 yield from _right_aligned(node, k, range(count - 2))
         case "einsum":
             terms, _, result = attributes["subscripts"].partition("->")

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from gonogo.graph.operations import OPERATIONS, Kind, Shape, decode_constant
 
 SIGNS = {
@@ -55,7 +57,7 @@ class Node:
 
     @property
     def key(self) -> str:
-        """What programs and faults call the node: its name, else its number."""
+        """The text by which programs and faults name the node: its name, else its number."""
         return self.name or f"#{self.id}"
 
     @property
@@ -169,7 +171,7 @@ class Graph:
                 args=tuple(nodes[arg] for arg in row["args"]),
                 attributes={name: _frozen(value) for name, value in row["attributes"].items()},
                 name=row["name"],
-                shape=tuple(row["shape"]),
+                shape=_frozen(row["shape"]),
                 kind=row["kind"],
             )
             nodes.append(node)
@@ -177,5 +179,7 @@ class Graph:
 
 
 def _frozen(value: Any) -> Any:
-    """Return a value with tuples for the lists that JSON has made of them."""
-    return tuple(_frozen(part) for part in value) if isinstance(value, list | tuple) else value
+    """Return a value with tuples for lists, and Python's numbers for NumPy's."""
+    if isinstance(value, list | tuple):
+        return tuple(_frozen(part) for part in value)
+    return value.item() if isinstance(value, np.generic) else value

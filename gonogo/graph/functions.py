@@ -79,14 +79,13 @@ def _clip(x: Symbol, a_min: Any = None, a_max: Any = None, min: Any = None, max:
 
 
 def _bitwise(operation: str, *args: Any) -> Symbol:
-    kinds = [each.kind if isinstance(each, Symbol) else _kind(each) for each in args]
-    if set(kinds) != {"bool"}:
+    if {_kind(arg) for arg in args} != {"bool"}:
         raise TypeError("bits of ints can't be traced, only masks")
     return record(operation, *args)
 
 
 def _kind(value: Any) -> str:
-    return kind_of_dtype(np.asarray(value).dtype)
+    return value.kind if isinstance(value, Symbol) else kind_of_dtype(np.asarray(value).dtype)
 
 
 for _name, _operation in {
@@ -176,11 +175,18 @@ for _name in ("sort", "argsort"):
 # products
 
 
-@rewrites("matmul", "dot")
+@rewrites("dot")
+def _dot(a: Any, b: Any) -> Symbol:
+    if np.ndim(b) > 2:
+        raise ValueError("only matrices and vectors can be traced; use np.matmul or np.einsum")
+    return _matmul(a, b) if np.ndim(a) and np.ndim(b) else record("multiply", a, b)
+
+
+@rewrites("matmul")
 def _matmul(a: Any, b: Any) -> Symbol:
     left, right = np.ndim(a), np.ndim(b)
     if not left or not right:
-        return record("multiply", a, b)
+        raise ValueError("a factor has no axes; use *")
     a = _reshape(a, (1, *np.shape(a))) if left == 1 else a
     b = _reshape(b, (*np.shape(b), 1)) if right == 1 else b
     product = record("matmul", a, b)
@@ -189,9 +195,9 @@ def _matmul(a: Any, b: Any) -> Symbol:
 
 
 @rewrites("einsum")
-def _einsum(subscripts: str, *operands: Any, optimize: Any = None) -> Symbol:
+def _einsum(subscripts: str, *operands: Any, optimize: Any = None) -> Any:
     """Write a product of several operands as products of two, from left to right."""
-    terms, result = _subscripts(subscripts, [np.ndim(each) for each in operands])
+    terms, result = _subscripts(subscripts, [np.ndim(operand) for operand in operands])
     if any(len(set(term)) < len(term) for term in terms):
         raise ValueError(f"{subscripts!r} repeats an axis in an operand, which can't be traced")
     value, axes = operands[0], terms[0]
@@ -202,11 +208,11 @@ def _einsum(subscripts: str, *operands: Any, optimize: Any = None) -> Symbol:
         value = record("einsum", value, operands[at], subscripts=f"{axes},{terms[at]}->{both}")
         axes = both
     if len(terms) > 1:
-        return value  # type: ignore[no-any-return]
+        return value
     gone = tuple(at for at, x in enumerate(axes) if x not in result)
     value = _reduced("sum", value, gone) if gone else value
-    kept = [x for x in axes if x in result]
-    return _ordered("transpose", value, [kept.index(x) for x in result])
+    left = [x for x in axes if x in result]
+    return _ordered("transpose", value, [left.index(x) for x in result])
 
 
 def _subscripts(text: str, ranks: Sequence[int]) -> tuple[list[str], str]:
@@ -233,7 +239,13 @@ def _reshape(x: Any, shape: Sequence[int]) -> Any:
     if not isinstance(x, Symbol):
         return np.reshape(x, shape)
     shape = hollow(x.shape).reshape(shape).shape
-    return x if shape == x.shape else record("reshape", x, shape=shape)
+    if shape == x.shape:
+        return x
+    result = record("reshape", x, shape=shape)
+    carriers = result.tracer.carriers
+    if x.id in carriers:  # such as mean(x)[:, None]
+        carriers[result.id] = carriers[x.id]
+    return result
 
 
 def _shaped(name: str, x: Symbol, *args: Any, **options: Any) -> Any:
@@ -288,7 +300,7 @@ def _stack(parts: Sequence[Any], axis: int = 0) -> Symbol:
 
 
 @rewrites("split")
-def _split(x: Symbol, sections: int | Sequence[int], axis: int = 0) -> list[Symbol]:
+def _split(x: Symbol, sections: int | Sequence[int], axis: int = 0) -> list[Any]:
     axis = normalize_axis_index(axis, x.ndim)
     size = x.shape[axis]
     if isinstance(sections, int):
@@ -317,7 +329,7 @@ def _pad(x: Symbol, pad_width: Any, mode: str = "constant", constant_values: flo
 
 @rewrites("sliding_window_view")
 def _sliding_window_view(x: Symbol, window_shape: Any, axis: Axes = None) -> Symbol:
-    window = (window_shape,) if isinstance(window_shape, int) else tuple(window_shape)
+    window = tuple(np.atleast_1d(window_shape).tolist())
     axes = tuple(range(x.ndim)) if axis is None else normalize_axis_tuple(axis, x.ndim)
     return record("sliding_window_view", x, window=window, axes=axes)
 
@@ -369,9 +381,8 @@ def _getitem(x: Symbol, index: Any) -> Any:
 
 def _indices(indices: Any, size: int) -> Any:
     """Return index arrays, counted from 0. Raises IndexError for one outside the axis."""
-    kind = indices.kind if isinstance(indices, Symbol) else _kind(indices)
-    if kind != "int":
-        raise IndexError(f"an index has to be int, not {kind}; for masks use np.where")
+    if _kind(indices) != "int":
+        raise IndexError(f"an index has to be int, not {_kind(indices)}; for masks use np.where")
     if isinstance(indices, Symbol):
         return indices
     array = np.asarray(indices)
@@ -381,8 +392,8 @@ def _indices(indices: Any, size: int) -> Any:
 
 
 def _sliced(x: Symbol, slices: Sequence[slice]) -> Symbol:
-    limits = [each.indices(size) for each, size in zip(slices, x.shape, strict=True)]
-    if all(each == (0, size, 1) for each, size in zip(limits, x.shape, strict=True)):
+    limits = [part.indices(size) for part, size in zip(slices, x.shape, strict=True)]
+    if limits == [(0, size, 1) for size in x.shape]:
         return x
     # a backward slice that includes element 0 stops at None: -1 would be the last element
     plain = tuple((start, stop if stop >= 0 else None, step) for start, stop, step in limits)

@@ -154,8 +154,12 @@ def _astype(x: Array, kind: Kind) -> Any:
     return x.astype(DTYPES[kind])
 
 
+def _astype_slopes(args: Sequence[Array], result: Array, attributes: Any) -> Sequence[float]:
+    return (float(attributes["kind"] == "float"),)
+
+
 def _slice(x: Array, slices: Sequence[Sequence[int | None]]) -> Any:
-    return x[tuple(slice(*each) for each in slices)]
+    return x[tuple(slice(*limits) for limits in slices)]
 
 
 def _smooth(
@@ -182,8 +186,8 @@ _comparison = partial(_stepped, kind="bool")
 _test = partial(_stepped, kind="bool", is_edge=False)
 
 
-def _sum(name: str, value: Callable[..., Any]) -> Operation:
-    return Operation(name, value, "sum", "reduce", 1.0)
+def _sum(name: str, value: Callable[..., Any], kind: Kind | None = None) -> Operation:
+    return Operation(name, value, "sum", "reduce", 1.0, kind=kind)
 
 
 def _selection(name: str, value: Callable[..., Any], is_index: bool = False) -> Operation:
@@ -241,15 +245,15 @@ _TABLE = (
         True,
     ),
     # formats: astype makes floats, ints or bools of others; quantize rounds to a format
-    Operation("astype", _astype, "elementwise", "sfpu", 0, lambda a, r, _: (1.0,), True),
+    Operation("astype", _astype, "elementwise", "sfpu", 0, _astype_slopes, True),
     Operation("quantize", _unread, "elementwise", "sfpu", 0, lambda a, r, _: (1.0,), True, "float"),
     # masks by position, of the last two axes
     _smooth("tril", "sfpu", 0, lambda a, r, at: (np.tril(np.ones(r.shape), **at),)),
     _smooth("triu", "sfpu", 0, lambda a, r, at: (np.triu(np.ones(r.shape), **at),)),
     # reductions keep their axes, with size 1
     _sum("sum", lambda x, axes: np.sum(x, axes, keepdims=True)),
-    _sum("mean", lambda x, axes: np.mean(x, axes, keepdims=True)),
-    _sum("var", lambda x, axes, ddof: np.var(x, axes, ddof=ddof, keepdims=True)),
+    _sum("mean", lambda x, axes: np.mean(x, axes, keepdims=True), "float"),
+    _sum("var", lambda x, axes, ddof: np.var(x, axes, ddof=ddof, keepdims=True), "float"),
     _selection("max", lambda x, axes: np.max(x, axes, keepdims=True)),
     _selection("min", lambda x, axes: np.min(x, axes, keepdims=True)),
     _selection("argmax", lambda x, axes: np.argmax(x, axes[0], keepdims=True), is_index=True),

@@ -9,8 +9,8 @@ from types import FrameType
 
 from gonogo.errors import JobError
 
-_OURS = ("gonogo.graph", "numpy")
-"""Packages whose lines and variables are not the kernel's."""
+_NOT_KERNELS = ("gonogo.graph.", "numpy.")
+"""Beginnings of modules whose lines and variables are not the kernel's."""
 
 
 class TraceError(JobError, ValueError):
@@ -29,13 +29,13 @@ def refusal(problem: str, instead: str = "") -> TraceError:
 def is_kernels(frame: FrameType) -> bool:
     """Return whether a frame belongs to a kernel or its helpers: not to NumPy or to tracing."""
     module = frame.f_globals.get("__name__", "")
-    return not any(module == ours or module.startswith(f"{ours}.") for ours in _OURS)
+    return not f"{module}.".startswith(_NOT_KERNELS)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return a question that names what is close to an unknown name, or what to do without."""
     known = sorted(known)
-    parts = [each for each in known if len(each) > 2 and (each in name or name in each)]
+    parts = [other for other in known if other in name or (name in other and len(name) > 2)]
     close = list(dict.fromkeys([*difflib.get_close_matches(name, known, 3, 0.8), *parts]))[:3]
     if close:
         return f"did you mean {' or '.join(close)}?"

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
@@ -26,9 +26,9 @@ from gonogo.graph.operations import (
 )
 from gonogo.graph.refusals import TraceError, did_you_mean, is_kernels, refusal
 
-Rewriting = Callable[..., Any]
+Function = TypeVar("Function", bound=Callable[..., Any])
 
-REWRITINGS: dict[str, Rewriting] = {}
+REWRITINGS: dict[str, Callable[..., Any]] = {}
 """By NumPy's name of a function: how it is written with the operations of the table."""
 MAKERS = ("astype", "empty_like", "full_like", "ones_like", "zeros_like")
 """Functions that are asked for a type."""
@@ -43,12 +43,12 @@ REFUSED_OPTIONS = {
 """Options of NumPy's functions that have no meaning on symbols, and what to do."""
 
 
-def rewrites(*names: str) -> Callable[[Rewriting], Rewriting]:
+def rewrites(*names: str) -> Callable[[Function], Function]:
     """Register a function as the writing of NumPy's functions of these names."""
 
-    def register(rewriting: Rewriting) -> Rewriting:
-        REWRITINGS.update(dict.fromkeys(names, rewriting))
-        return rewriting
+    def register(function: Function) -> Function:
+        REWRITINGS.update(dict.fromkeys(names, function))
+        return function
 
     return register
 
@@ -107,6 +107,9 @@ class Symbol(NDArrayOperatorsMixin):
     def __abs__(self) -> Any:
         return self._call("absolute")
 
+    def __round__(self) -> Any:
+        return self._call("round")
+
     def __repr__(self) -> str:
         return f"Symbol(#{self.id}, shape={self.shape}, kind={self.kind!r})"
 
@@ -121,8 +124,8 @@ def _refuser(problem: str, instead: str) -> Callable[..., Any]:
 _NUMBER = ("float(x), int(x), range(x) or math.sqrt(x)", "use NumPy's functions, such as np.sqrt")
 for _method, _texts in {
     "__array__": (
-        "a conversion to an array (np.asarray(x), np.array([x, y]), a[i] = x)",
-        "leave np.asarray out; use np.stack, np.concatenate or np.where",
+        "a conversion to an array (np.asarray(x), np.array([x, y]), a[i] = x, table[x])",
+        "leave np.asarray out; use np.stack or np.where; pass tables as inputs",
     ),
     "__bool__": (
         "a decision on a value (if x > 0, x and y, min(x, y))",
@@ -204,9 +207,9 @@ class Tracer:
         self.name_locals(_active_frames(self.root))
         symbols = [self.symbol(arg) for arg in args]
         entry = OPERATIONS[operation]
-        shape = result_shape(entry, [each.shape for each in symbols], attributes)
-        kind = result_kind(entry, [(each.shape, each.kind) for each in symbols], attributes)
-        return self._symbol(operation, [each.id for each in symbols], attributes, shape, kind)
+        shape = result_shape(entry, [symbol.shape for symbol in symbols], attributes)
+        kind = result_kind(entry, [(symbol.shape, symbol.kind) for symbol in symbols], attributes)
+        return self._symbol(operation, [symbol.id for symbol in symbols], attributes, shape, kind)
 
     def _symbol(
         self, operation: str, args: Sequence[int], attributes: Any, shape: Shape, kind: Kind
@@ -234,19 +237,17 @@ class Tracer:
     def graph(self, outputs: Mapping[str, Symbol]) -> Graph:
         """Return the graph of what the outputs need, with every input and parameter."""
         for name, symbol in outputs.items():
-            carrier = self.carriers.get(symbol.id, symbol.id)
-            if carrier not in self.names:
-                self.name(symbol.id, name)
-        kept = {symbol.id for symbol in outputs.values()}
+            self.name(symbol.id, name)
+        needed = {symbol.id for symbol in outputs.values()}
         for id, row in reversed(list(enumerate(self.rows))):
-            if id in kept or row["operation"] in ("input", "parameter"):
-                kept |= {id, *row["args"]}
-        places = {id: at for at, id in enumerate(sorted(kept))}
+            if id in needed or row["operation"] in ("input", "parameter"):
+                needed |= {id, *row["args"]}
+        places = {id: at for at, id in enumerate(sorted(needed))}
         rows = []
         for id in places:
             args = [places[arg] for arg in self.rows[id]["args"]]
             rows.append({**self.rows[id], "args": args, "name": self.names.get(id)})
-        return Graph.of_rows(rows, {name: places[each.id] for name, each in outputs.items()})
+        return Graph.of_rows(rows, {name: places[symbol.id] for name, symbol in outputs.items()})
 
 
 def _active_frames(root: FrameType) -> list[FrameType]:

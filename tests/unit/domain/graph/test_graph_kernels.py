@@ -77,5 +77,5 @@ CUTS = {
 @pytest.mark.parametrize("name", CUTS)
 def test_what_nothing_mixes_can_be_cut(name):
     kernel, inputs = next(case for case in KERNELS if case[0].__name__ == name)
-    found = [(cut.groups, cut.outputs, cut.totals) for cut in cuts(trace(kernel, inputs))]
-    assert found == CUTS[name]
+    every = [(cut.groups, cut.outputs, cut.totals) for cut in cuts(trace(kernel, inputs))]
+    assert every == CUTS[name]

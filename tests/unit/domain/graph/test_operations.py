@@ -71,8 +71,8 @@ def test_error_functions_have_their_digits(x):
 
 def test_error_functions_agree_with_the_standard_library_everywhere():
     x = np.concatenate([np.linspace(-26.5, 26.5, 20_011), [0.46875, 4.0, 1e-300, 5e-324]])
-    np.testing.assert_allclose(erf(x), [math.erf(each) for each in x], rtol=1e-15)
-    np.testing.assert_allclose(erfc(x), [math.erfc(each) for each in x], rtol=2e-15)
+    np.testing.assert_allclose(erf(x), [math.erf(value) for value in x], rtol=1e-15)
+    np.testing.assert_allclose(erfc(x), [math.erfc(value) for value in x], rtol=2e-15)
     assert erf([math.inf, -math.inf]).tolist() == [1, -1]
     assert erfc([math.inf, -math.inf, 1e300]).tolist() == [0, 2, 0]
     assert np.isnan(erf(math.nan))

@@ -222,10 +222,10 @@ def test_what_isnt_a_kernel_is_refused(function, inputs, message):
 
 
 def test_values_of_another_trace_are_refused():
-    kept = []
-    trace(lambda x: kept.append(x) or {"y": x * 2}, X)
+    values = []
+    trace(lambda x: values.append(x) or {"y": x * 2}, X)
     with pytest.raises(TraceError, match="another trace"):
-        trace(lambda x: {"y": x + kept[0]}, X)
+        trace(lambda x: {"y": x + values[0]}, X)
 
 
 def test_other_spellings_are_written_with_the_tables_operations():
@@ -240,14 +240,14 @@ def test_other_spellings_are_written_with_the_tables_operations():
         return dict(locals())
 
     graph = trace(spelled, X)
-    found = {name: graph.outputs[name] for name in graph.outputs}
-    operations = {name: node.operation for name, node in found.items()}
+    nodes = {name: graph.outputs[name] for name in graph.outputs}
+    operations = {name: node.operation for name, node in nodes.items()}
     assert operations == {
         "x": "input", "square": "multiply", "root": "sqrt", "inverse": "divide",
         "deviation": "reshape", "first": "slice", "second": "slice", "wide": "reshape",
         "limited": "maximum", "rounded": "quantize", "error": "erf",
     }  # fmt: skip
-    root = found["deviation"].args[0]
+    root = nodes["deviation"].args[0]
     assert (root.name, root.label, root.args[0].operation) == ("deviation", "deviation", "var")
 
 
