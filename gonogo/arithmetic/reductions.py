@@ -55,7 +55,8 @@ def summed(node: Node, a: Quantity, program: Program) -> Quantity:
     if a.values.dtype.kind == "f":
         total, deviation = fp32_sum(rows, program.order)
     else:  # counts are exact
-        total, deviation = rows.sum(axis=-1), ZERO
+        total = rows.sum(axis=-1)
+        deviation = np.zeros(total.shape)
     if program.narrow and program.narrow_sums:
         deviation = narrow_noise(rows, program.narrow)
     values, factor = total, 1.0
