@@ -34,29 +34,6 @@ def quantize(x: Symbol, form: str) -> Symbol:
     return record("quantize", x, format=form)
 
 
-REWRITINGS.update(
-    {
-        "all": lambda x, *args, **options: _reduced("min", _astype(x, bool), *args, **options),
-        "any": lambda x, *args, **options: _reduced("max", _astype(x, bool), *args, **options),
-        "copy": lambda x: x,
-        "cumsum": lambda x, axis=None: _along("cumsum", x, axis),
-        "full_like": lambda x, fill_value: np.full(x.shape, fill_value, x.dtype),
-        "ndim": lambda x: x.ndim,
-        "ones_like": lambda x, dtype=None: np.ones(x.shape, dtype or x.dtype),
-        "positive": lambda x: x,
-        "reciprocal": lambda x: record("divide", 1.0, x),
-        "round": lambda x: record("rint", x),
-        "shape": lambda x: x.shape,
-        "size": lambda x: x.size,
-        "square": lambda x: record("multiply", x, x),
-        "tril": lambda x, k=0: record("tril", x, k=int(k)),
-        "triu": lambda x, k=0: record("triu", x, k=int(k)),
-        "where": lambda condition, x, y: record("where", condition, x, y),
-        "zeros_like": lambda x, dtype=None: np.zeros(x.shape, dtype or x.dtype),
-    }
-)
-
-
 @rewrites("power", "pow", "float_power")
 def _power(x: Any, exponent: Any) -> Symbol:
     if isinstance(exponent, Symbol) or np.ndim(exponent):
@@ -409,3 +386,28 @@ def _gathered(x: Symbol, indices: dict[int, Any]) -> Symbol:
             picked = record("take_along_axis", x, _reshape(labels, (-1, 1)), axis=1)
             return _dropped(picked, (1,))
     return record("gather", x, *indices.values(), axes=tuple(indices))
+
+
+# functions of one line
+
+REWRITINGS.update(
+    {
+        "all": lambda x, *args, **options: _reduced("min", _astype(x, bool), *args, **options),
+        "any": lambda x, *args, **options: _reduced("max", _astype(x, bool), *args, **options),
+        "copy": lambda x: x,
+        "cumsum": lambda x, axis=None: _along("cumsum", x, axis),
+        "full_like": lambda x, fill_value: np.full(x.shape, fill_value, x.dtype),
+        "ndim": lambda x: x.ndim,
+        "ones_like": lambda x, dtype=None: np.ones(x.shape, dtype or x.dtype),
+        "positive": lambda x: x,
+        "reciprocal": lambda x: record("divide", 1.0, x),
+        "round": lambda x: record("rint", x),
+        "shape": lambda x: x.shape,
+        "size": lambda x: x.size,
+        "square": lambda x: record("multiply", x, x),
+        "tril": lambda x, k=0: record("tril", x, k=int(k)),
+        "triu": lambda x, k=0: record("triu", x, k=int(k)),
+        "where": lambda condition, x, y: record("where", condition, x, y),
+        "zeros_like": lambda x, dtype=None: np.zeros(x.shape, dtype or x.dtype),
+    }
+)

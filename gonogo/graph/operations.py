@@ -158,6 +158,17 @@ def _astype_slopes(args: Sequence[Array], result: Array, attributes: Any) -> Seq
     return (float(attributes["kind"] == "float"),)
 
 
+def _remainder_slopes(args: Sequence[Array], result: Array, _: Any) -> Sequence[Any]:
+    return 1.0, -np.floor(args[0] / args[1])
+
+
+def _power_slopes(args: Sequence[Array], result: Array, _: Any) -> Sequence[Any]:
+    base, exponent = args
+    # a negative base has a power for whole exponents only, which have no error
+    logarithm = np.log(np.where(base > 0, base, 1.0))
+    return exponent * base ** (exponent - 1.0), result * logarithm
+
+
 def _slice(x: Array, slices: Sequence[Sequence[int | None]]) -> Any:
     return x[tuple(slice(*limits) for limits in slices)]
 
@@ -228,22 +239,14 @@ _TABLE = (
     _smooth("cos", "sfpu", FUNCTION, lambda a, r, _: (-np.sin(a[0]),)),
     _smooth("tanh", "sfpu", FUNCTION, lambda a, r, _: (1 - r * r,)),
     _smooth("arctan", "sfpu", FUNCTION, lambda a, r, _: (1 / (1 + a[0] * a[0]),)),
-    _smooth("power", "sfpu", HARD, lambda a, r, _: (a[1] * a[0] ** (a[1] - 1.0), r * np.log(a[0]))),
+    _smooth("power", "sfpu", HARD, _power_slopes),
     _smooth("erf", "sfpu", FUNCTION, lambda a, r, _: (_BELL * np.exp(-a[0] * a[0]),), special.erf),
     _smooth("erfc", "sfpu", HARD, lambda a, r, _: (-_BELL * np.exp(-a[0] * a[0]),), special.erfc),
     # steps
     *map(_stepped, ("sign", "rint", "floor", "ceil", "trunc", "floor_divide")),
     *map(_comparison, ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")),
     *map(_test, ("isnan", "isfinite", "logical_not", "logical_and", "logical_or")),
-    Operation(
-        "remainder",
-        np.remainder,
-        "elementwise",
-        "sfpu",
-        1,
-        lambda a, r, _: (1.0, -np.floor(a[0] / a[1])),
-        True,
-    ),
+    Operation("remainder", np.remainder, "elementwise", "sfpu", 1, _remainder_slopes, True),
     # formats: astype makes floats, ints or bools of others; quantize rounds to a format
     Operation("astype", _astype, "elementwise", "sfpu", 0, _astype_slopes, True),
     Operation("quantize", _unread, "elementwise", "sfpu", 0, lambda a, r, _: (1.0,), True, "float"),

@@ -41,6 +41,14 @@ def test_slopes_are_the_derivatives(operation):
         np.testing.assert_allclose(slope, change / (2 * step), rtol=1e-7, atol=1e-9)
 
 
+def test_a_negative_number_has_whole_powers_with_finite_slopes():
+    power = OPERATIONS["power"]
+    args = [np.array([-2.0, 3.0]), np.asarray(3)]
+    slopes = power.slopes(args, power.value(*args), {})
+    np.testing.assert_allclose(slopes[0], [12, 27])
+    np.testing.assert_allclose(slopes[1], [0, 27 * math.log(3)])
+
+
 def test_every_operation_says_what_interpreters_ask():
     for name, operation in OPERATIONS.items():
         assert operation.name == name
