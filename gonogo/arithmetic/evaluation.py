@@ -15,8 +15,8 @@ from gonogo.graph.operations import DTYPES
 Array = NDArray[Any]
 Inputs = Mapping[str, Array]
 Edit = Callable[..., Array]
-"""What a wrong kernel computes in a node's place, from the values of the node's arguments (of an
-input, a parameter or a constant: from its own value)."""
+"""A wrong kernel's computation in the place of a node's, from the values of the node's arguments
+(of an input, a parameter or a constant: from its own value)."""
 
 
 def value_of(node: Node, args: Sequence[Array]) -> Array:

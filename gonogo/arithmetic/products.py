@@ -127,7 +127,8 @@ def _sampled_terms(letters: _Letters, a: Array, b: Array, shape: tuple[int, ...]
         for name, size in zip(names, operand.shape, strict=True):
             sizes[name] = max(size, sizes.get(name, 1))
     summed = letters.summed
-    grid = np.indices([sizes[name] for name in summed]).reshape(len(summed), 1, -1)
+    extents = [sizes[name] for name in summed]
+    grid = np.indices(extents).reshape(len(summed), 1, int(np.prod(extents)))
     index = dict(zip(summed, grid, strict=True))
     places = np.unravel_index(flat, shape)
     index.update({name: place[:, None] for name, place in zip(letters.result, places, strict=True)})

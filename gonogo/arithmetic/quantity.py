@@ -60,7 +60,7 @@ class Quantity:
     @property
     def variance(self) -> Doubles:
         """The variance of each element, what it shares with others included."""
-        return sum_of(self.noise, *(np.square(each.error) for each in self.shared.values()))
+        return sum_of(self.noise, *(np.square(part.error) for part in self.shared.values()))
 
     @property
     def reach(self) -> Doubles:

@@ -76,11 +76,11 @@ class Replay:
         """Return the base's quantity of a node that both programs compute alike."""
         if self._base is None or node.id not in self._base.quantities:
             return None
-        mine, other = self.program, self._base.program
-        changed = replace(mine, stored=other.stored, rules=other.rules) != other
+        program, other = self.program, self._base.program
+        changed = replace(program, stored=other.stored, rules=other.rules) != other
         keys = (node.key, node.key + DIVISOR)
-        changed |= any(mine.stored.get(key) != other.stored.get(key) for key in keys)
-        changed |= mine.rules.get(node.key) != other.rules.get(node.key)
+        changed |= any(program.stored.get(key) != other.stored.get(key) for key in keys)
+        changed |= program.rules.get(node.key) != other.rules.get(node.key)
         if changed or not all(arg.id in self._from_base for arg in node.args):
             return None
         self._from_base.add(node.id)

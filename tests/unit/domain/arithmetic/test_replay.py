@@ -452,7 +452,7 @@ def test_scaling_by_a_power_of_two_scales_all(kernel: Kernel, power: int) -> Non
     other = {**inputs, name: inputs[name] * F(2.0**power)}
     program = Program(stored={"s1": "bf16", "xhat": "bf16"})
     output = next(iter(graph.outputs))
-    one, two = (Replay(graph, each, program).run(output) for each in (inputs, other))
+    one, two = (Replay(graph, given, program).run(output) for given in (inputs, other))
     scale = 2.0 ** (power * factor)
     np.testing.assert_array_equal(two.values, one.values * scale)
     np.testing.assert_array_equal(two.slack, one.slack * scale)
