@@ -23,6 +23,8 @@ from gonogo.graph import OPERATIONS, Node
 COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 KINKED = ("absolute", "maximum", "minimum")
 """Continuous operations whose slope jumps: an error may reach the other side of the kink."""
+DUST = 2.0**-16
+"""The share of a reach by which float64 may be off in adding it: no slack."""
 
 
 def elementwise(node: Node, args: Sequence[Quantity], program: Program) -> Quantity:
@@ -37,17 +39,18 @@ def elementwise(node: Node, args: Sequence[Quantity], program: Program) -> Quant
     is_kinked = operation.discontinuous or node.operation in KINKED or node.kind == "bool"
     for at, (arg, slope) in enumerate(zip(args, slopes, strict=True)):
         if not arg.is_certain:
-            is_steep = ~np.isfinite(slope)
-            if is_steep.any():
+            is_gentle = np.isfinite(slope)
+            if not is_gentle.all():
                 is_kinked = True
-                slopes[at] = np.where(is_steep, 0.0, slope)
+                slopes[at] = np.where(is_gentle, slope, 0.0)
     if node.kind != "float" and operation.discontinuous:
         slopes = [0.0] * len(args)
     result = combined(list(zip(args, slopes, strict=True)), values)
     slack = result.slack
     if is_kinked and not all(arg.is_certain for arg in args):
-        beyond = _corner_distance(node, args, values) - result.reach
-        slack = sum_of(slack, np.maximum(beyond, 0.0))
+        usual = result.reach
+        beyond = _corner_distance(node, args, values) - usual
+        slack = sum_of(slack, np.where(beyond > DUST * usual, beyond, 0.0))
     if node.operation == "where":
         slack = sum_of(slack, _other_choice(args))
     if node.kind != "float":
@@ -67,7 +70,7 @@ def rounded(node: Node, a: Quantity, program: Program) -> Quantity:
     noise = rounding_noise(a.values, form, half_steps)
     if not program.narrow:
         # exact arguments whose exact result fp32 has round nothing
-        is_exact = round_to(a.values, "fp32") == a.values
+        is_exact = a.values.astype(np.float32) == a.values
         if is_exact.any():
             noise = np.where(is_exact & (a.reach == 0), 0.0, noise)
     return Quantity(a.values, sum_of(a.noise, noise), a.shared, a.slack)
@@ -78,10 +81,14 @@ def rounding_noise(values: Doubles, form: str, half_steps: float = 1.0) -> Doubl
 
     An error is uniform within as many half steps. Inf and NaN have none.
     """
-    half = np.maximum(binade(values) * (half_steps * unit_roundoff(form)), smallest_step(form) / 2)
-    noise = np.square(half) / 3
-    if not np.isfinite(noise).all():
-        noise = np.where(np.isfinite(noise), noise, 0.0)
+    # in place: a pass that makes no new array takes a third of the time
+    deviation = binade(values)
+    deviation *= half_steps * unit_roundoff(form)
+    np.maximum(deviation, smallest_step(form) / 2, out=deviation)
+    noise = np.multiply(deviation, deviation, out=deviation)
+    noise /= 3
+    if not np.isfinite(noise.max(initial=0.0)):
+        noise[~np.isfinite(noise)] = 0.0
     return noise
 
 

@@ -145,8 +145,10 @@ def combined(parts: Sequence[tuple[Quantity, Any]], values: Array) -> Quantity:
     noise, slack = ZERO, ZERO
     shared: dict[int, Shared] = {}
     for quantity, slope in parts:
-        noise = sum_of(noise, scaled(quantity.noise, np.square(slope)))
-        slack = sum_of(slack, scaled(quantity.slack, np.abs(slope)))
+        if not is_zero(quantity.noise):
+            noise = sum_of(noise, quantity.noise * np.square(slope))
+        if not is_zero(quantity.slack):
+            slack = sum_of(slack, quantity.slack * np.abs(slope))
         for source, part in quantity.shared.items():
             moved = Shared(scaled(part.error, slope), part.labels)
             noise = sum_of(noise, add_shared(shared, source, moved))
