@@ -1,0 +1,69 @@
+"""Group norm over the channels of each group and all positions, and batch norm in training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from gonogo.references.kernel import Kernel
+from gonogo.references.normalization import Array, Rows, combinations, scaled, two_pass
+
+Outputs = Mapping[str, Array]
+
+
+def _groupnorm(
+    variance_of: Callable[..., Array],
+    product: Callable[..., tuple[Array, Array]],
+    x: Array,
+    gamma: Array,
+    beta: Array,
+    epsilon: Array,
+    num_groups: int,
+) -> Outputs:
+    count, channels = x.shape[:2]
+    grouped = (count, num_groups, channels // num_groups, -1)
+    per_channel = (1, num_groups, channels // num_groups, 1)
+    rows = Rows.of(x.reshape(grouped), (2, 3))
+    variance = variance_of(rows, (2, 3))
+    shifted = variance + epsilon
+    y, rstd = product(rows, shifted, gamma.reshape(per_channel), beta.reshape(per_channel))
+    return {"y": y.reshape(x.shape), "mean": rows.mean, "rstd": rstd}
+
+
+def groupnorm(x: Array, gamma: Array, beta: Array, epsilon: Array, num_groups: int) -> Outputs:
+    """Return y = gamma (x - mean) rstd + beta, with the mean and rstd of each group of channels.
+
+    x: (N, C, ...). gamma, beta: (C,). mean, rstd: (N, num_groups, 1, 1).
+    """
+    return _groupnorm(two_pass, scaled, x, gamma, beta, epsilon, num_groups)
+
+
+def _batchnorm(
+    variance_of: Callable[..., Array],
+    product: Callable[..., tuple[Array, Array]],
+    x: Array,
+    gamma: Array,
+    beta: Array,
+    epsilon: Array,
+) -> Outputs:
+    axes = (0, *range(2, len(x.shape)))
+    per_channel = (1, -1, *(1,) * (len(x.shape) - 2))
+    rows = Rows.of(x, axes)
+    variance = variance_of(rows, axes)
+    shifted = variance + epsilon
+    y, rstd = product(rows, shifted, gamma.reshape(per_channel), beta.reshape(per_channel))
+    return {"y": y, "mean": rows.mean, "rstd": rstd}
+
+
+def batchnorm(x: Array, gamma: Array, beta: Array, epsilon: Array) -> Outputs:
+    """Return y = gamma (x - mean) rstd + beta, with the mean and rstd of each channel.
+
+    x: (N, C, ...). gamma, beta: (C,). mean, rstd: (1, C, 1, ...).
+    """
+    return _batchnorm(two_pass, scaled, x, gamma, beta, epsilon)
+
+
+KERNELS = (
+    Kernel("groupnorm_fw", groupnorm, tuple(partial(_groupnorm, *pair) for pair in combinations())),
+    Kernel("batchnorm_fw", batchnorm, tuple(partial(_batchnorm, *pair) for pair in combinations())),
+)

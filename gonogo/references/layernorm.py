@@ -1,0 +1,185 @@
+"""LayerNorm over the last axis, forward and backward."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import numpy as np
+
+from gonogo.references.kernel import Kernel
+from gonogo.references.normalization import Array, Rows, combinations, two_pass
+
+Outputs = Mapping[str, Array]
+
+
+def layernorm(x: Array, gamma: Array, beta: Array, epsilon: Array) -> Outputs:
+    """Return y = gamma (x - mean) rstd + beta, with rstd = 1 / sqrt(variance + epsilon).
+
+    The variance is the biased one. x: (..., N). gamma, beta: (N,). mean, rstd: (..., 1).
+    """
+    mean = np.mean(x, axis=-1, keepdims=True)
+    centered = x - mean
+    square = centered * centered
+    variance = np.mean(square, axis=-1, keepdims=True)
+    shifted = variance + epsilon
+    root = np.sqrt(shifted)
+    rstd = 1.0 / root
+    xhat = centered * rstd
+    weighted = xhat * gamma
+    y = weighted + beta
+    return {"y": y, "mean": mean, "rstd": rstd}
+
+
+def _forward(
+    variance_of: Callable[..., Array],
+    product: Callable[..., tuple[Array, Array]],
+    x: Array,
+    gamma: Array,
+    beta: Array,
+    epsilon: Array,
+) -> Outputs:
+    rows = Rows.of(x, -1)
+    variance = variance_of(rows, -1)
+    shifted = variance + epsilon
+    y, rstd = product(rows, shifted, gamma, beta)
+    return {"y": y, "mean": rows.mean, "rstd": rstd}
+
+
+def layernorm_backward(x: Array, gamma: Array, mean: Array, rstd: Array, dy: Array) -> Outputs:
+    """Return the gradients, given the mean and rstd (..., 1) of the forward pass.
+
+    With P = dy gamma and x^ = (x - mean) rstd: s1 = mean_j(P), s2 = mean_j(P x^), dx = rstd (P -
+    s1 - x^ s2), dgamma_j = sum_i dy x^ and dbeta_j = sum_i dy, both (N,).
+    """
+    centered = x - mean
+    xhat = centered * rstd
+    P = dy * gamma
+    s1 = np.mean(P, axis=-1, keepdims=True)
+    P_xhat = P * xhat
+    s2 = np.mean(P_xhat, axis=-1, keepdims=True)
+    P_centered = P - s1
+    share = xhat * s2
+    inner = P_centered - share
+    dx = inner * rstd
+    return {"dx": dx, **column_sums(xhat, dy)}
+
+
+def column_sums(xhat: Array, dy: Array) -> Outputs:
+    """Return dgamma and dbeta (N,)."""
+    rows = tuple(range(len(dy.shape) - 1))
+    term = dy * xhat
+    return {"dgamma": np.sum(term, axis=rows), "dbeta": np.sum(dy, axis=rows)}
+
+
+def _linear_backward(x: Array, gamma: Array, mean: Array, rstd: Array, dy: Array) -> Outputs:
+    """Return dx as rstd P + b x + c, which ATen computes on a CPU."""
+    P = dy * gamma
+    s1 = np.mean(P, axis=-1, keepdims=True)
+    P_x = P * x
+    mean_P_x = np.mean(P_x, axis=-1, keepdims=True)
+    difference = s1 * mean - mean_P_x
+    b = difference * (rstd * rstd * rstd)
+    c = -b * mean - s1 * rstd
+    scaled_P = rstd * P
+    dx = scaled_P + b * x + c
+    xhat = (x - mean) * rstd
+    return {"dx": dx, **column_sums(xhat, dy)}
+
+
+def _two_products(x: Array, gamma: Array, mean: Array, rstd: Array, dy: Array) -> Outputs:
+    """Return dx as rstd P - rstd (s1 + x^ s2), which flax computes."""
+    centered = x - mean
+    xhat = centered * rstd
+    P = dy * gamma
+    s1 = np.mean(P, axis=-1, keepdims=True)
+    P_xhat = P * xhat
+    s2 = np.mean(P_xhat, axis=-1, keepdims=True)
+    scaled_P = rstd * P
+    share = xhat * s2
+    projection = s1 + share
+    scaled_projection = rstd * projection
+    dx = scaled_P - scaled_projection
+    return {"dx": dx, **column_sums(xhat, dy)}
+
+
+def _own_statistics(
+    backward: Callable[..., Outputs], x: Array, gamma: Array, dy: Array, epsilon: Array
+) -> Outputs:
+    """Return a backward pass that computes mean and rstd of x itself."""
+    rows = Rows.of(x, -1)
+    variance = two_pass(rows, -1)
+    shifted = variance + epsilon
+    root = np.sqrt(shifted)
+    rstd = 1.0 / root
+    return backward(x, gamma, rows.mean, rstd, dy)
+
+
+def _autograd(x: Array, gamma: Array, dy: Array, epsilon: Array) -> Outputs:
+    """Return the gradient of (x - mean) rsqrt(mean(centered^2) + epsilon), as torch derives it.
+
+    A product of a value with itself gives its gradient to it twice; rsqrt gives -1/2 d rstd^3.
+    """
+    count = x.shape[-1]
+    mean = np.mean(x, axis=-1, keepdims=True)
+    centered = x - mean
+    square = centered * centered
+    variance = np.mean(square, axis=-1, keepdims=True)
+    shifted = variance + epsilon
+    root = np.sqrt(shifted)
+    rstd = 1.0 / root
+    xhat = centered * rstd
+    P = dy * gamma
+    direct = P * rstd
+    weighted = P * centered
+    d_rstd = np.sum(weighted, axis=-1, keepdims=True)
+    rstd_squared = rstd * rstd
+    rstd_cubed = rstd_squared * rstd
+    d_variance = (-0.5 * d_rstd) * rstd_cubed
+    d_square = d_variance / count
+    through = d_square * centered
+    once = direct + through
+    d_centered = once + through
+    d_mean = np.sum(-d_centered, axis=-1, keepdims=True)
+    dx = d_centered + d_mean / count
+    return {"dx": dx, **column_sums(xhat, dy)}
+
+
+def _autograd_quotient(x: Array, gamma: Array, dy: Array, epsilon: Array) -> Outputs:
+    """Return the gradient of (x - mean) / sqrt(var(x) + epsilon), as torch derives it."""
+    count = x.shape[-1]
+    mean = np.mean(x, axis=-1, keepdims=True)
+    variance = np.var(x, axis=-1, keepdims=True)
+    shifted = variance + epsilon
+    root = np.sqrt(shifted)
+    centered = x - mean
+    xhat = centered / root
+    P = dy * gamma
+    direct = P / root
+    twice = xhat / root
+    weighted = -P * twice
+    d_root = np.sum(weighted, axis=-1, keepdims=True)
+    d_variance = d_root / (2.0 * root)
+    share = d_variance * (2.0 / count)
+    through = share * centered
+    d_mean = np.sum(-direct, axis=-1, keepdims=True)
+    both = through + d_mean / count
+    dx = direct + both
+    return {"dx": dx, **column_sums(xhat, dy)}
+
+
+BACKWARD = (layernorm_backward, _linear_backward, _two_products)
+KERNELS = (
+    Kernel("layernorm_fw", layernorm, tuple(partial(_forward, *pair) for pair in combinations())),
+    Kernel("layernorm_bw", layernorm_backward, BACKWARD[1:]),
+    Kernel(
+        "layernorm_bw_own",
+        partial(_own_statistics, layernorm_backward),
+        (
+            *(partial(_own_statistics, way) for way in BACKWARD[1:]),
+            _autograd,
+            _autograd_quotient,
+        ),
+    ),
+)
+"""Forward; backward with given statistics; backward with its own (numerics.statistics: own)."""

@@ -1,0 +1,117 @@
+"""What the norms share: ways to compute a variance, and to scale by it.
+
+A way is composed from one of each. `epsilon` is added to the variance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+Array = Any
+"""An array of NumPy's, or a symbol that stands for one while a function is traced."""
+Axes = int | tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What is normalized: x, x - mean, and the mean, whose axes have size 1."""
+
+    x: Array
+    centered: Array
+    mean: Array
+
+    @classmethod
+    def of(cls, x: Array, axis: Axes) -> Rows:
+        """Return x with its mean along axes."""
+        mean = np.mean(x, axis=axis, keepdims=True)
+        centered = x - mean
+        return cls(x, centered, mean)
+
+
+def two_pass(rows: Rows, axis: Axes) -> Array:
+    """Return the mean square of the centered values."""
+    square = rows.centered * rows.centered
+    return np.mean(square, axis=axis, keepdims=True)
+
+
+def updated(rows: Rows, axis: Axes) -> Array:
+    """Return the library's own variance: by Welford's updates, with a mean of its own."""
+    return np.var(rows.x, axis=axis, keepdims=True)
+
+
+def one_pass(rows: Rows, axis: Axes) -> Array:
+    """Return E[x^2] - mean^2, which cancels where the mean is large."""
+    square = rows.x * rows.x
+    mean_square = np.mean(square, axis=axis, keepdims=True)
+    squared_mean = rows.mean * rows.mean
+    return mean_square - squared_mean
+
+
+def scaled(rows: Rows, shifted: Array, gamma: Array, beta: Array) -> tuple[Array, Array]:
+    """Return (x - mean) rstd gamma + beta, and rstd."""
+    root = np.sqrt(shifted)
+    rstd = 1.0 / root
+    xhat = rows.centered * rstd
+    weighted = xhat * gamma
+    return weighted + beta, rstd
+
+
+def divided(rows: Rows, shifted: Array, gamma: Array, beta: Array) -> tuple[Array, Array]:
+    """Return (x - mean) / root gamma + beta, and rstd."""
+    root = np.sqrt(shifted)
+    xhat = rows.centered / root
+    weighted = xhat * gamma
+    return weighted + beta, 1.0 / root
+
+
+def by_factor(rows: Rows, shifted: Array, gamma: Array, beta: Array) -> tuple[Array, Array]:
+    """Return (x - mean) (rstd gamma) + beta, and rstd."""
+    root = np.sqrt(shifted)
+    rstd = 1.0 / root
+    factor = rstd * gamma
+    weighted = rows.centered * factor
+    return weighted + beta, rstd
+
+
+def shifted_rows(rows: Rows, shifted: Array, gamma: Array, beta: Array) -> tuple[Array, Array]:
+    """Return (x rstd - mean rstd) gamma + beta, and rstd: ATen's on a CPU."""
+    root = np.sqrt(shifted)
+    rstd = 1.0 / root
+    scaled_x = rows.x * rstd
+    shift = rows.mean * rstd
+    xhat = scaled_x - shift
+    weighted = xhat * gamma
+    return weighted + beta, rstd
+
+
+def linear(rows: Rows, shifted: Array, gamma: Array, beta: Array) -> tuple[Array, Array]:
+    """Return x (rstd gamma) + (beta - mean rstd gamma), and rstd: tf.nn.batch_normalization."""
+    root = np.sqrt(shifted)
+    rstd = 1.0 / root
+    factor = rstd * gamma
+    scaled_x = rows.x * factor
+    shift = rows.mean * factor
+    offset = beta - shift
+    return scaled_x + offset, rstd
+
+
+VARIANCES: tuple[Callable[..., Array], ...] = (two_pass, updated, one_pass)
+PRODUCTS: tuple[Callable[..., tuple[Array, Array]], ...] = (
+    scaled,
+    shifted_rows,
+    linear,
+    divided,
+    by_factor,
+)
+
+
+def combinations() -> Iterator[tuple[Callable[..., Array], Callable[..., tuple[Array, Array]]]]:
+    """Yield every pair of a variance and a product but the reference's own."""
+    for variance, scale in product(VARIANCES, PRODUCTS):
+        if (variance, scale) != (two_pass, scaled):
+            yield variance, scale

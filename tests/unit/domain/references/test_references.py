@@ -1,0 +1,61 @@
+"""Every way to compute a kernel is the kernel: in float64 it gives the reference's values."""
+
+from __future__ import annotations
+
+import inspect
+
+import numpy as np
+import pytest
+
+from gonogo.arithmetic import exact
+from gonogo.graph import trace
+from gonogo.references import KERNELS
+from gonogo.references.kernel import Function, Kernel
+
+SHAPES = {
+    "x": (4, 6),
+    "gamma": (6,),
+    "beta": (6,),
+    "dy": (4, 6),
+    "mean": (4, 1),
+    "rstd": (4, 1),
+}
+IMAGES = {"x": (2, 6, 5)}
+PARAMETERS = {"epsilon": 1e-3, "num_groups": 3}
+
+
+def evaluated(kernel: Kernel, function: Function) -> dict[str, np.ndarray]:
+    """Return the outputs of a function's graph on the kernel's inputs."""
+    names = list(inspect.signature(function).parameters)
+    shapes = SHAPES | (IMAGES if kernel.name in ("groupnorm_fw", "batchnorm_fw") else {})
+    inputs = {
+        name: np.random.default_rng(place).normal(size=shape)
+        for place, (name, shape) in enumerate(shapes.items())
+        if name in names
+    }
+    parameters = {name: value for name, value in PARAMETERS.items() if name in names}
+    graph = trace(function, inputs, **parameters)
+    values = exact(graph, inputs)
+    return {name: values[node.id] for name, node in graph.outputs.items()}
+
+
+WAYS = [(kernel, way) for kernel in KERNELS.values() for way in kernel.ways]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "way"), WAYS, ids=[f"{kernel.name}-{n}" for n, (kernel, _) in enumerate(WAYS)]
+)
+def test_a_way_gives_the_reference_s_values(kernel: Kernel, way: Function) -> None:
+    right = evaluated(kernel, kernel.reference)
+    for name, values in evaluated(kernel, way).items():
+        np.testing.assert_allclose(values, right[name], rtol=1e-9, atol=1e-9)
+
+
+def test_layernorm_is_its_formula() -> None:
+    outputs = evaluated(KERNELS["layernorm_fw"], KERNELS["layernorm_fw"].reference)
+    x, gamma, beta = (
+        np.random.default_rng(place).normal(size=SHAPES[name])
+        for place, name in enumerate(("x", "gamma", "beta"))
+    )
+    xhat = (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-3)
+    np.testing.assert_allclose(outputs["y"], gamma * xhat + beta, rtol=1e-12)
