@@ -82,7 +82,7 @@ def rounding_noise(values: Doubles, form: str, half_steps: float = 1.0) -> Doubl
     An error is uniform within as many half steps. Inf and NaN have none.
     """
     # in place: a pass that makes no new array takes a third of the time
-    deviation = binade(values)
+    deviation = np.asarray(binade(values))
     deviation *= half_steps * unit_roundoff(form)
     np.maximum(deviation, smallest_step(form) / 2, out=deviation)
     noise = np.multiply(deviation, deviation, out=deviation)

@@ -23,8 +23,8 @@ def value_of(node: Node, args: Sequence[Array]) -> Array:
     """Return the value of a node that isn't an input, from those of its arguments."""
     if node.operation == "quantize":
         return round_to(args[0], node.attributes["format"])
-    value: Array = OPERATIONS[node.operation].value(*args, **node.attributes)
-    return value
+    # a function of arrays without axes gives a number
+    return np.asarray(OPERATIONS[node.operation].value(*args, **node.attributes))
 
 
 def source_value(node: Node, inputs: Inputs) -> Array:

@@ -374,7 +374,17 @@ def test_edges_that_errors_reach_are_slack() -> None:
             y
         )
         assert not wrong.any(), name
-        if name not in ("top", "clipped", "size", "order", "sorted", "place", "any", "counted"):
+        if name not in (
+            "relu",
+            "top",
+            "clipped",
+            "size",
+            "order",
+            "sorted",
+            "place",
+            "any",
+            "counted",
+        ):
             assert 0 < np.mean(q.slack > 0) < 0.6, name
 
 
