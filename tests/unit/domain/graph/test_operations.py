@@ -148,6 +148,7 @@ STEPS = [
     lambda x, w: np.sort(x, axis=-1),
     lambda x, w: np.take_along_axis(x, np.argsort(x, axis=0), axis=0),
     lambda x, w: x[np.argmax(x, axis=0).reshape(-1)[:3]],
+    lambda x, w: x[[0, 1, 1], :, [0, 0, 1]] if x.ndim > 2 and x.shape[2] > 1 else x,
     lambda x, w: np.broadcast_to(x[:, None], (x.shape[0], 2, *x.shape[1:])),
     lambda x, w: x + np.arange(float(x.shape[0])).reshape(-1, *[1] * (x.ndim - 1)),
     lambda x, w: np.tril(x) if x.ndim > 1 else x,
@@ -189,6 +190,12 @@ def test_every_cut_gives_what_the_whole_gives(steps):
             shares = np.diff(ends) / (cut.groups if how == "mean" else np.diff(ends))
             total = sum(share * part[name] for share, part in zip(shares, parts, strict=True))
             np.testing.assert_allclose(total, whole[name], rtol=1e-9, atol=1e-11)
+
+
+def test_apart_index_arrays_put_their_axis_first_and_cuts_follow():
+    graph = trace(lambda x: {"y": x[:, [0, 2], :, [1, 0]]}, {"x": Spec((5, 3, 7, 2))})
+    assert graph.outputs["y"].shape == (2, 5, 7)
+    assert [(cut.groups, cut.outputs) for cut in cuts(graph)] == [(7, {"y": 2}), (5, {"y": 1})]
 
 
 def test_shapes_are_checked_without_values():

@@ -54,6 +54,15 @@ def test_names_of_loops_and_helpers_are_unique():
     assert (summed.operation, summed.args[0].name, summed.label) == ("reshape", "x[2]", "x[2]")
 
 
+def test_a_mean_has_its_name_whatever_shape_it_is_given():
+    def centered(x):
+        mean = np.mean(x, axis=1)[:, None]
+        return {"y": x - mean}
+
+    mean = next(node for node in trace(centered, X).nodes if node.name == "mean")
+    assert mean.operation == "mean"
+
+
 def test_what_the_last_lines_of_functions_hold_is_named():
     def last(x):
         def inner():
