@@ -14,6 +14,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from gonogo.graph.data import Graph, Node
 from gonogo.graph.operations import Array, Shape, decode_constant, encode_constant
 
@@ -50,26 +53,38 @@ class Cut:
         size = array.shape[axis] // self.groups
         return array[(slice(None),) * axis + (slice(start * size, stop * size),)]
 
+    def taken(self, array: Array, axis: int | None, groups: NDArray[np.intp]) -> Array:
+        """Return an array's part of any groups along an axis."""
+        if axis is None:
+            return array
+        size = array.shape[axis] // self.groups
+        return array.take((groups[:, None] * size + np.arange(size)).ravel(), axis)
+
     def block(self, graph: Graph, start: int, stop: int) -> Graph:
         """Return the graph that computes the groups from start to stop from the inputs' parts."""
+        return self.sample(graph, np.arange(start, stop))
+
+    def sample(self, graph: Graph, groups: NDArray[np.intp]) -> Graph:
+        """Return the graph that computes any groups from the inputs' parts.
+
+        Its nodes are those that the cut's outputs need, in the order of the graph.
+        """
         nodes = graph.needed(*self.outputs, *self.totals)
         places = {node.id: at for at, node in enumerate(nodes)}
         rows = []
         for node in nodes:
             row = node.row | {"args": [places[arg.id] for arg in node.args]}
-            rows.append(row | self._resized(node, start, stop) if node.id in self.axes else row)
+            rows.append(row | self._resized(node, groups) if node.id in self.axes else row)
         outputs = {name: places[graph.outputs[name].id] for name in (*self.outputs, *self.totals)}
         return Graph.of_rows(rows, outputs)
 
-    def _resized(self, node: Node, start: int, stop: int) -> dict[str, Any]:
+    def _resized(self, node: Node, groups: NDArray[np.intp]) -> dict[str, Any]:
         """Return the shape and attributes of a node's part."""
         axis, attributes = self.axes[node.id], dict(node.attributes)
-        size = node.shape[axis] // self.groups * (stop - start)
+        size = node.shape[axis] // self.groups * len(groups)
         shape = (*node.shape[:axis], size, *node.shape[axis + 1 :])
         if node.operation == "constant":
-            attributes = encode_constant(
-                self.part(decode_constant(**attributes), axis, start, stop)
-            )
+            attributes = encode_constant(self.taken(decode_constant(**attributes), axis, groups))
         elif node.operation == "slice":
             slices = attributes["slices"]
             attributes["slices"] = (*slices[:axis], (0, size, 1), *slices[axis + 1 :])
