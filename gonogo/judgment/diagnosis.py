@@ -1,0 +1,273 @@
+"""Diagnosis: the fault of a kernel that takes away most of the misfit between output and replay.
+
+All faults of the table are tried on a few groups, the best ones again on more groups. Where none
+takes away most of the misfit, no term is named, and the places of the wrong values are said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+import numpy as np
+
+from gonogo.arithmetic import Inputs, Quantity
+from gonogo.arithmetic.formats import Doubles
+from gonogo.arithmetic.program import Program
+from gonogo.graph import Graph
+from gonogo.judgment import tiles
+from gonogo.judgment.cells import Cells, misfit_of
+from gonogo.judgment.changes import SMALL, Array, Fault, Indices
+from gonogo.judgment.effects import Effects
+from gonogo.judgment.faults import faults
+from gonogo.judgment.places import Places, places_of
+from gonogo.judgment.sample import NOTHING_STORED, Sample, cut_of
+
+NAMED = 0.7
+"""The share of the misfit that a fault must take away to be named."""
+CERTAIN = 0.97
+"""The share from which on nothing else is tried."""
+PAIRED = 0.9
+"""The share that two faults at once must take away to be named: there are many pairs."""
+FITTED_PENALTY = 0.02
+"""What a fault with a fitted size loses against one without: its number explains some misfit."""
+TIE = 0.005
+"""Shares that differ by less are a tie."""
+MIN_MOVED = 16
+"""Values that a fitted fault must move: one number explains one number."""
+SCREENED, CONFIRMED = 2**13, 2**15
+"""Elements of the widest value of a sample on which all faults are tried, and the best ones."""
+MIN_VALUES = 16
+"""Values of the output that a sample has at least."""
+BEST = 16
+"""Faults that are tried on the larger sample, and of which pairs are tried."""
+STEPS = 4
+"""Refinements of a fitted size on the real effect."""
+WORTH = 0.02
+"""The share that a fitted fault's first size must take away for it to be refined."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A fault that may be the reason.
+
+    Attributes:
+        fault: with its size, if it is fitted.
+        size: that size; 1 for other faults.
+        share: of the misfit, that it takes away.
+        moved: the share of the output's values that it moves.
+        is_fitted: whether the size is fitted.
+    """
+
+    fault: Fault
+    size: float
+    share: float
+    moved: float
+    is_fitted: bool = False
+
+    @property
+    def rank(self) -> float:
+        """The share, less what a fitted number may explain."""
+        return self.share - FITTED_PENALTY * self.is_fitted
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What is wrong with an output.
+
+    Attributes:
+        fault: the fault that is named; None if none takes away enough of the misfit.
+        size: its fitted size; 1 for other faults.
+        share: of the misfit, that the best fault takes away, or both faults; 0 if there is none.
+        message: for people: the fault and its share, else the places.
+        others: the next best faults, the best one first where none is named.
+        second: a second fault, which the output has at the same time.
+        places: where the wrong values lie.
+    """
+
+    fault: Fault | None
+    size: float
+    share: float
+    message: str
+    others: tuple[Found, ...]
+    second: Fault | None
+    places: Places
+
+
+def diagnose(
+    graph: Graph,
+    inputs: Inputs,
+    output: str,
+    values: Array,
+    form: str,
+    quantity: Quantity,
+    program: Program = NOTHING_STORED,
+) -> Diagnosis:
+    """Return what is wrong with an output.
+
+    Args:
+        graph: the kernel.
+        inputs: its tensors by name.
+        output: the output's name.
+        values: the output.
+        form: the format of the values.
+        quantity: the replay's quantity of the output.
+        program: the program that was replayed: a wrong kernel stores the same values.
+    """
+    cells = Cells(np.asarray(values, np.float64), quantity, form, program.flush)
+    places = places_of(cells.outside, cells.values, quantity.values)
+    search = _Search(graph, inputs, output, cells, program)
+    found = search.ranked()
+    pair = search.pair(found)
+    if pair is not None:
+        (first, second), share = pair
+        message = f"{_sentence(first)}, and {second.fault.label}: explains {_percent(share)}."
+        return Diagnosis(
+            first.fault, first.size, share, message, tuple(found[:3]), second.fault, places
+        )
+    best = found[0] if found else None
+    share = max(best.share, 0.0) if best else 0.0
+    if best is not None and share >= NAMED:
+        message = f"{_sentence(best)}: explains {_percent(share)}."
+        return Diagnosis(best.fault, best.size, share, message, tuple(found[1:4]), None, places)
+    message = " ".join([search.factors(), places.sentence]).strip()
+    return Diagnosis(None, 1.0, share, message, tuple(found[:3]), None, places)
+
+
+def _sentence(found: Found) -> str:
+    return found.fault.label[:1].upper() + found.fault.label[1:]
+
+
+def _percent(share: float) -> str:
+    return f"{100 * min(share, 0.9999):.3g} % of the misfit"
+
+
+class _Search:
+    """The search of an output's faults."""
+
+    def __init__(
+        self, graph: Graph, inputs: Inputs, output: str, cells: Cells, program: Program
+    ) -> None:
+        self.graph, self.output = graph, output
+        cut = cut_of(graph, output)
+        axis = cut.outputs[output] if cut else 0
+        widest = max(int(np.prod(node.shape)) for node in graph.needed(output))
+        groups = cut.groups if cut else 1
+
+        def effects(elements: int) -> Effects:
+            each = max(widest // groups, 1)
+            values = max(cells.values.size // groups, 1)
+            count = max(elements // each, -(-MIN_VALUES // values), 4)
+            if cut is None or count >= groups:
+                return Effects(Sample(graph, inputs, output, program=program), cells)
+            chosen = _chosen(cells, axis, groups, count)
+            sample = Sample(graph, inputs, output, cut, chosen, program)
+            return Effects(sample, cells)
+
+        self.few, self.more = effects(SCREENED), effects(CONFIRMED)
+        self.sums: list[tiles.SumErrors] = []
+
+    def ranked(self) -> list[Found]:
+        """Return faults by what they take away, the best one first."""
+        table = faults(self.graph, self.output, {})
+        found = _sorted(self._tried(table, self.few))
+        if not found or found[0].share < CERTAIN:
+            self.sums = tiles.sum_errors(self.graph, self.few)
+            proposed = [fault for errors in self.sums for fault in errors.faults()]
+            found = _sorted([*found, *self._tried(proposed, self.few)])
+        if self.more.size == self.few.size:
+            return found
+        again = self._tried((each.fault for each in found[:BEST]), self.more, found)
+        return _sorted(again)
+
+    def _tried(
+        self, table: Iterable[Fault], effects: Effects, sized: Sequence[Found] = ()
+    ) -> list[Found]:
+        """Return the faults of a table that move the output."""
+        known = {id(each.fault): each for each in sized}
+        found = []
+        for fault in table:
+            before = known.get(id(fault))
+            if before is not None and before.is_fitted:
+                fault = fault.sized(before.size)
+            each = self._of_fault(fault, effects)
+            if each is not None:
+                fitted = before is not None and before.is_fitted
+                size = before.size if before is not None else each.size
+                found.append(replace(each, size=size, is_fitted=fitted) if fitted else each)
+        return found
+
+    def _of_fault(self, fault: Fault, effects: Effects) -> Found | None:
+        effect = effects.of(fault)
+        moved = float(np.count_nonzero(effect) / max(effect.size, 1))
+        if not moved:
+            return None
+        if not fault.is_fitted:
+            return Found(fault, 1.0, effects.share(effect), moved)
+        if moved * int(np.prod(self.graph.outputs[self.output].shape)) < MIN_MOVED:
+            return None
+        size = effects.multiple(effect) * SMALL
+        if not np.isfinite(size) or not size:
+            return None
+        best = Found(fault.sized(size), size, -np.inf, moved, is_fitted=True)
+        for _ in range(STEPS):
+            sized = fault.sized(size)
+            effect = effects.of(sized)
+            share = effects.share(effect)
+            if not share > best.share + TIE / 10:
+                break
+            best = replace(best, fault=sized, size=size, share=share)
+            size *= effects.multiple(effect)
+            if share < WORTH and abs(size) < WORTH:
+                break
+        return best
+
+    def pair(self, found: Sequence[Found]) -> tuple[tuple[Found, Found], float] | None:
+        """Return two faults that together take away what none does alone, and their share."""
+        if not found or found[0].share >= CERTAIN:
+            return None
+        effects = self.more
+        best = found[0]
+        aligned = {id(each): effects.alignment(effects.of(each.fault)) for each in found}
+        likely = sorted(found, key=lambda each: aligned[id(each)], reverse=True)[:BEST]
+        if best.share >= NAMED:
+            pairs = [(best, each) for each in likely if each is not best]
+        else:
+            pairs = list(combinations(likely, 2))
+        tried = []
+        for first, second in pairs:
+            if not set(first.fault.edits) & set(second.fault.edits):
+                effect = effects.of(first.fault) + effects.of(second.fault)
+                tried.append((effects.share(effect), first, second))
+        tried.sort(key=lambda each: each[0], reverse=True)
+        for _, first, second in tried[:3]:
+            both = Fault("", "", {**first.fault.edits, **second.fault.edits})
+            share = effects.share(effects.of(both))
+            left = 1 - best.share
+            if share >= PAIRED and 1 - share <= (1 - NAMED) * left:
+                first, second = sorted((first, second), key=lambda each: -each.share)
+                return (first, second), share
+        return None
+
+    def factors(self) -> str:
+        """Return which sum is wrong by another factor in each group, if that explains the output."""
+        fits = [errors for errors in self.sums if errors.is_free and errors.share >= PAIRED]
+        return max(fits, key=lambda errors: errors.share).sentence if fits else ""
+
+
+def _sorted(found: Iterable[Found]) -> list[Found]:
+    """Return faults from the best to the worst. Of a tie, that which moves fewer values is first."""
+    ranked = sorted(found, key=lambda each: each.rank, reverse=True)
+    if not ranked:
+        return []
+    top = [each for each in ranked if each.rank >= ranked[0].rank - TIE]
+    return sorted(top, key=lambda each: each.moved) + ranked[len(top) :]
+
+
+def _chosen(cells: Cells, axis: int, groups: int, count: int) -> Indices:
+    """Return groups: half of them those with the most misfit, the others spread over all."""
+    distance: Doubles = np.moveaxis(cells.distance, axis, 0).reshape(groups, -1)
+    worst = np.array([misfit_of(each) for each in distance]).argsort()[::-1]
+    spread = np.linspace(0, groups - 1, count - count // 2).astype(int)
+    return np.unique(np.concatenate([worst[: count // 2], spread]))

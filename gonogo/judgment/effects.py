@@ -1,0 +1,99 @@
+"""Effects: how faults change a sample of an output, and how much of the misfit that takes away."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gonogo.arithmetic.formats import Doubles, round_to
+from gonogo.judgment.cells import FARTHEST, Cells, misfit_of
+from gonogo.judgment.changes import Fault
+from gonogo.judgment.sample import Sample
+
+LOOSE = 2.0
+"""Deviations beyond its cell within which an element allows a size."""
+SIZED = 2**12
+"""Elements from which a size is found."""
+
+
+class Effects:
+    """The effects of faults on a sample, beside an output.
+
+    Attributes:
+        sample: the part of the kernel.
+        error: output - replay; 0 where one of them isn't finite.
+        allowed: half a cell and the slack.
+        deviation: of the replay, with what elements share.
+    """
+
+    def __init__(self, sample: Sample, cells: Cells) -> None:
+        self.sample = sample
+        taken = sample.taken
+        self.error = taken(cells.error)
+        self.allowed = taken(cells.half + cells.replay.slack)
+        self.deviation = np.maximum(taken(cells.deviation), np.finfo(np.float64).tiny)
+        self._form = cells.form
+        self._values, self._replay = taken(cells.values), taken(cells.replay.values)
+        self._odd = ~np.isfinite(self._values) | ~np.isfinite(self._replay)
+        with np.errstate(all="ignore"):
+            weights = 1 / (np.square(self.deviation) + np.square(self.allowed) / 3)
+        self.weights: Doubles = np.where(np.isfinite(weights) & ~self._odd, weights, 0.0)
+        self.misfit = self.misfit_with(np.zeros(self.error.shape))
+
+    @property
+    def size(self) -> int:
+        """How many values of the output the sample has."""
+        return self.error.size
+
+    def of(self, fault: Fault) -> Doubles:
+        """Return what a fault adds to the output's values; NaN for what isn't finite any more."""
+        return self.between(self.sample.with_fault(fault))
+
+    def between(self, wrong: Doubles) -> Doubles:
+        """Return what a wrong kernel adds to the output's values."""
+        right = self.sample.right
+        with np.errstate(all="ignore"):
+            effect = np.asarray(wrong, np.float64) - right
+        return np.where((wrong == right) | (np.isnan(wrong) & np.isnan(right)), 0.0, effect)
+
+    def share(self, effect: Doubles) -> float:
+        """Return the share of the misfit that an effect takes away; below 0 where it adds to it."""
+        return 1 - self.misfit_with(effect) / self.misfit if self.misfit else 0.0
+
+    def misfit_with(self, effect: Doubles) -> float:
+        """Return the misfit between the output and the replay with an effect."""
+        with np.errstate(all="ignore"):
+            beyond = np.abs(self.error - effect) - self.allowed
+            distance = np.maximum(beyond, 0.0) / self.deviation
+            odd = self._odd | ~np.isfinite(effect)
+            if odd.any():
+                wrong = round_to(self._replay[odd] + effect[odd], self._form)
+                given = self._values[odd]
+                same = (given == wrong) | (np.isnan(given) & np.isnan(wrong))
+                distance[odd] = np.where(same, 0.0, FARTHEST)
+        return misfit_of(np.where(np.isnan(distance), FARTHEST, distance))
+
+    def multiple(self, effect: Doubles) -> float:
+        """Return the multiple of an effect that the most elements allow: few wrong ones don't
+        matter."""
+        with np.errstate(all="ignore"):
+            center = self.error / effect
+            width = (self.allowed + LOOSE * self.deviation) / np.abs(effect)
+            says = np.isfinite(center) & np.isfinite(width) & ~self._odd
+            center, width = center[says], width[says]
+        if not center.size:
+            return np.nan
+        if center.size > SIZED:
+            at = np.linspace(0, center.size - 1, SIZED).astype(int)
+            center, width = center[at], width[at]
+        ends = np.concatenate([center - width, center + width])
+        order = np.argsort(ends, kind="stable")
+        inside = np.cumsum(np.where(order < center.size, 1, -1))
+        best = int(np.argmax(inside))
+        return float((ends[order[best]] + ends[order[min(best + 1, len(order) - 1)]]) / 2)
+
+    def alignment(self, effect: Doubles) -> float:
+        """Return how much an effect points the way of the error: the size of a cosine."""
+        usable = np.where(np.isfinite(effect), effect, 0.0)
+        product = float((self.weights * usable * self.error).sum())
+        size = float((self.weights * np.square(usable)).sum())
+        return abs(product) / size**0.5 if size else 0.0

@@ -1,0 +1,420 @@
+"""Faults: one table of edits of a kernel's graph, which is what wrong kernels compute.
+
+It serves the emulator's wrong builds, the diagnosis, the detection limits and the exact inputs. It
+knows operations, and no kernel. Tiles, rows and columns are counted from 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from gonogo.graph import OPERATIONS, Graph, Node
+from gonogo.graph.operations import decode_constant
+from gonogo.judgment.changes import (
+    TILE,
+    Array,
+    Change,
+    Edit,
+    Elementwise,
+    Factor,
+    Fault,
+    Moved,
+    Replaced,
+    Weighted,
+    rounded,
+    shift,
+    stored_as_int8,
+)
+
+EPSILONS = (1e-2, 1e-3, 1e-5, 1e-6, 1e-8, 1e-12)
+"""Values that libraries use for the parameter that keeps a root or a quotient finite."""
+LARGEST_EPSILON = 0.05
+"""Parameters up to this size may be such a parameter."""
+BLOCK = 3
+"""Tiles that a kernel works on at once: tt-train's block size."""
+FITTED = "has another factor"
+
+STORED: Mapping[str, tuple[str, Change]] = {
+    "stored-bf16": ("is stored in bf16", rounded("bf16")),
+    "stored-truncated": ("is truncated to bf16", rounded("bf16", "zero")),
+    "stored-fp16": ("is stored in fp16", rounded("fp16")),
+    "stored-tf32": ("is stored in TF32", rounded("tf32")),
+    "stored-fp8": ("is stored in fp8", rounded("fp8_e4m3")),
+    "stored-int8": ("is stored in int8", Elementwise(stored_as_int8)),
+}
+"""Formats in which a value may be kept, by the fault's id: what the label says, and the change."""
+
+
+def _negated(value: Array) -> Array:
+    return -value
+
+
+def _inverted(value: Array) -> Array:
+    return 1 / value
+
+
+def _doubled(value: Array) -> Array:
+    return 2 * value
+
+
+def _squared(value: Array) -> Array:
+    return np.square(value)
+
+
+def _one_plus(value: Array) -> Array:
+    return 1 + value
+
+
+def _filled(filling: float) -> Callable[[Array], Array]:
+    return lambda value: np.full_like(value, filling)
+
+
+@dataclass(frozen=True)
+class Misuse:
+    """A wrong use of an operand: the operation, the operand's position, and what becomes of it."""
+
+    id: str
+    operation: str
+    at: int
+    label: str
+    function: Callable[[Array], Array]
+
+
+MISUSES = (
+    Misuse("missing", "add", 0, "{value} is missing in {user}", _filled(0)),
+    Misuse("missing", "add", 1, "{value} is missing in {user}", _filled(0)),
+    Misuse("sign", "add", 0, "{value} is subtracted in {user}", _negated),
+    Misuse("sign", "add", 1, "{value} is subtracted in {user}", _negated),
+    Misuse("twice", "add", 0, "{value} is added twice in {user}", _doubled),
+    Misuse("twice", "add", 1, "{value} is added twice in {user}", _doubled),
+    Misuse("missing", "subtract", 0, "{value} is missing in {user}", _filled(0)),
+    Misuse("missing", "subtract", 1, "{value} is missing in {user}", _filled(0)),
+    Misuse("sign", "subtract", 0, "{value} has the wrong sign in {user}", _negated),
+    Misuse("sign", "subtract", 1, "{value} is added in {user}", _negated),
+    Misuse("twice", "subtract", 0, "{value} counts twice in {user}", _doubled),
+    Misuse("twice", "subtract", 1, "{value} is subtracted twice in {user}", _doubled),
+    Misuse("missing", "multiply", 0, "{value} is missing in {user}", _filled(1)),
+    Misuse("missing", "multiply", 1, "{value} is missing in {user}", _filled(1)),
+    Misuse("twice", "multiply", 0, "{value} is a factor twice in {user}", _squared),
+    Misuse("twice", "multiply", 1, "{value} is a factor twice in {user}", _squared),
+    Misuse("inverse", "multiply", 0, "{value} divides instead of multiplying in {user}", _inverted),
+    Misuse("inverse", "multiply", 1, "{value} divides instead of multiplying in {user}", _inverted),
+    Misuse("plus-one", "multiply", 0, "{user} takes 1 + {value} for {value}", _one_plus),
+    Misuse("plus-one", "multiply", 1, "{user} takes 1 + {value} for {value}", _one_plus),
+    Misuse("missing", "divide", 0, "{value} is missing in {user}", _filled(1)),
+    Misuse("missing", "divide", 1, "{value} is missing in {user}", _filled(1)),
+    Misuse("twice", "divide", 1, "{value} divides twice in {user}", _squared),
+    Misuse("inverse", "divide", 1, "{value} multiplies instead of dividing in {user}", _inverted),
+    Misuse("plus-one", "divide", 1, "{user} takes 1 + {value} for {value}", _one_plus),
+    Misuse("missing", "maximum", 0, "{value} is missing in {user}", _filled(-np.inf)),
+    Misuse("missing", "maximum", 1, "{value} is missing in {user}", _filled(-np.inf)),
+    Misuse("missing", "minimum", 0, "{value} is missing in {user}", _filled(np.inf)),
+    Misuse("missing", "minimum", 1, "{value} is missing in {user}", _filled(np.inf)),
+)
+"""Wrong uses of operands. A missing one is the number that changes nothing."""
+COMPARISONS = {
+    "less": np.less_equal,
+    "less_equal": np.less,
+    "greater": np.greater_equal,
+    "greater_equal": np.greater,
+}
+"""Comparisons, and those that decide otherwise at the edge."""
+UNSKIPPED = ("maximum", "where", "astype", "tril", "triu")
+"""Elementwise operations whose absence is another entry's fault."""
+
+
+def faults(graph: Graph, output: str, base: Mapping[int, Array]) -> Iterator[Fault]:
+    """Yield the faults that can reach an output.
+
+    Args:
+        graph: the kernel.
+        output: the output's name.
+        base: not needed; kept for callers that have the exact values at hand.
+    """
+    for node in graph.needed(output):
+        is_output = node is graph.outputs[output]
+        yield from _faults_of_uses(graph, node)
+        family = OPERATIONS[node.operation].family
+        if family in ("sum", "product", "scan"):
+            yield from _faults_of_sum(node)
+        elif family == "elementwise":
+            yield from _faults_of_operation(node)
+        elif family == "view":
+            yield from _faults_of_indices(node)
+        if node.operation == "parameter":
+            yield from _faults_of_parameter(node)
+        elif node.kind == "bool":
+            yield from _faults_of_mask(node)
+        if node.kind == "float" and (node.name or node.args):
+            yield from _faults_of_value(node)
+        if is_output:
+            yield from _unwritten(node)
+
+
+def changed_value(id: str, node: Node, label: str, change: Change) -> Fault:
+    """Return the fault that a node's value is changed for all who use it."""
+    edits = {node.id: Edit(node, change)}
+    return Fault(f"{id}:{node.key}", f"{node.label} {label}", edits, isinstance(change, Factor))
+
+
+def _changed_use(
+    id: str, value: Node, user: Node, label: str, change: Change, at: tuple[int, ...]
+) -> Fault:
+    """Return the fault that one user takes a changed value; label: the sentence."""
+    edits = {user.id: Edit(user, change, at)}
+    where = f"{value.key}@{user.key}"
+    return Fault(f"{id}:{where}", label, edits, isinstance(change, Factor))
+
+
+def _faults_of_uses(graph: Graph, node: Node) -> Iterator[Fault]:
+    """Yield the faults of a node's operands, and those of values that have other users, too."""
+    for misuse in MISUSES:
+        if misuse.operation != node.operation or node.kind != "float":
+            continue
+        value = node.args[misuse.at]
+        if misuse.at and value is node.args[0]:  # a square: both operands are the same
+            continue
+        label = misuse.label.format(value=value.label, user=node.label)
+        change = Elementwise(misuse.function)
+        yield _changed_use(misuse.id, value, node, label, change, (misuse.at,))
+    for value in dict.fromkeys(node.args):
+        if value.kind == "float" and len(graph.users(value)) > 1:
+            at = tuple(k for k, arg in enumerate(node.args) if arg is value)
+            for id, text, change in _changes(value):
+                label = f"{value.label} {text} where {node.label} takes it"
+                yield _changed_use(id, value, node, label, change, at)
+
+
+def _changes(value: Node) -> Iterator[tuple[str, str, Change]]:
+    """Yield wrong values in the place of a value: an id, what a label says, and the change."""
+    yield "factor", FITTED, Factor()
+    for id, (text, change) in STORED.items():
+        yield id, text, change
+    rank = len(value.shape)
+    for axis in range(rank - 1):
+        count = value.shape[axis]
+        if count < 2:
+            continue
+        at, along = axis - rank, "" if axis == rank - 2 else f" along axis {axis}"
+        suffix = "" if axis == rank - 2 else f"-{axis}"
+        last = np.arange(count)
+        last[-1] = 0
+        yield f"before{suffix}", f"is that of the row before{along}", Moved(at, shift(count, 1))
+        yield f"after{suffix}", f"is that of the row after{along}", Moved(at, shift(count, -1))
+        first = np.zeros(count, np.intp)
+        yield f"first{suffix}", f"is that of the first row in all rows{along}", Moved(at, first)
+        yield f"wrapped{suffix}", f"is that of the first row in the last{along}", Moved(at, last)
+    if value.operation == "input" and rank:
+        count = value.shape[-1]
+        for by in (1, -1, TILE, -TILE):
+            if abs(by) < count:
+                text = f"is read {abs(by)} columns too {'early' if by > 0 else 'late'}"
+                yield f"shifted{by:+d}", text, Moved(-1, shift(count, by))
+
+
+def _faults_of_value(node: Node) -> Iterator[Fault]:
+    for id, text, change in _changes(node):
+        yield changed_value(id, node, text, change)
+    if node.operation == "input":
+        yield changed_value("ones", node, "is taken as ones", Elementwise(np.ones_like))
+        yield changed_value("zeros", node, "is taken as zeros", Elementwise(np.zeros_like))
+
+
+def _faults_of_operation(node: Node) -> Iterator[Fault]:
+    """Yield the faults that an operation is left out, or is another one."""
+    name = node.operation
+    if len(node.args) == 1 and node.kind == "float" and name not in UNSKIPPED:
+        label = f"{node.label} is {node.args[0].label}, without {name}"
+        yield Fault(f"skipped:{node.key}", label, {node.id: Replaced(lambda value: value)})
+    if name == "sqrt" and node.args[0].operation == "add":
+        sum_, epsilon = node.args[0], node.args[0].args[1]
+        if epsilon.operation == "parameter":
+            number = float(decode_constant(**epsilon.attributes))
+            label = f"{epsilon.label} is added outside the root in {node.label}"
+
+            def outside(shifted: Array) -> Array:
+                return np.sqrt(np.maximum(shifted - number, 0.0)) + number
+
+            yield Fault(f"outside:{epsilon.key}@{sum_.key}", label, {node.id: Replaced(outside)})
+    if name in ("tril", "triu"):
+        k = node.attributes["k"]
+        for by in (1, -1):
+            label = f"the mask of {node.label} is off by one: {k + by} instead of {k}"
+            masked = OPERATIONS[name].value
+
+            def moved(value: Array, k: int = k + by) -> Array:
+                return np.asarray(masked(value, k=k))
+
+            yield Fault(f"mask{by:+d}:{node.key}", label, {node.id: Replaced(moved)})
+        label = f"the mask of {node.label} is missing"
+        yield Fault(f"unmasked:{node.key}", label, {node.id: Replaced(lambda value: value)})
+
+
+def _faults_of_mask(node: Node) -> Iterator[Fault]:
+    """Yield the faults of a value of True and False."""
+    for id, text, filling in (("true", "True", True), ("false", "False", False)):
+        change = Elementwise(_filled(filling))
+        yield changed_value(f"all-{id}", node, f"is {text} everywhere", change)
+    yield changed_value("inverted", node, "is inverted", Elementwise(np.logical_not))
+    if node.operation in COMPARISONS:
+        other = COMPARISONS[node.operation]
+        label = f"{node.label} is off by one: {other.__name__}, not {node.operation}"
+        yield Fault(f"edge:{node.key}", label, {node.id: Replaced(other)})
+    if node.operation == "input" and node.shape and node.shape[-1] > 1:
+        for by in (1, -1):
+            change_ = Moved(-1, shift(node.shape[-1], by))
+            yield changed_value(f"shifted{by:+d}", node, f"is shifted by {by}", change_)
+
+
+def _faults_of_parameter(node: Node) -> Iterator[Fault]:
+    value = float(decode_constant(**node.attributes))
+    yield changed_value("zero", node, "is left out", Elementwise(_filled(0.0)))
+    if abs(value) > LARGEST_EPSILON or node.kind != "float":
+        return
+    for other in dict.fromkeys((*EPSILONS, 1000 * value, value / 1000)):
+        if not np.isclose(other, value, rtol=1e-9, atol=0):
+            text = f"is {other:g} instead of {value:g}"
+            yield changed_value(f"is-{other:g}", node, text, Elementwise(_filled(other)))
+
+
+def _faults_of_indices(node: Node) -> Iterator[Fault]:
+    """Yield the faults of elements that are taken from elsewhere."""
+    if node.operation in ("gather", "take_along_axis"):
+        axes = node.attributes.get("axes", (node.attributes.get("axis"),))
+        for at, (index, axis) in enumerate(zip(node.args[1:], axes, strict=True), 1):
+            count = node.args[0].shape[axis]
+            for by in (1, -1):
+
+                def moved(value: Array, by: int = by, count: int = count) -> Array:
+                    return (value + by) % count
+
+                label = f"the index {index.label} of {node.label} is off by {by:+d}"
+                yield _changed_use(f"index{by:+d}", index, node, label, Elementwise(moved), (at,))
+            if index.shape and index.shape[0] > 1:
+                before = Moved(-len(index.shape), shift(index.shape[0], 1))
+                label = f"the index {index.label} of {node.label} is that of the row before"
+                yield _changed_use("index-before", index, node, label, before, (at,))
+    if node.operation == "slice":
+        value = node.args[0]
+        for axis, (start, stop, step) in enumerate(node.attributes["slices"]):
+            count = value.shape[axis]
+            if (start, stop, step) == (0, count, 1) or count < 2:
+                continue
+            for by in (1, -1):
+                change: Change = Moved(axis - len(value.shape), shift(count, by))
+                label = f"{node.label} is taken {by:+d} elements off from {value.label}"
+                yield _changed_use(f"index{by:+d}", value, node, label, change, (0,))
+
+
+def _unwritten(node: Node) -> Iterator[Fault]:
+    """Yield the faults that an output's last tile isn't written."""
+    for axis, unit in ((-1, "columns"), (-2, "rows")):
+        if len(node.shape) >= -axis and (count := node.shape[axis]) > TILE:
+            kept = (count - 1) // TILE * TILE
+            change = Weighted(axis, (np.arange(count) < kept).astype(np.float64))
+            text = f"isn't written from {unit[:-1]} {kept} on: its last tile of {unit}"
+            yield changed_value(f"unwritten-{unit}", node, text, change)
+
+
+# sums
+
+
+def summed_axes(node: Node) -> list[int]:
+    """Return the axes of a sum's or product's first operand that are added, from the last (-1)."""
+    shape, attributes = node.args[0].shape, node.attributes
+    if "axes" in attributes:
+        axes = list(attributes["axes"])
+    elif "axis" in attributes:
+        axes = [attributes["axis"]]
+    elif node.operation == "matmul":
+        axes = [len(shape) - 1]
+    else:
+        operands, _, result = attributes["subscripts"].partition("->")
+        first = operands.partition(",")[0]
+        axes = [axis for axis, letter in enumerate(first) if letter not in result]
+    return [axis - len(shape) for axis in axes if shape[axis] > 1]
+
+
+def counted(id: str, node: Node, label: str, axis: int, weights: Array) -> Fault:
+    """Return the fault that a sum counts each place on an axis as often as its weight says."""
+    weights = np.asarray(weights, np.float64)
+    edit: Edit | Replaced = Edit(node, Weighted(axis, weights), (0,))
+    if node.operation == "var":
+        axes, ddof = node.attributes["axes"], node.attributes["ddof"]
+        each = Weighted(axis, weights)
+
+        def deviations(value: Array) -> Array:
+            square = np.square(value - value.mean(axes, keepdims=True))
+            count = int(np.prod([value.shape[i] for i in axes]))
+            return np.asarray(each(square).sum(axes, keepdims=True) / (count - ddof))
+
+        edit = Replaced(deviations)
+    return Fault(f"{id}:{node.key}", f"{node.label} {label}", {node.id: edit})
+
+
+def _faults_of_sum(node: Node) -> Iterator[Fault]:
+    if node.kind != "float":
+        return
+    axes = summed_axes(node)
+    for axis in axes:
+        suffix = "" if axis == axes[-1] else f"-axis{axis}"
+        for id, text, weights in _counts(axis, node.args[0].shape[axis]):
+            yield counted(id + suffix, node, text, axis, weights)
+    yield from _faults_of_divisor(node, axes)
+    others = [axis for axis in range(-len(node.shape), 0) if node.shape[axis] > 1]
+    if others and OPERATIONS[node.operation].family == "sum":
+        axis = others[-1]
+        change = Moved(axis, shift(node.shape[axis], 1), is_added=True)
+        yield changed_value("carried", node, "starts from that of the row before", change)
+
+
+def _counts(axis: int, count: int) -> Iterator[tuple[str, str, Array]]:
+    """Yield wrong counts of a sum's terms: an id, what a label says, and the weight of each."""
+    unit = {-1: "column", -2: "row"}.get(axis, f"element of axis {axis}")
+    places = np.arange(count)
+    yield "without-last", f"leaves out the last {unit}", places < count - 1
+    yield "without-first", f"leaves out the first {unit}", places > 0
+    tiles = places // TILE
+    total = int(tiles[-1]) + 1
+    if total > 1:
+        for tile in sorted({0, total // 2, total - 1}):
+            here, name = tiles == tile, f"tile {tile} of {total} (counted from 0)"
+            yield f"without-tile-{tile}", f"leaves out {name}", ~here
+            yield f"twice-tile-{tile}", f"counts {name} twice", 1 + here
+            yield f"only-tile-{tile}", f"sums only {name}", here
+    block = (total - 1) // BLOCK * BLOCK
+    for id, start in (("last-two", total - 2), ("last-block", block)):
+        if 0 < start < total - 1 and (id == "last-two" or start != total - 2):
+            text = f"sums only tiles {start} to {total - 1} of {total} (counted from 0)"
+            yield f"only-{id}", text, tiles >= start
+    if count % TILE:
+        padding = total * TILE - count
+        wraps = 1 + (places < padding)
+        text = f"counts the first {padding} {unit}s again: its last tile isn't masked"
+        yield "unmasked", text, wraps
+
+
+def _faults_of_divisor(node: Node, axes: list[int]) -> Iterator[Fault]:
+    """Yield the faults of a mean's or a variance's divisor."""
+    if node.operation not in ("mean", "var") or not axes:
+        return
+    shape = node.args[0].shape
+    count = int(np.prod([shape[axis] for axis in axes]))
+    ddof = node.attributes.get("ddof", 0)
+    padded = count // shape[axes[-1]] * -(-shape[axes[-1]] // TILE) * TILE
+    divisors = {
+        "unbiased": (count - 1, "N - 1"),
+        "biased": (count, "N"),
+        "padded": (padded, f"{padded}, padding included"),
+    }
+    for id, (divisor, text) in divisors.items():
+        if divisor not in (0, count - ddof) and (id != "padded" or divisor != count):
+            ratio = (count - ddof) / divisor
+
+            def divided(value: Array, ratio: float = ratio) -> Array:
+                return value * ratio
+
+            yield changed_value(id, node, f"divides by {text}", Elementwise(divided))

@@ -1,0 +1,169 @@
+"""Samples: some groups of an output, and the part of a kernel that computes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from gonogo.arithmetic import Inputs, exact, value_of
+from gonogo.arithmetic.formats import round_to
+from gonogo.arithmetic.program import Program, format_and_mode
+from gonogo.graph import Graph, Node
+from gonogo.graph.axes import Cut, cuts
+from gonogo.judgment.changes import (
+    Array,
+    Edit,
+    Elementwise,
+    Fault,
+    Indices,
+    Moved,
+    Replaced,
+    Weighted,
+)
+
+NOTHING_STORED = Program()
+
+
+def cut_of(graph: Graph, output: str) -> Cut | None:
+    """Return the finest way to compute an output in parts; None if there is none."""
+    alone = Graph(graph.nodes, {output: graph.outputs[output]})
+    fit = [cut for cut in cuts(alone) if output in cut.outputs]
+    return max(fit, key=lambda cut: cut.groups, default=None)
+
+
+class Sample:
+    """An output's part in some groups, as it is right and with faults.
+
+    Attributes:
+        order: the nodes of the part, arguments first.
+        base: by the id of such a node, its right value.
+        own: by the id of a node of the whole graph, that of the part.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        inputs: Inputs,
+        output: str,
+        cut: Cut | None = None,
+        groups: Indices | None = None,
+        program: Program = NOTHING_STORED,
+    ) -> None:
+        """Prepare a sample.
+
+        Args:
+            graph: the whole kernel.
+            inputs: all of its inputs.
+            output: the output's name.
+            cut: how the groups are computed alone; None: the whole output.
+            groups: their numbers, rising; needed with a cut.
+            program: by which values are stored; it then also stores a wrong kernel's.
+        """
+        self.graph, self.inputs, self.output, self.cut = graph, inputs, output, cut
+        self.groups = np.zeros(1, np.intp) if groups is None else groups
+        self.program = program
+        whole = graph.needed(output)
+        self._whole = Graph(graph.nodes, {output: graph.outputs[output]})
+        self._part = cut.sample(self._whole, self.groups) if cut else self._whole
+        self.order = self._part.needed(output)
+        self.own = {node.id: part for node, part in zip(whole, self.order, strict=True)}
+        self.base = self._base(self.groups)
+        self._others: dict[bytes, dict[int, Array]] = {self.groups.tobytes(): self.base}
+
+    @property
+    def right(self) -> Array:
+        """The output's right values."""
+        return self.base[self._part.outputs[self.output].id]
+
+    def taken(self, array: Array) -> Array:
+        """Return the sample's part of an array of the whole output's shape."""
+        shape = self.graph.outputs[self.output].shape
+        axis = self.cut.outputs[self.output] if self.cut else None
+        return self._taken(np.broadcast_to(array, shape), axis, self.groups)
+
+    def with_fault(self, fault: Fault) -> Array:
+        """Return the output's values of a kernel with a fault."""
+        edits = fault.edits.items()
+        return self.with_edits({id: self._edit(edit) for id, edit in edits if id in self.own})
+
+    def with_edits(self, edits: Mapping[int, Callable[..., Array]]) -> Array:
+        """Return the output's values with edits of the part, by the ids of the whole graph."""
+        wrong = {self.own[id].id: edit for id, edit in edits.items()}
+        values: dict[int, Array] = {}
+        with np.errstate(all="ignore"):
+            for node in self.order:
+                if node.id in wrong:
+                    args = [values.get(arg.id, self.base[arg.id]) for arg in node.args]
+                    value = np.asarray(wrong[node.id](*(args or [self.base[node.id]])))
+                elif any(arg.id in values for arg in node.args):
+                    args = [values.get(arg.id, self.base[arg.id]) for arg in node.args]
+                    value = value_of(node, args)
+                else:
+                    continue
+                values[node.id] = self._stored(node, value)
+        return values.get(self.order[-1].id, self.base[self.order[-1].id])
+
+    def _edit(self, edit: Edit | Replaced) -> Edit | Replaced:
+        """Return an edit of the whole graph as one of the part."""
+        if isinstance(edit, Replaced):
+            return edit
+        own = self.own[edit.node.id]
+        changed, change = edit.changed, edit.change
+        axis = self.cut.axes.get(changed.id) if self.cut else None
+        if axis is not None and isinstance(change, Moved | Weighted):
+            if change.axis == axis - len(changed.shape):
+                places = self._places(changed, axis)
+                if isinstance(change, Weighted):
+                    change = replace(change, weights=change.weights[places])
+                else:
+                    change = self._moved(changed, axis, change, change.source[places])
+        return Edit(own, change, edit.at)
+
+    def _moved(self, node: Node, axis: int, change: Moved, source: Indices) -> Elementwise:
+        """Return a move as a change whose elements come from groups outside the sample."""
+        assert self.cut is not None
+        size = node.shape[axis] // self.cut.groups
+        groups = np.unique(source // size)
+        key = groups.tobytes()
+        if key not in self._others:
+            self._others[key] = self._base(groups)
+        places = np.searchsorted(groups, source // size) * size + source % size
+        other = self._others[key][self.own[node.id].id].take(places, axis)
+        if change.is_added:
+            return Elementwise(lambda value: value + other)
+        return Elementwise(lambda value: other)
+
+    def _places(self, node: Node, axis: int) -> Indices:
+        """Return the places of the sample on an axis of the whole graph's node."""
+        assert self.cut is not None
+        size = node.shape[axis] // self.cut.groups
+        places: Indices = (self.groups[:, None] * size + np.arange(size)).ravel()
+        return places
+
+    def _base(self, groups: Indices) -> dict[int, Array]:
+        """Return the right values of the part in the given groups."""
+        part, inputs = self._part, self.inputs
+        if self.cut is not None:
+            part = self.cut.sample(self._whole, groups)
+            inputs = {n: self._taken(a, self.cut.inputs.get(n), groups) for n, a in inputs.items()}
+        edits = {
+            node.id: self._store_of(node)
+            for node in part.needed(self.output)
+            if node.key in self.program.stored and node.kind == "float"
+        }
+        return exact(part, inputs, edits, outputs=[self.output])
+
+    def _taken(self, array: Array, axis: int | None, groups: Indices) -> Array:
+        return self.cut.taken(np.asarray(array), axis, groups) if self.cut else array
+
+    def _stored(self, node: Node, value: Array) -> Array:
+        stored = self.program.stored.get(node.key) if node.kind == "float" else None
+        return round_to(value, *format_and_mode(stored)) if stored else value
+
+    def _store_of(self, node: Node) -> Callable[..., Array]:
+        def store(*args: Array) -> Array:
+            return self._stored(node, value_of(node, args) if node.args else args[0])
+
+        return store
