@@ -1,0 +1,138 @@
+"""Factors that all groups share: an approximate rsqrt, a rounded 1/N, an epsilon slightly off.
+
+In fp32 each group's estimate is a sample, and a t test says whether their mean is 0. In 16 bits an
+element says little, so the likelihood of all cells is maximized. Both give an estimate and its
+deviation, which seeds pool.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gonogo.arithmetic import Quantity, Replay
+from gonogo.arithmetic.formats import Doubles
+from gonogo.judgment.cells import Cells
+from gonogo.judgment.likelihood import most_likely, normal_deviate
+from gonogo.judgment.shared import Estimates
+
+MAX_COMMON = 2.0**-22
+"""The largest factor that all groups may share: an approximate rsqrt of 2 units in the last
+place."""
+MIN_SCORE = 4.89
+"""Deviations by which a common factor must differ from 0: by chance once in a million."""
+MIN_DEVIATIONS = 1.5
+"""Its least size, in deviations of one group: groups that are alike round alike."""
+MIN_SCATTER = 1 / 8
+"""The least scatter of the groups' estimates, relative to rounding's: below it they are copies of
+one rounding, not samples."""
+MIN_GROUPS = 6
+"""Groups that a factor must move into their cells."""
+NEAR = 9.0
+"""Deviations from the edge of its cell within which an element says something about a factor."""
+MAX_DEVIATION = 1 / 16
+"""The same, of its own deviation in half steps."""
+PAIRS = 10
+"""Pairs of estimate and deviation that a seed keeps."""
+
+
+@dataclass(frozen=True)
+class Common:
+    """A factor 1 + estimate of all of a source's values.
+
+    Attributes:
+        key: the source's name, or the output's.
+        estimate: the factor, less 1.
+        deviation: its standard deviation by rounding alone.
+        is_certain: whether one seed alone shows that it isn't 0.
+    """
+
+    key: str
+    estimate: float
+    deviation: float
+    is_certain: bool = False
+
+    @property
+    def size(self) -> float:
+        """The size of the factor; 0 where it may be chance."""
+        return abs(self.estimate) if self.is_certain else 0.0
+
+
+def kept(pairs: Sequence[Common]) -> tuple[Common, ...]:
+    """Return the pairs that a seed keeps: those that say most."""
+    return tuple(sorted(pairs, key=lambda pair: pair.deviation)[:PAIRS])
+
+
+def relative_rounding(quantity: Quantity, labels: np.ndarray) -> Doubles:
+    """Return the deviation of a source's own rounding, relative to its values, by its elements."""
+    shape = quantity.values.shape
+    with np.errstate(all="ignore"):
+        relative = np.sqrt(np.broadcast_to(quantity.noise, shape)) / np.abs(quantity.values)
+    return np.asarray(relative, np.float64).ravel()[labels]
+
+
+def common_of_groups(replay: Replay, estimates: Sequence[Estimates]) -> list[Common]:
+    """Return the factor of each source by the mean of its groups' estimates (a t test)."""
+    found = []
+    for each in estimates:
+        relative = relative_rounding(replay.quantities[each.source], each.labels)
+        says = each.says & np.isfinite(relative) & (relative > 0)
+        _, distinct = np.unique(relative[says], return_index=True)
+        if len(distinct) < 2:
+            continue
+        size, spread, rounding = (
+            part[says][distinct] for part in (each.sizes, each.spreads, relative)
+        )
+        factors, weights = size / spread * rounding, spread / np.square(rounding)
+        mean = float((weights * factors).sum() / weights.sum())
+        freedom = len(factors) - 1
+        scatter = math.sqrt(float((weights * np.square(factors - mean)).sum()) / freedom)
+        deviation = max(scatter, MIN_SCATTER) / math.sqrt(float(weights.sum()))
+        is_certain = (
+            scatter >= MIN_SCATTER
+            and abs(mean) * math.sqrt(float(weights.mean())) >= MIN_DEVIATIONS
+            and normal_deviate(abs(mean) / deviation, freedom) >= MIN_SCORE
+        )
+        key = replay.graph.nodes[each.source].key
+        found.append(Common(key, mean, deviation, is_certain))
+    return found
+
+
+def common_of_cells(replay: Replay, cells: Cells) -> list[Common]:
+    """Return the factor of each source that makes the cells of a narrow output most likely."""
+    quantity, half = cells.replay, cells.half
+    with np.errstate(all="ignore"):
+        z = (np.abs(cells.error) - half) / cells.deviation
+    is_sharp = (np.abs(z) < NEAR) & (cells.deviation < MAX_DEVIATION * half)
+    is_sharp &= np.broadcast_to(quantity.slack == 0, z.shape)
+    if not is_sharp.any():
+        return []
+    found = []
+    for source, part in quantity.shared.items():
+        labels = np.broadcast_to(part.labels, z.shape)
+        relative = relative_rounding(replay.quantities[source], labels)
+        counts = np.isfinite(relative) & (relative > 0)
+        if not counts.any() or labels.min() == labels.max():
+            continue
+        usual = float(np.median(relative[counts]))
+        with np.errstate(all="ignore"):
+            slope = -np.sign(cells.error) * part.error / cells.deviation * (usual / relative)
+        says = is_sharp & counts & np.isfinite(slope)
+        if not says.any():
+            continue
+        likely = most_likely(z[says], slope[says])
+        moves = says & (z > 0) & (slope * likely.size < 0)
+        is_certain = (
+            len(np.unique(labels[moves])) >= MIN_GROUPS
+            and 2 * likely.gain >= MIN_SCORE**2
+            and abs(likely.size) >= MIN_DEVIATIONS
+        )
+        if math.isfinite(likely.deviation):
+            key = replay.graph.nodes[source].key
+            found.append(
+                Common(key, likely.size * usual, likely.deviation * usual, is_certain)
+            )
+    return found

@@ -1,0 +1,250 @@
+"""Judge a kernel's outputs: explanations compete, from sharp to wide, and the first one wins.
+
+An explanation is an arithmetic. Where none that is sharp explains an output, faults compete with
+wide arithmetics, which may explain it only where none of the rules in wide.py speaks against that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gonogo.arithmetic import Inputs, Program, exact
+from gonogo.arithmetic.evaluation import Array
+from gonogo.arithmetic.formats import Doubles
+from gonogo.graph import Graph
+from gonogo.judgment import candidates
+from gonogo.judgment.cells import LIMIT, cancels, rounding_ratio
+from gonogo.judgment.common import kept
+from gonogo.judgment.diagnosis import Diagnosis, diagnose
+from gonogo.judgment.fits import Candidate, Fit, Kernel, Output
+from gonogo.judgment.verdict import Explanation, Judgment, OutputJudgment
+from gonogo.judgment.wide import (
+    MAX_COMPONENT,
+    REPRODUCES,
+    is_reproduced,
+    is_tail,
+    largest_component,
+)
+
+SUSPECT = 2 * LIMIT
+"""The size up to which one seed alone doesn't decide."""
+FEWER = 0.9
+"""The share of a sharper arithmetic's misses to which another one must come down to be closer: a
+noisier one misses a little less of any wrong output."""
+
+
+def judge(
+    graphs: Sequence[Graph],
+    inputs: Inputs,
+    outputs: Mapping[str, Array],
+    formats: Mapping[str, str],
+    narrow: Sequence[str] = (),
+    programs: Sequence[Program] = (),
+) -> Judgment:
+    """Judge the outputs of a kernel.
+
+    Args:
+        graphs: the reference, then other ways to compute the same.
+        inputs: what the kernel was given, by name.
+        outputs: what it gave, by name.
+        formats: the format of each output.
+        narrow: 16-bit formats of the kernel's tensors, in which it may store values.
+        programs: those that the build declares, of the reference; then nothing else explains its
+            outputs.
+
+    Raises ValueError for an output that the reference doesn't have, or has in another shape.
+    """
+    kernel = Kernel(graphs, inputs, tuple(dict.fromkeys(narrow)), tuple(programs))
+    judged = {}
+    for name, values in outputs.items():
+        node = graphs[0].outputs.get(name)
+        if node is None:
+            known = ", ".join(graphs[0].outputs)
+            raise ValueError(f"the kernel has no output {name!r}; it has {known}")
+        given = np.asarray(values, np.float64)
+        if given.shape != node.shape:
+            raise ValueError(f"output {name} has shape {given.shape}, its reference {node.shape}")
+        judged[name] = judge_output(Output(kernel, name, given, formats[name]))
+    return Judgment(judged)
+
+
+def judge_output(output: Output) -> OutputJudgment:
+    """Judge one output."""
+    sharp = _Tried(output)
+    is_declared = bool(output.kernel.programs)
+    if sharp.explained_by(candidates.declared(output) if is_declared else candidates.sharp(output)):
+        return _explained(output, sharp.last)
+    if is_declared:
+        return _unexplained(output, sharp, _diagnosed(output, sharp.best))
+    storing = _Tried(output)
+    if storing.explained_by(candidates.storing(output)):
+        return _explained(output, storing.last)
+    diagnosis = _diagnosed(output, sharp.best)
+    if _says_why(diagnosis):  # rule c of wide arithmetics
+        return _unexplained(output, sharp, diagnosis)
+    if diagnosis.fault and not storing.fits:
+        rest = _beside_fault(output, sharp.best, diagnosis)
+        if rest is not None:
+            return _unexplained(output, sharp, rest)
+    for candidate in candidates.wide(output):
+        fit = output.fit(candidate)
+        if fit.is_explained:
+            return _explained_by_wide(output, fit, sharp, storing, diagnosis)
+    return _unexplained(output, sharp, diagnosis)
+
+
+class _Tried:
+    """The arithmetics that were tried on an output."""
+
+    def __init__(self, output: Output) -> None:
+        self.output = output
+        self.fits: list[Fit] = []
+
+    def explained_by(self, tried: Iterable[Candidate]) -> bool:
+        """Try arithmetics; stop at the first that explains the output, and say whether one did."""
+        for candidate in tried:
+            self.fits.append(self.output.fit(candidate))
+            if self.last.is_explained:
+                return True
+        return False
+
+    @property
+    def last(self) -> Fit:
+        return self.fits[-1]
+
+    @property
+    def best(self) -> Fit:
+        """The sharpest of those that miss few elements: the kernel's own, but for its fault."""
+        best = self.fits[0]
+        for fit in self.fits[1:]:
+            if fit.cells.outside.sum() < FEWER * best.cells.outside.sum():
+                best = fit
+        return best
+
+    @property
+    def smallest(self) -> float:
+        return min(fit.size for fit in self.fits)
+
+
+def _says_why(diagnosis: Diagnosis) -> bool:
+    return diagnosis.fault is not None and diagnosis.share >= REPRODUCES
+
+
+def _diagnosed(output: Output, best: Fit) -> Diagnosis:
+    """Return the best fault of the closest arithmetic, else of the reference, if that is better."""
+    graph = best.candidate.graph
+    found = _diagnosed_in(output, graph, best)
+    if _says_why(found) or graph is output.reference:
+        return found
+    other = _diagnosed_in(output, output.reference, output.fit(Candidate(output.reference)))
+    return max(found, other, key=lambda each: each.share)
+
+
+def _diagnosed_in(output: Output, graph: Graph, fit: Fit) -> Diagnosis:
+    return diagnose(
+        graph, output.kernel.inputs, output.name, output.values, output.form, fit.cells.replay
+    )
+
+
+def _beside_fault(output: Output, best: Fit, diagnosis: Diagnosis) -> Diagnosis | None:
+    """Return the diagnosis beside stored values that are found once the best fault is taken out."""
+    effect = _effect(output, best.candidate.graph, diagnosis)
+    if effect is None:
+        return None
+    for candidate in candidates.storing(output, effect):
+        again = _diagnosed_in(output, candidate.graph, output.fit(candidate))
+        if _says_why(again):
+            return again
+    return None
+
+
+def _effect(output: Output, graph: Graph, diagnosis: Diagnosis) -> Doubles | None:
+    """Return what a fault changes in the output; None where it doesn't fit a graph."""
+    fault = diagnosis.fault
+    if fault is None or fault.is_fitted:
+        return None
+    node = graph.outputs[output.name]
+    base = output.kernel.exact(graph, output.name)
+    with np.errstate(all="ignore"):
+        wrong = exact(graph, output.kernel.inputs, fault.edits, outputs=[output.name], base=base)
+        effect = np.asarray(wrong[node.id] - base[node.id], np.float64)
+    return effect if np.isfinite(effect).all() else None
+
+
+def _explained(output: Output, fit: Fit) -> OutputJudgment:
+    if cancels(fit.cells, output.exact):
+        return _answer(
+            output,
+            fit,
+            Explanation.INCONCLUSIVE,
+            "the kernel's own rounding is larger than the output: nothing can be said about it",
+        )
+    return _answer(output, fit, Explanation.EXPLAINED)
+
+
+def _explained_by_wide(
+    output: Output, fit: Fit, sharp: _Tried, storing: _Tried, diagnosis: Diagnosis
+) -> OutputJudgment:
+    """Return the answer where a wide arithmetic would explain an output."""
+    program = fit.candidate.program
+    if program.is_unknown_order:
+        for other in sharp.fits:
+            reason = is_reproduced(other, fit)
+            if reason:
+                return _unexplained(output, sharp, diagnosis, reason)
+        for other in storing.fits:
+            reason = is_reproduced(other, fit)
+            if reason and not is_tail(other.cells.outside):
+                return _answer(output, other, Explanation.SUSPECT, reason, diagnosis)
+    component = largest_component(output, fit)
+    if component is not None:
+        said = f"the error is no noise: {component.score:.1f} deviations along {component.label}"
+        if component.score >= MAX_COMPONENT:
+            return _unexplained(output, sharp, diagnosis, said)
+        return _answer(output, fit, Explanation.SUSPECT, said)
+    if program.narrow_sums:
+        return _answer(
+            output, fit, Explanation.INCONCLUSIVE, f"only {program.label} would explain it"
+        )
+    return _explained(output, fit)
+
+
+def _unexplained(
+    output: Output, tried: _Tried, diagnosis: Diagnosis, reason: str = ""
+) -> OutputJudgment:
+    """Return the answer where nothing explains an output: suspect, where it is close."""
+    best = tried.best
+    if tried.smallest <= SUSPECT:
+        said = f"{tried.smallest:.1f} deviations from {best.candidate.program.label}"
+        return _answer(output, best, Explanation.SUSPECT, reason or said, diagnosis)
+    said = "rounding does not explain it"
+    return _answer(output, best, Explanation.UNEXPLAINED, reason or said, diagnosis)
+
+
+def _answer(
+    output: Output,
+    fit: Fit,
+    explanation: Explanation,
+    reason: str = "",
+    diagnosis: Diagnosis | None = None,
+) -> OutputJudgment:
+    way = next(
+        at for at, graph in enumerate(output.kernel.graphs) if graph is fit.candidate.graph
+    )
+    label = fit.candidate.program.label
+    return OutputJudgment(
+        explanation=explanation,
+        arithmetic=f"way {way}; {label}" if way else label,
+        program=fit.candidate.program,
+        way=way,
+        rounding_ratio=rounding_ratio(fit.cells, output.exact),
+        distance=fit.cells.largest,
+        shared=fit.shared,
+        common=kept(fit.common),
+        misfit=fit.cells.misfit,
+        reason=reason,
+        diagnosis=diagnosis,
+    )
