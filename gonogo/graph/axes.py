@@ -58,7 +58,8 @@ class Cut:
         if axis is None:
             return array
         size = array.shape[axis] // self.groups
-        return array.take((groups[:, None] * size + np.arange(size)).ravel(), axis)
+        elements: Array = array.take((groups[:, None] * size + np.arange(size)).ravel(), axis)
+        return elements
 
     def block(self, graph: Graph, start: int, stop: int) -> Graph:
         """Return the graph that computes the groups from start to stop from the inputs' parts."""
