@@ -132,7 +132,5 @@ def common_of_cells(replay: Replay, cells: Cells) -> list[Common]:
         )
         if math.isfinite(likely.deviation):
             key = replay.graph.nodes[source].key
-            found.append(
-                Common(key, likely.size * usual, likely.deviation * usual, is_certain)
-            )
+            found.append(Common(key, likely.size * usual, likely.deviation * usual, is_certain))
     return found

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gonogo.arithmetic import Inputs, Program, exact
+from gonogo.arithmetic import Inputs, Program
 from gonogo.arithmetic.evaluation import Array
-from gonogo.arithmetic.formats import Doubles
 from gonogo.graph import Graph
 from gonogo.judgment import candidates
 from gonogo.judgment.cells import LIMIT, cancels, rounding_ratio
@@ -23,12 +22,17 @@ from gonogo.judgment.fits import Candidate, Fit, Kernel, Output
 from gonogo.judgment.verdict import Explanation, Judgment, OutputJudgment
 from gonogo.judgment.wide import (
     MAX_COMPONENT,
+    MIN_ROWS,
     REPRODUCES,
     is_reproduced,
+    is_storing,
     is_tail,
     largest_component,
+    whole_effect,
 )
 
+SETTLES = 0.99
+"""The share of the misfit that a fault must take away for nothing stored to be sought."""
 SUSPECT = 2 * LIMIT
 """The size up to which one seed alone doesn't decide."""
 FEWER = 0.9
@@ -79,16 +83,15 @@ def judge_output(output: Output) -> OutputJudgment:
         return _explained(output, sharp.last)
     if is_declared:
         return _unexplained(output, sharp, _diagnosed(output, sharp.best))
-    storing = _Tried(output)
-    if storing.explained_by(candidates.storing(output)):
-        return _explained(output, storing.last)
     diagnosis = _diagnosed(output, sharp.best)
-    if _says_why(diagnosis):  # rule c of wide arithmetics
+    storing = _Tried(output)
+    if not _is_settled(output, sharp.best, diagnosis):
+        if storing.explained_by(candidates.storing(output)):
+            return _explained(output, storing.last)
+        if not storing.fits:
+            diagnosis = _beside_stored(output, sharp.best, diagnosis) or diagnosis
+    if _says_why(output, diagnosis):  # rule c of wide arithmetics
         return _unexplained(output, sharp, diagnosis)
-    if diagnosis.fault and not storing.fits:
-        rest = _beside_fault(output, sharp.best, diagnosis)
-        if rest is not None:
-            return _unexplained(output, sharp, rest)
     for candidate in candidates.wide(output):
         fit = output.fit(candidate)
         if fit.is_explained:
@@ -129,49 +132,62 @@ class _Tried:
         return min(fit.size for fit in self.fits)
 
 
-def _says_why(diagnosis: Diagnosis) -> bool:
-    return diagnosis.fault is not None and diagnosis.share >= REPRODUCES
+def _says_why(output: Output, diagnosis: Diagnosis) -> bool:
+    """Return whether a fault is the reason of an error; to store a value may be right."""
+    fault = diagnosis.fault
+    if fault is None or diagnosis.share < REPRODUCES:
+        return False
+    return not is_storing(fault, output.kernel.narrow)
+
+
+def _is_settled(output: Output, best: Fit, diagnosis: Diagnosis) -> bool:
+    """Return whether a fault leaves nothing to explain by stored values.
+
+    Storing a single number, such as epsilon, looks like a factor: that needs enough other numbers.
+    """
+    if not _says_why(output, diagnosis) or diagnosis.share < SETTLES:
+        return False
+    if diagnosis.size == 1.0:
+        return True
+    base = output.kernel.exact(best.candidate.graph, output.name)
+    edits = diagnosis.fault.edits if diagnosis.fault else {}
+    return all(at in base and np.unique(base[at]).size >= MIN_ROWS for at in edits)
 
 
 def _diagnosed(output: Output, best: Fit) -> Diagnosis:
     """Return the best fault of the closest arithmetic, else of the reference, if that is better."""
-    graph = best.candidate.graph
-    found = _diagnosed_in(output, graph, best)
-    if _says_why(found) or graph is output.reference:
+    found = _diagnosed_by(output, best.candidate)
+    if _says_why(output, found) or best.candidate.graph is output.reference:
         return found
-    other = _diagnosed_in(output, output.reference, output.fit(Candidate(output.reference)))
+    other = _diagnosed_by(output, Candidate(output.reference))
     return max(found, other, key=lambda each: each.share)
 
 
-def _diagnosed_in(output: Output, graph: Graph, fit: Fit) -> Diagnosis:
+def _diagnosed_by(output: Output, candidate: Candidate) -> Diagnosis:
     return diagnose(
-        graph, output.kernel.inputs, output.name, output.values, output.form, fit.cells.replay
+        candidate.graph,
+        output.kernel.inputs,
+        output.name,
+        output.values,
+        output.form,
+        output.quantity(candidate),
+        candidate.program,
     )
 
 
-def _beside_fault(output: Output, best: Fit, diagnosis: Diagnosis) -> Diagnosis | None:
-    """Return the diagnosis beside stored values that are found once the best fault is taken out."""
-    effect = _effect(output, best.candidate.graph, diagnosis)
+def _beside_stored(output: Output, best: Fit, diagnosis: Diagnosis) -> Diagnosis | None:
+    """Return a diagnosis beside stored values, which are sought in what the best fault leaves."""
+    fault, graph = diagnosis.fault, best.candidate.graph
+    if fault is None:
+        return None
+    effect = whole_effect(output, graph, fault)
     if effect is None:
         return None
     for candidate in candidates.storing(output, effect):
-        again = _diagnosed_in(output, candidate.graph, output.fit(candidate))
-        if _says_why(again):
+        again = _diagnosed_by(output, candidate)
+        if _says_why(output, again):
             return again
     return None
-
-
-def _effect(output: Output, graph: Graph, diagnosis: Diagnosis) -> Doubles | None:
-    """Return what a fault changes in the output; None where it doesn't fit a graph."""
-    fault = diagnosis.fault
-    if fault is None or fault.is_fitted:
-        return None
-    node = graph.outputs[output.name]
-    base = output.kernel.exact(graph, output.name)
-    with np.errstate(all="ignore"):
-        wrong = exact(graph, output.kernel.inputs, fault.edits, outputs=[output.name], base=base)
-        effect = np.asarray(wrong[node.id] - base[node.id], np.float64)
-    return effect if np.isfinite(effect).all() else None
 
 
 def _explained(output: Output, fit: Fit) -> OutputJudgment:
@@ -231,9 +247,7 @@ def _answer(
     reason: str = "",
     diagnosis: Diagnosis | None = None,
 ) -> OutputJudgment:
-    way = next(
-        at for at, graph in enumerate(output.kernel.graphs) if graph is fit.candidate.graph
-    )
+    way = next(at for at, graph in enumerate(output.kernel.graphs) if graph is fit.candidate.graph)
     label = fit.candidate.program.label
     return OutputJudgment(
         explanation=explanation,

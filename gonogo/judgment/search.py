@@ -22,7 +22,7 @@ from gonogo.graph import OPERATIONS, Graph, Node
 from gonogo.graph.operations import decode_constant
 from gonogo.judgment.cells import LIMIT, Cells
 from gonogo.judgment.fits import Candidate, Output, has_sums
-from gonogo.judgment.sampling import Sample, samples
+from gonogo.judgment.parts import Part, parts
 
 BEAM = 3
 """Programs that each round keeps."""
@@ -44,7 +44,7 @@ Stored = frozenset[str]
 
 @dataclass(frozen=True, order=True)
 class _Loss:
-    """How far a program is from a sample of an output.
+    """How far a program is from a part of an output.
 
     Attributes:
         off: the mean error of the elements outside their cells, in steps, a whole one at most.
@@ -62,7 +62,7 @@ def stored_programs(
 
     shift: what a fault changes in the output: the rest of the arithmetic is then sought beside it.
     """
-    searched, confirmed = samples(output, graph, shift)
+    searched, confirmed = parts(output, graph, shift)
     keys = storable(searched.graph, output.name, form)
     losses = _Losses(searched, form, output.form)
     for start in (frozenset[str](), frozenset(keys)):
@@ -101,23 +101,23 @@ def _is_rounded(node: Node, form: str) -> bool:
 
 
 class _Losses:
-    """The losses of programs on a sample.
+    """The losses of programs on a part.
 
     They take exact values, rounded where the program stores them: a tenth of the time of a replay.
     Near ties make a difference then, but seldom. form: that of stored values. output_form: that of
     the output.
     """
 
-    def __init__(self, sample: Sample, form: str, output_form: str) -> None:
-        self.sample, self.form = sample, form
-        output = sample.output
-        self.nodes = sample.graph.needed(output)
-        self.base = exact(sample.graph, sample.inputs, outputs=[output])
-        plain = Cells(
-            sample.values, Replay(sample.graph, sample.inputs).run(output), output_form
-        ).moved(sample.shift)
+    def __init__(self, part: Part, form: str, output_form: str) -> None:
+        self.part, self.form = part, form
+        output = part.output
+        self.nodes = part.graph.needed(output)
+        self.base = exact(part.graph, part.inputs, outputs=[output])
+        plain = Cells(part.values, Replay(part.graph, part.inputs).run(output), output_form).moved(
+            part.shift
+        )
         self.allowed = plain.half + LIMIT * plain.deviation
-        self.steps = step(sample.values, output_form)
+        self.steps = step(part.values, output_form)
         self._known: dict[Stored, _Loss] = {}
 
     def __getitem__(self, stored: Stored) -> _Loss:
@@ -131,14 +131,14 @@ class _Losses:
             for node in self.nodes
             if node.key in stored or node.key + DIVISOR in stored
         }
-        sample = self.sample
-        output = sample.graph.outputs[sample.output].id
-        values = exact(
-            sample.graph, sample.inputs, edits, outputs=[sample.output], base=self.base
-        )[output]
+        part = self.part
+        output = part.graph.outputs[part.output].id
+        values = exact(part.graph, part.inputs, edits, outputs=[part.output], base=self.base)[
+            output
+        ]
         with np.errstate(all="ignore"):
-            error = np.abs(sample.values - values - sample.shift)
-            is_outside = ~(error <= self.allowed) & (sample.values != values)
+            error = np.abs(part.values - values - part.shift)
+            is_outside = ~(error <= self.allowed) & (part.values != values)
             off = np.fmin(error / self.steps, 1.0)
         return _Loss(float(np.where(is_outside, off, 0.0).mean()), float(is_outside.mean()))
 
@@ -156,11 +156,11 @@ def _stored_value(node: Node, form: str, stored: Stored, *args: Array) -> Double
     return round_to(value, form) if node.key in stored else value
 
 
-def _reproduces(sample: Sample, program: Program, form: str) -> tuple[float, float]:
-    """Return the shares of a sample's elements that a program misses, and that it decides."""
-    quantity = Replay(sample.graph, sample.inputs, program).run(sample.output)
-    cells = Cells(sample.values, quantity, form).moved(sample.shift)
-    sharp = SHARP * step(sample.values, form)
+def _reproduces(part: Part, program: Program, form: str) -> tuple[float, float]:
+    """Return the shares of a part's elements that a program misses, and that it decides."""
+    quantity = Replay(part.graph, part.inputs, program).run(part.output)
+    cells = Cells(part.values, quantity, form).moved(part.shift)
+    sharp = SHARP * step(part.values, form)
     is_sharp = (quantity.slack <= sharp) & (cells.deviation <= sharp)
     return float(cells.outside.mean()), float(np.broadcast_to(is_sharp, sharp.shape).mean())
 
@@ -171,7 +171,9 @@ def _searched(losses: _Losses, start: Stored, keys: list[str]) -> Stored:
     for _ in keys:
         if losses[beam[0]].mismatch <= MAX_MISMATCH:
             break
-        others = {stored ^ {key} for stored in beam for key in keys if (key in stored) == bool(start)}
+        others = {
+            stored ^ {key} for stored in beam for key in keys if (key in stored) == bool(start)
+        }
         ranked = sorted(others, key=lambda stored: (losses[stored], sorted(stored)))
         if not ranked or losses[ranked[0]].off > PROGRESS * losses[beam[0]].off:
             break

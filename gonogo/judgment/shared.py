@@ -151,15 +151,11 @@ def _levels(quantity: Quantity) -> list[_Level]:
         else:
             by_labels.append((part, [source]))
     shape = quantity.values.shape
-    levels = [
-        _Level(Groups(part.labels, shape), tuple(sources)) for part, sources in by_labels
-    ]
+    levels = [_Level(Groups(part.labels, shape), tuple(sources)) for part, sources in by_labels]
     return sorted(levels, key=lambda level: -level.groups.count)
 
 
-def _information(
-    cells: Cells, levels: Sequence[_Level], sources: Sequence[int]
-) -> _Information:
+def _information(cells: Cells, levels: Sequence[_Level], sources: Sequence[int]) -> _Information:
     """Return what the elements say about sources, by the groups of the last level.
 
     The errors of smaller groups inside these are eliminated; others are noise.

@@ -69,7 +69,8 @@ class OutputJudgment:
         if self.explanation is Explanation.EXPLAINED and not self.reason:
             return f"Rounding explains it: {self.arithmetic}."
         said = self.diagnosis.message if self.diagnosis else ""
-        return "; ".join(part for part in (self.reason, said) if part) + "."
+        reason = f"{self.reason[:1].upper()}{self.reason[1:]}." if self.reason else ""
+        return " ".join(part for part in (reason, said) if part)
 
 
 @dataclass(frozen=True)
@@ -81,9 +82,7 @@ class Judgment:
     @property
     def explanation(self) -> Explanation:
         """The worst answer of an output."""
-        return max(
-            (each.explanation for each in self.outputs.values()), key=lambda each: each.rank
-        )
+        return max((each.explanation for each in self.outputs.values()), key=lambda each: each.rank)
 
     @property
     def message(self) -> str:

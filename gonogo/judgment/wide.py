@@ -6,17 +6,21 @@ Each rule returns the reason why a wide candidate isn't the kernel's arithmetic,
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from gonogo.arithmetic import exact
 from gonogo.arithmetic.formats import Doubles, unit_roundoff
+from gonogo.graph import Graph
 from gonogo.judgment.cells import Cells, Mask
-from gonogo.judgment.faults import Fault, faults
-from gonogo.judgment.fits import Candidate, Fit, Output
+from gonogo.judgment.changes import Fault
+from gonogo.judgment.effects import Effects
+from gonogo.judgment.faults import faults
+from gonogo.judgment.fits import Fit, Output
 from gonogo.judgment.likelihood import normal_deviate
+from gonogo.judgment.sample import Sample, cut_of
 
 MAX_REPRODUCED, MAX_REPRODUCED_ROWS = 0.85, 0.5
 """Shares of the movable elements, and of the rows, from which a sharper arithmetic is the
@@ -32,6 +36,10 @@ MIN_MOVED = 0.6
 """The least size of a component, in units of the format: some roundings share a bias."""
 REPRODUCES = 0.9
 """The share of the misfit that a fault must take away to be the reason."""
+SAMPLED = 2**17
+"""Elements of the widest value on which every fault's effect is computed."""
+STORED = ("bf16", "fp16", "tf32")
+"""Formats in which a wide arithmetic may store any value: no fault."""
 TAIL = 32
 """Rows, columns and elements behind the last multiple of this many are the tail of a tensor, which
 libraries compute otherwise."""
@@ -93,9 +101,7 @@ def is_tail(outside: Mask) -> bool:
     if outside.ndim > 1:
         columns = outside.shape[-1]
         lengths += [(outside.size // columns, flat // columns), (columns, flat % columns)]
-    return any(
-        length > TAIL and int(at.min()) >= length // TAIL * TAIL for length, at in lengths
-    )
+    return any(length > TAIL and int(at.min()) >= length // TAIL * TAIL for length, at in lengths)
 
 
 def largest_component(output: Output, wide: Fit) -> Component | None:
@@ -103,50 +109,66 @@ def largest_component(output: Output, wide: Fit) -> Component | None:
 
     Noise has none along the output itself, nor along the effect of a fault.
     """
-    candidate, cells = wide.candidate, wide.cells
-    graph = candidate.graph
+    graph, narrow = wide.candidate.graph, wide.candidate.program.narrow
+    sample = _sample(output, graph)
+    effects = Effects(sample, wide.cells)
+    right = np.asarray(sample.right, np.float64)
+    usual = np.square(right[np.isfinite(right)])
+    least = MIN_MOVED * unit_roundoff(narrow) * math.sqrt(usual.mean()) if narrow else 0.0
+    axis = sample.cut.outputs[output.name] if sample.cut else None
+
+    def component(label: str, direction: Doubles) -> Component:
+        return component_of(effects.error, direction, effects.weights, label, axis)
+
+    found = [component("the output", right)]
+    for fault in faults(graph, output.name, {}):
+        if not is_storing(fault, STORED):
+            effect = effects.of(fault)
+            if np.isfinite(effect).all() and effect.any():
+                found.append(component(fault.label, effect))
+    large = [each for each in found if each.score >= SUSPECT_COMPONENT and each.moved > least]
+    return max(large, key=lambda each: each.score, default=None)
+
+
+def _sample(output: Output, graph: Graph) -> Sample:
+    """Return the output's part in so many groups that every fault can be tried on it."""
+    inputs, cut = output.kernel.inputs, cut_of(graph, output.name)
+    widest = max(math.prod(node.shape) for node in graph.needed(output.name))
+    if cut is None or widest <= SAMPLED:
+        return Sample(graph, inputs, output.name)
+    count = min(cut.groups, max(MIN_ROWS, cut.groups * SAMPLED // widest))
+    groups = np.unique(np.linspace(0, cut.groups - 1, count).astype(int))
+    return Sample(graph, inputs, output.name, cut, groups)
+
+
+def whole_effect(output: Output, graph: Graph, fault: Fault) -> Doubles | None:
+    """Return what a fault of a way changes in the output; None where that isn't finite."""
     base = output.kernel.exact(graph, output.name)
-    right = base[graph.outputs[output.name].id].astype(np.float64)
-    narrow = candidate.program.narrow
-    unit = unit_roundoff(narrow) if narrow else 0.0
-    size = math.sqrt(float(np.square(right[np.isfinite(right)]).mean())) if right.size else 0.0
-    own = cells.own_variance + sum(np.square(part.error) for part in cells.replay.shared.values())
+    at = graph.outputs[output.name].id
+    if not all(id in base for id in fault.edits):  # it is another way's
+        return None
+    wrong = exact(graph, output.kernel.inputs, fault.edits, outputs=[output.name], base=base)
     with np.errstate(all="ignore"):
-        weights = np.where(np.isfinite(own) & (own > 0), 1 / own, 0.0)
-    found = []
-    for label, direction in (("the output", right), *_effects(output, candidate, base, right)):
-        component = component_of(cells.error, direction, weights, label)
-        if component.score >= SUSPECT_COMPONENT and component.moved > MIN_MOVED * unit * size:
-            found.append(component)
-    return max(found, key=lambda component: component.score, default=None)
+        effect = np.asarray(wrong[at] - base[at], np.float64)
+    return effect if np.isfinite(effect).all() else None
 
 
-def _effects(
-    output: Output, candidate: Candidate, base: Mapping[int, np.ndarray], right: Doubles
-) -> Iterator[tuple[str, Doubles]]:
-    """Yield what each fault changes, but for faults that are an arithmetic of their own."""
-    graph = candidate.graph
-    node = graph.outputs[output.name]
-    for fault in faults(graph, output.name, base):
-        if is_arithmetic(fault):
-            continue
-        with np.errstate(all="ignore"):
-            wrong = exact(
-                graph, output.kernel.inputs, fault.edits, outputs=[output.name], base=base
-            )
-            effect = wrong[node.id] - right
-        if np.isfinite(effect).all() and effect.any():
-            yield fault.label, effect
+def is_storing(fault: Fault, formats: Sequence[str]) -> bool:
+    """Return whether a fault is to store a value in one of the formats."""
+    return fault.id.startswith(tuple(f"stored-{form}:" for form in formats))
 
 
-def is_arithmetic(fault: Fault) -> bool:
-    """Return whether a fault is what a right kernel may do: storing a value in 16 bits."""
-    return "stored" in fault.id
+def component_of(
+    error: Doubles, direction: Doubles, weights: Doubles, label: str, axis: int | None
+) -> Component:
+    """Return an error's component along a direction.
 
-
-def component_of(error: Doubles, direction: Doubles, weights: Doubles, label: str) -> Component:
-    """Return an error's component along a direction. Rows are its independent samples."""
-    axes = _across(error.shape)
+    What lies along `axis` are independent samples; None, or an axis with few of them: all elements
+    are.
+    """
+    axes: tuple[int, ...] = ()
+    if axis is not None and error.shape[axis] >= MIN_ROWS:
+        axes = tuple(other for other in range(error.ndim) if other != axis)
     direction = np.where(weights > 0, direction, 0.0)
     information = (weights * np.square(direction)).sum(axes).ravel()
     says = information > 0
@@ -162,11 +184,3 @@ def component_of(error: Doubles, direction: Doubles, weights: Doubles, label: st
     score = normal_deviate(abs(mean) / max(spread, model), count - 1)
     moved = abs(mean) * math.sqrt(float(np.square(direction).mean()))
     return Component(label, mean, score, moved)
-
-
-def _across(shape: Sequence[int]) -> tuple[int, ...]:
-    """Return the axes that samples are summed over: all but the first with enough elements."""
-    kept = next((axis for axis, size in enumerate(shape) if size >= MIN_ROWS), None)
-    if kept is None:
-        return ()
-    return tuple(axis for axis in range(len(shape)) if axis != kept)
