@@ -1,4 +1,4 @@
-"""What the norms share: ways to compute a variance, and to scale by it.
+"""Ways to compute a variance, and to scale by it, which the norms share.
 
 A way is composed from one of each. `epsilon` is added to the variance.
 """
@@ -19,7 +19,7 @@ Axes = int | tuple[int, ...]
 
 @dataclass(frozen=True)
 class Rows:
-    """What is normalized: x, x - mean, and the mean, whose axes have size 1."""
+    """The values that are normalized, x and x - mean, and the mean, whose axes have size 1."""
 
     x: Array
     centered: Array
