@@ -18,11 +18,11 @@ from gonogo.arithmetic.program import Program
 from gonogo.graph import Graph
 from gonogo.judgment import tiles
 from gonogo.judgment.cells import Cells, misfit_of
-from gonogo.judgment.changes import SMALL, Array, Fault, Indices
+from gonogo.judgment.changes import SMALL, Array, Edit, Fault, Indices
 from gonogo.judgment.effects import Effects
 from gonogo.judgment.faults import faults
 from gonogo.judgment.places import Places, places_of
-from gonogo.judgment.sample import NOTHING_STORED, Sample, cut_of
+from gonogo.judgment.sample import NOTHING_STORED, Sample, some_groups
 
 NAMED = 0.7
 """The share of the misfit that a fault must take away to be named."""
@@ -32,7 +32,7 @@ PAIRED = 0.9
 """The share that two faults at once must take away to be named: there are many pairs."""
 FITTED_PENALTY = 0.02
 """What a fault with a fitted size loses against one without: its number explains some misfit."""
-TIE = 0.005
+TIE = 0.003
 """Shares that differ by less are a tie."""
 MIN_MOVED = 16
 """Values that a fitted fault must move: one number explains one number."""
@@ -57,6 +57,7 @@ class Found:
         size: that size; 1 for other faults.
         share: of the misfit, that it takes away.
         moved: the share of the output's values that it moves.
+        width: elements of the value that is wrong.
         is_fitted: whether the size is fitted.
     """
 
@@ -64,6 +65,7 @@ class Found:
     size: float
     share: float
     moved: float
+    width: int
     is_fitted: bool = False
 
     @property
@@ -150,20 +152,12 @@ class _Search:
         self, graph: Graph, inputs: Inputs, output: str, cells: Cells, program: Program
     ) -> None:
         self.graph, self.output = graph, output
-        cut = cut_of(graph, output)
-        axis = cut.outputs[output] if cut else 0
-        widest = max(int(np.prod(node.shape)) for node in graph.needed(output))
-        groups = cut.groups if cut else 1
 
         def effects(elements: int) -> Effects:
-            each = max(widest // groups, 1)
-            values = max(cells.values.size // groups, 1)
-            count = max(elements // each, -(-MIN_VALUES // values), 4)
-            if cut is None or count >= groups:
-                return Effects(Sample(graph, inputs, output, program=program), cells)
-            chosen = _chosen(cells, axis, groups, count)
-            sample = Sample(graph, inputs, output, cut, chosen, program)
-            return Effects(sample, cells)
+            cut, groups = some_groups(graph, output, elements, MIN_VALUES)
+            if cut is not None and groups is not None:
+                groups = _with_worst(cells, cut.outputs[output], cut.groups, groups)
+            return Effects(Sample(graph, inputs, output, cut, groups, program), cells)
 
         self.few, self.more = effects(SCREENED), effects(CONFIRMED)
         self.sums: list[tiles.SumErrors] = []
@@ -199,21 +193,25 @@ class _Search:
         return found
 
     def _of_fault(self, fault: Fault, effects: Effects) -> Found | None:
-        effect = effects.of(fault)
+        effect = effects.sample.effect(fault)
         moved = float(np.count_nonzero(effect) / max(effect.size, 1))
         if not moved:
             return None
+        width = min(
+            int(np.prod((edit.changed if isinstance(edit, Edit) else self.graph.nodes[at]).shape))
+            for at, edit in fault.edits.items()
+        )
         if not fault.is_fitted:
-            return Found(fault, 1.0, effects.share(effect), moved)
+            return Found(fault, 1.0, effects.share(effect), moved, width)
         if moved * int(np.prod(self.graph.outputs[self.output].shape)) < MIN_MOVED:
             return None
         size = effects.multiple(effect) * SMALL
         if not np.isfinite(size) or not size:
             return None
-        best = Found(fault.sized(size), size, -np.inf, moved, is_fitted=True)
+        best = Found(fault.sized(size), size, -np.inf, moved, width, is_fitted=True)
         for _ in range(STEPS):
             sized = fault.sized(size)
-            effect = effects.of(sized)
+            effect = effects.sample.effect(sized)
             share = effects.share(effect)
             if not share > best.share + TIE / 10:
                 break
@@ -229,7 +227,7 @@ class _Search:
             return None
         effects = self.more
         best = found[0]
-        aligned = {id(each): effects.alignment(effects.of(each.fault)) for each in found}
+        aligned = {id(each): effects.alignment(effects.sample.effect(each.fault)) for each in found}
         likely = sorted(found, key=lambda each: aligned[id(each)], reverse=True)[:BEST]
         if best.share >= NAMED:
             pairs = [(best, each) for each in likely if each is not best]
@@ -238,12 +236,12 @@ class _Search:
         tried = []
         for first, second in pairs:
             if not set(first.fault.edits) & set(second.fault.edits):
-                effect = effects.of(first.fault) + effects.of(second.fault)
+                effect = effects.sample.effect(first.fault) + effects.sample.effect(second.fault)
                 tried.append((effects.share(effect), first, second))
         tried.sort(key=lambda each: each[0], reverse=True)
         for _, first, second in tried[:3]:
             both = Fault("", "", {**first.fault.edits, **second.fault.edits})
-            share = effects.share(effects.of(both))
+            share = effects.share(effects.sample.effect(both))
             left = 1 - best.share
             if share >= PAIRED and 1 - share <= (1 - NAMED) * left:
                 first, second = sorted((first, second), key=lambda each: -each.share)
@@ -257,17 +255,20 @@ class _Search:
 
 
 def _sorted(found: Iterable[Found]) -> list[Found]:
-    """Return faults from the best to the worst. Of a tie, that which moves fewer values is first."""
+    """Return faults from the best to the worst.
+
+    Of a tie, the first is that which moves fewer values, then that of the smaller value, then that
+    which is closer to the output: rstd comes before root and before xhat.
+    """
     ranked = sorted(found, key=lambda each: each.rank, reverse=True)
     if not ranked:
         return []
-    top = [each for each in ranked if each.rank >= ranked[0].rank - TIE]
-    return sorted(top, key=lambda each: each.moved) + ranked[len(top) :]
+    top = [each for each in reversed(ranked) if each.rank >= ranked[0].rank - TIE]
+    return sorted(top, key=lambda each: (round(each.moved, 2), each.width)) + ranked[len(top) :]
 
 
-def _chosen(cells: Cells, axis: int, groups: int, count: int) -> Indices:
-    """Return groups: half of them those with the most misfit, the others spread over all."""
-    distance: Doubles = np.moveaxis(cells.distance, axis, 0).reshape(groups, -1)
+def _with_worst(cells: Cells, axis: int, count: int, groups: Indices) -> Indices:
+    """Return every other one of some groups, and as many of those with the most misfit."""
+    distance: Doubles = np.moveaxis(cells.distance, axis, 0).reshape(count, -1)
     worst = np.array([misfit_of(each) for each in distance]).argsort()[::-1]
-    spread = np.linspace(0, groups - 1, count - count // 2).astype(int)
-    return np.unique(np.concatenate([worst[: count // 2], spread]))
+    return np.union1d(groups[::2], worst[: len(groups) // 2])

@@ -6,12 +6,11 @@ import numpy as np
 
 from gonogo.arithmetic.formats import Doubles, round_to
 from gonogo.judgment.cells import FARTHEST, Cells, misfit_of
-from gonogo.judgment.changes import Fault
 from gonogo.judgment.sample import Sample
 
 LOOSE = 2.0
 """Deviations beyond its cell within which an element allows a size."""
-SIZED = 2**12
+SIZED = 2**11
 """Elements from which a size is found."""
 
 
@@ -44,17 +43,6 @@ class Effects:
         """How many values of the output the sample has."""
         return self.error.size
 
-    def of(self, fault: Fault) -> Doubles:
-        """Return what a fault adds to the output's values; NaN for what isn't finite any more."""
-        return self.between(self.sample.with_fault(fault))
-
-    def between(self, wrong: Doubles) -> Doubles:
-        """Return what a wrong kernel adds to the output's values."""
-        right = self.sample.right
-        with np.errstate(all="ignore"):
-            effect = np.asarray(wrong, np.float64) - right
-        return np.where((wrong == right) | (np.isnan(wrong) & np.isnan(right)), 0.0, effect)
-
     def share(self, effect: Doubles) -> float:
         """Return the share of the misfit that an effect takes away; below 0 where it adds to it."""
         return 1 - self.misfit_with(effect) / self.misfit if self.misfit else 0.0
@@ -73,8 +61,7 @@ class Effects:
         return misfit_of(np.where(np.isnan(distance), FARTHEST, distance))
 
     def multiple(self, effect: Doubles) -> float:
-        """Return the multiple of an effect that the most elements allow: few wrong ones don't
-        matter."""
+        """Return the multiple of an effect that most elements allow."""
         with np.errstate(all="ignore"):
             center = self.error / effect
             width = (self.allowed + LOOSE * self.deviation) / np.abs(effect)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -242,12 +243,8 @@ def _faults_of_operation(node: Node) -> Iterator[Fault]:
     if name in ("tril", "triu"):
         k = node.attributes["k"]
         for by in (1, -1):
+            moved = partial(OPERATIONS[name].value, k=k + by)
             label = f"the mask of {node.label} is off by one: {k + by} instead of {k}"
-            masked = OPERATIONS[name].value
-
-            def moved(value: Array, k: int = k + by) -> Array:
-                return np.asarray(masked(value, k=k))
-
             yield Fault(f"mask{by:+d}:{node.key}", label, {node.id: Replaced(moved)})
         label = f"the mask of {node.label} is missing"
         yield Fault(f"unmasked:{node.key}", label, {node.id: Replaced(lambda value: value)})

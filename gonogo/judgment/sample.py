@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from gonogo.arithmetic import Inputs, exact, value_of
-from gonogo.arithmetic.formats import round_to
+from gonogo.arithmetic.formats import Doubles, round_to
 from gonogo.arithmetic.program import Program, format_and_mode
 from gonogo.graph import Graph, Node
 from gonogo.graph.axes import Cut, cuts
@@ -24,6 +25,8 @@ from gonogo.judgment.changes import (
 )
 
 NOTHING_STORED = Program()
+MIN_GROUPS = 4
+"""Groups of a sample: of fewer ones, others couldn't refute a fault."""
 
 
 def cut_of(graph: Graph, output: str) -> Cut | None:
@@ -33,10 +36,30 @@ def cut_of(graph: Graph, output: str) -> Cut | None:
     return max(fit, key=lambda cut: cut.groups, default=None)
 
 
+def some_groups(
+    graph: Graph, output: str, elements: int, values: int = 1
+) -> tuple[Cut | None, Indices | None]:
+    """Return how an output is computed in parts, and groups that are spread over all.
+
+    elements: of the widest value, about how many the groups have. values: of the output, how many
+    at least. None where the whole has no more, or can't be cut.
+    """
+    cut, count = cut_of(graph, output), 0
+    if cut is not None:
+        widest = max(math.prod(node.shape) for node in graph.needed(output))
+        each = max(math.prod(graph.outputs[output].shape) // cut.groups, 1)
+        count = max(elements * cut.groups // max(widest, 1), -(-values // each), MIN_GROUPS)
+    if cut is None or count >= cut.groups:
+        return None, None
+    return cut, np.unique(np.linspace(0, cut.groups - 1, count).astype(np.intp))
+
+
 class Sample:
     """An output's part in some groups, as it is right and with faults.
 
     Attributes:
+        part: the graph that computes it; Cut.sample numbers its nodes anew.
+        inputs: the part's inputs.
         order: the nodes of the part, arguments first.
         base: by the id of such a node, its right value.
         own: by the id of a node of the whole graph, that of the part.
@@ -61,35 +84,43 @@ class Sample:
             groups: their numbers, rising; needed with a cut.
             program: by which values are stored; it then also stores a wrong kernel's.
         """
-        self.graph, self.inputs, self.output, self.cut = graph, inputs, output, cut
+        self.output, self.cut, self.program = output, cut, program
         self.groups = np.zeros(1, np.intp) if groups is None else groups
-        self.program = program
         whole = graph.needed(output)
         self._whole = Graph(graph.nodes, {output: graph.outputs[output]})
-        self._part = cut.sample(self._whole, self.groups) if cut else self._whole
-        self.order = self._part.needed(output)
+        self._all_inputs = inputs
+        self.part, self.inputs = self._of_groups(self.groups)
+        self.order = self.part.needed(output)
         self.own = {node.id: part for node, part in zip(whole, self.order, strict=True)}
-        self.base = self._base(self.groups)
+        self.base = self._base(self.part, self.inputs)
         self._others: dict[bytes, dict[int, Array]] = {self.groups.tobytes(): self.base}
 
     @property
     def right(self) -> Array:
         """The output's right values."""
-        return self.base[self._part.outputs[self.output].id]
+        return self.base[self.part.outputs[self.output].id]
 
     def taken(self, array: Array) -> Array:
         """Return the sample's part of an array of the whole output's shape."""
-        shape = self.graph.outputs[self.output].shape
-        axis = self.cut.outputs[self.output] if self.cut else None
-        return self._taken(np.broadcast_to(array, shape), axis, self.groups)
+        shape = self._whole.outputs[self.output].shape
+        full = np.broadcast_to(array, shape)
+        cut = self.cut
+        return cut.taken(full, cut.outputs[self.output], self.groups) if cut else full
 
-    def with_fault(self, fault: Fault) -> Array:
-        """Return the output's values of a kernel with a fault."""
+    def effect(self, fault: Fault) -> Doubles:
+        """Return what a fault adds to the output; NaN or inf where that isn't finite any more."""
         edits = fault.edits.items()
-        return self.with_edits({id: self._edit(edit) for id, edit in edits if id in self.own})
+        return self.effect_of({id: self._edit(edit) for id, edit in edits if id in self.own})
 
-    def with_edits(self, edits: Mapping[int, Callable[..., Array]]) -> Array:
-        """Return the output's values with edits of the part, by the ids of the whole graph."""
+    def effect_of(self, edits: Mapping[int, Callable[..., Array]]) -> Doubles:
+        """Return what edits of the part, by the ids of the whole graph, add to the output."""
+        wrong, right = self._with(edits), self.right
+        with np.errstate(all="ignore"):
+            effect = np.asarray(wrong, np.float64) - right
+        return np.where((wrong == right) | (np.isnan(wrong) & np.isnan(right)), 0.0, effect)
+
+    def _with(self, edits: Mapping[int, Callable[..., Array]]) -> Array:
+        """Return the output's values with edits."""
         wrong = {self.own[id].id: edit for id, edit in edits.items()}
         values: dict[int, Array] = {}
         with np.errstate(all="ignore"):
@@ -112,13 +143,14 @@ class Sample:
         own = self.own[edit.node.id]
         changed, change = edit.changed, edit.change
         axis = self.cut.axes.get(changed.id) if self.cut else None
-        if axis is not None and isinstance(change, Moved | Weighted):
-            if change.axis == axis - len(changed.shape):
-                places = self._places(changed, axis)
-                if isinstance(change, Weighted):
-                    change = replace(change, weights=change.weights[places])
-                else:
-                    change = self._moved(changed, axis, change, change.source[places])
+        if axis is None or not isinstance(change, Moved | Weighted):
+            return Edit(own, change, edit.at)
+        if change.axis == axis - len(changed.shape):
+            places = self._places(changed, axis)
+            if isinstance(change, Weighted):
+                change = replace(change, weights=change.weights[places])
+            else:
+                change = self._moved(changed, axis, change, change.source[places])
         return Edit(own, change, edit.at)
 
     def _moved(self, node: Node, axis: int, change: Moved, source: Indices) -> Elementwise:
@@ -128,7 +160,7 @@ class Sample:
         groups = np.unique(source // size)
         key = groups.tobytes()
         if key not in self._others:
-            self._others[key] = self._base(groups)
+            self._others[key] = self._base(*self._of_groups(groups))
         places = np.searchsorted(groups, source // size) * size + source % size
         other = self._others[key][self.own[node.id].id].take(places, axis)
         if change.is_added:
@@ -142,21 +174,26 @@ class Sample:
         places: Indices = (self.groups[:, None] * size + np.arange(size)).ravel()
         return places
 
-    def _base(self, groups: Indices) -> dict[int, Array]:
-        """Return the right values of the part in the given groups."""
-        part, inputs = self._part, self.inputs
-        if self.cut is not None:
-            part = self.cut.sample(self._whole, groups)
-            inputs = {n: self._taken(a, self.cut.inputs.get(n), groups) for n, a in inputs.items()}
+    def _of_groups(self, groups: Indices) -> tuple[Graph, Inputs]:
+        """Return the graph that computes the given groups, and its inputs."""
+        cut = self.cut
+        if cut is None:
+            return self._whole, self._all_inputs
+        inputs = {
+            name: cut.taken(np.asarray(self._all_inputs[name]), cut.inputs[name], groups)
+            for name in self._whole.inputs
+            if name in self._all_inputs
+        }
+        return cut.sample(self._whole, groups), inputs
+
+    def _base(self, part: Graph, inputs: Inputs) -> dict[int, Array]:
+        """Return the right values of a part of the kernel."""
         edits = {
             node.id: self._store_of(node)
             for node in part.needed(self.output)
             if node.key in self.program.stored and node.kind == "float"
         }
         return exact(part, inputs, edits, outputs=[self.output])
-
-    def _taken(self, array: Array, axis: int | None, groups: Indices) -> Array:
-        return self.cut.taken(np.asarray(array), axis, groups) if self.cut else array
 
     def _stored(self, node: Node, value: Array) -> Array:
         stored = self.program.stored.get(node.key) if node.kind == "float" else None

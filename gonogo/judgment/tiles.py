@@ -173,7 +173,7 @@ def _errors(node: Node, effects: Effects) -> SumErrors | None:
 
     def effect(factors: Doubles) -> Doubles:
         edit = Edit(sample.own[node.id], Factor(factors.reshape(value.shape)))
-        return effects.between(sample.with_edits({node.id: edit}))
+        return sample.effect_of({node.id: edit})
 
     best, share = fits, 0.0
     for _ in range(STEPS):
@@ -217,7 +217,7 @@ def _labels(node: Node, effects: Effects) -> Indices | None:
 
     def effect(factors: Doubles) -> Doubles:
         edit = Edit(own, Factor(factors.reshape(value.shape)))
-        return effects.between(sample.with_edits({node.id: edit}))
+        return sample.effect_of({node.id: edit})
 
     unit = effect(np.full(value.size, SMALL**2))
     depends = np.isfinite(unit) & (unit != 0)

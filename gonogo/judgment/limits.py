@@ -1,0 +1,81 @@
+"""Detection limits: the faults, and the sizes of factors, that would not be seen in an output.
+
+They depend on the inputs and on the program, not on the output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gonogo.arithmetic import Inputs, Replay
+from gonogo.arithmetic.formats import round_to
+from gonogo.arithmetic.program import Program
+from gonogo.graph import Graph
+from gonogo.judgment.cells import Cells
+from gonogo.judgment.changes import Fault
+from gonogo.judgment.faults import faults
+from gonogo.judgment.sample import NOTHING_STORED, Sample, some_groups
+
+SAMPLED = 2**13
+"""Elements of a kernel's widest value in the groups that are looked at."""
+SIZES = 2.0 ** np.arange(-22, 1)
+"""Sizes of factors that are tried, from what rounding may give all groups to a factor of 2."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What would not be seen in an output.
+
+    Attributes:
+        unseen: the faults that leave each value within reach of rounding, by id: their sentences.
+        factors: by the id of a fault with a fitted size, the least size that would be seen; inf if
+            none of those tried would.
+        tried: how many faults were tried.
+    """
+
+    unseen: Mapping[str, str]
+    factors: Mapping[str, float]
+    tried: int
+
+
+def detection_limits(
+    graph: Graph, inputs: Inputs, output: str, form: str, program: Program = NOTHING_STORED
+) -> Limits:
+    """Return which faults, and factors of which size, would not be seen in an output.
+
+    Some groups are looked at: a fault is seen if it moves one of their values out of its cell by
+    more than rounding may.
+
+    Args:
+        graph: the kernel.
+        inputs: its tensors by name.
+        output: the output's name.
+        form: the format of its values.
+        program: how the kernel computes.
+    """
+    sample = Sample(graph, inputs, output, *some_groups(graph, output, SAMPLED), program=program)
+    replay = Replay(sample.part, sample.inputs, program).run(output)
+    cells = Cells(round_to(replay.values, form), replay, form, program.flush)
+
+    def is_seen(fault: Fault) -> bool:
+        """Return whether a right kernel's values leave their cells by more than rounding may."""
+        with np.errstate(all="ignore"):
+            wrong = replace(cells, values=round_to(replay.values + sample.effect(fault), form))
+        return bool(wrong.outside.any())
+
+    unseen: dict[str, str] = {}
+    factors: dict[str, float] = {}
+    tried = 0
+    for fault in faults(graph, output, {}):
+        if not sample.effect(fault).any():
+            continue  # it computes the same: no fault on these inputs
+        tried += 1
+        if fault.is_fitted:
+            seen = (float(size) for size in SIZES if is_seen(fault.sized(size)))
+            factors[fault.id] = next(seen, np.inf)
+        elif not is_seen(fault):
+            unseen[fault.id] = fault.label
+    return Limits(unseen, factors, tried)
