@@ -15,8 +15,8 @@ from gonogo.arithmetic.formats import Doubles, beyond_cell, half_cell, round_to
 Mask = NDArray[np.bool_]
 
 LIMIT = TIE
-"""Deviations beyond its cell up to which an element, or what a group shares, is rounding: that of a
-normal error once in 10^15, and of real ones, whose tails are longer, in no right kernel measured."""
+"""Deviations beyond its cell up to which an element, or what a group shares, is rounding: a normal
+error is larger once in 10^15; real errors have longer tails."""
 FLOOR = 2.0**-46
 """The accuracy of the replay's own float64, relative to the value."""
 MISFIT_UNIT = 4.0
@@ -43,7 +43,7 @@ class Cells:
 
     @cached_property
     def error(self) -> Doubles:
-        """values - replay; 0 where one of them isn't finite."""
+        """The values less the replay; 0 where one of them isn't finite."""
         with np.errstate(invalid="ignore"):
             error = self.values - self.replay.values
         return np.where(np.isfinite(error), error, 0.0)
@@ -89,15 +89,17 @@ class Cells:
 
     @cached_property
     def precision(self) -> Doubles:
-        """1 / variance of each error, that of the output's own rounding included, without what
-        elements share; 0 for elements that say nothing."""
+        """1 / own_variance; 0 for elements that say nothing."""
         own = self.own_variance
         with np.errstate(divide="ignore"):
             return np.where(np.isfinite(own) & (own > 0), 1 / own, 0.0)
 
     @cached_property
     def own_variance(self) -> Doubles:
-        """The variance of each error but for what elements share; inf where it says nothing."""
+        """The variance of each error without what elements share; inf where it says nothing.
+
+        The output's own rounding is in it.
+        """
         quantity = self.replay
         with np.errstate(invalid="ignore", over="ignore"):
             own = quantity.noise + np.square(self.half) / 3 + np.square(quantity.slack)

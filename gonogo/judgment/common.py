@@ -15,6 +15,7 @@ import numpy as np
 
 from gonogo.arithmetic import Quantity, Replay
 from gonogo.arithmetic.formats import Doubles
+from gonogo.arithmetic.quantity import Labels
 from gonogo.judgment.cells import Cells
 from gonogo.judgment.likelihood import most_likely, normal_deviate
 from gonogo.judgment.shared import Estimates
@@ -66,12 +67,13 @@ def kept(pairs: Sequence[Common]) -> tuple[Common, ...]:
     return tuple(sorted(pairs, key=lambda pair: pair.deviation)[:PAIRS])
 
 
-def relative_rounding(quantity: Quantity, labels: np.ndarray) -> Doubles:
+def relative_rounding(quantity: Quantity, labels: Labels) -> Doubles:
     """Return the deviation of a source's own rounding, relative to its values, by its elements."""
     shape = quantity.values.shape
     with np.errstate(all="ignore"):
         relative = np.sqrt(np.broadcast_to(quantity.noise, shape)) / np.abs(quantity.values)
-    return np.asarray(relative, np.float64).ravel()[labels]
+    by_element: Doubles = np.asarray(relative, np.float64).ravel()[labels]
+    return by_element
 
 
 def common_of_groups(replay: Replay, estimates: Sequence[Estimates]) -> list[Common]:

@@ -7,7 +7,6 @@ wide arithmetics, which may explain it only where none of the rules in wide.py s
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from gonogo.arithmetic.evaluation import Array
 from gonogo.graph import Graph
 from gonogo.judgment import candidates
 from gonogo.judgment.cells import LIMIT, cancels, rounding_ratio
-from gonogo.judgment.common import kept
+from gonogo.judgment.common import MIN_SCORE, Common, kept
 from gonogo.judgment.diagnosis import Diagnosis, diagnose
 from gonogo.judgment.fits import Candidate, Fit, Kernel, Output
 from gonogo.judgment.verdict import Explanation, Judgment, OutputJudgment
@@ -24,6 +23,7 @@ from gonogo.judgment.wide import (
     MAX_COMPONENT,
     MIN_ROWS,
     REPRODUCES,
+    component_of,
     is_reproduced,
     is_storing,
     is_tail,
@@ -240,6 +240,17 @@ def _unexplained(
     return _answer(output, best, Explanation.UNEXPLAINED, reason or said, diagnosis)
 
 
+def _factors(output: Output, fit: Fit) -> list[Common]:
+    """Return the common factors of the sources, and that of the output itself."""
+    cells = fit.cells
+    axis = 0 if cells.values.ndim > 1 else None
+    own = component_of(cells.error, output.exact, cells.precision, output.name, axis)
+    if not own.score:
+        return list(fit.common)
+    deviation = abs(own.size) / own.score
+    return [*fit.common, Common(output.name, own.size, deviation, own.score >= MIN_SCORE)]
+
+
 def _answer(
     output: Output,
     fit: Fit,
@@ -257,7 +268,7 @@ def _answer(
         rounding_ratio=rounding_ratio(fit.cells, output.exact),
         distance=fit.cells.largest,
         shared=fit.shared,
-        common=kept(fit.common),
+        common=kept(_factors(output, fit)),
         misfit=fit.cells.misfit,
         reason=reason,
         diagnosis=diagnosis,

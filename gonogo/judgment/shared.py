@@ -20,7 +20,7 @@ import numpy as np
 from gonogo.arithmetic import Quantity, Shared
 from gonogo.arithmetic.formats import Doubles
 from gonogo.arithmetic.quantity import Labels
-from gonogo.judgment.cells import Cells
+from gonogo.judgment.cells import Cells, Mask
 
 LEAST_EIGENVALUE = 1e-11
 """Relative to the largest: float64 knows nothing about directions with a smaller one."""
@@ -45,7 +45,7 @@ class Estimates:
     spreads: Doubles
 
     @property
-    def says(self) -> Doubles:
+    def says(self) -> Mask:
         """Which groups' elements say something about the error."""
         return self.spreads > LEAST_SPREAD
 
@@ -74,13 +74,14 @@ class Groups:
     @cached_property
     def every(self) -> Labels:
         """The group of each element, flat."""
-        return np.broadcast_to(self.index, self.shape).ravel()
+        every: Labels = np.broadcast_to(self.index, self.shape).ravel()
+        return every
 
     def sums(self, part: Doubles) -> Doubles:
         """Return the sum over each group of an array that broadcasts to the shape."""
         full = np.broadcast_to(part, self.shape)
         if self.axes is None:
-            return np.bincount(self.every, full.ravel(), self.count)
+            return np.bincount(self.every, full.ravel(), self.count).astype(np.float64)
         total = np.empty(self.count)
         total[self.index.ravel()] = full.sum(self.axes).ravel()
         return total

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gonogo.arithmetic import exact
 from gonogo.arithmetic.formats import Doubles, unit_roundoff
 from gonogo.graph import Graph
 from gonogo.judgment.cells import Cells, Mask
@@ -20,7 +19,7 @@ from gonogo.judgment.effects import Effects
 from gonogo.judgment.faults import faults
 from gonogo.judgment.fits import Fit, Output
 from gonogo.judgment.likelihood import normal_deviate
-from gonogo.judgment.sample import Sample, cut_of
+from gonogo.judgment.sample import Sample, some_groups
 
 MAX_REPRODUCED, MAX_REPRODUCED_ROWS = 0.85, 0.5
 """Shares of the movable elements, and of the rows, from which a sharper arithmetic is the
@@ -64,7 +63,7 @@ class Component:
 
 def rows_of(mask: Mask) -> Mask:
     """Return which rows have an element of a mask; a row lies along the last axis."""
-    return mask.any(axis=-1) if mask.ndim > 1 else mask
+    return np.asarray(mask.any(axis=-1)) if mask.ndim > 1 else mask
 
 
 def movable(cells: Cells) -> Mask:
@@ -86,9 +85,9 @@ def is_reproduced(sharp: Fit, wide: Fit) -> str | None:
     if could_move.any() and right.sum() >= MAX_REPRODUCED * could_move.sum():
         return f"{int(outside.sum())} of {outside.size} values differ from {label}"
     rows = rows_of(outside)
-    if outside.ndim > 1 and rows.size >= MIN_ROWS:
-        if (~rows).mean() >= MAX_REPRODUCED_ROWS:
-            return f"{int(rows.sum())} of {rows.size} rows differ from {label}"
+    has_rows = outside.ndim > 1 and rows.size >= MIN_ROWS
+    if has_rows and (~rows).mean() >= MAX_REPRODUCED_ROWS:
+        return f"{int(rows.sum())} of {rows.size} rows differ from {label}"
     return None
 
 
@@ -123,7 +122,7 @@ def largest_component(output: Output, wide: Fit) -> Component | None:
     found = [component("the output", right)]
     for fault in faults(graph, output.name, {}):
         if not is_storing(fault, STORED):
-            effect = effects.of(fault)
+            effect = sample.effect(fault)
             if np.isfinite(effect).all() and effect.any():
                 found.append(component(fault.label, effect))
     large = [each for each in found if each.score >= SUSPECT_COMPONENT and each.moved > least]
@@ -132,24 +131,13 @@ def largest_component(output: Output, wide: Fit) -> Component | None:
 
 def _sample(output: Output, graph: Graph) -> Sample:
     """Return the output's part in so many groups that every fault can be tried on it."""
-    inputs, cut = output.kernel.inputs, cut_of(graph, output.name)
-    widest = max(math.prod(node.shape) for node in graph.needed(output.name))
-    if cut is None or widest <= SAMPLED:
-        return Sample(graph, inputs, output.name)
-    count = min(cut.groups, max(MIN_ROWS, cut.groups * SAMPLED // widest))
-    groups = np.unique(np.linspace(0, cut.groups - 1, count).astype(int))
-    return Sample(graph, inputs, output.name, cut, groups)
+    cut, groups = some_groups(graph, output.name, SAMPLED, MIN_ROWS)
+    return Sample(graph, output.kernel.inputs, output.name, cut, groups)
 
 
 def whole_effect(output: Output, graph: Graph, fault: Fault) -> Doubles | None:
     """Return what a fault of a way changes in the output; None where that isn't finite."""
-    base = output.kernel.exact(graph, output.name)
-    at = graph.outputs[output.name].id
-    if not all(id in base for id in fault.edits):  # it is another way's
-        return None
-    wrong = exact(graph, output.kernel.inputs, fault.edits, outputs=[output.name], base=base)
-    with np.errstate(all="ignore"):
-        effect = np.asarray(wrong[at] - base[at], np.float64)
+    effect = Sample(graph, output.kernel.inputs, output.name).effect(fault)
     return effect if np.isfinite(effect).all() else None
 
 

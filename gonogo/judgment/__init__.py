@@ -1,0 +1,18 @@
+"""Judgment: is a kernel's error rounding, which term is wrong, and where.
+
+cells.py        how far a replay lies outside the cells of an output
+shared.py       errors that groups share; common.py: factors that all groups share
+fits.py         an output beside what one arithmetic gives for it
+candidates.py   the arithmetics that compete, from sharp to wide
+search.py       values that a kernel stores in 16 bits
+wide.py         what a wide arithmetic may explain
+faults.py       the table of faults; diagnosis.py: which of them an output has
+judging.py      the order in which explanations compete; verdict.py: the answer
+pooling.py      several seeds
+"""
+
+from gonogo.judgment.judging import judge
+from gonogo.judgment.pooling import pooled
+from gonogo.judgment.verdict import Explanation, Judgment, OutputJudgment
+
+__all__ = ["Explanation", "Judgment", "OutputJudgment", "judge", "pooled"]

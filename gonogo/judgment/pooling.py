@@ -1,0 +1,70 @@
+"""Pool seeds: what one seed can't decide, several can, since their estimates add up."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from gonogo.arithmetic.formats import unit_roundoff
+from gonogo.judgment.common import MAX_COMMON, MIN_SCORE, Common
+from gonogo.judgment.verdict import Explanation, OutputJudgment
+
+WIDE_SHARE = 1 / 4
+"""The share of a format's unit up to which pooled factors stay rounding where only an unknown order
+explains a seed: its roundings have biases that seeds share."""
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """The answer about an output on several seeds.
+
+    Attributes:
+        explanation: the answer; suspect, where more seeds are needed.
+        factors: the pooled common factors.
+        reason: the factor that is too large; empty if none is.
+        seeds: how many seeds there are.
+    """
+
+    explanation: Explanation
+    factors: tuple[Common, ...]
+    reason: str
+    seeds: int
+
+
+def pooled(seeds: Sequence[OutputJudgment]) -> Pooled:
+    """Return the answer about an output on several seeds. Raises ValueError if there are none."""
+    if not seeds:
+        raise ValueError("there are no seeds to pool")
+    factors = pooled_factors(pair for seed in seeds for pair in seed.common)
+    limit = max(_limit(seed) for seed in seeds)
+    beyond = [factor for factor in factors if factor.size > limit]
+    worst = max((seed.explanation for seed in seeds), key=lambda each: each.rank)
+    if not beyond:
+        return Pooled(worst, factors, "", len(seeds))
+    largest = max(beyond, key=lambda factor: factor.size)
+    reason = f"{largest.key} has a factor of {1 + largest.estimate:.7g} over {len(seeds)} seeds"
+    return Pooled(Explanation.UNEXPLAINED, factors, reason, len(seeds))
+
+
+def pooled_factors(pairs: Iterable[Common]) -> tuple[Common, ...]:
+    """Return the mean of the estimates of each source, each weighted by its precision."""
+    by_key: dict[str, list[Common]] = defaultdict(list)
+    for pair in pairs:
+        if 0 < pair.deviation < math.inf:
+            by_key[pair.key].append(pair)
+    found = []
+    for key, each in by_key.items():
+        weights = [pair.deviation**-2 for pair in each]
+        total = sum(weights)
+        mean = sum(w * pair.estimate for w, pair in zip(weights, each, strict=True)) / total
+        deviation = 1 / math.sqrt(total)
+        found.append(Common(key, mean, deviation, abs(mean) >= MIN_SCORE * deviation))
+    return tuple(found)
+
+
+def _limit(seed: OutputJudgment) -> float:
+    """Return the largest factor that is rounding on a seed."""
+    narrow = seed.program.narrow
+    return max(MAX_COMMON, WIDE_SHARE * unit_roundoff(narrow)) if narrow else MAX_COMMON

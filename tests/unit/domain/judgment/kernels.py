@@ -1,0 +1,76 @@
+"""Small kernels in float32, right and wrong, for the tests of judgments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gonogo.arithmetic.formats import round_to
+from gonogo.graph import Graph, trace
+from gonogo.judgment import OutputJudgment, judge
+from gonogo.references import KERNELS
+
+Array = NDArray[Any]
+F = np.float32
+
+
+def stored(values: Any, form: str) -> Array:
+    """Return values rounded to a format, as float32."""
+    return np.asarray(round_to(np.asarray(values, np.float64), form), F)
+
+
+def layernorm(
+    x: Array,
+    gamma: Array,
+    beta: Array,
+    *,
+    epsilon: float = 1e-5,
+    count: int = 0,
+    scale: float = 1.0,
+    term: Callable[[Array], Array] = lambda a: a,
+    mean_of: Callable[[Array], Array] = lambda a: a.mean(-1, keepdims=True),
+    rstd_as: str = "fp32",
+) -> Array:
+    """Return LayerNorm in float32, wrong by `count`, `scale` or `term` (of x^)."""
+    x, gamma, beta = (np.asarray(a, F) for a in (x, gamma, beta))
+    centered = x - mean_of(x)
+    variance = (centered * centered).sum(-1, keepdims=True) / F(count or x.shape[-1])
+    rstd = stored(F(scale) / np.sqrt(variance + F(epsilon)), rstd_as)
+    return term(centered * rstd) * gamma + beta
+
+
+def inputs(
+    shape: tuple[int, ...] = (32, 256), form: str = "fp32", offset: float = 0.0, seed: int = 0
+) -> dict[str, Array]:
+    """Return x, gamma and beta of a LayerNorm in a format."""
+    random = np.random.default_rng(seed)
+    raw = {
+        "x": random.normal(offset, 1, shape),
+        "gamma": random.normal(1, 0.2, shape[-1]),
+        "beta": random.uniform(-1, 1, shape[-1]),
+    }
+    return {name: round_to(array, form) for name, array in raw.items()}
+
+
+_GRAPHS: dict[Any, list[Graph]] = {}
+
+
+def graphs(name: str, given: Mapping[str, Array], ways: int = 4, **parameters: Any) -> list[Graph]:
+    """Return the graphs of a kernel's reference and its first ways."""
+    shapes = tuple((key, array.shape) for key, array in given.items())
+    key = name, shapes, ways, tuple(parameters.items())
+    if key not in _GRAPHS:
+        kernel = KERNELS[name]
+        functions = (kernel.reference, *kernel.ways[:ways])
+        _GRAPHS[key] = [trace(function, given, **parameters) for function in functions]
+    return _GRAPHS[key]
+
+
+def judged(given: Mapping[str, Array], y: Array, form: str = "fp32") -> OutputJudgment:
+    """Judge y of a LayerNorm."""
+    ways = graphs("layernorm_fw", given, epsilon=1e-5)
+    narrow = () if form == "fp32" else (form,)
+    return judge(ways, given, {"y": stored(y, form)}, {"y": form}, narrow).outputs["y"]

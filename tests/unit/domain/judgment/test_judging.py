@@ -1,0 +1,158 @@
+"""Judge small kernels: right ones are explained, wrong ones aren't."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gonogo.arithmetic import Program
+from gonogo.graph import trace
+from gonogo.judgment import Explanation, judge, pooled
+from tests.unit.domain.judgment.kernels import Array, graphs, inputs, judged, layernorm, stored
+
+F = np.float32
+
+
+def running_mean(x: Array) -> Array:
+    """Return the mean by one running total."""
+    return np.add.accumulate(x, axis=-1)[..., -1:] / F(x.shape[-1])
+
+
+def reversed_mean(x: Array) -> Array:
+    """Return the mean in the opposite order."""
+    return running_mean(x[..., ::-1])
+
+
+RIGHT: dict[str, dict[str, Any]] = {
+    "pairwise sums": {},
+    "a running sum": {"mean_of": running_mean},
+    "a running sum from the end": {"mean_of": reversed_mean},
+    "a mean in float64": {"mean_of": lambda x: x.mean(-1, keepdims=True, dtype=np.float64)},
+}
+WRONG: dict[str, dict[str, Any]] = {
+    "N - 1": {"count": 255},
+    "rstd 1e-3 too large": {"scale": 1.001},
+    "another epsilon": {"epsilon": 1e-3},
+    "x^ squared": {"term": np.square},
+    "a mean without the last tile": {"mean_of": lambda x: x[..., :-32].mean(-1, keepdims=True)},
+}
+
+
+@pytest.mark.parametrize("form", ["fp32", "bf16", "fp16"])
+@pytest.mark.parametrize("name", RIGHT)
+def test_right_kernels_are_explained(name: str, form: str) -> None:
+    given = inputs(form=form)
+    result = judged(given, layernorm(**given, **RIGHT[name]), form)
+    assert result.explanation is Explanation.EXPLAINED, result.message
+    assert result.rounding_ratio <= 1.05
+
+
+@pytest.mark.parametrize("form", ["fp32", "bf16", "fp16"])
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_kernels_are_unexplained(name: str, form: str) -> None:
+    given = inputs(form=form)
+    result = judged(given, layernorm(**given, **WRONG[name]), form)
+    assert result.explanation is Explanation.UNEXPLAINED, result.message
+    assert result.diagnosis is not None
+    assert result.diagnosis.share > 0.9
+    assert result.rounding_ratio > 2
+
+
+def one_row(y: Array) -> None:
+    y[3, 128:] = 0
+
+
+def other_row(y: Array) -> None:
+    y[5] = y[4]
+
+
+def one_step(y: Array) -> None:
+    y[7] *= F(1 + 2**-7)
+
+
+def not_a_number(y: Array) -> None:
+    y[2, 2] = np.nan
+
+
+@pytest.mark.parametrize("form", ["fp32", "bf16", "fp16"])
+@pytest.mark.parametrize("damage", [one_row, other_row, one_step, not_a_number])
+def test_damage_in_one_row_is_found(damage: Callable[[Array], None], form: str) -> None:
+    given = inputs(form=form)
+    y = stored(layernorm(**given), form)
+    damage(y)
+    result = judged(given, y, form)
+    assert result.explanation is Explanation.UNEXPLAINED, result.message
+
+
+def test_a_stored_value_is_found_and_named() -> None:
+    given = inputs(form="bf16")
+    result = judged(given, layernorm(**given, rstd_as="bf16"), "bf16")
+    assert result.explanation is Explanation.EXPLAINED, result.message
+    assert "rstd in bf16" in result.arithmetic
+
+
+def test_a_stored_value_does_not_hide_in_fp32() -> None:
+    given = inputs()
+    result = judged(given, layernorm(**given, rstd_as="bf16"))
+    assert result.explanation is Explanation.UNEXPLAINED
+
+
+def test_a_declared_program_explains_its_outputs_alone() -> None:
+    given = inputs(form="bf16")
+    ways = graphs("layernorm_fw", given, epsilon=1e-5)
+    y = stored(layernorm(**given, rstd_as="bf16"), "bf16")
+    answers = [
+        judge(ways, given, {"y": y}, {"y": "bf16"}, ["bf16"], [Program(stored=keys)]).explanation
+        for keys in ({"rstd": "bf16"}, {"xhat": "bf16"})
+    ]
+    assert answers == [Explanation.EXPLAINED, Explanation.UNEXPLAINED]
+
+
+def test_rounding_that_leaves_nothing_is_inconclusive() -> None:
+    given = {**inputs((32, 64)), "beta": np.zeros(64), "x": np.full((32, 64), 0.1, F)}
+    result = judged(given, np.full((32, 64), 3e-5))
+    assert result.explanation is Explanation.INCONCLUSIVE
+
+
+def test_inf_is_right_where_the_reference_is() -> None:
+    def doubled(x: Array) -> dict[str, Array]:
+        y = x * 2.0
+        return {"y": y}
+
+    x = np.array([1.0, 4e4, -4e4, 3.0])
+    graph = [trace(doubled, {"x": x})]
+    answers = [
+        judge(graph, {"x": x}, {"y": np.array(y)}, {"y": "fp16"}, ["fp16"]).explanation
+        for y in ([2, np.inf, -np.inf, 6], [2, np.inf, np.inf, 6], [2, 65504, -np.inf, 6])
+    ]
+    assert [each is Explanation.EXPLAINED for each in answers] == [True, False, False]
+
+
+def test_a_small_factor_of_all_rows_is_found_in_bf16() -> None:
+    given = inputs((64, 1024), "bf16")
+    result = judged(given, layernorm(**given, scale=1 + 4e-7), "bf16")
+    assert result.explanation is not Explanation.EXPLAINED, result.message
+
+
+def test_seeds_add_up() -> None:
+    def results(scale: float) -> Explanation:
+        seeds = []
+        for seed in range(4):
+            given = inputs((16, 64), seed=seed)
+            seeds.append(judged(given, layernorm(**given, scale=scale)))
+        return pooled(seeds).explanation
+
+    assert results(1.0) is Explanation.EXPLAINED
+    assert results(1 + 6e-7) is not Explanation.EXPLAINED
+
+
+def test_unknown_outputs_and_shapes_are_refused() -> None:
+    given = inputs((8, 32))
+    ways = graphs("layernorm_fw", given, epsilon=1e-5)
+    with pytest.raises(ValueError, match="it has y, mean, rstd"):
+        judge(ways, given, {"z": given["x"]}, {"z": "fp32"})
+    with pytest.raises(ValueError, match="its reference"):
+        judge(ways, given, {"y": given["x"][:4]}, {"y": "fp32"})
