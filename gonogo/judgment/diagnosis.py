@@ -40,7 +40,7 @@ SCREENED, CONFIRMED = 2**13, 2**15
 """Elements of the widest value of a sample on which all faults are tried, and the best ones."""
 MIN_VALUES = 16
 """Values of the output that a sample has at least."""
-BEST = 16
+KEPT, BEST = 64, 16
 """Faults that are tried on the larger sample, and of which pairs are tried."""
 STEPS = 4
 """Refinements of a fitted size on the real effect."""
@@ -59,6 +59,7 @@ class Found:
         moved: the share of the output's values that it moves.
         width: elements of the value that is wrong.
         is_fitted: whether the size is fitted.
+        is_refuted: whether values that are right say that it isn't the reason; not alone.
     """
 
     fault: Fault
@@ -67,11 +68,12 @@ class Found:
     moved: float
     width: int
     is_fitted: bool = False
+    is_refuted: bool = False
 
     @property
     def rank(self) -> float:
-        """The share, less what a fitted number may explain."""
-        return self.share - FITTED_PENALTY * self.is_fitted
+        """The share, less what a fitted number may explain; half of it where it is refuted."""
+        return (self.share - FITTED_PENALTY * self.is_fitted) / (1 + self.is_refuted)
 
 
 @dataclass(frozen=True)
@@ -124,21 +126,17 @@ def diagnose(
     pair = search.pair(found)
     if pair is not None:
         (first, second), share = pair
-        message = f"{_sentence(first)}, and {second.fault.label}: explains {_percent(share)}."
+        message = f"{first.fault.label}, and {second.fault.label}: explains {_percent(share)}."
         return Diagnosis(
             first.fault, first.size, share, message, tuple(found[:3]), second.fault, places
         )
     best = found[0] if found else None
-    share = max(best.share, 0.0) if best else 0.0
-    if best is not None and share >= NAMED:
-        message = f"{_sentence(best)}: explains {_percent(share)}."
+    share = max(best.rank if best.is_refuted else best.share, 0.0) if best else 0.0
+    if best is not None and share >= NAMED and not best.is_refuted:
+        message = f"{best.fault.label}: explains {_percent(share)}."
         return Diagnosis(best.fault, best.size, share, message, tuple(found[1:4]), None, places)
     message = " ".join([search.factors(), places.sentence]).strip()
     return Diagnosis(None, 1.0, share, message, tuple(found[:3]), None, places)
-
-
-def _sentence(found: Found) -> str:
-    return found.fault.label[:1].upper() + found.fault.label[1:]
 
 
 def _percent(share: float) -> str:
@@ -172,7 +170,7 @@ class _Search:
             found = _sorted([*found, *self._tried(proposed, self.few)])
         if self.more.size == self.few.size:
             return found
-        again = self._tried((each.fault for each in found[:BEST]), self.more, found)
+        again = self._tried((each.fault for each in found[:KEPT]), self.more, found)
         return _sorted(again)
 
     def _tried(
@@ -189,7 +187,10 @@ class _Search:
             if each is not None:
                 fitted = before is not None and before.is_fitted
                 size = before.size if before is not None else each.size
-                found.append(replace(each, size=size, is_fitted=fitted) if fitted else each)
+                each = replace(each, size=size, is_fitted=fitted) if fitted else each
+                if each.share > WORTH and effects.refutes(effects.sample.effect(each.fault)):
+                    each = replace(each, is_refuted=True)
+                found.append(each)
         return found
 
     def _of_fault(self, fault: Fault, effects: Effects) -> Found | None:
@@ -223,25 +224,33 @@ class _Search:
 
     def pair(self, found: Sequence[Found]) -> tuple[tuple[Found, Found], float] | None:
         """Return two faults that together take away what none does alone, and their share."""
-        if not found or found[0].share >= CERTAIN:
+        if not found or found[0].rank >= CERTAIN - FITTED_PENALTY:
             return None
         effects = self.more
         best = found[0]
-        aligned = {id(each): effects.alignment(effects.sample.effect(each.fault)) for each in found}
-        likely = sorted(found, key=lambda each: aligned[id(each)], reverse=True)[:BEST]
-        if best.share >= NAMED:
+        moves = {id(each): effects.sample.effect(each.fault) for each in found[:KEPT]}
+        likely = []
+        for error in (effects.error, effects.error - moves[id(best)]):
+            order = sorted(
+                found[:KEPT],
+                key=lambda each: effects.alignment(moves[id(each)], error),
+                reverse=True,
+            )
+            likely += [each for each in order[: BEST // 2] if each not in likely]
+        if best.rank >= NAMED:
             pairs = [(best, each) for each in likely if each is not best]
         else:
             pairs = list(combinations(likely, 2))
         tried = []
         for first, second in pairs:
             if not set(first.fault.edits) & set(second.fault.edits):
-                effect = effects.sample.effect(first.fault) + effects.sample.effect(second.fault)
+                effect = moves[id(first)] + moves[id(second)]
                 tried.append((effects.share(effect), first, second))
         tried.sort(key=lambda each: each[0], reverse=True)
         for _, first, second in tried[:3]:
             both = Fault("", "", {**first.fault.edits, **second.fault.edits})
-            share = effects.share(effects.sample.effect(both))
+            effect = effects.sample.effect(both)
+            share = 0.0 if effects.refutes(effect) else effects.share(effect)
             left = 1 - best.share
             if share >= PAIRED and 1 - share <= (1 - NAMED) * left:
                 first, second = sorted((first, second), key=lambda each: -each.share)
@@ -249,7 +258,7 @@ class _Search:
         return None
 
     def factors(self) -> str:
-        """Return which sum is wrong by another factor in each group, if that explains the output."""
+        """Return which sum is wrong by another factor in each group, if that is so."""
         fits = [errors for errors in self.sums if errors.is_free and errors.share >= PAIRED]
         return max(fits, key=lambda errors: errors.share).sentence if fits else ""
 
@@ -270,5 +279,7 @@ def _sorted(found: Iterable[Found]) -> list[Found]:
 def _with_worst(cells: Cells, axis: int, count: int, groups: Indices) -> Indices:
     """Return every other one of some groups, and as many of those with the most misfit."""
     distance: Doubles = np.moveaxis(cells.distance, axis, 0).reshape(count, -1)
-    worst = np.array([misfit_of(each) for each in distance]).argsort()[::-1]
-    return np.union1d(groups[::2], worst[: len(groups) // 2])
+    misfits = np.array([misfit_of(each) for each in distance])
+    misfits[groups[::2]] = -1.0
+    worst = misfits.argsort()[::-1][: len(groups) // 2]
+    return np.union1d(groups[::2], worst)

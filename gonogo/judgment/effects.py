@@ -5,11 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from gonogo.arithmetic.formats import Doubles, round_to
-from gonogo.judgment.cells import FARTHEST, Cells, misfit_of
+from gonogo.judgment.cells import FARTHEST, LIMIT, Cells, misfit_of
 from gonogo.judgment.sample import Sample
 
 LOOSE = 2.0
 """Deviations beyond its cell within which an element allows a size."""
+REFUTED = 0.01
+"""The share of the values that a fault makes wrong though they were right, from which it is none:
+rows that are right refute it."""
 SIZED = 2**11
 """Elements from which a size is found."""
 
@@ -36,7 +39,8 @@ class Effects:
         with np.errstate(all="ignore"):
             weights = 1 / (np.square(self.deviation) + np.square(self.allowed) / 3)
         self.weights: Doubles = np.where(np.isfinite(weights) & ~self._odd, weights, 0.0)
-        self.misfit = self.misfit_with(np.zeros(self.error.shape))
+        distance = self.distance_with(np.zeros(self.error.shape))
+        self.misfit, self._is_right = misfit_of(distance), distance <= LIMIT
 
     @property
     def size(self) -> int:
@@ -45,10 +49,14 @@ class Effects:
 
     def share(self, effect: Doubles) -> float:
         """Return the share of the misfit that an effect takes away; below 0 where it adds to it."""
-        return 1 - self.misfit_with(effect) / self.misfit if self.misfit else 0.0
+        return 1 - misfit_of(self.distance_with(effect)) / self.misfit if self.misfit else 0.0
 
-    def misfit_with(self, effect: Doubles) -> float:
-        """Return the misfit between the output and the replay with an effect."""
+    def refutes(self, effect: Doubles) -> bool:
+        """Return whether values that were right leave their cells by an effect."""
+        return bool((self._is_right & (self.distance_with(effect) > LIMIT)).mean() > REFUTED)
+
+    def distance_with(self, effect: Doubles) -> Doubles:
+        """Return the distance of the output from the replay with an effect, in deviations."""
         with np.errstate(all="ignore"):
             beyond = np.abs(self.error - effect) - self.allowed
             distance = np.maximum(beyond, 0.0) / self.deviation
@@ -58,7 +66,7 @@ class Effects:
                 given = self._values[odd]
                 same = (given == wrong) | (np.isnan(given) & np.isnan(wrong))
                 distance[odd] = np.where(same, 0.0, FARTHEST)
-        return misfit_of(np.where(np.isnan(distance), FARTHEST, distance))
+        return np.where(np.isnan(distance), FARTHEST, distance)
 
     def multiple(self, effect: Doubles) -> float:
         """Return the multiple of an effect that most elements allow."""
@@ -78,9 +86,9 @@ class Effects:
         best = int(np.argmax(inside))
         return float((ends[order[best]] + ends[order[min(best + 1, len(order) - 1)]]) / 2)
 
-    def alignment(self, effect: Doubles) -> float:
-        """Return how much an effect points the way of the error: the size of a cosine."""
+    def alignment(self, effect: Doubles, error: Doubles) -> float:
+        """Return how much an effect points the way of an error, by the size of its cosine."""
         usable = np.where(np.isfinite(effect), effect, 0.0)
-        product = float((self.weights * usable * self.error).sum())
+        product = float((self.weights * usable * error).sum())
         size = float((self.weights * np.square(usable)).sum())
         return abs(product) / size**0.5 if size else 0.0

@@ -118,7 +118,7 @@ def ranges(unit: str, indices: Sequence[int] | Indices, total: int) -> str:
         if first < period and first + period * len(starts) + first >= total - period:
             last = first + int(length[0]) - 1
             within = f"{first} to {last}" if last > first else f"{first}"
-            return f"{len(at):,} of {total:,} {unit}s ({within} of every {period})"
+            return f"{len(at):,} of {total:,} {unit}s, {within} of every {period}"
     if len(starts) <= FEW:
         parts = [f"{a}" if a == b else f"{a} to {b}" for a, b in zip(starts, ends, strict=True)]
         return f"{unit}s {', '.join(parts[:-1])} and {parts[-1]}"
@@ -148,7 +148,7 @@ def _other_rows(wrong: Mask, given: Array, wanted: Array, rows: Indices) -> str:
     """Return which other rows' values whole rows hold, if they do."""
     height, width = wrong.shape
     whole = rows[wrong[rows].mean(axis=1) > 0.5]
-    if len(whole) < len(rows) or width < PROBES or not np.isfinite(wanted).all():
+    if height < 2 or len(whole) < len(rows) or width < PROBES or not np.isfinite(wanted).all():
         return ""
     probes = np.unique(np.linspace(0, width - 1, PROBES).astype(int))
     scale = np.abs(wanted[:, probes]).max() or 1.0
@@ -162,6 +162,6 @@ def _other_rows(wrong: Mask, given: Array, wanted: Array, rows: Indices) -> str:
         close = np.abs(wanted[np.ix_(near, probes)] - got).max(axis=1, initial=0) <= scale / 50
         if close.sum() == 1:
             source[at] = near[close][0]
-    if (source < 0).any():
+    if (source < 0).any() or (source == whole).any():
         return ""
     return f"the values of {ranges('row', np.unique(source), height)}"

@@ -25,7 +25,7 @@ from gonogo.judgment.changes import (
 )
 
 NOTHING_STORED = Program()
-MIN_GROUPS = 4
+MIN_GROUPS = 8
 """Groups of a sample: of fewer ones, others couldn't refute a fault."""
 
 
