@@ -1,7 +1,7 @@
 """Explanations from sharp to wide: the arithmetics that compete for an output, in their order.
 
 1. What the build declares; then nothing else.
-2. Nothing stored: each way with blocked, running and updated sums.
+2. Nothing stored: each way with blocked, running and updated sums; the output truncated.
 3. Stored values that a search finds, in each way (also beside the best fault).
 4. Ways that are much noisier than the reference on these inputs.
 5. 16-bit operations in an unknown order: only noise.
@@ -41,6 +41,11 @@ def sharp(output: Output) -> Iterator[Candidate]:
                 continue
             if not is_noisy(output, graph):
                 yield Candidate(graph, Program(order=order))
+    if output.form != "fp32":  # a cast that drops bits, as some compilers make it
+        for graph in output.ways:
+            if not is_noisy(output, graph):
+                key = graph.outputs[output.name].key
+                yield Candidate(graph, Program(stored={key: f"{output.form}/zero"}))
 
 
 def storing(output: Output, shift: Doubles = ZERO) -> Iterator[Candidate]:

@@ -47,11 +47,12 @@ class Kernel:
 
     def replay(self, candidate: Candidate) -> Replay:
         """Return a replay; those in which nothing is stored are kept, for other outputs too."""
-        if candidate.program.stored or candidate.program.narrow:
-            return Replay(candidate.graph, self.inputs, candidate.program)
-        key = id(candidate.graph), candidate.program.order
+        graph, program = candidate.graph, candidate.program
+        key = id(graph), program.order
+        if program != Program(order=program.order):
+            return Replay(graph, self.inputs, program, self._replays.get(key))
         if key not in self._replays:
-            self._replays[key] = Replay(candidate.graph, self.inputs, candidate.program)
+            self._replays[key] = Replay(graph, self.inputs, program)
         return self._replays[key]
 
     def exact(self, graph: Graph, output: str) -> Mapping[int, Array]:

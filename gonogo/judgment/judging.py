@@ -137,7 +137,7 @@ def _says_why(output: Output, diagnosis: Diagnosis) -> bool:
     fault = diagnosis.fault
     if fault is None or diagnosis.share < REPRODUCES:
         return False
-    return not is_storing(fault, output.kernel.narrow)
+    return not (output.kernel.narrow and is_storing(fault))
 
 
 def _is_settled(output: Output, best: Fit, diagnosis: Diagnosis) -> bool:

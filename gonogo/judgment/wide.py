@@ -121,7 +121,7 @@ def largest_component(output: Output, wide: Fit) -> Component | None:
 
     found = [component("the output", right)]
     for fault in faults(graph, output.name, {}):
-        if not is_storing(fault, STORED):
+        if not is_storing(fault):
             effect = sample.effect(fault)
             if np.isfinite(effect).all() and effect.any():
                 found.append(component(fault.label, effect))
@@ -141,9 +141,9 @@ def whole_effect(output: Output, graph: Graph, fault: Fault) -> Doubles | None:
     return effect if np.isfinite(effect).all() else None
 
 
-def is_storing(fault: Fault, formats: Sequence[str]) -> bool:
-    """Return whether a fault is to store a value in one of the formats."""
-    return fault.id.startswith(tuple(f"stored-{form}:" for form in formats))
+def is_storing(fault: Fault) -> bool:
+    """Return whether a fault is to store a value in a format of 16 bits, or one as precise."""
+    return fault.id.startswith(tuple(f"stored-{form}:" for form in STORED))
 
 
 def component_of(
