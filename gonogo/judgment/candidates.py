@@ -1,8 +1,8 @@
 """Explanations from sharp to wide: the arithmetics that compete for an output, in their order.
 
 1. What the build declares; then nothing else.
-2. Nothing stored: each way with blocked, running and updated sums; the output truncated.
-3. Stored values that a search finds, in each way (also beside the best fault).
+2. Nothing stored: each way with blocked, running and updated sums.
+3. A truncated output, and stored values that a search finds, in each way.
 4. Ways that are much noisier than the reference on these inputs.
 5. 16-bit operations in an unknown order: only noise.
 6. The same with totals kept in 16 bits, which explains nearly anything.
@@ -41,11 +41,14 @@ def sharp(output: Output) -> Iterator[Candidate]:
                 continue
             if not is_noisy(output, graph):
                 yield Candidate(graph, Program(order=order))
-    if output.form != "fp32":  # a cast that drops bits, as some compilers make it
+
+
+def truncated(output: Output) -> Iterator[Candidate]:
+    """Yield the arithmetics whose last cast drops bits, as some compilers make it."""
+    if output.form != "fp32":
         for graph in output.ways:
-            if not is_noisy(output, graph):
-                key = graph.outputs[output.name].key
-                yield Candidate(graph, Program(stored={key: f"{output.form}/zero"}))
+            key = graph.outputs[output.name].key
+            yield Candidate(graph, Program(stored={key: f"{output.form}/zero"}))
 
 
 def storing(output: Output, shift: Doubles = ZERO) -> Iterator[Candidate]:

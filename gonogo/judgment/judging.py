@@ -86,6 +86,9 @@ def judge_output(output: Output) -> OutputJudgment:
     diagnosis = _diagnosed(output, sharp.best)
     storing = _Tried(output)
     if not _is_settled(output, sharp.best, diagnosis):
+        truncated = _Tried(output)
+        if truncated.explained_by(candidates.truncated(output)):
+            return _explained(output, truncated.last)
         if storing.explained_by(candidates.storing(output)):
             return _explained(output, storing.last)
         if not storing.fits:
@@ -145,13 +148,13 @@ def _is_settled(output: Output, best: Fit, diagnosis: Diagnosis) -> bool:
 
     Storing a single number, such as epsilon, looks like a factor: that needs enough other numbers.
     """
-    if not _says_why(output, diagnosis) or diagnosis.share < SETTLES:
+    fault = diagnosis.fault
+    if fault is None or diagnosis.share < SETTLES or fault.id.startswith("stored-"):
         return False
     if diagnosis.size == 1.0:
         return True
     base = output.kernel.exact(best.candidate.graph, output.name)
-    edits = diagnosis.fault.edits if diagnosis.fault else {}
-    return all(at in base and np.unique(base[at]).size >= MIN_ROWS for at in edits)
+    return all(at in base and np.unique(base[at]).size >= MIN_ROWS for at in fault.edits)
 
 
 def _diagnosed(output: Output, best: Fit) -> Diagnosis:

@@ -6,7 +6,6 @@ Each rule returns the reason why a wide candidate isn't the kernel's arithmetic,
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
