@@ -57,7 +57,8 @@ class Cells:
     def deviation(self) -> Doubles:
         """The standard deviation of the replay, what elements share included."""
         with np.errstate(over="ignore"):
-            floor = FLOOR * np.maximum(np.abs(self.replay.values), np.abs(self.values))
+            given = np.where(np.isinf(self.values), 0.0, np.abs(self.values))
+            floor = FLOOR * np.maximum(np.abs(self.replay.values), given)
             return np.sqrt(self.replay.variance + np.square(floor))
 
     @cached_property
@@ -139,7 +140,8 @@ def cancels(cells: Cells, exact: Doubles) -> bool:
 
     Its error then is larger than the output. The output format's own rounding never is.
     """
-    finite = np.isfinite(cells.values) & np.isfinite(exact)
+    rounded = round_to(exact, cells.form)
+    finite = np.isfinite(cells.values) & np.isfinite(rounded)
     size = np.square(exact[finite]).sum()
-    error = cells.values[finite] - round_to(exact[finite], cells.form)
+    error = cells.values[finite] - rounded[finite]
     return bool(np.square(error).sum() > size)
