@@ -87,7 +87,7 @@ class Weighted:
 
 @dataclass(frozen=True)
 class Edit:
-    """What a wrong kernel computes in the place of a node's operation.
+    """The computation of a wrong kernel in the place of a node's operation.
 
     Attributes:
         node: the node, which may be that of a part of the graph.

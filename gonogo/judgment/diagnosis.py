@@ -31,7 +31,7 @@ CERTAIN = 0.97
 PAIRED = 0.9
 """The share that two faults at once must take away to be named: there are many pairs."""
 FITTED_PENALTY = 0.02
-"""What a fault with a fitted size loses against one without: its number explains some misfit."""
+"""The share that a fault loses because its size is fitted: a number explains some misfit."""
 TIE = 0.003
 """Shares that differ by less are a tie."""
 MIN_MOVED = 16
@@ -40,7 +40,7 @@ SCREENED, CONFIRMED = 2**13, 2**15
 """Elements of the widest value of a sample on which all faults are tried, and the best ones."""
 MIN_VALUES = 16
 """Values of the output that a sample has at least."""
-KEPT, BEST = 64, 16
+CONFIRMED_FAULTS, BEST = 64, 16
 """Faults that are tried on the larger sample, and of which pairs are tried."""
 STEPS = 4
 """Refinements of a fitted size on the real effect."""
@@ -49,7 +49,7 @@ WORTH = 0.02
 
 
 @dataclass(frozen=True)
-class Found:
+class RankedFault:
     """A fault that may be the reason.
 
     Attributes:
@@ -78,7 +78,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What is wrong with an output.
+    """The answer to what is wrong with an output.
 
     Attributes:
         fault: the fault that is named; None if none takes away enough of the misfit.
@@ -94,7 +94,7 @@ class Diagnosis:
     size: float
     share: float
     message: str
-    others: tuple[Found, ...]
+    others: tuple[RankedFault, ...]
     second: Fault | None
     places: Places
 
@@ -122,21 +122,23 @@ def diagnose(
     cells = Cells(np.asarray(values, np.float64), quantity, form, program.flush)
     places = places_of(cells.outside, cells.values, quantity.values)
     search = _Search(graph, inputs, output, cells, program)
-    found = search.ranked()
-    pair = search.pair(found)
+    ranked_faults = search.ranked()
+    pair = search.pair(ranked_faults)
     if pair is not None:
         (first, second), share = pair
         message = f"{first.fault.label}, and {second.fault.label}: explains {_percent(share)}."
         return Diagnosis(
-            first.fault, first.size, share, message, tuple(found[:3]), second.fault, places
+            first.fault, first.size, share, message, tuple(ranked_faults[:3]), second.fault, places
         )
-    best = found[0] if found else None
+    best = ranked_faults[0] if ranked_faults else None
     share = max(best.rank if best.is_refuted else best.share, 0.0) if best else 0.0
     if best is not None and share >= NAMED and not best.is_refuted:
         message = f"{best.fault.label}: explains {_percent(share)}."
-        return Diagnosis(best.fault, best.size, share, message, tuple(found[1:4]), None, places)
+        return Diagnosis(
+            best.fault, best.size, share, message, tuple(ranked_faults[1:4]), None, places
+        )
     message = " ".join([search.factors(), places.sentence]).strip()
-    return Diagnosis(None, 1.0, share, message, tuple(found[:3]), None, places)
+    return Diagnosis(None, 1.0, share, message, tuple(ranked_faults[:3]), None, places)
 
 
 def _percent(share: float) -> str:
@@ -160,40 +162,46 @@ class _Search:
         self.few, self.more = effects(SCREENED), effects(CONFIRMED)
         self.sums: list[tiles.SumErrors] = []
 
-    def ranked(self) -> list[Found]:
+    def ranked(self) -> list[RankedFault]:
         """Return faults by what they take away, the best one first."""
         table = faults(self.graph, self.output, {})
-        found = _sorted(self._tried(table, self.few))
-        if not found or found[0].share < CERTAIN:
+        ranked_faults = _sorted(self._tried(table, self.few))
+        if not ranked_faults or ranked_faults[0].share < CERTAIN:
             self.sums = tiles.sum_errors(self.graph, self.few)
             proposed = [fault for errors in self.sums for fault in errors.faults()]
-            found = _sorted([*found, *self._tried(proposed, self.few)])
+            ranked_faults = _sorted([*ranked_faults, *self._tried(proposed, self.few)])
         if self.more.size == self.few.size:
-            return found
-        again = self._tried((each.fault for each in found[:KEPT]), self.more, found)
+            return ranked_faults
+        again = self._tried(
+            (candidate.fault for candidate in ranked_faults[:CONFIRMED_FAULTS]),
+            self.more,
+            ranked_faults,
+        )
         return _sorted(again)
 
     def _tried(
-        self, table: Iterable[Fault], effects: Effects, sized: Sequence[Found] = ()
-    ) -> list[Found]:
+        self, table: Iterable[Fault], effects: Effects, sized: Sequence[RankedFault] = ()
+    ) -> list[RankedFault]:
         """Return the faults of a table that move the output."""
-        known = {id(each.fault): each for each in sized}
-        found = []
+        known = {id(candidate.fault): candidate for candidate in sized}
+        ranked_faults = []
         for fault in table:
             before = known.get(id(fault))
             if before is not None and before.is_fitted:
                 fault = fault.sized(before.size)
-            each = self._of_fault(fault, effects)
-            if each is not None:
+            candidate = self._of_fault(fault, effects)
+            if candidate is not None:
                 fitted = before is not None and before.is_fitted
-                size = before.size if before is not None else each.size
-                each = replace(each, size=size, is_fitted=fitted) if fitted else each
-                if each.share > WORTH and effects.refutes(effects.sample.effect(each.fault)):
-                    each = replace(each, is_refuted=True)
-                found.append(each)
-        return found
+                size = before.size if before is not None else candidate.size
+                candidate = replace(candidate, size=size, is_fitted=fitted) if fitted else candidate
+                if candidate.share > WORTH and effects.refutes(
+                    effects.sample.effect(candidate.fault)
+                ):
+                    candidate = replace(candidate, is_refuted=True)
+                ranked_faults.append(candidate)
+        return ranked_faults
 
-    def _of_fault(self, fault: Fault, effects: Effects) -> Found | None:
+    def _of_fault(self, fault: Fault, effects: Effects) -> RankedFault | None:
         effect = effects.sample.effect(fault)
         moved = float(np.count_nonzero(effect) / max(effect.size, 1))
         if not moved:
@@ -203,13 +211,13 @@ class _Search:
             for at, edit in fault.edits.items()
         )
         if not fault.is_fitted:
-            return Found(fault, 1.0, effects.share(effect), moved, width)
+            return RankedFault(fault, 1.0, effects.share(effect), moved, width)
         if moved * int(np.prod(self.graph.outputs[self.output].shape)) < MIN_MOVED:
             return None
         size = effects.multiple(effect) * SMALL
         if not np.isfinite(size) or not size:
             return None
-        best = Found(fault.sized(size), size, -np.inf, moved, width, is_fitted=True)
+        best = RankedFault(fault.sized(size), size, -np.inf, moved, width, is_fitted=True)
         for _ in range(STEPS):
             sized = fault.sized(size)
             effect = effects.sample.effect(sized)
@@ -222,23 +230,28 @@ class _Search:
                 break
         return best
 
-    def pair(self, found: Sequence[Found]) -> tuple[tuple[Found, Found], float] | None:
+    def pair(
+        self, ranked_faults: Sequence[RankedFault]
+    ) -> tuple[tuple[RankedFault, RankedFault], float] | None:
         """Return two faults that together take away what none does alone, and their share."""
-        if not found or found[0].rank >= CERTAIN - FITTED_PENALTY:
+        if not ranked_faults or ranked_faults[0].rank >= CERTAIN - FITTED_PENALTY:
             return None
         effects = self.more
-        best = found[0]
-        moves = {id(each): effects.sample.effect(each.fault) for each in found[:KEPT]}
+        best = ranked_faults[0]
+        moves = {
+            id(candidate): effects.sample.effect(candidate.fault)
+            for candidate in ranked_faults[:CONFIRMED_FAULTS]
+        }
         likely = []
         for error in (effects.error, effects.error - moves[id(best)]):
             order = sorted(
-                found[:KEPT],
-                key=lambda each: effects.alignment(moves[id(each)], error),
+                ranked_faults[:CONFIRMED_FAULTS],
+                key=lambda candidate: effects.alignment(moves[id(candidate)], error),
                 reverse=True,
             )
-            likely += [each for each in order[: BEST // 2] if each not in likely]
+            likely += [candidate for candidate in order[: BEST // 2] if candidate not in likely]
         if best.rank >= NAMED:
-            pairs = [(best, each) for each in likely if each is not best]
+            pairs = [(best, candidate) for candidate in likely if candidate is not best]
         else:
             pairs = list(combinations(likely, 2))
         tried = []
@@ -246,14 +259,14 @@ class _Search:
             if not set(first.fault.edits) & set(second.fault.edits):
                 effect = moves[id(first)] + moves[id(second)]
                 tried.append((effects.share(effect), first, second))
-        tried.sort(key=lambda each: each[0], reverse=True)
+        tried.sort(key=lambda candidate: candidate[0], reverse=True)
         for _, first, second in tried[:3]:
             both = Fault("", "", {**first.fault.edits, **second.fault.edits})
             effect = effects.sample.effect(both)
             share = 0.0 if effects.refutes(effect) else effects.share(effect)
             left = 1 - best.share
             if share >= PAIRED and 1 - share <= (1 - NAMED) * left:
-                first, second = sorted((first, second), key=lambda each: -each.share)
+                first, second = sorted((first, second), key=lambda candidate: -candidate.share)
                 return (first, second), share
         return None
 
@@ -263,23 +276,26 @@ class _Search:
         return max(fits, key=lambda errors: errors.share).sentence if fits else ""
 
 
-def _sorted(found: Iterable[Found]) -> list[Found]:
+def _sorted(ranked_faults: Iterable[RankedFault]) -> list[RankedFault]:
     """Return faults from the best to the worst.
 
     Of a tie, the first is that which moves fewer values, then that of the smaller value, then that
     which is closer to the output: rstd comes before root and before xhat.
     """
-    ranked = sorted(found, key=lambda each: each.rank, reverse=True)
+    ranked = sorted(ranked_faults, key=lambda candidate: candidate.rank, reverse=True)
     if not ranked:
         return []
-    top = [each for each in reversed(ranked) if each.rank >= ranked[0].rank - TIE]
-    return sorted(top, key=lambda each: (round(each.moved, 2), each.width)) + ranked[len(top) :]
+    top = [candidate for candidate in reversed(ranked) if candidate.rank >= ranked[0].rank - TIE]
+    return (
+        sorted(top, key=lambda candidate: (round(candidate.moved, 2), candidate.width))
+        + ranked[len(top) :]
+    )
 
 
 def _with_worst(cells: Cells, axis: int, count: int, groups: Indices) -> Indices:
     """Return every other one of some groups, and as many of those with the most misfit."""
     distance: Doubles = np.moveaxis(cells.distance, axis, 0).reshape(count, -1)
-    misfits = np.array([misfit_of(each) for each in distance])
+    misfits = np.array([misfit_of(candidate) for candidate in distance])
     misfits[groups[::2]] = -1.0
     worst = misfits.argsort()[::-1][: len(groups) // 2]
     return np.union1d(groups[::2], worst)

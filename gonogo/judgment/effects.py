@@ -29,12 +29,12 @@ class Effects:
 
     def __init__(self, sample: Sample, cells: Cells) -> None:
         self.sample = sample
-        taken = sample.taken
-        self.error = taken(cells.error)
-        self.allowed = taken(cells.half + cells.replay.slack)
-        self.deviation = np.maximum(taken(cells.deviation), np.finfo(np.float64).tiny)
+        part_of = sample.part_of
+        self.error = part_of(cells.error)
+        self.allowed = part_of(cells.half + cells.replay.slack)
+        self.deviation = np.maximum(part_of(cells.deviation), np.finfo(np.float64).tiny)
         self._form = cells.form
-        self._values, self._replay = taken(cells.values), taken(cells.replay.values)
+        self._values, self._replay = part_of(cells.values), part_of(cells.replay.values)
         self._odd = ~np.isfinite(self._values) | ~np.isfinite(self._replay)
         with np.errstate(all="ignore"):
             weights = 1 / (np.square(self.deviation) + np.square(self.allowed) / 3)

@@ -179,8 +179,8 @@ def _faults_of_uses(graph: Graph, node: Node) -> Iterator[Fault]:
         if misuse.at and value is node.args[0]:  # a square: both operands are the same
             continue
         label = misuse.label.format(value=value.label, user=node.label)
-        change = Elementwise(misuse.function)
-        yield _changed_use(misuse.id, value, node, label, change, (misuse.at,))
+        misused = Elementwise(misuse.function)
+        yield _changed_use(misuse.id, value, node, label, misused, (misuse.at,))
     for value in dict.fromkeys(node.args):
         if value.kind == "float" and len(graph.users(value)) > 1:
             at = tuple(k for k, arg in enumerate(node.args) if arg is value)
@@ -310,9 +310,9 @@ def _unwritten(node: Node) -> Iterator[Fault]:
     """Yield the faults that an output's last tile isn't written."""
     for axis, unit in ((-1, "columns"), (-2, "rows")):
         if len(node.shape) >= -axis and (count := node.shape[axis]) > TILE:
-            kept = (count - 1) // TILE * TILE
-            change = Weighted(axis, (np.arange(count) < kept).astype(np.float64))
-            text = f"isn't written from {unit[:-1]} {kept} on: its last tile of {unit}"
+            last_start = (count - 1) // TILE * TILE
+            change = Weighted(axis, (np.arange(count) < last_start).astype(np.float64))
+            text = f"isn't written from {unit[:-1]} {last_start} on: its last tile of {unit}"
             yield changed_value(f"unwritten-{unit}", node, text, change)
 
 
@@ -341,12 +341,12 @@ def counted(id: str, node: Node, label: str, axis: int, weights: Array) -> Fault
     edit: Edit | Replaced = Edit(node, Weighted(axis, weights), (0,))
     if node.operation == "var":
         axes, ddof = node.attributes["axes"], node.attributes["ddof"]
-        each = Weighted(axis, weights)
+        weigh = Weighted(axis, weights)
 
         def deviations(value: Array) -> Array:
             square = np.square(value - value.mean(axes, keepdims=True))
             count = int(np.prod([value.shape[i] for i in axes]))
-            return np.asarray(each(square).sum(axes, keepdims=True) / (count - ddof))
+            return np.asarray(weigh(square).sum(axes, keepdims=True) / (count - ddof))
 
         edit = Replaced(deviations)
     return Fault(f"{id}:{node.key}", f"{node.label} {label}", {node.id: edit})

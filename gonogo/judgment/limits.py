@@ -27,7 +27,7 @@ SIZES = 2.0 ** np.arange(-22, 1)
 
 @dataclass(frozen=True)
 class Limits:
-    """What would not be seen in an output.
+    """The faults that would not be seen in an output.
 
     Attributes:
         unseen: the faults that leave each value within reach of rounding, by id: their sentences.

@@ -59,14 +59,14 @@ def places_of(outside: Mask, values: Array, right: Array) -> Places:
     """
     columns = outside.shape[-1] if outside.ndim else 1
     wrong = np.reshape(outside, (-1, columns))
-    given, wanted = (
+    given, right_rows = (
         np.broadcast_to(a, outside.shape).reshape(-1, columns) for a in (values, right)
     )
     rows, cols = np.flatnonzero(wrong.any(axis=1)), np.flatnonzero(wrong.any(axis=0))
     count = int(wrong.sum())
     if not count:
         return Places(0, wrong.size, (), (), "", "No value is off.")
-    content = _content(wrong, given, wanted, rows, cols)
+    content = _content(wrong, given, right_rows, rows, cols)
     verb = "value is" if count == 1 else "values are"
     sentence = f"{count:,} of {wrong.size:,} {verb} off{_where(wrong, rows, cols)}"
     if content:
@@ -125,41 +125,45 @@ def ranges(unit: str, indices: Sequence[int] | Indices, total: int) -> str:
     return f"{len(at):,} of {total:,} {unit}s"
 
 
-def _content(wrong: Mask, given: Array, wanted: Array, rows: Indices, cols: Indices) -> str:
+def _content(wrong: Mask, given: Array, right_rows: Array, rows: Indices, cols: Indices) -> str:
     """Return what stands in the place of wrong values."""
-    found, right = given[wrong], wanted[wrong]
+    contents, right = given[wrong], right_rows[wrong]
     with np.errstate(all="ignore"):
-        if not found.any():
+        if not contents.any():
             return "0"
-        kinds = {"NaN": np.isnan(found), "infinite": np.isinf(found), "0": found == 0}
+        kinds = {"NaN": np.isnan(contents), "infinite": np.isinf(contents), "0": contents == 0}
         for name, mask in kinds.items():
             if mask.mean() >= SAME:
                 return name
         for factor, text in ((2.0, "twice as large"), (0.5, "half as large"), (-1.0, "negated")):
-            alike = np.abs(found - factor * right) <= np.abs(found) / 2**6
+            alike = np.abs(contents - factor * right) <= np.abs(contents) / 2**6
             if alike.mean() >= SAME:
                 return f"{text} as they should be" if factor > 0 else text
-        if len(np.unique(found[:1000])) == 1 and found.size > 2 and (found == found[0]).all():
-            return f"all {found[0]:g}"
-    return _other_rows(wrong, given, wanted, rows)
+        if (
+            len(np.unique(contents[:1000])) == 1
+            and contents.size > 2
+            and (contents == contents[0]).all()
+        ):
+            return f"all {contents[0]:g}"
+    return _other_rows(wrong, given, right_rows, rows)
 
 
-def _other_rows(wrong: Mask, given: Array, wanted: Array, rows: Indices) -> str:
+def _other_rows(wrong: Mask, given: Array, right_rows: Array, rows: Indices) -> str:
     """Return which other rows' values whole rows hold, if they do."""
     height, width = wrong.shape
     whole = rows[wrong[rows].mean(axis=1) > 0.5]
-    if height < 2 or len(whole) < len(rows) or width < PROBES or not np.isfinite(wanted).all():
+    if height < 2 or len(whole) < len(rows) or width < PROBES or not np.isfinite(right_rows).all():
         return ""
     probes = np.unique(np.linspace(0, width - 1, PROBES).astype(int))
-    scale = np.abs(wanted[:, probes]).max() or 1.0
-    order = np.argsort(wanted[:, probes[0]], kind="stable")
-    first = wanted[order, probes[0]]
+    scale = np.abs(right_rows[:, probes]).max() or 1.0
+    order = np.argsort(right_rows[:, probes[0]], kind="stable")
+    first = right_rows[order, probes[0]]
     source = np.full(len(whole), -1)
     for at, row in enumerate(whole):
         got = given[row, probes]
         low, high = np.searchsorted(first, got[0] + np.array([-1, 1]) * scale / 100)
         near = order[low:high]
-        close = np.abs(wanted[np.ix_(near, probes)] - got).max(axis=1, initial=0) <= scale / 50
+        close = np.abs(right_rows[np.ix_(near, probes)] - got).max(axis=1, initial=0) <= scale / 50
         if close.sum() == 1:
             source[at] = near[close][0]
     if (source < 0).any() or (source == whole).any():

@@ -47,8 +47,8 @@ def some_groups(
     cut, count = cut_of(graph, output), 0
     if cut is not None:
         widest = max(math.prod(node.shape) for node in graph.needed(output))
-        each = max(math.prod(graph.outputs[output].shape) // cut.groups, 1)
-        count = max(elements * cut.groups // max(widest, 1), -(-values // each), MIN_GROUPS)
+        per_group = max(math.prod(graph.outputs[output].shape) // cut.groups, 1)
+        count = max(elements * cut.groups // max(widest, 1), -(-values // per_group), MIN_GROUPS)
     if cut is None or count >= cut.groups:
         return None, None
     return cut, np.unique(np.linspace(0, cut.groups - 1, count).astype(np.intp))
@@ -91,7 +91,7 @@ class Sample:
         self._all_inputs = inputs
         self.part, self.inputs = self._of_groups(self.groups)
         self.order = self.part.needed(output)
-        self.own = {node.id: part for node, part in zip(whole, self.order, strict=True)}
+        self.part_nodes = {node.id: part for node, part in zip(whole, self.order, strict=True)}
         self.base = self._base(self.part, self.inputs)
         self._others: dict[bytes, dict[int, Array]] = {self.groups.tobytes(): self.base}
 
@@ -100,7 +100,7 @@ class Sample:
         """The output's right values."""
         return self.base[self.part.outputs[self.output].id]
 
-    def taken(self, array: Array) -> Array:
+    def part_of(self, array: Array) -> Array:
         """Return the sample's part of an array of the whole output's shape."""
         shape = self._whole.outputs[self.output].shape
         full = np.broadcast_to(array, shape)
@@ -110,7 +110,7 @@ class Sample:
     def effect(self, fault: Fault) -> Doubles:
         """Return what a fault adds to the output; NaN or inf where that isn't finite any more."""
         edits = fault.edits.items()
-        return self.effect_of({id: self._edit(edit) for id, edit in edits if id in self.own})
+        return self.effect_of({id: self._edit(edit) for id, edit in edits if id in self.part_nodes})
 
     def effect_of(self, edits: Mapping[int, Callable[..., Array]]) -> Doubles:
         """Return what edits of the part, by the ids of the whole graph, add to the output."""
@@ -121,7 +121,7 @@ class Sample:
 
     def _with(self, edits: Mapping[int, Callable[..., Array]]) -> Array:
         """Return the output's values with edits."""
-        wrong = {self.own[id].id: edit for id, edit in edits.items()}
+        wrong = {self.part_nodes[id].id: edit for id, edit in edits.items()}
         values: dict[int, Array] = {}
         with np.errstate(all="ignore"):
             for node in self.order:
@@ -140,18 +140,18 @@ class Sample:
         """Return an edit of the whole graph as one of the part."""
         if isinstance(edit, Replaced):
             return edit
-        own = self.own[edit.node.id]
+        part_node = self.part_nodes[edit.node.id]
         changed, change = edit.changed, edit.change
         axis = self.cut.axes.get(changed.id) if self.cut else None
         if axis is None or not isinstance(change, Moved | Weighted):
-            return Edit(own, change, edit.at)
+            return Edit(part_node, change, edit.at)
         if change.axis == axis - len(changed.shape):
             places = self._places(changed, axis)
             if isinstance(change, Weighted):
                 change = replace(change, weights=change.weights[places])
             else:
                 change = self._moved(changed, axis, change, change.source[places])
-        return Edit(own, change, edit.at)
+        return Edit(part_node, change, edit.at)
 
     def _moved(self, node: Node, axis: int, change: Moved, source: Indices) -> Elementwise:
         """Return a move as a change whose elements come from groups outside the sample."""
@@ -162,7 +162,7 @@ class Sample:
         if key not in self._others:
             self._others[key] = self._base(*self._of_groups(groups))
         places = np.searchsorted(groups, source // size) * size + source % size
-        other = self._others[key][self.own[node.id].id].take(places, axis)
+        other = self._others[key][self.part_nodes[node.id].id].take(places, axis)
         if change.is_added:
             return Elementwise(lambda value: value + other)
         return Elementwise(lambda value: other)

@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gonogo.arithmetic.formats import Doubles
 from gonogo.graph import OPERATIONS, Graph, Node
@@ -21,7 +23,7 @@ from gonogo.judgment.faults import counted, summed_axes
 
 DIGIT = 8
 """Different sizes of a change, by which the result of a sum that an element depends on is told."""
-OWN = 0.75
+MIN_SINGLE = 0.75
 """The share of the changed values that must depend on one result only."""
 STEPS = 5
 """Newton steps of the estimates: an output may be far from linear in a sum."""
@@ -64,7 +66,7 @@ class SumErrors:
 
     @property
     def sentence(self) -> str:
-        """What the errors say where no terms explain them."""
+        """The sentence about the errors where no terms explain them."""
         with np.errstate(all="ignore"):
             factors = 1 + self.error / self.value
         low, high = np.nanquantile(factors, (0.05, 0.95))
@@ -150,14 +152,14 @@ class SumErrors:
 
 def sum_errors(graph: Graph, effects: Effects) -> list[SumErrors]:
     """Return the errors of each sum's, product's and variance's results that can be estimated."""
-    found = []
+    estimates = []
     for node in graph.needed(effects.sample.output):
         if OPERATIONS[node.operation].family not in ("sum", "product") or node.kind != "float":
             continue
         errors = _errors(node, effects)
         if errors is not None:
-            found.append(errors)
-    return found
+            estimates.append(errors)
+    return estimates
 
 
 def _errors(node: Node, effects: Effects) -> SumErrors | None:
@@ -165,14 +167,14 @@ def _errors(node: Node, effects: Effects) -> SumErrors | None:
     if labels is None:
         return None
     sample = effects.sample
-    value = sample.base[sample.own[node.id].id]
-    fits = np.zeros(value.size)
+    value = sample.base[sample.part_nodes[node.id].id]
+    fits: Doubles = np.zeros(value.size)
     says = labels >= 0
     at = labels[says]
     information = np.zeros(value.size)
 
-    def effect(factors: Doubles) -> Doubles:
-        edit = Edit(sample.own[node.id], Factor(factors.reshape(value.shape)))
+    def effect(factors: NDArray[Any]) -> Doubles:
+        edit = Edit(sample.part_nodes[node.id], Factor(factors.reshape(value.shape)))
         return sample.effect_of({node.id: edit})
 
     best, share = fits, 0.0
@@ -182,7 +184,7 @@ def _errors(node: Node, effects: Effects) -> SumErrors | None:
         weights = np.where(np.isfinite(slope), effects.weights[says], 0.0)
         slope = np.where(np.isfinite(slope), slope, 0.0)
         rest = np.where(np.isfinite(now), effects.error - now, 0.0)[says]
-        information = np.bincount(at, weights * slope**2, value.size)
+        information[:] = np.bincount(at, weights * slope**2, value.size)
         projected = np.bincount(at, weights * slope * rest, value.size)
         with np.errstate(all="ignore"):
             change = np.where(information > 0, projected / information, 0.0)
@@ -211,12 +213,12 @@ def _labels(node: Node, effects: Effects) -> Indices | None:
     The results are changed by different sizes; the size of the effect says which one it was.
     """
     sample = effects.sample
-    own = sample.own[node.id]
-    value = sample.base[own.id]
+    part_node = sample.part_nodes[node.id]
+    value = sample.base[part_node.id]
     numbers = np.arange(value.size)
 
-    def effect(factors: Doubles) -> Doubles:
-        edit = Edit(own, Factor(factors.reshape(value.shape)))
+    def effect(factors: NDArray[Any]) -> Doubles:
+        edit = Edit(part_node, Factor(factors.reshape(value.shape)))
         return sample.effect_of({node.id: edit})
 
     unit = effect(np.full(value.size, SMALL**2))
@@ -234,7 +236,7 @@ def _labels(node: Node, effects: Effects) -> Indices | None:
         is_own &= (np.abs(ratio - digit) < 0.2) & (digit >= 0) & (digit < DIGIT)
         labels += digit * power
         power *= DIGIT
-    if is_own.sum() < OWN * depends.sum():
+    if is_own.sum() < MIN_SINGLE * depends.sum():
         return None
     return np.where(is_own & (labels < value.size), labels, -1)
 
@@ -245,24 +247,24 @@ def _terms(node: Node, effects: Effects, results: Indices) -> tuple[Doubles | No
     axes = summed_axes(node)
     if not axes or node.operation == "einsum":
         return None, -1
-    axis = max(axes, key=lambda each: node.args[0].shape[each])
-    args = [sample.base[arg.id] for arg in sample.own[node.id].args]
+    axis = max(axes, key=lambda summed_axis: node.args[0].shape[summed_axis])
+    args = [sample.base[arg.id] for arg in sample.part_nodes[node.id].args]
     count = args[0].shape[axis]
     if count * len(results) > MAX_TERMS:
         return None, axis
     if node.operation == "matmul":
-        shape = sample.base[sample.own[node.id].id].shape
+        shape = sample.base[sample.part_nodes[node.id].id].shape
         *batch, row, column = np.unravel_index(results, shape)
         left = np.broadcast_to(args[0], (*shape[:-2], *args[0].shape[-2:]))
         right = np.broadcast_to(args[1], (*shape[:-2], *args[1].shape[-2:]))
         return left[(*batch, row)] * right.swapaxes(-1, -2)[(*batch, column)], axis
-    every = tuple(each for each in node.attributes["axes"])
+    every = tuple(summed_axis for summed_axis in node.attributes["axes"])
     terms = args[0]
     if node.operation == "var":
         terms = np.square(terms - terms.mean(every, keepdims=True))
     if node.operation != "sum":
-        divisor = int(np.prod([terms.shape[each] for each in every]))
+        divisor = int(np.prod([terms.shape[summed_axis] for summed_axis in every]))
         terms = terms / (divisor - node.attributes.get("ddof", 0))
-    others = tuple(each for each in every if each != axis + terms.ndim)
+    others = tuple(summed_axis for summed_axis in every if summed_axis != axis + terms.ndim)
     partial = np.moveaxis(terms.sum(others, keepdims=True), axis, -1)
     return partial.reshape(-1, count)[results], axis

@@ -49,7 +49,7 @@ KERNELS: dict[str, tuple[Callable[..., Any], dict[str, float], tuple[str, ...]]]
 
 def kernel(name: str) -> tuple[Graph, dict[str, Array]]:
     function, parameters, names = KERNELS[name]
-    inputs = {each: INPUTS[each] for each in names}
+    inputs = {name_: INPUTS[name_] for name_ in names}
     return trace(function, inputs, **parameters), inputs
 
 
@@ -101,17 +101,17 @@ def test_a_wrong_kernels_fault_is_named(name: str, output: str, ids: list[str], 
     ids = [
         id.replace(":dgamma", f":{_sum_of(graph).key}") if output == "dgamma" else id for id in ids
     ]
-    found = diagnosed(graph, inputs, output, wrong_output(graph, inputs, output, ids), form)
-    assert found.fault is not None, found.message
-    named = [found.fault, *([found.second] if found.second else [])]
+    diagnosis = diagnosed(graph, inputs, output, wrong_output(graph, inputs, output, ids), form)
+    assert diagnosis.fault is not None, diagnosis.message
+    named = [diagnosis.fault, *([diagnosis.second] if diagnosis.second else [])]
     table = {fault.id: fault for fault in faults(graph, output, {})}
     sample = Sample(graph, inputs, output)
     assert len(named) == len(ids)
     for id in ids:  # faults of the same effect can't be told apart
         fault = table[id].sized(0.01) if table[id].is_fitted else table[id]
         effect = sample.effect(fault)
-        sizes = [np.abs(sample.effect(each) - effect).max() for each in named]
-        assert min(sizes) <= 0.02 * np.abs(effect).max(), found.message
+        sizes = [np.abs(sample.effect(name_) - effect).max() for name_ in named]
+        assert min(sizes) <= 0.02 * np.abs(effect).max(), diagnosis.message
 
 
 def _sum_of(graph: Graph) -> Any:
@@ -134,9 +134,9 @@ def test_a_fault_has_the_same_effect_on_a_sample_as_on_the_whole(name: str) -> N
         for fault in table:
             # int8's scale and the sum over the columns of a sample are those of the sample
             if "int8" not in fault.id:
-                wanted = cut.taken(whole.effect(fault), cut.outputs[output], groups)
+                expected = cut.taken(whole.effect(fault), cut.outputs[output], groups)
                 got = part.effect(fault)
-                np.testing.assert_allclose(got, wanted, rtol=1e-6, atol=1e-9, err_msg=fault.id)
+                np.testing.assert_allclose(got, expected, rtol=1e-6, atol=1e-9, err_msg=fault.id)
 
 
 @pytest.mark.parametrize(
@@ -151,9 +151,9 @@ def test_the_tiles_of_a_wrong_sum_are_named(weights: Array, words: str) -> None:
     graph, inputs = kernel("rmsnorm")
     mean_square = np.mean(np.square(inputs["x"]) * weights, axis=-1, keepdims=True)
     y = inputs["x"] / np.sqrt(mean_square + 1e-5) * inputs["gamma"]
-    found = diagnosed(graph, inputs, "y", y)
-    assert "mean_square" in found.message
-    assert words in found.message
+    diagnosis = diagnosed(graph, inputs, "y", y)
+    assert "mean_square" in diagnosis.message
+    assert words in diagnosis.message
 
 
 def _unwritten(y: Array) -> None:
@@ -192,9 +192,9 @@ def test_places_are_said_where_no_term_is_wrong(
     graph, inputs = kernel("forward")
     y = exact(graph, inputs, outputs=["y"])[graph.outputs["y"].id].copy()
     change(y)
-    found = diagnosed(graph, inputs, "y", y)
-    assert found.fault is None
-    assert words in found.message
+    diagnosis = diagnosed(graph, inputs, "y", y)
+    assert diagnosis.fault is None
+    assert words in diagnosis.message
 
 
 def test_limits_list_what_rounding_hides_and_nothing_that_shows() -> None:
