@@ -29,7 +29,7 @@ class Candidate:
 
 @dataclass
 class Kernel:
-    """What a kernel was given, and how it may have computed.
+    """A kernel: its inputs, and how it may have computed.
 
     Attributes:
         graphs: the reference, then other ways to compute the same.
