@@ -253,7 +253,7 @@ def test_a_bisection_of_old_builds_makes_no_day_hollow(api: Api) -> None:
         assert shown(api) == {"hollow": 0, "red": 0, "flaky": 0}
         bars = api.client.get("/overview.json").json()["numbers"][0]["bars"]
         assert bars[-1]["words"].endswith(": 0 of 1 test")
-        trend = api.get(f"/tests/{job.test_key}/trends?over=days&branch=main")
+        trend = api.get(f"/tests/{job.test_key}/changes?over=days&branch=main")
     assert [point["jobs"] for point in trend["points"]] == [1], "today is no point of the chart"
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
-from sqlalchemy import Engine, update
+from sqlalchemy import Connection, Engine, event, update
 
 import nightly_history
 import stored_jobs
@@ -68,6 +69,27 @@ def test_a_variant_that_began_with_a_gauge_is_one_once_a_job_ran(engine: Engine)
         )
         session.execute(update(JobRow).where(JobRow.id == gauge.id).values(kind=JobKind.gauge))
         assert [place.board for place in variants.variants_of(session, job.test_key)] == ["n150"]
+
+
+def test_standings_read_the_jobs_of_their_days_and_of_the_newest_builds_only(
+    migrated_sqlite_url: str,
+) -> None:
+    engine = engines.make_engine(migrated_sqlite_url)
+    plans: list[str] = []
+
+    def explain(
+        _connection: Connection, cursor: Any, statement: str, values: Any, *_rest: Any
+    ) -> None:
+        steps = cursor.connection.execute(f"EXPLAIN QUERY PLAN {statement}", values)
+        plans.extend(step for *_, step in steps)
+
+    with engines.reading(engine) as session:
+        session.connection()
+        event.listen(engine, "before_cursor_execute", explain)
+        standings.read(session, since=utcnow() - standings.WINDOW)
+    engine.dispose()
+    assert any("ix_jobs_newest (test_key=? AND" in step for step in plans), plans
+    assert not any(step.startswith("SCAN jobs") for step in plans), plans
 
 
 def test_a_list_shows_each_test_s_last_builds_and_how_often_its_seeds_failed(
@@ -143,8 +165,8 @@ def test_tests_are_found_by_their_words_and_the_worst_come_first(engine: Engine)
     with engines.reading(engine) as session:
         assert search() == ["small", "tight", "hollow"]
         assert search(sort=test_list.ATTENTION) == ["hollow", "small", "tight"]
-        found = standings.read(session, since=utcnow() - standings.WINDOW)
-        assert search(standing="hollow", standings=found) == ["hollow"]
+        now = standings.read(session, since=utcnow() - standings.WINDOW)
+        assert search(standing="hollow", standings=now) == ["hollow"]
         assert search(standing=test_list.FLAGGED) == ["hollow"]
         assert search(search="32×64") == ["small"]
         assert search(search="8462 atol=0.25") == ["tight"]
