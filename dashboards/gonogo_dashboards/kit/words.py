@@ -33,6 +33,7 @@ from gonogo_storage.db.states import (
     JobState,
     RunState,
 )
+from gonogo_storage.rollups import standings
 from gonogo_storage.rollups.variants import Variant
 
 
@@ -408,6 +409,13 @@ GRADE_SENTENCES: dict[str, str] = {
     **{stability: stability.sentence for stability in Stability},
     **{sharpness: sharpness.sentence for sharpness in Sharpness},
 }
+
+STANDING_SENTENCES: dict[str, str] = {
+    standings.HOLLOW: "On its newest build some seed passes only by tolerance.",
+    standings.RED: "On its newest build some seed fails, whether rightly or not.",
+    standings.FLAKY: "On its newest build some seeds pass and some fail.",
+}
+"""How a test stands by its jobs of the last 30 days."""
 
 CAUSES: dict[str, str] = {
     Cause.unknown: "Not known",
