@@ -221,9 +221,7 @@ def explain(statistics: Statistics, policy: Policy = POLICY) -> Explanation:
     """
     if not statistics:
         return Explanation.not_judged
-    if _number(statistics.get("nonfinite")) or any(
-        map(_explains, statistics.get("nonfinite_statistics") or ())
-    ):
+    if has_nonfinite(statistics):
         return Explanation.unexplained
     exact = statistics.get("exact")
     if isinstance(exact, Mapping) and exact.get("explanation") == Explanation.unexplained:
@@ -275,6 +273,36 @@ def evidence(statistics: Statistics, policy: Policy = POLICY) -> float | None:
     return largest
 
 
+def severity(verdict: str, outputs: Mapping[str, Statistics]) -> tuple[int, float]:
+    """Return the sort key of a (seed, repeat), worst first; every list of worst seeds has it.
+
+    It is the verdict, then the size of the worst output. Only outputs with the seed's verdict
+    count, because a reader sees those. outputs: output -> its verdict and statistics.
+    """
+    shown = [output for output in outputs.values() if output["verdict"] == verdict]
+    return Verdict(verdict).rank, -max(map(size, shown or outputs.values()), default=math.inf)
+
+
+def size(output: Statistics) -> float:
+    """Return how bad an output is among those of its verdict (`evidence`; NaN and Inf: infinite).
+
+    Rounding explains a false alarm: the error divided by the tolerance says how bad it is.
+    """
+    if has_nonfinite(output):
+        return math.inf
+    ratio = _number(output.get("tolerance_ratio"))
+    if output["verdict"] == Verdict.fail_by_tolerance and ratio is not None:
+        return ratio
+    return evidence(output) or 0.0
+
+
+def has_nonfinite(statistics: Statistics) -> bool:
+    """Return whether an output has wrong NaN or Inf: its statistics are those of the others."""
+    return bool(_number(statistics.get("nonfinite"))) or any(
+        map(_explains, statistics.get("nonfinite_statistics") or ())
+    )
+
+
 def _explains(name: str) -> bool:
     """Return whether the statistic of that name decides the explanation.
 
@@ -283,6 +311,12 @@ def _explains(name: str) -> bool:
     return name in ("budget_ratio", "chi") or name.endswith(("_z", "_z_max"))
 
 
+READ_BY_SEVERITY = (
+    *("tolerance_ratio", "budget_ratio", "chi", "*_z", "*_z_max", "*_count", "count"),
+    *("nonfinite", "nonfinite_statistics", "arithmetic", "may_store"),
+    *("cell_max", "cell_row_max", "common_factor"),
+)
+"""The statistics that `severity` reads; "*" stands for all names that end so."""
 _EXPLAINING = ("budget_ratio", "chi", "_z", "_z_max")
 """Endings of the names of the statistics that decide the explanation."""
 

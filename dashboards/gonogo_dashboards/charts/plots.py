@@ -23,10 +23,11 @@ from gonogo_dashboards.kit import words
 from gonogo_storage.jobs import job_seeds as reads
 from gonogo_storage.jobs.job import Job
 from gonogo_storage.jobs.job_seeds import MarkRecord, OutputRecord, RollUp
+from gonogo_storage.seeds import worst_seeds
 from gonogo_storage.seeds.seed_order import SeedOrder
 
 WORST_MARKS = 400
-"""Number of marks, besides the spread of all, above gonogo_storage.jobs.job_seeds.MAX_WHOLE seeds.
+"""Number of marks, besides the spread of all, above worst_seeds.MAX_WHOLE seeds.
 
 More marks would be a smear, and slow.
 """
@@ -128,7 +129,7 @@ def read(
     if not total:
         return None
     sums = None if rolled_up is None else rolled_up.get(output)
-    most = WORST_MARKS if total > reads.MAX_WHOLE else None
+    most = WORST_MARKS if total > worst_seeds.MAX_WHOLE else None
     sketch = None if sums is None else sums.sketch(TOLERANCE_RATIO)
     marks: list[MarkRecord] = []
     if sketch is None or sketch.count:
