@@ -59,9 +59,11 @@ def consistent_diagnosis(
     """Return the diagnosis of a seed, made consistent with the seed's verdict and statistics.
 
     It must not call a kernel right if rounding doesn't explain its error, and must name no cause if
-    rounding does: a term by tiles may differ by rounding alone, as on exact inputs. What exact inputs and the
-    replay show of the outputs (output -> statistics) comes first: the terms by tiles are measured
-    with a Wormhole's budget, and may take the fault of another kernel for a different one.
+    rounding does: a term by tiles may differ by rounding alone, as on exact inputs.
+
+    What exact inputs and the replay show of the outputs (output -> statistics) comes first: the
+    terms by tiles are measured with a Wormhole's budget, and may take the fault of another kernel
+    for a different one.
     """
     diagnosis = dict(content)
     if explanation == Explanation.explained:

@@ -219,7 +219,7 @@ def _worst_output(
 def _worst_entry(
     session: Session, job: JobRow, verdict: Verdict, healthy: ColumnElement[bool]
 ) -> tuple[StoredSeed, str, Mapping[str, Any]] | None:
-    """Return the worst output with a verdict of a selection, whose tests have their own verdicts."""
+    """Return the worst output with a verdict in a selection: each test has its own verdict."""
     table = SeedResultRow
     seeds = stored.read_outputs(session, [table.job_id == job.id, healthy], *READ_BY_SEVERITY)
     _, number, repeat, name = min(

@@ -15,7 +15,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from gonogo.spec.statistics import ROLLED_UP
-from gonogo.spec.verdicts import WORST_FIRST
+from gonogo.spec.verdicts import WORST_FIRST, severity
 from gonogo_storage.db.records import from_object
 from gonogo_storage.rollups.tallies import WHOLE
 from gonogo_storage.seed_rows import stored
@@ -129,6 +129,15 @@ def marks(
 def worst_seeds(session: Session, job_id: str, limit: int, rollup: RollUp) -> list[SeedRecord]:
     """Return the worst (seed, repeat) of a job, worst first (gonogo_storage.seeds.worst_seeds)."""
     return [_seed(seed) for seed in worst.read(session, job_id, limit, rollup)]
+
+
+def outputs_worst_first(seed: SeedRecord) -> list[MarkRecord]:
+    """Return the outputs of a seed, worst first, in the same order as seeds."""
+
+    def order(mark: MarkRecord) -> tuple[int, float]:
+        return severity(mark.verdict, {"": {"verdict": mark.verdict, **mark.statistics}})
+
+    return sorted(seed.outputs.values(), key=order)
 
 
 def worst_iteration(session: Session, job_id: str) -> int | None:

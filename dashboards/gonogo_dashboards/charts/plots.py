@@ -114,8 +114,11 @@ def worst_first(outputs: Sequence[OutputRecord]) -> list[OutputRecord]:
 
 
 def evidence(mark: MarkRecord) -> float | None:
-    """Return how far one output of a seed is beyond what rounding explains (1 = just explained)."""
-    return verdicts.evidence(mark.statistics)
+    """Return how far one output of a seed is beyond what rounding explains (1 = just explained).
+
+    None with NaN or Inf: the statistics are those of the finite elements only.
+    """
+    return None if verdicts.has_nonfinite(mark.statistics) else verdicts.evidence(mark.statistics)
 
 
 def read(

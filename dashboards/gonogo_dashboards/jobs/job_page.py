@@ -245,6 +245,11 @@ def job(
     if worst:
         iteration = worst[0].seed
     seed = commands.first_seeds(stored)[0] if iteration is None else iteration
+    diagnosis = diagnosis_view.read(session, stored)
+    # the map is of the seed that the diagnosis is of, if that has one
+    mapped = [(record.seed, record.repeat) for record in worst]
+    if diagnosis is not None and diagnosis.seed is not None:
+        mapped.insert(0, (diagnosis.seed, diagnosis.repeat or 0))
     heads = stored_artifacts.list_(session, job_id)
     log = job_logs.log(session, job_id, heads, pair)
     attempts = tuple(job_attempts.for_page(session, job_id))
@@ -291,10 +296,8 @@ def job(
         seed=None
         if pair is None or stored.seeds_removed_at is not None
         else seed_details.read(session, stored, pair, output),
-        map=error_maps.read(
-            session, job_id, heads, chosen, pair, [(record.seed, record.repeat) for record in worst]
-        ),
-        diagnosis=diagnosis_view.read(session, stored),
+        map=error_maps.read(session, job_id, heads, chosen, pair, mapped),
+        diagnosis=diagnosis,
         arithmetic=_arithmetic.get(
             fixed,
             lambda: arithmetic_view.of_job(arithmetics.of_job(session, job_id), line.noun),
