@@ -31,12 +31,13 @@ ATHERIS_VERSION := 3.0.0
 ATHERIS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gonogo/atheris-$(ATHERIS_VERSION)
 # the seconds for each parser
 FUZZ_S ?= 60
-# What plants small faults: not in the locks, as only `make mutants` needs it
+# What plants small faults: not in the locks, as only `make mutants` needs it; a folder of its own leaves the locked packages as they are
 MUTMUT_VERSION := 3.8.1
+MUTMUT ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gonogo/mutmut-$(MUTMUT_VERSION)
 # what the pages' scripts and styles are made of
 FRONT := $(shell find dashboards/web dashboards/gonogo_dashboards/build.py -name node_modules -prune -o -type f -print 2>/dev/null)
 
-.PHONY: help setup demo up compiled test explore fuzz fuzz-coverage docs docs-test test-sim wormhole-sim torch libraries lint bench chaos mutants pictures lock audit release sbom pin clean
+.PHONY: help setup demo up compiled test explore fuzz fuzz-coverage docs docs-test test-sim wormhole-sim torch libraries corpus lint bench chaos mutants pictures lock audit release sbom pin clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1	/' | expand -t 14
@@ -136,8 +137,13 @@ $(TORCH_VENV)/$(TORCH_STAMP):
 	rm -rf "$(TORCH_VENV)"; \
 	echo "no interpreter here has a wheel of torch $(TORCH_VERSION); name one: make torch TORCH_PYTHON=/path/to/python" >&2; exit 2
 
-libraries: setup ## an environment for every library of benchmarks/libraries in the cache folder (ARGS=jax: only that one)
+libraries: setup ## an environment for every library of the corpus in the cache folder (ARGS=jax: only that one)
 	@$(BIN)/python -m benchmarks.libraries.environments $(ARGS)
+
+corpus: setup ## recorded runs of kernels, and what the judge says of each, beside the committed table (ARGS="--sample 2000": 5 minutes)
+	@$(BIN)/python -m benchmarks.corpus make $(ARGS)
+	@$(BIN)/python -m benchmarks.corpus judge $(ARGS)
+	@$(BIN)/python -m benchmarks.corpus compare
 
 lint: setup ## ruff, mypy --strict, the layers of packages, names and docstrings
 	@$(BIN)/ruff check .
@@ -154,8 +160,11 @@ chaos: setup compiled ## random faults on a whole service, 10 minutes on each da
 	@$(BIN)/python -m benchmarks.chaos $(ARGS)
 
 mutants: setup ## small faults in the parts whose promises matter most, and which tests notice them: hours; ARGS choose (docs/reliability.md)
-	@$(BIN)/python -m pip show --quiet mutmut 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check mutmut==$(MUTMUT_VERSION)
-	@$(BIN)/mutmut run $(ARGS); $(BIN)/mutmut results
+	@set -euo pipefail; \
+	folder="$(MUTMUT)-$$($(BIN)/python -c 'import sys; print("py%d%d" % sys.version_info[:2])')"; \
+	[ -d "$$folder/mutmut" ] || $(BIN)/python -m pip install --quiet --disable-pip-version-check --target "$$folder" mutmut==$(MUTMUT_VERSION); \
+	mutmut() { $(BIN)/python -c 'import sys; sys.path.append(sys.argv.pop(1)); from mutmut.__main__ import cli; cli(prog_name="mutmut")' "$$folder" "$$@"; }; \
+	$(if $(ARGS),mutmut $(ARGS),mutmut run; mutmut results)
 
 pictures: setup ## the pictures of the pages in docs/pictures anew; ARGS choose
 	@$(BIN)/python -m benchmarks.pictures $(ARGS)

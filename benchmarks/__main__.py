@@ -1,11 +1,11 @@
 """Run the benchmarks: `make bench`, or `python -m benchmarks [NAME ...]`.
 
 Every figure stands beside something measured in the same run. Names choose benchmarks; the default
-is all. Each headline says whether its figures are in-sample: constants, limits or methods of ours
-were changed after looking at these cases; or out-of-sample: they were not.
+is all. In-sample means that constants, limits or methods of ours were changed after looking at
+these cases; out-of-sample, that they were not.
 
-The acceptance figures and the false alarms run on fewer seeds here, so that each ends within
-minutes. In full: `python -m benchmarks.figures` and `python -m benchmarks.false_alarms`.
+The acceptance figures run on fewer seeds here, so that each ends within minutes. In full:
+`python -m benchmarks.figures`. What the judge says of 20,000 kernels: `make corpus`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ import time
 from pathlib import Path
 
 from rich.console import Console
-
-from benchmarks.samples import sample_of
 
 # name -> its title and the arguments with which it runs here
 BENCHMARKS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -32,22 +30,16 @@ BENCHMARKS: dict[str, tuple[str, tuple[str, ...]]] = {
         ),
         ("--seeds", "1000000"),
     ),
-    "figures": ("acceptance figures of the numerics, 8 seeds", ("--seeds", "8")),
+    "figures": ("acceptance figures of the numerics, 8 seeds (in-sample)", ("--seeds", "8")),
     "flakiness": (
         "calibration of the flakiness statistics, 250 series",
         ("--series", "250", "--stable", "1000"),
     ),
     "bisection": ("noisy bisection beside git-bisect by majority, 60 series", ("--series", "60")),
     "gauges": (
-        "what known gates let pass: the nightly test's and ttnn's, 1 seed",
+        "what known gates let pass (out-of-sample): the nightly test's and ttnn's, 1 seed",
         ("--seeds", "1"),
     ),
-    "yardstick": (
-        "our verdict beside the gates of others, on the same kernels, one test a mutant",
-        ("--tests", "1"),
-    ),
-    "strangers": ("kernels by a stranger: wrong ones that are flagged, and right ones", ()),
-    "false_alarms": ("right kernels that are flagged, 100 seeds of each", ("--seeds", "100")),
 }
 
 
@@ -71,8 +63,7 @@ def main(words: list[str] | None = None) -> int:
     failed: list[str] = []
     for name in names:
         title, arguments = BENCHMARKS[name]
-        sample = sample_of(name)
-        console.rule(f"{name}: {title} ({sample})", align="left")
+        console.rule(f"{name}: {title}", align="left")
         sys.stdout.flush()  # the next lines are another process's
         began = time.monotonic()
         code = subprocess.run(

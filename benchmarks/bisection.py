@@ -4,10 +4,9 @@
 
 For the three pairs of failure rates of the project's figures (after and before the change), on
 series whose change is at a place drawn at random: every run counts, those of the gate too. The
-policy's constants were chosen on these pairs, so that these figures are in-sample. Then the same
-answers on ten other scenarios, out-of-sample (`bisection_scenarios`); by numbers, for a logic bug
-at every place: at most ceil(log2 N) + 2 runs; and series in which nothing changed. Exit 1 where a
-figure isn't met within two standard errors of what is measured, or by its 95% interval.
+policy's constants were chosen on these pairs, so that these figures are in-sample. Then by numbers,
+for a logic bug at every place: at most ceil(log2 N) + 2 runs; and series in which nothing changed.
+Exit 1 where a figure isn't met within two standard errors of what is measured.
 """
 
 from __future__ import annotations
@@ -24,15 +23,11 @@ from functools import partial
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.bisection_scenarios import CHOSEN_ON, OTHERS, Scenario
-from benchmarks.libraries.intervals import clopper_pearson
 from gonogo.flakiness.bisecting import Expect, Stage
 from gonogo.flakiness.bisection import SearchState, search_state
-from gonogo.flakiness.policy import POLICY
 
 MOST = 3000
 BY_DEFAULT = 500
-MOST_OF_SCENARIO = 1000
 
 
 @dataclass(frozen=True)
@@ -161,70 +156,6 @@ def by_rates(builds: int, series: int, console: Console, first: int = 0) -> bool
     return good
 
 
-def by_scenarios(series: int, console: Console, first: int = 0) -> bool:
-    """Measure how often an answer is right, on the three scenarios and on ten others.
-
-    An answer is believed from `bisect_stop` on, so that this share of the answers must be right,
-    whatever the rates are. And at most 1 - `bisect_stop` of the series may end as "no change". A
-    scenario that breaks what the method takes for granted is measured as well, and promised
-    nothing.
-    """
-    shown = Table(
-        title=f"answers of {series} series, at most {MOST_OF_SCENARIO} runs: right at least "
-        f"{POLICY.bisect_stop:g}, with 95% intervals",
-        title_justify="left",
-    )
-    for column in (
-        "scenario",
-        "builds",
-        "red before, after",
-        "runs",
-        "answers",
-        "right",
-        "no change",
-    ):
-        shown.add_column(column, justify="left" if column == "scenario" else "right")
-    good = True
-    for title, scenarios in (("in-sample", CHOSEN_ON), ("out-of-sample", OTHERS)):
-        shown.add_section()
-        shown.add_row(f"[bold]{title}")
-        for scenario in scenarios:
-            answers, right, none, runs = _answers(scenario, series, first)
-            interval = clopper_pearson(right, answers)
-            missed = clopper_pearson(none, series)
-            met = interval[1] >= POLICY.bisect_stop and missed[0] <= 1 - POLICY.bisect_stop
-            good &= met or not scenario.is_model
-            shown.add_row(
-                scenario.name + ("" if scenario.is_model else " (not the model)"),
-                str(scenario.builds),
-                f"{scenario.before:g}, {scenario.after:g}",
-                f"{runs / series:.0f}",
-                f"{answers / series:.3f}",
-                f"{right / max(answers, 1):.3f} [{interval[0]:.3f}, {interval[1]:.3f}]"
-                + ("" if met else " NOT MET" if scenario.is_model else " less"),
-                f"{none / series:.3f}",
-            )
-    console.print(shown)
-    return good
-
-
-def _answers(scenario: Scenario, series: int, first: int) -> tuple[int, int, int, int]:
-    """Return (answers, right ones, series that end as "no change", runs)."""
-    answers = right = none = all_runs = 0
-    for number in range(first, first + series):
-        rng = random.Random(f"{number}/{scenario.name}")
-        place = rng.randrange(1, scenario.builds)
-        run = scenario.start(scenario, rng, place)
-        state, runs, _ = searched(scenario.builds, run, most=MOST_OF_SCENARIO)
-        all_runs += runs
-        answers += state.located
-        none += state.stage is Stage.no_change
-        right += (
-            state.located and state.culprit is not None and scenario.right(state.culprit, place)
-        )
-    return answers, right, none, all_runs
-
-
 def by_numbers(builds: int, console: Console) -> bool:
     """A logic bug at every place."""
     longest, wrong = 0, 0
@@ -287,7 +218,6 @@ def main(words: list[str] | None = None) -> int:
     console = Console(highlight=False, width=110)
     checks = (
         by_rates(given.builds, given.series, console, given.first),
-        by_scenarios(given.series, console, given.first),
         by_numbers(given.builds, console),
         without_change(given.builds, max(20, given.series // 4), console, given.first),
     )

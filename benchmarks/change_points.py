@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.libraries.intervals import clopper_pearson
+from benchmarks.intervals import clopper_pearson
 from gonogo.flakiness.changes import number_changes
 
 Array = NDArray[np.float64]

@@ -294,7 +294,10 @@ class Settings(BaseSettings):
     waiver_days: PositiveInt = Field(
         90,
         le=3650,
-        description="a waiver lasts this many days from now at the most; it can be renewed",
+        description=(
+            "a waiver or an acknowledgement lasts this many days from now at the most; it can be "
+            "renewed"
+        ),
     )
     token_days: PositiveInt = Field(
         90, le=36500, description="a token ends after this many days unless an admin says otherwise"

@@ -1,1 +1,1 @@
-"""Judge kernels of other libraries, right ones and mutants, with no arithmetic model named."""
+"""Kernels of other libraries and readable NumPy ones with edits, for the corpus."""

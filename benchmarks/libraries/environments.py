@@ -32,8 +32,6 @@ class Environment:
     library: str
     packages: tuple[str, ...]
     modules: tuple[str, ...]
-    commands: tuple[str, ...] = ()
-    """Commands that the library calls when it runs."""
     stamp_name: str = ""
     """The name of the stamp where another tool makes the same environment."""
     source: str = ""
@@ -88,19 +86,12 @@ class Environment:
         return " ".join((*self.packages, *self.modules))
 
     @property
-    def absent_command(self) -> str | None:
-        """Return a command that the library calls and that isn't on PATH, or None."""
-        return next((name for name in self.commands if shutil.which(name) is None), None)
-
-    @property
     def absence(self) -> str | None:
         """Return why the library can't run here, in words, or None."""
         if self.needs_gpu and gpu() is None:
             return "it needs an NVIDIA GPU, and nvidia-smi names none here"
         if not self.is_installed:
             return "it isn't installed; run `make libraries`"
-        if self.absent_command is not None:
-            return f"it calls {self.absent_command}, which isn't on PATH"
         return None
 
     def complete(self) -> None:
@@ -153,10 +144,7 @@ ENVIRONMENTS: Final = (
         ("tensorflow", "keras"),
     ),
     Environment("mlx", ("mlx==0.32.4", "mlx-cpu==0.32.4", NUMPY), ("mlx.core",)),
-    Environment("paddle", ("paddlepaddle==3.3.1", NUMPY), ("paddle",)),
     Environment("openvino", ("openvino==2026.4.1", NUMPY), ("openvino",)),
-    Environment("tinygrad", ("tinygrad==0.14.0", NUMPY), ("tinygrad",), ("clang",)),
-    Environment("thinc", ("thinc==9.1.1", NUMPY), ("thinc.api",)),
     Environment(
         "liger",
         ("liger-kernel==0.6.2", "torch==2.13.0", "triton==3.9.0", "packaging==26.3", NUMPY),
@@ -186,9 +174,6 @@ ENVIRONMENTS: Final = (
         settings=ON_GPU,
         needs_gpu=True,
     ),
-    Environment(
-        "cuda", ("cupy-cuda13x==14.2.0", NUMPY), ("cupy",), settings=ON_GPU, needs_gpu=True
-    ),
 )
 """The one table of versions. torch's version and stamp are also the Makefile's."""
 
@@ -209,9 +194,6 @@ def install(environment: Environment) -> str | None:
     """Make the environment; return None, or why the library is left out."""
     if environment.needs_gpu and gpu() is None:
         return environment.absence
-    absent = environment.absent_command
-    if absent is not None:
-        return f"it calls {absent}, which isn't on PATH: apt-get install -y {absent}"
     if environment.is_installed:
         return None
     problem = "no interpreter here can make virtual environments"

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from benchmarks.libraries.cases import Case, Tensors, case_named, inputs, inputs_digest
+from benchmarks.libraries.cases import Case, Tensors, inputs, inputs_digest
 from benchmarks.libraries.environments import (
     PROGRAMS,
     Environment,
@@ -89,19 +89,6 @@ class Run:
     kernel: str
     case: Case
     seed: int
-
-    @property
-    def name(self) -> str:
-        """The name by which `--replay` runs it alone."""
-        return f"{self.library}:{self.kernel}:{self.case.name}:{self.seed}"
-
-
-def run_named(name: str) -> Run:
-    """Return the run of a name. Raises ValueError if it isn't one."""
-    parts = name.split(":")
-    if len(parts) < 4 or not parts[-1].isdigit():
-        raise ValueError(f"{name!r} isn't a run: needs LIBRARY:KERNEL:CASE:SEED")
-    return Run(parts[0], ":".join(parts[1:-2]), case_named(parts[-2]), int(parts[-1]))
 
 
 @cache

@@ -100,7 +100,8 @@ class Step:
     def partial(self, terms: Array, name: str) -> Array:
         """Return the terms of a sum without those that the edit leaves out."""
         if self.is_edit(f"{name}-without-last-tile"):
-            return terms[..., :-TILE]
+            n = terms.shape[-1]
+            return terms[..., : max(n - TILE, n // 2)]
         if self.is_edit(f"{name}-without-last-3"):
             return terms[..., :-3]
         return terms
@@ -157,7 +158,23 @@ class Step:
         if self.is_edit("stale-row"):
             row = values.shape[0] // 2
             values[row] = values[row - 1]
-        return values if self.rounding is None else self.rounding(values)
+        if self.rounding is None:
+            return self.stepped(values, 2.0**-20)
+        coarse = self.coarse is not None and (self.rounding(values) != values).any()
+        return self.stepped(self.rounding(values), 2.0**-7 if coarse else 2.0**-20)
+
+    def stepped(self, values: Array, step: float) -> Array:
+        """Return an output with the edits that move a row, a tile or 1 % of it by a step or two."""
+        places = np.zeros(values.shape, bool)
+        if self.is_edit("a-row-a-step"):
+            places[values.shape[0] // 2] = True
+        elif self.is_edit("a-tile-a-step"):
+            places[:TILE, ..., :TILE] = True
+        elif self.is_edit("few-a-step"):
+            places.reshape(-1)[::97] = True
+        moved = values * values.dtype.type(1 + step)
+        moved = moved if self.rounding is None else self.rounding(moved)
+        return np.where(places, moved, values)
 
 
 Source = Callable[[Mapping[str, Array], float, int, Step], dict[str, Array]]

@@ -1,4 +1,1 @@
-"""Strangers: LayerNorm kernels, right and wrong, by someone who had not seen the forensics.
-
-`python -m benchmarks.strangers`.
-"""
+"""Strangers: LayerNorm kernels, right and wrong, by someone who had not seen the forensics."""

@@ -1,4 +1,4 @@
-"""The strangers as an executor: GONOGO_EXECUTORS="strangers=benchmarks.strangers.plugin:Stranger".
+"""The strangers as executors.
 
 Builds: `right:NAME`, and `wrong:KERNEL:FAULT:BASE` with one of the arithmetics of rights.BASES.
 `clean:KERNEL:FAULT:BASE` is the same kernel with the same chance and without the fault.
@@ -30,7 +30,7 @@ class Stranger:
         self.arithmetic: Arithmetic
         try:
             if kind == "right":
-                self.arithmetic = RIGHTS[rest].arithmetic
+                self.arithmetic = BY_NAME[rest] if rest in BY_NAME else RIGHTS[rest].arithmetic
             else:
                 kernel, name, base = rest.split(":")
                 self.arithmetic = BY_NAME[base]

@@ -117,6 +117,13 @@ FLICKERS = frozenset(
 HOLLOWS = frozenset({"passes_by_tolerance", "fix_masked"})
 TOO_TIGHT = frozenset({"tolerance_too_tight"})
 HANGS = frozenset({"hangs"})
+ACCEPTED: Mapping[frozenset[str], str] = {
+    FLICKERS: "red results",
+    HOLLOWS: "hollow passes",
+    TOO_TIGHT: "false alarms",
+    HANGS: "hangs",
+}
+"""The results that become `waived` while someone acknowledges a flag of these kinds."""
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ PACKAGES = {
     "worker": ("celery", "cryptography", "kombu", "redis"),
     "service": (
         "alembic",
+        "apprise",
         "cachetools",
         "cronsim",
         "fastapi",

@@ -107,6 +107,12 @@ def get(session: Session, token_id: str) -> Token | None:
     return None if row is None else of_row(row)
 
 
+def name_of(session: Session, actor: str) -> str:
+    """Return the token's name for the actor of an audited change; another actor's as it is."""
+    token = get(session, actor.removeprefix("token:")) if actor.startswith("token:") else None
+    return actor if token is None else token.name
+
+
 def named(session: Session, name: str) -> list[Token]:
     """Return the tokens with this name, revoked ones as well, newest first."""
     query = select(TokenRow).where(TokenRow.name == name).order_by(TokenRow.id.desc())

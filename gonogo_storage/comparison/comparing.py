@@ -276,9 +276,7 @@ def _flags(
     for row in rows:
         job, build = openings.get(row.id, (row.first_job, row.build))
         opened_by_head = job in head.ids or (build in head.builds and build not in base.builds)
-        acknowledged = row.state == FlagState.acknowledged and (
-            row.expires_at is None or row.expires_at > now
-        )
+        acknowledged = row.state == FlagState.acknowledged and (row.expires_at or now) > now
         if opened_by_head and not acknowledged:
             continue  # what head itself raised excuses nothing
         known = OpenFlag(

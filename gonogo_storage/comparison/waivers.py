@@ -65,7 +65,7 @@ def create(
     Raises FieldError for an unknown test, an end that is past or too far away, or too many active
     waivers.
     """
-    _check_end(new.expires_at, now, longest)
+    check_end(new.expires_at, now, longest)
     if new.test is not None and test_specs.get(session, new.test) is None:
         raise FieldError(
             "test", new.test, "there is no test with this key", limit="a key of GET /api/v1/tests"
@@ -136,7 +136,7 @@ def change(
     if row is None:
         return None
     if version is not None and version != row.version:
-        raise Outdated(version, row.version)
+        raise Outdated(version, row.version, "the waiver was changed")
     state = _state(row, now)
     if state is not WaiverState.active:
         raise FieldError(
@@ -147,7 +147,7 @@ def change(
         )
     values = {"expires_at" if name == "expires" else name: value for name, value in fields.items()}
     if "expires_at" in values:
-        _check_end(values["expires_at"], now, longest)
+        check_end(values["expires_at"], now, longest)
     if "classes" in values:
         values["classes"] = [waiver_class.value for waiver_class in values["classes"]]
     changed = {name: value for name, value in values.items() if getattr(row, name) != value}
@@ -290,13 +290,6 @@ def _is(state: WaiverState, now: datetime) -> ColumnElement[bool]:
     return and_(
         ended_at.is_(None), expires_at > now if state is WaiverState.active else expires_at <= now
     )
-
-
-def _check_end(expires: datetime, now: datetime, longest: timedelta) -> None:
-    check_end(expires, now)
-    if expires > now + longest:
-        limit = f"{longest.days} days from now (GONOGO_WAIVER_DAYS): {timestamp(now + longest)}"
-        raise FieldError("expires", timestamp(expires), "is too far away", limit=limit)
 
 
 def _waiver(row: WaiverRow) -> Waiver:

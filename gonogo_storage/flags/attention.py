@@ -19,7 +19,7 @@ from gonogo_storage.db.ids import floor
 from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import LISTED_KINDS, FlagKind, FlagState, JobState
 from gonogo_storage.flags import triage
-from gonogo_storage.flags.flags import Flag
+from gonogo_storage.flags.flags import Flag, of_row
 from gonogo_storage.rollups.variants import Variant, newest_builds
 from gonogo_storage.tables import FlagRow, JobRow, ProbeRow, RunJobRow, RunRow, TestSpecRow
 
@@ -183,7 +183,9 @@ def _records(
     )
     rows = session.execute(query.order_by(FlagRow.updated_at.desc(), FlagRow.id.desc())).all()
     for row, test in rows:
-        record = from_object(FlagRecord, row, test=test, newest_build=newest.get(Variant.of(row)))
+        record = from_object(
+            FlagRecord, of_row(row), test=test, newest_build=newest.get(Variant.of(row))
+        )
         by_kind.setdefault(row.kind, []).append(record)
     return by_kind
 

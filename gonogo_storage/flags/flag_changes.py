@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from gonogo.errors import FieldError
-from gonogo_storage.access import audit
+from gonogo_storage.access import audit, tokens
 from gonogo_storage.db.encoding import timestamp, utcnow
 from gonogo_storage.db.ids import is_id
 from gonogo_storage.db.states import FlagState
@@ -30,15 +30,17 @@ MANUAL_CHANGES: Mapping[FlagState, tuple[FlagState, ...]] = {
     FlagState.resolved: (FlagState.open,),
 }
 """State -> the states that a person may set. Only new evidence sets `reopened`."""
+ACKNOWLEDGED_FOR = timedelta(days=14)
+"""An acknowledgement lasts this long unless a date is given."""
+MAX_REASON = 2000
 MAX_EXPIRED = 100
 
 
-class Outdated(ValueError):
+class Outdated(FieldError):
     """The flag or waiver has another version than the change expects."""
 
-    def __init__(self, given: int, current: int) -> None:
-        self.given, self.current = given, current
-        super().__init__(f"version {given} is outdated; the current version is {current}")
+    def __init__(self, given: int, current: int, happened: str) -> None:
+        super().__init__("version", given, f"is outdated: {happened}", limit=current)
 
 
 def change(
@@ -54,8 +56,9 @@ def change(
 
     The row is locked, so that neither this change nor that of an ending job is lost. Equal values
     make no new version and no entry. Every change goes into the flag's history and the audit log.
-    Raises FieldError if the present state doesn't allow the new one, or for an expiry that is past
-    or not of an acknowledgement. Raises Outdated if `version` is given and not the present one.
+    Raises FieldError if the present state doesn't allow the new one, for an acknowledgement without
+    owner, reason or end, and for an end that is past or not of an acknowledgement. Raises Outdated
+    if `version` is given and not the present one.
     """
     unknown = fields.keys() - set(FIELDS)
     if unknown:
@@ -67,8 +70,7 @@ def change(
     )
     if row is None:
         return None
-    if version is not None and version != row.version:
-        raise Outdated(version, row.version)
+    _check_version(session, row, version)
     _apply(session, row, fields, actor=actor, now=now or utcnow())
     return flags.look(session, flag_id)
 
@@ -92,14 +94,15 @@ def change_many(
     fields: Mapping[str, Any],
     *,
     actor: str,
+    versions: Mapping[str, int] | None = None,
     now: datetime | None = None,
 ) -> list[Outcome]:
     """Change several flags in the caller's transaction; return an outcome per id, in their order.
 
-    A flag that can't be changed doesn't stop the others. Repeating the call changes nothing. Raises
-    FieldError for an expiry that is past.
+    A flag that can't be changed doesn't stop the others, nor one that has another version than in
+    `versions`. Raises FieldError for an expiry that is past.
     """
-    now = now or utcnow()
+    now, seen = now or utcnow(), versions or {}
     if (expires := fields.get("expires")) is not None:
         check_end(expires, now)
     known = sorted({flag_id for flag_id in flag_ids if is_id(flag_id)})
@@ -112,7 +115,7 @@ def change_many(
         )
     }
     return [
-        _one(session, rows.get(flag_id), flag_id, fields, actor, now)
+        _one(session, rows.get(flag_id), flag_id, fields, actor, seen.get(flag_id), now)
         for flag_id in dict.fromkeys(flag_ids)
     ]
 
@@ -123,16 +126,36 @@ def _one(
     flag_id: str,
     fields: Mapping[str, Any],
     actor: str,
+    version: int | None,
     now: datetime,
 ) -> Outcome:
     if row is None:
         return Outcome(flag_id, "missing", None, None)
     before = flags.of_row(row)
     try:
+        _check_version(session, row, version)
         changed = _apply(session, row, fields, actor=actor, now=now)
     except FieldError as problem:
         return Outcome(flag_id, "refused", before, before, problem)
     return Outcome(flag_id, "changed" if changed else "same", before, flags.of_row(row))
+
+
+def _check_version(session: Session, row: FlagRow, version: int | None) -> None:
+    if version is None or version == row.version:
+        return
+    (newest, *_) = flag_history.of(session, row.id)
+    if newest.version != row.version:  # renewed evidence is not in the history
+        raise Outdated(
+            version,
+            row.version,
+            f"a job on {row.build} found it again at {timestamp(row.updated_at)}",
+        )
+    change = (
+        f"set it to {newest.after}" if newest.before != newest.after else "changed owner or reason"
+    )
+    reason = f": {newest.reason}" if newest.reason else ""
+    happened = f"{tokens.name_of(session, newest.actor)} {change} at {timestamp(newest.at)}{reason}"
+    raise Outdated(version, row.version, happened)
 
 
 def _apply(
@@ -147,7 +170,7 @@ def _apply(
     after = FlagState(values.get("state", before))
     if after is FlagState.open and before is FlagState.reopened:
         after = before  # it is open already
-    _check(before, after, values, now)
+    _check(row, after, values, now)
     values["state"] = after.value
     if after is not FlagState.acknowledged:
         values["expires_at"] = None
@@ -180,7 +203,8 @@ def _apply(
     return True
 
 
-def _check(before: FlagState, after: FlagState, values: Mapping[str, Any], now: datetime) -> None:
+def _check(row: FlagRow, after: FlagState, values: Mapping[str, Any], now: datetime) -> None:
+    before = FlagState(row.state)
     if after is not before and after not in MANUAL_CHANGES[before]:
         limit = ", ".join((before.value, *MANUAL_CHANGES[before]))
         raise FieldError(
@@ -189,6 +213,16 @@ def _check(before: FlagState, after: FlagState, values: Mapping[str, Any], now: 
             f"a flag that is {before.value} does not become {after.value} by hand",
             limit=limit,
         )
+    if after is FlagState.acknowledged:
+        check_reason(values.get("reason", row.reason))
+        for name, column, limit in (
+            ("owner", "owner", "a name"),
+            ("expires", "expires_at", "a time"),
+        ):
+            if not values.get(column, getattr(row, column)):
+                raise FieldError(
+                    name, None, "is required: every acknowledgement has one", limit=limit
+                )
     expires = values.get("expires_at")
     if expires is None:
         return
@@ -202,10 +236,23 @@ def _check(before: FlagState, after: FlagState, values: Mapping[str, Any], now: 
     check_end(expires, now)
 
 
-def check_end(expires: datetime, now: datetime) -> None:
-    """Raise FieldError unless the end of an acknowledgement or waiver is in the future."""
+def check_reason(reason: str | None) -> None:
+    """Raise FieldError unless an acknowledgement has a reason."""
+    if not (reason or "").strip():
+        limit = f"1 to {MAX_REASON} characters"
+        raise FieldError("reason", reason, "is required to acknowledge a flag", limit=limit)
+
+
+def check_end(expires: datetime, now: datetime, longest: timedelta | None = None) -> None:
+    """Raise FieldError unless the end of an acknowledgement or waiver is ahead, and close enough.
+
+    longest: GONOGO_WAIVER_DAYS; None: any.
+    """
     if expires <= now:
         raise FieldError("expires", timestamp(expires), "is past", limit=f"after {timestamp(now)}")
+    if longest is not None and expires > now + longest:
+        limit = f"{longest.days} days from now (GONOGO_WAIVER_DAYS): {timestamp(now + longest)}"
+        raise FieldError("expires", timestamp(expires), "is too far away", limit=limit)
 
 
 def resolve(

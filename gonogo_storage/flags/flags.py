@@ -9,6 +9,8 @@ from typing import Annotated, Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from gonogo.flakiness.classes import ACCEPTED
+from gonogo.flakiness.waivers import day
 from gonogo.spec.executors import EMULATOR
 from gonogo_storage.db.dialect import insert_once
 from gonogo_storage.db.ids import is_id, new_id
@@ -45,6 +47,8 @@ class FlagSummary:
     opened_at: datetime
     updated_at: datetime
     expires_at: datetime | None
+    effect: str | None
+    """The effect of its acknowledgement on commits, and until when; null unless acknowledged"""
 
 
 @dataclass(frozen=True)
@@ -259,6 +263,39 @@ def active(session: Session, variant: Variant) -> list[tuple[Flag, str]]:
     ]
 
 
+def acknowledged(
+    session: Session, *, now: datetime, test: str | None = None, limit: int
+) -> list[Flag]:
+    """Return the flags whose acknowledgement is in force, the first to end first."""
+    table = FlagRow
+    query = select(table).where(table.state == FlagState.acknowledged, table.expires_at > now)
+    if test is not None:
+        query = query.where(table.test_key == test)
+    return [
+        of_row(row)
+        for row in session.scalars(query.order_by(table.expires_at, table.id).limit(limit))
+    ]
+
+
+def effect(flag: Flag | FlagRow, end: str) -> str:
+    """Return what an acknowledgement does to commits; `end` begins the sentence: "Until Monday"."""
+    accepted = next((words for kinds, words in ACCEPTED.items() if flag.kind in kinds), None)
+    if accepted is None:
+        return f"{end}, it is not an open flag. It blocks no commit anyway."
+    where = f"{flag.arch} {flag.board}"
+    return (
+        f"{end}, {accepted} of this test on {where} block no commit of the branch {flag.branch},"
+        " and none compared with it."
+    )
+
+
 def of_row(row: FlagRow) -> Flag:
     """Return a flag (for modules of storage)."""
-    return from_object(Flag, row, kind=FlagKind(row.kind), state=FlagState(row.state))
+    state, end = FlagState(row.state), row.expires_at
+    return from_object(
+        Flag,
+        row,
+        kind=FlagKind(row.kind),
+        state=state,
+        effect=None if end is None else effect(row, f"Until {day(end)}"),
+    )

@@ -12,12 +12,18 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
-from sqlalchemy import URL, Engine, inspect
+from sqlalchemy import URL, Engine, delete, inspect, update
 
 from gonogo.errors import InfrastructureError, JobError
-from gonogo_storage.db.engine import BUSY_TIMEOUT_S, is_postgres
+from gonogo_storage.db.encoding import utcnow
+from gonogo_storage.db.engine import BUSY_TIMEOUT_S, is_postgres, session
+from gonogo_storage.db.states import DeliveryState
+from gonogo_storage.history.assessment_requests import ASSESS
 from gonogo_storage.ops import schema
+from gonogo_storage.tables import AnswerRow, DeliveryRow, LeaseRow, OutboxRow
 
+_OWN_WORK: Final = ("job.created", "attempt.cancel", ASSESS)
+"""Topics of the outbox that nobody outside hears of; the others are events for webhooks."""
 _DUMP: Final = ("pg_dump", "--format=custom", "--no-owner", "--no-privileges")
 _RESTORE: Final = ("pg_restore", "--single-transaction", "--no-owner", "--no-privileges")
 
@@ -39,6 +45,8 @@ def backup(engine: Engine, path: Path) -> None:
 def restore(path: Path, engine: Engine) -> None:
     """Fill an empty database from a backup of its kind, and migrate it to this code's schema.
 
+    Waiting messages to webhooks and answers to GitHub may have been sent since the backup: they are
+    canceled, and can be replayed one by one.
     Raises JobError for a database that has tables, which stays as it is, and for a file that is no
     backup of this kind; InfrastructureError where pg_restore is missing or fails, and then nothing
     was restored.
@@ -52,6 +60,7 @@ def restore(path: Path, engine: Engine) -> None:
         engine.dispose()
         copy_sqlite(path, _file_of(engine))
     schema.upgrade(engine)
+    _cancel_waiting_messages(engine)
 
 
 def copy_sqlite(source: Path, target: Path) -> None:
@@ -66,6 +75,24 @@ def copy_sqlite(source: Path, target: Path) -> None:
     ):
         given.backup(copy)
         copy.execute("PRAGMA journal_mode = DELETE")  # else two more files lie beside it in use
+
+
+def _cancel_waiting_messages(engine: Engine) -> None:
+    """Cancel what may have been sent since the backup, and end the duties of the old processes."""
+    now = utcnow()
+    with session(engine) as current:
+        current.execute(delete(LeaseRow))
+        current.execute(
+            update(DeliveryRow)
+            .where(DeliveryRow.due_at.is_not(None))
+            .values(state=DeliveryState.cancelled.value, due_at=None, ended_at=now)
+        )
+        current.execute(
+            update(OutboxRow)
+            .where(OutboxRow.due_at.is_not(None), OutboxRow.topic.not_in(_OWN_WORK))
+            .values(due_at=None, done_at=now, error="canceled: it may have been sent since")
+        )
+        current.execute(update(AnswerRow).where(AnswerRow.due_at.is_not(None)).values(due_at=None))
 
 
 @contextmanager

@@ -26,12 +26,12 @@ from servers import PostgresServer, RedisServer, running
 
 pytestmark = pytest.mark.slow
 
-SEEDS = 30
+SEEDS = int(scaled(30))
 SLOW: dict[str, Any] = {
     "build": "slow",
     "target": {"executor": "troublesome", "arch": "wormhole", "board": "n150"},
 }
-"""A plug-in kernel that takes 0.2 s a seed: a job of about 6 s, so that bad luck strikes in its
+"""A plug-in kernel that takes 0.2 s a seed: a job of 6 s and more, so that bad luck strikes in its
 middle."""
 
 

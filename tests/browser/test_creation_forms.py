@@ -43,7 +43,7 @@ def test_a_gauge_is_created_of_a_picked_test_and_taken_back(populated, page: Pag
     expect(page.locator("#checked")).to_have_text("Every check passed.")
     page.get_by_role("button", name="Start the gauge").click()
     expect(page).to_have_url(re.compile("/gauges/[0-9a-f-]{36}"))
-    expect(page.locator("#result")).to_contain_text("The gauge is queued")
+    expect(page.locator("#result")).to_contain_text("The gauge was submitted")
     page.get_by_role("button", name="Undo").click()
     expect(page.locator("#result")).to_contain_text("The gauge is canceled.")
     expect(page.locator("#state")).to_contain_text("Cancel")

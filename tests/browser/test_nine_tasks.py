@@ -50,8 +50,9 @@ def _changed_between_builds(reader: Reader) -> None:
 
 def _acknowledge(reader: Reader) -> None:
     reader.click(reader.page.locator(".flag-rows .v-pass_by_tolerance").last)
+    reader.page.get_by_label("Reason").fill("known since May")
     reader.button("Acknowledge")
-    expect(reader.page.locator("#result")).to_contain_text("Acknowledged: the flag stays quiet")
+    expect(reader.page.locator("#result")).to_contain_text("Acknowledged.")
 
 
 def _submit(reader: Reader) -> None:

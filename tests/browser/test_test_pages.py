@@ -4,6 +4,7 @@ reader takes on a flag, with a login too."""
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 
 import httpx
 import pytest
@@ -60,13 +61,17 @@ def test_a_flag_is_taken_on_and_resolved_on_its_page(guarded, page: Page, watch)
     expect(page.locator("code").filter(has_text="gonogo check")).to_contain_text(
         "--build b0304ff7a5"
     )
-    page.get_by_label("owner").fill("ada")
+    page.get_by_role("button", name="Acknowledge").click()
+    expect(page.locator("#said")).to_contain_text("reason: is required to acknowledge a flag")
+    watch.mean("422")
     page.get_by_label("reason").fill("known since December")
-    page.get_by_label("expires on").fill("2099-01-31")
+    end = f"{datetime.now(UTC) + timedelta(days=30):%Y-%m-%d}"
+    page.get_by_label("acknowledged until").fill(end)
     page.get_by_role("button", name="Acknowledge").click()
     expect(page.locator("#banner")).to_contain_text(
-        "Acknowledged, owned by ada: known since December; expires 2099-01-31"
+        f"Acknowledged, owned by ada: known since December; until {end}"
     )
+    expect(page.locator("#effect")).to_contain_text(f"Until {end}, hollow passes of this test")
     expect(page.locator("#history tbody tr").first).to_contain_text("ada")
     page.get_by_role("button", name="Undo").click()
     expect(page.locator("#result")).to_contain_text("Restored what was there before")
@@ -78,7 +83,7 @@ def test_a_flag_is_taken_on_and_resolved_on_its_page(guarded, page: Page, watch)
     page.get_by_label("owner").fill("x" * 100)
     page.get_by_role("button", name="save").click()
     expect(page.locator("#banner")).to_contain_text("x" * 100)
-    page.get_by_label("expires on").fill("2001-01-01")
+    page.get_by_label("acknowledged until").fill("2001-01-01")
     page.get_by_role("button", name="save").click()
     expect(page.locator("#said")).to_contain_text("expires: is past")
     watch.mean("422")

@@ -27,7 +27,7 @@ PASTE_S = 3 * WAIT_S
 TORCH = "/opt/torch/bin/python"
 """The interpreter with torch in the pages; the tests' own stands for it."""
 NEEDED: dict[str, Callable[[], str]] = {"gtest": gtest_programs.compiler, "torch": torch_python}
-"""What blocks need that may be missing here; the function tells what, and how to install it."""
+"""By the attribute `needs`: a function that says what is missing here, and how to install it."""
 MESSAGE = 3000
 PARSERS: dict[str, Callable[[str], Any]] = {
     "json": lambda text: list(documents(text)),

@@ -35,4 +35,4 @@ WAIT_MS = 1000 * WAIT_S
 def scaled(seconds: float) -> float:
     """Return a limit of the product that a test sets, or the most that a piece of work may take,
     from the seconds for an idle machine."""
-    return seconds * SLOWNESS
+    return float(seconds * SLOWNESS)

@@ -3,7 +3,6 @@ workers, each alone) or `gonogo up`."""
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import signal
@@ -276,12 +275,6 @@ def every_seed_once(client: Client, job: str, seeds: Iterable[int]) -> list[dict
     items = list(client.pages(f"/jobs/{job}/results", limit=200))
     assert sorted(item["seed"] for item in items) == sorted(seeds)
     return items
-
-
-def up_record(folder: Path) -> dict[str, Any]:
-    """var/up.json of a `gonogo up`."""
-    record: dict[str, Any] = json.loads((folder / "up.json").read_text())
-    return record
 
 
 def interrupt(process: subprocess.Popen[str]) -> None:

@@ -92,6 +92,8 @@ class FlagsView:
     next_url: str | None
     change_url: str
     result: ChangeResult | None
+    lasts: str
+    """How long an acknowledgement lasts."""
     at: str | None
     entered: EnteredValues = field(default_factory=EnteredValues)
 
@@ -157,6 +159,7 @@ def listed(
         next_url=urls.flags(given, cursor=page.next) if page.next else None,
         change_url=urls.CHANGE_FLAGS,
         result=result,
+        lasts=flag_page.UNTIL,
         at=timestamp(now),
         entered=entered or EnteredValues(),
     )

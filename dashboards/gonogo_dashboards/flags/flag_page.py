@@ -17,11 +17,13 @@ from gonogo_dashboards.kit.build_cells import RecentBuilds
 from gonogo_dashboards.kit.evidence_view import EvidenceView
 from gonogo_dashboards.kit.list_rows import details_of, shape_of, source_url, tolerance_of
 from gonogo_dashboards.kit.tolerance_advice import Advice
+from gonogo_storage.access import tokens
 from gonogo_storage.catalogue import entry_names, test_list
 from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import FlagKind, FlagState
 from gonogo_storage.flags import flags
+from gonogo_storage.flags.flag_changes import ACKNOWLEDGED_FOR
 from gonogo_storage.flags.flag_history import FlagEntry
 from gonogo_storage.flags.flags import Flag
 from gonogo_storage.flags.triage import OpenFlag
@@ -31,6 +33,8 @@ from gonogo_storage.rollups.variants import Variant, newest_builds
 
 BUILDS = 40
 """The last builds that the page shows."""
+UNTIL = f"For {ACKNOWLEDGED_FOR.days} days, or until the date that you choose"
+"""How long an acknowledgement lasts."""
 _SHOWN_ELSEWHERE = ("reason", "check")
 
 
@@ -79,6 +83,8 @@ class FindingLine:
     updated_at: str
     age: str
     expires_at: str | None
+    effect: str | None
+    """The effect of its acknowledgement on commits, and until when."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +117,8 @@ class FlagView:
     history: tuple[FlagChange, ...]
     version: int
     change_url: str
+    accepts: str
+    """The effect that acknowledging it would have on commits."""
     expires_day: str
     before: Mapping[str, str | None]
     """The fields that an undo restores."""
@@ -139,7 +147,8 @@ def one(session: Session, flag_id: str, now: datetime) -> FlagView | None:
         ("last found", f"{_at(flag.updated_at)}, in {words.count(flag.jobs, noun)}"),
     ]
     facts += [("owner", flag.owner or "nobody"), ("reason", flag.reason or "none")]
-    facts += [("expires", _at(flag.expires_at) if flag.expires_at else "never")]
+    if flag.expires_at:
+        facts += [("acknowledged until", _at(flag.expires_at))]
     results = recent_builds.results(session, [variant], BUILDS).get(variant, ())
     places = build_cells.places(results)
     changes = axis_changes.read(session, places, flag.workload_key, flag.test_key)
@@ -154,9 +163,10 @@ def one(session: Session, flag_id: str, now: datetime) -> FlagView | None:
         facts=tuple(facts),
         evidence_view=evidence_view.read(flag.evidence),
         evidence=flag.evidence,
-        history=tuple(_change(entry, now) for entry in flag.history),
+        history=tuple(_change(session, entry, now) for entry in flag.history),
         version=flag.version,
         change_url=urls.change_flag(flag_id),
+        accepts=flags.effect(flag, UNTIL),
         expires_day=(timestamp(flag.expires_at) or "")[:10],
         before={
             "state": "open" if flag.state == FlagState.reopened else flag.state,
@@ -224,6 +234,7 @@ def line(
         updated_at=timestamp(flag.updated_at),
         age=words.since(flag.updated_at, now),
         expires_at=timestamp(flag.expires_at),
+        effect=flag.effect,
     )
 
 
@@ -233,7 +244,7 @@ def _diagnosis(evidence: Mapping[str, Any]) -> str:
     return "" if text == diagnoses.RIGHT else text
 
 
-def _change(entry: FlagEntry, now: datetime) -> FlagChange:
+def _change(session: Session, entry: FlagEntry, now: datetime) -> FlagChange:
     detail = {
         name: value
         for name, value in (entry.detail or {}).items()
@@ -247,6 +258,7 @@ def _change(entry: FlagEntry, now: datetime) -> FlagChange:
         entry,
         at=timestamp(entry.at),
         age=words.since(entry.at, now),
+        actor=tokens.name_of(session, entry.actor),
         change=entry.what,
         reason=entry.reason or "",
         details=details,

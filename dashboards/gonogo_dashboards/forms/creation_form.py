@@ -99,7 +99,7 @@ def gauge(session: Session, query: Mapping[str, str], now: datetime) -> Creation
             FormField("wrong", "Wrong builds", "wrong_builds", "words", "they must fail"),
         ),
         "Start the gauge",
-        "The gauge is queued. This page follows it.",
+        "The gauge was submitted. This page follows it.",
         Undo("POST", urls.cancel_gauge("ID"), "The gauge is canceled."),
         query,
         now,

@@ -327,8 +327,8 @@ TERMS: dict[str, str] = {
         "command that runs them again."
     ),
     "acknowledged": (
-        "Somebody acknowledges a flag to own it, with a reason and perhaps an end. It "
-        "changes no verdict."
+        "Somebody accepts a flag's finding until a date, with a reason. Until then it "
+        "blocks no commit. It changes no verdict."
     ),
     "tail": (
         "The tail is the largest errors of a test's seeds. Its shape predicts how often "

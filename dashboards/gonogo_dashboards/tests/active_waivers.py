@@ -1,4 +1,4 @@
-"""Read model of the waivers of a test that are in force."""
+"""Read model of what is accepted of a test now: its waivers and its acknowledged flags."""
 
 from __future__ import annotations
 
@@ -10,18 +10,21 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from gonogo import urls
-from gonogo.flakiness.waivers import RED_OR_HOLLOW
+from gonogo.flakiness.waivers import RED_OR_HOLLOW, day
 from gonogo_dashboards.kit import words
 from gonogo_storage.comparison import waivers
 from gonogo_storage.comparison.waivers import StoredWaiver
 from gonogo_storage.db.encoding import timestamp
+from gonogo_storage.flags import flags
+from gonogo_storage.flags.flags import Flag
 
+MAX_FLAGS = 200
 ADD = "gonogo waivers create --test {key} --days 14 --reason 'why'"
 
 
 @dataclass(frozen=True)
 class WaiverLine:
-    """A waiver in force."""
+    """A waiver in force, or a flag whose acknowledgement is."""
 
     id: str
     words: str
@@ -31,14 +34,19 @@ class WaiverLine:
     expires_at: str
     left: str
     """ "in 3 d"."""
-    end_url: str
-    again: Mapping[str, Any]
-    """The request that creates it again, which undoes its end."""
+    end_url: str | None
+    again: Mapping[str, Any] | None
+    """The request that creates it again, which undoes its end; None for a flag."""
+    flag_url: str | None = None
 
 
 def of_test(session: Session, key: str, now: datetime) -> tuple[WaiverLine, ...]:
-    """Return the waivers in force for a test; those that end first come first."""
-    return tuple(_line(waiver, now) for waiver in waivers.of_test(session, key, now=now))
+    """Return the waivers in force for a test, then its acknowledged flags, by their end."""
+    accepted = flags.acknowledged(session, now=now, test=key, limit=MAX_FLAGS)
+    return (
+        *(_line(waiver, now) for waiver in waivers.of_test(session, key, now=now)),
+        *(_of_flag(flag, now) for flag in accepted),
+    )
 
 
 def add_command(key: str) -> str:
@@ -55,6 +63,20 @@ def about(waiver: StoredWaiver) -> str:
     if waiver.classes != list(RED_OR_HOLLOW):
         parts.append(", ".join(words.inline(kind.label) for kind in waiver.classes))
     return "; ".join(parts)
+
+
+def _of_flag(flag: Flag, now: datetime) -> WaiverLine:
+    kind, end = words.FLAGS[flag.kind], flag.expires_at or now
+    return WaiverLine(
+        flag.id,
+        f"{kind}: acknowledged until {day(end)} by {flag.owner}: {flag.reason}",
+        (flag.effect or "").rstrip("."),
+        timestamp(end),
+        words.until(end, now),
+        None,
+        None,
+        urls.flag(flag.id),
+    )
 
 
 def _line(waiver: StoredWaiver, now: datetime) -> WaiverLine:

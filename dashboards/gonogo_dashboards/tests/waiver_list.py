@@ -1,4 +1,4 @@
-"""Read model of the list of waivers: those in force, and those that are over."""
+"""Read model of the list of waivers, in force and over, and of acknowledged flags."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from gonogo.spec.selections import KERNEL
 from gonogo_dashboards.kit import words
 from gonogo_dashboards.kit.list_rows import shape_of, tolerance_of
 from gonogo_dashboards.kit.ranges import Choice
-from gonogo_dashboards.tests.active_waivers import about
+from gonogo_dashboards.tests.active_waivers import MAX_FLAGS, about
 from gonogo_storage.catalogue import test_list
 from gonogo_storage.comparison import waivers
 from gonogo_storage.comparison.waivers import StoredWaiver
 from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import WaiverState
+from gonogo_storage.flags import flags
+from gonogo_storage.flags.flags import Flag
 
 STATES = {
     WaiverState.active: ("In force", "It accepts findings until its end."),
@@ -31,7 +33,7 @@ STATES = {
 
 @dataclass(frozen=True)
 class WaiverLine:
-    """A waiver: what it accepts, who asked for it, why, and until when."""
+    """A waiver or an acknowledged flag: what it accepts, who asked for it, why, and until when."""
 
     id: str
     state: str
@@ -40,6 +42,7 @@ class WaiverLine:
     test_url: str | None
     test_words: str
     """The test that it names by its key; "" for none."""
+    flag_url: str | None
     about: str
     """Tests by name, labels and builds; its classes where they aren't the default."""
     owner: str
@@ -56,6 +59,8 @@ class WaiverLine:
 class WaiversView:
     """A page of the list, the newest first."""
 
+    acknowledged: tuple[WaiverLine, ...]
+    """The flags whose acknowledgement is in force, on the first page; the first to end first."""
     items: tuple[WaiverLine, ...]
     state: str
     states: tuple[Choice, ...]
@@ -71,10 +76,14 @@ def listed(
     given = filters.get("state", "")
     state = WaiverState(given) if given in tuple(WaiverState) else None
     page = waivers.list_(session, now=now, state=state, limit=limit, cursor=cursor)
-    specs = test_list.specs(session, {waiver.test for waiver in page.items if waiver.test})
+    shown = cursor is None and state in (None, WaiverState.active)
+    accepted = flags.acknowledged(session, now=now, limit=MAX_FLAGS) if shown else []
+    keys = {waiver.test for waiver in page.items if waiver.test}
+    specs = test_list.specs(session, keys | {flag.test_key for flag in accepted})
     chosen = "" if state is None else state.value
     labels = {"": "All", **{known.value: label for known, (label, _) in STATES.items()}}
     return WaiversView(
+        tuple(_of_flag(flag, specs.get(flag.test_key), now) for flag in accepted),
         tuple(_line(waiver, specs.get(waiver.test or ""), now) for waiver in page.items),
         chosen,
         tuple(
@@ -85,6 +94,32 @@ def listed(
         urls.waivers({"state": chosen}, cursor=page.next) if page.next else None,
         timestamp(now),
     )
+
+
+def _of_flag(flag: Flag, test: Mapping[str, object] | None, now: datetime) -> WaiverLine:
+    end = flag.expires_at or now
+    return WaiverLine(
+        id=flag.id,
+        state=flag.state.value,
+        state_words=words.FLAG_STATES[flag.state],
+        sentence=flag.effect or "",
+        test_url=urls.history(flag.test_key),
+        test_words=_test_words(test),
+        flag_url=urls.flag(flag.id),
+        about=f"{words.FLAGS[flag.kind]}. {flag.effect}",
+        owner=flag.owner or "",
+        reason=flag.reason or "",
+        expires_at=timestamp(end),
+        ends=words.until(end, now),
+        end_url=None,
+        created_at=timestamp(flag.updated_at),
+    )
+
+
+def _test_words(test: Mapping[str, object] | None) -> str:
+    if test is None:
+        return ""
+    return f"{test.get('kernel', KERNEL)} {shape_of(test)}, {tolerance_of(test)}"
 
 
 def _line(waiver: StoredWaiver, test: Mapping[str, object] | None, now: datetime) -> WaiverLine:
@@ -99,9 +134,8 @@ def _line(waiver: StoredWaiver, test: Mapping[str, object] | None, now: datetime
         state_words=STATES[waiver.state][0],
         sentence=STATES[waiver.state][1],
         test_url=urls.history(waiver.test) if waiver.test else None,
-        test_words=""
-        if test is None
-        else f"{test.get('kernel', KERNEL)} {shape_of(test)}, {tolerance_of(test)}",
+        test_words=_test_words(test),
+        flag_url=None,
         about=about(waiver),
         expires_at=timestamp(waiver.ended_at or waiver.expires_at),
         ends=ends,

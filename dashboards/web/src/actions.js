@@ -24,12 +24,18 @@ export async function send(method, address, values, signal) {
   return body;
 }
 
+/** Return the message after a request: `message`, or, of a cancellation, what the state in the answer says. */
+function messageOf(message, address, answer) {
+  if (!address.endsWith(':cancel') || answer.state === 'cancelled') return message;
+  return answer.state === 'cancelling' ? 'Canceled: what runs stops within seconds.' : `Nothing was canceled: it had ended before (${answer.state}).`;
+}
+
 async function post(button) {
   button.disabled = true;
   say('');
   try {
     const body = await send(button.dataset.method ?? 'POST', button.dataset.post, {});
-    const result = { words: button.dataset.done ?? `${button.textContent.trim()}: done.`, undo: button.dataset.undo ? JSON.parse(button.dataset.undo.replaceAll('{id}', encodeURIComponent(body.id ?? ''))) : null };
+    const result = { words: messageOf(button.dataset.done ?? `${button.textContent.trim()}: done.`, button.dataset.post, body), undo: button.dataset.undo ? JSON.parse(button.dataset.undo.replaceAll('{id}', encodeURIComponent(body.id ?? ''))) : null };
     if (button.dataset.then && body.id) leave(button.dataset.then.replace('{id}', encodeURIComponent(body.id)), result);
     else {
       showResult(result);
@@ -61,11 +67,12 @@ async function postAll(button) {
   button.disabled = false;
 }
 
-/** Returns the changed fields of a form: an emptied field is null, a date begins at midnight UTC, the pressed button counts as a field. */
+/** Returns the changed fields of a form, and those that the pressed button sends in any case: an emptied field is null, a date begins at midnight UTC, the button counts as a field. */
 function changed(form, pressed) {
   const values = {};
   for (const control of form.elements) {
-    const untouched = control.tagName === 'BUTTON' || control.value === control.defaultValue;
+    const sent = pressed?.dataset.sends?.split(' ').includes(control.name);
+    const untouched = control.tagName === 'BUTTON' || (control.value === control.defaultValue && !sent);
     if (!control.name || untouched) continue;
     const text = control.value.trim();
     values[control.name] = text === '' ? null : control.type === 'date' ? `${text}T00:00:00Z` : text;
@@ -85,12 +92,14 @@ async function patch(form, pressed) {
   const buttons = [...form.querySelectorAll('button')];
   for (const button of buttons) button.disabled = true;
   try {
-    await send('PATCH', form.dataset.patch, values);
+    const versioned = 'version' in form.dataset;
+    const answer = await send('PATCH', form.dataset.patch, versioned ? { ...values, version: Number(form.dataset.version) } : values);
     const before = form.dataset.before ? JSON.parse(form.dataset.before) : {};
     const undoes = !pressed?.name || pressed.name in before; // else nothing can be taken back, such as a test that ran
     const words = pressed?.dataset.done ?? `${pressed?.textContent.trim() || 'Save'}: done.`;
     const { expires, ...others } = before;
     const body = before.state === 'acknowledged' ? { ...others, expires } : 'state' in before ? others : { reason: before.reason, [pressed?.name]: before[pressed?.name] };
+    if (versioned) body.version = answer.version; // what somebody else did since stays
     if (form.dataset.before) keepResult({ here: location.href, words, undo: undoes ? { method: 'PATCH', url: form.dataset.patch, body } : null });
     location.reload();
   } catch (error) {
@@ -127,11 +136,17 @@ function showResult({ words, undo }) {
   const button = line.appendChild(document.createElement('button'));
   button.type = 'button';
   button.textContent = 'Undo';
+  // what has ended can't be canceled any more
+  const settle = () => {
+    if (undo.url.endsWith(':cancel') && document.getElementById('state')?.dataset.final === 'true') button.remove();
+  };
+  document.addEventListener('gonogo:refreshed', settle);
+  settle();
   button.addEventListener('click', async () => {
     button.disabled = true;
     try {
-      await send(undo.method, undo.url, undo.body ?? {});
-      keepResult({ here: location.href, words: undo.words ?? 'Restored what was there before.' });
+      const answer = await send(undo.method, undo.url, undo.body ?? {});
+      keepResult({ here: location.href, words: messageOf(undo.words ?? 'Restored what was there before.', undo.url, answer) });
       location.reload();
     } catch (error) {
       line.append(` Not undone: ${error.message}`);

@@ -217,7 +217,7 @@ export function fill(form) {
     try {
       const job = await send('POST', form.dataset.submit, body);
       const of = (address) => address.replace('{id}', encodeURIComponent(job.id));
-      leave(of(form.dataset.then), { words: 'The job is queued. This page follows it.', undo: { method: 'POST', url: of(form.dataset.undo), words: 'The job is canceled.' } });
+      leave(of(form.dataset.then), { words: 'The job was submitted. This page follows it.', undo: { method: 'POST', url: of(form.dataset.undo), words: 'The job is canceled.' } });
     } catch (error) {
       refused(error)?.focus();
       button.disabled = false;

@@ -143,9 +143,9 @@ function start(form) {
       const stays = what === 'owned' || state === item.state;
       const fields = { ...(stays ? {} : { state: 'open' }), ...(state === 'acknowledged' && stays ? { expires } : {}), owner: whose, reason };
       const key = JSON.stringify(fields);
-      groups.set(key, [...(groups.get(key) ?? []), item.id]);
+      groups.set(key, [...(groups.get(key) ?? []), item]);
     }
-    const requests = [...groups].map(([key, ids]) => ({ ids, ...JSON.parse(key) }));
+    const requests = [...groups].map(([key, items]) => ({ ids: items.map(({ id }) => id), versions: Object.fromEntries(items.map(({ id, version }) => [id, version])), ...JSON.parse(key) }));
     await change(requests, 'restored');
     go(at);
   }
@@ -156,13 +156,14 @@ function start(form) {
     if (!chosen.size && index >= 0) select(rows()[index], true);
     const values = Object.fromEntries(new FormData(form));
     const [who, reason] = [values.owner.trim(), values.reason.trim()];
-    const missing = what === 'acknowledged' || what === 'owned' ? (!who && 'owner') || (what === 'acknowledged' && !reason && 'reason') : '';
+    const missing = what === 'acknowledged' && !reason ? 'reason' : what === 'owned' && !who ? 'owner' : '';
     if (!chosen.size) return tell('No flag is selected. Press x to select one.', [], true);
     if (missing) {
       byId(`triage-${missing}`).focus();
       return tell(missing === 'owner' ? 'Enter an owner.' : 'Enter a reason.', [], true);
     }
-    const body = { ids: [...chosen], ...(what === 'owned' ? {} : { state: what }) };
+    const versions = Object.fromEntries(rows().filter((row) => row.checked).map((row) => [row.value, Number(row.dataset.version)]));
+    const body = { ids: [...chosen], versions, ...(what === 'owned' ? {} : { state: what }) };
     if (who) body.owner = who;
     if (reason) body.reason = reason;
     if (values.expires && what !== 'resolved' && what !== 'open') body.expires = `${values.expires}T00:00:00Z`;
@@ -183,7 +184,7 @@ function start(form) {
     a: () => {
       const index = here();
       if (!chosen.size && index >= 0) select(rows()[index], true);
-      (owner.value ? byId('triage-reason') : owner).focus();
+      byId('triage-reason').focus();
     },
     r: () => act('resolved'),
     u: takeBack,

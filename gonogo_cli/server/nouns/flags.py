@@ -87,14 +87,22 @@ def _kind(text: str) -> str:
 def change(
     flag: str = typer.Argument(help="Its id."),
     state: str | None = typer.Option(None, help="Set open, acknowledged or resolved."),
-    owner: str | None = typer.Option(None, help="Say who looks after it."),
-    reason: str | None = typer.Option(None, help="Say why."),
+    owner: str | None = typer.Option(
+        None, help="Say who looks after it (default: who acknowledges it)."
+    ),
+    reason: str | None = typer.Option(None, help="Say why; required to acknowledge it."),
     days: float | None = typer.Option(
-        None, min=0.01, max=3650, help="Acknowledge it for so many days; then it is open again."
+        None,
+        min=0.01,
+        max=3650,
+        help="Acknowledge it for so many days (default: 14); then it is open again.",
     ),
     as_json: bool = JSON,
 ) -> None:
-    """Acknowledge, resolve or reopen a flag. What you don't name stays."""
+    """Acknowledge, resolve or reopen a flag. What you don't name stays.
+
+    Until an acknowledgement ends, the finding blocks no commit.
+    """
     expires = None if days is None else (datetime.now(UTC) + timedelta(days=days)).isoformat()
     body = nouns.changed(
         "gonogo flags change", state=state, owner=owner, reason=reason, expires=expires

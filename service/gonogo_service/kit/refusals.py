@@ -35,6 +35,7 @@ from gonogo_service.kit.problems import (
 )
 from gonogo_storage.db.engine import ReadTimeout
 from gonogo_storage.db.paging import BadCursor
+from gonogo_storage.flags.flag_changes import Outdated
 
 _log = structlog.get_logger("gonogo.service")
 
@@ -72,6 +73,8 @@ def from_exception(error: Exception, *, limit: BodyLimit) -> Problem:
     match error:
         case Problem():
             return error
+        case Outdated():
+            return BadField(error.field, error.value, error.reason, limit=error.limit, status=409)
         case FieldErrors():
             return several(error.problems)
         case FieldError():

@@ -19,6 +19,7 @@ import pytest
 
 import stored_jobs
 from api import SECRET, events_of, on_port
+from database_params import BOTH
 from gonogo_service.access.context import Context
 from gonogo_storage.db.engine import make_engine, session
 from gonogo_storage.jobs import jobs
@@ -31,8 +32,8 @@ Server = tuple[httpx.Client, Context]
 
 
 @pytest.fixture
-def server(database_url: str) -> Iterator[Server]:
-    with on_port(database_url) as client_and_context:
+def server(lite_database_url: str) -> Iterator[Server]:
+    with on_port(lite_database_url) as client_and_context:
         yield client_and_context
 
 
@@ -55,6 +56,7 @@ def path(job: str) -> str:
     return f"/api/v1/jobs/{job}/events"
 
 
+@BOTH
 def test_a_stream_tells_what_happened_and_then_what_happens_and_ends_with_the_job(
     server: Server,
 ) -> None:
@@ -95,6 +97,7 @@ def test_a_stream_tells_what_happened_and_then_what_happens_and_ends_with_the_jo
     )
 
 
+@BOTH
 def test_a_stream_resumes_after_the_event_that_was_seen_last(server: Server) -> None:
     client, context = server
     job = submit(context)
@@ -125,6 +128,7 @@ def test_nothing_more_to_come_is_204_so_that_a_browser_stops_asking(server: Serv
     assert (answer.status_code, answer.content) == (204, b"")
 
 
+@BOTH
 def test_many_streams_of_one_job_share_the_poll_and_all_hear_everything(server: Server) -> None:
     client, context = server
     job = submit(context)

@@ -260,7 +260,12 @@ def test_a_flag_is_taken_on_and_closed(api: Api) -> None:
     ]
     assert details == [
         {"state": "resolved", "owner": None},
-        {"state": "acknowledged", "owner": "ada", "reason": "known since May"},
+        {
+            "state": "acknowledged",
+            "owner": "ada",
+            "reason": "known since May",
+            "expires": acknowledged["expires_at"],
+        },
     ]
 
 

@@ -13,14 +13,15 @@ from fastapi.routing import APIRoute
 
 import stored_jobs
 from api import Api, in_process
+from database_params import BOTH
 from gonogo_service.api.jobs import results
 from gonogo_service.api.routers import routers
 from gonogo_storage.jobs.job import Job
 
 
 @pytest.fixture
-def api(database_url: str) -> Iterator[Api]:
-    with in_process(database_url) as service:
+def api(lite_database_url: str) -> Iterator[Api]:
+    with in_process(lite_database_url) as service:
         yield service
 
 
@@ -31,6 +32,7 @@ def job(api: Api) -> Job:
         return stored_jobs.finished(session)
 
 
+@BOTH
 def test_results_page_by_arrival_and_by_seed(api: Api) -> None:
     with api.context.session() as session:
         job = stored_jobs.submit(session, seeds=5).id
@@ -96,6 +98,7 @@ def test_csv_has_a_line_per_output_and_seeds_without_numbers(api: Api) -> None:
     assert lines[3]["message"] == "'=cmd()"  # a spreadsheet must not run it
 
 
+@BOTH
 def test_streams_hold_everything_across_their_pages(
     api: Api, job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -153,6 +156,7 @@ def test_the_diagnosis_is_in_words_also_while_the_job_runs(api: Api, job: Job) -
     )
 
 
+@BOTH
 def test_a_test_tells_its_history_per_build_and_its_flags(api: Api, job: Job) -> None:
     with api.context.session() as session:
         stored_jobs.finished(session, wrong=False, seeds=3)
@@ -167,6 +171,7 @@ def test_a_test_tells_its_history_per_build_and_its_flags(api: Api, job: Job) ->
     assert api.client.get("/api/v1/tests/v1-nothing").status_code == 404
 
 
+@BOTH
 def test_a_subject_keeps_its_past_when_the_tolerance_changes(api: Api, job: Job) -> None:
     with api.context.session() as session:
         later = stored_jobs.finished(
@@ -200,6 +205,7 @@ def test_every_address_below_a_job_says_when_there_is_no_such_job(api: Api) -> N
         assert api.client.get(path).status_code == 404, path
 
 
+@BOTH
 def test_an_iteration_of_many_tests_comes_on_several_pages(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from gonogo.spec.test_spec import TestSpec
 from gonogo_cli.app import load
 from gonogo_storage.catalogue import builds
 from gonogo_storage.comparison import check_lines, comparing
+from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.states import FlagKind
 from gonogo_storage.flags import flag_changes
 from gonogo_storage.history import build_series
@@ -160,16 +162,21 @@ def test_flags_excuse_what_they_knew_before_head_or_what_someone_takes_on(api: A
         assert (
             entry.classification.kind == "new_failure"
         )  # a flag that head itself raised excuses nothing
-        change = {"state": "acknowledged", "owner": "kim", "reason": "the race of ticket 12"}
+        change = {
+            "state": "acknowledged",
+            "owner": "kim",
+            "reason": "the race of ticket 12",
+            "expires": utcnow() + timedelta(days=1),
+        }
         flag_changes.change(session, flag, change, actor="kim")
         comparison = comparing.compare(session, BASE, HEAD)
         assert (comparison.tests[0].classification.kind, comparison.gate("any").code) == (
             "waived",
             0,
         )
-        assert (
-            "acknowledged by kim: the race of ticket 12" in comparison.tests[0].classification.words
-        )
+        words = comparison.tests[0].classification.words
+        assert "acknowledged by kim until" in words
+        assert words.endswith(": the race of ticket 12")
 
 
 def test_what_ran_on_a_sick_device_says_nothing_of_the_commit(api: Api) -> None:

@@ -236,7 +236,12 @@ def acknowledged_for_a_while(here: World) -> None:
         flag_changes.change(
             session,
             flag.id,
-            {"state": "acknowledged", "expires": now + timedelta(hours=1)},
+            {
+                "state": "acknowledged",
+                "owner": "ada",
+                "reason": "known",
+                "expires": now + timedelta(hours=1),
+            },
             actor="ada",
         )
     here.assess()

@@ -92,7 +92,7 @@ def test_every_change_is_told_with_who_and_why_and_a_resolved_flag_is_reopened_b
 
 
 def test_an_acknowledgement_ends_at_its_time(api: Api, flag: dict[str, Any]) -> None:
-    patch(api, flag, state="acknowledged", owner="ada", expires=TOMORROW)
+    patch(api, flag, state="acknowledged", owner="ada", reason="known", expires=TOMORROW)
     now = datetime.now(UTC)
     with api.context.session() as session:
         assert not flag_changes.expired(session, now=now)
@@ -114,12 +114,70 @@ def test_an_acknowledgement_ends_at_its_time(api: Api, flag: dict[str, Any]) -> 
     )
 
 
+@pytest.mark.parametrize("reason", [None, "", "  "])
+def test_an_acknowledgement_needs_a_reason(
+    api: Api, flag: dict[str, Any], reason: str | None
+) -> None:
+    change: dict[str, Any] = {"state": "acknowledged", "reason": reason}
+    for body in (change, {"state": "acknowledged"}):
+        answer = patch(api, flag, **body)
+        assert answer[:2] == (422, "reason")
+        assert "1" in str(answer[2])
+    many = api.client.post("/api/v1/flags:change", json={"ids": [flag["id"]], **change})
+    assert (many.status_code, many.json()["field"], many.json()["value"]) == (422, "reason", reason)
+    assert api.get(f"/flags/{flag['id']}") == flag
+
+
+def test_an_acknowledgement_is_the_callers_for_14_days_and_says_what_it_does(
+    api: Api, flag: dict[str, Any]
+) -> None:
+    now = datetime.now(UTC)
+    known = patch(api, flag, state="acknowledged", reason="known since May")
+    end = datetime.fromisoformat(known["expires_at"])
+    assert abs(end - now - timedelta(days=14)) < timedelta(minutes=1)
+    assert (known["owner"], flag["effect"]) == ("local", None)
+    assert known["effect"] == (
+        f"Until {end:%Y-%m-%d %H:%M} UTC, hollow passes of this test on wormhole n150 block no"
+        f" commit of the branch {flag['branch']}, and none compared with it."
+    )
+    assert api.get("/flags")["items"][0]["effect"] == known["effect"]
+    for field in ("owner", "reason", "expires"):  # what it has can't be taken away
+        assert patch(api, flag, **{field: None})[:2] == (422, field)
+    assert patch(api, flag, owner="kim")["expires_at"] == known["expires_at"]
+
+
+def test_a_change_of_what_somebody_else_changed_says_what_happened(
+    api: Api, flag: dict[str, Any]
+) -> None:
+    seen = {"version": flag["version"]}
+    patch(api, flag, state="acknowledged", reason="known since May", **seen)
+    late = {"state": "resolved", "reason": "fixed"}
+    answer = api.client.patch(f"/api/v1/flags/{flag['id']}", json={**late, **seen})
+    assert (answer.status_code, answer.json()["limit"]) == (409, flag["version"] + 1)
+    happened = "version: is outdated: local set it to acknowledged at 20"
+    assert answer.json()["detail"].startswith(happened)
+    assert "Z: known since May" in answer.json()["detail"]
+    bulk = {"ids": [flag["id"]], "versions": {flag["id"]: flag["version"]}, **late}
+    (outcome,) = api.client.post("/api/v1/flags:change", json=bulk).json()["items"]
+    assert outcome["outcome"] == "refused"
+    assert outcome["problem"]["message"].startswith(happened)
+    assert api.get(f"/flags/{flag['id']}")["state"] == "acknowledged"
+
+
 def test_what_may_not_be_is_refused_with_field_and_limit(api: Api, flag: dict[str, Any]) -> None:
     assert patch(api, flag, expires=TOMORROW) == (422, "expires", '"state": "acknowledged"')
-    status, field, limit = patch(api, flag, state="acknowledged", expires="2020-01-01T00:00:00Z")
-    assert (status, field, limit[:6]) == (422, "expires", "after ")
-    for expires in ("soon", 1790000000, "2099-01-01T00:00:00"):
-        assert patch(api, flag, state="acknowledged", expires=expires)[:2] == (422, "expires")
+    for expires, allowed in (
+        ("2020-01-01T00:00:00Z", "after "),
+        ("2099-01-01T00:00:00Z", "90 days from now (GONOGO_WAIVER_DAYS)"),
+        ("soon", ""),
+        (1790000000, ""),
+        ("2099-01-01T00:00:00", ""),
+    ):
+        status, field, limit = patch(
+            api, flag, state="acknowledged", reason="known", expires=expires
+        )
+        assert (status, field) == (422, "expires")
+        assert str(limit).startswith(allowed)
     assert patch(api, flag, state="resolved", version=flag["version"] + 1) == (
         409,
         "version",
@@ -127,7 +185,11 @@ def test_what_may_not_be_is_refused_with_field_and_limit(api: Api, flag: dict[st
     )
     assert patch(api, flag, version=flag["version"])[:2] == (422, "body")
     patch(api, flag, state="resolved")
-    assert patch(api, flag, state="acknowledged") == (422, "state", "resolved, open")
+    assert patch(api, flag, state="acknowledged", reason="known") == (
+        422,
+        "state",
+        "resolved, open",
+    )
     assert patch(api, flag, state="reopened")[:2] == (422, "state")
     closed = api.get(f"/flags/{flag['id']}")
     assert (closed["state"], closed["expires_at"]) == ("resolved", None)

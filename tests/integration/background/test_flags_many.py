@@ -175,6 +175,8 @@ def test_one_change_for_many_has_an_outcome_for_each_and_is_told_as_for_one(
         ({"ids": [UNKNOWN] * 201, "state": "resolved"}, "ids"),
         ({"ids": [UNKNOWN]}, "body"),
         ({"ids": [UNKNOWN], "state": "acknowledged", "expires": "2020-01-01T00:00:00Z"}, "expires"),
+        ({"ids": [UNKNOWN], "state": "acknowledged", "expires": TOMORROW}, "reason"),
+        ({"ids": [UNKNOWN], "state": "open", "versions": {UNKNOWN: "x"}}, f"versions.{UNKNOWN}"),
         ({"ids": [UNKNOWN], "state": "reopened"}, "state"),
         ({"ids": [UNKNOWN], "version": 1, "state": "open"}, "version"),
     ],
@@ -206,6 +208,9 @@ def test_the_form_of_the_page_works_without_a_script(migrated_sqlite_url: str) -
             "reason": "known",
             "csrf_token": csrf,
         }
+        stale = person.post("/flags", data={**body, "flag": [first], "version": f"{first} 9"})
+        assert "1 flag could not be changed" in stale.text
+        assert "is outdated" in stale.text
         assert person.post("/flags", data={**body, "csrf_token": "x"}).status_code == 403
         assert (
             reader.post(

@@ -15,6 +15,7 @@ from sqlalchemy import Engine, delete, func, select
 
 import stored_jobs
 from background_thread import broker, running, short, submit, until
+from database_params import BOTH
 from gonogo_storage.access import audit, hosts, refused_messages
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.engine import reading, session
@@ -53,12 +54,13 @@ from running_service import until as eventually
 
 
 @pytest.fixture
-def post(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Post]:
-    """Ingest on either database, with two enrolled hosts."""
-    with ingest_of_two_hosts(database_url, monkeypatch) as post:
+def post(lite_database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Post]:
+    """Ingest with two enrolled hosts."""
+    with ingest_of_two_hosts(lite_database_url, monkeypatch) as post:
         yield post
 
 
+@BOTH
 def test_a_host_speaks_for_its_own_attempts_and_devices_only(post: Post) -> None:
     job, attempt = post.attempt()
     post.send(queue.HEARTBEAT, beat())
@@ -103,6 +105,7 @@ def test_a_host_speaks_for_its_own_attempts_and_devices_only(post: Post) -> None
     assert [worker.name for worker in live] == [WORKER]
 
 
+@BOTH
 def test_a_host_fills_the_database_neither_with_devices_nor_with_workers(
     post: Post, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,6 +125,7 @@ def test_a_host_fills_the_database_neither_with_devices_nor_with_workers(
         assert len(workers.list_(current).items) == 2
 
 
+@BOTH
 def test_a_host_with_too_many_workers_forgets_those_that_are_silent(
     post: Post, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -239,6 +243,7 @@ def test_a_host_rotates_its_key_once_an_hour_and_old_keys_are_deleted(post: Post
     assert min(at for at in retired if at is not None) >= end - hosts.FORGET_AFTER
 
 
+@BOTH
 def test_artifacts_are_those_of_the_attempt_s_work_and_have_a_limit(
     post: Post, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -475,6 +480,7 @@ SENSELESS_ROWS: list[dict[str, Any]] = [
 ]
 
 
+@BOTH
 def test_what_pages_would_break_at_is_refused_where_it_comes_in(post: Post) -> None:
     job, attempt = post.attempt()
     post.send(queue.STARTED, {**place(attempt), "host": HOST})
@@ -506,6 +512,7 @@ def test_what_pages_would_break_at_is_refused_where_it_comes_in(post: Post) -> N
     assert (post.job(job).state, len(bodies) + 2) == ("finished", sum(post.refused().values()))
 
 
+@BOTH
 def test_other_content_for_a_batch_or_a_seed_that_is_stored_is_flagged(post: Post) -> None:
     job, first = post.attempt()
     post.send(queue.RESULTS, batch(first, row(0), row(1)))

@@ -51,7 +51,6 @@ MISSPELLED = {
         "target.board: is a board with chips of wormhole, not of blackhole (allowed: target.arch",
     ),
     "suites run nightli": (2, "there is no suite with this name; did you mean 'nightly'?"),
-    "views create x --page test --query a=b": (2, "page: unknown value; did you mean 'tests'?"),
 }
 """Command lines with a misspelled name -> the exit code, and a part of what is said about them."""
 
@@ -130,8 +129,6 @@ def test_each_noun_is_made_listed_shown_changed_and_removed(gonogo: Gonogo, tmp_
     (flag,) = of(gonogo, "flags", "list", "--kind", "hangs")["items"]
     (device,) = of(gonogo, "devices", "list")["items"]
     (job,) = of(gonogo, "jobs", "list")["items"]
-    view = of(gonogo, "views", "create", "hollow", "--page", "tests", "--query", "standing=hollow")
-    assert view["url"].endswith("/tests?standing=hollow")
     run = of(gonogo, "suites", "run", "nightly", "--build", "correct", "--label", "a=b")
     assert (run["jobs"], of(gonogo, "runs", "show", run["id"])["labels"]) == (3, {"a": "b"})
     run = of(gonogo, "schedules", "run", "every night")
@@ -152,11 +149,10 @@ def test_each_noun_is_made_listed_shown_changed_and_removed(gonogo: Gonogo, tmp_
         "jobs": job["id"],
         "runs": run["id"],
         "hosts": "lab-1",
-        "views": "hollow",
     }
     for noun, key in keys.items():
         code, listed, _ = gonogo(
-            noun, "list", *([] if noun in ("devices", "hosts", "views") else ["-n", "500"])
+            noun, "list", *([] if noun in ("devices", "hosts") else ["-n", "500"])
         )
         assert (code, key in listed) == (0, True), noun
         record = of(gonogo, noun, "show", key)
@@ -202,7 +198,7 @@ def test_each_noun_is_made_listed_shown_changed_and_removed(gonogo: Gonogo, tmp_
     for words, (code, line) in MISSPELLED.items():
         result = gonogo(*shlex.split(words))
         assert (result[0], line in result[2]) == (code, True), (words, result)
-    for noun in ("suites", "schedules", "webhooks", "waivers", "views"):
+    for noun in ("suites", "schedules", "webhooks", "waivers"):
         code, out, _ = gonogo(noun, "remove", keys[noun])
         assert (code, keys[noun] in out) == (0, True)
     assert of(gonogo, "webhooks", "list") == {"items": [], "next": None}

@@ -105,6 +105,7 @@ def test_what_someone_has_taken_on_needs_nobody_and_the_page_says_so(engine: Eng
         stored_jobs.finished(current, seeds=1)
         (flag,) = flags.list_(current).items
         change: dict[str, Any] = {"state": "acknowledged", "owner": "ada", "reason": "known"}
+        change["expires"] = utcnow() + timedelta(days=1)
         assert flag_changes.change(current, flag.id, change, actor="ada") is not None
         workers.heard(
             current, "w", queues=["emulator.wormhole.n150"], device="a", attempt=None, now=utcnow()

@@ -38,6 +38,35 @@ def test_a_waiver_by_names_leads_to_the_list_that_shows_it(migrated_sqlite_url: 
         assert [hit["url"] for hit in hits] == ["/waivers"]
 
 
+def test_an_acknowledged_flag_is_listed_with_who_why_and_until_when(
+    migrated_sqlite_url: str,
+) -> None:
+    with in_process(migrated_sqlite_url) as api:
+        with api.context.session() as session:
+            test = stored_jobs.finished(session, seeds=1).test_key
+        (flag,) = api.get("/flags")["items"]
+        for page in ("/waivers", f"/tests/{test}"):
+            assert "every new finding blocks a commit" in api.client.get(page).text.lower()
+        body = {"state": "acknowledged", "reason": "ticket 14", "owner": "kim"}
+        known = api.client.patch(f"/api/v1/flags/{flag['id']}", json=body).json()
+        (line,) = api.client.get("/waivers.json").json()["acknowledged"]
+        assert (line["owner"], line["reason"], line["expires_at"], line["flag_url"]) == (
+            "kim",
+            "ticket 14",
+            known["expires_at"],
+            f"/flags/{flag['id']}",
+        )
+        for page in ("/waivers", f"/tests/{test}"):
+            text = api.client.get(page).text
+            assert "every new finding blocks a commit" not in text.lower()
+            assert "ticket 14" in text
+            assert known["effect"].rstrip(".") in text
+        assert known["effect"] in api.client.get(f"/flags/{flag['id']}").text
+        with api.context.reading() as session:
+            later = utcnow() + timedelta(days=15)
+            assert not waiver_list.listed(session, {}, None, 50, later).acknowledged
+
+
 def test_each_waiver_has_its_state_and_only_one_in_force_can_be_ended(
     migrated_sqlite_url: str,
 ) -> None:

@@ -77,10 +77,10 @@ def subscribe(api: Api, url: str, **changes: Any) -> dict[str, Any]:
     return dict(answer.json())
 
 
-def send(sender: Sender, timeout_s: float = 10.0) -> None:
+def send(sender: Sender) -> None:
     """Send every message that is due now."""
     sender.run_once()
-    wait_for_senders(timeout_s)
+    wait_for_senders()
 
 
 def deliveries(api: Api, webhook: dict[str, Any]) -> list[dict[str, Any]]:
@@ -377,7 +377,7 @@ def test_people_get_a_line_in_a_chat_and_by_mail_and_the_address_stays_secret(
         job = finished(session).id
     fan_out(core)
     receiver.replies = [Reply(200)]
-    send(sender, timeout_s=100)
+    send(sender)
     server.close()
     (got,), (sent,) = receiver.got, server.got
     link = f"https://gonogo.example/jobs/{job}"
@@ -408,7 +408,7 @@ def test_a_message_to_people_is_tried_again_and_its_error_keeps_the_secret(
     with time_machine.travel(utcnow(), tick=False):  # what failed is not due again meanwhile
         for attempted in (sender, refusing):
             api.client.post(f"/api/v1/webhooks/{webhook['id']}:test")
-            send(attempted, timeout_s=100)
+            send(attempted)
     assert len(receiver.got) == 1  # no redirect was followed, no private address connected to
     logged = deliveries(api, webhook)
     assert [(item["state"], item["tries"]) for item in logged] == [("waiting", 1)] * 2

@@ -200,14 +200,22 @@ def test_a_change_by_hand_is_made_once_and_against_the_version_that_was_seen(
     current: Session,
 ) -> None:
     flag, _ = report(current, ended(current))
-    fields = {"state": "acknowledged", "owner": "ada", "expires": NOW + SECOND}
+    fields = {
+        "state": "acknowledged",
+        "owner": "ada",
+        "reason": "known",
+        "expires": NOW + SECOND,
+    }
 
     def change(version: int | None = None, **given: Any) -> Any:
         return flag_changes.change(current, flag.id, given, actor="ada", version=version, now=NOW)
 
     with pytest.raises(Outdated) as outdated:
         change(2, **fields)
-    assert (outdated.value.given, outdated.value.current) == (2, 1)
+    assert (outdated.value.value, outdated.value.limit) == (2, 1)
+    for name in ("owner", "reason", "expires"):
+        with pytest.raises(FieldError, match=name):
+            change(**{field: value for field, value in fields.items() if field != name})
     with pytest.raises(ValueError, match=r"unknown fields \['kind'\]"):
         change(kind="flaky")
     with pytest.raises(FieldError):
@@ -248,7 +256,12 @@ def test_a_reopened_flag_that_is_set_open_stays_reopened(current: Session) -> No
 @pytest.mark.parametrize(("seconds", "count"), [(0, 0), (1, 1)])
 def test_an_acknowledgement_expires_at_its_end(current: Session, seconds: int, count: int) -> None:
     flag, _ = report(current, ended(current))
-    fields = {"state": "acknowledged", "owner": "ada", "expires": NOW + SECOND}
+    fields = {
+        "state": "acknowledged",
+        "owner": "ada",
+        "reason": "known",
+        "expires": NOW + SECOND,
+    }
     flag_changes.change(current, flag.id, fields, actor="ada", now=NOW)
     at = NOW + seconds * SECOND
     assert flag_changes.expired(current, now=at) is bool(count)
@@ -315,7 +328,12 @@ def test_who_changes_a_flag_or_a_job_reads_it_under_its_lock(migrated_postgres_u
             with pytest.raises(OperationalError, match="lock timeout"):
                 write(waiter, job, flag)
     with session(engine) as current:
-        fields = {"state": "acknowledged", "expires": NOW + SECOND}
+        fields = {
+            "state": "acknowledged",
+            "owner": "ada",
+            "reason": "known",
+            "expires": NOW + SECOND,
+        }
         flag_changes.change(current, flag.id, fields, actor="ada", now=NOW)
     with Session(engine) as holder, Session(engine) as other:
         holder.execute(text("SELECT FROM flags FOR UPDATE"))

@@ -153,7 +153,6 @@ def test_a_job_flows_on_accounts_that_may_do_little(
                 engine,
                 submit(engine, settings, 2, canonical=TINY, build="correct"),
                 lambda job: job.state.final,
-                60.0,
             )
             assert job.counts == {"pass": 2}, worker.log.read_text()
             assert worker.stop() == 0

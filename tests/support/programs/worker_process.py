@@ -269,7 +269,13 @@ class Workplace:
         text = got[1].decode()
         task = queue.task_of(text)
         assert task is not None
-        message = queue.unseal(text, task, lambda _: IDENTITY.key.public)
+        try:
+            message = queue.unseal(text, task, lambda _: IDENTITY.key.public)
+        except queue.MessageRefused as refusal:
+            # on a slow machine, a heartbeat that no test asked for may lie here for minutes
+            if (refusal.reason, name) == ("age", queue.HEARTBEAT_QUEUE):
+                return None
+            raise
         if task == queue.HELLO:
             self._tell_time(message.body["nonce"])
         return task, message.body

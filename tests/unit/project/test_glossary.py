@@ -13,7 +13,6 @@ from gonogo_dashboards.kit import words
 LINES = (Path(__file__).parents[3] / "docs/glossary.md").read_text().splitlines()
 GROUP = re.compile(r"- \*\*(?P<group>[^*]+)\*\*")
 ENTRY = re.compile(r"  - \*\*(?P<term>[^*]+)\*\*(?: \(`(?P<value>[a-z_]+)`\))?: (?P<text>.+)")
-MAX_WORDS = 25
 
 ENTRIES = [match for line in LINES if (match := ENTRY.fullmatch(line))]
 

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gonogo.flakiness.rates import rate
+from gonogo_storage.db.records import from_object
 from gonogo_storage.rollups import counting
 from gonogo_storage.rollups.figures import figure, mean
 from gonogo_storage.rollups.tallies import Tally, value_of
@@ -127,7 +128,7 @@ def test_rates_count_what_there_is(
     verdicts: list[str], failures: tuple[int, int], trouble: tuple[int, int]
 ) -> None:
     seeds = [part(n, verdict=verdict) for n, verdict in enumerate(verdicts)]
-    whole = Rollup(tallies(seeds)["emulator:0", ""], {})
+    whole = from_object(Rollup, tallies(seeds)["emulator:0", ""], place={}, outputs={})
     assert whole.rates() == (rate(*failures), rate(*trouble))
 
 

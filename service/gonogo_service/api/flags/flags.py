@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal
 
 from fastapi import Request, Response
 from pydantic import Field
 from sqlalchemy.orm import Session
 
-from gonogo_service.access.context import Ctx, Reader, Submitter
+from gonogo_service.access.context import Context, Ctx, Reader, Submitter
+from gonogo_service.access.principals import Principal
 from gonogo_service.api import idempotency_keys
 from gonogo_service.kit.answers import (
     Cursor,
@@ -23,15 +24,16 @@ from gonogo_service.kit.answers import (
 )
 from gonogo_service.kit.problems import BadField, WrongField, wrong_field
 from gonogo_service.kit.strict import Moment, Strict
+from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.paging import Page
 from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import FlagKind, FlagState
 from gonogo_storage.flags import flag_changes
 from gonogo_storage.flags import flags as stored
+from gonogo_storage.flags.flag_changes import ACKNOWLEDGED_FOR, MAX_REASON, check_end
 from gonogo_storage.flags.flags import Flag, FlagSummary, FlagWithHistory
 
 router = make_router("flags")
-MAX_REASON = 2000
 MAX_OWNER = 100
 MAX_AT_ONCE = 200
 
@@ -40,14 +42,23 @@ class FlagFields(Strict):
     """The fields to change; omitted fields stay.
 
     Only a job that finds it again sets a flag to `reopened`; people set a resolved flag to `open`.
-    Acknowledgements expire, and the flag is then open again.
+    An acknowledgement needs a reason. Until it expires, comparisons show the finding as `waived`;
+    the flag's `effect` says which results and where. Then the flag is open again.
     """
 
     state: Literal["open", "acknowledged", "resolved"] = Field("open")
-    owner: Annotated[str, Field(min_length=1, max_length=MAX_OWNER)] | None = None
-    reason: Annotated[str, Field(min_length=1, max_length=MAX_REASON)] | None = None
+    owner: Annotated[str, Field(min_length=1, max_length=MAX_OWNER)] | None = Field(
+        None, description="Of an acknowledgement by default: the caller"
+    )
+    reason: Annotated[str, Field(min_length=1, max_length=MAX_REASON)] | None = Field(
+        None, description="Required to acknowledge"
+    )
     expires: Moment | None = Field(
-        None, description="RFC 3339 with a time zone; only for an acknowledgement"
+        None,
+        description=(
+            "RFC 3339 with a time zone; only for an acknowledgement; by default "
+            f"{ACKNOWLEDGED_FOR.days} days from now, at most GONOGO_WAIVER_DAYS"
+        ),
     )
 
 
@@ -63,6 +74,11 @@ class FlagsChange(FlagFields):
     """The same change of several flags."""
 
     ids: list[Annotated[str, Field(max_length=36)]] = Field(min_length=1, max_length=MAX_AT_ONCE)
+    versions: dict[str, int] = Field(
+        {},
+        max_length=MAX_AT_ONCE,
+        description="Id -> version; a flag that has a newer version is refused",
+    )
 
 
 @dataclass(frozen=True)
@@ -157,17 +173,9 @@ def change(context: Ctx, who: Submitter, flag_id: str, body: FlagChange) -> Flag
         raise BadField(
             "body", {}, "nothing to change", limit="any of state, owner, reason, expires"
         )
+    fields = completed(fields, who, longest(context))
     with context.session() as session:
-        try:
-            flag = flag_changes.change(session, flag_id, fields, actor=who.actor, version=version)
-        except flag_changes.Outdated as problem:
-            raise BadField(
-                "version",
-                problem.given,
-                "is outdated: the flag was changed",
-                limit=problem.current,
-                status=409,
-            ) from problem
+        flag = flag_changes.change(session, flag_id, fields, actor=who.actor, version=version)
     if flag is None:
         raise missing("flag", flag_id)
     return flag
@@ -189,22 +197,47 @@ def change_many(
     """Set any of state, owner, reason and expires of up to 200 flags in one transaction.
 
     A flag that can't be changed doesn't block the others: each has an outcome. History, audit and
-    webhooks are as for one flag. The same request again changes nothing.
+    webhooks are as for one flag.
     """
     fields = body.model_dump(exclude_unset=True)
-    ids = fields.pop("ids")
+    ids, versions = fields.pop("ids"), fields.pop("versions", {})
     if not fields:
         raise BadField(
             "body", {}, "nothing to change", limit="any of state, owner, reason, expires"
         )
 
+    fields = completed(fields, who, longest(context))
+
     def make(session: Session) -> idempotency_keys.Answer:
-        outcomes = flag_changes.change_many(session, ids, fields, actor=who.actor)
+        outcomes = flag_changes.change_many(
+            session, ids, fields, actor=who.actor, versions=versions
+        )
         changed = sum(outcome.outcome == "changed" for outcome in outcomes)
         return 200, FlagsChanged(changed, [_outcome(outcome) for outcome in outcomes]), {}
 
     fields_sent = body.model_dump(mode="json", exclude_unset=True)
     return idempotency_keys.once(context, request, who, key, fields_sent, make, counted=False)[0]
+
+
+def completed(fields: dict[str, Any], who: Principal, most: timedelta) -> dict[str, Any]:
+    """Return the changes with an acknowledgement's owner and end where the request has none.
+
+    Raises FieldError for an acknowledgement without a reason, and for an end that is past or
+    further away than `most`.
+    """
+    now = utcnow()
+    if fields.get("expires") is not None:
+        check_end(fields["expires"], now, most)
+    if fields.get("state") != FlagState.acknowledged:
+        return fields
+    flag_changes.check_reason(fields.get("reason"))
+    end = fields.get("expires") or now + min(ACKNOWLEDGED_FOR, most)
+    return {**fields, "owner": fields.get("owner") or who.name, "expires": end}
+
+
+def longest(context: Context) -> timedelta:
+    """Return how long an acknowledgement or a waiver may last."""
+    return timedelta(days=context.settings.waiver_days)
 
 
 def _outcome(outcome: flag_changes.Outcome) -> FlagOutcome:

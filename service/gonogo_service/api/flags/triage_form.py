@@ -18,9 +18,10 @@ from gonogo_dashboards.flags.flag_list import ChangeResult, EnteredValues
 from gonogo_dashboards.pages import render
 from gonogo_service.access.context import Ctx, Submitter
 from gonogo_service.access.edge import check_csrf
-from gonogo_service.api.flags.flags import MAX_AT_ONCE, MAX_OWNER, MAX_REASON
+from gonogo_service.api.flags.flags import MAX_AT_ONCE, MAX_OWNER, completed, longest
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.flags import flag_changes
+from gonogo_storage.flags.flag_changes import MAX_REASON
 
 router = APIRouter(include_in_schema=False)
 MAX_TEXT = 4 * MAX_REASON
@@ -34,6 +35,7 @@ def change(
     who: Submitter,
     request: Request,
     flag: Annotated[tuple[str, ...], Form(max_length=MAX_AT_ONCE)] = (),
+    version: Annotated[tuple[str, ...], Form(max_length=MAX_AT_ONCE)] = (),
     state: Text = "acknowledged",
     owner: Text = "",
     reason: Text = "",
@@ -50,8 +52,11 @@ def change(
     entered, status = EnteredValues(flag, owner, reason, expires), 200
     try:
         fields = _fields(flag, state, owner.strip(), reason.strip(), expires.strip())
+        fields, versions = completed(fields, who, longest(context)), _versions(version)
         with context.session() as session:
-            outcomes = flag_changes.change_many(session, flag, fields, actor=who.actor, now=now)
+            outcomes = flag_changes.change_many(
+                session, flag, fields, actor=who.actor, versions=versions, now=now
+            )
             result = flag_list.change_result(session, state, outcomes)
         refused = tuple(outcome.id for outcome in outcomes if outcome.outcome == "refused")
         entered = EnteredValues(refused, owner)
@@ -87,9 +92,7 @@ def _fields(
                 "is too long" if len(text) > most else "contains the character NUL",
                 limit=f"at most {most} characters",
             )
-    if state == "acknowledged" and not reason:
-        raise FieldError("reason", reason, "is required to acknowledge a flag", limit="text")
-    if state in ("acknowledged", "owned") and not owner:
+    if state == "owned" and not owner:
         raise FieldError("owner", owner, "is required", limit="a name")
     fields: dict[str, Any] = {
         "owner": owner,
@@ -99,6 +102,16 @@ def _fields(
     return {name: value for name, value in fields.items() if value} | (
         {} if state == "owned" else {"state": state}
     )
+
+
+def _versions(shown: tuple[str, ...]) -> dict[str, int]:
+    """Return the version of each flag as the page showed it, from "ID VERSION"."""
+    pairs = (text.partition(" ") for text in shown)
+    return {
+        flag: int(version)
+        for flag, _, version in pairs
+        if version.isdecimal() and len(version) < 10
+    }
 
 
 def _midnight(day: str) -> datetime:

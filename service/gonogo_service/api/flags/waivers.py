@@ -6,7 +6,6 @@ Verdicts do not change.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Annotated, Any
 
 from fastapi import Request, Response
@@ -17,9 +16,9 @@ from gonogo import urls
 from gonogo.flakiness.classes import Class
 from gonogo.flakiness.waivers import RED_OR_HOLLOW, WAIVABLE, Waiver
 from gonogo.urls import API
-from gonogo_service.access.context import Context, Ctx, Reader, Submitter
+from gonogo_service.access.context import Ctx, Reader, Submitter
 from gonogo_service.api import idempotency_keys
-from gonogo_service.api.flags.flags import MAX_OWNER, MAX_REASON
+from gonogo_service.api.flags.flags import MAX_OWNER, longest
 from gonogo_service.kit.answers import (
     Cursor,
     Filter,
@@ -38,7 +37,7 @@ from gonogo_storage.db.ids import new_id
 from gonogo_storage.db.paging import Page
 from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import WaiverState
-from gonogo_storage.flags.flag_changes import Outdated
+from gonogo_storage.flags.flag_changes import MAX_REASON
 
 router = make_router("waivers")
 MAX_PATTERNS = 20
@@ -163,7 +162,7 @@ def add(
             _ordered(body.classes),
         )
         waiver = stored.create(
-            session, new, actor=who.actor, now=utcnow(), longest=_longest(context)
+            session, new, actor=who.actor, now=utcnow(), longest=longest(context)
         )
         return _with_links(waiver)
 
@@ -198,24 +197,15 @@ def change(context: Ctx, who: Submitter, waiver_id: str, body: WaiverChange) -> 
     if "classes" in fields:
         fields["classes"] = _ordered(_checked(body.classes))
     with context.session() as session:
-        try:
-            changed = stored.change(
-                session,
-                waiver_id,
-                fields,
-                actor=who.actor,
-                now=utcnow(),
-                longest=_longest(context),
-                version=body.version,
-            )
-        except Outdated as problem:
-            raise BadField(
-                "version",
-                problem.given,
-                "is outdated: the waiver was changed",
-                limit=problem.current,
-                status=409,
-            ) from problem
+        changed = stored.change(
+            session,
+            waiver_id,
+            fields,
+            actor=who.actor,
+            now=utcnow(),
+            longest=longest(context),
+            version=body.version,
+        )
     return _require(changed, waiver_id)
 
 
@@ -253,10 +243,6 @@ def _checked(classes: list[Class]) -> list[Class]:
 
 def _ordered(classes: list[Class]) -> list[Class]:
     return [kind for kind in WAIVABLE if kind in classes]
-
-
-def _longest(context: Context) -> timedelta:
-    return timedelta(days=context.settings.waiver_days)
 
 
 def _require(waiver: StoredWaiver | None, waiver_id: str) -> WaiverOut:

@@ -9,6 +9,7 @@ import pytest
 
 from exact_kernels import (
     BACKWARD_EDITS,
+    edit_cases,
     exact_test,
     inputs_of,
     layernorm_gradients,
@@ -54,8 +55,7 @@ def test_dgamma_without_the_mean_is_named() -> None:
     assert judgement.words.endswith("the mean is not subtracted")
 
 
-@pytest.mark.parametrize(("features", "fmt"), [(200, "fp32"), (64, "bf16"), (200, "fp16")])
-@pytest.mark.parametrize("edit", list(BACKWARD_EDITS))
+@pytest.mark.parametrize(("features", "fmt", "edit"), edit_cases(BACKWARD_EDITS))
 def test_every_edit_is_found_and_its_term_is_named(features: int, fmt: str, edit: str) -> None:
     test = exact_test("layernorm_bw", 40, features, fmt=fmt)
     given = inputs_of(test)

@@ -9,6 +9,7 @@ import pytest
 
 from exact_kernels import (
     FORWARD_EDITS,
+    edit_cases,
     edited_layernorm,
     exact_test,
     inputs_of,
@@ -61,8 +62,7 @@ def test_kernels_that_store_xhat_in_16_bits_have_no_mismatch(
     assert judgement.mismatches == 0, judgement.words
 
 
-@pytest.mark.parametrize(("features", "fmt"), [(200, "fp32"), (64, "bf16"), (200, "fp16")])
-@pytest.mark.parametrize("edit", list(FORWARD_EDITS))
+@pytest.mark.parametrize(("features", "fmt", "edit"), edit_cases(FORWARD_EDITS))
 def test_every_edit_is_found_and_its_term_is_named(features: int, fmt: str, edit: str) -> None:
     test = exact_test("layernorm_fw", 24, features, fmt=fmt)
     given = inputs_of(test)

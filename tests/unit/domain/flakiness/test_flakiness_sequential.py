@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.fixed_seeds import fixed_seeds
 from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.rates import Outcome
 from gonogo.flakiness.sequential import (
@@ -29,8 +28,6 @@ def test_run_lengths_are_those_of_the_figures() -> None:
     assert flaky.mean_seeds == pytest.approx(37.7, abs=0.1)
     assert stable.flaky <= 0.01
     assert flaky.flaky >= 0.99
-    assert fixed_seeds() == 113
-    assert fixed_seeds(most=100) is None
 
 
 def test_a_test_that_always_passes_stops_after_49_seeds_and_saves_the_rest() -> None:

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.arithmetics import RIGHT
 from gonogo.judging import edges, expected
 from gonogo.judging.judging import judge
 from gonogo.kernels import kind
 from gonogo.kernels.layernorm import reference
 from numeric_cases import REGIMES, Case, spec
+from right_arithmetics import RIGHT
 
 RTOLS = (0.0, 1e-3, 1e-1)
 ARITHMETIC = "tt-train"

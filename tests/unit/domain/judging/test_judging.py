@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from benchmarks.arithmetics import perfect
 from gonogo.errors import FieldError, KernelOutputError
 from gonogo.judging import expected, judging
 from gonogo.judging.judging import SeedJudgement, exact_words, judge, matrix
@@ -17,6 +16,7 @@ from gonogo.numerics.blocks import together
 from gonogo.numerics.jit import HAVE_NUMBA
 from gonogo.spec.verdicts import POLICY, Explanation, Verdict
 from numeric_cases import KERNELS, Case, spec
+from right_arithmetics import perfect
 
 Outputs = dict[str, NDArray[Any]]
 LOOSE = {"rtol": 1e-3, "atol": 0.5}

@@ -14,7 +14,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from benchmarks.arithmetics import perfect
 from gonogo.judging import expected
 from gonogo.kernels import registry
 from gonogo.numerics import jit
@@ -25,6 +24,7 @@ from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import explain, within
 from numeric_cases import KERNELS, REGIMES, Case, spec
 from property_examples import examples
+from right_arithmetics import perfect
 
 needs_numba = pytest.mark.skipif(not HAVE_NUMBA, reason="numba: not installed")
 

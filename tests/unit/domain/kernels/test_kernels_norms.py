@@ -14,8 +14,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from benchmarks.arithmetics import RIGHT
-from benchmarks.false_alarms import applies, cases
 from benchmarks.plain_reach import can_show
 from gonogo.judging import edges, paired
 from gonogo.judging.inputs import generate, quantise
@@ -26,6 +24,8 @@ from gonogo.numerics.expectation import Expectation
 from gonogo.numerics.formats import round_to
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import Explanation, Verdict
+from right_arithmetics import RIGHT
+from right_tests import applies, cases
 
 KINDS = ("rmsnorm_fw", "groupnorm_fw", "rmsnorm_bw")
 FIRST = {"rmsnorm_fw": "y", "groupnorm_fw": "y", "rmsnorm_bw": "dx"}

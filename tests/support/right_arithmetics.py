@@ -12,8 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo.judging import expected
-from gonogo.judging.judging import matrix
 from gonogo.kernels import registry
 from gonogo.kernels.groupnorm.budget import spread
 from gonogo.numerics.formats import round_to
@@ -36,18 +34,6 @@ def _bf16_even(a: NDArray[Any]) -> NDArray[Any]:
 
 def _bf16_away(a: NDArray[Any]) -> NDArray[Any]:
     return round_to(np.asarray(a, np.float32), "bf16", "away")
-
-
-class Stochastic:
-    """Monte-Carlo arithmetic: round each value to one of its two bf16 neighbors, without bias."""
-
-    def __init__(self) -> None:
-        self.random = np.random.Generator(np.random.Philox(7))
-
-    def __call__(self, a: NDArray[Any]) -> NDArray[Any]:
-        bits = np.ascontiguousarray(a, np.float32).view(np.uint32)
-        noise = self.random.integers(0, 1 << 16, size=bits.shape, dtype=np.uint32)
-        return ((bits + noise) & np.uint32(0xFFFF0000)).view(np.float32)
 
 
 def pairwise(a: NDArray[Any]) -> NDArray[Any]:
@@ -222,22 +208,6 @@ RIGHT: Mapping[str, tuple[Callable[[TestSpec, Given], Arrays], tuple[str, ...]]]
 """name -> (kernel, the budgets that must explain it)."""
 
 
-def by_budget(
-    test: TestSpec, raw: Given, given: Given, outputs: Mapping[str, NDArray[Any]], budget: str
-) -> dict[str, Statistics]:
-    """Return the statistics of each output by a budget alone, whatever else could be its ruler.
-
-    A build can't name the fp32 budget any more: its kernels are replayed.
-    """
-    matrices = {name: matrix(test, name, outputs) for name in test.outputs}
-    return expected.statistics(test, raw, given, matrices, budget)
-
-
 def explanation(statistics: Mapping[str, Statistics]) -> Explanation:
     """Return the worst explanation of several outputs."""
     return worst_explanation(map(explain, statistics.values()))
-
-
-MONTE_CARLO = Arithmetic(Stochastic(), _fp32, pairwise)
-"""Every stored value rounded at random: what B and s are checked with, not a kernel that anybody
-runs."""

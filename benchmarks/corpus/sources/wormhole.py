@@ -1,0 +1,85 @@
+"""Real ttnn kernels on the simulated Wormhole of `make wormhole-sim`, where there is one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from benchmarks.corpus.run import LOOSE, Arrays, Label, Question, Run
+from gonogo.judging.inputs import generate, quantise
+from gonogo.spec.builds import own_builds
+from gonogo.spec.test_spec import TestSpec
+from simulator import place
+
+SHAPES: Final = ("33x50", "64x96", "32x64", "64x256", "96x40")
+DEADLINE_S: Final = 300.0
+
+
+class Simulated:
+    """ttnn's LayerNorm forward and backward, with the program that its build declares."""
+
+    def runs(self, left_out: list[str]) -> Iterator[Run]:
+        """Yield all runs; none without the simulator."""
+        try:
+            place.find()
+        except place.Unavailable as problem:
+            left_out.append(f"simulated Wormhole: {problem}")
+            return
+        for shape in SHAPES:
+            for kernel, kind in (
+                ("ttnn", "layernorm_fw"),
+                ("ttnn", "layernorm_bw"),
+                ("ttnn-generic-bw", "layernorm_bw"),
+            ):
+                for seed in range(2):
+                    yield Run("wormhole", kernel, f"{kind}-{shape}-uniform-bf16", seed)
+
+    def prepare(self, chosen: Sequence[Run], left_out: list[str]) -> Sequence[Run]:
+        """Return all of them."""
+        return chosen
+
+    def question(self, run: Run) -> Question:
+        """Return the question with the build's program."""
+        test = test_of(run)
+        given = quantise(test, generate(test, run.seed))
+        arithmetic = own_builds("ttnn")[run.kernel].arithmetic
+        numerics = {"input": "bf16", "output": "bf16"}
+        return Question(
+            test.kernel, given, test.epsilon, numerics, tolerance=LOOSE, arithmetic=arithmetic
+        )
+
+    def make(self, run: Run) -> tuple[Arrays, Label]:
+        """Run the kernel in a child of its own."""
+        from gonogo_workers.executors import builds_file, registry
+        from gonogo_workers.executors.base import output_shapes, shaped_inputs
+        from gonogo_workers.executors.kernel_host import KernelHost
+        from gonogo_workers.executors.slots import Slot
+
+        test = test_of(run)
+        build = own_builds("ttnn")[run.kernel]
+        inputs = shaped_inputs(test, self.question(run).inputs)
+        resolved = builds_file.resolve_build(
+            registry.built_in("ttnn"), run.kernel, builds_file.read(str(place.find()))
+        )
+        host = KernelHost(resolved.executor, resolved.environment)
+        try:
+            host.open(run.kernel)
+            shapes = {name: array.shape for name, array in inputs.items()}
+            slot = Slot(host.folder, "1", shapes, output_shapes(test, build.outputs))
+            slot.write(inputs)
+            host.submit({"test": test.canonical(), "seed": 0, **slot.request()})
+            host.receive(time.monotonic() + DEADLINE_S)
+            outputs = {name: np.array(values) for name, values in slot.read().items()}
+        finally:
+            host.close()
+        return outputs, Label("right")
+
+
+def test_of(run: Run) -> TestSpec:
+    """Return the test of a run."""
+    kind, shape, _, _ = run.case.split("-")
+    fields: dict[str, Any] = {"kernel": kind, "shape": [int(n) for n in shape.split("x")]}
+    return TestSpec.parse(fields)
