@@ -263,9 +263,11 @@ def evidence(statistics: Statistics, policy: Policy = POLICY) -> float | None:
 
     It is the largest ratio of a statistic to that statistic's largest explained value; up to 1 is
     explained. Every statistic here grows in proportion to the error, so an error of the same form
-    would be explained if it were smaller by this factor. None when nothing says anything (no
-    numbers, or NaN and Inf only).
+    would be explained if it were smaller by this factor. None when nothing says anything: no
+    numbers, or NaN or Inf in the output, where the statistics are those of the other elements.
     """
+    if _number(statistics.get("nonfinite")):
+        return None
     largest = None
     for value, limit, _ in _criteria(statistics, policy):
         if largest is None or value / limit > largest:
@@ -276,17 +278,29 @@ def evidence(statistics: Statistics, policy: Policy = POLICY) -> float | None:
 def severity(verdict: str, outputs: Mapping[str, Statistics]) -> tuple[int, float]:
     """Return the sort key of a (seed, repeat), worst first; every list of worst seeds has it.
 
-    It is the verdict, then the size of the worst output. Only outputs with the seed's verdict
-    count, because a reader sees those. outputs: output -> its verdict and statistics.
+    It is the verdict, then the size of its worst output; infinite for a seed without outputs.
+    outputs: output -> its verdict and statistics.
     """
-    shown = [output for output in outputs.values() if output["verdict"] == verdict]
-    return Verdict(verdict).rank, -max(map(size, shown or outputs.values()), default=math.inf)
+    name = worst_output(verdict, outputs)
+    return Verdict(verdict).rank, -(math.inf if name is None else size(outputs[name]))
+
+
+def worst_output(verdict: str, outputs: Mapping[str, Statistics]) -> str | None:
+    """Return the largest output (`size`) of those with a seed's verdict; None without outputs.
+
+    Other outputs count only where none has the verdict: a reader looks for the verdict's reason.
+    """
+
+    def order(name: str) -> tuple[bool, float, str]:
+        return outputs[name]["verdict"] != verdict, -size(outputs[name]), name
+
+    return min(outputs, key=order, default=None)
 
 
 def size(output: Statistics) -> float:
-    """Return how bad an output is among those of its verdict (`evidence`; NaN and Inf: infinite).
+    """Return how bad an output is among those of its verdict: `evidence`, infinite for NaN and Inf.
 
-    Rounding explains a false alarm: the error divided by the tolerance says how bad it is.
+    Of a false alarm it is error / tolerance, because rounding explains its error.
     """
     if has_nonfinite(output):
         return math.inf

@@ -15,7 +15,14 @@ from gonogo.spec.diagnoses import JobDiagnosis, consistent_diagnosis
 from gonogo.spec.selections import KERNEL, Selection, is_selection
 from gonogo.spec.statistics import ROLLED_UP
 from gonogo.spec.tolerances import for_output
-from gonogo.spec.verdicts import READ_BY_SEVERITY, Explanation, Verdict, severity, size
+from gonogo.spec.verdicts import (
+    READ_BY_SEVERITY,
+    Explanation,
+    Verdict,
+    severity,
+    size,
+    worst_output,
+)
 from gonogo_storage.db.records import if_readable
 from gonogo_storage.db.states import FlagKind, JobKind
 from gonogo_storage.devices import sick_devices
@@ -208,12 +215,9 @@ def _worst_output(
     if job.kernel == KERNEL:
         return _worst_entry(session, job, verdict, healthy)
     totals = rollups.of_job(session, job.id)
-    for seed in worst_seeds.read(session, job.id, 1, totals, healthy, verdict=verdict.value):
-        outputs = seed.outputs
-        names = [name for name in outputs if outputs[name]["verdict"] == verdict] or list(outputs)
-        for name in sorted(names, key=lambda name: (-size(outputs[name]), name)):
-            return seed, name, outputs[name]
-    return None
+    worst = worst_seeds.read(session, job.id, 1, totals, healthy, verdict=verdict.value)
+    name = worst_output(verdict, worst[0].outputs) if worst else None
+    return None if name is None else (worst[0], name, worst[0].outputs[name])
 
 
 def _worst_entry(

@@ -15,7 +15,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from gonogo.spec.statistics import ROLLED_UP
-from gonogo.spec.verdicts import WORST_FIRST, severity
+from gonogo.spec.verdicts import Verdict, severity
 from gonogo_storage.db.records import from_object
 from gonogo_storage.rollups.tallies import WHOLE
 from gonogo_storage.seed_rows import stored
@@ -26,8 +26,6 @@ from gonogo_storage.seeds import worst_seeds as worst
 from gonogo_storage.seeds.strips import StripSeed
 from gonogo_storage.seeds.worst_seeds import RollUp as RollUp
 from gonogo_storage.tables import SeedResultRow
-
-_RANK = {str(verdict): verdict.rank for verdict in WORST_FIRST}
 
 
 @dataclass(frozen=True)
@@ -148,8 +146,8 @@ def worst_iteration(session: Session, job_id: str) -> int | None:
     table = SeedResultRow
     query = select(table.verdict, func.min(table.seed)).where(table.job_id == job_id)
     firsts = session.execute(query.group_by(table.verdict)).all()
-    ranked = sorted((_RANK.get(verdict, len(_RANK)), seed) for verdict, seed in firsts)
-    return ranked[0][1] if ranked else None
+    ranked = [(Verdict(verdict).rank, seed) for verdict, seed in firsts]
+    return min(ranked, default=(0, None))[1]
 
 
 def _of_strip(row: StripSeed) -> MarkRecord:

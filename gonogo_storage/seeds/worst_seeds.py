@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from sqlalchemy import ColumnElement, union_all
 from sqlalchemy.orm import Session
 
-from gonogo.spec.verdicts import READ_BY_SEVERITY, WORST_FIRST, severity
+from gonogo.spec.verdicts import READ_BY_SEVERITY, Verdict, severity
 from gonogo_storage.rollups.tallies import WHOLE, Tally
 from gonogo_storage.seed_rows import slots, stored
 from gonogo_storage.seed_rows.stored import StoredSeed
@@ -24,7 +24,6 @@ MAX_WHOLE = 1_000
 CANDIDATES = 100
 """With more than MAX_WHOLE seeds, the number of rows read of each output and verdict: those with
 the largest errors, by the number that is the axis of their test."""
-_RANK = {str(verdict): verdict.rank for verdict in WORST_FIRST}
 _CLASSES = (slots.SILENT, slots.UNGATED, slots.GATED)
 
 
@@ -119,7 +118,7 @@ def _enough(counts: Mapping[str, int], limit: int) -> list[str]:
     """Return the worst verdicts that together have `limit` rows: the others need no sorting."""
     worst: list[str] = []
     rows = 0
-    for verdict in sorted(counts, key=lambda name: _RANK.get(name, len(_RANK))):
+    for verdict in sorted(counts, key=lambda name: Verdict(name).rank):
         if rows >= limit:
             break
         worst.append(verdict)

@@ -113,14 +113,6 @@ def worst_first(outputs: Sequence[OutputRecord]) -> list[OutputRecord]:
     )
 
 
-def evidence(mark: MarkRecord) -> float | None:
-    """Return how far one output of a seed is beyond what rounding explains (1 = just explained).
-
-    None with NaN or Inf: the statistics are those of the finite elements only.
-    """
-    return None if verdicts.has_nonfinite(mark.statistics) else verdicts.evidence(mark.statistics)
-
-
 def read(
     session: Session, job: Job, output: str, rolled_up: RollUp, noun: str = "seed"
 ) -> SeedPlot | None:
@@ -180,7 +172,7 @@ def _mark(row: MarkRecord, metric: str) -> SeedMark:
     # Statistics of an output with NaN or Inf describe its finite elements only.
     if row.statistics.get("nonfinite"):
         return SeedMark(row.seed, row.repeat, row.verdict, None, None, None, None)
-    beyond = evidence(row)
+    beyond = verdicts.evidence(row.statistics)
     if metric == EVIDENCE:
         value, explained = beyond, None if beyond is None else 1.0
     else:

@@ -106,7 +106,7 @@ def read(
     named = [head for head in maps if head.output == output] or maps
     if not named:
         return None
-    rank = {pair: place for place, pair in reversed(list(enumerate(worst)))}
+    rank = {pair: place for place, pair in enumerate(worst)}
 
     def order(head: ArtifactHead) -> tuple[bool, int, int, int]:
         pair = head.seed, head.repeat

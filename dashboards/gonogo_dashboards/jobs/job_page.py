@@ -246,10 +246,11 @@ def job(
         iteration = worst[0].seed
     seed = commands.first_seeds(stored)[0] if iteration is None else iteration
     diagnosis = diagnosis_view.read(session, stored)
-    # the map is of the seed that the diagnosis is of, if that has one
     mapped = [(record.seed, record.repeat) for record in worst]
     if diagnosis is not None and diagnosis.seed is not None:
-        mapped.insert(0, (diagnosis.seed, diagnosis.repeat or 0))
+        # the map is of the diagnosis' seed, if that has one
+        diagnosed = diagnosis.seed, diagnosis.repeat or 0
+        mapped = [diagnosed, *(pair for pair in mapped if pair != diagnosed)]
     heads = stored_artifacts.list_(session, job_id)
     log = job_logs.log(session, job_id, heads, pair)
     attempts = tuple(job_attempts.for_page(session, job_id))

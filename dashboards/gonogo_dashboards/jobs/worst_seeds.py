@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gonogo.spec import verdicts
 from gonogo.spec.tolerances import Tolerance, for_output
-from gonogo_dashboards.charts import plots
 from gonogo_dashboards.kit import comparators_view
 from gonogo_storage.db.records import from_object
 from gonogo_storage.jobs import job_seeds
@@ -63,7 +63,7 @@ def _output(mark: MarkRecord, declared: Tolerance | None) -> OutputLine:
         mark.explanation,
         numbers.get("tolerance_ratio"),
         numbers.get("budget_ratio"),
-        plots.evidence(mark),
+        verdicts.evidence(numbers),
         numbers.get("max_abs"),
         mark.nonfinite,
         comparators_view.decided(declared, numbers) if comparators_view.others(declared) else "",

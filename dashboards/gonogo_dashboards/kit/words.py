@@ -236,7 +236,8 @@ TERMS: dict[str, str] = {
     ),
     "beyond": (
         "Beyond rounding is the error divided by the largest error of its form that rounding "
-        "explains. Above 1 it isn't explained. The worst seeds stand in this order."
+        "explains. Above 1 it isn't explained. The worst seeds of a verdict stand in this order, "
+        "false alarms in that of error ÷ tolerance."
     ),
     "explained": (
         "An error is explained when rounding accounts for its size and it follows no direction."

@@ -452,7 +452,7 @@ def _severity(mark: StripMark, numbers: Numbers) -> tuple[int, float]:
 
 def _worst(mark: StripMark, build: str, output: str, numbers: Mapping[str, Any]) -> StripWorst:
     url = urls.job(mark.job, output=output, seed=(mark.seed, mark.repeat))
-    beyond = None if verdicts.has_nonfinite(numbers) else verdicts.evidence(numbers)
+    beyond = verdicts.evidence(numbers)
     return StripWorst(
         build, mark.seed, mark.repeat, mark.verdict, mark.value, beyond, mark.decided, url
     )
