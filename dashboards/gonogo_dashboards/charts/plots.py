@@ -83,16 +83,10 @@ class SeedPlot:
         return self.spread is not None or any(mark.value is not None for mark in self.marks)
 
 
-def choose(outputs: Sequence[OutputRecord], requested: str | None) -> str:
-    """Return the requested output if the job has it, else the worst one; "" for none.
-
-    The worst has the worst verdict, then the largest budget ratio.
-    """
-    names = [output.output for output in outputs]
-    if requested in names:
-        return str(requested)
-    worst = worst_first(outputs)
-    return worst[0].output if worst else ""
+def choose(outputs: Sequence[OutputRecord], *requested: str | None) -> str:
+    """Return the first requested output that the job has, else the worst; "" for no output."""
+    names = [output.output for output in worst_first(outputs)]
+    return next((str(name) for name in (*requested, *names) if name in names), "")
 
 
 def worst_first(outputs: Sequence[OutputRecord]) -> list[OutputRecord]:
@@ -227,7 +221,7 @@ def _summary(
     if max(beyond) > 1:
         some = f"{sum(value > 1 for value in beyond):,} of {len(beyond):,} {noun}s shown are"
         return f"{text}: {some} beyond that, the worst {words.number(max(beyond))} times.{rest}"
-    return f"{text}: {every} shown is explained.{rest}"
+    return f"{text}: {every} shown is within that.{rest}"
 
 
 def _left_out(shown: int, noun: str, spread: Spread | None) -> str:

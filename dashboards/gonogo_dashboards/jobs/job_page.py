@@ -224,9 +224,6 @@ def job(
     if tests is not None:
         judged = selection_tests.judged_outputs(session, job_id)
         outputs = [head for head in outputs if head.output in judged]
-    chosen = plots.choose(outputs, output)
-    if len(outputs) > MAX_TABS:
-        outputs = sorted(plots.worst_first(outputs)[:MAX_TABS], key=lambda head: head.output)
     so_far = next(iter(words.ordered(name for name, seeds in stored.counts.items() if seeds)), None)
     verdict = stored.verdict if stored.state.final else so_far
     fixed = _fixed(stored, rolled_up)
@@ -242,8 +239,13 @@ def job(
         else None
     ) or []
     iteration = None if has_numbers else job_seeds.worst_iteration(session, job_id)
+    worst_output = None
     if worst:
         iteration = worst[0].seed
+        worst_output = next((mark.output for mark in job_seeds.outputs_worst_first(worst[0])), None)
+    chosen = plots.choose(outputs, output, worst_output)
+    if len(outputs) > MAX_TABS:
+        outputs = sorted(plots.worst_first(outputs)[:MAX_TABS], key=lambda head: head.output)
     seed = commands.first_seeds(stored)[0] if iteration is None else iteration
     diagnosis = diagnosis_view.read(session, stored)
     mapped = [(record.seed, record.repeat) for record in worst]

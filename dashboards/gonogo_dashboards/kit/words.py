@@ -219,7 +219,7 @@ TERMS: dict[str, str] = {
     ),
     "tolerance_ratio": (
         "The tolerance ratio is the largest error of an output, divided by the error that the "
-        "test allows. Above 1 the test is red."
+        "test allows. Above 1 the test is red. The reference is that of the raw inputs."
     ),
     "rms": ("The rms error is the root mean square of an output's errors."),
     "max_abs": (

@@ -89,7 +89,7 @@ class StripBand:
     """True where rounding doesn't explain them."""
     shown: int
     explained: float | None
-    """The limit of what rounding explains."""
+    """The limit of what rounding explains: the median of up to _MAX_SAMPLED seeds."""
     declared: float | None
     advised: float | None
 
@@ -487,7 +487,9 @@ def summary(strip: Strip) -> str:
         text += " Hollow passes, green and not explained by rounding:"
         text += f" {words.count(len(names), 'build')} ({', '.join(names[:4])}{some})"
         limits = [band.explained for _, band in hollow if band.explained is not None]
-        text += f", where rounding explains up to {words.number(max(limits))}." if limits else "."
+        text += (
+            f", where rounding explains up to about {words.number(max(limits))}." if limits else "."
+        )
     else:
         text += " No green seed is beyond what rounding explains."
     if not strip.whole:
