@@ -43,7 +43,7 @@ class Verdict(StrEnum):
     @property
     def rank(self) -> int:
         """0 is the worst (error), 11 the best (pass)."""
-        return _RANKS[self]
+        return _RANKS[str(self)]
 
     @property
     def judges_kernel(self) -> bool:
@@ -83,7 +83,7 @@ _SENTENCES = {
     ),
     Verdict.pass_: "Green and right: within the tolerance, and rounding explains the error.",
 }
-_RANKS = {verdict: rank for rank, verdict in enumerate(Verdict)}
+_RANKS = {str(verdict): rank for rank, verdict in enumerate(Verdict)}
 _JUDGE_KERNEL = frozenset(
     {
         Verdict.fail,
@@ -281,20 +281,17 @@ def severity(verdict: str, outputs: Mapping[str, Statistics]) -> tuple[int, floa
     It is the verdict, then the size of its worst output; infinite for a seed without outputs.
     outputs: output -> its verdict and statistics.
     """
-    name = worst_output(verdict, outputs)
-    return Verdict(verdict).rank, -(math.inf if name is None else size(outputs[name]))
+    _, largest = min(map(_place, outputs.values()), default=(0, -math.inf))
+    return _RANKS[str(verdict)], largest
 
 
-def worst_output(verdict: str, outputs: Mapping[str, Statistics]) -> str | None:
-    """Return the largest output (`size`) of those with a seed's verdict; None without outputs.
+def worst_first(outputs: Mapping[str, Statistics]) -> list[str]:
+    """Return the names of a seed's outputs: the worst verdict first, then the largest `size`."""
+    return sorted(outputs, key=lambda name: (*_place(outputs[name]), name))
 
-    Other outputs count only where none has the verdict: a reader looks for the verdict's reason.
-    """
 
-    def order(name: str) -> tuple[bool, float, str]:
-        return outputs[name]["verdict"] != verdict, -size(outputs[name]), name
-
-    return min(outputs, key=order, default=None)
+def _place(output: Statistics) -> tuple[int, float]:
+    return _RANKS[str(output["verdict"])], -size(output)
 
 
 def size(output: Statistics) -> float:

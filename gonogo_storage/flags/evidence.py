@@ -21,7 +21,7 @@ from gonogo.spec.verdicts import (
     Verdict,
     severity,
     size,
-    worst_output,
+    worst_first,
 )
 from gonogo_storage.db.records import if_readable
 from gonogo_storage.db.states import FlagKind, JobKind
@@ -216,8 +216,10 @@ def _worst_output(
         return _worst_entry(session, job, verdict, healthy)
     totals = rollups.of_job(session, job.id)
     worst = worst_seeds.read(session, job.id, 1, totals, healthy, verdict=verdict.value)
-    name = worst_output(verdict, worst[0].outputs) if worst else None
-    return None if name is None else (worst[0], name, worst[0].outputs[name])
+    if not worst or not worst[0].outputs:
+        return None
+    name = worst_first(worst[0].outputs)[0]
+    return worst[0], name, worst[0].outputs[name]
 
 
 def _worst_entry(

@@ -15,7 +15,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from gonogo.spec.statistics import ROLLED_UP
-from gonogo.spec.verdicts import Verdict, severity
+from gonogo.spec.verdicts import Verdict, worst_first
 from gonogo_storage.db.records import from_object
 from gonogo_storage.rollups.tallies import WHOLE
 from gonogo_storage.seed_rows import stored
@@ -130,12 +130,10 @@ def worst_seeds(session: Session, job_id: str, limit: int, rollup: RollUp) -> li
 
 
 def outputs_worst_first(seed: SeedRecord) -> list[MarkRecord]:
-    """Return the outputs of a seed, worst first, in the same order as seeds."""
-
-    def order(mark: MarkRecord) -> tuple[int, float]:
-        return severity(mark.verdict, {"": {"verdict": mark.verdict, **mark.statistics}})
-
-    return sorted(seed.outputs.values(), key=order)
+    """Return the outputs of a seed, worst first (gonogo.spec.verdicts.worst_first)."""
+    marks = seed.outputs.values()
+    outputs = {mark.output: {**mark.statistics, "verdict": mark.verdict} for mark in marks}
+    return [seed.outputs[name] for name in worst_first(outputs)]
 
 
 def worst_iteration(session: Session, job_id: str) -> int | None:

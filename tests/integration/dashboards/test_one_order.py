@@ -89,6 +89,23 @@ def test_every_place_names_the_same_worst_seed(api: Api, tolerance: dict[str, fl
         assert all(f"dx, seed {WORST}: PCC" in api.client.get(page).text for page in pages)
 
 
+def test_the_worst_output_of_a_false_alarm_is_the_farthest_outside_its_tolerance(api: Api) -> None:
+    """Rounding explains each output, whatever part of its budget the error is."""
+    row = stored_jobs.row(0, wrong=False, within=False)
+    red = {"verdict": "fail_by_tolerance", "tolerance_ratio": 50.0, "budget_ratio": 0.1}
+    row["outputs"]["dgamma"] |= red
+    job_id = stored(api, [row], stored_jobs.NIGHTLY)
+    job = api.client.get(urls.job(job_id, seed=(0, 0), as_json=True)).json()
+    (flag,) = api.client.get("/flags.json").json()["items"]
+    named = {
+        "table": job["worst"][0]["outputs"][0]["output"],
+        "chart": job["plot"]["output"],
+        "seed": job["seed"]["outputs"][0]["output"],
+        "flag": api.client.get(f"/api/v1/flags/{flag['id']}").json()["evidence"]["output"],
+    }
+    assert named == dict.fromkeys(named, "dgamma")
+
+
 @pytest.mark.parametrize("within", [True, False])
 def test_no_cause_is_named_where_rounding_explains_the_error(api: Api, within: bool) -> None:
     """A term by tiles may differ by rounding alone: on exact inputs, s1 does."""
