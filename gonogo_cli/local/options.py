@@ -143,20 +143,6 @@ def _misses_rows(rows: Sequence[Row]) -> bool:
     )
 
 
-def severity(row: Row) -> tuple[int, float]:
-    """Return a sort key: worst explanation first, then the largest budget ratio.
-
-    A null ratio, as NaN outputs have, sorts before every number.
-    """
-    rank = (
-        list(Explanation).index(Explanation(row["explanation"]))
-        if row.get("explanation")
-        else len(Explanation)
-    )
-    ratios = [output.get("budget_ratio") for output in row.get("outputs", {}).values()]
-    return rank, -max((math.inf if ratio is None else ratio for ratio in ratios), default=0.0)
-
-
 def worth_diagnosing(row: Row) -> bool:
     """Return whether rounding fails to explain the seed, so that there is something to find."""
     return row.get("explanation") in (Explanation.unexplained, Explanation.suspect)

@@ -190,6 +190,7 @@ def test_a_red_output_whose_faults_could_not_all_be_seen_is_not_acquitted(
         ({"chi": None, "budget_ratio": math.nan}, None),
         ({"chi": None, "nonfinite_statistics": {"chi": "inf"}}, math.inf),
         ({"max_abs": 9.0}, None),
+        ({"chi": 3.0, "nonfinite": 2}, None),
     ],
 )
 def test_evidence_is_the_largest_ratio_to_what_is_explained(
