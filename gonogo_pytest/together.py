@@ -1,4 +1,4 @@
-"""What the seeds of a test, together, say of comparisons that are suspect one by one."""
+"""Settle comparisons that are suspect one by one by all seeds of their test."""
 
 from __future__ import annotations
 
