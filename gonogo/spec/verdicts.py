@@ -468,6 +468,20 @@ def verdict(is_within: bool, explanation: Explanation) -> Verdict:
             return Verdict.not_judged
 
 
+def seed_verdict(outputs: Iterable[tuple[bool, Explanation]]) -> Verdict:
+    """Return the verdict of a seed from both answers of each of its outputs.
+
+    A seed is red where an output is. A suspect output that is green makes no red seed a `fail`:
+    there the red outputs decide.
+    """
+    answers = list(outputs)
+    explanation = worst_explanation(answer for _, answer in answers)
+    red = [answer for is_within, answer in answers if not is_within]
+    if red and explanation is Explanation.suspect:
+        explanation = worst_explanation(red)
+    return verdict(not red, explanation)
+
+
 def worst(verdicts: Iterable[Verdict | str]) -> Verdict:
     """Return the worst of the verdicts; not run if there are none.
 

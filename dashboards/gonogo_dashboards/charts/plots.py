@@ -197,9 +197,12 @@ def _summary(
     values += (
         [] if spread is None else [edge for edge in (spread.low, spread.high) if edge is not None]
     )
-    if not values:
-        return f"{total}, none with numbers."
     seeds = f"{output}: {total}"
+    if not values:
+        return (
+            f"{seeds}, none with a finite error to draw. Where values are NaN or Inf, the table of"
+            " the worst seeds shows the error of the finite ones."
+        )
     low, high = words.number(min(values)), words.number(max(values))
     lies = f"is {high}" if low == high else f"lies between {low} and {high}"
     if metric == EVIDENCE:

@@ -76,7 +76,7 @@ MAX_FLAGS = 20
 MAX_DIAGNOSED = 8
 """The newest jobs of a build among which one with a diagnosis is looked for."""
 _QUIET = (Change.right, Change.unchanged, Change.still_wrong, Change.unknown)
-_ALL_OF = re.compile(r" (\d+) of \1 \(100%[^)]*\)")
+_ALL_OF = re.compile(r" (\d+) of \1 \(100%[^)]*\)(?! seeds)")
 """A rate of 100 % after the name of a mutant that passes; the gauge has its interval."""
 MAX_BUILDS = 20
 """Builds in the table of a page; the API's answer has all of them."""

@@ -146,6 +146,48 @@ def test_the_runs_of_a_bisection_are_no_last_verdict(api: Api) -> None:
     assert api.client.get("/tests.json?standing=red").json()["items"] == []
 
 
+def test_a_test_that_only_a_bisection_ran_has_no_verdict_and_its_job_s_state_is_none(
+    api: Api,
+) -> None:
+    with api.context.session() as session:
+        _bisect(session, nightly_history.night(session, "b1", 1, [7]))
+    page = api.client.get("/tests").text
+    assert "No verdict" in page
+    assert "Finished" not in page
+
+
+def test_a_job_of_nan_says_why_its_chart_is_empty_and_shows_the_finite_errors(
+    api: Api, migrated_sqlite_url: str
+) -> None:
+    rows = [stored_jobs.row(seed, wrong=True, within=False) for seed in range(8)]
+    for row in rows:
+        row["outputs"]["dx"]["nonfinite"] = 1024
+    with api.context.session() as session:
+        job = stored_jobs.submit(session)
+        stored_jobs.report(session, job.id, rows)
+        stored_jobs.finish(session, job.id)
+    assess(migrated_sqlite_url)
+    page = api.client.get(f"/jobs/{job.id}").text
+    assert "No seed has numbers" not in page
+    assert "dx: 8 seeds, none with a finite error to draw." in page
+    test_page = api.client.get(f"/tests/{job.test_key}").text
+    assert "8 of 8 (100%, 73.8% to 100%) seeds failed" in test_page
+
+
+def test_a_test_that_only_crashed_says_that_nothing_was_judged(
+    api: Api, migrated_sqlite_url: str
+) -> None:
+    with api.context.session() as session:
+        job = stored_jobs.submit(session, seeds=2)
+        lost = [stored_jobs.unwell(seed, "crash", "signal 11") for seed in range(2)]
+        stored_jobs.report(session, job.id, lost)
+        stored_jobs.finish(session, job.id)
+    assess(migrated_sqlite_url)
+    page = api.client.get(f"/tests/{job.test_key}").text
+    assert "No run was judged; 2 of 2 (100%, 33.3% to 100%) were lost to hangs" in page
+    assert "UNKNOWN" not in page
+
+
 def test_a_red_build_with_hollow_seeds_says_both(api: Api) -> None:
     with api.context.session() as session:
         nightly_history.night(session, "b1", 1, range(4), red=[0], wrong=True)
