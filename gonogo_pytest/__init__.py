@@ -15,6 +15,7 @@ spool.py         every run as it happens, on disk until it is delivered
 delivery.py      the delivery of a run, also after a kill -9
 local.py         the SQLite file
 server.py        POST /imports
+together.py      what all seeds of a test say of suspect comparisons
 summary.py       the summary at the end
 
 It needs only the standard library, pytest and gonogo, because it runs in the process of a user's

@@ -9,14 +9,14 @@ import copy
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gonogo_pytest import summary
+from gonogo_pytest import summary, together
 from gonogo_pytest.delivery import Undelivered, catch_up, deliver
 from gonogo_pytest.gathering import HOLLOW, gathered
 from gonogo_pytest.lines import Outcome
@@ -53,6 +53,10 @@ class Collector:
         self.started_at = _now()
         self.run = new_id()
         self.records: list[Record] = []
+        self.settled: list[Record] = []
+        """The records as all seeds of each test settle them, once all tests have run."""
+        self.together: list[Record] = []
+        """The green tests that are hollow passes only by all their seeds together."""
         self.ended: list[str] = []
         """Sentences that say where the numbers are, and what went wrong."""
         self._open: dict[str, _Test] = {}
@@ -106,6 +110,16 @@ class Collector:
             return None
         return "hollow", "H", ("HOLLOW PASS", {"yellow": True})
 
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> Generator[None]:
+        """Look at the seeds of each test together; strict mode fails the run for what they show."""
+        yield
+        self.settled = together.settled(self.records)
+        pairs = zip(self.records, self.settled, strict=True)
+        self.together = [after for before, after in pairs if after is not before]
+        if self.strict:
+            session.testsfailed += len(self.together)
+
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, exitstatus: int) -> None:
         """Record the remaining tests, and deliver the run."""
@@ -129,8 +143,10 @@ class Collector:
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Write the hollow passes by test, and where the numbers are."""
-        lines = [] if self.strict else summary.strict_line(self.hollow, len(self.records))
-        summary.write(terminalreporter, self.records, [*lines, *self.ended])
+        lines = summary.strict_lines(
+            self.hollow, self.together, len(self.records), is_strict=self.strict
+        )
+        summary.write(terminalreporter, self.settled or self.records, [*lines, *self.ended])
 
     def _done(self, test: _Test) -> None:
         record = test.record()

@@ -118,17 +118,26 @@ def _problems(terminal: Any, groups: Mapping[Group, Sequence[Pair]]) -> None:
         terminal.write_line(f" {_place(group, pairs)}: {reason}")
 
 
-def strict_line(hollow: Sequence[Record], tests: int) -> list[str]:
-    """Return what --gonogo-strict would do to this run, in one line; none where it does nothing.
+def strict_lines(
+    hollow: Sequence[Record], together: Sequence[Record], tests: int, *, is_strict: bool
+) -> list[str]:
+    """Return what --gonogo-strict would do to this run, or, in strict mode, did at its end.
 
-    hollow: the tests that it turns red. tests: the number of all that ran.
+    hollow: the tests that it turns red. together: those that passed and whose seeds, together,
+    fail the run. tests: the number of all that ran.
     """
+    if is_strict:
+        return _strict_line("fails the run for", together, tests)
+    return _strict_line("would fail", [*hollow, *together], tests)
+
+
+def _strict_line(what: str, hollow: Sequence[Record], tests: int) -> list[str]:
     groups = _groups((record, Comparison()) for record in hollow)
     places = [_place(group, pairs) for group, pairs in groups.items()]
     more = f" and {len(places) - MAX_NAMED} more" if len(places) > MAX_NAMED else ""
     return (
         [
-            f"--gonogo-strict would fail {len(hollow)} of {tests} tests: "
+            f"--gonogo-strict {what} {len(hollow)} of {tests} tests: "
             f"{', '.join(places[:MAX_NAMED])}{more}"
         ]
         if hollow

@@ -411,9 +411,8 @@ def _decide(
     if not failures.known and not lost.known:
         return Cause.unknown, "no run to judge by" if everything else "no runs"
     same = f" ({repeated} more repeat one of these bit for bit)" if repeated else ""
-    alone = (
-        f"{failures.words} runs failed{same}; {lost.words} were lost to hangs, crashes and errors"
-    )
+    judged = f"{failures.words} runs failed{same}" if failures.known else "No run was judged"
+    alone = f"{judged}; {lost.words} were lost to hangs, crashes and errors"
     if 0 < failures.failures < failures.runs:
         for finding in findings:
             if finding.holds:

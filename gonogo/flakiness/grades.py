@@ -95,7 +95,7 @@ def stability(
     of 1/1000), but then `robust` says what it could exclude.
     """
     if not failures.known:
-        return Stability.unknown, "UNKNOWN: no run"
+        return Stability.unknown, failures.words
     if 0 < failures.failures < failures.runs:
         return Stability.flaky, f"{failures.words} seeds failed"
     if failures.failures == failures.runs:

@@ -51,7 +51,7 @@ class Rate:
     def words(self) -> str:
         """The rate in one phrase: "3 of 20 (15%, 4% to 35%)"."""
         if not self.known:
-            return "UNKNOWN: no run"
+            return "no run was judged"
         assert self.low is not None
         assert self.high is not None
         share = _percent(self.failures / self.runs)

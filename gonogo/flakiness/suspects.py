@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from statistics import fmean, stdev
 from typing import Any
@@ -15,6 +15,17 @@ from gonogo.spec.verdicts import REPLAY, Explanation, Verdict, evidence, explain
 
 RED = frozenset({Verdict.fail, Verdict.fail_by_tolerance})
 """The verdicts of an output that is outside its tolerance."""
+SETTLED = {
+    (Verdict.suspect, Explanation.explained): Verdict.pass_,
+    (Verdict.suspect, Explanation.inconclusive): Verdict.pass_,
+    (Verdict.suspect, Explanation.unexplained): Verdict.pass_by_tolerance,
+    (Verdict.fail, Explanation.explained): Verdict.fail_by_tolerance,
+    (Verdict.fail, Explanation.inconclusive): Verdict.inconclusive,
+    (Verdict.fail, Explanation.unexplained): Verdict.fail,
+    (Verdict.fail_by_tolerance, Explanation.unexplained): Verdict.fail,
+    (Verdict.inconclusive, Explanation.unexplained): Verdict.fail,
+}
+"""(Verdict of a suspect seed, pooled explanation) -> its final verdict; others keep their own."""
 MAX_SEEDS = 1000
 """More seeds than anybody runs for this: nothing larger is told."""
 
@@ -96,6 +107,47 @@ def pooled_explanations(
         if explanations[name] is Explanation.suspect and missed_rows.is_unexplained(rows):
             explanations[name] = Explanation.unexplained
     return explanations
+
+
+def unexplained_together(
+    seeds: Iterable[tuple[Hashable, Mapping[str, Mapping[str, Any]]]],
+) -> dict[str, str]:
+    """Return the suspect outputs that all seeds together leave unexplained, each with a sentence.
+
+    Two suspect seeds of one output are no chance, and neither are too many missed rows
+    (gonogo.spec.missed_rows) of a suspect one.
+
+    seeds: (seed, output -> its statistics with `explanation`). Repeats of a seed count once.
+    """
+    outputs: dict[str, dict[Hashable, Mapping[str, Any]]] = {}
+    for seed, entries in seeds:
+        for name, entry in entries.items():
+            members = outputs.setdefault(name, {})
+            if seed not in members or _is_suspect(entry):
+                members[seed] = entry
+    together = {}
+    for name, members in outputs.items():
+        suspect = sum(map(_is_suspect, members.values()))
+        misses = suspect and len(members) > 1 and missed_rows.is_unexplained(members.values())
+        if suspect > 1 or misses:
+            together[name] = (
+                f"suspect in {suspect:,} of {len(members):,} seeds:"
+                " rounding doesn't explain them together"
+            )
+    return together
+
+
+def settled_verdict(
+    verdict: Verdict | str, outputs: Mapping[str, Mapping[str, Any]], together: Container[str]
+) -> Verdict:
+    """Return the final verdict of a seed. together: outputs that `unexplained_together` names."""
+    if any(name in together and _is_suspect(entry) for name, entry in outputs.items()):
+        return SETTLED.get((Verdict(verdict), Explanation.unexplained), Verdict(verdict))
+    return Verdict(verdict)
+
+
+def _is_suspect(entry: Mapping[str, Any]) -> bool:
+    return bool(entry.get("explanation") == Explanation.suspect)
 
 
 def seeds_to_decide(outputs: Iterable[Iterable[Mapping[str, Any]]]) -> int:

@@ -14,12 +14,17 @@ from gonogo.judging.stored_tensors import Tensors, given_inputs, shaped
 from gonogo.kernels.registry import numerics
 from gonogo.spec import arithmetic_words, diagnoses, missed_rows
 from gonogo.spec.test_spec import TestSpec
-from gonogo.spec.verdicts import Explanation, Verdict, verdict, within
+from gonogo.spec.verdicts import Explanation, Verdict, seed_verdict, verdict, within
 
 Arrays = Mapping[str, NDArray[Any]]
 
 HARMLESS = frozenset({Verdict.suspect, Verdict.inconclusive})
 """Verdicts that mean neither right nor wrong: one run warns of them and fails nothing."""
+BESIDE_SUSPECT = (
+    "Red, and rounding explains what is outside the tolerance; another output is at the edge of"
+    " what it explains: more seeds decide."
+)
+"""The sentence of a seed whose red outputs are explained, and a green one is suspect."""
 ALL_LEFT_OUT = "every row was left out: rounding hides the variance of its x"
 """The reason of an output of which no row was compared with its budget."""
 FLOAT64_STATISTICS = ("max_abs", "tolerance_ratio", "pcc_deficit", "rel_frobenius")
@@ -71,6 +76,26 @@ def pass_words(judgement: SeedJudgement, spec: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def settled_words(message: str, settled: Verdict, together: Mapping[str, str]) -> str:
+    """Return the message of a suspect seed where all seeds of its test, together, are wrong.
+
+    together: output -> the sentence of gonogo.flakiness.suspects.unexplained_together.
+    """
+    for alone in (Verdict.suspect, Verdict.fail_by_tolerance, Verdict.inconclusive):
+        message = message.replace(f": {alone.label} (", f": {settled.label} (", 1)
+        message = message.replace(alone.sentence, settled.sentence, 1)
+    message = message.replace(BESIDE_SUSPECT, settled.sentence, 1)
+    outputs = {Verdict.suspect: Verdict.pass_by_tolerance, Verdict.fail: Verdict.fail}
+    for name in together:
+        for before, after in outputs.items():
+            message = message.replace(
+                f"  {name}: {before.label}, {Explanation.suspect.value};",
+                f"  {name}: {after.label}, {Explanation.unexplained.value};",
+            )
+        message = message.replace(f"  {name}: {diagnoses.SO_FAR} ", f"  {name}: ")
+    return "\n".join([message, *(f"  {name}: {words}" for name, words in together.items())])
+
+
 def judge_against(
     test_fields: Mapping[str, Any],
     arrays: Arrays,
@@ -104,7 +129,9 @@ def judge_against(
             "against_float64": against_float64,
         }
     green = all(is_within.values())
-    final_verdict = verdict(green, judgement.explanation)
+    final_verdict = seed_verdict(
+        (is_within[name], output.explanation) for name, output in judgement.outputs.items()
+    )
     compared = replace(
         judgement,
         verdict=final_verdict,
@@ -159,9 +186,12 @@ def _words(test: TestSpec, judgement: SeedJudgement, given: Tensors, outputs: Te
     It holds the verdict, its sentence, the numbers of every output that doesn't pass, and the
     diagnosis.
     """
+    is_right = judgement.verdict is Verdict.fail_by_tolerance
+    is_open = is_right and judgement.explanation is Explanation.suspect
     lines = [
         f"{test.kernel} {list(test.shape)}: {judgement.verdict.label} "
-        f"(arithmetic: {judgement.arithmetic}). {judgement.verdict.sentence}"
+        f"(arithmetic: {judgement.arithmetic}). "
+        f"{BESIDE_SUSPECT if is_open else judgement.verdict.sentence}"
     ]
     for name, output in judgement.outputs.items():
         if output.verdict is not Verdict.pass_:

@@ -31,6 +31,7 @@ from gonogo.spec.verdicts import (
     Verdict,
     explain,
     explain_output,
+    seed_verdict,
     verdict,
     within,
     worst_explanation,
@@ -58,7 +59,7 @@ class OutputJudgement:
 class SeedJudgement:
     """The judgment of one seed.
 
-    Both axes are aggregated over the outputs first; then the table is read.
+    `seed_verdict` and `worst_explanation` of its outputs.
     """
 
     verdict: Verdict
@@ -146,18 +147,17 @@ def judge(
     ]
     constant_rows.add_to_limits(test, given, {name: statistics[name] for name in explained})
     judged: dict[str, OutputJudgement] = {}
-    all_within = True
+    answers: list[tuple[bool, Explanation]] = []
     for name, numbers in statistics.items():
         is_within = within(test.tolerance_for(name), numbers)
-        all_within = all_within and is_within
         explanation = explain_output(is_within, numbers, policy)
+        answers.append((is_within, explanation))
         judged[name] = OutputJudgement(verdict(is_within, explanation), explanation, numbers)
-    explanation = worst_explanation(output.explanation for output in judged.values())
     downstream = [name for name in test.downstream if produced is not None and name in produced]
     judged |= {name: _not_judged(test, name, outputs) for name in downstream}
     return SeedJudgement(
-        verdict(all_within, explanation),
-        explanation,
+        seed_verdict(answers),
+        worst_explanation(explanation for _, explanation in answers),
         judged,
         _model(ruled) if ruled else named.name if named else WORMHOLE_ARITHMETIC,
         policy.version,

@@ -29,6 +29,7 @@ from gonogo.spec.verdicts import (
     Explanation,
     Policy,
     explain,
+    seed_verdict,
     verdict,
     within,
     worst_explanation,
@@ -111,7 +112,7 @@ def compare(
         our_bounds if reference_model == our_model else paired.bounds(test, given, reference_model)
     )
     results: dict[str, OutputJudgement] = {}
-    all_within = True
+    answers: list[tuple[bool, Explanation]] = []
     for name, output in judged.outputs.items():
         if name not in test.outputs:
             results[name] = _downstream(test, name, output, outputs, reference_outputs, reference)
@@ -141,13 +142,13 @@ def compare(
                 explanation,
                 {**output.statistics, "reference": asdict(against) | numbers},
             )
-        all_within = all_within and is_within
+        answers.append((is_within, output.explanation))
         results[name] = output
-    explanation = worst_explanation(
-        output.explanation for name, output in results.items() if name in test.outputs
-    )
     return replace(
-        judged, verdict=verdict(all_within, explanation), explanation=explanation, outputs=results
+        judged,
+        verdict=seed_verdict(answers),
+        explanation=worst_explanation(explanation for _, explanation in answers),
+        outputs=results,
     )
 
 

@@ -31,7 +31,7 @@ from gonogo.spec.verdicts import (
     Verdict,
     explain,
     explain_output,
-    verdict,
+    seed_verdict,
     within,
     worst_explanation,
 )
@@ -57,15 +57,14 @@ def rejudge(
 ) -> Rejudged:
     """Judge a result row of `declared` (as the API shows it) by the tolerance of `test`.
 
-    The two tests differ in nothing else. As in judging, both axes are aggregated over the outputs
-    first. In a job with a reference build the comparators use the difference from it, and both
-    differences must be explained.
+    The two tests differ in nothing else. In a job with a reference build the comparators use the
+    difference from it, and both differences must be explained.
     """
     outputs: Mapping[str, Statistics] = row.get("outputs") or {}
     judged = {name: numbers for name, numbers in outputs.items() if name in test.outputs}
     if not judged:
         return Rejudged(Verdict(row["verdict"]))
-    explanations: list[Explanation] = []
+    answers: list[tuple[bool, Explanation]] = []
     holds: list[bool | None] = []
     reasons: list[str] = []
     for name, stored in judged.items():
@@ -75,20 +74,21 @@ def rejudge(
             if key not in ("verdict", "explanation", "reference")
         }
         output_numbers = numbers
+        explanations: list[Explanation] = []
         other = stored.get("reference")
         if isinstance(other, Mapping) and other.get("within") is not None:
             numbers = dict(other)
             explanations.append(explain(numbers, policy))
         tolerance, declared_tolerance = test.tolerance_for(name), declared.tolerance_for(name)
         holds.append(within_stored(tolerance, declared_tolerance, numbers))
-        explanations.append(explain_output(holds[-1] is not False, output_numbers, policy))
+        is_within = holds[-1] is not False
+        explanations.append(explain_output(is_within, output_numbers, policy))
+        answers.append((is_within, worst_explanation(explanations)))
         if holds[-1] is None and tolerance is not None:
             reasons.append(_reason(name, tolerance, numbers))
-    if False in holds:
-        return Rejudged(verdict(False, worst_explanation(explanations)))
-    if None in holds:
+    if None in holds and False not in holds:
         return Rejudged(None, reasons[0])
-    return Rejudged(verdict(True, worst_explanation(explanations)))
+    return Rejudged(seed_verdict(answers))
 
 
 def within_stored(

@@ -172,6 +172,7 @@ def pool(judgments: Iterable[Judgment]) -> Judgment:
     statistics are those of each output's worst seed. Raises ValueError for no judgments, and
     TypeError for what isn't one.
     """
+    from gonogo.flakiness.suspects import unexplained_together
     from gonogo.spec import missed_rows, unseen_terms
     from gonogo.spec.arithmetic_words import shared_limits
 
@@ -190,20 +191,12 @@ def pool(judgments: Iterable[Judgment]) -> Judgment:
         for name in dict.fromkeys(name for seed in given for name in seed.outputs)
     }
     unseen = {name: unseen_terms.shared(rows) for name, rows in entries.items()}
-    seeds = [_with_seen(seed, unseen) for seed in given]
+    together = unexplained_together(enumerate(seed.outputs for seed in given))
+    seeds = [_settled(_with_seen(seed, unseen), together) for seed in given]
     outputs = {name: _pooled_entry(name, seeds, unseen[name]) for name in entries}
     explanation = min((seed.explanation for seed in seeds), key=EXPLANATIONS.index)
     verdict = min((seed.verdict for seed in seeds), key=WORST_FIRST.index)
     worst_words = next((seed.words for seed in seeds if seed.verdict == verdict), "")
-    suspects = [
-        name
-        for name, rows in entries.items()
-        if (count := sum(numbers["explanation"] == "suspect" for numbers in rows)) > 1
-        or (count and len(rows) > 1 and missed_rows.is_unexplained(rows))
-    ]
-    if suspects and explanation == "suspect":
-        explanation = "unexplained"
-        verdict = "pass_by_tolerance" if verdict == "suspect" else verdict
     counts = {name: sum(seed.verdict == name for seed in seeds) for name in WORST_FIRST}
     summary = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
     missed = {name: missed_rows.pooled(rows) for name, rows in entries.items()}
@@ -225,6 +218,39 @@ def pool(judgments: Iterable[Judgment]) -> Judgment:
         "\n".join(filter(None, (f"{len(seeds)} seeds: {summary}", *lines, worst_words))),
         outputs,
         sum(seed.seeds for seed in seeds),
+    )
+
+
+def _settled(seed: Judgment, together: Mapping[str, str]) -> Judgment:
+    """Return the judgment of a suspect seed that all seeds together leave unexplained.
+
+    together: output -> the sentence of gonogo.flakiness.suspects.unexplained_together.
+    """
+    from gonogo.flakiness.suspects import settled_verdict
+    from gonogo.judging.comparison import settled_words
+
+    suspect = {
+        name: numbers
+        for name, numbers in seed.outputs.items()
+        if name in together and numbers["explanation"] == "suspect"
+    }
+    if not suspect:
+        return seed
+    verdict = settled_verdict(seed.verdict, seed.outputs, together)
+    settled = {
+        name: {
+            **numbers,
+            "verdict": settled_verdict(numbers["verdict"], {name: numbers}, together).value,
+            "explanation": "unexplained",
+        }
+        for name, numbers in suspect.items()
+    }
+    return replace(
+        seed,
+        verdict=verdict.value,
+        explanation="unexplained",
+        words=settled_words(seed.words, verdict, together),
+        outputs={**seed.outputs, **settled},
     )
 
 

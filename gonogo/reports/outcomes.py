@@ -74,7 +74,8 @@ def verdict_of(
             and all(result.declared for result in arrays)
         ):
             return Verdict.not_judged, explanation, True
-        if explanation is not Explanation.inconclusive:
+        is_acquitted = combined is Verdict.fail_by_tolerance  # its red arrays, whatever the others
+        if explanation is not Explanation.inconclusive and not is_acquitted:
             combined = verdict(is_within=False, explanation=explanation)
     elif outcome is not Outcome.passed:
         combined = worst((combined, alone))

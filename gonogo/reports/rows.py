@@ -17,6 +17,7 @@ from gonogo.spec.verdicts import (
     Explanation,
     Verdict,
     explain_output,
+    seed_verdict,
     verdict,
     within,
     worst,
@@ -135,10 +136,9 @@ def _compared(comparison: Comparison, label: str, outputs: Entries) -> ArraysVer
         outputs[key] = {**judgement, **statistics, "test": test.canonical()}
     if test is None or not judged:
         return None
-    explanation = worst_explanation(explanation for _, explanation in judged)
     return ArraysVerdict(
-        verdict(all(is_within for is_within, _ in judged), explanation),
-        explanation,
+        seed_verdict(judged),
+        worst_explanation(explanation for _, explanation in judged),
         bool(test.tolerance),
     )
 

@@ -58,11 +58,16 @@ def consistent_diagnosis(
 ) -> dict[str, Any]:
     """Return the diagnosis of a seed, made consistent with the seed's verdict and statistics.
 
-    It must not call a kernel right if rounding doesn't explain its error. What exact inputs and the
-    replay show of the outputs (output -> statistics) comes first: the terms by tiles are measured
-    with a Wormhole's budget, and may take the fault of another kernel for a different one.
+    It must not call a kernel right if rounding doesn't explain its error, and must name no cause if
+    rounding does: a term by tiles may differ by rounding alone, as on exact inputs.
+
+    What exact inputs and the replay show of the outputs (output -> statistics) comes first: the
+    terms by tiles are measured with a Wormhole's budget, and may take the fault of another kernel
+    for a different one.
     """
     diagnosis = dict(content)
+    if explanation == Explanation.explained:
+        return _acquitted(diagnosis)
     if diagnosis.get("faults"):  # it is one already, of several tests
         return diagnosis
     diagnosis = without_precision(diagnosis, outputs or {})
@@ -83,6 +88,18 @@ def consistent_diagnosis(
     elif explanation == Explanation.suspect:
         diagnosis["words"] = "; ".join([AT_THE_EDGE, *rest])
     return diagnosis
+
+
+def _acquitted(diagnosis: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the diagnosis of a seed that rounding explains: its terms accuse nothing."""
+    terms = [
+        {**term, "wrong": False, "words": ""} if term.get("wrong") else term
+        for term in diagnosis.get("terms") or ()
+    ]
+    words = str(diagnosis.get("words") or "")
+    if not {RIGHT, PARTLY} & set(words.split("; ")):
+        words = RIGHT if all(term.get("can_tell", True) for term in terms) else PARTLY
+    return {**diagnosis, "terms": terms, "words": words, "faults": {}, "residuals": {}}
 
 
 def without_precision(

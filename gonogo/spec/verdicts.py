@@ -43,7 +43,7 @@ class Verdict(StrEnum):
     @property
     def rank(self) -> int:
         """0 is the worst (error), 11 the best (pass)."""
-        return _RANKS[self]
+        return _RANKS[str(self)]
 
     @property
     def judges_kernel(self) -> bool:
@@ -83,7 +83,7 @@ _SENTENCES = {
     ),
     Verdict.pass_: "Green and right: within the tolerance, and rounding explains the error.",
 }
-_RANKS = {verdict: rank for rank, verdict in enumerate(Verdict)}
+_RANKS = {str(verdict): rank for rank, verdict in enumerate(Verdict)}
 _JUDGE_KERNEL = frozenset(
     {
         Verdict.fail,
@@ -221,9 +221,7 @@ def explain(statistics: Statistics, policy: Policy = POLICY) -> Explanation:
     """
     if not statistics:
         return Explanation.not_judged
-    if _number(statistics.get("nonfinite")) or any(
-        map(_explains, statistics.get("nonfinite_statistics") or ())
-    ):
+    if has_nonfinite(statistics):
         return Explanation.unexplained
     exact = statistics.get("exact")
     if isinstance(exact, Mapping) and exact.get("explanation") == Explanation.unexplained:
@@ -265,14 +263,55 @@ def evidence(statistics: Statistics, policy: Policy = POLICY) -> float | None:
 
     It is the largest ratio of a statistic to that statistic's largest explained value; up to 1 is
     explained. Every statistic here grows in proportion to the error, so an error of the same form
-    would be explained if it were smaller by this factor. None when nothing says anything (no
-    numbers, or NaN and Inf only).
+    would be explained if it were smaller by this factor. None when nothing says anything: no
+    numbers, or NaN or Inf in the output, where the statistics are those of the other elements.
     """
+    if _number(statistics.get("nonfinite")):
+        return None
     largest = None
     for value, limit, _ in _criteria(statistics, policy):
         if largest is None or value / limit > largest:
             largest = value / limit
     return largest
+
+
+def severity(verdict: str, outputs: Mapping[str, Statistics]) -> tuple[int, float]:
+    """Return the sort key of a (seed, repeat), worst first; every list of worst seeds has it.
+
+    It is the verdict, then the size of its worst output; infinite for a seed without outputs.
+    outputs: output -> its verdict and statistics.
+    """
+    _, largest = min(map(_place, outputs.values()), default=(0, -math.inf))
+    return _RANKS[str(verdict)], largest
+
+
+def worst_first(outputs: Mapping[str, Statistics]) -> list[str]:
+    """Return the names of a seed's outputs: the worst verdict first, then the largest `size`."""
+    return sorted(outputs, key=lambda name: (*_place(outputs[name]), name))
+
+
+def _place(output: Statistics) -> tuple[int, float]:
+    return _RANKS[str(output["verdict"])], -size(output)
+
+
+def size(output: Statistics) -> float:
+    """Return how bad an output is among those of its verdict: `evidence`, infinite for NaN and Inf.
+
+    Of a false alarm it is error / tolerance, because rounding explains its error.
+    """
+    if has_nonfinite(output):
+        return math.inf
+    ratio = _number(output.get("tolerance_ratio"))
+    if output["verdict"] == Verdict.fail_by_tolerance and ratio is not None:
+        return ratio
+    return evidence(output) or 0.0
+
+
+def has_nonfinite(statistics: Statistics) -> bool:
+    """Return whether an output has wrong NaN or Inf: its statistics are those of the others."""
+    return bool(_number(statistics.get("nonfinite"))) or any(
+        map(_explains, statistics.get("nonfinite_statistics") or ())
+    )
 
 
 def _explains(name: str) -> bool:
@@ -283,6 +322,12 @@ def _explains(name: str) -> bool:
     return name in ("budget_ratio", "chi") or name.endswith(("_z", "_z_max"))
 
 
+READ_BY_SEVERITY = (
+    *("tolerance_ratio", "budget_ratio", "chi", "*_z", "*_z_max", "*_count", "count"),
+    *("nonfinite", "nonfinite_statistics", "arithmetic", "may_store"),
+    *("cell_max", "cell_row_max", "common_factor"),
+)
+"""The statistics that `severity` reads; "*" stands for all names that end so."""
 _EXPLAINING = ("budget_ratio", "chi", "_z", "_z_max")
 """Endings of the names of the statistics that decide the explanation."""
 
@@ -421,6 +466,20 @@ def verdict(is_within: bool, explanation: Explanation) -> Verdict:
             return Verdict.inconclusive
         case Explanation.not_judged:
             return Verdict.not_judged
+
+
+def seed_verdict(outputs: Iterable[tuple[bool, Explanation]]) -> Verdict:
+    """Return the verdict of a seed from both answers of each of its outputs.
+
+    A seed is red where an output is. A suspect output that is green makes no red seed a `fail`:
+    there the red outputs decide.
+    """
+    answers = list(outputs)
+    explanation = worst_explanation(answer for _, answer in answers)
+    red = [answer for is_within, answer in answers if not is_within]
+    if red and explanation is Explanation.suspect:
+        explanation = worst_explanation(red)
+    return verdict(not red, explanation)
 
 
 def worst(verdicts: Iterable[Verdict | str]) -> Verdict:

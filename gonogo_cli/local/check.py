@@ -198,9 +198,10 @@ def _judged(
 ) -> tuple[list[options.Row], dict[str, Any] | None]:
     """Return a row per (seed, repeat), and the diagnosis of the worst unexplained seed."""
     from gonogo.judging.inputs import generate, quantise
+    from gonogo.spec.verdicts import severity
 
     rows: list[options.Row] = []
-    worst: tuple[options.Row, Any, Any] | None = None
+    worst: tuple[tuple[int, float], options.Row, Any, Any] | None = None
     here = (
         uuid.uuid4().hex
     )  # the emulator runs in this process, which is a child of its own for every check
@@ -214,16 +215,14 @@ def _judged(
             row, outputs = _seed(test, runner, seed, repeat, drawn[1], drawn[2], compared)
             row["host_run"] = row["host_run"] or here
             rows.append(row)
-            if (
-                outputs
-                and options.worth_diagnosing(row)
-                and (worst is None or options.severity(row) < options.severity(worst[0]))
-            ):
-                worst = (row, drawn[2], outputs)
+            if outputs and options.worth_diagnosing(row):
+                place = severity(row["verdict"], row["outputs"])
+                if worst is None or place < worst[0]:
+                    worst = (place, row, drawn[2], outputs)
             bars.update(task, advance=1)
     if worst is None:
         return rows, None
-    row, given, outputs = worst
+    _, row, given, outputs = worst
     return rows, {
         "seed": row["seed"],
         "repeat": row["repeat"],

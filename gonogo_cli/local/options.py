@@ -13,9 +13,10 @@ from rich.table import Table
 from rich.text import Text
 
 from gonogo.errors import FieldError
+from gonogo.flakiness.suspects import settled_verdict, unexplained_together
 from gonogo.reports import red_hollow
-from gonogo.spec import fields, json_text, missed_rows
-from gonogo.spec.diagnoses import consistent_diagnosis
+from gonogo.spec import fields, json_text
+from gonogo.spec.diagnoses import SO_FAR, consistent_diagnosis
 from gonogo.spec.kernels.registry import KERNELS
 from gonogo.spec.verdicts import Explanation, Verdict, worst
 from gonogo_cli.kit import show
@@ -112,13 +113,15 @@ def test_from_flags(
 def summary(rows: Sequence[Row], diagnosis: dict[str, Any] | None) -> dict[str, Any]:
     """Return the report {"verdict", "counts", "seeds", "diagnosis"}.
 
-    The verdict is the worst. Suspect seeds that together miss too many rows of their program are
-    no chance: a green test passes by its tolerance only.
+    The verdict is the worst, where suspect seeds have the one that all seeds together give them;
+    `together` says of which outputs, as `gonogo.pool` does.
     """
     counts = Counter(row["verdict"] for row in rows)
-    verdict = worst(counts)
-    if verdict is Verdict.suspect and len(rows) > 1 and _misses_rows(rows):
-        verdict = Verdict.pass_by_tolerance
+    together = unexplained_together((row["seed"], row["outputs"]) for row in rows)
+    verdict = worst(settled_verdict(row["verdict"], row["outputs"], together) for row in rows)
+    if diagnosis is not None and together:
+        words = str(diagnosis["words"]).removeprefix(f"{SO_FAR} ")
+        diagnosis = {**diagnosis, "words": words}
     ordered = {verdict.value: counts[verdict.value] for verdict in Verdict if counts[verdict.value]}
     compared = references.flips(rows)
     return {
@@ -126,35 +129,9 @@ def summary(rows: Sequence[Row], diagnosis: dict[str, Any] | None) -> dict[str, 
         "counts": ordered,
         "seeds": list(rows),
         "diagnosis": diagnosis,
+        **({"together": together} if together else {}),
         **({} if compared is None else {"flips": compared}),
     }
-
-
-def _misses_rows(rows: Sequence[Row]) -> bool:
-    """Return whether the seeds of a suspect output miss too many rows of their program."""
-    entries: dict[str, list[Mapping[str, Any]]] = {}
-    for row in rows:
-        for name, numbers in row["outputs"].items():
-            entries.setdefault(name, []).append(numbers)
-    return any(
-        missed_rows.is_unexplained(members)
-        for members in entries.values()
-        if any(numbers.get("explanation") == Explanation.suspect for numbers in members)
-    )
-
-
-def severity(row: Row) -> tuple[int, float]:
-    """Return a sort key: worst explanation first, then the largest budget ratio.
-
-    A null ratio, as NaN outputs have, sorts before every number.
-    """
-    rank = (
-        list(Explanation).index(Explanation(row["explanation"]))
-        if row.get("explanation")
-        else len(Explanation)
-    )
-    ratios = [output.get("budget_ratio") for output in row.get("outputs", {}).values()]
-    return rank, -max((math.inf if ratio is None else ratio for ratio in ratios), default=0.0)
 
 
 def worth_diagnosing(row: Row) -> bool:
@@ -225,6 +202,8 @@ def print_conclusion(report: Mapping[str, Any]) -> None:
         if diagnosis.get("stages"):
             out.print(show.stages_table(diagnosis["stages"]))
         plain(f"diagnosis: {diagnosis['words']}")
+    for name, words in report.get("together", {}).items():
+        plain(f"{name}: {words}")
     for words in report.get("known_limits", ()):
         plain(f"a known limit of the simulated Wormhole: {words}")
     verdict = Verdict(report["verdict"])

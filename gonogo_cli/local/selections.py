@@ -12,7 +12,7 @@ from rich.text import Text
 
 from gonogo.errors import FieldError
 from gonogo.reports import red_hollow
-from gonogo.spec.verdicts import Verdict, worst
+from gonogo.spec.verdicts import Verdict, severity, worst
 from gonogo_cli.kit import show
 from gonogo_cli.kit.fail_on import FailOn
 from gonogo_cli.local import options
@@ -134,8 +134,9 @@ def check(
                 row, findings = runner.run(selection, number, repeat)
                 rows.append({**row, "seed": selection.seed_of(number), "iteration": number})
                 suspects = worst_of(findings)
-                if suspects and (worst_run is None or options.severity(row) < worst_run[0]):
-                    worst_run = (options.severity(row), rows[-1], suspects)
+                place = severity(row["verdict"], row["outputs"])
+                if suspects and (worst_run is None or place < worst_run[0]):
+                    worst_run = (place, rows[-1], suspects)
                 bars.update(task, advance=1)
     if worst_run is not None:
         _, row, suspects = worst_run

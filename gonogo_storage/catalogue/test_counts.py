@@ -1,13 +1,12 @@
 """The number of tests in each state, for the filters of the list of tests. Reads only.
 
-A number is the length of the list that its filter gives. The states of all tests are read at once:
-from their newest assessments, from open flags and, for a range of days, from the roll-ups.
+A number is the length of the list that its filter gives. The states of all tests are read at once,
+from their newest assessments and from open flags; how they stand comes with the filter.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC
 from typing import Any
 
 from sqlalchemy import case, distinct, func, select
@@ -15,9 +14,9 @@ from sqlalchemy.orm import Session
 
 from gonogo.flakiness.grades import Sharpness, Stability
 from gonogo_storage.catalogue import test_list
-from gonogo_storage.catalogue.test_list import FLAGGED, HOLLOW, IN_DAYS, RED, TestFilter
+from gonogo_storage.catalogue.test_list import FLAGGED, TestFilter
 from gonogo_storage.flags.triage import STATES
-from gonogo_storage.rollups import day_tests
+from gonogo_storage.rollups.standings import KINDS
 from gonogo_storage.tables import AssessmentRow, FlagRow, TestSpecRow
 
 
@@ -25,13 +24,8 @@ def read(session: Session, filters: TestFilter) -> dict[str, int]:
     """Return the number of tests in each of test_list.STANDINGS; `filters.standing` is ignored."""
     others = replace(filters, standing=None)
     counts = {**_graded(session, others), FLAGGED: _flagged(session, others)}
-    if filters.since is None:
-        counts[RED] = test_list.count(session, replace(others, standing=RED))
-    else:
-        # a test that ran in these days fits whatever else was submitted since
-        keys = _keys(replace(others, since=None))
-        kinds = day_tests.kinds_since(session, filters.since.astimezone(UTC).date(), keys)
-        counts |= {kind: kinds[kind] for kind in IN_DAYS}
+    for kind in KINDS:
+        counts[kind] = test_list.count(session, replace(others, standing=kind))
     return {standing: counts[standing] for standing in test_list.STANDINGS}
 
 
@@ -44,7 +38,6 @@ def _keys(filters: TestFilter) -> Any | None:
 def _graded(session: Session, filters: TestFilter) -> dict[str, int]:
     table = AssessmentRow
     of_grade = {
-        HOLLOW: table.hollow,
         **{grade: table.stability == grade for grade in map(str, Stability)},
         **{grade: table.sharpness == grade for grade in map(str, Sharpness)},
     }

@@ -7,24 +7,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cache
 from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
     Integer,
-    ScalarSelect,
     Select,
     Text,
-    and_,
     bindparam,
     case,
     cast,
     func,
-    literal,
-    literal_column,
     or_,
     select,
     tuple_,
@@ -32,36 +28,28 @@ from sqlalchemy import (
 from sqlalchemy.orm import Session, aliased
 
 from gonogo.flakiness.grades import Sharpness, Stability
-from gonogo_storage.db.columns import IdType
 from gonogo_storage.db.ids import floor
 from gonogo_storage.db.paging import BadCursor, Page
 from gonogo_storage.db.states import LISTED_KINDS
 from gonogo_storage.flags.triage import STATES
-from gonogo_storage.rollups import day_tests
-from gonogo_storage.rollups.recent_builds import NO_START, ended
+from gonogo_storage.rollups import standings
+from gonogo_storage.rollups.standings import FLAKY, HOLLOW, KINDS, RED, Standings
 from gonogo_storage.rollups.variants import Variant, variants_of_all
 from gonogo_storage.tables import AssessmentRow, FlagRow, JobRow, TestSpecRow
 
-HOLLOW = "hollow"
-RED = "red"
 FLAGGED = "flagged"
 STANDINGS = (
     HOLLOW,
     RED,
     Stability.broken.value,
-    Stability.flaky.value,
+    FLAKY,
     Stability.marginal.value,
     Sharpness.blunt.value,
     FLAGGED,
 )
-"""Filters by the state of tests: a value of their newest assessment, RED or FLAGGED.
-
-RED: the newest build of a branch and board has a red seed. FLAGGED: there is an open flag.
+"""Filters by the state of tests: one of standings.KINDS, a grade of their newest assessment, or
+FLAGGED: there is an open flag.
 """
-IN_DAYS = (HOLLOW, RED, Stability.flaky.value)
-"""Filters that count the results of every build in a range of days, where one is given."""
-MAX_JOBS = 64
-"""The newest jobs of a test among which RED looks for the newest builds."""
 ATTENTION, NEWEST = "attention", "newest"
 SORTS = (ATTENTION, NEWEST)
 """The orders of the list: hollow, broken, flaky and marginal tests first; by first submission."""
@@ -75,8 +63,8 @@ class TestFilter:
     """The filter of the list; None allows everything.
 
     search: words that must all occur in a test's kernel, shape, tolerance, numerics or key.
-    standing: one of STANDINGS. since: only tests that were submitted again since then; one of
-    IN_DAYS asks how their builds were since that UTC day.
+    standing: one of STANDINGS. standings: those that count, where it is one of standings.KINDS.
+    since: only tests that were submitted again since then.
     """
 
     __test__ = False  # pytest: not a test case
@@ -85,6 +73,7 @@ class TestFilter:
     search: str | None = None
     standing: str | None = None
     since: datetime | None = None
+    standings: Standings = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -227,18 +216,13 @@ def matching(filters: TestFilter) -> list[ColumnElement[bool]]:
             .where(FlagRow.test_key == table.key, FlagRow.state.in_(STATES["open"]))
             .exists()
         )
-    elif filters.standing in IN_DAYS and filters.since is not None:
-        since = filters.since.astimezone(UTC).date()
-        return [*conditions, day_tests.had(table.key, filters.standing, since)]
-    elif filters.standing == RED:
-        conditions.append(_red_on_a_newest_build())
+    elif filters.standing in KINDS:
+        # one that ran in these days fits whatever else was submitted since
+        keys = standings.of_kind(filters.standings, filters.standing)
+        return [*conditions, table.key.in_(keys)]
     elif filters.standing is not None:
         graded = AssessmentRow
-        has = (
-            graded.hollow
-            if filters.standing == HOLLOW
-            else or_(graded.stability == filters.standing, graded.sharpness == filters.standing)
-        )
+        has = or_(graded.stability == filters.standing, graded.sharpness == filters.standing)
         conditions.append(select(graded.build).where(graded.test_key == table.key, has).exists())
     if filters.since is not None:
         conditions.append(
@@ -299,61 +283,6 @@ def _grades(session: Session, keys: Collection[str]) -> dict[Variant, GradeRecor
     )
     query = select(*columns).where(table.test_key.in_(keys))
     return {Variant(*row[:4]): GradeRecord(*row[4:]) for row in session.execute(query)}
-
-
-@cache  # building the condition takes longer than running most queries
-def _red_on_a_newest_build() -> ColumnElement[bool]:
-    """Return the condition that a job of a test is red, and its variant has no newer build.
-
-    Only the test's newest MAX_JOBS jobs are looked at.
-    """
-    job, later, first = aliased(JobRow), aliased(JobRow), aliased(JobRow)
-    oldest = (
-        select(first.id)
-        .where(first.test_key == TestSpecRow.key)
-        .order_by(first.id.desc())
-        .offset(MAX_JOBS - 1)
-        .limit(1)
-        .correlate(TestSpecRow)
-        .scalar_subquery()
-    )
-    since = func.coalesce(oldest, literal(NO_START, IdType))
-    # The emulator's builds have one sequence number; there the newest job decides.
-    newer_builds = (
-        later.build_sequence > job.build_sequence,
-        and_(
-            later.build_sequence == job.build_sequence,
-            later.build != job.build,
-            later.id > job.id,
-        ),
-    )
-    return (
-        select(job.id)
-        .where(
-            job.test_key == TestSpecRow.key,
-            *ended(job),
-            job.id >= since,
-            job.red > literal_column("0"),  # a parameter would not fit ix_jobs_red
-            *(_ran(later, job, newer).is_(None) for newer in newer_builds),
-        )
-        .limit(1)
-        .correlate(TestSpecRow)
-        .scalar_subquery()
-        .is_not(None)
-    )
-
-
-def _ran(later: Any, job: Any, newer: ColumnElement[bool]) -> ScalarSelect[Any]:
-    """Return an ended job of the variant of a job that is newer, by ix_jobs_newest; null: none is.
-
-    It is no EXISTS, which PostgreSQL turns into a join with all jobs.
-    """
-    variant = (
-        getattr(later, name) == getattr(job, name)
-        for name in ("test_key", "branch", "arch", "board")
-    )
-    ran = select(later.id).where(*variant, *ended(later), newer)
-    return ran.limit(1).correlate(job).scalar_subquery()
 
 
 def _last_jobs(session: Session, keys: Collection[str]) -> dict[str, tuple[Any, ...]]:

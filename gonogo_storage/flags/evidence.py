@@ -6,7 +6,7 @@ import json
 import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlalchemy import ColumnElement, func, select, true
 from sqlalchemy.orm import Session
@@ -15,18 +15,25 @@ from gonogo.spec.diagnoses import JobDiagnosis, consistent_diagnosis
 from gonogo.spec.selections import KERNEL, Selection, is_selection
 from gonogo.spec.statistics import ROLLED_UP
 from gonogo.spec.tolerances import for_output
-from gonogo.spec.verdicts import Explanation, Verdict
+from gonogo.spec.verdicts import (
+    READ_BY_SEVERITY,
+    Explanation,
+    Verdict,
+    severity,
+    size,
+    worst_first,
+)
 from gonogo_storage.db.records import if_readable
 from gonogo_storage.db.states import FlagKind, JobKind
 from gonogo_storage.devices import sick_devices
 from gonogo_storage.flags.evidence_kinds import VerdictEvidence
 from gonogo_storage.flags.flags import Finding
+from gonogo_storage.rollups import rollups
 from gonogo_storage.seed_rows import stored
 from gonogo_storage.seed_rows.stored import StoredSeed
-from gonogo_storage.seeds import stages
+from gonogo_storage.seeds import stages, worst_seeds
 from gonogo_storage.tables import ArtifactRow, JobRow, SeedResultRow, SeedSourceRow, TestSpecRow
 
-_EXPLAINED_RANK = {name.value: rank for rank, name in enumerate(Explanation)}  # worst first
 _SENTENCES = {
     FlagKind.passes_by_tolerance: (
         "Green only because the tolerance is loose: rounding does not explain the error."
@@ -37,25 +44,17 @@ _SENTENCES = {
     ),
 }
 
-
-class _Fact(NamedTuple):
-    """The part of a seed's row that decides which seed is the most telling, with its statistics."""
-
-    verdict: str
-    explanation: str
-    budget_ratio: float
-    outputs: Mapping[str, Mapping[str, Any]]
+_RIGHT = (Verdict.pass_, Verdict.fail_by_tolerance)
+"""The verdicts by which a kernel is right."""
 
 
-_GREEN = _Fact(Verdict.pass_.value, Explanation.explained.value, 0.0, {})
+def diagnosis(session: Session, job_id: str, verdict: Verdict | None = None) -> JobDiagnosis | None:
+    """Return the diagnosis of the worst seed that has one, and the stages of a staged suite.
 
-
-def diagnosis(session: Session, job_id: str) -> JobDiagnosis | None:
-    """Return the diagnosis of the most telling seed, and the stages of a staged suite.
-
-    The words of the stages come first. It is None if there is neither.
+    The words of the stages come first. It is None if there is neither. verdict: an ended job's; no
+    cause is named where it says that the kernel is right.
     """
-    numbers, table = _of_numbers(session, job_id), stages.of_job(session, job_id)
+    numbers, table = _of_numbers(session, job_id, verdict), stages.of_job(session, job_id)
     if table is None:
         return numbers
     diagnosed = numbers or JobDiagnosis(can_tell=True)
@@ -63,12 +62,7 @@ def diagnosis(session: Session, job_id: str) -> JobDiagnosis | None:
     return replace(diagnosed, words=words, stages=table)
 
 
-def _of_numbers(session: Session, job_id: str) -> JobDiagnosis | None:
-    """Return the diagnosis of the most telling seed, or None.
-
-    Unexplained seeds come before explained ones, then the worse verdict, then the larger
-    budget_ratio.
-    """
+def _of_numbers(session: Session, job_id: str, verdict: Verdict | None) -> JobDiagnosis | None:
     query_diagnosed = select(ArtifactRow.id, ArtifactRow.seed, ArtifactRow.repeat)
     artifacts = session.execute(
         query_diagnosed.where(ArtifactRow.job_id == job_id, ArtifactRow.kind == "diagnosis")
@@ -76,38 +70,30 @@ def _of_numbers(session: Session, job_id: str) -> JobDiagnosis | None:
     if not artifacts:
         return None
     table = SeedResultRow
-    facts: dict[tuple[int, int], _Fact] = {}
     query = stored.query(table.job_id == job_id, table.seed.in_({row.seed for row in artifacts}))
-    for seed in stored.read(session, query, "budget_ratio", "exact", "fault"):
-        ratios = [output["budget_ratio"] or 0.0 for output in seed.outputs.values()]
-        facts[seed.seed, seed.repeat] = _Fact(
-            seed.verdict,
-            seed.explanation or Explanation.not_judged.value,
-            max(ratios, default=0.0),
-            seed.outputs,
-        )
+    seeds = {
+        (seed.seed, seed.repeat): seed
+        for seed in stored.read(session, query, *READ_BY_SEVERITY, "exact", "fault")
+    }
 
-    def order(row: Any) -> tuple[int, int, float, int, int]:
-        fact = facts.get((row.seed, row.repeat), _GREEN)
-        return (
-            _EXPLAINED_RANK[fact.explanation],
-            Verdict(fact.verdict).rank,
-            -fact.budget_ratio,
-            row.seed,
-            row.repeat,
-        )
+    def order(row: Any) -> tuple[int, float, int, int]:
+        seed = seeds.get((row.seed, row.repeat))
+        known = (len(Verdict), 0.0) if seed is None else severity(seed.verdict, seed.outputs)
+        return (*known, row.seed, row.repeat)
 
     best = min(artifacts, key=order)
     content = session.scalars(select(ArtifactRow.content).where(ArtifactRow.id == best.id)).one()
-    fact = facts.get((best.seed, best.repeat))
+    seed = seeds.get((best.seed, best.repeat))
+    explanation = seed and (seed.explanation or Explanation.not_judged.value)
+    together = Explanation.explained if verdict in _RIGHT else explanation
     return if_readable(
         JobDiagnosis,
         {
-            **consistent_diagnosis(content, fact and fact.explanation, fact and fact.outputs),
+            **consistent_diagnosis(content, together, seed and seed.outputs),
             "seed": best.seed,
             "repeat": best.repeat,
-            "verdict": fact and fact.verdict,
-            "explanation": fact and fact.explanation,
+            "verdict": seed and seed.verdict,
+            "explanation": explanation,
         },
     )
 
@@ -181,8 +167,7 @@ def _finding(
     seeds: int,
     sick: frozenset[str],
 ) -> Finding:
-    hollow = kind is FlagKind.passes_by_tolerance
-    shown = _worst_output(session, job, verdict, sick, hollow=hollow)
+    shown = _worst_output(session, job, verdict, sick)
     canonical = session.get_one(TestSpecRow, job.test_key).canonical
     evidence = VerdictEvidence(
         sentence=_SENTENCES[kind],
@@ -219,31 +204,41 @@ def _finding(
 
 
 def _worst_output(
-    session: Session, job: JobRow, verdict: Verdict, sick: frozenset[str], *, hollow: bool
+    session: Session, job: JobRow, verdict: Verdict, sick: frozenset[str]
 ) -> tuple[StoredSeed, str, Mapping[str, Any]] | None:
-    """Return the output that shows a verdict best, with its seed; None if no seed has it.
+    """Return the worst output with a verdict, with its seed; None if no seed has it.
 
-    hollow: the unexplained one with the largest budget ratio; otherwise the largest tolerance
-    ratio. Of a selection, an output with arrays: the entries of its tests have no numbers.
+    The order is that of gonogo.spec.verdicts.severity, as on the job's page. Of a selection, an
+    output with arrays: the entries of its tests have no numbers.
     """
-    size = "budget_ratio" if hollow else "tolerance_ratio"
-    table = SeedResultRow
-    conditions = [table.job_id == job.id, _on_healthy_device(sick)]
-    if job.kernel != KERNEL:
-        conditions.append(table.verdict == verdict.value)
-    best: tuple[float, int, int, str] | None = None
-    for number, repeat, outputs in stored.read_outputs(session, conditions, size):
-        for name, output in outputs.items():
-            if (job.kernel == KERNEL and output["verdict"] != verdict) or (
-                hollow and output["explanation"] != Explanation.unexplained
-            ):
-                continue
-            place = (-(output[size] or 0.0), number, repeat, name)
-            if best is None or place < best:
-                best = place
-    if best is None:
+    healthy = _on_healthy_device(sick)
+    if job.kernel == KERNEL:
+        return _worst_entry(session, job, verdict, healthy)
+    totals = rollups.of_job(session, job.id)
+    worst = worst_seeds.read(session, job.id, 1, totals, healthy, verdict=verdict.value)
+    if not worst or not worst[0].outputs:
         return None
-    _, number, repeat, name = best
+    name = worst_first(worst[0].outputs)[0]
+    return worst[0], name, worst[0].outputs[name]
+
+
+def _worst_entry(
+    session: Session, job: JobRow, verdict: Verdict, healthy: ColumnElement[bool]
+) -> tuple[StoredSeed, str, Mapping[str, Any]] | None:
+    """Return the worst output with a verdict in a selection: each test has its own verdict."""
+    table = SeedResultRow
+    seeds = stored.read_outputs(session, [table.job_id == job.id, healthy], *READ_BY_SEVERITY)
+    _, number, repeat, name = min(
+        (
+            (-size(output), seed, repeat, name)
+            for seed, repeat, outputs in seeds
+            for name, output in outputs.items()
+            if output["verdict"] == verdict
+        ),
+        default=(0.0, 0, 0, ""),
+    )
+    if not name:
+        return None
     of_seed = stored.query(table.job_id == job.id, table.seed == number, table.repeat == repeat)
     (seed,) = stored.read(session, of_seed)
     return seed, name, seed.outputs[name]

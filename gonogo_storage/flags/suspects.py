@@ -17,6 +17,8 @@ from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.sequential import more_for_suspects
 from gonogo.flakiness.suspects import (
     MAX_SEEDS,
+    RED,
+    SETTLED,
     pooled,
     pooled_explanations,
     seeds_to_decide,
@@ -63,15 +65,6 @@ _MEANS = {
     ),
     Explanation.unexplained: "rounding does not explain them together",
 }
-_SETTLED = {
-    (Verdict.suspect, Explanation.explained): Verdict.pass_,
-    (Verdict.suspect, Explanation.inconclusive): Verdict.pass_,
-    (Verdict.suspect, Explanation.unexplained): Verdict.pass_by_tolerance,
-    (Verdict.fail, Explanation.explained): Verdict.fail_by_tolerance,
-    (Verdict.fail, Explanation.inconclusive): Verdict.inconclusive,
-    (Verdict.fail, Explanation.unexplained): Verdict.fail,
-}
-"""(Verdict of a suspect seed, pooled explanation) -> its final verdict."""
 _FLAGS = {
     Verdict.pass_by_tolerance: (
         FlagKind.passes_by_tolerance,
@@ -192,7 +185,7 @@ def counts(
     )
     counters = dict(counted)
     for verdict, number in session.execute(numbers):
-        final = _SETTLED.get((Verdict(verdict), together), Verdict(verdict))
+        final = SETTLED.get((Verdict(verdict), together), Verdict(verdict))
         counters[verdict] = counters.get(verdict, 0) - number
         counters[final.value] = counters.get(final.value, 0) + number
     return {verdict: number for verdict, number in counters.items() if number > 0}
@@ -219,14 +212,14 @@ def findings(session: Session, job: JobRow) -> list[Finding]:
 
 def _eligible(job: JobRow) -> bool:
     is_range = isinstance(job.request.get("seeds"), Mapping)
-    may_change = job.counts.get(Verdict.suspect) or job.counts.get(Verdict.fail)
+    may_change = any(job.counts.get(verdict) for verdict in (Verdict.suspect, *RED))
     return bool(is_range and may_change and job.reference is None and job.kernel != KERNEL)
 
 
 def _final(verdict: Verdict, explanation: str | None, together: Explanation) -> Verdict:
     if explanation != Explanation.suspect:
         return verdict
-    return _SETTLED.get((verdict, together), verdict)
+    return SETTLED.get((verdict, together), verdict)
 
 
 def _judged(

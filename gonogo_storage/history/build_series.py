@@ -18,7 +18,6 @@ from gonogo.spec.verdicts import Explanation
 from gonogo_storage.db.each import among
 from gonogo_storage.rollups.variants import JobFacts
 from gonogo_storage.seed_rows import stored
-from gonogo_storage.seed_rows.unpacking import DIRECTIONS
 from gonogo_storage.tables import JobRow, SeedResultRow
 
 MAX_BUILDS = 64
@@ -27,7 +26,7 @@ SEEDS_PER_BUILD = 64
 K = TypeVar("K")
 _EXPLAIN = ("budget_ratio", "chi", "row_z", "xhat_z", "scale_z")
 _EXPLAINED = frozenset({"digest"})
-_UNEXPLAINED = _EXPLAINED | {*_EXPLAIN, DIRECTIONS}
+_UNEXPLAINED = _EXPLAINED | {*_EXPLAIN, "*_z"}
 
 
 def records(

@@ -21,7 +21,7 @@ from gonogo_storage.history.build_series import (
     shares,
 )
 from gonogo_storage.history.samples import outcomes_of
-from gonogo_storage.rollups.variants import JobFacts, Variant, jobs_of
+from gonogo_storage.rollups.variants import JobFacts, Variant, jobs_of, probes
 from gonogo_storage.seed_rows import slots, stored
 from gonogo_storage.tables import SeedResultRow
 
@@ -87,8 +87,9 @@ class PointsReader:
     ) -> tuple[Point, ...]:
         """Return the newest MAX_BUILDS builds or days in order, with up to SEEDS_PER_BUILD numbers.
 
-        Builds are ordered by sequence, then name. Days are those on which jobs finished. `numbers`
-        are for changes.number_changes, `failures` and `runs` for changes.rate_changes.
+        Builds are ordered by sequence, then name. Days are those on which jobs finished; the runs
+        of a bisection are left out, because it runs old builds again. `numbers` are for
+        changes.number_changes, `failures` and `runs` for changes.rate_changes.
 
         siblings: variants whose errors have the same history. Their numbers, jobs and newest places
         join; their failures and runs don't.
@@ -96,7 +97,11 @@ class PointsReader:
         groups: dict[tuple[float, str], list[JobFacts]] = {}
         for member in (variant, *siblings):
             member_groups: dict[tuple[float, str], list[JobFacts]] = {}
-            for job in self._jobs_of(member):
+            jobs = self._jobs_of(member)
+            left_out = probes(self.session, jobs) if by == "day" else set()
+            for job in jobs:
+                if job.id in left_out:
+                    continue
                 member_groups.setdefault(place(job, by), []).append(job)
             for newest in sorted(member_groups)[-MAX_BUILDS:]:
                 groups.setdefault(newest, []).extend(member_groups[newest])

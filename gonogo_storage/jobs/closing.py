@@ -303,7 +303,7 @@ def close(session: Session, job: JobRow, *, now: datetime) -> None:
     if verdict is Verdict.suspect and job.kind == JobKind.seeds:
         suspects.undecided(session, job)
     session.flush()
-    diagnosis = evidence.diagnosis(session, job.id)
+    diagnosis = evidence.diagnosis(session, job.id, verdict)
     job.diagnosis = None if diagnosis is None else asdict(diagnosis)
     for finding in (*evidence.findings(session, job), *suspects.findings(session, job)):
         flags.upsert(session, finding, now=now)

@@ -7,40 +7,25 @@ roll-up (gonogo_storage.rollups.rollups.of_job), which every function here takes
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import func, select, union_all
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from gonogo.spec.statistics import ROLLED_UP
-from gonogo.spec.verdicts import POLICY, WORST_FIRST
+from gonogo.spec.verdicts import Verdict, worst_first
 from gonogo_storage.db.records import from_object
-from gonogo_storage.rollups.tallies import WHOLE, Tally
-from gonogo_storage.seed_rows import slots, stored
+from gonogo_storage.rollups.tallies import WHOLE
+from gonogo_storage.seed_rows import stored
 from gonogo_storage.seed_rows.layouts import KINDS, TAIL
 from gonogo_storage.seed_rows.stored import StoredSeed
 from gonogo_storage.seeds import strips
+from gonogo_storage.seeds import worst_seeds as worst
 from gonogo_storage.seeds.strips import StripSeed
+from gonogo_storage.seeds.worst_seeds import RollUp as RollUp
 from gonogo_storage.tables import SeedResultRow
-
-RollUp = Mapping[str, Tally] | None
-"""A job's roll-up by output, '' for whole seeds; None while the job isn't counted."""
-MAX_WHOLE = 1_000
-"""Up to this number of (seed, repeat), all are read."""
-_RANK = {str(verdict): verdict.rank for verdict in WORST_FIRST}
-_NO_BUDGET = 1e300  # a NaN or a hang has no budget ratio: among equals it comes first
-_CLASSES = (slots.SILENT, slots.UNGATED, slots.GATED)
-_LIMITS = {
-    "chi": POLICY.chi,
-    **{name: POLICY.direction for name in ROLLED_UP if name.endswith("_z")},
-}
-_CANDIDATES = 100
-"""With more than MAX_WHOLE seeds, the number of rows read of each output and verdict.
-
-They are the rows with the largest errors; the worst seed is among them.
-"""
 
 
 @dataclass(frozen=True)
@@ -140,26 +125,15 @@ def marks(
 
 
 def worst_seeds(session: Session, job_id: str, limit: int, rollup: RollUp) -> list[SeedRecord]:
-    """Return the worst (seed, repeat) of a job, worst first.
+    """Return the worst (seed, repeat) of a job, worst first (gonogo_storage.seeds.worst_seeds)."""
+    return [_seed(seed) for seed in worst.read(session, job_id, limit, rollup)]
 
-    The order is the seed's verdict, then how far its worst output is beyond rounding, then the
-    seed. Only outputs with the seed's verdict count: those are the ones that a reader sees.
 
-    With more than MAX_WHOLE seeds, only those with the largest errors are read, by the number that
-    is the axis of their test.
-    """
-    places: list[int] = []
-    if rollup and rollup[WHOLE].seeds > MAX_WHOLE:
-        places = _worst_by_index(session, job_id, limit, rollup)
-    places = places or _worst_of_all(session, job_id, limit, rollup)
-    if not places:
-        return []
-    # A query for each: PostgreSQL expects few rows of a new job until it has counted them, and
-    # would read the whole job for a list.
-    of_job = stored.query(SeedResultRow.job_id == job_id)
-    query = union_all(*(of_job.where(SeedResultRow.arrival == place) for place in places))
-    seeds = {seed.arrival: seed for seed in stored.read(session, query)}
-    return [_seed(seeds[arrival]) for arrival in places]
+def outputs_worst_first(seed: SeedRecord) -> list[MarkRecord]:
+    """Return the outputs of a seed, worst first (gonogo.spec.verdicts.worst_first)."""
+    marks = seed.outputs.values()
+    outputs = {mark.output: {**mark.statistics, "verdict": mark.verdict} for mark in marks}
+    return [seed.outputs[name] for name in worst_first(outputs)]
 
 
 def worst_iteration(session: Session, job_id: str) -> int | None:
@@ -170,98 +144,8 @@ def worst_iteration(session: Session, job_id: str) -> int | None:
     table = SeedResultRow
     query = select(table.verdict, func.min(table.seed)).where(table.job_id == job_id)
     firsts = session.execute(query.group_by(table.verdict)).all()
-    ranked = sorted((_RANK.get(verdict, len(_RANK)), seed) for verdict, seed in firsts)
-    return ranked[0][1] if ranked else None
-
-
-def _worst_of_all(session: Session, job_id: str, limit: int, rollup: RollUp) -> list[int]:
-    query = stored.query(SeedResultRow.job_id == job_id)
-    if rollup:
-        query = query.where(SeedResultRow.verdict.in_(_enough(rollup[WHOLE].counts, limit)))
-    return _worst(stored.read(session, query, *ROLLED_UP), limit)
-
-
-def _worst(seeds: Iterable[StoredSeed], limit: int) -> list[int]:
-    """Return the arrivals of the worst seeds, worst first."""
-    order = {
-        seed.arrival: (
-            _RANK.get(seed.verdict, len(_RANK)),
-            -_beyond(seed),
-            seed.seed,
-            seed.repeat,
-        )
-        for seed in seeds
-    }
-    return sorted(order, key=lambda arrival: order[arrival])[:limit]
-
-
-def _worst_by_index(
-    session: Session, job_id: str, limit: int, rollup: Mapping[str, Tally]
-) -> list[int]:
-    """Return the worst among the seeds with the largest errors, read by an index.
-
-    Empty where an output has no slot, or none the verdict of its seed: the caller then reads all.
-    """
-    table = SeedResultRow
-    job_slots = slots.of_jobs(session, [job_id]).get(job_id, {})
-    if any(output and output not in job_slots for output in rollup):
-        return []
-    seeds: list[StoredSeed] = []
-    for verdict in _enough(rollup[WHOLE].counts, limit):
-        for slot, class_ in _ranks(verdict, rollup, job_slots):
-            of_rank = slots.rank_column(slot) == slots.rank(verdict, class_)
-            # Rows whose seed has a worse verdict are fewer than `limit`: leaving them out is cheap.
-            query = stored.query(table.job_id == job_id, of_rank, table.verdict == verdict)
-            largest = query.order_by(slots.axis_column(slot).desc()).limit(_CANDIDATES)
-            seeds += stored.read(session, largest, *ROLLED_UP)
-    return _worst(seeds, limit)
-
-
-def _ranks(
-    verdict: str, rollup: Mapping[str, Tally], job_slots: Mapping[str, int]
-) -> Iterator[tuple[int, int]]:
-    """Yield the slot and class of the outputs that may have the verdict."""
-    for output, sums in rollup.items():
-        # A whole seed has the verdict of one of its outputs. So the entry of WHOLE matters only for
-        # seeds that have no outputs.
-        if output == WHOLE:
-            if sums.empty and sums.counts.get(verdict):
-                yield 0, slots.EMPTY
-        elif sums.counts.get(verdict):
-            gated = sums.sketch("tolerance_ratio")
-            all_gated = gated.count == sums.seeds and not gated.inf
-            for class_ in (slots.GATED,) if all_gated else _CLASSES:
-                yield job_slots[output], class_
-
-
-def _enough(counts: Mapping[str, int], limit: int) -> list[str]:
-    """Return the worst verdicts that together have `limit` rows: the others need no sorting."""
-    worst: list[str] = []
-    rows = 0
-    for verdict in sorted(counts, key=lambda name: _RANK.get(name, len(_RANK))):
-        if rows >= limit:
-            break
-        worst.append(verdict)
-        rows += counts[verdict]
-    return worst
-
-
-def _beyond(seed: StoredSeed) -> float:
-    """Return how far the outputs with the seed's verdict are beyond what rounding explains."""
-    return max(
-        (_severity(row) for row in seed.outputs.values() if row["verdict"] == seed.verdict),
-        default=0.0 if seed.outputs else _NO_BUDGET,
-    )
-
-
-def _severity(output: Mapping[str, Any]) -> float:
-    """Return how far an output is beyond what rounding explains.
-
-    It uses ROLLED_UP; gonogo.spec.verdicts.evidence uses all statistics.
-    """
-    budget = output["budget_ratio"]
-    ratios = [output[name] / limit for name, limit in _LIMITS.items() if output[name] is not None]
-    return float(max([_NO_BUDGET if budget is None else budget / POLICY.budget_ratio, *ratios]))
+    ranked = [(Verdict(verdict).rank, seed) for verdict, seed in firsts]
+    return min(ranked, default=(0, None))[1]
 
 
 def _of_strip(row: StripSeed) -> MarkRecord:

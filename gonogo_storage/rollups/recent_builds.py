@@ -31,14 +31,12 @@ from gonogo_storage.db.ids import floor
 from gonogo_storage.db.paging import batched
 from gonogo_storage.db.states import LISTED_KINDS, JobState
 from gonogo_storage.rollups.tallies import WHOLE
-from gonogo_storage.rollups.variants import COLUMNS, COUNTED, NAMES, Variant
+from gonogo_storage.rollups.variants import COLUMNS, NAMES, Variant
 from gonogo_storage.tables import DayRollupRow, JobRow, ProbeRow
 
 _NEWEST_JOBS = 48
 """The newest jobs of a variant that are read: its last builds, some of which ran twice."""
 _MAX_VARIANTS = 50
-MAX_JOBS_OF_BUILD = 5000
-"""The newest jobs of a build that are read."""
 NO_START, _NO_END = "00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff"
 WEEK, MONTH = 7, 30
 """Days of the two rates."""
@@ -150,35 +148,6 @@ def ended(table: Any) -> tuple[ColumnElement[bool], ...]:
         table.done > 0,
         ~probe,
     )
-
-
-@dataclass(frozen=True)
-class EndedJob:
-    """The newest ended job of a test on a build."""
-
-    verdict: str | None
-    hollow: int
-    """Seeds, or tests of a selection, that are hollow passes."""
-
-
-def of_build(session: Session, build: str) -> list[EndedJob]:
-    """Return the newest ended job of each test and kind of board on a build."""
-    table = JobRow
-    query = (
-        select(table.test_key, table.arch, table.board, table.verdict, table.hollow)
-        .where(
-            table.build == build,
-            COUNTED,
-            table.state.in_((JobState.finished, JobState.cancelled)),
-            table.done > 0,
-        )
-        .order_by(table.id.desc())
-        .limit(MAX_JOBS_OF_BUILD)
-    )
-    newest: dict[tuple[str, str, str], EndedJob] = {}
-    for key, arch, board, verdict, hollow in session.execute(query):
-        newest.setdefault((key, arch, board), EndedJob(verdict, hollow))
-    return list(newest.values())
 
 
 def failure_rates(

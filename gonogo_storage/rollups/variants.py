@@ -24,12 +24,12 @@ from sqlalchemy.orm import Session, aliased
 
 from gonogo.spec.executors import EMULATOR
 from gonogo.spec.selections import KERNEL
-from gonogo_storage.db.each import Given, of_each
+from gonogo_storage.db.each import Given, among, of_each
 from gonogo_storage.db.engine import is_postgres
 from gonogo_storage.db.paging import batched
 from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import LISTED_KINDS, JobState
-from gonogo_storage.tables import JobRow, TestSpecRow
+from gonogo_storage.tables import JobRow, ProbeRow, TestSpecRow
 
 ISOLATED = "isolated"
 NAMES = ("test_key", "branch", "arch", "board")
@@ -129,6 +129,12 @@ def jobs_of(
         job_facts(row, row.build_sequence)
         for row in session.execute(_newest_of(*of_build), parameters)
     )
+
+
+def probes(session: Session, jobs: Collection[JobFacts]) -> set[str]:
+    """Return the ids of the jobs that are runs of a bisection."""
+    ids = [job.id for job in jobs]
+    return set(session.scalars(select(ProbeRow.job_id).where(among(session, ProbeRow.job_id, ids))))
 
 
 def graded_job(session: Session, variant: Variant) -> JobFacts | None:

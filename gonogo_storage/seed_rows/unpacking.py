@@ -35,12 +35,13 @@ from gonogo_storage.tables import SeedLayoutRow
 
 Outputs = dict[str, dict[str, Any]]
 Names = frozenset[str] | None
-"""The statistics to read, besides verdict and explanation; None: all."""
+"""The statistics to read, besides verdict and explanation; None: all.
+
+"*_z" stands for every statistic whose name ends so (gonogo.spec.statistics).
+"""
 Values = tuple[Any, ...]
 Readers = Sequence[tuple[str, Callable[[Values, Any], Any]]]
 """For each statistic the function from (numbers, rest) to its value."""
-DIRECTIONS = "*_z"
-"""Among names: every statistic whose name ends so (gonogo.spec.statistics)."""
 _OUTCOME = frozenset({"outcome"})
 _layouts: dict[int, Layout] = {}
 _older_layouts: dict[int, Layout] = {}
@@ -145,7 +146,7 @@ def _plain(outputs: Outputs, names: Names) -> Outputs:
 def _is_among(names: Names, statistic: str) -> bool:
     if names is None or statistic in names:
         return True
-    return DIRECTIONS in names and statistic.endswith(DIRECTIONS.removeprefix("*"))
+    return any(name.startswith("*") and statistic.endswith(name[1:]) for name in names)
 
 
 @lru_cache(maxsize=MAX_LAYOUTS)

@@ -45,8 +45,9 @@ def page(
     By arrival the cursor is the number of results read so far, so that a reader of a running job
     misses none. By seed it is "seed.repeat". Raises BadCursor.
 
-    most_outputs: outputs of the whole page. An iteration of a selection may have 20,000 tests: it
-    then comes on several pages, each with the next ones by name.
+    most_outputs: outputs of the whole page. A seed that doesn't fit begins the next page. Only one
+    with more than these comes on several pages, each with the next ones by name: an iteration of a
+    selection may have 20,000 tests.
     """
     if not is_id(job_id):
         return Page((), None)
@@ -64,7 +65,7 @@ def page(
     items: list[dict[str, Any]] = []
     left = most_outputs
     for seed in stored.read(session, query):
-        if len(items) == limit or (left is not None and left <= 0):
+        if len(items) == limit or (items and left is not None and len(seed.outputs) > left):
             return Page(tuple(items), _cursor(items[-1], order))
         if skip and skip >= len(seed.outputs):
             raise BadCursor(cursor)

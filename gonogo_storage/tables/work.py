@@ -37,9 +37,6 @@ class BuildRow(Base):
     created_at: Mapped[datetime]
 
 
-_RED = text("red > 0")
-
-
 class JobRow(Base):
     """One submitted job.
 
@@ -110,7 +107,6 @@ class JobRow(Base):
         Index("ix_jobs_build", "build", "id"),
         Index("ix_jobs_variant", "test_key", "branch", "arch", "board", "id"),
         Index("ix_jobs_newest", "test_key", "branch", "arch", "board", "build_sequence", "id"),
-        Index("ix_jobs_red", "test_key", "id", sqlite_where=_RED, postgresql_where=_RED),
     )
 
 

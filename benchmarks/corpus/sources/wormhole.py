@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import Any, Final
 
 import numpy as np
@@ -12,6 +13,10 @@ from benchmarks.corpus.run import LOOSE, Arrays, Label, Question, Run
 from gonogo.judging.inputs import generate, quantise
 from gonogo.spec.builds import own_builds
 from gonogo.spec.test_spec import TestSpec
+from gonogo_workers.executors import builds_file, registry
+from gonogo_workers.executors.base import ExecutorFailure, output_shapes, shaped_inputs
+from gonogo_workers.executors.kernel_host import KernelHost
+from gonogo_workers.executors.slots import Slot
 from simulator import place
 
 SHAPES: Final = ("33x50", "64x96", "32x64", "64x256", "96x40")
@@ -20,6 +25,8 @@ DEADLINE_S: Final = 300.0
 
 class Simulated:
     """ttnn's LayerNorm forward and backward, with the program that its build declares."""
+
+    _host: KernelHost
 
     def runs(self, left_out: list[str]) -> Iterator[Run]:
         """Yield all runs; none without the simulator."""
@@ -37,9 +44,17 @@ class Simulated:
                 for seed in range(2):
                     yield Run("wormhole", kernel, f"{kind}-{shape}-uniform-bf16", seed)
 
-    def prepare(self, chosen: Sequence[Run], left_out: list[str]) -> Sequence[Run]:
-        """Return all of them."""
-        return chosen
+    def prepare(self, chosen: Sequence[Run], left_out: list[str]) -> Iterator[Run]:
+        """Yield them by kernel: a child runs all those of one."""
+        for kernel, runs in groupby(sorted(chosen, key=lambda run: run.kernel), kernel_of):
+            resolved = builds_file.resolve_build(
+                registry.built_in("ttnn"), kernel, builds_file.read(str(place.find()))
+            )
+            self._host = KernelHost(resolved.executor, resolved.environment)
+            try:
+                yield from runs
+            finally:
+                self._host.close()
 
     def question(self, run: Run) -> Question:
         """Return the question with the build's program."""
@@ -52,30 +67,26 @@ class Simulated:
         )
 
     def make(self, run: Run) -> tuple[Arrays, Label]:
-        """Run the kernel in a child of its own."""
-        from gonogo_workers.executors import builds_file, registry
-        from gonogo_workers.executors.base import output_shapes, shaped_inputs
-        from gonogo_workers.executors.kernel_host import KernelHost
-        from gonogo_workers.executors.slots import Slot
-
+        """Run the kernel in a child; raise ValueError where it gives nothing."""
         test = test_of(run)
-        build = own_builds("ttnn")[run.kernel]
         inputs = shaped_inputs(test, self.question(run).inputs)
-        resolved = builds_file.resolve_build(
-            registry.built_in("ttnn"), run.kernel, builds_file.read(str(place.find()))
-        )
-        host = KernelHost(resolved.executor, resolved.environment)
+        shapes = {name: array.shape for name, array in inputs.items()}
+        produced = own_builds("ttnn")[run.kernel].outputs
         try:
-            host.open(run.kernel)
-            shapes = {name: array.shape for name, array in inputs.items()}
-            slot = Slot(host.folder, "1", shapes, output_shapes(test, build.outputs))
+            if self._host.build is None:
+                self._host.open(run.kernel)
+            slot = Slot(self._host.folder, "1", shapes, output_shapes(test, produced))
             slot.write(inputs)
-            host.submit({"test": test.canonical(), "seed": 0, **slot.request()})
-            host.receive(time.monotonic() + DEADLINE_S)
-            outputs = {name: np.array(values) for name, values in slot.read().items()}
-        finally:
-            host.close()
-        return outputs, Label("right")
+            self._host.submit({"test": test.canonical(), "seed": 0, **slot.request()})
+            self._host.receive(time.monotonic() + DEADLINE_S)
+        except ExecutorFailure as problem:
+            raise ValueError(f"{run.case}: {problem}") from problem
+        return {name: np.array(values) for name, values in slot.read().items()}, Label("right")
+
+
+def kernel_of(run: Run) -> str:
+    """Return the kernel of a run."""
+    return run.kernel
 
 
 def test_of(run: Run) -> TestSpec:

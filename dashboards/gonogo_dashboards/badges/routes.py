@@ -38,7 +38,7 @@ def add(site: Site) -> None:
 
     def branch(request: Request) -> Response:
         name = request.path_params["name"]
-        return badge("branch", name, lambda session: states.of_branch(session, name))
+        return badge("branch", name, lambda session: states.of_branch(session, name, site.now()))
 
     for address, endpoint, noun in (
         ("/tests/{name}.svg", test, "test"),

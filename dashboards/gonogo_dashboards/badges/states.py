@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
 from sqlalchemy.orm import Session
 
@@ -15,7 +15,8 @@ from gonogo_dashboards.kit.list_rows import shape_of
 from gonogo_storage.automation import runs, suites
 from gonogo_storage.catalogue import builds, test_specs
 from gonogo_storage.comparison import matrices
-from gonogo_storage.rollups import recent_builds
+from gonogo_storage.rollups import recent_builds, standings
+from gonogo_storage.rollups.standings import HOLLOW, RED
 from gonogo_storage.rollups.variants import variants_of
 
 NOT_RUN = "not run"
@@ -69,21 +70,18 @@ def of_suite(session: Session, name: str) -> BadgeState | None:
     return BadgeState(name, _counted(ended.red, ended.hollow, ended.jobs.total), ended.verdict)
 
 
-def of_branch(session: Session, branch: str) -> BadgeState | None:
-    """Return the state of a branch's newest build; None where there is no such branch."""
-    of_it = [build for build in matrices.builds(session) if build.branch == branch]
-    if not of_it:
-        registered = builds.list_(session, branch=branch, limit=1).items
-        return BadgeState(branch, NOT_RUN, None) if registered else None
-    build = of_it[-1].name
-    ended = recent_builds.of_build(session, build)
-    verdicts = Counter(result.verdict for result in ended if result.verdict)
-    hollow = sum(result.hollow > 0 for result in ended)
-    red = sum(verdicts[verdict] for verdict in build_cells.RED)
-    worst = next(iter(words.ordered(verdicts)), None)
+def of_branch(session: Session, branch: str, now: datetime) -> BadgeState | None:
+    """Return how the tests of a branch stand; None where there is no such branch."""
+    tests = standings.read(session, since=now - standings.WINDOW, branch=branch)
+    if not tests:
+        known = any(build.branch == branch for build in matrices.builds(session))
+        known = known or bool(builds.list_(session, branch=branch, limit=1).items)
+        return BadgeState(branch, NOT_RUN, None) if known else None
+    hollow, red = (len(standings.of_kind(tests, kind)) for kind in (HOLLOW, RED))
+    worst = next(iter(words.ordered({one.verdict for one in tests.values() if one.verdict})), None)
     if hollow and worst in (None, Verdict.pass_, Verdict.suspect):
         worst = Verdict.pass_by_tolerance
-    return BadgeState(f"{branch} {build}", _counted(red, hollow, len(ended)), worst)
+    return BadgeState(branch, _counted(red, hollow, len(tests)), worst)
 
 
 def _counted(red: int, hollow: int, tests: int) -> str:

@@ -302,7 +302,7 @@ def _lines(plot: SeedPlot, shared_limit: bool, low: float) -> Options:
             )
     if limit is not None and shared_limit:
         lines.append(
-            _line(limit, "$limit", [6, 4], "budget: what rounding explains", "insideEndBottom")
+            _line(limit, "$limit", [6, 4], "limit of what rounding explains", "insideEndBottom")
         )
     return backdrop("lines", lines, area)
 

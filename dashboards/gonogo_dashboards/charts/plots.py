@@ -23,10 +23,11 @@ from gonogo_dashboards.kit import words
 from gonogo_storage.jobs import job_seeds as reads
 from gonogo_storage.jobs.job import Job
 from gonogo_storage.jobs.job_seeds import MarkRecord, OutputRecord, RollUp
+from gonogo_storage.seeds import worst_seeds
 from gonogo_storage.seeds.seed_order import SeedOrder
 
 WORST_MARKS = 400
-"""Number of marks, besides the spread of all, above gonogo_storage.jobs.job_seeds.MAX_WHOLE seeds.
+"""Number of marks, besides the spread of all, above worst_seeds.MAX_WHOLE seeds.
 
 More marks would be a smear, and slow.
 """
@@ -82,16 +83,10 @@ class SeedPlot:
         return self.spread is not None or any(mark.value is not None for mark in self.marks)
 
 
-def choose(outputs: Sequence[OutputRecord], requested: str | None) -> str:
-    """Return the requested output if the job has it, else the worst one; "" for none.
-
-    The worst has the worst verdict, then the largest budget ratio.
-    """
-    names = [output.output for output in outputs]
-    if requested in names:
-        return str(requested)
-    worst = worst_first(outputs)
-    return worst[0].output if worst else ""
+def choose(outputs: Sequence[OutputRecord], *requested: str | None) -> str:
+    """Return the first requested output that the job has, else the worst; "" for no output."""
+    names = [output.output for output in worst_first(outputs)]
+    return next((str(name) for name in (*requested, *names) if name in names), "")
 
 
 def worst_first(outputs: Sequence[OutputRecord]) -> list[OutputRecord]:
@@ -112,11 +107,6 @@ def worst_first(outputs: Sequence[OutputRecord]) -> list[OutputRecord]:
     )
 
 
-def evidence(mark: MarkRecord) -> float | None:
-    """Return how far one output of a seed is beyond what rounding explains (1 = just explained)."""
-    return verdicts.evidence(mark.statistics)
-
-
 def read(
     session: Session, job: Job, output: str, rolled_up: RollUp, noun: str = "seed"
 ) -> SeedPlot | None:
@@ -128,7 +118,7 @@ def read(
     if not total:
         return None
     sums = None if rolled_up is None else rolled_up.get(output)
-    most = WORST_MARKS if total > reads.MAX_WHOLE else None
+    most = WORST_MARKS if total > worst_seeds.MAX_WHOLE else None
     sketch = None if sums is None else sums.sketch(TOLERANCE_RATIO)
     marks: list[MarkRecord] = []
     if sketch is None or sketch.count:
@@ -176,7 +166,7 @@ def _mark(row: MarkRecord, metric: str) -> SeedMark:
     # Statistics of an output with NaN or Inf describe its finite elements only.
     if row.statistics.get("nonfinite"):
         return SeedMark(row.seed, row.repeat, row.verdict, None, None, None, None)
-    beyond = evidence(row)
+    beyond = verdicts.evidence(row.statistics)
     if metric == EVIDENCE:
         value, explained = beyond, None if beyond is None else 1.0
     else:
@@ -207,9 +197,12 @@ def _summary(
     values += (
         [] if spread is None else [edge for edge in (spread.low, spread.high) if edge is not None]
     )
-    if not values:
-        return f"{total}, none with numbers."
     seeds = f"{output}: {total}"
+    if not values:
+        return (
+            f"{seeds}, none with a finite error to draw. Where values are NaN or Inf, the table of"
+            " the worst seeds shows the error of the finite ones."
+        )
     low, high = words.number(min(values)), words.number(max(values))
     lies = f"is {high}" if low == high else f"lies between {low} and {high}"
     if metric == EVIDENCE:
@@ -231,7 +224,7 @@ def _summary(
     if max(beyond) > 1:
         some = f"{sum(value > 1 for value in beyond):,} of {len(beyond):,} {noun}s shown are"
         return f"{text}: {some} beyond that, the worst {words.number(max(beyond))} times.{rest}"
-    return f"{text}: {every} shown is explained.{rest}"
+    return f"{text}: {every} shown is within that.{rest}"
 
 
 def _left_out(shown: int, noun: str, spread: Spread | None) -> str:

@@ -49,6 +49,7 @@ class DiagnosisView:
     words: str
     can_tell: bool
     seed: int | None
+    repeat: int | None
     terms: tuple[DiagnosedTerm, ...]
     residuals: tuple[ResidualView, ...]
     stages: StagesView | None = None
@@ -75,6 +76,7 @@ def view(diagnosis: JobDiagnosis) -> DiagnosisView:
         diagnosis.words or "",
         diagnosis.can_tell is not False,
         diagnosis.seed,
+        diagnosis.repeat,
         tuple(ordered[:MAX_TERMS]),
         tuple(
             _residual(output, residual)

@@ -184,6 +184,7 @@ def content(stored: Mapping[str, Any]) -> MapContent:
         line(*at) for at in ranked[:MAX_TILES] if shown[at[0]][at[1]] or broken[at[0]][at[1]]
     )
     values = [value for row in shown for value in row if value]
+    errors = [value for row in largest for value in row if value]
     lost = sum(map(sum, broken))
     width = features % (tile * group[1]) or tile * group[1]
     pattern = tile_patterns.words(largest, signed, None if width == tile * group[1] else width)
@@ -199,7 +200,9 @@ def content(stored: Mapping[str, Any]) -> MapContent:
         smallest=min(values, default=None),
         mean=max((abs(value) for row in signed for value in row if value is not None), default=0.0),
         nonfinite=lost,
-        summary=_summary(worst, str(stored.get("format") or ""), lost, pattern),
+        summary=_summary(
+            worst, str(stored.get("format") or ""), lost, pattern, max(errors, default=None)
+        ),
         tiles=worst,
     )
 
@@ -208,7 +211,9 @@ def _ends(cell: int, size: int, extent: int) -> tuple[int, int]:
     return cell * size, min(extent, (cell + 1) * size) - 1
 
 
-def _summary(worst: Sequence[TileLine], form: str, lost: int, pattern: str) -> str:
+def _summary(
+    worst: Sequence[TileLine], form: str, lost: int, pattern: str, largest: float | None
+) -> str:
     """Return the map in words, for readers who don't see it."""
     if not worst:
         return "No tile has an error: every value equals the reference."
@@ -221,7 +226,12 @@ def _summary(worst: Sequence[TileLine], form: str, lost: int, pattern: str) -> s
         verb = "is" if lost == 1 else "are"
         text = f"{words.count(lost, 'value')} {verb} NaN or Inf, most of them {place}."
         return f"{text} {pattern}".strip()
-    size = words.number(first.max_abs)
-    if first.max_ulp is not None:
-        size = f"{words.number(first.max_ulp)} ulp of {form} ({size})"
-    return f"The largest error is {size}, {place}. {pattern}".strip()
+    if first.max_ulp is None:
+        return f"The largest |e| is {words.number(first.max_abs)}, {place}. {pattern}".strip()
+    text = (
+        f"Counted in ulp of {form}, the largest error is {words.number(first.max_ulp)} ulp"
+        f" (|e| {words.number(first.max_abs)}), {place}."
+    )
+    if largest is not None and largest != first.max_abs:
+        text += f" The largest |e| is {words.number(largest)}, elsewhere."
+    return f"{text} {pattern}".strip()

@@ -224,9 +224,6 @@ def job(
     if tests is not None:
         judged = selection_tests.judged_outputs(session, job_id)
         outputs = [head for head in outputs if head.output in judged]
-    chosen = plots.choose(outputs, output)
-    if len(outputs) > MAX_TABS:
-        outputs = sorted(plots.worst_first(outputs)[:MAX_TABS], key=lambda head: head.output)
     so_far = next(iter(words.ordered(name for name, seeds in stored.counts.items() if seeds)), None)
     verdict = stored.verdict if stored.state.final else so_far
     fixed = _fixed(stored, rolled_up)
@@ -242,9 +239,20 @@ def job(
         else None
     ) or []
     iteration = None if has_numbers else job_seeds.worst_iteration(session, job_id)
+    worst_output = None
     if worst:
         iteration = worst[0].seed
+        worst_output = next((mark.output for mark in job_seeds.outputs_worst_first(worst[0])), None)
+    chosen = plots.choose(outputs, output, worst_output)
+    if len(outputs) > MAX_TABS:
+        outputs = sorted(plots.worst_first(outputs)[:MAX_TABS], key=lambda head: head.output)
     seed = commands.first_seeds(stored)[0] if iteration is None else iteration
+    diagnosis = diagnosis_view.read(session, stored)
+    mapped = [(record.seed, record.repeat) for record in worst]
+    if diagnosis is not None and diagnosis.seed is not None:
+        # the map is of the diagnosis' seed, if that has one
+        diagnosed = diagnosis.seed, diagnosis.repeat or 0
+        mapped = [diagnosed, *(pair for pair in mapped if pair != diagnosed)]
     heads = stored_artifacts.list_(session, job_id)
     log = job_logs.log(session, job_id, heads, pair)
     attempts = tuple(job_attempts.for_page(session, job_id))
@@ -291,10 +299,8 @@ def job(
         seed=None
         if pair is None or stored.seeds_removed_at is not None
         else seed_details.read(session, stored, pair, output),
-        map=error_maps.read(
-            session, job_id, heads, chosen, pair, [(record.seed, record.repeat) for record in worst]
-        ),
-        diagnosis=diagnosis_view.read(session, stored),
+        map=error_maps.read(session, job_id, heads, chosen, pair, mapped),
+        diagnosis=diagnosis,
         arithmetic=_arithmetic.get(
             fixed,
             lambda: arithmetic_view.of_job(arithmetics.of_job(session, job_id), line.noun),

@@ -135,13 +135,7 @@ def _outputs(
     stored: Mapping[str, Mapping[str, Any]], tolerance: Mapping[str, Any]
 ) -> list[OutputNumbers]:
     """Return the outputs, worst first."""
-    order = {
-        verdict: rank
-        for rank, verdict in enumerate(
-            words.ordered({str(output["verdict"]) for output in stored.values()})
-        )
-    }
-    outputs = [
+    return [
         OutputNumbers(
             output=name,
             verdict=str(output["verdict"]),
@@ -154,11 +148,9 @@ def _outputs(
             if (declared := for_output(tolerance, name))
             else "",
         )
-        for name, output in stored.items()
+        for name in verdicts.worst_first(stored)
+        for output in (stored[name],)
     ]
-    return sorted(
-        outputs, key=lambda output: (order[output.verdict], -(output.beyond or 0.0), output.output)
-    )
 
 
 def _arithmetic(

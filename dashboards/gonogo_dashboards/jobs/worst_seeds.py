@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gonogo.spec import verdicts
 from gonogo.spec.tolerances import Tolerance, for_output
-from gonogo_dashboards.charts import plots
-from gonogo_dashboards.kit import comparators_view, words
+from gonogo_dashboards.kit import comparators_view
 from gonogo_storage.db.records import from_object
+from gonogo_storage.jobs import job_seeds
 from gonogo_storage.jobs.job_seeds import MarkRecord, SeedRecord
 
 
@@ -47,12 +48,9 @@ class SeedLine:
 
 def line(seed: SeedRecord, tolerance: Mapping[str, Any]) -> SeedLine:
     """Return a stored (seed, repeat) as a line; `tolerance` is its test's, {} for none."""
-    order = words.ordered({mark.verdict for mark in seed.outputs.values()})
     lines = tuple(
-        sorted(
-            (_output(mark, for_output(tolerance, mark.output)) for mark in seed.outputs.values()),
-            key=lambda line: (order.index(line.verdict), -(line.evidence or 0.0)),
-        )
+        _output(mark, for_output(tolerance, mark.output))
+        for mark in job_seeds.outputs_worst_first(seed)
     )
     return from_object(SeedLine, seed, outputs=lines)
 
@@ -65,7 +63,7 @@ def _output(mark: MarkRecord, declared: Tolerance | None) -> OutputLine:
         mark.explanation,
         numbers.get("tolerance_ratio"),
         numbers.get("budget_ratio"),
-        plots.evidence(mark),
+        verdicts.evidence(numbers),
         numbers.get("max_abs"),
         mark.nonfinite,
         comparators_view.decided(declared, numbers) if comparators_view.others(declared) else "",

@@ -40,8 +40,7 @@ def of_seed(seed: SeedRecord, tolerance: Mapping[str, Any]) -> str:
 
     "" where allclose is the only comparator, and for a seed without outputs. tolerance: its test's.
     """
-    ranks = words.ordered({mark.verdict for mark in seed.outputs.values()})
-    for mark in sorted(seed.outputs.values(), key=lambda mark: ranks.index(mark.verdict)):
+    for mark in job_seeds.outputs_worst_first(seed):
         declared = for_output(tolerance, mark.output)
         if others(declared) and (text := decided(declared, mark.statistics)):
             return f"{mark.output}, seed {seed.seed}: {text}"

@@ -33,6 +33,7 @@ from gonogo_storage.db.states import (
     JobState,
     RunState,
 )
+from gonogo_storage.rollups import standings
 from gonogo_storage.rollups.variants import Variant
 
 
@@ -214,14 +215,18 @@ TERMS: dict[str, str] = {
         "this arithmetic model."
     ),
     "budget_ratio": (
-        "The budget ratio is the largest error of an output, divided by the budget of its element."
+        "The budget ratio is the largest error of an output, divided by the budget of its element. "
+        "The reference is that of the quantized inputs."
     ),
     "tolerance_ratio": (
         "The tolerance ratio is the largest error of an output, divided by the error that the "
-        "test allows. Above 1 the test is red."
+        "test allows. Above 1 the test is red. The reference is that of the raw inputs."
     ),
     "rms": ("The rms error is the root mean square of an output's errors."),
-    "max_abs": ("Max |e| is the largest absolute error of an output."),
+    "max_abs": (
+        "Max |e| is the largest absolute error of an output. The reference is that of the raw "
+        "inputs, before they are quantized."
+    ),
     "chi": (
         "Chi is the root mean square of the errors, each divided by its expected standard "
         "deviation. A right kernel shows about 1 or less."
@@ -229,6 +234,11 @@ TERMS: dict[str, str] = {
     "directions": (
         "A direction is a pattern that a wrong term leaves in the errors, such as a "
         "constant along each row."
+    ),
+    "beyond": (
+        "Beyond rounding is the error divided by the largest error of its form that rounding "
+        "explains. Above 1 it isn't explained. The worst seeds of a verdict stand in this order, "
+        "false alarms in that of error ÷ tolerance."
     ),
     "explained": (
         "An error is explained when rounding accounts for its size and it follows no direction."
@@ -364,7 +374,7 @@ _TERM_LABELS = {
     "error ÷ tolerance": "tolerance_ratio",
     "difference ÷ both budgets": "budget",
     "explained up to": "explained",
-    "beyond rounding": "unexplained",
+    "beyond rounding": "beyond",
     "max |e|": "max_abs",
     "rms error": "rms",
     "selected flags": "flag",
@@ -408,6 +418,13 @@ GRADE_SENTENCES: dict[str, str] = {
     **{stability: stability.sentence for stability in Stability},
     **{sharpness: sharpness.sentence for sharpness in Sharpness},
 }
+
+STANDING_SENTENCES: dict[str, str] = {
+    standings.HOLLOW: "On its newest build some seed passes only by tolerance.",
+    standings.RED: "On its newest build some seed fails, whether rightly or not.",
+    standings.FLAKY: "On its newest build some seeds pass and some fail.",
+}
+"""How a test stands by its jobs of the last 30 days."""
 
 CAUSES: dict[str, str] = {
     Cause.unknown: "Not known",

@@ -1,29 +1,27 @@
 """The overview's line of numbers: hollow, red and flaky tests, and devices, with their trend. Pure.
 
-The numbers of tests are those of the last day on which most of the tests ran, so that the first
-jobs of a day don't look like an improvement.
+A test counts by its newest builds of the last 30 days (gonogo_storage.rollups.standings), so that
+a day on which few tests ran doesn't look like an improvement.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import UTC, date, timedelta
 from types import MappingProxyType
 
 from gonogo import urls
 from gonogo_dashboards.devices.fleet import WORST_FIRST, Fleet
-from gonogo_dashboards.kit import ranges, words
-from gonogo_storage.catalogue.test_list import HOLLOW, RED
+from gonogo_dashboards.kit import words
 from gonogo_storage.db.states import DeviceHealth
 from gonogo_storage.devices.health_then import DayDevices
-from gonogo_storage.rollups.day_tests import DayTests
+from gonogo_storage.rollups.standings import FLAKY, HOLLOW, RED, Standings, TestStanding, of_kind
 
-DAYS, WEEK = 21, timedelta(days=7)
+WEEK = timedelta(days=7)
 SHOWN = 14
 """Days of the small chart."""
-_MOST = 0.5
-"""A day counts where at least this share of the last week's largest number of tests ran."""
 HEIGHT, STEP = 24.0, 5.0
 """The chart's height, and the width of a day."""
 
@@ -51,11 +49,13 @@ class NumberLine:
     value: int
     of: int
     when: str
-    """ "today", "yesterday" or the day."""
-    so_far: str
-    """Today in words, "1 of 3 tests so far today", where most of its tests haven't run yet."""
+    """ "in 30 days", or "now"."""
+    parts: str
+    """The kinds of what is counted: "1 wrong, 4 false alarms"."""
+    ran: str
+    """ "2 of them ran today"."""
     before: int | None
-    """The number a week before; None where nothing ran then."""
+    """The number of the same tests a week before; None where none had run then."""
     change: str
     """ "2 more than a week ago"."""
     better: bool | None
@@ -64,57 +64,49 @@ class NumberLine:
     bars_label: str
     """The values of the small chart in words."""
     url: str
-    latest: int
-    """The largest number of the days from that one until today."""
 
 
 NO_EVENTS: Mapping[date, str] = MappingProxyType({})
 _KINDS = (
-    ("hollow", "Hollow", "pass_by_tolerance", HOLLOW,
-     "Tests with a seed that passes only by tolerance."),
-    ("red", "Red", "fail", RED, "Tests with a seed that fails, whether rightly or not."),
-    ("flaky", "Flaky", "suspect", "flaky",
-     "Tests with passing and failing seeds on the same build."),
-)  # fmt: skip
+    (HOLLOW, "Hollow", "pass_by_tolerance"),
+    (RED, "Red", "fail"),
+    (FLAKY, "Flaky", "suspect"),
+)
 
 
 def of_tests(
-    counted: Sequence[tuple[date, DayTests]], events: Mapping[date, str] = NO_EVENTS
+    counted: Sequence[tuple[date, Standings]], events: Mapping[date, str] = NO_EVENTS
 ) -> tuple[NumberLine, ...]:
-    """Return the numbers of tests; `counted` are the last DAYS days, today last.
+    """Return the numbers of tests; `counted` are the last SHOWN days, today last.
 
     events: the changes of a day that can explain a step, in words.
     """
-    days = dict(counted)
-    today = counted[-1][0]
-    shown = _shown(counted[-8:])
-    since = "1d" if shown is not None and today - shown <= timedelta(days=1) else "7d"
-    before = None if shown is None else days.get(shown - WEEK)
+    today, now = counted[-1]
+    before = dict(counted)[today - WEEK]
+    compared = before.keys() & now.keys()
+    ran = {key for key, standing in now.items() if standing.at.astimezone(UTC).date() == today}
     lines = []
-    for name, label, verdict, standing, sentence in _KINDS:
-        value = 0 if shown is None else getattr(days[shown], name)
-        earlier = None if before is None or not before.ran else getattr(before, name)
+    for name, label, verdict in _KINDS:
+        keys = of_kind(now, name)
+        earlier = len(of_kind(before, name) & compared) if compared else None
+        points = [(day, len(of_kind(then, name)), len(then)) for day, then in counted]
         lines.append(
             NumberLine(
                 name,
                 label,
-                sentence,
+                words.STANDING_SENTENCES[name],
                 verdict,
-                value,
-                0 if shown is None else days[shown].ran,
-                _when(shown, today),
-                _so_far(counted[-1], name) if shown != today else "",
+                len(keys),
+                len(now),
+                "in 30 days",
+                _reds(now[key] for key in keys) if name == RED else "",
+                f"{len(keys & ran):,} of them ran today" if keys else "",
                 earlier,
-                _change(value, earlier),
-                None if earlier is None or earlier == value else value < earlier,
-                _bars(
-                    [(day, getattr(tests, name), tests.ran) for day, tests in counted[-SHOWN:]],
-                    "test",
-                    events,
-                ),
+                _change(len(keys), earlier),
+                None if earlier is None or earlier == len(keys) else len(keys) < earlier,
+                _bars(points, "test", events),
                 f"{label} tests by day",
-                urls.catalogue({"standing": standing, ranges.PARAMETER: since}),
-                max((getattr(tests, name) for day, tests in counted if day >= (shown or day))),
+                urls.catalogue({"standing": name}),
             )
         )
     return tuple(lines)
@@ -144,40 +136,31 @@ def of_devices(fleet: Fleet, counted: Sequence[tuple[date, DayDevices]]) -> Numb
         len(fleet.cells),
         "now",
         "",
+        "",
         before,
         change if fleet.cells else "",
         None if before is None or before == sick else sick < before,
         _bars(points, "device", NO_EVENTS) if fleet.cells else (),
         "Bad and suspect devices by day",
         "#trouble" if fleet.trouble else urls.devices(),
-        len(fleet.trouble),
     )
 
 
-def _shown(counted: Sequence[tuple[date, DayTests]]) -> date | None:
-    """Return the last day on which most of the tests ran; None where none ran."""
-    most = max((tests.ran for _, tests in counted), default=0)
-    return next(
-        (day for day, tests in reversed(counted) if tests.ran and tests.ran >= _MOST * most), None
+def _reds(standings: Iterable[TestStanding]) -> str:
+    """Return how many of the red tests are wrong, or false alarms: "1 wrong, 4 false alarms"."""
+    kinds = Counter(
+        "wrong" if one.wrong else "false alarm" if one.false_alarm else "not judged"
+        for one in standings
     )
-
-
-def _when(shown: date | None, today: date) -> str:
-    if shown is None:
-        return "this week"
-    return {0: "today", 1: "yesterday"}.get((today - shown).days, f"on {shown:%b} {shown.day}")
-
-
-def _so_far(today: tuple[date, DayTests], name: str) -> str:
-    _, tests = today
-    if not tests.ran:
-        return ""
-    return f"{getattr(tests, name):,} of {words.count(tests.ran, 'test')} so far today"
+    parts = [f"{kinds['wrong']:,} wrong"] if kinds["wrong"] else []
+    parts += [words.count(kinds["false alarm"], "false alarm")] if kinds["false alarm"] else []
+    parts += [f"{kinds['not judged']:,} not judged"] if kinds["not judged"] else []
+    return ", ".join(parts)
 
 
 def _change(value: int, before: int | None) -> str:
     if before is None:
-        return "nothing ran a week ago"
+        return "none of them had run a week ago"
     if value == before:
         return "the same as a week ago"
     return f"{abs(value - before):,} {'more' if value > before else 'fewer'} than a week ago"

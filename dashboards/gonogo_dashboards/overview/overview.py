@@ -37,7 +37,7 @@ from gonogo_storage.history.annotations import DatedAnnotation
 from gonogo_storage.jobs import latest as reads
 from gonogo_storage.jobs import queue_estimate
 from gonogo_storage.messages import webhooks
-from gonogo_storage.rollups import day_tests, day_totals
+from gonogo_storage.rollups import day_totals, standings
 
 EACH_KIND = 3
 """Flags shown per kind; a link leads to the others."""
@@ -159,7 +159,7 @@ class Memory:
     """The past days that one process has counted already."""
 
     totals: day_totals.Memory = field(default_factory=day_totals.Memory)
-    tests: day_tests.Memory = field(default_factory=day_tests.Memory)
+    tests: standings.Memory = field(default_factory=standings.Memory)
     health: health_then.Memory = field(default_factory=health_then.Memory)
     changes: dict[str, tuple[datetime, list[DatedAnnotation]]] = field(default_factory=dict)
     """By time range: when the changes on the axis of days were read, and they."""
@@ -169,7 +169,7 @@ class Memory:
 class OverviewView:
     """The overview; where `needs` is empty, `calm` says so.
 
-    Only `all_clear` means that no test is hollow, red or flaky.
+    Only `all_clear` means that no test is hollow, red, flaky or without a result.
     """
 
     numbers: tuple[NumberLine, ...]
@@ -241,7 +241,7 @@ def overview(
     strip = fleet.fleet(
         device_page.lines(session, pulse, now, timeout_s), now, hosts.flagged(session, now)
     )
-    tests = day_tests.read(session, memory.tests, days=numbers.DAYS, now=now)
+    tests = standings.by_day(session, memory.tests, days=numbers.SHOWN, now=now)
     period = ranges.of(
         query or {},
         now,
@@ -251,6 +251,9 @@ def overview(
     )
     changes = _changes(session, memory, period, now)
     lines = numbers.of_tests(tests, _by_day(changes, [day for day, _ in tests]))
+    lost = sum(standing.lost for standing in tests[-1][1].values())
+    known = [f"{line.value:,} {line.name}" for line in lines if line.value]
+    known += [f"{lost:,} with seeds that crashed, hung or met an error"] if lost else []
     needs_shown = _needs(
         flags,
         night,
@@ -270,8 +273,8 @@ def overview(
             ),
         ),
         needs=needs_shown,
-        calm="" if needs_shown else _calm(night, strip, acknowledged, lines),
-        all_clear=not needs_shown and not any(line.latest for line in lines),
+        calm="" if needs_shown else _calm(night, strip, acknowledged, known),
+        all_clear=not needs_shown and not known,
         glance=matrix_page.glance(session, TESTS, BUILDS),
         flags=flags,
         acknowledged=acknowledged,
@@ -431,7 +434,7 @@ def _needs(
             "pass_by_tolerance",
             "#flagged",
         ),
-        Need("red", red.latest, words.count(red.latest, "red test"), "fail", red.url),
+        Need("red", red.value, words.count(red.value, "red test"), "fail", red.url),
         Need("failures", night.new, words.count(night.new, "new failure"), "fail", "#night"),
         Need(
             "lost",
@@ -469,7 +472,7 @@ def _needs(
     return tuple(need for need in needs_found if need.count)
 
 
-def _calm(night: NightView, strip: Fleet, acknowledged: int, lines: Sequence[NumberLine]) -> str:
+def _calm(night: NightView, strip: Fleet, acknowledged: int, known: Sequence[str]) -> str:
     """Return why nothing needs attention, and which tests are hollow or flaky nonetheless."""
     parts = [
         "no new flags",
@@ -481,7 +484,6 @@ def _calm(night: NightView, strip: Fleet, acknowledged: int, lines: Sequence[Num
         f"{words.count(acknowledged, 'flag')} {'is' if acknowledged == 1 else 'are'} acknowledged"
     )
     more = f" {owned}." if acknowledged else ""
-    known = [f"{line.latest:,} {line.name}" for line in lines if line.latest]
-    more += f" Among the tests that ran: {', '.join(known)}." if known else ""
+    more += f" Among the tests of the last 30 days: {', '.join(known)}." if known else ""
     more += f" {words.count(night.old, 'test')} failed again as before." if night.old else ""
     return f"Nothing needs attention: {', '.join(parts[:-1])} and {parts[-1]}.{more}"

@@ -50,6 +50,10 @@ _MIN_SHARE = 0.3
 _MAX_SAMPLED = 3
 """Seeds of each form and build whose statistics give the lines: their median is used."""
 MAX_NAMED = 12
+CANDIDATES = 100
+"""Seeds with the largest errors of the worst verdicts, among which the worst are looked for."""
+Numbers = Mapping[tuple[str, int, int], Mapping[str, Any]]
+"""(Job, seed, repeat) -> its statistics of the output."""
 _RANK = {str(verdict): verdict.rank for verdict in verdicts.WORST_FIRST}
 
 
@@ -85,7 +89,7 @@ class StripBand:
     """True where rounding doesn't explain them."""
     shown: int
     explained: float | None
-    """The limit of what rounding explains."""
+    """The limit of what rounding explains: the median of up to _MAX_SAMPLED seeds."""
     declared: float | None
     advised: float | None
 
@@ -110,6 +114,8 @@ class StripWorst:
     repeat: int
     verdict: str
     value: float | None
+    evidence: float | None
+    """How far it is beyond what rounding explains, as on its job's page."""
     decided: str | None
     url: str
 
@@ -144,13 +150,6 @@ class Strip:
     def decides(self) -> bool:
         """Return whether the marks say which comparators decided."""
         return any(mark.decided is not None for mark in self.marks)
-
-    def decided_on(self, build: str | None) -> str:
-        """Return what decided the worst seed of a build: "dx, seed 3: PCC 0.98, needs 0.999"."""
-        deciding = [mark for mark in self.marks if mark.decided]
-        of_build = [mark for mark in deciding if self.columns[round(mark.x)].build == build]
-        worst = min(of_build, key=_severity, default=None)
-        return "" if worst is None else f"{self.output}, seed {worst.seed}: {worst.decided}"
 
     def bands_of(self, column: int) -> list[StripBand]:
         """Return a column's bands."""
@@ -210,7 +209,10 @@ def read(
     else:
         return None
     marks, bands = _placed(seeds, comparing)
-    numbers = reads.statistics(session, _sampled(marks, bands), output)
+    flat = [mark for group in marks for mark in group]
+    candidates = sorted(flat, key=_largest)[:CANDIDATES]
+    sampled = [mark for band in bands for mark in _of_band(band, marks)]
+    numbers = reads.statistics(session, _pairs([*sampled, *candidates]), output)
     allowed = {} if declared is None else declared.to_json()
     advised_of_output = for_output(advised, output) if advised else None
     lines = [
@@ -229,11 +231,13 @@ def read(
         _column(group, marked, sums, whole, of_any_build)
         for group, marked in zip(columns, seeds, strict=True)
     ]
-    flat = [mark for group in marks for mark in group]
     noun = "iteration" if selected else "seed"
+    ordered = sorted(
+        (_severity(mark, numbers), mark.job, mark.seed, mark.repeat, mark) for mark in candidates
+    )
     worst = [
-        _worst(mark, columns_shown[round(mark.x)].build, output)
-        for mark in sorted(flat, key=_severity)[:MAX_NAMED]
+        _worst(mark, columns_shown[round(mark.x)].build, output, _numbers_of(mark, numbers))
+        for *_, mark in ordered[:MAX_NAMED]
     ]
     strip = Strip(
         output=output,
@@ -350,20 +354,17 @@ def _of_band(band: StripBand, marks: Sequence[Sequence[StripMark]]) -> list[Stri
     ]
 
 
-def _sampled(
-    marks: Sequence[Sequence[StripMark]], bands: Sequence[StripBand]
-) -> dict[str, list[tuple[int, int]]]:
+def _pairs(marks: Sequence[StripMark]) -> dict[str, list[tuple[int, int]]]:
     pairs: dict[str, list[tuple[int, int]]] = {}
-    for band in bands:
-        for mark in _of_band(band, marks):
-            pairs.setdefault(mark.job, []).append((mark.seed, mark.repeat))
+    for mark in marks:
+        pairs.setdefault(mark.job, []).append((mark.seed, mark.repeat))
     return pairs
 
 
 def _lined(
     band: StripBand,
     marks: Sequence[Sequence[StripMark]],
-    numbers: Mapping[tuple[str, int, int], Mapping[str, Any]],
+    numbers: Numbers,
     metric: str,
     declared: Mapping[str, float],
     advised: Mapping[str, float],
@@ -427,7 +428,8 @@ def _beyond(seed: StripSeed) -> bool:
     return seed.explanation in (Explanation.suspect, Explanation.unexplained)
 
 
-def _severity(mark: StripMark) -> tuple[Any, ...]:
+def _largest(mark: StripMark) -> tuple[Any, ...]:
+    """Return the sort key of the candidates for the worst: verdict, then the value shown."""
     return (
         _RANK.get(mark.verdict, len(_RANK)),
         -(math.inf if mark.value is None else mark.value),
@@ -437,9 +439,23 @@ def _severity(mark: StripMark) -> tuple[Any, ...]:
     )
 
 
-def _worst(mark: StripMark, build: str, output: str) -> StripWorst:
+def _numbers_of(mark: StripMark, numbers: Numbers) -> Mapping[str, Any]:
+    return numbers.get((mark.job, mark.seed, mark.repeat), {})
+
+
+def _severity(mark: StripMark, numbers: Numbers) -> tuple[int, float]:
+    """Return the place of a seed among the worst, as on its job's page."""
+    of_mark = _numbers_of(mark, numbers)
+    output = {"verdict": mark.verdict, **of_mark}
+    return verdicts.severity(mark.verdict, {"": output} if of_mark else {})
+
+
+def _worst(mark: StripMark, build: str, output: str, numbers: Mapping[str, Any]) -> StripWorst:
     url = urls.job(mark.job, output=output, seed=(mark.seed, mark.repeat))
-    return StripWorst(build, mark.seed, mark.repeat, mark.verdict, mark.value, mark.decided, url)
+    beyond = verdicts.evidence(numbers)
+    return StripWorst(
+        build, mark.seed, mark.repeat, mark.verdict, mark.value, beyond, mark.decided, url
+    )
 
 
 def summary(strip: Strip) -> str:
@@ -471,7 +487,9 @@ def summary(strip: Strip) -> str:
         text += " Hollow passes, green and not explained by rounding:"
         text += f" {words.count(len(names), 'build')} ({', '.join(names[:4])}{some})"
         limits = [band.explained for _, band in hollow if band.explained is not None]
-        text += f", where rounding explains up to {words.number(max(limits))}." if limits else "."
+        text += (
+            f", where rounding explains up to about {words.number(max(limits))}." if limits else "."
+        )
     else:
         text += " No green seed is beyond what rounding explains."
     if not strip.whole:

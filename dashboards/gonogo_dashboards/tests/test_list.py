@@ -21,8 +21,9 @@ from gonogo_storage.db.encoding import timestamp
 from gonogo_storage.db.states import JobState
 from gonogo_storage.history import strip_annotations
 from gonogo_storage.history.annotations import Annotation
-from gonogo_storage.rollups import recent_builds
+from gonogo_storage.rollups import recent_builds, standings
 from gonogo_storage.rollups.recent_builds import BuildResult, FailureRate
+from gonogo_storage.rollups.standings import FLAKY, HOLLOW, RED
 from gonogo_storage.rollups.variants import Variant
 
 FILTERS = ("kernel", "search", "standing", "sort", ranges.PARAMETER)
@@ -31,26 +32,25 @@ BUILDS = 20
 MAX_VARIANTS = 3
 """The variants of a test whose last builds are read."""
 STANDINGS = {
-    test_list.HOLLOW: ("Hollow", "pass_by_tolerance"),
-    test_list.RED: ("Red", "fail"),
+    HOLLOW: ("Hollow", "pass_by_tolerance"),
+    RED: ("Red", "fail"),
     "broken": ("Broken", "fail"),
-    "flaky": ("Flaky", "suspect"),
+    FLAKY: ("Flaky", "suspect"),
     "marginal": ("Marginal", "suspect"),
     "blunt": ("Blunt", "suspect"),
     test_list.FLAGGED: ("Open flags", "none"),
 }
 """The label of each filter by state, and the verdict whose looks it takes."""
 STANDING_SENTENCES = {
-    test_list.HOLLOW: "On its newest build it passes only by tolerance.",
-    test_list.RED: "Its newest build has a failing seed, whether rightly or not.",
-    test_list.FLAGGED: "It has a flag that nobody has acknowledged.",
     **words.GRADE_SENTENCES,
+    **words.STANDING_SENTENCES,
+    test_list.FLAGGED: "It has a flag that nobody has acknowledged.",
 }
 """The tests that each filter finds."""
 IN_DAYS_SENTENCES = {
-    test_list.HOLLOW: "In this time some build had a seed that passes only by tolerance.",
-    test_list.RED: "In this time some build had a failing seed, whether rightly or not.",
-    "flaky": "In this time some build had passing and failing seeds.",
+    HOLLOW: "In this time some build had a seed that passes only by tolerance.",
+    RED: "In this time some build had a failing seed, whether rightly or not.",
+    FLAKY: "In this time some build had passing and failing seeds.",
 }
 """The tests that a filter finds in a range of days."""
 _NO_RATES = FailureRate(), FailureRate()
@@ -132,7 +132,7 @@ class TestLine:
     verdict_url: str | None
     verdict_build: str | None
     hollow: bool
-    """Whether that build has hollow seeds besides a worse verdict."""
+    """Whether that build has hollow seeds, also besides a worse verdict."""
     at: str | None
     age: str
 
@@ -169,7 +169,15 @@ def listed(
 
     period = ranges.of(given, now, lambda value: address(ranges.PARAMETER, value))
     chosen = TestFilter(
-        given.get("kernel"), given.get("search"), given.get("standing"), period.since
+        given.get("kernel"),
+        given.get("search"),
+        given.get("standing"),
+        period.since,
+        standings.read(
+            session,
+            since=period.since or now - standings.WINDOW,
+            every_build=period.since is not None,
+        ),
     )
     page = test_list.list_(
         session,
@@ -190,13 +198,16 @@ def listed(
     ]
     results = recent_builds.results(session, shown, BUILDS, since=period.since)
     rates = recent_builds.failure_rates(session, keys, now)
-    variants = {record.key: _shown(record, results, standing) for record in page.items}
+    variants = {
+        record.key: _shown(record, results, standing, period.since is not None)
+        for record in page.items
+    }
     strips = {
         key: build_cells.places(results[variant]) for key, variant in variants.items() if variant
     }
     changes = strip_annotations.read(session, strips)
     counts = test_counts.read(session, chosen)
-    standings = tuple(
+    chips = tuple(
         Chip(
             value,
             *STANDINGS[value],
@@ -232,7 +243,7 @@ def listed(
             for variant in [variants[record.key]]
         ),
         given,
-        standings,
+        chips,
         sorts,
         period,
         page.next,
@@ -285,22 +296,26 @@ def _attention(
     grade = grades.get(variant)
     if grade is None:
         return False, 0, variant.branch != EMULATOR
-    chosen = standing in (grade.stability, grade.sharpness) or (
-        standing == test_list.HOLLOW and grade.hollow
-    )
+    chosen = standing in (grade.stability, grade.sharpness) or (standing == HOLLOW and grade.hollow)
     return chosen, test_list.rank(grade), variant.branch != EMULATOR
 
 
 def _shown(
-    test: TestRecord, results: Mapping[Variant, tuple[BuildResult, ...]], standing: str | None
+    test: TestRecord,
+    results: Mapping[Variant, tuple[BuildResult, ...]],
+    standing: str | None,
+    every_build: bool,
 ) -> Variant | None:
-    """Return the variant that needs attention most; among equals, the one that ran last."""
+    """Return the variant that the filter means, or that needs attention most.
+
+    Among equals it is the one that ran last.
+    """
 
     def place(variant: Variant) -> tuple[bool, tuple[bool, int, bool], datetime]:
-        last = results[variant][-1]
-        red = standing == test_list.RED and last.verdict in build_cells.RED
+        builds = results[variant] if every_build else results[variant][-1:]
+        meant = any(build_cells.is_kind(build, standing) for build in builds)
         newest = max(build.at for build in results[variant])
-        return red, _attention(variant, test.grades, standing), newest
+        return meant, _attention(variant, test.grades, standing), newest
 
     return max(
         (variant for variant in test.variants if results.get(variant)), key=place, default=None
@@ -348,7 +363,7 @@ def _test_line(
         verdict=last.verdict if last else None,
         verdict_url=urls.job(last.job) if last else None,
         verdict_build=last.build if last else None,
-        hollow=last is not None and last.hollow > 0 and last.verdict != build_cells.HOLLOW,
+        hollow=last is not None and last.hollow > 0,
         at=timestamp(test.at),
         age=words.since(test.at, now),
     )

@@ -76,7 +76,7 @@ MAX_FLAGS = 20
 MAX_DIAGNOSED = 8
 """The newest jobs of a build among which one with a diagnosis is looked for."""
 _QUIET = (Change.right, Change.unchanged, Change.still_wrong, Change.unknown)
-_ALL_OF = re.compile(r" (\d+) of \1 \(100%[^)]*\)")
+_ALL_OF = re.compile(r" (\d+) of \1 \(100%[^)]*\)(?! seeds)")
 """A rate of 100 % after the name of a mutant that passes; the gauge has its interval."""
 MAX_BUILDS = 20
 """Builds in the table of a page; the API's answer has all of them."""
@@ -205,6 +205,8 @@ class TestView:
     factors: tuple[FactorLine, ...]
     contexts: tuple[RowLine, ...]
     devices: tuple[RowLine, ...]
+    decided: str
+    """The comparators that decided the worst seed of the build's newest job; "" for allclose."""
     strip: Strip | None
     tail: TailView | None
     gauge: str | None
@@ -288,6 +290,7 @@ _NOTHING: dict[str, Any] = {
     "factors": (),
     "contexts": (),
     "devices": (),
+    "decided": "",
     "strip": None,
     "tail": None,
     "gauge": None,
@@ -379,6 +382,9 @@ def _judged(
         "verdict": verdict,
         "hollow": hollow,
         "reason": _reason(session, of_build, of_variant, verdict),
+        "decided": comparators_view.of_job(session, of_build[0].id, canonical.get("tolerance", {}))
+        if of_build
+        else "",
         "advice": advice.steps(
             variant.test_key,
             here,

@@ -13,7 +13,6 @@ depends_on = None
 TIME = sa.DateTime(timezone=True)
 UNMADE = sa.text("chunks_cut < until")
 DUE = sa.text("due_at IS NOT NULL")
-RED = sa.text("red > 0")
 TABLES = (
     "access_failures",
     "audit",
@@ -712,9 +711,6 @@ def upgrade() -> None:
     op.create_index("ix_jobs_variant", "jobs", ["test_key", "branch", "arch", "board", "id"])
     op.create_index(
         "ix_jobs_newest", "jobs", ["test_key", "branch", "arch", "board", "build_sequence", "id"]
-    )
-    op.create_index(
-        "ix_jobs_red", "jobs", ["test_key", "id"], sqlite_where=RED, postgresql_where=RED
     )
     op.create_index("ix_jobs_workload", "jobs", ["workload_key", "id"])
     op.create_table(

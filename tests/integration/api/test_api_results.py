@@ -205,6 +205,25 @@ def test_every_address_below_a_job_says_when_there_is_no_such_job(api: Api) -> N
         assert api.client.get(path).status_code == 404, path
 
 
+@pytest.mark.parametrize("order", ["arrival", "seed"])
+def test_a_page_of_results_never_tears_a_seed_in_two(
+    api: Api, job: Job, monkeypatch: pytest.MonkeyPatch, order: str
+) -> None:
+    whole = {
+        item["seed"]: list(item["outputs"]) for item in api.get(f"/jobs/{job.id}/results")["items"]
+    }
+    (outputs,) = {len(names) for names in whole.values()}
+    assert outputs > 1
+    monkeypatch.setattr(results, "MAX_OUTPUTS", 2 * outputs + 1)
+    pages, cursor = [], ""
+    while cursor is not None:
+        page = api.get(f"/jobs/{job.id}/results?order={order}{cursor and '&cursor='}{cursor}")
+        pages.append({item["seed"]: list(item["outputs"]) for item in page["items"]})
+        cursor = page["next"]
+    assert [len(page) for page in pages] == [2, 2, 2, 2]
+    assert {seed: names for page in pages for seed, names in page.items()} == whole
+
+
 @BOTH
 def test_an_iteration_of_many_tests_comes_on_several_pages(
     api: Api, monkeypatch: pytest.MonkeyPatch

@@ -387,7 +387,7 @@ def strange(number: int) -> list[dict[str, Any]]:
         (1, "robust", "no tail to fit (all equal, or ties only)"),
         (2, "robust", "no tail to fit (all equal, or ties only)"),
         (3, "broken", "24 of 24"),
-        (4, "unknown", "UNKNOWN: no run"),
+        (4, "unknown", "no run was judged"),
     ],
     ids=["one seed", "equal errors", "zeros", "nan", "hangs"],
 )

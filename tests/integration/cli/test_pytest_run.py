@@ -20,6 +20,7 @@ import pytest
 
 from api import on_port
 from gonogo.judging.inputs import generate, quantise
+from gonogo.kernels.layernorm import emulation
 from gonogo.kernels.layernorm.reference import reference
 from gonogo.numerics.formats import round_to
 from gonogo.reports import lines
@@ -158,6 +159,40 @@ def test_without_a_server_the_numbers_of_each_seed_go_into_a_file(
         True,
         False,
     ]
+
+
+@pytest.mark.parametrize("parallel", [(), ("-p", "xdist.plugin", "-n2")], ids=["one", "xdist"])
+@pytest.mark.parametrize(("seeds", "strict", "status"), [(1, True, 0), (2, True, 1), (2, False, 0)])
+def test_a_test_whose_every_seed_is_suspect_is_a_hollow_pass(
+    tmp_path: Path, parallel: tuple[str, ...], seeds: int, strict: bool, status: int
+) -> None:
+    test = TestSpec.parse({"kernel": "layernorm_fw", "shape": [4, 64]})
+    for seed in range(2):
+        given = quantise(test, generate(test, seed))
+        y = emulation.run(test, given, "unbiased-variance")["y"]
+        expected = reference(test, given)["y"]
+        np.savez(tmp_path / f"{seed}.npz", **given, y=y, expected=expected)
+    (tmp_path / "test_variance.py").write_text(
+        dedent("""
+            import gonogo, numpy as np
+
+            def test_variance(gonogo_seed):
+                given = np.load(f"{gonogo_seed}.npz")
+                gonogo.compare(
+                    given["y"], given["expected"], rtol=1e-2, atol=0.5, kernel="layernorm_fw",
+                    inputs={name: given[name] for name in ("x", "gamma", "beta")},
+                    arithmetic="tt-train", numerics={"input": "bf16", "output": "bf16"},
+                )
+            """)
+    )
+    options = [*parallel, "--gonogo=off", f"--gonogo-seeds={seeds}"]
+    lines = in_a_process(tmp_path, *options, *(["--gonogo-strict"] * strict), status=status)
+    tests = "test_variance.py::test_variance seeds 0-1"
+    hollow = [line for line in lines if line.startswith(f"HOLLOW PASS {tests}")]
+    assert len(hollow) == (seeds == 2)
+    says = "fails the run for" if strict else "would fail"
+    assert (f"--gonogo-strict {says} 2 of 2 tests: {tests}" in lines) is (seeds == 2)
+    assert any("more seeds decide" in line for line in lines) is False
 
 
 def test_strict_and_parallel_the_server_judges_the_same(

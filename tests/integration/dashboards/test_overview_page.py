@@ -115,7 +115,8 @@ def test_what_someone_has_taken_on_needs_nobody_and_the_page_says_so(engine: Eng
     assert not view.all_clear, "a hollow test ran, even if its flag is acknowledged"
     assert view.calm == (
         "Nothing needs attention: no new flags, no new failures in the last 24 hours"
-        " and no stuck queues. 1 flag is acknowledged. Among the tests that ran: 1 hollow."
+        " and no stuck queues. 1 flag is acknowledged."
+        " Among the tests of the last 30 days: 1 hollow."
     )
     assert [(queue.queue, queue.workers, queue.stuck) for queue in view.queues] == [
         ("emulator.wormhole.n150", 1, False)

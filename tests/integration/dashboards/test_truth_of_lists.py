@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
+import time_machine
 from sqlalchemy.orm import Session
 
 import nightly_history
 import stored_jobs
 from api import Api, in_process
 from gonogo_dashboards.tests import test_list
+from gonogo_storage.db import ids
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.ids import new_id
 from gonogo_storage.jobs.job import Job
@@ -63,11 +67,6 @@ def _bisect(session: Session, probe: Job) -> None:
     session.add(
         ProbeRow(bisection_id=bisection.id, number=1, place=1, seed=7, job_id=probe.id, ended=True)
     )
-
-
-def number(overview: dict[str, Any], name: str) -> int:
-    """Return a number of the overview's first line."""
-    return next(line["value"] for line in overview["numbers"] if line["name"] == name)
 
 
 def test_a_red_test_outside_of_runs_is_a_need_and_nothing_is_all_clear(api: Api) -> None:
@@ -147,6 +146,48 @@ def test_the_runs_of_a_bisection_are_no_last_verdict(api: Api) -> None:
     assert api.client.get("/tests.json?standing=red").json()["items"] == []
 
 
+def test_a_test_that_only_a_bisection_ran_has_no_verdict_and_its_job_s_state_is_none(
+    api: Api,
+) -> None:
+    with api.context.session() as session:
+        _bisect(session, nightly_history.night(session, "b1", 1, [7]))
+    page = api.client.get("/tests").text
+    assert "No verdict" in page
+    assert "Finished" not in page
+
+
+def test_a_job_of_nan_says_why_its_chart_is_empty_and_shows_the_finite_errors(
+    api: Api, migrated_sqlite_url: str
+) -> None:
+    rows = [stored_jobs.row(seed, wrong=True, within=False) for seed in range(8)]
+    for row in rows:
+        row["outputs"]["dx"]["nonfinite"] = 1024
+    with api.context.session() as session:
+        job = stored_jobs.submit(session)
+        stored_jobs.report(session, job.id, rows)
+        stored_jobs.finish(session, job.id)
+    assess(migrated_sqlite_url)
+    page = api.client.get(f"/jobs/{job.id}").text
+    assert "No seed has numbers" not in page
+    assert "dx: 8 seeds, none with a finite error to draw." in page
+    test_page = api.client.get(f"/tests/{job.test_key}").text
+    assert "8 of 8 (100%, 73.8% to 100%) seeds failed" in test_page
+
+
+def test_a_test_that_only_crashed_says_that_nothing_was_judged(
+    api: Api, migrated_sqlite_url: str
+) -> None:
+    with api.context.session() as session:
+        job = stored_jobs.submit(session, seeds=2)
+        lost = [stored_jobs.unwell(seed, "crash", "signal 11") for seed in range(2)]
+        stored_jobs.report(session, job.id, lost)
+        stored_jobs.finish(session, job.id)
+    assess(migrated_sqlite_url)
+    page = api.client.get(f"/tests/{job.test_key}").text
+    assert "No run was judged; 2 of 2 (100%, 33.3% to 100%) were lost to hangs" in page
+    assert "UNKNOWN" not in page
+
+
 def test_a_red_build_with_hollow_seeds_says_both(api: Api) -> None:
     with api.context.session() as session:
         nightly_history.night(session, "b1", 1, range(4), red=[0], wrong=True)
@@ -168,20 +209,105 @@ def test_the_row_shows_the_variant_that_its_filter_and_its_place_mean(
     assert "n300" in lines[0]["where"]
 
 
-def test_a_test_that_was_flaky_on_an_earlier_build_is_flaky_over_that_time(
-    api: Api, migrated_sqlite_url: str
-) -> None:
+def shown(api: Api) -> dict[str, int]:
+    """Return the numbers of the overview; the filters and their lists must have the same."""
+    overview = api.client.get("/overview.json").json()
+    values = {line["name"]: line["value"] for line in overview["numbers"][:3]}
+    for line in overview["numbers"][:3]:
+        listed = api.client.get(line["url"].replace("/tests", "/tests.json")).json()["items"]
+        assert len(listed) == line["value"], line["name"]
+    chips = api.client.get("/tests.json").json()["standings"]
+    assert {chip["value"]: chip["count"] for chip in chips if chip["value"] in values} == values
+    return values
+
+
+def test_a_test_that_was_flaky_on_an_earlier_build_is_flaky_over_that_time(api: Api) -> None:
     with api.context.session() as session:
         nightly_history.night(session, "b1", 1, range(24), wrong=True, red=range(12))
         nightly_history.night(session, "b2", 2, range(24))
-    assess(migrated_sqlite_url)
-    overview = api.client.get("/overview.json").json()
-    assert [number(overview, name) for name in ("hollow", "red", "flaky")] == [1, 1, 1]
-    for line in overview["numbers"][:3]:
-        url = line["url"].replace("/tests", "/tests.json")
-        assert len(api.client.get(url).json()["items"]) == line["value"], line["name"]
+    assert shown(api) == {"hollow": 0, "red": 0, "flaky": 0}, "its newest build is right"
     assert len(api.client.get("/tests.json?standing=flaky&range=30d").json()["items"]) == 1
-    assert api.client.get("/tests.json?standing=flaky").json()["items"] == []
+
+
+STORY: tuple[tuple[bool, range], ...] = (
+    (True, range(0)),  # hollow
+    (True, range(2)),  # wrong, hollow and flaky
+    (True, range(3)),  # wrong
+    (False, range(1)),  # a false alarm, flaky
+    (False, range(3)),  # a false alarm
+    (False, range(0)),
+)
+
+
+def test_green_jobs_of_other_tests_make_nothing_all_clear(
+    api: Api, migrated_sqlite_url: str
+) -> None:
+    noon = utcnow().replace(hour=12)
+    ids._last = 0  # the ids of what follows are of the past
+    with time_machine.travel(noon - timedelta(days=1)), api.context.session() as session:
+        for place, (wrong, red) in enumerate(STORY):
+            test = variant_of(place)
+            nightly_history.night(session, "b1", 1, range(3), test=test, wrong=wrong, red=red)
+    with time_machine.travel(noon):
+        assess(migrated_sqlite_url)
+        for flag in api.client.get("/flags.json").json()["items"]:
+            view = api.client.get(f"{flag['url']}.json").json()
+            change = {"state": "acknowledged", "owner": "ada", "reason": "known"}
+            assert api.client.patch(view["change_url"], json=change).status_code == 200
+        for place in range(4):
+            with api.context.session() as session:
+                stored_jobs.finished(session, wrong=False, test=variant_of(10 + place))
+        assert shown(api) == {"hollow": 2, "red": 4, "flaky": 2}
+        overview = api.client.get("/overview.json").json()
+        page = api.client.get("/").text
+        badge = api.client.get("/badges/branches/main.svg").text
+    assert not overview["all_clear"]
+    assert "All clear" not in page
+    assert "2 wrong, 2 false alarms; 0 of them ran today" in page
+    assert "2 hollow passes and 4 red of 6 tests" in overview["glance"]["summary"]
+    assert "main: 4 red, 2 hollow of 6" in badge
+
+
+def test_a_test_stands_by_its_newest_build_for_a_month(api: Api) -> None:
+    now = utcnow().replace(hour=12)
+    ids._last = 0
+    for back, wrong in ((20, False), (10, True)):
+        with time_machine.travel(now - timedelta(days=back)), api.context.session() as session:
+            nightly_history.night(session, f"b{30 - back}", 30 - back, range(3), wrong=wrong)
+    for later, value, change in (
+        (0, 1, "the same as a week ago"),
+        (-5, 1, "1 more than a week ago"),
+        (21, 0, "none of them had run a week ago"),
+    ):
+        with time_machine.travel(now + timedelta(days=later)):
+            line = api.client.get("/overview.json").json()["numbers"][0]
+            assert (line["value"], line["change"]) == (value, change), later
+
+
+def test_a_bisection_of_old_builds_makes_no_day_hollow(api: Api) -> None:
+    now = utcnow().replace(hour=12)
+    ids._last = 0
+    with time_machine.travel(now - timedelta(days=2)), api.context.session() as session:
+        job = nightly_history.night(session, "b2", 2, range(3))
+    with time_machine.travel(now):
+        with api.context.session() as session:
+            _bisect(session, nightly_history.night(session, "b1", 1, [7], wrong=True))
+        assert shown(api) == {"hollow": 0, "red": 0, "flaky": 0}
+        bars = api.client.get("/overview.json").json()["numbers"][0]["bars"]
+        assert bars[-1]["words"].endswith(": 0 of 1 test")
+        trend = api.get(f"/tests/{job.test_key}/changes?over=days&branch=main")
+    assert [point["jobs"] for point in trend["points"]] == [1], "today is no point of the chart"
+
+
+@pytest.mark.parametrize(("red", "verdict"), [((), "pass_by_tolerance"), ((0,), "fail")])
+def test_the_csv_of_tests_says_hollow_wherever_a_seed_is(
+    api: Api, red: tuple[int, ...], verdict: str
+) -> None:
+    with api.context.session() as session:
+        nightly_history.night(session, "b1", 1, range(3), wrong=True, red=red)
+    (line,) = csv.DictReader(io.StringIO(api.client.get("/tests.csv").text))
+    assert (line["verdict"], line["hollow"].lower()) == (verdict, "true")
+    assert ("and hollow" in api.client.get("/tests").text) == bool(red)
 
 
 def test_the_strip_shows_the_builds_of_the_range_and_the_page_says_so(api: Api) -> None:

@@ -20,6 +20,7 @@ from gonogo_storage.db import engine as engines
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.jobs import job_seeds, jobs
 from gonogo_storage.rollups import rollups
+from gonogo_storage.seeds import worst_seeds
 from gonogo_storage.tables import SeedResultRow
 
 SEEDS = 600
@@ -105,8 +106,8 @@ def unused(request: pytest.FixtureRequest) -> Iterator[Engine]:
 def test_of_a_large_job_only_what_is_shown_is_read(
     unused: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_seeds, "MAX_WHOLE", 100)
-    monkeypatch.setattr(job_seeds, "_CANDIDATES", 20)
+    monkeypatch.setattr(worst_seeds, "MAX_WHOLE", 100)
+    monkeypatch.setattr(worst_seeds, "CANDIDATES", 20)
     monkeypatch.setattr(plots, "WORST_MARKS", 40)
     rows = _large()
     _job(unused, [stored_jobs.row(seed, wrong=True) for seed in range(8)])
@@ -187,7 +188,7 @@ def test_few_seeds_are_all_marks_and_say_the_same_by_either_way(
             if output.output == "dx"
         ] == [{"pass": 12, "pass_by_tolerance": 7}]
         whole = job_seeds.worst_seeds(session, job_id, 12, sums)
-        monkeypatch.setattr(job_seeds, "MAX_WHOLE", 1)
+        monkeypatch.setattr(worst_seeds, "MAX_WHOLE", 1)
         assert job_seeds.worst_seeds(session, job_id, 12, sums) == whole
         assert len(whole) == 12
 

@@ -16,7 +16,7 @@ from gonogo_storage.comparison import search as search_reads
 from gonogo_storage.db import engine as engines
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.states import JobKind
-from gonogo_storage.rollups import day_tests, recent_builds, variants
+from gonogo_storage.rollups import recent_builds, standings, variants
 from gonogo_storage.tables import JobRow
 from stored_histories import world
 
@@ -71,7 +71,9 @@ def test_a_variant_that_began_with_a_gauge_is_one_once_a_job_ran(engine: Engine)
         assert [place.board for place in variants.variants_of(session, job.test_key)] == ["n150"]
 
 
-def test_red_tests_are_counted_by_the_index_of_red_jobs(migrated_sqlite_url: str) -> None:
+def test_standings_read_the_jobs_of_their_days_and_of_the_newest_builds_only(
+    migrated_sqlite_url: str,
+) -> None:
     engine = engines.make_engine(migrated_sqlite_url)
     plans: list[str] = []
 
@@ -84,9 +86,10 @@ def test_red_tests_are_counted_by_the_index_of_red_jobs(migrated_sqlite_url: str
     with engines.reading(engine) as session:
         session.connection()
         event.listen(engine, "before_cursor_execute", explain)
-        test_list.count(session, TestFilter(standing=test_list.RED))
+        standings.read(session, since=utcnow() - standings.WINDOW)
     engine.dispose()
-    assert any("USING INDEX ix_jobs_red" in step for step in plans)
+    assert any("ix_jobs_newest (test_key=? AND" in step for step in plans), plans
+    assert not any(step.startswith("SCAN jobs") for step in plans), plans
 
 
 def test_a_list_shows_each_test_s_last_builds_and_how_often_its_seeds_failed(
@@ -114,13 +117,17 @@ def test_a_list_shows_each_test_s_last_builds_and_how_often_its_seeds_failed(
             session, [night.test_key], now + timedelta(days=8)
         )[variant]
         assert (week.runs, month.runs) == (0, 16)
-        memory = day_tests.Memory()
-        days = day_tests.read(session, memory, days=3, now=now + timedelta(days=1))
-        assert [tests for _, tests in days] == [
-            day_tests.DayTests(),
-            day_tests.DayTests(ran=1, hollow=1, red=1, flaky=1),
-            day_tests.DayTests(),
-        ]
+        # the newest build passes, with a false alarm; b2 was wrong, too
+        newest = standings.read(session, since=now - timedelta(days=1))[night.test_key]
+        every = standings.read(session, since=now - timedelta(days=1), every_build=True)
+        assert (newest.hollow, newest.wrong, newest.false_alarm) == (False, False, True)
+        assert (newest.red, newest.flaky, newest.lost) == (True, True, False)
+        assert newest.verdict == "fail_by_tolerance"
+        assert (every[night.test_key].hollow, every[night.test_key].wrong) == (True, True)
+        assert standings.read(session, since=now - timedelta(days=1), branch="release") == {}
+        assert standings.read(session, since=now + timedelta(days=1)) == {}
+        days = standings.by_day(session, standings.Memory(), days=3, now=now + timedelta(days=1))
+        assert [list(tests) for _, tests in days] == [[], [night.test_key], [night.test_key]]
 
 
 def test_tests_are_found_by_their_words_and_the_worst_come_first(engine: Engine) -> None:
@@ -158,7 +165,9 @@ def test_tests_are_found_by_their_words_and_the_worst_come_first(engine: Engine)
     with engines.reading(engine) as session:
         assert search() == ["small", "tight", "hollow"]
         assert search(sort=test_list.ATTENTION) == ["hollow", "small", "tight"]
-        assert search(standing=test_list.HOLLOW) == search(standing=test_list.FLAGGED) == ["hollow"]
+        now = standings.read(session, since=utcnow() - standings.WINDOW)
+        assert search(standing="hollow", standings=now) == ["hollow"]
+        assert search(standing=test_list.FLAGGED) == ["hollow"]
         assert search(search="32×64") == ["small"]
         assert search(search="8462 atol=0.25") == ["tight"]
         assert search(search="100%") == search(search="v1-nobody") == []

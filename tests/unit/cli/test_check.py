@@ -187,6 +187,26 @@ def test_a_tight_tolerance_turns_it_red(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
+    ("seeds", "repeats", "verdict", "code"),
+    [(1, 1, "suspect", 0), (1, 2, "suspect", 0), (2, 1, "pass_by_tolerance", 1)],
+    ids=["one seed", "a seed twice", "two seeds"],
+)
+def test_a_test_whose_every_seed_is_suspect_is_not_green(
+    run: Run, seeds: int, repeats: int, verdict: str, code: int
+) -> None:
+    build = ("--kernel", "layernorm_fw", "--shape", "4,64", "--build", "unbiased-variance")
+    words = (*build, *GREEN, "--seeds", str(seeds), "--repeats", str(repeats))
+    result = run(*words, "--json")
+    assert result.exit_code == code
+    checked = report(result)
+    assert checked["verdict"] == verdict
+    assert {seed["verdict"] for seed in checked["seeds"]} == {"suspect"}
+    shown = run(*words).stdout
+    assert ("more seeds decide" in shown) is (code == 0)
+    assert ("y: suspect in 2 of 2 seeds" in shown) is (code == 1)
+
+
+@pytest.mark.parametrize(
     ("fail_on", "code"), [("any", 1), ("suspect", 1), ("hollow", 1), ("new", 1), ("fail", 0)]
 )
 def test_fail_on_says_what_makes_the_exit_code(run: Run, fail_on: str, code: int) -> None:

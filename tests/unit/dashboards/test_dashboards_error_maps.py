@@ -42,7 +42,9 @@ def test_a_missing_mask_is_said_to_be_the_last_column() -> None:
     assert view.tiles[0].features == (480, 499)
     assert view.tiles[0].max_ulp == pytest.approx(64, rel=0.02)
     assert len(view.tiles) == error_maps.MAX_TILES
-    assert view.summary.startswith("The largest error is 64")
+    assert view.summary.startswith(
+        "Counted in ulp of bf16, the largest error is 64.4 ulp (|e| 0.503)"
+    )
 
 
 def test_a_term_per_row_shows_level_stripes_and_one_along_the_features_upright_ones() -> None:

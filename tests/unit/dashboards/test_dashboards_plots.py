@@ -290,6 +290,6 @@ def test_the_axis_of_tiles_counts_from_1_as_the_words_do(tiles: int) -> None:
 def test_the_words_do_not_call_every_seed_explained_where_some_have_no_number() -> None:
     odd = mark(1, "fail", nonfinite=1.0, **RIGHT)
     assert plot(mark(**RIGHT), odd, mark(2, "hang")).summary.endswith(
-        "every other seed shown is explained. At the top: 2 seeds without a finite number."
+        "every other seed shown is within that. At the top: 2 seeds without a finite number."
     )
-    assert plot(mark(**RIGHT)).summary.endswith("every seed shown is explained.")
+    assert plot(mark(**RIGHT)).summary.endswith("every seed shown is within that.")

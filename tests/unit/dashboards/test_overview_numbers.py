@@ -1,37 +1,67 @@
-"""The overview's numbers of tests compare a whole day with the same day a week before."""
+"""The overview's numbers of tests compare how the same tests stand now and stood a week ago."""
 
 from __future__ import annotations
 
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, time, timedelta
+
+import pytest
 
 from gonogo_dashboards.overview import numbers
-from gonogo_storage.rollups.day_tests import DayTests
+from gonogo_storage.rollups.standings import TestStanding
 
 TODAY = date(2026, 11, 27)
-FULL = DayTests(ran=12, hollow=3, red=2, flaky=1)
+WEEK_AGO = TODAY - timedelta(days=7)
 
 
-def hollow(**last: DayTests) -> numbers.NumberLine:
-    """The number of hollow tests; `last`: today's tests and yesterday's, others are FULL."""
-    days = [TODAY - timedelta(days=back) for back in reversed(range(numbers.DAYS))]
-    of_day = dict.fromkeys(days, FULL)
-    of_day[TODAY] = last.get("today", FULL)
-    of_day[TODAY - timedelta(days=1)] = last.get("yesterday", FULL)
-    return numbers.of_tests(list(of_day.items()))[0]
+def standing_of(on: date, *kinds: str) -> dict[str, TestStanding]:
+    """Return tests "0", "1", ... that ran on a day: one "green", "hollow", "wrong flaky", ..."""
+    standings = {}
+    for place, kind in enumerate(kinds):
+        red = any(name in kind for name in ("wrong", "false_alarm", "unjudged"))
+        of_kind = (name in kind for name in ("hollow", "wrong", "false_alarm"))
+        at = datetime.combine(on, time(5), UTC)
+        standings[str(place)] = TestStanding(*of_kind, red, "flaky" in kind, False, None, at)
+    return standings
 
 
-def test_a_day_on_which_most_tests_ran_is_compared_with_the_week_before() -> None:
-    line = hollow(today=DayTests(ran=11, hollow=5))
-    assert (line.value, line.of, line.when, line.so_far) == (5, 11, "today", "")
-    assert (line.before, line.change, line.better) == (3, "2 more than a week ago", False)
+def lines(
+    now: dict[str, TestStanding], before: dict[str, TestStanding]
+) -> dict[str, numbers.NumberLine]:
+    """Return the numbers by name; a week before the tests stood as in `before`."""
+    days = [TODAY - timedelta(days=back) for back in reversed(range(numbers.SHOWN))]
+    counted = {day: dict[str, TestStanding]() for day in days} | {WEEK_AGO: before, TODAY: now}
+    return {line.name: line for line in numbers.of_tests(list(counted.items()))}
 
 
-def test_before_most_tests_ran_yesterday_counts_and_today_so_far_stands_beside_it() -> None:
-    line = hollow(today=DayTests(ran=2, hollow=1), yesterday=DayTests(ran=12, hollow=2))
-    assert (line.value, line.of, line.when) == (2, 12, "yesterday")
-    assert line.so_far == "1 of 2 tests so far today"
-    assert line.change == "1 fewer than a week ago"
+@pytest.mark.parametrize(
+    ("now", "before", "value", "change", "better"),
+    [
+        (["hollow", "hollow", "green"], ["hollow", "green", "green"], 2, "1 more", False),
+        (["hollow", "green", "green"], ["hollow", "hollow", "green"], 1, "1 fewer", True),
+        (["hollow"], ["hollow"], 1, "the same as", None),
+        # the second test hasn't run for a month: that is no improvement
+        (["hollow"], ["hollow", "hollow"], 1, "the same as", None),
+        (["green"], [], 0, "none of them had run", None),
+    ],
+)
+def test_a_number_is_compared_with_that_of_the_same_tests_a_week_ago(
+    now: list[str], before: list[str], value: int, change: str, better: bool | None
+) -> None:
+    line = lines(standing_of(TODAY, *now), standing_of(WEEK_AGO, *before))["hollow"]
+    assert (line.value, line.of, line.better) == (value, len(now), better)
+    assert line.change.startswith(change)
 
 
-def test_a_day_without_a_run_yet_says_nothing_of_today() -> None:
-    assert hollow(today=DayTests()).so_far == ""
+def test_red_says_how_many_are_wrong_and_how_many_are_false_alarms() -> None:
+    kinds = ["wrong", *["false_alarm flaky"] * 4, "wrong false_alarm", "green", "unjudged"]
+    by_name = lines(standing_of(TODAY, *kinds), {})
+    assert by_name["red"].value == 7
+    assert by_name["red"].parts == "2 wrong, 4 false alarms, 1 not judged"
+    assert (by_name["flaky"].value, by_name["flaky"].parts) == (4, "")
+
+
+@pytest.mark.parametrize(("ran", "words"), [(TODAY, "1 of them ran today"), (WEEK_AGO, "0 of")])
+def test_the_number_stays_when_nothing_ran_today(ran: date, words: str) -> None:
+    line = lines(standing_of(ran, "hollow"), {})["hollow"]
+    assert line.value == 1
+    assert line.ran.startswith(words)

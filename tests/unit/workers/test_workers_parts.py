@@ -196,24 +196,26 @@ def test_rows_are_plain_json_with_null_for_what_is_not_finite() -> None:
         rows.plain(object())
 
 
-def row(explanation: str, **ratios: float | None) -> rows.Row:
+def row(verdict: str, **ratios: float | None) -> rows.Row:
     """A row with budget ratios per output; None stands for NaN or Inf in the output."""
     outputs = {
-        name: {"budget_ratio": ratio, "nonfinite": ratio is None} for name, ratio in ratios.items()
+        name: {"verdict": verdict, "budget_ratio": ratio, "nonfinite": int(ratio is None)}
+        for name, ratio in ratios.items()
     }
-    return {"seed": 0, "repeat": 0, "explanation": explanation, "outputs": outputs}
+    return {"seed": 0, "repeat": 0, "verdict": verdict, "outputs": outputs}
 
 
-def test_the_worst_seed_is_unexplained_first_then_largest() -> None:
+def test_the_worst_seed_has_the_worst_verdict_then_the_largest_error() -> None:
     ordered = [
-        row("explained", dx=0.9),
-        row("explained", dx=0.95, dbeta=0.1),
+        row("hang"),
+        row("pass", dx=0.9),
+        row("pass", dx=0.95, dbeta=0.1),
         row("suspect", dx=5.0),
-        row("unexplained", dx=12.0),
-        row("unexplained", dx=150.0),
-        row("unexplained", dx=None),
+        row("pass_by_tolerance", dx=12.0),
+        row("pass_by_tolerance", dx=150.0),
+        row("pass_by_tolerance", dx=None),
     ]
-    assert sorted([ordered[at] for at in (3, 5, 0, 4, 2, 1)], key=rows.rank) == ordered
+    assert sorted([ordered[at] for at in (3, 5, 0, 4, 2, 1, 6)], key=rows.rank) == ordered
 
 
 class Box:

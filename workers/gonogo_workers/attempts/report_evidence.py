@@ -171,11 +171,4 @@ def joined(diagnoses: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, Any]
 
 
 def _rank(arrays: JudgedArrays) -> tuple[int, float]:
-    serious = arrays.judgement.verdict is not Verdict.pass_
-    order, ratio = rank(
-        {
-            "explanation": arrays.judgement.explanation.value,
-            "outputs": arrays.judgement.to_json()["outputs"],
-        }
-    )
-    return order + int(serious), ratio
+    return rank(arrays.judgement.to_json())

@@ -9,7 +9,7 @@ from typing import Any
 
 from gonogo.judging import pairs
 from gonogo.judging.judging import SeedJudgement, exact_words
-from gonogo.spec.verdicts import Explanation, Verdict
+from gonogo.spec.verdicts import WORST_FIRST, Explanation, Verdict, severity
 from gonogo_workers.messages.chunk import Work
 
 MAX_MESSAGE_CHARS = 2000
@@ -87,22 +87,10 @@ def plain(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} is not a JSON value")
 
 
-def rank(row: Row) -> tuple[int, float]:
-    """Return a sort key for choosing the worst seeds: larger is worse.
+def rank(row: Mapping[str, Any]) -> tuple[int, float]:
+    """Return a sort key for choosing the seeds that get artifacts: larger is worse.
 
-    Unexplained first, then by the largest budget ratio.
+    It is the order of gonogo.spec.verdicts.severity; a seed without outputs has nothing to show.
     """
-    order = {
-        Explanation.unexplained.value: 3,
-        Explanation.suspect.value: 2,
-        Explanation.inconclusive.value: 1,
-    }
-    ratios = [output.get("budget_ratio") for output in row["outputs"].values()]
-    # A null ratio of an unexplained output comes from NaN or Inf: worse than any number
-    broken = any(
-        output.get("budget_ratio") is None and output.get("nonfinite")
-        for output in row["outputs"].values()
-    )
-    return order.get(row["explanation"], 0), math.inf if broken else max(
-        (ratio for ratio in ratios if ratio is not None), default=0.0
-    )
+    verdict, size = severity(row["verdict"], row["outputs"])
+    return (-verdict, -size) if row["outputs"] else (-len(WORST_FIRST), 0.0)

@@ -72,7 +72,7 @@ def test_a_rate_has_jeffreys_interval_with_open_ends() -> None:
 
 
 def test_no_run_is_unknown_and_impossible_counts_are_refused() -> None:
-    assert rate(0, 0).words == "UNKNOWN: no run"
+    assert rate(0, 0).words == "no run was judged"
     assert not rate(0, 0).known
     assert greater(rate(0, 0), rate(1, 2)) is None
     for failures, runs in ((3, 2), (-1, 2), (0, -1)):

@@ -123,7 +123,7 @@ def test_stability_of_each_kind() -> None:
     assert stability(rate(8, 8), None)[0] is Stability.broken
     assert stability(rate(0, 3), None) == (Stability.unknown, "not enough seeds: 3 of 20")
     assert stability(rate(2, 2), None)[0] is Stability.unknown
-    assert stability(rate(0, 0), None) == (Stability.unknown, "UNKNOWN: no run")
+    assert stability(rate(0, 0), None) == (Stability.unknown, "no run was judged")
 
 
 def test_sharpness_and_hollow() -> None:

@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 
 import gonogo
 from gonogo.errors import FieldError, JobError
+from gonogo.judging.inputs import generate, quantise
+from gonogo.kernels.layernorm import emulation
+from gonogo.spec.test_spec import TestSpec
 from torch_interpreter import run_in_torch
 
 EPSILON = np.float32(1e-6)
@@ -152,6 +155,67 @@ def test_pooled_seeds_have_the_worst_verdict_and_the_limits_that_all_share() -> 
     assert gonogo.pool([right]).detection_limits == right.detection_limits
     with pytest.raises(ValueError, match="judgments is empty"):
         gonogo.pool([])
+
+
+def merged_statistics(seed: int) -> gonogo.Judgment:
+    """A wrong kernel that is suspect on every seed: the variance is divided by N - 1."""
+    test = TestSpec.parse({"kernel": "layernorm_fw", "shape": [4, 64]})
+    given = quantise(test, generate(test, seed))
+    return gonogo.judge(
+        kernel=test.kernel,
+        inputs=given,
+        outputs=emulation.run(test, given, "unbiased-variance"),
+        tolerance={"rtol": 0.01, "atol": 0.5},
+        arithmetic="tt-train",
+    )
+
+
+def test_the_words_of_pooled_suspect_seeds_agree_with_their_verdict() -> None:
+    one, *others = map(merged_statistics, range(3))
+    assert (one.verdict, "more seeds decide" in one.words) == ("suspect", True)
+    together = gonogo.pool([one, *others])
+    assert (together.verdict, together.explanation) == ("pass_by_tolerance", "unexplained")
+    assert "uspect (" not in together.words
+    assert "more seeds decide" not in together.words
+    assert together.words.startswith(
+        "3 seeds: 3 pass_by_tolerance\nlayernorm_fw [4, 64]: Hollow pass (arithmetic: tt-train)."
+    )
+    assert "rstd: suspect in 3 of 3 seeds: rounding doesn't explain them" in together.words
+    rstd = together.outputs["rstd"]
+    assert (rstd["verdict"], rstd["explanation"]) == ("pass_by_tolerance", "unexplained")
+    assert gonogo.pool([one]).words.endswith(one.words), "one seed may be chance"
+
+
+def test_a_seed_fails_only_where_an_output_does() -> None:
+    """A backward pass that computes x^ again from the bf16 y: dx is suspect, dgamma is right."""
+    generator = np.random.default_rng(0)
+
+    def bf16(values: Any) -> Any:
+        return np.asarray(values, "f4").astype(ml_dtypes.bfloat16).astype("f4")
+
+    x, dy = (bf16(generator.normal(size=(16, 256))) for _ in range(2))
+    beta, gamma = bf16(generator.normal(size=256) / 10), np.ones(256, "f4")
+    mean, rstd = x.mean(-1), 1 / np.sqrt(x.var(-1) + np.float32(1e-5))
+    y = bf16((x - mean[:, None]) * rstd[:, None] * gamma + beta)
+    xhat = (y - beta) / gamma
+    s1, s2 = dy.mean(-1, keepdims=True), (dy * xhat).mean(-1, keepdims=True)
+    judgment = gonogo.judge(
+        kernel="layernorm_bw",
+        inputs={"x": x, "gamma": gamma, "mean": mean, "rstd": rstd, "dy": dy},
+        outputs={
+            "dx": bf16(rstd[:, None] * (dy - s1 - xhat * s2)),
+            "dgamma": bf16((dy * xhat).sum(0)),
+            "dbeta": bf16(dy.sum(0)),
+        },
+        tolerance={"dgamma": {"rtol": 0.01, "atol": 0.005}},
+        epsilon=1e-5,
+    )
+    verdicts = {name: output["verdict"] for name, output in judgment.outputs.items()}
+    assert verdicts == {"dx": "suspect", "dgamma": "fail_by_tolerance", "dbeta": "pass"}
+    assert (judgment.verdict, judgment.explanation) == ("fail_by_tolerance", "suspect")
+    assert "Red and" not in judgment.words
+    again = dataclasses.replace(judgment)
+    assert gonogo.pool([judgment, again]).verdict == "fail", "red, and no chance in dx"
 
 
 def test_two_suspect_seeds_of_one_output_are_no_chance() -> None:

@@ -17,6 +17,7 @@ from gonogo.spec.verdicts import (
     evidence,
     explain,
     explain_output,
+    seed_verdict,
     verdict,
     within,
     worst,
@@ -190,6 +191,7 @@ def test_a_red_output_whose_faults_could_not_all_be_seen_is_not_acquitted(
         ({"chi": None, "budget_ratio": math.nan}, None),
         ({"chi": None, "nonfinite_statistics": {"chi": "inf"}}, math.inf),
         ({"max_abs": 9.0}, None),
+        ({"chi": 3.0, "nonfinite": 2}, None),
     ],
 )
 def test_evidence_is_the_largest_ratio_to_what_is_explained(
@@ -231,6 +233,25 @@ def test_an_infinite_statistic_is_stored_as_null_and_still_unexplained() -> None
         explain({**FINE, "pcc_deficit": None, "nonfinite_statistics": {"tolerance_ratio": "inf"}})
         is Explanation.explained
     )
+
+
+@pytest.mark.parametrize(
+    ("outputs", "expected"),
+    [
+        ([(True, "suspect"), (False, "explained")], "fail_by_tolerance"),
+        ([(True, "suspect"), (False, "inconclusive")], "inconclusive"),
+        ([(True, "suspect"), (False, "suspect")], "fail"),
+        ([(True, "explained"), (False, "suspect")], "fail"),
+        ([(True, "unexplained"), (False, "explained")], "fail"),
+        ([(True, "suspect"), (True, "explained")], "suspect"),
+        ([(True, "unexplained"), (True, "suspect")], "pass_by_tolerance"),
+    ],
+)
+def test_a_suspect_output_that_is_green_makes_no_red_seed_a_fail(
+    outputs: list[tuple[bool, str]], expected: str
+) -> None:
+    answers = [(is_within, Explanation(answer)) for is_within, answer in outputs]
+    assert seed_verdict(answers) == expected
 
 
 def test_nan_in_the_output_is_unexplained_and_outside_everything() -> None:
