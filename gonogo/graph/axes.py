@@ -53,7 +53,7 @@ class Cut:
         size = array.shape[axis] // self.groups
         return array[(slice(None),) * axis + (slice(start * size, stop * size),)]
 
-    def taken(self, array: Array, axis: int | None, groups: NDArray[np.intp]) -> Array:
+    def part_of(self, array: Array, axis: int | None, groups: NDArray[np.intp]) -> Array:
         """Return an array's part of any groups along an axis."""
         if axis is None:
             return array
@@ -85,7 +85,7 @@ class Cut:
         size = node.shape[axis] // self.groups * len(groups)
         shape = (*node.shape[:axis], size, *node.shape[axis + 1 :])
         if node.operation == "constant":
-            attributes = encode_constant(self.taken(decode_constant(**attributes), axis, groups))
+            attributes = encode_constant(self.part_of(decode_constant(**attributes), axis, groups))
         elif node.operation == "slice":
             slices = attributes["slices"]
             attributes["slices"] = (*slices[:axis], (0, size, 1), *slices[axis + 1 :])

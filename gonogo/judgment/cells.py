@@ -91,9 +91,9 @@ class Cells:
     @cached_property
     def precision(self) -> Doubles:
         """1 / own_variance; 0 for elements that say nothing."""
-        own = self.own_variance
+        variance = self.own_variance
         with np.errstate(divide="ignore"):
-            return np.where(np.isfinite(own) & (own > 0), 1 / own, 0.0)
+            return np.where(np.isfinite(variance) & (variance > 0), 1 / variance, 0.0)
 
     @cached_property
     def own_variance(self) -> Doubles:
@@ -103,9 +103,9 @@ class Cells:
         """
         quantity = self.replay
         with np.errstate(invalid="ignore", over="ignore"):
-            own = quantity.noise + np.square(self.half) / 3 + np.square(quantity.slack)
+            variance = quantity.noise + np.square(self.half) / 3 + np.square(quantity.slack)
             finite = np.isfinite(self.values) & np.isfinite(quantity.values)
-        return np.where(finite & ~np.isnan(own), own, np.inf)
+        return np.where(finite & ~np.isnan(variance), variance, np.inf)
 
     def moved(self, effect: Any) -> Cells:
         """Return the cells beside the replay with an effect added to it."""

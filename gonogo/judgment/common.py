@@ -62,7 +62,7 @@ class Common:
         return abs(self.estimate) if self.is_certain else 0.0
 
 
-def kept(pairs: Sequence[Common]) -> tuple[Common, ...]:
+def most_certain(pairs: Sequence[Common]) -> tuple[Common, ...]:
     """Return the pairs that a seed keeps: those that say most."""
     return tuple(sorted(pairs, key=lambda pair: pair.deviation)[:PAIRS])
 
@@ -78,15 +78,15 @@ def relative_rounding(quantity: Quantity, labels: Labels) -> Doubles:
 
 def common_of_groups(replay: Replay, estimates: Sequence[Estimates]) -> list[Common]:
     """Return the factor of each source by the mean of its groups' estimates (a t test)."""
-    found = []
-    for each in estimates:
-        relative = relative_rounding(replay.quantities[each.source], each.labels)
-        says = each.says & np.isfinite(relative) & (relative > 0)
+    factors_of_groups = []
+    for estimate in estimates:
+        relative = relative_rounding(replay.quantities[estimate.source], estimate.labels)
+        says = estimate.says & np.isfinite(relative) & (relative > 0)
         _, distinct = np.unique(relative[says], return_index=True)
         if len(distinct) < 2:
             continue
         size, spread, rounding = (
-            part[says][distinct] for part in (each.sizes, each.spreads, relative)
+            part[says][distinct] for part in (estimate.sizes, estimate.spreads, relative)
         )
         factors, weights = size / spread * rounding, spread / np.square(rounding)
         mean = float((weights * factors).sum() / weights.sum())
@@ -98,9 +98,9 @@ def common_of_groups(replay: Replay, estimates: Sequence[Estimates]) -> list[Com
             and abs(mean) * math.sqrt(float(weights.mean())) >= MIN_DEVIATIONS
             and normal_deviate(abs(mean) / deviation, freedom) >= MIN_SCORE
         )
-        key = replay.graph.nodes[each.source].key
-        found.append(Common(key, mean, deviation, is_certain))
-    return found
+        key = replay.graph.nodes[estimate.source].key
+        factors_of_groups.append(Common(key, mean, deviation, is_certain))
+    return factors_of_groups
 
 
 def common_of_cells(replay: Replay, cells: Cells) -> list[Common]:
@@ -112,7 +112,7 @@ def common_of_cells(replay: Replay, cells: Cells) -> list[Common]:
     is_sharp &= np.broadcast_to(quantity.slack == 0, z.shape)
     if not is_sharp.any():
         return []
-    found = []
+    factors_of_sources = []
     for source, part in quantity.shared.items():
         labels = np.broadcast_to(part.labels, z.shape)
         relative = relative_rounding(replay.quantities[source], labels)
@@ -134,5 +134,7 @@ def common_of_cells(replay: Replay, cells: Cells) -> list[Common]:
         )
         if math.isfinite(likely.deviation):
             key = replay.graph.nodes[source].key
-            found.append(Common(key, likely.size * usual, likely.deviation * usual, is_certain))
-    return found
+            factors_of_sources.append(
+                Common(key, likely.size * usual, likely.deviation * usual, is_certain)
+            )
+    return factors_of_sources

@@ -112,7 +112,7 @@ class Output:
             if self.form != "fp32" and not candidate.program.narrow:
                 return Fit(candidate, cells, common=tuple(common_of_cells(replay, cells)))
             estimates = shared_errors(cells)
-            shared = max((each.largest for each in estimates), default=0.0)
+            shared = max((estimate.largest for estimate in estimates), default=0.0)
             return Fit(candidate, cells, shared, tuple(common_of_groups(replay, estimates)))
 
 
@@ -138,8 +138,8 @@ class Fit:
 
         It is no size of an error: where a program leaves no noise, it is 0 or huge.
         """
-        factor = max((each.size for each in self.common), default=0.0)
-        return max(self.cells.largest, self.shared, LIMIT / MAX_COMMON * factor)
+        largest = max((factor.size for factor in self.common), default=0.0)
+        return max(self.cells.largest, self.shared, LIMIT / MAX_COMMON * largest)
 
     @property
     def is_explained(self) -> bool:

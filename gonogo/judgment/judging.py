@@ -15,7 +15,7 @@ from gonogo.arithmetic.evaluation import Array
 from gonogo.graph import Graph
 from gonogo.judgment import candidates
 from gonogo.judgment.cells import LIMIT, cancels, rounding_ratio
-from gonogo.judgment.common import MIN_SCORE, Common, kept
+from gonogo.judgment.common import MIN_SCORE, Common, most_certain
 from gonogo.judgment.diagnosis import Diagnosis, diagnose
 from gonogo.judgment.fits import Candidate, Fit, Kernel, Output
 from gonogo.judgment.verdict import Explanation, Judgment, OutputJudgment
@@ -159,11 +159,11 @@ def _is_settled(output: Output, best: Fit, diagnosis: Diagnosis) -> bool:
 
 def _diagnosed(output: Output, best: Fit) -> Diagnosis:
     """Return the best fault of the closest arithmetic, else of the reference, if that is better."""
-    found = _diagnosed_by(output, best.candidate)
-    if _says_why(output, found) or best.candidate.graph is output.reference:
-        return found
+    closest = _diagnosed_by(output, best.candidate)
+    if _says_why(output, closest) or best.candidate.graph is output.reference:
+        return closest
     other = _diagnosed_by(output, Candidate(output.reference))
-    return max(found, other, key=lambda each: each.share)
+    return max(closest, other, key=lambda diagnosis: diagnosis.share)
 
 
 def _diagnosed_by(output: Output, candidate: Candidate) -> Diagnosis:
@@ -199,7 +199,7 @@ def _explained(output: Output, fit: Fit) -> OutputJudgment:
             output,
             fit,
             Explanation.INCONCLUSIVE,
-            "the kernel's own rounding is larger than the output: nothing can be said about it",
+            "the kernel's own rounding is larger than the output: nothing can be sentence about it",
         )
     return _answer(output, fit, Explanation.EXPLAINED)
 
@@ -220,10 +220,12 @@ def _explained_by_wide(
                 return _answer(output, other, Explanation.SUSPECT, reason, diagnosis)
     component = largest_component(output, fit)
     if component is not None:
-        said = f"the error is no noise: {component.score:.1f} deviations along {component.label}"
+        sentence = (
+            f"the error is no noise: {component.score:.1f} deviations along {component.label}"
+        )
         if component.score >= MAX_COMPONENT:
-            return _unexplained(output, sharp, diagnosis, said)
-        return _answer(output, fit, Explanation.SUSPECT, said)
+            return _unexplained(output, sharp, diagnosis, sentence)
+        return _answer(output, fit, Explanation.SUSPECT, sentence)
     if program.narrow_sums:
         return _answer(
             output, fit, Explanation.INCONCLUSIVE, f"only {program.label} would explain it"
@@ -237,21 +239,22 @@ def _unexplained(
     """Return the answer where nothing explains an output: suspect, where it is close."""
     best = tried.best
     if tried.smallest <= SUSPECT:
-        said = f"{tried.smallest:.1f} deviations from {best.candidate.program.label}"
-        return _answer(output, best, Explanation.SUSPECT, reason or said, diagnosis)
-    said = "rounding does not explain it"
-    return _answer(output, best, Explanation.UNEXPLAINED, reason or said, diagnosis)
+        sentence = f"{tried.smallest:.1f} deviations from {best.candidate.program.label}"
+        return _answer(output, best, Explanation.SUSPECT, reason or sentence, diagnosis)
+    sentence = "rounding does not explain it"
+    return _answer(output, best, Explanation.UNEXPLAINED, reason or sentence, diagnosis)
 
 
 def _factors(output: Output, fit: Fit) -> list[Common]:
     """Return the common factors of the sources, and that of the output itself."""
     cells = fit.cells
     axis = 0 if cells.values.ndim > 1 else None
-    own = component_of(cells.error, output.exact, cells.precision, output.name, axis)
-    if not own.score:
+    component = component_of(cells.error, output.exact, cells.precision, output.name, axis)
+    if not component.score:
         return list(fit.common)
-    deviation = abs(own.size) / own.score
-    return [*fit.common, Common(output.name, own.size, deviation, own.score >= MIN_SCORE)]
+    deviation = abs(component.size) / component.score
+    is_certain = component.score >= MIN_SCORE
+    return [*fit.common, Common(output.name, component.size, deviation, is_certain)]
 
 
 def _answer(
@@ -271,7 +274,7 @@ def _answer(
         rounding_ratio=rounding_ratio(fit.cells, output.exact),
         distance=fit.cells.largest,
         shared=fit.shared,
-        common=kept(_factors(output, fit)),
+        common=most_certain(_factors(output, fit)),
         misfit=fit.cells.misfit,
         reason=reason,
         diagnosis=diagnosis,

@@ -64,22 +64,22 @@ def parts(output: Output, graph: Graph, shift: Doubles) -> tuple[Part, Part]:
     if cut is None or cut.groups < 4:
         whole = Part(alone, inputs, output.name, output.values, shift, keys)
         return whole, whole
-    each = max(1, output.values.size // cut.groups)
-    count = min(cut.groups // 2, max(GROUPS, -(-ELEMENTS // each)))
+    size = max(1, output.values.size // cut.groups)
+    count = min(cut.groups // 2, max(GROUPS, -(-ELEMENTS // size)))
     chosen = np.linspace(0, cut.groups - 1, 2 * count).astype(int)
     axis = cut.outputs[output.name]
 
-    def taken(groups: Labels) -> Part:
+    def part_of(groups: Labels) -> Part:
         return Part(
             cut.sample(alone, groups),
-            {name: cut.taken(array, cut.inputs[name], groups) for name, array in inputs.items()},
+            {name: cut.part_of(array, cut.inputs[name], groups) for name, array in inputs.items()},
             output.name,
-            cut.taken(output.values, axis, groups),
-            cut.taken(shift, axis, groups),
+            cut.part_of(output.values, axis, groups),
+            cut.part_of(shift, axis, groups),
             keys,
         )
 
-    return taken(chosen[::2]), taken(chosen[1::2])
+    return part_of(chosen[::2]), part_of(chosen[1::2])
 
 
 def _alone(graph: Graph, output: str) -> Graph:

@@ -40,7 +40,7 @@ def pooled(seeds: Sequence[OutputJudgment]) -> Pooled:
     factors = pooled_factors(pair for seed in seeds for pair in seed.common)
     limit = max(_limit(seed) for seed in seeds)
     beyond = [factor for factor in factors if factor.size > limit]
-    worst = max((seed.explanation for seed in seeds), key=lambda each: each.rank)
+    worst = max((seed.explanation for seed in seeds), key=lambda explanation: explanation.rank)
     if not beyond:
         return Pooled(worst, factors, "", len(seeds))
     largest = max(beyond, key=lambda factor: factor.size)
@@ -54,14 +54,14 @@ def pooled_factors(pairs: Iterable[Common]) -> tuple[Common, ...]:
     for pair in pairs:
         if 0 < pair.deviation < math.inf:
             by_key[pair.key].append(pair)
-    found = []
-    for key, each in by_key.items():
-        weights = [pair.deviation**-2 for pair in each]
+    factors = []
+    for key, estimates in by_key.items():
+        weights = [pair.deviation**-2 for pair in estimates]
         total = sum(weights)
-        mean = sum(w * pair.estimate for w, pair in zip(weights, each, strict=True)) / total
+        mean = sum(w * pair.estimate for w, pair in zip(weights, estimates, strict=True)) / total
         deviation = 1 / math.sqrt(total)
-        found.append(Common(key, mean, deviation, abs(mean) >= MIN_SCORE * deviation))
-    return tuple(found)
+        factors.append(Common(key, mean, deviation, abs(mean) >= MIN_SCORE * deviation))
+    return tuple(factors)
 
 
 def _limit(seed: OutputJudgment) -> float:

@@ -105,7 +105,7 @@ class Sample:
         shape = self._whole.outputs[self.output].shape
         full = np.broadcast_to(array, shape)
         cut = self.cut
-        return cut.taken(full, cut.outputs[self.output], self.groups) if cut else full
+        return cut.part_of(full, cut.outputs[self.output], self.groups) if cut else full
 
     def effect(self, fault: Fault) -> Doubles:
         """Return what a fault adds to the output; NaN or inf where that isn't finite any more."""
@@ -180,7 +180,7 @@ class Sample:
         if cut is None:
             return self._whole, self._all_inputs
         inputs = {
-            name: cut.taken(np.asarray(self._all_inputs[name]), cut.inputs[name], groups)
+            name: cut.part_of(np.asarray(self._all_inputs[name]), cut.inputs[name], groups)
             for name in self._whole.inputs
             if name in self._all_inputs
         }

@@ -99,9 +99,9 @@ class Groups:
         """Return which larger group each group lies in; None if some lie in several."""
         if self.count < larger.count:
             return None
-        found = np.zeros(self.count, np.intp)
-        found[self.every] = larger.every
-        return found if (found[self.every] == larger.every).all() else None
+        result = np.zeros(self.count, np.intp)
+        result[self.every] = larger.every
+        return result if (result[self.every] == larger.every).all() else None
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def shared_errors(cells: Cells) -> list[Estimates]:
     """Return the estimates of the errors of every source that elements of an output share."""
     quantity = cells.replay
     levels = _levels(quantity)
-    found = []
+    result = []
     for at, level in enumerate(levels):
         coarser = [
             source
@@ -134,11 +134,11 @@ def shared_errors(cells: Cells) -> list[Estimates]:
         ]
         sources = (*level.sources, *coarser)
         sizes, spreads = _solved(_information(cells, levels[: at + 1], sources))
-        found += [
+        result += [
             Estimates(source, level.groups.labels, sizes[:, k], spreads[:, k])
             for k, source in enumerate(level.sources)
         ]
-    return found
+    return result
 
 
 def _levels(quantity: Quantity) -> list[_Level]:
@@ -182,10 +182,10 @@ def _information(cells: Cells, levels: Sequence[_Level], sources: Sequence[int])
 
 def _eliminated(inner: _Information, count: int, parents: Labels, groups: int) -> _Information:
     """Return information about the sources behind the first `count`, which are eliminated."""
-    own = np.eye(count) + inner.matrix[:, :count, :count]
+    matrix_of_sources = np.eye(count) + inner.matrix[:, :count, :count]
     across = inner.matrix[:, :count, count:]
     right_hand = np.concatenate([across, inner.projected[:, :count, None]], axis=2)
-    solved = np.swapaxes(across, 1, 2) @ np.linalg.solve(own, right_hand)
+    solved = np.swapaxes(across, 1, 2) @ np.linalg.solve(matrix_of_sources, right_hand)
     matrix = np.zeros((groups, across.shape[2], across.shape[2]))
     projected = np.zeros((groups, across.shape[2]))
     np.add.at(matrix, parents, inner.matrix[:, count:, count:] - solved[:, :, :-1])

@@ -60,17 +60,17 @@ class OutputJudgment:
     @property
     def fault(self) -> str:
         """The id of the fault that explains most of the misfit; empty if none is named."""
-        found = self.diagnosis.fault if self.diagnosis else None
-        return found.id if found else ""
+        fault = self.diagnosis.fault if self.diagnosis else None
+        return fault.id if fault else ""
 
     @property
     def message(self) -> str:
         """A line for people."""
         if self.explanation is Explanation.EXPLAINED and not self.reason:
             return f"Rounding explains it: {self.arithmetic}."
-        said = self.diagnosis.message if self.diagnosis else ""
+        sentence = self.diagnosis.message if self.diagnosis else ""
         reason = f"{self.reason[:1].upper()}{self.reason[1:]}." if self.reason else ""
-        return " ".join(part for part in (reason, said) if part)
+        return " ".join(part for part in (reason, sentence) if part)
 
 
 @dataclass(frozen=True)
@@ -82,9 +82,11 @@ class Judgment:
     @property
     def explanation(self) -> Explanation:
         """The worst answer of an output."""
-        return max((each.explanation for each in self.outputs.values()), key=lambda each: each.rank)
+        return max(
+            (answer.explanation for answer in self.outputs.values()), key=lambda answer: answer.rank
+        )
 
     @property
     def message(self) -> str:
         """A line for each output."""
-        return "\n".join(f"{name}: {each.message}" for name, each in self.outputs.items())
+        return "\n".join(f"{name}: {answer.message}" for name, answer in self.outputs.items())

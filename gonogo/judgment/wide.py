@@ -1,4 +1,4 @@
-"""What a wide arithmetic may explain: it must not be what only hides a fault.
+"""Rules for wide arithmetics, which may explain an output only where they hide no fault.
 
 Each rule returns the reason why a wide candidate isn't the kernel's arithmetic, or None.
 """
@@ -118,14 +118,14 @@ def largest_component(output: Output, wide: Fit) -> Component | None:
     def component(label: str, direction: Doubles) -> Component:
         return component_of(effects.error, direction, effects.weights, label, axis)
 
-    found = [component("the output", right)]
+    components = [component("the output", right)]
     for fault in faults(graph, output.name, {}):
         if not is_storing(fault):
             effect = sample.effect(fault)
             if np.isfinite(effect).all() and effect.any():
-                found.append(component(fault.label, effect))
-    large = [each for each in found if each.score >= SUSPECT_COMPONENT and each.moved > least]
-    return max(large, key=lambda each: each.score, default=None)
+                components.append(component(fault.label, effect))
+    large = [one for one in components if one.score >= SUSPECT_COMPONENT and one.moved > least]
+    return max(large, key=lambda one: one.score, default=None)
 
 
 def _sample(output: Output, graph: Graph) -> Sample:

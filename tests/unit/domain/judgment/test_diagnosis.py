@@ -134,7 +134,7 @@ def test_a_fault_has_the_same_effect_on_a_sample_as_on_the_whole(name: str) -> N
         for fault in table:
             # int8's scale and the sum over the columns of a sample are those of the sample
             if "int8" not in fault.id:
-                expected = cut.taken(whole.effect(fault), cut.outputs[output], groups)
+                expected = cut.part_of(whole.effect(fault), cut.outputs[output], groups)
                 got = part.effect(fault)
                 np.testing.assert_allclose(got, expected, rtol=1e-6, atol=1e-9, err_msg=fault.id)
 

@@ -130,7 +130,7 @@ def test_inf_is_right_where_the_reference_is() -> None:
         judge(graph, {"x": x}, {"y": np.array(y)}, {"y": "fp16"}, ["fp16"]).explanation
         for y in ([2, np.inf, -np.inf, 6], [2, np.inf, np.inf, 6], [2, 65504, -np.inf, 6])
     ]
-    assert [each is Explanation.EXPLAINED for each in answers] == [True, False, False]
+    assert [answer is Explanation.EXPLAINED for answer in answers] == [True, False, False]
 
 
 def test_a_small_factor_of_all_rows_is_found_in_bf16() -> None:
