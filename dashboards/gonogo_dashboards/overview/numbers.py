@@ -160,7 +160,7 @@ def _reds(standings: Iterable[TestStanding]) -> str:
 
 def _change(value: int, before: int | None) -> str:
     if before is None:
-        return "none of them had run a week ago"
+        return "none had run a week ago"
     if value == before:
         return "the same as a week ago"
     return f"{abs(value - before):,} {'more' if value > before else 'fewer'} than a week ago"
