@@ -41,7 +41,7 @@ def lines(
         (["hollow"], ["hollow"], 1, "the same as", None),
         # the second test hasn't run for a month: that is no improvement
         (["hollow"], ["hollow", "hollow"], 1, "the same as", None),
-        (["green"], [], 0, "none of them had run", None),
+        (["green"], [], 0, "none had run", None),
     ],
 )
 def test_a_number_is_compared_with_that_of_the_same_tests_a_week_ago(
