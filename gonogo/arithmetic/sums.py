@@ -188,11 +188,6 @@ def _halved(terms: Singles) -> _Sum:
     return _Sum(total64, square, np.abs(total64))
 
 
-def narrow_sum(terms: Doubles, form: str, lanes: int = 1) -> Doubles:
-    """Return the sums of rows whose totals are stored in a format after each addition."""
-    return _by_chunks(terms, lambda rows: _narrow_rows(rows, form, lanes))[0]
-
-
 def narrow_noise(terms: Doubles, form: str) -> Doubles:
     """Return the deviation of sums whose totals are stored in a format, in an unknown order."""
 

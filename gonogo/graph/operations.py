@@ -119,7 +119,8 @@ def result_kind(operation: Operation, args: Sequence[tuple[Shape, Kind]], attrib
     if operation.kind:
         return operation.kind
     if operation.name == "astype":
-        return attributes["kind"]  # type: ignore[no-any-return]
+        kind: Kind = attributes["kind"]
+        return kind
     ones: list[Array] = [np.ones((1,) * len(shape), DTYPES[kind]) for shape, kind in args]
     if operation.family == "view":
         moved = ones if operation.name == "concatenate" else ones[:1]

@@ -164,7 +164,7 @@ class _Search:
 
     def ranked(self) -> list[RankedFault]:
         """Return faults by what they take away, the best one first."""
-        table = faults(self.graph, self.output, {})
+        table = faults(self.graph, self.output)
         ranked_faults = _sorted(self._tried(table, self.few))
         if not ranked_faults or ranked_faults[0].share < CERTAIN:
             self.sums = tiles.sum_errors(self.graph, self.few)

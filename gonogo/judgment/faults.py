@@ -75,45 +75,38 @@ def _filled(filling: float) -> Callable[[Array], Array]:
 
 @dataclass(frozen=True)
 class Misuse:
-    """A wrong use of an operand: the operation, the operand's position, and what becomes of it."""
+    """A wrong use of an operand: the operation, the operands' positions, and what becomes of it."""
 
     id: str
     operation: str
-    at: int
+    at: tuple[int, ...]
     label: str
     function: Callable[[Array], Array]
 
 
 MISUSES = (
-    Misuse("missing", "add", 0, "{value} is missing in {user}", _filled(0)),
-    Misuse("missing", "add", 1, "{value} is missing in {user}", _filled(0)),
-    Misuse("sign", "add", 0, "{value} is subtracted in {user}", _negated),
-    Misuse("sign", "add", 1, "{value} is subtracted in {user}", _negated),
-    Misuse("twice", "add", 0, "{value} is added twice in {user}", _doubled),
-    Misuse("twice", "add", 1, "{value} is added twice in {user}", _doubled),
-    Misuse("missing", "subtract", 0, "{value} is missing in {user}", _filled(0)),
-    Misuse("missing", "subtract", 1, "{value} is missing in {user}", _filled(0)),
-    Misuse("sign", "subtract", 0, "{value} has the wrong sign in {user}", _negated),
-    Misuse("sign", "subtract", 1, "{value} is added in {user}", _negated),
-    Misuse("twice", "subtract", 0, "{value} counts twice in {user}", _doubled),
-    Misuse("twice", "subtract", 1, "{value} is subtracted twice in {user}", _doubled),
-    Misuse("missing", "multiply", 0, "{value} is missing in {user}", _filled(1)),
-    Misuse("missing", "multiply", 1, "{value} is missing in {user}", _filled(1)),
-    Misuse("twice", "multiply", 0, "{value} is a factor twice in {user}", _squared),
-    Misuse("twice", "multiply", 1, "{value} is a factor twice in {user}", _squared),
-    Misuse("inverse", "multiply", 0, "{value} divides instead of multiplying in {user}", _inverted),
-    Misuse("inverse", "multiply", 1, "{value} divides instead of multiplying in {user}", _inverted),
-    Misuse("plus-one", "multiply", 0, "{user} takes 1 + {value} for {value}", _one_plus),
-    Misuse("plus-one", "multiply", 1, "{user} takes 1 + {value} for {value}", _one_plus),
-    Misuse("missing", "divide", 0, "{value} is missing in {user}", _filled(1)),
-    Misuse("missing", "divide", 1, "{value} is missing in {user}", _filled(1)),
-    Misuse("twice", "divide", 1, "{value} divides twice in {user}", _squared),
-    Misuse("inverse", "divide", 1, "{value} multiplies instead of dividing in {user}", _inverted),
-    Misuse("plus-one", "divide", 1, "{user} takes 1 + {value} for {value}", _one_plus),
-    Misuse("missing", "maximum", 0, "{value} is missing in {user}", _filled(-np.inf)),
-    Misuse("missing", "maximum", 1, "{value} is missing in {user}", _filled(-np.inf)),
-    Misuse("missing", "minimum", 0, "{value} is missing in {user}", _filled(np.inf)),
-    Misuse("missing", "minimum", 1, "{value} is missing in {user}", _filled(np.inf)),
+    Misuse("missing", "add", (0, 1), "{value} is missing in {user}", _filled(0)),
+    Misuse("sign", "add", (0, 1), "{value} is subtracted in {user}", _negated),
+    Misuse("twice", "add", (0, 1), "{value} is added twice in {user}", _doubled),
+    Misuse("missing", "subtract", (0, 1), "{value} is missing in {user}", _filled(0)),
+    Misuse("sign", "subtract", (0,), "{value} has the wrong sign in {user}", _negated),
+    Misuse("sign", "subtract", (1,), "{value} is added in {user}", _negated),
+    Misuse("twice", "subtract", (0,), "{value} counts twice in {user}", _doubled),
+    Misuse("twice", "subtract", (1,), "{value} is subtracted twice in {user}", _doubled),
+    Misuse("missing", "multiply", (0, 1), "{value} is missing in {user}", _filled(1)),
+    Misuse("twice", "multiply", (0, 1), "{value} is a factor twice in {user}", _squared),
+    Misuse(
+        "inverse", "multiply", (0, 1), "{value} divides instead of multiplying in {user}", _inverted
+    ),
+    Misuse("plus-one", "multiply", (0, 1), "{user} takes 1 + {value} for {value}", _one_plus),
+    Misuse("missing", "divide", (0, 1), "{value} is missing in {user}", _filled(1)),
+    Misuse("twice", "divide", (1,), "{value} divides twice in {user}", _squared),
+    Misuse(
+        "inverse", "divide", (1,), "{value} multiplies instead of dividing in {user}", _inverted
+    ),
+    Misuse("plus-one", "divide", (1,), "{user} takes 1 + {value} for {value}", _one_plus),
+    Misuse("missing", "maximum", (0, 1), "{value} is missing in {user}", _filled(-np.inf)),
+    Misuse("missing", "minimum", (0, 1), "{value} is missing in {user}", _filled(np.inf)),
 )
 """Wrong uses of operands. A missing one is the number that changes nothing."""
 COMPARISONS = {
@@ -127,14 +120,8 @@ UNSKIPPED = ("maximum", "where", "astype", "tril", "triu")
 """Elementwise operations whose absence is another entry's fault."""
 
 
-def faults(graph: Graph, output: str, base: Mapping[int, Array]) -> Iterator[Fault]:
-    """Yield the faults that can reach an output.
-
-    Args:
-        graph: the kernel.
-        output: the output's name.
-        base: not needed; kept for callers that have the exact values at hand.
-    """
+def faults(graph: Graph, output: str) -> Iterator[Fault]:
+    """Yield the faults that can reach an output of a kernel."""
     for node in graph.needed(output):
         is_output = node is graph.outputs[output]
         yield from _faults_of_uses(graph, node)
@@ -175,12 +162,13 @@ def _faults_of_uses(graph: Graph, node: Node) -> Iterator[Fault]:
     for misuse in MISUSES:
         if misuse.operation != node.operation or node.kind != "float":
             continue
-        value = node.args[misuse.at]
-        if misuse.at and value is node.args[0]:  # a square: both operands are the same
-            continue
-        label = misuse.label.format(value=value.label, user=node.label)
-        misused = Elementwise(misuse.function)
-        yield _changed_use(misuse.id, value, node, label, misused, (misuse.at,))
+        for position in misuse.at:
+            value = node.args[position]
+            if position and value is node.args[0]:  # a square: both operands are the same
+                continue
+            label = misuse.label.format(value=value.label, user=node.label)
+            misused = Elementwise(misuse.function)
+            yield _changed_use(misuse.id, value, node, label, misused, (position,))
     for value in dict.fromkeys(node.args):
         if value.kind == "float" and len(graph.users(value)) > 1:
             at = tuple(k for k, arg in enumerate(node.args) if arg is value)

@@ -69,7 +69,7 @@ def detection_limits(
     unseen: dict[str, str] = {}
     factors: dict[str, float] = {}
     tried = 0
-    for fault in faults(graph, output, {}):
+    for fault in faults(graph, output):
         if not sample.effect(fault).any():
             continue  # it computes the same: no fault on these inputs
         tried += 1

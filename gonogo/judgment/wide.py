@@ -119,7 +119,7 @@ def largest_component(output: Output, wide: Fit) -> Component | None:
         return component_of(effects.error, direction, effects.weights, label, axis)
 
     components = [component("the output", right)]
-    for fault in faults(graph, output.name, {}):
+    for fault in faults(graph, output.name):
         if not is_storing(fault):
             effect = sample.effect(fault)
             if np.isfinite(effect).all() and effect.any():

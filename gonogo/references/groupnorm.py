@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from gonogo.references.kernel import Kernel
-from gonogo.references.normalization import Array, Rows, combinations, scaled, two_pass
+from gonogo.references.normalization import Array, combinations, normalized, scaled, two_pass
 
 Outputs = Mapping[str, Array]
 
 
 def _groupnorm(
     variance_of: Callable[..., Array],
-    product: Callable[..., tuple[Array, Array]],
+    scale: Callable[..., tuple[Array, Array]],
     x: Array,
     gamma: Array,
     beta: Array,
@@ -23,11 +23,9 @@ def _groupnorm(
     count, channels = x.shape[:2]
     grouped = (count, num_groups, channels // num_groups, -1)
     per_channel = (1, num_groups, channels // num_groups, 1)
-    rows = Rows.of(x.reshape(grouped), (2, 3))
-    variance = variance_of(rows, (2, 3))
-    shifted = variance + epsilon
-    y, rstd = product(rows, shifted, gamma.reshape(per_channel), beta.reshape(per_channel))
-    return {"y": y.reshape(x.shape), "mean": rows.mean, "rstd": rstd}
+    gamma, beta = gamma.reshape(per_channel), beta.reshape(per_channel)
+    outputs = normalized(variance_of, scale, x.reshape(grouped), gamma, beta, epsilon, (2, 3))
+    return {**outputs, "y": outputs["y"].reshape(x.shape)}
 
 
 def groupnorm(x: Array, gamma: Array, beta: Array, epsilon: Array, num_groups: int) -> Outputs:
@@ -40,7 +38,7 @@ def groupnorm(x: Array, gamma: Array, beta: Array, epsilon: Array, num_groups: i
 
 def _batchnorm(
     variance_of: Callable[..., Array],
-    product: Callable[..., tuple[Array, Array]],
+    scale: Callable[..., tuple[Array, Array]],
     x: Array,
     gamma: Array,
     beta: Array,
@@ -48,11 +46,8 @@ def _batchnorm(
 ) -> Outputs:
     axes = (0, *range(2, len(x.shape)))
     per_channel = (1, -1, *(1,) * (len(x.shape) - 2))
-    rows = Rows.of(x, axes)
-    variance = variance_of(rows, axes)
-    shifted = variance + epsilon
-    y, rstd = product(rows, shifted, gamma.reshape(per_channel), beta.reshape(per_channel))
-    return {"y": y, "mean": rows.mean, "rstd": rstd}
+    gamma, beta = gamma.reshape(per_channel), beta.reshape(per_channel)
+    return normalized(variance_of, scale, x, gamma, beta, epsilon, axes)
 
 
 def batchnorm(x: Array, gamma: Array, beta: Array, epsilon: Array) -> Outputs:

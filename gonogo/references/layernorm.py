@@ -8,7 +8,14 @@ from functools import partial
 import numpy as np
 
 from gonogo.references.kernel import Kernel
-from gonogo.references.normalization import Array, Rows, combinations, two_pass
+from gonogo.references.normalization import (
+    Array,
+    Rows,
+    combinations,
+    normalized,
+    two_pass,
+    variance_gradient,
+)
 
 Outputs = Mapping[str, Array]
 
@@ -33,17 +40,13 @@ def layernorm(x: Array, gamma: Array, beta: Array, epsilon: Array) -> Outputs:
 
 def _forward(
     variance_of: Callable[..., Array],
-    product: Callable[..., tuple[Array, Array]],
+    scale: Callable[..., tuple[Array, Array]],
     x: Array,
     gamma: Array,
     beta: Array,
     epsilon: Array,
 ) -> Outputs:
-    rows = Rows.of(x, -1)
-    variance = variance_of(rows, -1)
-    shifted = variance + epsilon
-    y, rstd = product(rows, shifted, gamma, beta)
-    return {"y": y, "mean": rows.mean, "rstd": rstd}
+    return normalized(variance_of, scale, x, gamma, beta, epsilon, -1)
 
 
 def layernorm_backward(x: Array, gamma: Array, mean: Array, rstd: Array, dy: Array) -> Outputs:
@@ -103,15 +106,21 @@ def _two_products(x: Array, gamma: Array, mean: Array, rstd: Array, dy: Array) -
     return {"dx": dx, **column_sums(xhat, dy)}
 
 
-def _own_statistics(
-    backward: Callable[..., Outputs], x: Array, gamma: Array, dy: Array, epsilon: Array
-) -> Outputs:
-    """Return a backward pass that computes mean and rstd of x itself."""
+def _statistics(x: Array, epsilon: Array) -> tuple[Rows, Array]:
+    """Return the rows of x with their mean, and rstd."""
     rows = Rows.of(x, -1)
     variance = two_pass(rows, -1)
     shifted = variance + epsilon
     root = np.sqrt(shifted)
     rstd = 1.0 / root
+    return rows, rstd
+
+
+def _own_statistics(
+    backward: Callable[..., Outputs], x: Array, gamma: Array, dy: Array, epsilon: Array
+) -> Outputs:
+    """Return a backward pass that computes mean and rstd of x itself."""
+    rows, rstd = _statistics(x, epsilon)
     return backward(x, gamma, rows.mean, rstd, dy)
 
 
@@ -121,22 +130,13 @@ def _autograd(x: Array, gamma: Array, dy: Array, epsilon: Array) -> Outputs:
     A product of a value with itself gives its gradient to it twice; rsqrt gives -1/2 d rstd^3.
     """
     count = x.shape[-1]
-    mean = np.mean(x, axis=-1, keepdims=True)
-    centered = x - mean
-    square = centered * centered
-    variance = np.mean(square, axis=-1, keepdims=True)
-    shifted = variance + epsilon
-    root = np.sqrt(shifted)
-    rstd = 1.0 / root
+    rows, rstd = _statistics(x, epsilon)
+    centered = rows.centered
     xhat = centered * rstd
     P = dy * gamma
     direct = P * rstd
     weighted = P * centered
-    d_rstd = np.sum(weighted, axis=-1, keepdims=True)
-    rstd_squared = rstd * rstd
-    rstd_cubed = rstd_squared * rstd
-    d_variance = (-0.5 * d_rstd) * rstd_cubed
-    d_square = d_variance / count
+    d_square = variance_gradient(weighted, rstd)
     through = d_square * centered
     once = direct + through
     d_centered = once + through

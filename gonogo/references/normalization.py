@@ -5,7 +5,7 @@ A way is composed from one of each. `epsilon` is added to the variance.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -108,6 +108,36 @@ PRODUCTS: tuple[Callable[..., tuple[Array, Array]], ...] = (
     divided,
     by_factor,
 )
+
+
+def normalized(
+    variance_of: Callable[..., Array],
+    scale: Callable[..., tuple[Array, Array]],
+    x: Array,
+    gamma: Array,
+    beta: Array,
+    epsilon: Array,
+    axis: Axes,
+) -> Mapping[str, Array]:
+    """Return y, mean and rstd of a norm over axes, by one way of each."""
+    rows = Rows.of(x, axis)
+    variance = variance_of(rows, axis)
+    shifted = variance + epsilon
+    y, rstd = scale(rows, shifted, gamma, beta)
+    return {"y": y, "mean": rows.mean, "rstd": rstd}
+
+
+def variance_gradient(weighted: Array, rstd: Array) -> Array:
+    """Return the gradient of the squares, as torch derives it from rsqrt: -1/2 d rstd^3 / N.
+
+    weighted: the gradient of x^ times the values that rstd scales.
+    """
+    count = weighted.shape[-1]
+    d_rstd = np.sum(weighted, axis=-1, keepdims=True)
+    rstd_squared = rstd * rstd
+    rstd_cubed = rstd_squared * rstd
+    d_variance = (-0.5 * d_rstd) * rstd_cubed
+    return d_variance / count
 
 
 def combinations() -> Iterator[tuple[Callable[..., Array], Callable[..., tuple[Array, Array]]]]:

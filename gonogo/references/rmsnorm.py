@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from gonogo.references.kernel import Kernel
-from gonogo.references.normalization import Array
+from gonogo.references.normalization import Array, variance_gradient
 
 Outputs = Mapping[str, Array]
 
@@ -97,17 +97,12 @@ def rmsnorm_backward_own(x: Array, gamma: Array, dy: Array, epsilon: Array) -> O
 
 def _autograd(x: Array, gamma: Array, dy: Array, epsilon: Array) -> Outputs:
     """Return the gradient of x rsqrt(mean(x x) + epsilon), as torch derives it."""
-    count = x.shape[-1]
     rstd = _rstd(x, epsilon)
     xhat = x * rstd
     P = dy * gamma
     direct = P * rstd
     weighted = P * x
-    d_rstd = np.sum(weighted, axis=-1, keepdims=True)
-    rstd_squared = rstd * rstd
-    rstd_cubed = rstd_squared * rstd
-    d_variance = (-0.5 * d_rstd) * rstd_cubed
-    d_square = d_variance / count
+    d_square = variance_gradient(weighted, rstd)
     through = d_square * x
     once = direct + through
     dx = once + through

@@ -55,7 +55,7 @@ def kernel(name: str) -> tuple[Graph, dict[str, Array]]:
 
 def wrong_output(graph: Graph, inputs: dict[str, Array], output: str, ids: list[str]) -> Array:
     """Return an output with faults and with noise of the size that the replay says."""
-    table = {fault.id: fault for fault in faults(graph, output, {})}
+    table = {fault.id: fault for fault in faults(graph, output)}
     chosen = [table[id].sized(0.01) if table[id].is_fitted else table[id] for id in ids]
     edits = {at: edit for fault in chosen for at, edit in fault.edits.items()}
     values = exact(graph, inputs, edits, outputs=[output])[graph.outputs[output].id]
@@ -104,7 +104,7 @@ def test_a_wrong_kernels_fault_is_named(name: str, output: str, ids: list[str], 
     diagnosis = diagnosed(graph, inputs, output, wrong_output(graph, inputs, output, ids), form)
     assert diagnosis.fault is not None, diagnosis.message
     named = [diagnosis.fault, *([diagnosis.second] if diagnosis.second else [])]
-    table = {fault.id: fault for fault in faults(graph, output, {})}
+    table = {fault.id: fault for fault in faults(graph, output)}
     sample = Sample(graph, inputs, output)
     assert len(named) == len(ids)
     for id in ids:  # faults of the same effect can't be told apart
@@ -129,7 +129,7 @@ def test_a_fault_has_the_same_effect_on_a_sample_as_on_the_whole(name: str) -> N
         assert cut is not None
         groups = np.array([0, 3, 4, cut.groups - 1])
         whole, part = Sample(graph, inputs, output), Sample(graph, inputs, output, cut, groups)
-        table = list(faults(graph, output, {}))
+        table = list(faults(graph, output))
         assert len({fault.id for fault in table}) == len(table)
         for fault in table:
             # int8's scale and the sum over the columns of a sample are those of the sample
