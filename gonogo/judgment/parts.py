@@ -1,18 +1,17 @@
-"""Parts of a kernel to search and to confirm on: some of the groups that nothing mixes."""
+"""Parts of an output to search on and to confirm on: some of the groups that nothing mixes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gonogo.arithmetic import Inputs, Program
+from gonogo.arithmetic import Program
 from gonogo.arithmetic.formats import Doubles
-from gonogo.arithmetic.quantity import Labels
 from gonogo.graph import Graph
+from gonogo.judgment.changes import Indices
 from gonogo.judgment.fits import Output
-from gonogo.judgment.sample import cut_of
+from gonogo.judgment.sample import Sample, cut_of
 
 GROUPS, ELEMENTS = 8, 512
 """Groups of a part, and elements of the output: as many groups as it takes to have both."""
@@ -20,31 +19,27 @@ GROUPS, ELEMENTS = 8, 512
 
 @dataclass(frozen=True)
 class Part:
-    """Some groups of a kernel, as a kernel of its own.
+    """Some groups of an output.
 
     Attributes:
-        graph: computes their part of the output.
-        inputs: their parts of the inputs.
-        output: its name.
-        values: their part of the output.
+        sample: the part of the kernel that computes them.
+        values: the output's values.
         shift: what is added to a replay of them.
-        keys: the key of each node in the whole graph, by that in the part's.
+        keys: the key of each node in the whole graph, by that in the sample's.
     """
 
-    graph: Graph
-    inputs: Inputs
-    output: str
+    sample: Sample
     values: Doubles
     shift: Doubles
-    keys: Mapping[str, str]
+    keys: dict[str, str]
 
-    def named(self, program: Program) -> Program:
+    def whole(self, program: Program) -> Program:
         """Return a program of the part as one of the whole kernel."""
         stored = {}
         for name, form in program.stored.items():
-            key, dot, part = name.partition(".")
-            stored[self.keys[key] + dot + part] = form
-        return Program(stored=stored, order=program.order)
+            key, dot, rest = name.partition(".")
+            stored[self.keys[key] + dot + rest] = form
+        return replace(program, stored=stored)
 
 
 def parts(output: Output, graph: Graph, shift: Doubles) -> tuple[Part, Part]:
@@ -53,38 +48,19 @@ def parts(output: Output, graph: Graph, shift: Doubles) -> tuple[Part, Part]:
     Where all elements depend on all, both are the whole kernel. shift: what is added to a replay of
     the output.
     """
-    alone = _alone(graph, output.name)
-    keys = {
-        node.key: whole.key
-        for node, whole in zip(alone.nodes, graph.needed(output.name), strict=True)
-    }
-    inputs = {name: output.kernel.inputs[name] for name in alone.inputs}
-    shift = np.broadcast_to(shift, output.values.shape)
-    cut = cut_of(alone, output.name)
-    if cut is None or cut.groups < 4:
-        whole = Part(alone, inputs, output.name, output.values, shift, keys)
+    cut = cut_of(graph, output.name)
+    if cut is not None and cut.groups < 4:
+        cut = None
+
+    def part_of(groups: Indices | None) -> Part:
+        sample = Sample(graph, output.kernel.inputs, output.name, cut, groups)
+        keys = {node.key: graph.nodes[id].key for id, node in sample.part_nodes.items()}
+        return Part(sample, sample.part_of(output.values), sample.part_of(shift), keys)
+
+    if cut is None:
+        whole = part_of(None)
         return whole, whole
     size = max(1, output.values.size // cut.groups)
     count = min(cut.groups // 2, max(GROUPS, -(-ELEMENTS // size)))
-    chosen = np.linspace(0, cut.groups - 1, 2 * count).astype(int)
-    axis = cut.outputs[output.name]
-
-    def part_of(groups: Labels) -> Part:
-        return Part(
-            cut.sample(alone, groups),
-            {name: cut.part_of(array, cut.inputs[name], groups) for name, array in inputs.items()},
-            output.name,
-            cut.part_of(output.values, axis, groups),
-            cut.part_of(shift, axis, groups),
-            keys,
-        )
-
+    chosen = np.linspace(0, cut.groups - 1, 2 * count).astype(np.intp)
     return part_of(chosen[::2]), part_of(chosen[1::2])
-
-
-def _alone(graph: Graph, output: str) -> Graph:
-    """Return the graph of one output, with only the nodes that it needs."""
-    nodes = graph.needed(output)
-    places = {node.id: at for at, node in enumerate(nodes)}
-    rows = [node.row | {"args": [places[arg.id] for arg in node.args]} for node in nodes]
-    return Graph.of_rows(rows, {output: places[graph.outputs[output].id]})

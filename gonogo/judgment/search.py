@@ -63,7 +63,7 @@ def stored_programs(
     shift: what a fault changes in the output: the rest of the arithmetic is then sought beside it.
     """
     searched, confirmed = parts(output, graph, shift)
-    keys = storable(searched.graph, output.name, form)
+    keys = storable(searched.sample.part, output.name, form)
     losses = _Losses(searched, form, output.form)
     for start in (frozenset[str](), frozenset(keys)):
         stored = _searched(losses, start, keys)
@@ -74,7 +74,7 @@ def stored_programs(
         if mismatch > MAX_MISMATCH or decided < MIN_DECIDED:
             continue
         if _reproduces(confirmed, program, output.form)[0] <= MAX_HIDDEN:
-            program = searched.named(program)
+            program = searched.whole(program)
             yield Candidate(graph, program)
             if has_sums(graph, output.name):
                 yield Candidate(graph, replace(program, order="running"))
@@ -110,12 +110,9 @@ class _Losses:
 
     def __init__(self, part: Part, form: str, output_form: str) -> None:
         self.part, self.form = part, form
-        output = part.output
-        self.nodes = part.graph.needed(output)
-        self.base = exact(part.graph, part.inputs, outputs=[output])
-        plain = Cells(part.values, Replay(part.graph, part.inputs).run(output), output_form).moved(
-            part.shift
-        )
+        sample = part.sample
+        replay = Replay(sample.part, sample.inputs).run(sample.output)
+        plain = Cells(part.values, replay, output_form).moved(part.shift)
         self.allowed = plain.half + LIMIT * plain.deviation
         self.steps = step(part.values, output_form)
         self._known: dict[Stored, _Loss] = {}
@@ -128,14 +125,14 @@ class _Losses:
     def _measured(self, stored: Stored) -> _Loss:
         edits = {
             node.id: partial(_stored_value, node, self.form, stored)
-            for node in self.nodes
+            for node in self.part.sample.order
             if node.key in stored or node.key + DIVISOR in stored
         }
-        part = self.part
-        output = part.graph.outputs[part.output].id
-        values = exact(part.graph, part.inputs, edits, outputs=[part.output], base=self.base)[
-            output
-        ]
+        part, sample = self.part, self.part.sample
+        computed = exact(
+            sample.part, sample.inputs, edits, outputs=[sample.output], base=sample.base
+        )
+        values = computed[sample.part.outputs[sample.output].id]
         with np.errstate(all="ignore"):
             error = np.abs(part.values - values - part.shift)
             is_outside = ~(error <= self.allowed) & (part.values != values)
@@ -158,7 +155,8 @@ def _stored_value(node: Node, form: str, stored: Stored, *args: Array) -> Double
 
 def _reproduces(part: Part, program: Program, form: str) -> tuple[float, float]:
     """Return the shares of a part's elements that a program misses, and that it decides."""
-    quantity = Replay(part.graph, part.inputs, program).run(part.output)
+    sample = part.sample
+    quantity = Replay(sample.part, sample.inputs, program).run(sample.output)
     cells = Cells(part.values, quantity, form).moved(part.shift)
     sharp = SHARP * step(part.values, form)
     is_sharp = (quantity.slack <= sharp) & (cells.deviation <= sharp)
