@@ -24,7 +24,7 @@ from gonogo_storage.seed_rows.stored import StoredSeed
 from gonogo_storage.seeds import strips
 from gonogo_storage.seeds import worst_seeds as worst
 from gonogo_storage.seeds.strips import StripSeed
-from gonogo_storage.seeds.worst_seeds import RollUp as RollUp
+from gonogo_storage.seeds.worst_seeds import RollUp
 from gonogo_storage.tables import SeedResultRow
 
 

@@ -22,9 +22,10 @@ from gonogo_dashboards.charts.spreads import Spread
 from gonogo_dashboards.kit import words
 from gonogo_storage.jobs import job_seeds as reads
 from gonogo_storage.jobs.job import Job
-from gonogo_storage.jobs.job_seeds import MarkRecord, OutputRecord, RollUp
+from gonogo_storage.jobs.job_seeds import MarkRecord, OutputRecord
 from gonogo_storage.seeds import worst_seeds
 from gonogo_storage.seeds.seed_order import SeedOrder
+from gonogo_storage.seeds.worst_seeds import RollUp
 
 WORST_MARKS = 400
 """Number of marks, besides the spread of all, above worst_seeds.MAX_WHOLE seeds.

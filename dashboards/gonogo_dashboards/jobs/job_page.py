@@ -63,6 +63,7 @@ from gonogo_storage.jobs.jobs import JobFilter
 from gonogo_storage.jobs.sequential import SeedDecision
 from gonogo_storage.rollups import rollups
 from gonogo_storage.seeds import arithmetics
+from gonogo_storage.seeds.worst_seeds import RollUp
 
 WORST_SEEDS = 12
 MAX_TABS = 12
@@ -343,7 +344,7 @@ def job(
     )
 
 
-def _fixed(job: Job, rolled_up: job_seeds.RollUp) -> tuple[Hashable, ...] | None:
+def _fixed(job: Job, rolled_up: RollUp) -> tuple[Hashable, ...] | None:
     """Return a cache key of a job whose seeds can't change: it ended and is counted; else None.
 
     Rows never change, and a row that comes late has its own event.
