@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, text
-from sqlalchemy.engine import URL, make_url
+from sqlalchemy.engine import URL, ExceptionContext, make_url
 from sqlalchemy.exc import ArgumentError, OperationalError
 from sqlalchemy.orm import Session
 
@@ -73,6 +73,7 @@ def make_engine(url: str, *, pool_size: int = 10, patience_s: float | None = Non
         limits["tcp_user_timeout"] = milliseconds
     engine = create_engine(parsed, connect_args=limits, pool_pre_ping=True, **options)
     event.listen(engine, "connect", _prepare_postgres)
+    event.listen(engine, "handle_error", _as_outage, retval=True)
     return engine
 
 
@@ -96,6 +97,15 @@ def _prepare_postgres(connection: Any, _record: Any) -> None:
     # option of the connection, because a pooler between may refuse those.
     connection.execute("SET jit = off")
     connection.commit()
+
+
+def _as_outage(context: ExceptionContext) -> OperationalError | None:
+    # PostgreSQL has a code for a full disk, and none for a file that may not grow (a quota, a
+    # limit of its process): that is an internal error of its, and no bug of ours.
+    problem = context.original_exception
+    if getattr(problem, "sqlstate", None) != "XX000":
+        return None
+    return OperationalError(context.statement, context.parameters, problem)
 
 
 def _begin_sqlite(connection: Connection) -> None:

@@ -1,4 +1,4 @@
-"""Read transactions: what they leave of the connection for the next one."""
+"""Transactions: what they leave of the connection for the next one, and what counts as an outage."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from sqlalchemy import Engine, select, text
+from sqlalchemy.exc import DBAPIError, OperationalError
 
 from gonogo_storage.db.engine import make_engine, reading
 from gonogo_storage.tables import JobRow
@@ -44,3 +45,15 @@ def test_what_is_written_by_mistake_in_a_read_transaction_of_sqlite_is_not_store
     with reading(engine) as session:
         assert session.scalar(text("SELECT count(*) FROM leases")) == 0
     engine.dispose()
+
+
+@pytest.mark.parametrize(("code", "is_outage"), [("XX000", True), ("53100", True), ("42P01", False)])
+def test_an_internal_error_of_postgresql_counts_as_an_outage(
+    code: str, is_outage: bool, postgres_engine: Engine
+) -> None:
+    """Such as "could not extend file: File too large", where a quota or a limit is reached."""
+    failing = text(f"DO $$ BEGIN RAISE EXCEPTION 'no room' USING ERRCODE = '{code}'; END $$")
+    with pytest.raises(DBAPIError) as caught, postgres_engine.connect() as connection:
+        connection.execute(failing)
+    assert isinstance(caught.value, OperationalError) == is_outage
+    assert "no room" in str(caught.value)
