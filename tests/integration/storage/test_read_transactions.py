@@ -1,4 +1,4 @@
-"""Transactions: what they leave of the connection for the next one, and what counts as an outage."""
+"""Transactions: what they leave of the connection for the next one; what counts as an outage."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ def test_what_is_written_by_mistake_in_a_read_transaction_of_sqlite_is_not_store
     engine.dispose()
 
 
-@pytest.mark.parametrize(("code", "is_outage"), [("XX000", True), ("53100", True), ("42P01", False)])
+@pytest.mark.parametrize(
+    ("code", "is_outage"), [("XX000", True), ("53100", True), ("42P01", False)]
+)
 def test_an_internal_error_of_postgresql_counts_as_an_outage(
     code: str, is_outage: bool, postgres_engine: Engine
 ) -> None:
