@@ -64,6 +64,7 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--only", default="", help="only runs with this in their id")
         if name == "judge":
             command.add_argument("--jobs", type=int, default=2, help="processes")
+            command.add_argument("--traced", action="store_true", help="the judge to come")
             command.add_argument("--again", action="store_true", help="judge everything again")
             command.add_argument("--write", type=Path, help="write these rows into this table")
     return parser
@@ -111,6 +112,8 @@ def make(corpus: Corpus, options: argparse.Namespace, console: Console) -> int:
 
 def judged(corpus: Corpus, options: argparse.Namespace, console: Console) -> int:
     """Judge what isn't judged, write the table, and print the acceptance table."""
+    if options.traced:
+        corpus.table = corpus.table.with_name("verdicts-traced.jsonl")
     if options.again:
         corpus.table.unlink(missing_ok=True)
     table = store.read_table(corpus.table)
@@ -118,10 +121,12 @@ def judged(corpus: Corpus, options: argparse.Namespace, console: Console) -> int
     batches: list[Batch] = []
     for shard in range(store.SHARDS):
         records = [r for r in corpus.records(shard) if _is_chosen(r.run, options)]
+        if options.traced:  # Wormhole is no program yet
+            records = [r for r in records if r.run.source not in ("emulator", "wormhole")]
         chosen |= {record.run.id: record for record in records}
         missing = [record for record in records if _is_open(record, table.get(record.run.id))]
         batches += [
-            (corpus.folder, shard, missing[start : start + BATCH])
+            (corpus.folder, shard, missing[start : start + BATCH], options.traced)
             for start in range(0, len(missing), BATCH)
         ]
     began = time.monotonic()

@@ -8,21 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
 
 import numpy as np
 
 from gonogo.arithmetic import Inputs, Quantity
-from gonogo.arithmetic.formats import Doubles
 from gonogo.arithmetic.program import Program
 from gonogo.graph import Graph
 from gonogo.judgment import tiles
-from gonogo.judgment.cells import Cells, misfit_of
-from gonogo.judgment.changes import SMALL, Array, Edit, Fault, Indices
+from gonogo.judgment.cells import Cells
+from gonogo.judgment.changes import SMALL, Array, Edit, Fault
 from gonogo.judgment.effects import Effects
 from gonogo.judgment.faults import faults
 from gonogo.judgment.places import Places, places_of
-from gonogo.judgment.sample import NOTHING_STORED, Sample, some_groups
+from gonogo.judgment.sample import NOTHING_STORED, Sample, some_groups, with_worst
 
 NAMED = 0.7
 """The share of the misfit that a fault must take away to be named."""
@@ -40,8 +38,10 @@ SCREENED, CONFIRMED = 2**13, 2**15
 """Elements of the widest value of a sample on which all faults are tried, and the best ones."""
 MIN_VALUES = 16
 """Values of the output that a sample has at least."""
-CONFIRMED_FAULTS, BEST = 64, 16
-"""Faults that are tried on the larger sample, and of which pairs are tried."""
+CONFIRMED_FAULTS, ALIGNED_FAULTS = 64, 32
+"""Faults that are tried on the larger sample and in pairs, by share and by direction."""
+TRIED_PAIRS = 32
+"""Pairs whose share is computed: those that leave the least error, in squares."""
 STEPS = 4
 """Refinements of a fitted size on the real effect."""
 WORTH = 0.02
@@ -58,6 +58,7 @@ class RankedFault:
         share: of the misfit, that it takes away.
         moved: the share of the output's values that it moves.
         width: elements of the value that is wrong.
+        alignment: how much its effect points the way of the error.
         is_fitted: whether the size is fitted.
         is_refuted: whether values that are right say that it isn't the reason; not alone.
     """
@@ -67,6 +68,7 @@ class RankedFault:
     share: float
     moved: float
     width: int
+    alignment: float
     is_fitted: bool = False
     is_refuted: bool = False
 
@@ -156,7 +158,7 @@ class _Search:
         def effects(elements: int) -> Effects:
             cut, groups = some_groups(graph, output, elements, MIN_VALUES)
             if cut is not None and groups is not None:
-                groups = _with_worst(cells, cut.outputs[output], cut.groups, groups)
+                groups = with_worst(cells.distance, cut.outputs[output], cut.groups, groups)
             return Effects(Sample(graph, inputs, output, cut, groups, program), cells)
 
         self.few, self.more = effects(SCREENED), effects(CONFIRMED)
@@ -170,14 +172,10 @@ class _Search:
             self.sums = tiles.sum_errors(self.graph, self.few)
             proposed = [fault for errors in self.sums for fault in errors.faults()]
             ranked_faults = _sorted([*ranked_faults, *self._tried(proposed, self.few)])
+        chosen = _chosen(ranked_faults)
         if self.more.size == self.few.size:
-            return ranked_faults
-        again = self._tried(
-            (candidate.fault for candidate in ranked_faults[:CONFIRMED_FAULTS]),
-            self.more,
-            ranked_faults,
-        )
-        return _sorted(again)
+            return _sorted(chosen)
+        return _sorted(self._tried([one.fault for one in chosen], self.more, chosen))
 
     def _tried(
         self, table: Iterable[Fault], effects: Effects, sized: Sequence[RankedFault] = ()
@@ -210,14 +208,17 @@ class _Search:
             int(np.prod((edit.changed if isinstance(edit, Edit) else self.graph.nodes[at]).shape))
             for at, edit in fault.edits.items()
         )
+        alignment = effects.alignment(effect, effects.error)
         if not fault.is_fitted:
-            return RankedFault(fault, 1.0, effects.share(effect), moved, width)
+            return RankedFault(fault, 1.0, effects.share(effect), moved, width, alignment)
         if moved * int(np.prod(self.graph.outputs[self.output].shape)) < MIN_MOVED:
             return None
         size = effects.multiple(effect) * SMALL
         if not np.isfinite(size) or not size:
             return None
-        best = RankedFault(fault.sized(size), size, -np.inf, moved, width, is_fitted=True)
+        best = RankedFault(
+            fault.sized(size), size, -np.inf, moved, width, alignment, is_fitted=True
+        )
         for _ in range(STEPS):
             sized = fault.sized(size)
             effect = effects.sample.effect(sized)
@@ -237,35 +238,26 @@ class _Search:
         if not ranked_faults or ranked_faults[0].rank >= CERTAIN - FITTED_PENALTY:
             return None
         effects = self.more
-        best = ranked_faults[0]
-        moves = {
-            id(candidate): effects.sample.effect(candidate.fault)
-            for candidate in ranked_faults[:CONFIRMED_FAULTS]
-        }
-        likely = []
-        for error in (effects.error, effects.error - moves[id(best)]):
-            order = sorted(
-                ranked_faults[:CONFIRMED_FAULTS],
-                key=lambda candidate: effects.alignment(moves[id(candidate)], error),
-                reverse=True,
-            )
-            likely += [candidate for candidate in order[: BEST // 2] if candidate not in likely]
-        if best.rank >= NAMED:
-            pairs = [(best, candidate) for candidate in likely if candidate is not best]
-        else:
-            pairs = list(combinations(likely, 2))
+        moves = [effects.sample.effect(candidate.fault) for candidate in ranked_faults]
+        left = effects.left_by_pairs(moves)
+        firsts, seconds = np.triu_indices(
+            len(moves) if ranked_faults[0].rank < NAMED else 1, 1, len(moves)
+        )
+        order = left[firsts, seconds].argsort()
         tried = []
-        for first, second in pairs:
-            if not set(first.fault.edits) & set(second.fault.edits):
-                effect = moves[id(first)] + moves[id(second)]
-                tried.append((effects.share(effect), first, second))
+        for first, second in zip(firsts[order], seconds[order], strict=True):
+            if not set(ranked_faults[first].fault.edits) & set(ranked_faults[second].fault.edits):
+                share = effects.share(moves[first] + moves[second])
+                tried.append((share, ranked_faults[first], ranked_faults[second]))
+            if len(tried) == TRIED_PAIRS:
+                break
         tried.sort(key=lambda candidate: candidate[0], reverse=True)
         for _, first, second in tried[:3]:
             both = Fault("", "", {**first.fault.edits, **second.fault.edits})
             effect = effects.sample.effect(both)
             share = 0.0 if effects.refutes(effect) else effects.share(effect)
-            left = 1 - best.share
-            if share >= PAIRED and 1 - share <= (1 - NAMED) * left:
+            alone = ranked_faults[0].share
+            if share >= PAIRED and 1 - share <= (1 - NAMED) * (1 - alone):
                 first, second = sorted((first, second), key=lambda candidate: -candidate.share)
                 return (first, second), share
         return None
@@ -292,10 +284,11 @@ def _sorted(ranked_faults: Iterable[RankedFault]) -> list[RankedFault]:
     )
 
 
-def _with_worst(cells: Cells, axis: int, count: int, groups: Indices) -> Indices:
-    """Return every other one of some groups, and as many of those with the most misfit."""
-    distance: Doubles = np.moveaxis(cells.distance, axis, 0).reshape(count, -1)
-    misfits = np.array([misfit_of(candidate) for candidate in distance])
-    misfits[groups[::2]] = -1.0
-    worst = misfits.argsort()[::-1][: len(groups) // 2]
-    return np.union1d(groups[::2], worst)
+def _chosen(ranked_faults: list[RankedFault]) -> list[RankedFault]:
+    """Return the faults that are best, and those whose effects point best.
+
+    Of two faults that a kernel has, one may take away nothing alone.
+    """
+    best, others = ranked_faults[:CONFIRMED_FAULTS], ranked_faults[CONFIRMED_FAULTS:]
+    others.sort(key=lambda one: one.alignment, reverse=True)
+    return [*best, *others[:ALIGNED_FAULTS]]

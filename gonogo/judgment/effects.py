@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from gonogo.arithmetic.formats import Doubles, round_to
@@ -13,8 +15,8 @@ LOOSE = 2.0
 REFUTED = 0.01
 """The share of the values that a fault makes wrong though they were right, from which it is none:
 rows that are right refute it."""
-SIZED = 2**11
-"""Elements from which a size is found."""
+SIZED, PAIRED = 2**11, 2**13
+"""Elements from which a size is found, and from which two faults at once are chosen."""
 
 
 class Effects:
@@ -30,12 +32,12 @@ class Effects:
     def __init__(self, sample: Sample, cells: Cells) -> None:
         self.sample = sample
         part_of = sample.part_of
-        self.error = part_of(cells.error)
         self.allowed = part_of(cells.half + cells.replay.slack)
         self.deviation = np.maximum(part_of(cells.deviation), np.finfo(np.float64).tiny)
         self._form = cells.form
         self._values, self._replay = part_of(cells.values), part_of(cells.replay.values)
         self._odd = ~np.isfinite(self._values) | ~np.isfinite(self._replay)
+        self.error = np.where(self._odd, 0.0, part_of(cells.error))
         with np.errstate(all="ignore"):
             weights = 1 / (np.square(self.deviation) + np.square(self.allowed) / 3)
         self.weights: Doubles = np.where(np.isfinite(weights) & ~self._odd, weights, 0.0)
@@ -88,7 +90,20 @@ class Effects:
 
     def alignment(self, effect: Doubles, error: Doubles) -> float:
         """Return how much an effect points the way of an error, by the size of its cosine."""
-        usable = np.where(np.isfinite(effect), effect, 0.0)
-        product = float((self.weights * usable * error).sum())
-        size = float((self.weights * np.square(usable)).sum())
+        is_usable = np.isfinite(effect) & np.isfinite(error)
+        effect, error = np.where(is_usable, effect, 0.0), np.where(is_usable, error, 0.0)
+        product = float((self.weights * effect * error).sum())
+        size = float((self.weights * np.square(effect)).sum())
         return abs(product) / size**0.5 if size else 0.0
+
+    def left_by_pairs(self, moves: Sequence[Doubles]) -> Doubles:
+        """Return the weighted square of the error that each two of some effects leave, (k, k)."""
+        at = np.flatnonzero(self.weights)
+        at = at[:: -(-at.size // PAIRED) or 1]
+        scale = np.sqrt(self.weights.ravel()[at])
+        rows = np.array([scale * move.ravel()[at] for move in (self.error, *moves)])
+        products = np.where(np.isfinite(rows), rows, 0.0)
+        products = products @ products.T
+        alone = products.diagonal()[1:] - 2 * products[0, 1:]
+        left: Doubles = products[0, 0] + alone + alone[:, None] + 2 * products[1:, 1:]
+        return left

@@ -40,9 +40,10 @@ FITTED = "has another factor"
 
 STORED: Mapping[str, tuple[str, Change]] = {
     "stored-bf16": ("is stored in bf16", rounded("bf16")),
-    "stored-truncated": ("is truncated to bf16", rounded("bf16", "zero")),
+    "stored-cut-bf16": ("is truncated to bf16", rounded("bf16", "zero")),
     "stored-fp16": ("is stored in fp16", rounded("fp16")),
     "stored-tf32": ("is stored in TF32", rounded("tf32")),
+    "stored-cut-tf32": ("is truncated to TF32", rounded("tf32", "zero")),
     "stored-fp8": ("is stored in fp8", rounded("fp8_e4m3")),
     "stored-int8": ("is stored in int8", Elementwise(stored_as_int8)),
 }

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -14,9 +14,15 @@ from gonogo.arithmetic.formats import Doubles
 from gonogo.graph import OPERATIONS, Graph
 from gonogo.judgment.cells import LIMIT, Cells
 from gonogo.judgment.common import MAX_COMMON, Common, common_of_cells, common_of_groups
+from gonogo.judgment.sample import Sample, cut_of, with_worst
 from gonogo.judgment.shared import shared_errors
 
 PLAIN = Program()
+SCREENED, MIN_SCREENED = 8, 4
+"""Groups of a screen, and the times that an output has so many groups from which there is one."""
+WIDE = 32.0
+"""How much noisier than the reference a way is before which the faults of sharper ones are tried:
+E[x^2] - mean^2 at a mean of some deviations, where it still has most of its digits."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +77,7 @@ class Output:
     name: str
     values: Doubles
     form: str
+    _fits: dict[tuple[int, Program], Fit] = field(default_factory=dict, repr=False)
 
     @property
     def reference(self) -> Graph:
@@ -81,6 +88,22 @@ class Output:
     def ways(self) -> list[Graph]:
         """The graphs that have this output."""
         return [graph for graph in self.kernel.graphs if self.name in graph.outputs]
+
+    @cached_property
+    def screen(self) -> Screen:
+        """Some groups, on which most arithmetics fail that can't explain the whole."""
+        return Screen(self)
+
+    @property
+    def usual_ways(self) -> Iterator[Graph]:
+        """The ways that are about as exact as the reference on these inputs, which is the first."""
+        return (graph for graph in self.ways if self.is_usual(graph))
+
+    def is_usual(self, graph: Graph) -> bool:
+        """Return whether a way is about as exact as the reference on these inputs."""
+        if graph is self.reference:
+            return True
+        return not self.screen.noise(graph) > WIDE * self.screen.noise(self.reference)
 
     @cached_property
     def exact(self) -> Doubles:
@@ -103,6 +126,12 @@ class Output:
         What groups share is looked at where no element decides: in fp32, and under unknown orders,
         by groups; in 16 bits, where an element says little, by all cells.
         """
+        key = id(candidate.graph), candidate.program
+        if key not in self._fits:
+            self._fits[key] = self._fit(candidate)
+        return self._fits[key]
+
+    def _fit(self, candidate: Candidate) -> Fit:
         replay = self.kernel.replay(candidate)
         quantity = replay.run(self.name)
         cells = Cells(self.values, quantity, self.form, candidate.program.flush)
@@ -145,6 +174,59 @@ class Fit:
     def is_explained(self) -> bool:
         """Whether the arithmetic explains the output."""
         return self.size <= LIMIT
+
+
+class Screen:
+    """Some groups of an output: what fails there can't explain the whole.
+
+    Half of the groups are those in which the reference misses most, where it misses any.
+    """
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self._parts: dict[int, Output | None] = {}
+        self._noises: dict[int, float] = {}
+        self._cut = cut_of(output.reference, output.name)
+        if self._cut is None or self._cut.groups < MIN_SCREENED * SCREENED:
+            self._groups = None
+            return
+        groups = np.linspace(0, self._cut.groups - 1, SCREENED).astype(np.intp)
+        cells = output.cells(Candidate(output.reference))
+        axis = self._cut.outputs[output.name]
+        self._groups = with_worst(cells.distance, axis, self._cut.groups, groups)
+
+    def fit(self, candidate: Candidate) -> Fit:
+        """Return how well an arithmetic explains the groups: the whole, if it stores values."""
+        part = self._part(candidate.graph)
+        if part is None or candidate.program.stored:
+            return self._output.fit(candidate)
+        return part.fit(replace(candidate, graph=part.reference))
+
+    def noise(self, graph: Graph) -> float:
+        """Return the usual deviation of the elements of a way in which nothing is stored."""
+        if id(graph) not in self._noises:
+            output = self._part(graph) or self._output
+            candidate = Candidate(graph if output is self._output else output.reference)
+            variance = output.quantity(candidate).variance
+            self._noises[id(graph)] = float(np.sqrt(np.median(variance))) if variance.size else 0.0
+        return self._noises[id(graph)]
+
+    def _part(self, graph: Graph) -> Output | None:
+        """Return the groups as an output of a way alone; None where that can't be cut alike."""
+        if self._groups is None or self._cut is None:
+            return None
+        if id(graph) not in self._parts:
+            name, cut = self._output.name, cut_of(graph, self._output.name)
+            self._parts[id(graph)] = None
+            if cut and (cut.groups, cut.outputs[name]) == (
+                self._cut.groups,
+                self._cut.outputs[name],
+            ):
+                sample = Sample(graph, self._output.kernel.inputs, name, cut, self._groups)
+                values = sample.part_of(self._output.values)
+                kernel = Kernel([sample.part], sample.inputs)
+                self._parts[id(graph)] = Output(kernel, name, values, self._output.form)
+        return self._parts[id(graph)]
 
 
 def has_sums(graph: Graph, output: str) -> bool:

@@ -6,7 +6,7 @@ wide arithmetics, which may explain it only where none of the rules in wide.py s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from gonogo.judgment.wide import (
     MIN_ROWS,
     REPRODUCES,
     component_of,
+    is_of_input,
     is_reproduced,
     is_storing,
     is_tail,
@@ -35,6 +36,8 @@ SETTLES = 0.99
 """The share of the misfit that a fault must take away for nothing stored to be sought."""
 SUSPECT = 2 * LIMIT
 """The size up to which one seed alone doesn't decide."""
+HOPELESS = 4 * LIMIT
+"""The size in some groups from which an arithmetic isn't tried on the others."""
 FEWER = 0.9
 """The share of a sharper arithmetic's misses to which another one must come down to be closer: a
 noisier one misses a little less of any wrong output."""
@@ -91,7 +94,7 @@ def judge_output(output: Output) -> OutputJudgment:
             return _explained(output, truncated.last)
         if storing.explained_by(candidates.storing(output)):
             return _explained(output, storing.last)
-        if not storing.fits:
+        if storing.is_empty:
             diagnosis = _beside_stored(output, sharp.best, diagnosis) or diagnosis
     if _says_why(output, diagnosis):  # rule c of wide arithmetics
         return _unexplained(output, sharp, diagnosis)
@@ -107,40 +110,60 @@ class _Tried:
 
     def __init__(self, output: Output) -> None:
         self.output = output
-        self.fits: list[Fit] = []
+        self._tries: list[tuple[Candidate, Fit]] = []
+        self._fits: list[Fit] = []
 
     def explained_by(self, tried: Iterable[Candidate]) -> bool:
         """Try arithmetics; stop at the first that explains the output, and say whether one did."""
         for candidate in tried:
-            self.fits.append(self.output.fit(candidate))
-            if self.last.is_explained:
-                return True
+            # what fails on a few groups isn't tried on the others
+            if not self._tries or self.output.screen.fit(candidate).size <= HOPELESS:
+                self._fits.append(self.output.fit(candidate))
+                if self.last.is_explained:
+                    return True
+            self._tries.append((candidate, self.output.screen.fit(candidate)))
         return False
 
     @property
     def last(self) -> Fit:
-        return self.fits[-1]
+        """The last arithmetic that was tried on the whole output."""
+        return self._fits[-1]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there was no arithmetic to try."""
+        return not self._tries
+
+    def fits(self) -> Iterator[Fit]:
+        """Yield what each arithmetic gives for the whole output."""
+        return (self.output.fit(candidate) for candidate, _ in self._tries)
 
     @property
     def best(self) -> Fit:
         """The sharpest of those that miss few elements: the kernel's own, but for its fault."""
-        best = self.fits[0]
-        for fit in self.fits[1:]:
-            if fit.cells.outside.sum() < FEWER * best.cells.outside.sum():
-                best = fit
-        return best
+        best, least = self._tries[0]
+        for candidate, fit in self._tries[1:]:
+            if fit.cells.outside.sum() < FEWER * least.cells.outside.sum():
+                best, least = candidate, fit
+        return self.output.fit(best)
 
     @property
     def smallest(self) -> float:
-        return min(fit.size for fit in self.fits)
+        """The smallest distance of the arithmetics that were tried on the whole output."""
+        return min(fit.size for fit in self._fits)
 
 
 def _says_why(output: Output, diagnosis: Diagnosis) -> bool:
-    """Return whether a fault is the reason of an error; to store a value may be right."""
-    fault = diagnosis.fault
-    if fault is None or diagnosis.share < REPRODUCES:
+    """Return whether faults are the reason of an error; to store a value may be right.
+
+    To store an input is not: what the kernel was given has more digits.
+    """
+    faults = [fault for fault in (diagnosis.fault, diagnosis.second) if fault is not None]
+    if not faults or diagnosis.share < REPRODUCES:
         return False
-    return not (output.kernel.narrow and is_storing(fault))
+    return not output.kernel.narrow or not all(
+        is_storing(fault) and not is_of_input(fault) for fault in faults
+    )
 
 
 def _is_settled(output: Output, best: Fit, diagnosis: Diagnosis) -> bool:
@@ -199,7 +222,7 @@ def _explained(output: Output, fit: Fit) -> OutputJudgment:
             output,
             fit,
             Explanation.INCONCLUSIVE,
-            "the kernel's own rounding is larger than the output: nothing can be sentence about it",
+            "the kernel's own rounding is larger than the output: nothing can be said about it",
         )
     return _answer(output, fit, Explanation.EXPLAINED)
 
@@ -210,11 +233,11 @@ def _explained_by_wide(
     """Return the answer where a wide arithmetic would explain an output."""
     program = fit.candidate.program
     if program.is_unknown_order:
-        for other in sharp.fits:
+        for other in sharp.fits():
             reason = is_reproduced(other, fit)
             if reason:
                 return _unexplained(output, sharp, diagnosis, reason)
-        for other in storing.fits:
+        for other in storing.fits():
             reason = is_reproduced(other, fit)
             if reason and not is_tail(other.cells.outside):
                 return _answer(output, other, Explanation.SUSPECT, reason, diagnosis)

@@ -13,8 +13,9 @@ from gonogo.judgment.changes import Indices
 from gonogo.judgment.fits import Output
 from gonogo.judgment.sample import Sample, cut_of
 
-GROUPS, ELEMENTS = 8, 512
-"""Groups of a part, and elements of the output: as many groups as it takes to have both."""
+GROUPS, ELEMENTS, MOST = 8, 2**9, 2**14
+"""Groups of a part, and elements of the output: as many groups as it takes to have both, but two of
+them if these have more than the last number."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,6 @@ def parts(output: Output, graph: Graph, shift: Doubles) -> tuple[Part, Part]:
         whole = part_of(None)
         return whole, whole
     size = max(1, output.values.size // cut.groups)
-    count = min(cut.groups // 2, max(GROUPS, -(-ELEMENTS // size)))
+    count = min(cut.groups // 2, max(GROUPS, -(-ELEMENTS // size)), max(2, MOST // size))
     chosen = np.linspace(0, cut.groups - 1, 2 * count).astype(np.intp)
     return part_of(chosen[::2]), part_of(chosen[1::2])

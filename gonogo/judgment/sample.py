@@ -13,6 +13,7 @@ from gonogo.arithmetic.formats import Doubles, round_to
 from gonogo.arithmetic.program import Program, format_and_mode
 from gonogo.graph import Graph, Node
 from gonogo.graph.axes import Cut, cuts
+from gonogo.judgment.cells import misfit_of
 from gonogo.judgment.changes import (
     Array,
     Edit,
@@ -52,6 +53,19 @@ def some_groups(
     if cut is None or count >= cut.groups:
         return None, None
     return cut, np.unique(np.linspace(0, cut.groups - 1, count).astype(np.intp))
+
+
+def with_worst(distance: Doubles, axis: int, count: int, groups: Indices) -> Indices:
+    """Return every other one of some groups, and as many of those with the most misfit.
+
+    distance: that of an output from its cells. axis: that along which its groups lie. count: how
+    many there are.
+    """
+    by_group = np.moveaxis(distance, axis, 0).reshape(count, -1)
+    misfits = np.array([misfit_of(part) for part in by_group])
+    misfits[groups[::2]] = -1.0
+    worst = misfits.argsort()[::-1][: len(groups) // 2]
+    return np.union1d(groups[::2], worst)
 
 
 class Sample:

@@ -1,4 +1,4 @@
-"""Stored values: which of a kernel's values are kept in a 16-bit format, if any are.
+"""Stored values: which of a kernel's values are kept in a 16-bit format, rounded or truncated.
 
 A beam of programs grows from none stored, and shrinks from all stored. What is found on some groups
 of the tensors has to reproduce other groups.
@@ -15,8 +15,8 @@ import numpy as np
 
 from gonogo.arithmetic import Program, Replay, exact, value_of
 from gonogo.arithmetic.evaluation import Array
-from gonogo.arithmetic.formats import Doubles, round_to, step
-from gonogo.arithmetic.program import DIVISOR
+from gonogo.arithmetic.formats import Doubles, Mode, round_to, step
+from gonogo.arithmetic.program import DIVISOR, format_and_mode
 from gonogo.arithmetic.quantity import ZERO
 from gonogo.graph import OPERATIONS, Graph, Node
 from gonogo.graph.operations import decode_constant
@@ -56,20 +56,22 @@ class _Loss:
 
 
 def stored_programs(
-    output: Output, graph: Graph, form: str, shift: Doubles = ZERO
+    output: Output, graph: Graph, store: str, shift: Doubles = ZERO
 ) -> Iterator[Candidate]:
-    """Yield programs of a way that store values in a format and reproduce other groups.
+    """Yield programs of a way that store values and reproduce other groups.
 
+    store: a format, and its rounding if that isn't to nearest even, as a program has it; the output
+    itself is then a stored value, too.
     shift: what a fault changes in the output: the rest of the arithmetic is then sought beside it.
     """
     searched, confirmed = parts(output, graph, shift)
-    keys = storable(searched.sample.part, output.name, form)
-    losses = _Losses(searched, form, output.form)
-    for start in (frozenset[str](), frozenset(keys)):
+    keys = storable(searched.sample.part, output.name, store)
+    losses = _Losses(searched, store, output.form)
+    for start in _starts(losses, keys):
         stored = _searched(losses, start, keys)
         if not stored or losses[stored].mismatch > MAX_NEAR_TIES:
             continue
-        program = Program(stored={key: form for key in keys if key in stored})
+        program = Program(stored={key: store for key in keys if key in stored})
         mismatch, decided = _reproduces(searched, program, output.form)
         if mismatch > MAX_MISMATCH or decided < MIN_DECIDED:
             continue
@@ -81,11 +83,14 @@ def stored_programs(
             return
 
 
-def storable(graph: Graph, output: str, form: str) -> list[str]:
+def storable(graph: Graph, output: str, store: str) -> list[str]:
     """Return the keys of what an output's kernel may store: what storing can change."""
+    form, mode = format_and_mode(store)
     keys = []
     for node in graph.needed(output):
-        if node is graph.outputs[output] or node.kind != "float" or not _is_rounded(node, form):
+        if node is graph.outputs[output] and mode == "even":  # as its cells have it anyway
+            continue
+        if node.kind != "float" or not _is_rounded(node, form):
             continue
         keys.append(node.key)
         if node.operation == "mean":
@@ -104,17 +109,16 @@ class _Losses:
     """The losses of programs on a part.
 
     They take exact values, rounded where the program stores them: a tenth of the time of a replay.
-    Near ties make a difference then, but seldom. form: that of stored values. output_form: that of
-    the output.
+    Near ties make a difference then, but seldom. store: how values are stored. form: the output's.
     """
 
-    def __init__(self, part: Part, form: str, output_form: str) -> None:
-        self.part, self.form = part, form
+    def __init__(self, part: Part, store: str, form: str) -> None:
+        self.part, self.store = part, format_and_mode(store)
         sample = part.sample
         replay = Replay(sample.part, sample.inputs).run(sample.output)
-        plain = Cells(part.values, replay, output_form).moved(part.shift)
+        plain = Cells(part.values, replay, form).moved(part.shift)
         self.allowed = plain.half + LIMIT * plain.deviation
-        self.steps = step(part.values, output_form)
+        self.steps = step(part.values, form)
         self._known: dict[Stored, _Loss] = {}
 
     def __getitem__(self, stored: Stored) -> _Loss:
@@ -124,7 +128,7 @@ class _Losses:
 
     def _measured(self, stored: Stored) -> _Loss:
         edits = {
-            node.id: partial(_stored_value, node, self.form, stored)
+            node.id: partial(_stored_value, node, self.store, stored)
             for node in self.part.sample.order
             if node.key in stored or node.key + DIVISOR in stored
         }
@@ -140,17 +144,17 @@ class _Losses:
         return _Loss(float(np.where(is_outside, off, 0.0).mean()), float(is_outside.mean()))
 
 
-def _stored_value(node: Node, form: str, stored: Stored, *args: Array) -> Doubles:
+def _stored_value(node: Node, store: tuple[str, Mode], stored: Stored, *args: Array) -> Doubles:
     """Return the value of a node as stored; for a mean also by a stored divisor."""
     if not node.args:
-        return round_to(args[0], form)
+        return round_to(args[0], *store)
     if node.key + DIVISOR in stored:
         axes = node.attributes["axes"]
         count = args[0].size / math.prod(node.shape)
-        value = args[0].sum(axes, keepdims=True) * round_to(1 / count, form)
+        value = args[0].sum(axes, keepdims=True) * round_to(1 / count, *store)
     else:
         value = value_of(node, args)
-    return round_to(value, form) if node.key in stored else value
+    return round_to(value, *store) if node.key in stored else value
 
 
 def _reproduces(part: Part, program: Program, form: str) -> tuple[float, float]:
@@ -161,6 +165,12 @@ def _reproduces(part: Part, program: Program, form: str) -> tuple[float, float]:
     sharp = SHARP * step(part.values, form)
     is_sharp = (quantity.slack <= sharp) & (cells.deviation <= sharp)
     return float(cells.outside.mean()), float(np.broadcast_to(is_sharp, sharp.shape).mean())
+
+
+def _starts(losses: _Losses, keys: list[str]) -> list[Stored]:
+    """Return from where to search: from nothing stored, and from all where that is closer."""
+    nothing, everything = frozenset[str](), frozenset(keys)
+    return [nothing, everything] if losses[everything] < losses[nothing] else [nothing]
 
 
 def _searched(losses: _Losses, start: Stored, keys: list[str]) -> Stored:

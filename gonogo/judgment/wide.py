@@ -13,7 +13,7 @@ import numpy as np
 from gonogo.arithmetic.formats import Doubles, unit_roundoff
 from gonogo.graph import Graph
 from gonogo.judgment.cells import Cells, Mask
-from gonogo.judgment.changes import Fault
+from gonogo.judgment.changes import Edit, Fault
 from gonogo.judgment.effects import Effects
 from gonogo.judgment.faults import faults
 from gonogo.judgment.fits import Fit, Output
@@ -143,6 +143,12 @@ def whole_effect(output: Output, graph: Graph, fault: Fault) -> Doubles | None:
 def is_storing(fault: Fault) -> bool:
     """Return whether a fault is to store a value in a format of 16 bits, or one as precise."""
     return fault.id.startswith(tuple(f"stored-{form}:" for form in STORED))
+
+
+def is_of_input(fault: Fault) -> bool:
+    """Return whether a fault changes an input."""
+    edits = fault.edits.values()
+    return any(isinstance(edit, Edit) and edit.changed.operation == "input" for edit in edits)
 
 
 def component_of(

@@ -1,0 +1,133 @@
+"""The judge of traced references, asked about a run; it takes the place of today's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from benchmarks.corpus.judging import NOT_A_TERM, Answer, Verdict, leading_term
+from benchmarks.corpus.run import Arrays, Label, Question
+from gonogo.arithmetic import Program, exact
+from gonogo.arithmetic.formats import round_to
+from gonogo.graph import Graph, trace
+from gonogo.judgment.judging import judge as judged
+from gonogo.judgment.limits import detection_limits
+from gonogo.judgment.verdict import Judgment
+from gonogo.references import KERNELS
+
+VERDICTS = {
+    ("explained", True): "pass",
+    ("explained", False): "fail_by_tolerance",
+    ("unexplained", True): "pass_by_tolerance",
+    ("unexplained", False): "fail",
+    ("suspect", True): "suspect",
+    ("suspect", False): "fail",
+}
+"""(explanation, within the tolerance) -> verdict; the others are inconclusive."""
+VALUES = {"y": "scale", "dx": "scale", "shifted": "variance", "square": "variance", "root": "rstd"}
+"""Values that a term's name doesn't say."""
+
+
+def judge(question: Question, outputs: Arrays, label: Label) -> Verdict:
+    """Judge the outputs of a run; the limits are those of a small fault that rounding explains."""
+    graphs, inputs = _graphs_and_inputs(question)
+    form = str(question.numerics.get("output", "fp32"))
+    narrow = [f for f in dict.fromkeys((form, question.numerics.get("input", form))) if f != "fp32"]
+    reference = graphs[0]
+    given = {
+        name: np.asarray(values, np.float64).reshape(reference.outputs[name].shape)
+        for name, values in outputs.items()
+        if name in reference.outputs
+    }
+    forms = {name: form if _fits(values, form) else "fp32" for name, values in given.items()}
+    judgment = judged(graphs, inputs, given, forms, narrow)
+    right = exact(reference, inputs)
+    is_green = all(
+        _is_close(values, right[reference.outputs[name].id], question.tolerance)
+        for name, values in given.items()
+    )
+    explanation = judgment.explanation.value
+    answers = {}
+    for name, answer in judgment.outputs.items():
+        limits: tuple[str, ...] = ()
+        if label.size == "small" and answer.explanation == "explained":
+            limits = _limits(graphs[answer.way], inputs, name, forms[name], answer.program)
+        answers[name] = Answer(
+            answer.explanation.value, answer.arithmetic, _term(judgment, [name]), limits
+        )
+    names = [name for name in label.outputs if name in given] or list(given)
+    verdict = VERDICTS.get((explanation, is_green), "inconclusive")
+    return Verdict(verdict, explanation, is_green, _term(judgment, names), answers)
+
+
+def _fits(values: Any, form: str) -> bool:
+    if form == "fp32":
+        return True
+    finite = values[np.isfinite(values)]
+    return bool((round_to(finite, form) == finite).all())
+
+
+def _is_close(values: Any, right: Any, tolerance: Mapping[str, Any]) -> bool:
+    limits = {name: tolerance[name] for name in ("rtol", "atol") if name in tolerance}
+    return bool(np.allclose(values, right, **limits, equal_nan=True))
+
+
+def _term(judgment: Judgment, names: list[str]) -> str | None:
+    """Return the term that the diagnosis of the first of some outputs names."""
+    for name in names:
+        answer = judgment.outputs[name]
+        fault = answer.diagnosis.fault if answer.diagnosis else None
+        if answer.explanation in ("unexplained", "suspect") and fault is not None:
+            return _term_of(fault.id, fault.label)
+    return None
+
+
+def _term_of(fault: str, label: str) -> str | None:
+    """Return the corpus' name for the value that a fault makes wrong."""
+    kind, _, place = fault.partition(":")
+    value = place.partition("@")[0]
+    if kind.startswith("stored-"):
+        return NOT_A_TERM
+    if re.match("before|after|first|wrapped|unwritten|carried", kind):
+        return "row"
+    return VALUES.get(value) or leading_term(label)
+
+
+def _limits(
+    graph: Graph, inputs: Arrays, output: str, form: str, program: Program
+) -> tuple[str, ...]:
+    """Return the terms that could be wrong unseen, and the largest common factor.
+
+    They are written as is_listed reads them.
+    """
+    limits = detection_limits(graph, inputs, output, form, program)
+    terms = dict.fromkeys(_term_of(id, label) or label for id, label in limits.unseen.items())
+    largest = max((size for size in limits.factors.values() if np.isfinite(size)), default=0.0)
+    return (*terms, f"a common factor below {100 * largest:.6f} %")
+
+
+def _graphs_and_inputs(question: Question) -> tuple[list[Graph], dict[str, Any]]:
+    """Return the graphs of a question's kernel on its shapes, and its inputs as float64."""
+    kernel, parameters = question.kernel, dict(question.parameters)
+    if kernel.endswith("_bw") and not {"mean", "rstd"} & question.inputs.keys():
+        kernel += "_own"
+    if not kernel.endswith("_bw"):
+        parameters["epsilon"] = question.epsilon
+    inputs = {name: np.asarray(values, np.float64) for name, values in question.inputs.items()}
+    if kernel in ("layernorm_bw", "rmsnorm_bw"):
+        inputs |= {n: inputs[n].reshape(-1, 1) for n in ("mean", "rstd") if n in inputs}
+    shapes = tuple((name, values.shape) for name, values in inputs.items())
+    return _graphs(kernel, shapes, tuple(sorted(parameters.items()))), inputs
+
+
+@lru_cache(maxsize=64)
+def _graphs(
+    kernel: str, shapes: tuple[tuple[str, tuple[int, ...]], ...], parameters: tuple[Any, ...]
+) -> list[Graph]:
+    inputs = {name: np.zeros(shape) for name, shape in shapes}
+    known = KERNELS[kernel]
+    return [trace(way, inputs, **dict(parameters)) for way in (known.reference, *known.ways)]
