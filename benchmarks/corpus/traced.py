@@ -28,40 +28,61 @@ VERDICTS = {
     ("suspect", False): "fail",
 }
 """(explanation, within the tolerance) -> verdict; the others are inconclusive."""
-VALUES = {"y": "scale", "dx": "scale", "shifted": "variance", "square": "variance", "root": "rstd"}
+TENSORS = ("x", "dy", "y", "dx")
+"""Values whose rows are what is wrong, if another row's stand there."""
+VALUES = {
+    "y": "scale",
+    "dx": "scale",
+    "shifted": "variance",
+    "square": "variance",
+    "mean_square": "variance",
+    "root": "rstd",
+    "share": "s2",
+}
 """Values that a term's name doesn't say."""
+
+
+def ask(question: Question, outputs: Arrays) -> Judgment:
+    """Return the judge's own answer."""
+    graphs, inputs = _graphs_and_inputs(question)
+    form = str(question.numerics.get("output", "fp32"))
+    narrow = [f for f in dict.fromkeys((form, question.numerics.get("input", form))) if f != "fp32"]
+    given = _shaped(graphs[0], outputs)
+    forms = {name: form if _fits(values, form) else "fp32" for name, values in given.items()}
+    return judged(graphs, inputs, given, forms, narrow)
 
 
 def judge(question: Question, outputs: Arrays, label: Label) -> Verdict:
     """Judge the outputs of a run; the limits are those of a small fault that rounding explains."""
+    judgment = ask(question, outputs)
     graphs, inputs = _graphs_and_inputs(question)
-    form = str(question.numerics.get("output", "fp32"))
-    narrow = [f for f in dict.fromkeys((form, question.numerics.get("input", form))) if f != "fp32"]
-    reference = graphs[0]
-    given = {
-        name: np.asarray(values, np.float64).reshape(reference.outputs[name].shape)
-        for name, values in outputs.items()
-        if name in reference.outputs
-    }
-    forms = {name: form if _fits(values, form) else "fp32" for name, values in given.items()}
-    judgment = judged(graphs, inputs, given, forms, narrow)
-    right = exact(reference, inputs)
+    given, right = _shaped(graphs[0], outputs), exact(graphs[0], inputs)
     is_green = all(
-        _is_close(values, right[reference.outputs[name].id], question.tolerance)
+        _is_close(values, right[graphs[0].outputs[name].id], question.tolerance)
         for name, values in given.items()
     )
+    form = str(question.numerics.get("output", "fp32"))
     explanation = judgment.explanation.value
     answers = {}
     for name, answer in judgment.outputs.items():
         limits: tuple[str, ...] = ()
         if label.size == "small" and answer.explanation == "explained":
-            limits = _limits(graphs[answer.way], inputs, name, forms[name], answer.program)
+            here = form if _fits(given[name], form) else "fp32"
+            limits = _limits(graphs[answer.way], inputs, name, here, answer.program)
         answers[name] = Answer(
             answer.explanation.value, answer.arithmetic, _term(judgment, [name]), limits
         )
     names = [name for name in label.outputs if name in given] or list(given)
     verdict = VERDICTS.get((explanation, is_green), "inconclusive")
     return Verdict(verdict, explanation, is_green, _term(judgment, names), answers)
+
+
+def _shaped(reference: Graph, outputs: Arrays) -> dict[str, Any]:
+    return {
+        name: np.asarray(values, np.float64).reshape(reference.outputs[name].shape)
+        for name, values in outputs.items()
+        if name in reference.outputs
+    }
 
 
 def _fits(values: Any, form: str) -> bool:
@@ -80,19 +101,24 @@ def _term(judgment: Judgment, names: list[str]) -> str | None:
     """Return the term that the diagnosis of the first of some outputs names."""
     for name in names:
         answer = judgment.outputs[name]
-        fault = answer.diagnosis.fault if answer.diagnosis else None
-        if answer.explanation in ("unexplained", "suspect") and fault is not None:
+        if answer.explanation not in ("unexplained", "suspect") or answer.diagnosis is None:
+            continue
+        fault = answer.diagnosis.fault
+        if fault is not None:
             return _term_of(fault.id, fault.label)
+        by_no_factor = re.match(r"(\S+) is wrong by no one factor", answer.diagnosis.message)
+        if by_no_factor:
+            return VALUES.get(by_no_factor[1]) or leading_term(by_no_factor[1])
     return None
 
 
 def _term_of(fault: str, label: str) -> str | None:
     """Return the corpus' name for the value that a fault makes wrong."""
     kind, _, place = fault.partition(":")
-    value = place.partition("@")[0]
+    value = place.partition("@")[0].partition("[")[0]
     if kind.startswith("stored-"):
         return NOT_A_TERM
-    if re.match("before|after|first|wrapped|unwritten|carried", kind):
+    if value in TENSORS and re.match("before|after|first|wrapped|unwritten|carried", kind):
         return "row"
     return VALUES.get(value) or leading_term(label)
 

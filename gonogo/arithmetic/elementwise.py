@@ -8,8 +8,15 @@ from itertools import product
 import numpy as np
 
 from gonogo.arithmetic.evaluation import value_of
-from gonogo.arithmetic.formats import Doubles, binade, round_to, smallest_step, unit_roundoff
-from gonogo.arithmetic.program import EXACT, ROUNDED, Program, format_and_mode
+from gonogo.arithmetic.formats import (
+    Doubles,
+    binade,
+    format_and_mode,
+    round_to,
+    smallest_step,
+    unit_roundoff,
+)
+from gonogo.arithmetic.program import EXACT, ROUNDED, Program
 from gonogo.arithmetic.quantity import (
     ZERO,
     Array,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -74,6 +74,19 @@ def format_named(name: str) -> Format:
         name, form.precision, form.min_exponent, form.largest, form.overflow, form.lowest,
         scale=float(scale),
     )  # fmt: skip
+
+
+def format_and_mode(stored: str) -> tuple[str, Mode]:
+    """Return the format and rounding of a store such as "bf16" or "bf16/away".
+
+    Raises ValueError for what is no format or no rounding.
+    """
+    form, _, mode = stored.partition("/")
+    format_named(form)
+    for known in get_args(Mode):
+        if known == (mode or "even"):
+            return form, known
+    raise ValueError(f"rounding {mode!r} of {stored} is not one of {', '.join(get_args(Mode))}")
 
 
 def unit_roundoff(form: str) -> float:

@@ -6,29 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self, get_args
 
-from gonogo.arithmetic.formats import Mode, format_named
-from gonogo.arithmetic.sums import Order
+from gonogo.arithmetic.formats import format_and_mode, format_named
+from gonogo.arithmetic.sums import Order, totals_of
 
 DIVISOR = ".divisor"
 """Behind a mean's key: the reciprocal of its count, where a kernel stores that and multiplies."""
+TOTAL = ".total"
+"""Behind a sum's or a mean's key: the totals that it stores after each addition."""
 EXACT = "exact"
 """The rule of an operation that rounds nothing."""
 ROUNDED = "rounded"
 """The rule of an operation that is known to round once, to nearest fp32."""
 RULES = (EXACT, ROUNDED)
-
-
-def format_and_mode(stored: str) -> tuple[str, Mode]:
-    """Return the format and rounding of a store such as "bf16" or "bf16/away".
-
-    Raises ValueError for what is no format or no rounding.
-    """
-    form, _, mode = stored.partition("/")
-    format_named(form)
-    for known in get_args(Mode):
-        if known == (mode or "even"):
-            return form, known
-    raise ValueError(f"rounding {mode!r} of {stored} is not one of {', '.join(get_args(Mode))}")
 
 
 @dataclass(frozen=True)
@@ -37,8 +26,9 @@ class Program:
 
     Attributes:
         stored: the format of each stored value by its node's key, such as "bf16" or "bf16/away";
-            parameters too, and a mean's divisor as "mean.divisor".
+            parameters too, a mean's divisor as "mean.divisor" and a sum's totals as "sum.total".
         order: how sums are added; see sums.fp32_sum.
+        totals: how those are added whose totals are stored; see sums.totals_of.
         rules: how single elementwise operations round, by their nodes' keys: one of RULES. Others
             have noise.
         narrow: a format in which any operation may be stored, nobody knows which: only noise.
@@ -48,6 +38,7 @@ class Program:
 
     stored: Mapping[str, str] = field(default_factory=dict)
     order: Order = "blocked"
+    totals: str = "running"
     rules: Mapping[str, str] = field(default_factory=dict)
     narrow: str | None = None
     narrow_sums: bool = False
@@ -56,6 +47,7 @@ class Program:
     def __post_init__(self) -> None:
         for stored in self.stored.values():
             format_and_mode(stored)
+        totals_of(self.totals)
         for key, rule in self.rules.items():
             if rule not in RULES:
                 raise ValueError(f"rule {rule!r} of {key} is not one of {', '.join(RULES)}")
@@ -88,6 +80,8 @@ class Program:
             for stored, keys in by_format.items()
         ]
         parts.append(f"{self.order} sums")
+        if self.totals != "running":
+            parts.append(f"stored totals in {self.totals}")
         if self.rules:
             parts.append(f"{len(self.rules)} operations known to the bit")
         if self.flush:
@@ -99,6 +93,7 @@ class Program:
         data = {
             "stored": dict(self.stored),
             "order": self.order,
+            "totals": self.totals,
             "rules": dict(self.rules),
             "narrow": self.narrow,
             "narrow_sums": self.narrow_sums,

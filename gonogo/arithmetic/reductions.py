@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from gonogo.arithmetic.elementwise import rounded
-from gonogo.arithmetic.formats import Doubles, binade, round_to, unit_roundoff
-from gonogo.arithmetic.program import DIVISOR, Program, format_and_mode
+from gonogo.arithmetic.formats import Doubles, binade, format_and_mode, round_to, unit_roundoff
+from gonogo.arithmetic.program import DIVISOR, TOTAL, Program
 from gonogo.arithmetic.quantity import (
     ZERO,
     Array,
@@ -31,6 +31,7 @@ from gonogo.arithmetic.sums import (
     UNIT,
     fp32_sum,
     narrow_noise,
+    narrow_sum,
     updated_variance_noise,
 )
 from gonogo.graph import Node
@@ -52,7 +53,13 @@ def summed(node: Node, a: Quantity, program: Program) -> Quantity:
     axes, shape = node.attributes["axes"], a.values.shape
     rows = rows_of(a.values, shape, axes)
     count = rows.shape[-1]
-    if a.values.dtype.kind == "f":
+    stored_totals = program.stored.get(node.key + TOTAL)
+    if stored_totals:
+        total, deviation = (
+            narrow_sum(rows, stored_totals, program.totals),
+            np.zeros(rows.shape[:-1]),
+        )
+    elif a.values.dtype.kind == "f":
         total, deviation = fp32_sum(rows, program.order)
     else:  # counts are exact
         total = rows.sum(axis=-1)

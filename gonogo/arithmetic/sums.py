@@ -6,6 +6,8 @@ noise of a row depends on that row alone.
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -13,7 +15,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo.arithmetic.formats import Doubles, binade, round_to, unit_roundoff
+from gonogo.arithmetic.formats import Doubles, binade, format_and_mode, round_to, unit_roundoff
 
 Order = Literal["blocked", "running", "updated"]
 Singles = NDArray[np.float32]
@@ -186,6 +188,42 @@ def _halved(terms: Singles) -> _Sum:
         terms = total if rest == half else np.concatenate([total, terms[:, rest:half]], axis=1)
     total64 = terms[:, 0].astype(np.float64)
     return _Sum(total64, square, np.abs(total64))
+
+
+def totals_of(totals: str) -> tuple[int, bool]:
+    """Return how many running totals a sum has, and whether they take terms in turn.
+
+    totals: "running": one; "4 lanes": they take terms in turn; "2 parts": each takes as many
+    neighbors. Raises ValueError for another text.
+    """
+    if totals == "running":
+        return 1, True
+    match = re.fullmatch("([1-9][0-9]*) (lanes|parts)", totals)
+    if match is None:
+        raise ValueError(f"totals {totals!r} are not running, 4 lanes or 2 parts")
+    return int(match[1]), match[2] == "lanes"
+
+
+def narrow_sum(terms: Doubles, store: str, totals: str) -> Doubles:
+    """Return the sums of rows whose totals are stored after each addition; see totals_of."""
+    lanes, takes_turns = totals_of(totals)
+    form, mode = format_and_mode(store)
+    *shape, count = terms.shape
+    steps = -(-count // lanes)
+    padded = np.zeros((math.prod(shape), steps * lanes))
+    padded[:, :count] = terms.reshape(-1, count)
+    columns = (
+        padded.reshape(-1, steps, lanes)
+        if takes_turns
+        else padded.reshape(-1, lanes, steps).swapaxes(1, 2)
+    )
+    sums = np.zeros((len(padded), lanes))
+    for at in range(steps):
+        sums = round_to(sums + columns[:, at], form, mode)
+    total = sums[:, 0]
+    for lane in range(1, lanes):
+        total = round_to(total + sums[:, lane], form, mode)
+    return total.reshape(shape)
 
 
 def narrow_noise(terms: Doubles, form: str) -> Doubles:

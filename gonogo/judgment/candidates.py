@@ -10,16 +10,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from gonogo.arithmetic import Program
-from gonogo.arithmetic.formats import Doubles
+from gonogo.arithmetic.formats import Doubles, format_and_mode
 from gonogo.arithmetic.quantity import ZERO
 from gonogo.arithmetic.sums import Order
+from gonogo.graph import Graph
+from gonogo.judgment.changes import Fault
+from gonogo.judgment.faults import STORED, is_of_input
 from gonogo.judgment.fits import Candidate, Output, has_sums
-from gonogo.judgment.search import stored_programs
+from gonogo.judgment.search import last_sum, stored_programs
 
 ORDERS: tuple[Order, ...] = ("blocked", "running", "updated")
+TOTALS = ("running", "2 parts", "4 lanes")
+"""How libraries on a CPU add 16-bit totals: one by one, on as many threads, or in vectors."""
 ROUNDINGS = ("", "/zero")
 """How a kernel stores: to nearest even, or truncated, as some compilers and interpreters do."""
 
@@ -45,6 +50,20 @@ def truncated(output: Output) -> Iterator[Candidate]:
             yield Candidate(graph, Program(stored={key: f"{output.form}/zero"}))
 
 
+def named(output: Output, graph: Graph, faults: Sequence[Fault]) -> Iterator[Candidate]:
+    """Yield the arithmetics of a way that store the values which faults of its say are stored."""
+    stored = {}
+    for fault in faults:
+        kind, _, key = fault.id.partition(":")
+        if kind not in STORED or "@" in key or is_of_input(fault):
+            return
+        stored[key] = format_and_mode(STORED[kind])[0]
+    if stored and output.kernel.narrow:
+        for rounding in ("", "/away", "/zero"):
+            stores = {key: form + rounding for key, form in stored.items()}
+            yield Candidate(graph, Program(stored=stores))
+
+
 def storing(output: Output, shift: Doubles = ZERO) -> Iterator[Candidate]:
     """Yield the programs of each way with stored values that a search finds.
 
@@ -54,6 +73,15 @@ def storing(output: Output, shift: Doubles = ZERO) -> Iterator[Candidate]:
         for form in output.kernel.narrow:
             for rounding in ROUNDINGS:
                 yield from stored_programs(output, graph, form + rounding, shift)
+
+
+def with_totals(output: Output) -> Iterator[Candidate]:
+    """Yield the programs that store values, and the totals of the sum that the output is."""
+    for totals in TOTALS:
+        for graph in output.usual_ways:
+            if last_sum(graph, output.name):
+                for form in output.kernel.narrow:
+                    yield from stored_programs(output, graph, form, totals=totals)
 
 
 def wide(output: Output) -> Iterator[Candidate]:

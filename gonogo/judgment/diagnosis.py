@@ -58,7 +58,6 @@ class RankedFault:
         share: of the misfit, that it takes away.
         moved: the share of the output's values that it moves.
         width: elements of the value that is wrong.
-        alignment: how much its effect points the way of the error.
         is_fitted: whether the size is fitted.
         is_refuted: whether values that are right say that it isn't the reason; not alone.
     """
@@ -68,7 +67,6 @@ class RankedFault:
     share: float
     moved: float
     width: int
-    alignment: float
     is_fitted: bool = False
     is_refuted: bool = False
 
@@ -90,6 +88,7 @@ class Diagnosis:
         others: the next best faults, the best one first where none is named.
         second: a second fault, which the output has at the same time.
         places: where the wrong values lie.
+        graph: whose faults they are.
     """
 
     fault: Fault | None
@@ -99,6 +98,7 @@ class Diagnosis:
     others: tuple[RankedFault, ...]
     second: Fault | None
     places: Places
+    graph: Graph
 
 
 def diagnose(
@@ -130,17 +130,24 @@ def diagnose(
         (first, second), share = pair
         message = f"{first.fault.label}, and {second.fault.label}: explains {_percent(share)}."
         return Diagnosis(
-            first.fault, first.size, share, message, tuple(ranked_faults[:3]), second.fault, places
+            first.fault,
+            first.size,
+            share,
+            message,
+            tuple(ranked_faults[:3]),
+            second.fault,
+            places,
+            graph,
         )
     best = ranked_faults[0] if ranked_faults else None
     share = max(best.rank if best.is_refuted else best.share, 0.0) if best else 0.0
     if best is not None and share >= NAMED and not best.is_refuted:
         message = f"{best.fault.label}: explains {_percent(share)}."
         return Diagnosis(
-            best.fault, best.size, share, message, tuple(ranked_faults[1:4]), None, places
+            best.fault, best.size, share, message, tuple(ranked_faults[1:4]), None, places, graph
         )
     message = " ".join([search.factors(), places.sentence]).strip()
-    return Diagnosis(None, 1.0, share, message, tuple(ranked_faults[:3]), None, places)
+    return Diagnosis(None, 1.0, share, message, tuple(ranked_faults[:3]), None, places, graph)
 
 
 def _percent(share: float) -> str:
@@ -172,10 +179,23 @@ class _Search:
             self.sums = tiles.sum_errors(self.graph, self.few)
             proposed = [fault for errors in self.sums for fault in errors.faults()]
             ranked_faults = _sorted([*ranked_faults, *self._tried(proposed, self.few)])
-        chosen = _chosen(ranked_faults)
+        chosen = self._chosen(ranked_faults)
         if self.more.size == self.few.size:
             return _sorted(chosen)
         return _sorted(self._tried([one.fault for one in chosen], self.more, chosen))
+
+    def _chosen(self, ranked_faults: list[RankedFault]) -> list[RankedFault]:
+        """Return the faults that are best, and those that point best to what the best one leaves.
+
+        Of two faults that a kernel has, one may take away nothing alone.
+        """
+        best, others = ranked_faults[:CONFIRMED_FAULTS], ranked_faults[CONFIRMED_FAULTS:]
+        if not others or best[0].share >= CERTAIN:
+            return best
+        effect = self.few.sample.effect
+        left = self.few.error - effect(best[0].fault)
+        others.sort(key=lambda one: self.few.alignment(effect(one.fault), left), reverse=True)
+        return [*best, *others[:ALIGNED_FAULTS]]
 
     def _tried(
         self, table: Iterable[Fault], effects: Effects, sized: Sequence[RankedFault] = ()
@@ -208,17 +228,14 @@ class _Search:
             int(np.prod((edit.changed if isinstance(edit, Edit) else self.graph.nodes[at]).shape))
             for at, edit in fault.edits.items()
         )
-        alignment = effects.alignment(effect, effects.error)
         if not fault.is_fitted:
-            return RankedFault(fault, 1.0, effects.share(effect), moved, width, alignment)
+            return RankedFault(fault, 1.0, effects.share(effect), moved, width)
         if moved * int(np.prod(self.graph.outputs[self.output].shape)) < MIN_MOVED:
             return None
         size = effects.multiple(effect) * SMALL
         if not np.isfinite(size) or not size:
             return None
-        best = RankedFault(
-            fault.sized(size), size, -np.inf, moved, width, alignment, is_fitted=True
-        )
+        best = RankedFault(fault.sized(size), size, -np.inf, moved, width, is_fitted=True)
         for _ in range(STEPS):
             sized = fault.sized(size)
             effect = effects.sample.effect(sized)
@@ -282,13 +299,3 @@ def _sorted(ranked_faults: Iterable[RankedFault]) -> list[RankedFault]:
         sorted(top, key=lambda candidate: (round(candidate.moved, 2), candidate.width))
         + ranked[len(top) :]
     )
-
-
-def _chosen(ranked_faults: list[RankedFault]) -> list[RankedFault]:
-    """Return the faults that are best, and those whose effects point best.
-
-    Of two faults that a kernel has, one may take away nothing alone.
-    """
-    best, others = ranked_faults[:CONFIRMED_FAULTS], ranked_faults[CONFIRMED_FAULTS:]
-    others.sort(key=lambda one: one.alignment, reverse=True)
-    return [*best, *others[:ALIGNED_FAULTS]]

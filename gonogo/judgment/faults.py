@@ -12,6 +12,7 @@ from functools import partial
 
 import numpy as np
 
+from gonogo.arithmetic.formats import format_and_mode
 from gonogo.graph import OPERATIONS, Graph, Node
 from gonogo.graph.operations import decode_constant
 from gonogo.judgment.changes import (
@@ -38,16 +39,29 @@ BLOCK = 3
 """Tiles that a kernel works on at once: tt-train's block size."""
 FITTED = "has another factor"
 
-STORED: Mapping[str, tuple[str, Change]] = {
-    "stored-bf16": ("is stored in bf16", rounded("bf16")),
-    "stored-cut-bf16": ("is truncated to bf16", rounded("bf16", "zero")),
-    "stored-fp16": ("is stored in fp16", rounded("fp16")),
-    "stored-tf32": ("is stored in TF32", rounded("tf32")),
-    "stored-cut-tf32": ("is truncated to TF32", rounded("tf32", "zero")),
-    "stored-fp8": ("is stored in fp8", rounded("fp8_e4m3")),
-    "stored-int8": ("is stored in int8", Elementwise(stored_as_int8)),
+STORED: Mapping[str, str] = {
+    "stored-bf16": "bf16",
+    "stored-cut-bf16": "bf16/zero",
+    "stored-fp16": "fp16",
+    "stored-tf32": "tf32",
+    "stored-cut-tf32": "tf32/zero",
+    "stored-fp8": "fp8_e4m3",
 }
-"""Formats in which a value may be kept, by the fault's id: what the label says, and the change."""
+"""How a value may be kept, by the fault's id: its format, and the rounding if not to nearest."""
+FORMAT_NAMES = {"tf32": "TF32", "fp8_e4m3": "fp8"}
+MAY_STORE = ("stored-bf16", "stored-fp16", "stored-tf32")
+"""The ways of these in which a right kernel with 16-bit tensors may store any value."""
+
+
+def is_storing(fault: Fault) -> bool:
+    """Return whether a fault is to store a value as a right kernel with 16-bit tensors may."""
+    return fault.id.partition(":")[0] in MAY_STORE
+
+
+def is_of_input(fault: Fault) -> bool:
+    """Return whether a fault changes an input."""
+    edits = fault.edits.values()
+    return any(isinstance(edit, Edit) and edit.changed.operation == "input" for edit in edits)
 
 
 def _negated(value: Array) -> Array:
@@ -181,8 +195,11 @@ def _faults_of_uses(graph: Graph, node: Node) -> Iterator[Fault]:
 def _changes(value: Node) -> Iterator[tuple[str, str, Change]]:
     """Yield wrong values in the place of a value: an id, what a label says, and the change."""
     yield "factor", FITTED, Factor()
-    for id, (text, change) in STORED.items():
-        yield id, text, change
+    for id, store in STORED.items():
+        form, mode = format_and_mode(store)
+        text = "is truncated to" if mode == "zero" else "is stored in"
+        yield id, f"{text} {FORMAT_NAMES.get(form, form)}", rounded(form, mode)
+    yield "stored-int8", "is stored in int8", Elementwise(stored_as_int8)
     rank = len(value.shape)
     for axis in range(rank - 1):
         count = value.shape[axis]

@@ -7,6 +7,7 @@ wide arithmetics, which may explain it only where none of the rules in wide.py s
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from gonogo.judgment import candidates
 from gonogo.judgment.cells import LIMIT, cancels, rounding_ratio
 from gonogo.judgment.common import MIN_SCORE, Common, most_certain
 from gonogo.judgment.diagnosis import Diagnosis, diagnose
+from gonogo.judgment.faults import is_of_input, is_storing
 from gonogo.judgment.fits import Candidate, Fit, Kernel, Output
 from gonogo.judgment.verdict import Explanation, Judgment, OutputJudgment
 from gonogo.judgment.wide import (
@@ -24,9 +26,7 @@ from gonogo.judgment.wide import (
     MIN_ROWS,
     REPRODUCES,
     component_of,
-    is_of_input,
     is_reproduced,
-    is_storing,
     is_tail,
     largest_component,
     whole_effect,
@@ -89,9 +89,12 @@ def judge_output(output: Output) -> OutputJudgment:
     diagnosis = _diagnosed(output, sharp.best)
     storing = _Tried(output)
     if not _is_settled(output, sharp.best, diagnosis):
-        truncated = _Tried(output)
-        if truncated.explained_by(candidates.truncated(output)):
-            return _explained(output, truncated.last)
+        simple = _Tried(output)
+        faults = [fault for fault in (diagnosis.fault, diagnosis.second) if fault is not None]
+        if simple.explained_by(
+            chain(candidates.truncated(output), candidates.named(output, diagnosis.graph, faults))
+        ):
+            return _explained(output, simple.last)
         if storing.explained_by(candidates.storing(output)):
             return _explained(output, storing.last)
         if storing.is_empty:
@@ -99,6 +102,10 @@ def judge_output(output: Output) -> OutputJudgment:
     if _says_why(output, diagnosis):  # rule c of wide arithmetics
         return _unexplained(output, sharp, diagnosis)
     for candidate in candidates.wide(output):
+        if candidate.program.narrow_sums:
+            totals = _Tried(output)
+            if totals.explained_by(candidates.with_totals(output)):
+                return _explained(output, totals.last)
         fit = output.fit(candidate)
         if fit.is_explained:
             return _explained_by_wide(output, fit, sharp, storing, diagnosis)

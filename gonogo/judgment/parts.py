@@ -9,9 +9,10 @@ import numpy as np
 from gonogo.arithmetic import Program
 from gonogo.arithmetic.formats import Doubles
 from gonogo.graph import Graph
+from gonogo.graph.axes import Cut
 from gonogo.judgment.changes import Indices
 from gonogo.judgment.fits import Output
-from gonogo.judgment.sample import Sample, cut_of
+from gonogo.judgment.sample import Sample, cut_of, with_worst
 
 GROUPS, ELEMENTS, MOST = 8, 2**9, 2**14
 """Groups of a part, and elements of the output: as many groups as it takes to have both, but two of
@@ -49,19 +50,43 @@ def parts(output: Output, graph: Graph, shift: Doubles) -> tuple[Part, Part]:
     Where all elements depend on all, both are the whole kernel. shift: what is added to a replay of
     the output.
     """
-    cut = cut_of(graph, output.name)
-    if cut is not None and cut.groups < 4:
-        cut = None
-
-    def part_of(groups: Indices | None) -> Part:
-        sample = Sample(graph, output.kernel.inputs, output.name, cut, groups)
-        keys = {node.key: graph.nodes[id].key for id, node in sample.part_nodes.items()}
-        return Part(sample, sample.part_of(output.values), sample.part_of(shift), keys)
-
+    cut, count = _cut_and_count(output, graph)
     if cut is None:
-        whole = part_of(None)
+        whole = _part(output, graph, shift, None, None)
         return whole, whole
-    size = max(1, output.values.size // cut.groups)
-    count = min(cut.groups // 2, max(GROUPS, -(-ELEMENTS // size)), max(2, MOST // size))
     chosen = np.linspace(0, cut.groups - 1, 2 * count).astype(np.intp)
-    return part_of(chosen[::2]), part_of(chosen[1::2])
+    searched, confirmed = chosen[::2], chosen[1::2]
+    return (
+        _part(output, graph, shift, cut, searched),
+        _part(output, graph, shift, cut, confirmed),
+    )
+
+
+def missed_part(output: Output, graph: Graph, shift: Doubles, distance: Doubles) -> Part:
+    """Return a part that has the groups with the most misfit.
+
+    distance: that of the whole output from the cells of a program.
+    """
+    cut, count = _cut_and_count(output, graph)
+    if cut is None:
+        return _part(output, graph, shift, None, None)
+    spread = np.linspace(0, cut.groups - 1, 2 * count).astype(np.intp)
+    groups = with_worst(distance, cut.outputs[output.name], cut.groups, spread)
+    return _part(output, graph, shift, cut, groups)
+
+
+def _cut_and_count(output: Output, graph: Graph) -> tuple[Cut | None, int]:
+    """Return how an output is cut into groups, and how many of them make a part."""
+    cut = cut_of(graph, output.name)
+    if cut is None or cut.groups < 4:
+        return None, 0
+    size = max(1, output.values.size // cut.groups)
+    return cut, min(cut.groups // 2, max(GROUPS, -(-ELEMENTS // size)), max(2, MOST // size))
+
+
+def _part(
+    output: Output, graph: Graph, shift: Doubles, cut: Cut | None, groups: Indices | None
+) -> Part:
+    sample = Sample(graph, output.kernel.inputs, output.name, cut, groups)
+    keys = {node.key: graph.nodes[id].key for id, node in sample.part_nodes.items()}
+    return Part(sample, sample.part_of(output.values), sample.part_of(shift), keys)

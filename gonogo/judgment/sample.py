@@ -9,8 +9,8 @@ from dataclasses import replace
 import numpy as np
 
 from gonogo.arithmetic import Inputs, exact, value_of
-from gonogo.arithmetic.formats import Doubles, round_to
-from gonogo.arithmetic.program import Program, format_and_mode
+from gonogo.arithmetic.formats import Doubles, format_and_mode, round_to
+from gonogo.arithmetic.program import Program
 from gonogo.graph import Graph, Node
 from gonogo.graph.axes import Cut, cuts
 from gonogo.judgment.cells import misfit_of

@@ -10,19 +10,22 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import combinations
 
 import numpy as np
 
 from gonogo.arithmetic import Program, Replay, exact, value_of
 from gonogo.arithmetic.evaluation import Array
-from gonogo.arithmetic.formats import Doubles, Mode, round_to, step
-from gonogo.arithmetic.program import DIVISOR, format_and_mode
+from gonogo.arithmetic.formats import Doubles, format_and_mode, round_to, step
+from gonogo.arithmetic.program import DIVISOR, TOTAL
 from gonogo.arithmetic.quantity import ZERO
+from gonogo.arithmetic.reductions import rows_of
+from gonogo.arithmetic.sums import narrow_sum
 from gonogo.graph import OPERATIONS, Graph, Node
 from gonogo.graph.operations import decode_constant
 from gonogo.judgment.cells import LIMIT, Cells
 from gonogo.judgment.fits import Candidate, Output, has_sums
-from gonogo.judgment.parts import Part, parts
+from gonogo.judgment.parts import Part, missed_part, parts
 
 BEAM = 3
 """Programs that each round keeps."""
@@ -39,6 +42,15 @@ MIN_DECIDED = 0.25
 SHARP = 1 / 16
 """Slack and deviation, in steps of the output, up to which it decides an element."""
 
+MOST_OFF = 10.0
+"""The loss of an element that is off by 2^10 steps or more, or isn't finite."""
+FAR = 8.0
+"""How much farther from an output a program may be that stores everything, to search from there."""
+MAX_FAR = 3
+"""Changes after which a search ends whose best program is worse than to store nothing."""
+REFINED = 3
+"""Times that a found program is sought again where it misses most."""
+
 Stored = frozenset[str]
 
 
@@ -47,7 +59,7 @@ class _Loss:
     """How far a program is from a part of an output.
 
     Attributes:
-        off: the mean error of the elements outside their cells, in steps, a whole one at most.
+        off: the mean of log2(1 + error / step) over the elements, 0 for those in their cells.
         mismatch: the share of these elements.
     """
 
@@ -56,38 +68,132 @@ class _Loss:
 
 
 def stored_programs(
-    output: Output, graph: Graph, store: str, shift: Doubles = ZERO
+    output: Output, graph: Graph, store: str, shift: Doubles = ZERO, totals: str = ""
 ) -> Iterator[Candidate]:
     """Yield programs of a way that store values and reproduce other groups.
 
     store: a format, and its rounding if that isn't to nearest even, as a program has it; the output
     itself is then a stored value, too.
     shift: what a fault changes in the output: the rest of the arithmetic is then sought beside it.
+    totals: how sums are added whose totals are stored, too, as a program has it; "": none are.
     """
-    searched, confirmed = parts(output, graph, shift)
-    keys = storable(searched.sample.part, output.name, store)
-    losses = _Losses(searched, store, output.form)
-    for start in _starts(losses, keys):
-        stored = _searched(losses, start, keys)
-        if not stored or losses[stored].mismatch > MAX_NEAR_TIES:
-            continue
-        program = Program(stored={key: store for key in keys if key in stored})
-        mismatch, decided = _reproduces(searched, program, output.form)
-        if mismatch > MAX_MISMATCH or decided < MIN_DECIDED:
-            continue
-        if _reproduces(confirmed, program, output.form)[0] <= MAX_HIDDEN:
-            program = searched.whole(program)
-            yield Candidate(graph, program)
+    search = _Search(output, graph, store, shift, totals)
+    for start in search.starts():
+        stored = search.near(search.losses, start)
+        if search.is_found(stored):
+            candidate = search.candidate(search.refined(stored))
+            yield candidate
             if has_sums(graph, output.name):
-                yield Candidate(graph, replace(program, order="running"))
+                yield replace(candidate, program=replace(candidate.program, order="running"))
             return
 
 
-def storable(graph: Graph, output: str, store: str) -> list[str]:
-    """Return the keys of what an output's kernel may store: what storing can change."""
+class _Search:
+    """The search for the values that a way stores."""
+
+    def __init__(
+        self, output: Output, graph: Graph, store: str, shift: Doubles, totals: str
+    ) -> None:
+        self.output, self.graph, self.store, self.shift = output, graph, store, shift
+        self.totals = totals
+        self.searched, self.confirmed = parts(output, graph, shift)
+        self.keys = storable(self.searched.sample.part, output.name, store, bool(totals))
+        self.losses = self.losses_on(self.searched)
+
+    def starts(self) -> list[Stored]:
+        """Return from where to search: from nothing stored, and from all where that isn't far."""
+        nothing, everything = frozenset[str](), frozenset(self.keys)
+        is_far = self.losses[everything].off > FAR * self.losses[nothing].off
+        return [nothing] if is_far else [nothing, everything]
+
+    def near(self, losses: _Losses, start: Stored) -> Stored:
+        """Return the best set of stored values near one, a value at a time."""
+        beam = [start]
+        for changes in range(len(self.keys)):
+            if losses[beam[0]].mismatch <= MAX_MISMATCH:
+                break
+            if changes >= MAX_FAR and losses[beam[0]].off > losses[frozenset()].off:
+                break
+            others = {stored ^ {key} for stored in beam for key in self.keys}
+            ranked = sorted(others, key=lambda stored: (losses[stored], sorted(stored)))
+            if not ranked or losses[ranked[0]].off > PROGRESS * losses[beam[0]].off:
+                break
+            beam = ranked[:BEAM]
+        stored = beam[0]
+        # without those that make no difference, divisors first
+        for key in sorted(stored, key=lambda key: (not key.endswith(DIVISOR), key)):
+            if not losses[stored] < losses[stored - {key}]:
+                stored -= {key}
+        return stored
+
+    def is_found(self, stored: Stored) -> bool:
+        """Return whether stored values reproduce the searched groups, and others."""
+        if not stored or self.losses[stored].mismatch > MAX_NEAR_TIES:
+            return False
+        program = self.program(stored)
+        mismatch, decided = _reproduces(self.searched, program, self.output.form)
+        if mismatch > MAX_MISMATCH or decided < MIN_DECIDED:
+            return False
+        return _reproduces(self.confirmed, program, self.output.form)[0] <= MAX_HIDDEN
+
+    def refined(self, stored: Stored) -> Stored:
+        """Return stored values that miss fewer elements of the whole, if there are such.
+
+        Some values round alike on the groups that were searched, and differ on others.
+        """
+        cells = self.cells(stored)
+        for _ in range(REFINED):
+            if not cells.outside.any():
+                break
+            part = missed_part(self.output, self.graph, self.shift, cells.distance)
+            losses = self.losses_on(part)
+            better = self.near(losses, stored)
+            if losses[better].mismatch > MAX_MISMATCH:  # two at once, where one makes it no better
+                pairs = [better ^ {one, other} for one, other in combinations(self.keys, 2)]
+                better = min([better, *pairs], key=lambda near: (losses[near], sorted(near)))
+            others = self.cells(better)
+            if not others.outside.sum() < cells.outside.sum():
+                break
+            stored, cells = better, others
+        return stored
+
+    def losses_on(self, part: Part) -> _Losses:
+        """Return the losses of programs on a part."""
+        return _Losses(part, self.store, self.output.form, self.totals)
+
+    def program(self, stored: Stored) -> Program:
+        """Return the program of a part that stores the values of some keys."""
+        stores = {key: self.store for key in self.keys if key in stored}
+        return Program(stored=stores, totals=self.totals or "running")
+
+    def candidate(self, stored: Stored) -> Candidate:
+        """Return the arithmetic of the whole that stores the values of some keys of a part."""
+        return Candidate(self.graph, self.searched.whole(self.program(stored)))
+
+    def cells(self, stored: Stored) -> Cells:
+        """Return the cells beside that arithmetic."""
+        return self.output.fit(self.candidate(stored)).cells.moved(self.shift)
+
+
+def last_sum(graph: Graph, output: str) -> Node | None:
+    """Return the sum or mean that an output is, but for its shape; None if it is another value."""
+    node = graph.outputs[output]
+    while OPERATIONS[node.operation].family == "view":
+        node = node.args[0]
+    return node if node.operation in ("sum", "mean") and node.kind == "float" else None
+
+
+def storable(graph: Graph, output: str, store: str, has_totals: bool = False) -> list[str]:
+    """Return the keys of what an output's kernel may store: what storing can change.
+
+    has_totals: whether it may store the totals of the sum that the output is.
+    """
+    last = last_sum(graph, output) if has_totals else None
     form, mode = format_and_mode(store)
     keys = []
     for node in graph.needed(output):
+        if node is last:
+            keys.append(node.key + TOTAL)
         if node is graph.outputs[output] and mode == "even":  # as its cells have it anyway
             continue
         if node.kind != "float" or not _is_rounded(node, form):
@@ -109,11 +215,12 @@ class _Losses:
     """The losses of programs on a part.
 
     They take exact values, rounded where the program stores them: a tenth of the time of a replay.
-    Near ties make a difference then, but seldom. store: how values are stored. form: the output's.
+    Near ties make a difference then, but seldom. store, totals: how values are stored. form: the
+    output's.
     """
 
-    def __init__(self, part: Part, store: str, form: str) -> None:
-        self.part, self.store = part, format_and_mode(store)
+    def __init__(self, part: Part, store: str, form: str, totals: str) -> None:
+        self.part, self.store, self.totals = part, store, totals
         sample = part.sample
         replay = Replay(sample.part, sample.inputs).run(sample.output)
         plain = Cells(part.values, replay, form).moved(part.shift)
@@ -128,9 +235,9 @@ class _Losses:
 
     def _measured(self, stored: Stored) -> _Loss:
         edits = {
-            node.id: partial(_stored_value, node, self.store, stored)
+            node.id: partial(self._stored_value, node, stored)
             for node in self.part.sample.order
-            if node.key in stored or node.key + DIVISOR in stored
+            if stored & {node.key, node.key + DIVISOR, node.key + TOTAL}
         }
         part, sample = self.part, self.part.sample
         computed = exact(
@@ -140,21 +247,27 @@ class _Losses:
         with np.errstate(all="ignore"):
             error = np.abs(part.values - values - part.shift)
             is_outside = ~(error <= self.allowed) & (part.values != values)
-            off = np.fmin(error / self.steps, 1.0)
+            off = np.fmin(np.log2(1 + error / self.steps), MOST_OFF)
         return _Loss(float(np.where(is_outside, off, 0.0).mean()), float(is_outside.mean()))
 
-
-def _stored_value(node: Node, store: tuple[str, Mode], stored: Stored, *args: Array) -> Doubles:
-    """Return the value of a node as stored; for a mean also by a stored divisor."""
-    if not node.args:
-        return round_to(args[0], *store)
-    if node.key + DIVISOR in stored:
-        axes = node.attributes["axes"]
-        count = args[0].size / math.prod(node.shape)
-        value = args[0].sum(axes, keepdims=True) * round_to(1 / count, *store)
-    else:
+    def _stored_value(self, node: Node, stored: Stored, *args: Array) -> Doubles:
+        """Return the value of a node as stored: a sum with its totals, a mean by its divisor."""
+        form, mode = format_and_mode(self.store)
+        if not node.args:
+            return round_to(args[0], form, mode)
         value = value_of(node, args)
-    return round_to(value, *store) if node.key in stored else value
+        if stored & {node.key + DIVISOR, node.key + TOTAL}:
+            axes = node.attributes["axes"]
+            if node.key + TOTAL in stored:
+                rows = rows_of(args[0], args[0].shape, axes)
+                value = np.expand_dims(narrow_sum(rows, self.store, self.totals), axes)
+            else:
+                value = args[0].sum(axes, keepdims=True)
+            if node.operation == "mean":
+                count = args[0].size / math.prod(node.shape)
+                is_stored = node.key + DIVISOR in stored
+                value = value * round_to(1 / count, form, mode) if is_stored else value / count
+        return round_to(value, form, mode) if node.key in stored else value
 
 
 def _reproduces(part: Part, program: Program, form: str) -> tuple[float, float]:
@@ -165,25 +278,3 @@ def _reproduces(part: Part, program: Program, form: str) -> tuple[float, float]:
     sharp = SHARP * step(part.values, form)
     is_sharp = (quantity.slack <= sharp) & (cells.deviation <= sharp)
     return float(cells.outside.mean()), float(np.broadcast_to(is_sharp, sharp.shape).mean())
-
-
-def _starts(losses: _Losses, keys: list[str]) -> list[Stored]:
-    """Return from where to search: from nothing stored, and from all where that is closer."""
-    nothing, everything = frozenset[str](), frozenset(keys)
-    return [nothing, everything] if losses[everything] < losses[nothing] else [nothing]
-
-
-def _searched(losses: _Losses, start: Stored, keys: list[str]) -> Stored:
-    """Return the best set of stored values that grows from nothing, or shrinks from all."""
-    beam = [start]
-    for _ in keys:
-        if losses[beam[0]].mismatch <= MAX_MISMATCH:
-            break
-        others = {
-            stored ^ {key} for stored in beam for key in keys if (key in stored) == bool(start)
-        }
-        ranked = sorted(others, key=lambda stored: (losses[stored], sorted(stored)))
-        if not ranked or losses[ranked[0]].off > PROGRESS * losses[beam[0]].off:
-            break
-        beam = ranked[:BEAM]
-    return beam[0]

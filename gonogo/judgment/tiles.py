@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from gonogo.arithmetic.formats import Doubles
 from gonogo.graph import OPERATIONS, Graph, Node
+from gonogo.judgment.cells import Mask
 from gonogo.judgment.changes import SMALL, TILE, Array, Edit, Factor, Fault, Indices
 from gonogo.judgment.effects import Effects
 from gonogo.judgment.faults import counted, summed_axes
@@ -78,6 +79,7 @@ class SumErrors:
             return
         count = self.terms.shape[1]
         yield from self._ranges(count)
+        yield from self._tails(count)
         yield from self._patterns(count)
 
     @cached_property
@@ -109,11 +111,14 @@ class SumErrors:
             name = f"tile-{start}" if stop == start + 1 else f"tiles-{start}-{stop - 1}"
             yield self._fault(kind, here, f"{at} of {total} (counted from 0)", name)
 
+    def _tails(self, count: int) -> Iterator[Fault]:
+        places, unit = np.arange(count), self._unit
+        lengths = range(2, min(TILE, count))
+        names = [(f"the last {length} {unit}", f"last-{length}") for length in lengths]
+        yield from self._best([places >= count - length for length in lengths], names)
+
     def _patterns(self, count: int) -> Iterator[Fault]:
-        assert self.terms is not None
-        unit = "columns" if self.axis == -1 else "rows" if self.axis == -2 else "places"
-        masks, names = [], []
-        places = np.arange(count)
+        masks, names, places, unit = [], [], np.arange(count), self._unit
         for block in BLOCKS:
             for period in PERIODS:
                 if 2 * block * period > count:
@@ -123,17 +128,27 @@ class SumErrors:
                     first = block * offset
                     last = first + block - 1
                     within = f"{first} to {last}" if block > 1 else f"{first}"
-                    names.append(
-                        (f"{within} of every {block * period} {unit}", (block, period, offset))
-                    )
+                    text = f"{within} of every {block * period} {unit}"
+                    names.append((text, f"every-{block}-{period}-{offset}"))
+        yield from self._best(masks, names)
+
+    @property
+    def _unit(self) -> str:
+        return {-1: "columns", -2: "rows"}.get(self.axis, "places")
+
+    def _best(self, masks: list[Mask], names: list[tuple[str, str]]) -> Iterator[Fault]:
+        """Yield the fault of each kind whose places fit best.
+
+        names: of each mask's places: the words, and a part of the fault's id.
+        """
+        assert self.terms is not None
         if not masks:
             return
         sums = self.terms @ np.array(masks, np.float64).T
         for kind, target, sign in self._kinds():
             cost = np.square(target[:, None] - sign * sums).T @ self._weights
             best = int(np.argmin(cost))
-            text, (block, period, offset) = names[best]
-            yield self._fault(kind, masks[best], text, f"every-{block}-{period}-{offset}")
+            yield self._fault(kind, masks[best], *names[best])
 
     def _kinds(self) -> Iterator[tuple[str, Doubles, float]]:
         """Yield how terms may be counted: the error that they then are, and its sign."""

@@ -6,16 +6,22 @@ Each rule returns the reason why a wide candidate isn't the kernel's arithmetic,
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
-from gonogo.arithmetic.formats import Doubles, unit_roundoff
-from gonogo.graph import Graph
+from gonogo.arithmetic import Program, exact, value_of
+from gonogo.arithmetic.evaluation import Array
+from gonogo.arithmetic.formats import Doubles, round_to, step, unit_roundoff
+from gonogo.arithmetic.reductions import rows_of as summed_rows
+from gonogo.arithmetic.sums import narrow_noise
+from gonogo.graph import OPERATIONS, Graph, Node
 from gonogo.judgment.cells import Cells, Mask
-from gonogo.judgment.changes import Edit, Fault
+from gonogo.judgment.changes import Fault
 from gonogo.judgment.effects import Effects
-from gonogo.judgment.faults import faults
+from gonogo.judgment.faults import faults, is_storing
 from gonogo.judgment.fits import Fit, Output
 from gonogo.judgment.likelihood import normal_deviate
 from gonogo.judgment.sample import Sample, some_groups
@@ -27,7 +33,7 @@ MIN_ROWS = 8
 """Rows that a share of rows needs, and independent samples that a component needs."""
 MOVABLE = 1 / 4
 """The deviation, in half steps, from which on a wide arithmetic would have moved an element."""
-SUSPECT_COMPONENT, MAX_COMPONENT = 3.0, 5.5
+SUSPECT_COMPONENT, MAX_COMPONENT = 4.5, 5.5
 """Deviations from which a component of noise along one of some hundred faults is suspect, and no
 noise."""
 MIN_MOVED = 0.6
@@ -36,8 +42,8 @@ REPRODUCES = 0.9
 """The share of the misfit that a fault must take away to be the reason."""
 SAMPLED = 2**17
 """Elements of the widest value on which every fault's effect is computed."""
-STORED = ("bf16", "fp16", "tf32")
-"""Formats in which a wide arithmetic may store any value: no fault."""
+SIMULATIONS = 16
+"""Simulated outputs by which a direction's usual component is found."""
 TAIL = 32
 """Rows, columns and elements behind the last multiple of this many are the tail of a tensor, which
 libraries compute otherwise."""
@@ -115,17 +121,68 @@ def largest_component(output: Output, wide: Fit) -> Component | None:
     least = MIN_MOVED * unit_roundoff(narrow) * math.sqrt(usual.mean()) if narrow else 0.0
     axis = sample.cut.outputs[output.name] if sample.cut else None
 
-    def component(label: str, direction: Doubles) -> Component:
-        return component_of(effects.error, direction, effects.weights, label, axis)
+    def component(label: str, direction: Doubles, error: Doubles = effects.error) -> Component:
+        return component_of(error, direction, effects.weights, label, axis)
 
-    components = [component("the output", right)]
-    for fault in faults(graph, output.name):
-        if not is_storing(fault):
-            effect = sample.effect(fault)
-            if np.isfinite(effect).all() and effect.any():
-                components.append(component(fault.label, effect))
-    large = [one for one in components if one.score >= SUSPECT_COMPONENT and one.moved > least]
-    return max(large, key=lambda one: one.score, default=None)
+    def directions() -> Iterator[tuple[str, Doubles]]:
+        yield "the output", right
+        for fault in faults(graph, output.name):
+            if not is_storing(fault):
+                effect = sample.effect(fault)
+                if np.isfinite(effect).all() and effect.any():
+                    yield fault.label, effect
+
+    large = []
+    for label, direction in directions():
+        one = component(label, direction)
+        if one.score >= SUSPECT_COMPONENT and one.moved > least:
+            large.append((one, direction))
+    if not large or not narrow:
+        return max((one for one, _ in large), key=lambda component: component.score, default=None)
+    errors = simulated_errors(sample, wide.candidate.program, output.form)
+    worst: Component | None = None
+    for one, direction in large:
+        sizes = [component(one.label, direction, error).size for error in errors]
+        usual_size = math.sqrt(sum(size**2 for size in sizes) / len(sizes))
+        score = min(one.score, abs(one.size) / usual_size) if usual_size else one.score
+        if score >= SUSPECT_COMPONENT and (worst is None or score > worst.score):
+            worst = replace(one, score=score)
+    return worst
+
+
+def simulated_errors(sample: Sample, program: Program, form: str) -> list[Doubles]:
+    """Return errors that a kernel may have whose operations are all rounded to a 16-bit format.
+
+    Rows share some of its roundings, and a sum down the rows has all of them: no formula knows how
+    much of a direction that makes.
+    """
+    random = np.random.default_rng(0)
+    edits = {
+        node.id: partial(_perturbed, node, program, random)
+        for node in sample.order
+        if node.args and node.kind == "float" and OPERATIONS[node.operation].half_steps > 0
+    }
+    errors = []
+    for _ in range(SIMULATIONS):
+        values = exact(sample.part, sample.inputs, edits, outputs=[sample.output])
+        wrong = round_to(values[sample.part.outputs[sample.output].id], form)
+        with np.errstate(invalid="ignore"):
+            error = wrong - sample.right
+        errors.append(np.where(np.isfinite(error), error, 0.0))
+    return errors
+
+
+def _perturbed(node: Node, program: Program, random: np.random.Generator, *args: Array) -> Doubles:
+    """Return a node's value with a random rounding, and that of a sum with random totals, too."""
+    value, narrow = value_of(node, args), program.narrow
+    assert narrow is not None
+    if program.narrow_sums and node.operation in ("sum", "mean"):
+        axes = node.attributes["axes"]
+        rows = summed_rows(args[0], args[0].shape, axes)
+        factor = 1 / max(rows.shape[-1], 1) if node.operation == "mean" else 1.0
+        deviation = np.expand_dims(narrow_noise(rows, narrow), axes) * factor
+        value = value + deviation * random.normal(size=value.shape)
+    return np.asarray(value + step(value, narrow) * (random.random(value.shape) - 0.5))
 
 
 def _sample(output: Output, graph: Graph) -> Sample:
@@ -138,17 +195,6 @@ def whole_effect(output: Output, graph: Graph, fault: Fault) -> Doubles | None:
     """Return what a fault of a way changes in the output; None where that isn't finite."""
     effect = Sample(graph, output.kernel.inputs, output.name).effect(fault)
     return effect if np.isfinite(effect).all() else None
-
-
-def is_storing(fault: Fault) -> bool:
-    """Return whether a fault is to store a value in a format of 16 bits, or one as precise."""
-    return fault.id.startswith(tuple(f"stored-{form}:" for form in STORED))
-
-
-def is_of_input(fault: Fault) -> bool:
-    """Return whether a fault changes an input."""
-    edits = fault.edits.values()
-    return any(isinstance(edit, Edit) and edit.changed.operation == "input" for edit in edits)
 
 
 def component_of(

@@ -6,13 +6,20 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from gonogo.references.kernel import Kernel
-from gonogo.references.normalization import Array, combinations, normalized, scaled, two_pass
+from gonogo.references.normalization import (
+    Array,
+    Rows,
+    combinations,
+    normalized,
+    scaled,
+    two_pass,
+)
 
 Outputs = Mapping[str, Array]
 
 
 def _groupnorm(
-    variance_of: Callable[..., Array],
+    variance_of: Callable[..., tuple[Rows, Array]],
     scale: Callable[..., tuple[Array, Array]],
     x: Array,
     gamma: Array,
@@ -37,7 +44,7 @@ def groupnorm(x: Array, gamma: Array, beta: Array, epsilon: Array, num_groups: i
 
 
 def _batchnorm(
-    variance_of: Callable[..., Array],
+    variance_of: Callable[..., tuple[Rows, Array]],
     scale: Callable[..., tuple[Array, Array]],
     x: Array,
     gamma: Array,

@@ -39,7 +39,7 @@ def layernorm(x: Array, gamma: Array, beta: Array, epsilon: Array) -> Outputs:
 
 
 def _forward(
-    variance_of: Callable[..., Array],
+    variance_of: Callable[..., tuple[Rows, Array]],
     scale: Callable[..., tuple[Array, Array]],
     x: Array,
     gamma: Array,
@@ -108,8 +108,7 @@ def _two_products(x: Array, gamma: Array, mean: Array, rstd: Array, dy: Array) -
 
 def _statistics(x: Array, epsilon: Array) -> tuple[Rows, Array]:
     """Return the rows of x with their mean, and rstd."""
-    rows = Rows.of(x, -1)
-    variance = two_pass(rows, -1)
+    rows, variance = two_pass(x, -1)
     shifted = variance + epsilon
     root = np.sqrt(shifted)
     rstd = 1.0 / root

@@ -33,23 +33,44 @@ class Rows:
         return cls(x, centered, mean)
 
 
-def two_pass(rows: Rows, axis: Axes) -> Array:
-    """Return the mean square of the centered values."""
+def two_pass(x: Array, axis: Axes) -> tuple[Rows, Array]:
+    """Return the rows, and the mean square of the centered values."""
+    rows = Rows.of(x, axis)
     square = rows.centered * rows.centered
-    return np.mean(square, axis=axis, keepdims=True)
+    variance = np.mean(square, axis=axis, keepdims=True)
+    return rows, variance
 
 
-def updated(rows: Rows, axis: Axes) -> Array:
-    """Return the library's own variance: by Welford's updates, with a mean of its own."""
-    return np.var(rows.x, axis=axis, keepdims=True)
+def updated(x: Array, axis: Axes) -> tuple[Rows, Array]:
+    """Return the rows, and the library's own variance: by Welford's updates, with its own mean."""
+    variance = np.var(x, axis=axis, keepdims=True)
+    return Rows.of(x, axis), variance
 
 
-def one_pass(rows: Rows, axis: Axes) -> Array:
-    """Return E[x^2] - mean^2, which cancels where the mean is large."""
+def one_pass(x: Array, axis: Axes) -> tuple[Rows, Array]:
+    """Return the rows, and E[x^2] - mean^2, which cancels where the mean is large."""
+    rows = Rows.of(x, axis)
     square = rows.x * rows.x
     mean_square = np.mean(square, axis=axis, keepdims=True)
     squared_mean = rows.mean * rows.mean
-    return mean_square - squared_mean
+    variance = mean_square - squared_mean
+    return rows, variance
+
+
+def about_first(x: Array, axis: Axes) -> tuple[Rows, Array]:
+    """Return the rows, and the variance by moments about each row's first value."""
+    axes = (axis,) if isinstance(axis, int) else axis
+    cut = {at % len(x.shape) for at in axes}
+    first = x[tuple(slice(0, 1) if at in cut else slice(None) for at in range(len(x.shape)))]
+    distance = x - first
+    mean_distance = np.mean(distance, axis=axis, keepdims=True)
+    square = distance * distance
+    mean_square = np.mean(square, axis=axis, keepdims=True)
+    squared_mean = mean_distance * mean_distance
+    variance = mean_square - squared_mean
+    mean = first + mean_distance
+    centered = x - mean
+    return Rows(x, centered, mean), variance
 
 
 def scaled(rows: Rows, shifted: Array, gamma: Array, beta: Array) -> tuple[Array, Array]:
@@ -100,7 +121,7 @@ def linear(rows: Rows, shifted: Array, gamma: Array, beta: Array) -> tuple[Array
     return scaled_x + offset, rstd
 
 
-VARIANCES: tuple[Callable[..., Array], ...] = (two_pass, updated, one_pass)
+VARIANCES: tuple[Callable[..., tuple[Rows, Array]], ...] = (two_pass, updated, one_pass)
 PRODUCTS: tuple[Callable[..., tuple[Array, Array]], ...] = (
     scaled,
     shifted_rows,
@@ -111,7 +132,7 @@ PRODUCTS: tuple[Callable[..., tuple[Array, Array]], ...] = (
 
 
 def normalized(
-    variance_of: Callable[..., Array],
+    variance_of: Callable[..., tuple[Rows, Array]],
     scale: Callable[..., tuple[Array, Array]],
     x: Array,
     gamma: Array,
@@ -120,8 +141,7 @@ def normalized(
     axis: Axes,
 ) -> Mapping[str, Array]:
     """Return y, mean and rstd of a norm over axes, by one way of each."""
-    rows = Rows.of(x, axis)
-    variance = variance_of(rows, axis)
+    rows, variance = variance_of(x, axis)
     shifted = variance + epsilon
     y, rstd = scale(rows, shifted, gamma, beta)
     return {"y": y, "mean": rows.mean, "rstd": rstd}
@@ -140,8 +160,11 @@ def variance_gradient(weighted: Array, rstd: Array) -> Array:
     return d_variance / count
 
 
-def combinations() -> Iterator[tuple[Callable[..., Array], Callable[..., tuple[Array, Array]]]]:
-    """Yield every pair of a variance and a product but the reference's own."""
+def combinations() -> Iterator[
+    tuple[Callable[..., tuple[Rows, Array]], Callable[..., tuple[Array, Array]]]
+]:
+    """Yield pairs of a variance and a product: all of the usual ones but the reference's own."""
     for variance, scale in product(VARIANCES, PRODUCTS):
         if (variance, scale) != (two_pass, scaled):
             yield variance, scale
+    yield about_first, scaled
