@@ -38,6 +38,7 @@ VALUES = {
     "mean_square": "variance",
     "root": "rstd",
     "share": "s2",
+    "shift": "mean",
 }
 """Values that a term's name doesn't say."""
 
@@ -115,7 +116,10 @@ def _term(judgment: Judgment, names: list[str]) -> str | None:
 def _term_of(fault: str, label: str) -> str | None:
     """Return the corpus' name for the value that a fault makes wrong."""
     kind, _, place = fault.partition(":")
-    value = place.partition("@")[0].partition("[")[0]
+    value, _, user = place.partition("@")
+    value = value.partition("[")[0]
+    if kind.startswith("bypass-") and value == "centered":
+        return "variance" if user == "square" else "mean"
     if kind.startswith("stored-"):
         return NOT_A_TERM
     if value in TENSORS and re.match("before|after|first|wrapped|unwritten|carried", kind):

@@ -16,7 +16,8 @@ Array = NDArray[Any]
 Inputs = Mapping[str, Array]
 Edit = Callable[..., Array]
 """A wrong kernel's computation in the place of a node's, from the values of the node's arguments
-(of an input, a parameter or a constant: from its own value)."""
+(of an input, a parameter or a constant: from its own value), and those of `others`, if it has that:
+nodes before it."""
 
 
 def value_of(node: Node, args: Sequence[Array]) -> Array:
@@ -71,7 +72,9 @@ def exact(
             if not args:
                 args = [source_value(node, inputs)]
             if node.id in edits:
-                values[node.id] = np.asarray(edits[node.id](*args))
+                edit = edits[node.id]
+                others = [values[other.id] for other in getattr(edit, "others", ())]
+                values[node.id] = np.asarray(edit(*args, *others))
             else:
                 values[node.id] = value_of(node, args) if node.args else args[0]
     return values

@@ -29,17 +29,17 @@ below where an effect bends."""
 class Change(Protocol):
     """A function of a value that gives a wrong one, of the same shape."""
 
-    def __call__(self, value: Array) -> Array: ...
+    def __call__(self, value: Array, *others: Array) -> Array: ...
 
 
 @dataclass(frozen=True)
 class Elementwise:
     """A change of each element alone."""
 
-    function: Callable[[Array], Array]
+    function: Callable[..., Array]
 
-    def __call__(self, value: Array) -> Array:
-        return self.function(value)
+    def __call__(self, value: Array, *others: Array) -> Array:
+        return self.function(value, *others)
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Factor:
 
     size: float | Array = SMALL
 
-    def __call__(self, value: Array) -> Array:
+    def __call__(self, value: Array, *others: Array) -> Array:
         return np.asarray(value * (1 + self.size))
 
 
@@ -66,7 +66,7 @@ class Moved:
     source: Indices
     is_added: bool = False
 
-    def __call__(self, value: Array) -> Array:
+    def __call__(self, value: Array, *others: Array) -> Array:
         moved = value.take(self.source, self.axis)
         return np.asarray(value + moved) if self.is_added else moved
 
@@ -78,7 +78,7 @@ class Weighted:
     axis: int
     weights: Doubles
 
-    def __call__(self, value: Array) -> Array:
+    def __call__(self, value: Array, *others: Array) -> Array:
         weights = self.weights.reshape(-1, *(1,) * (-self.axis - 1))
         # a weight of 0 leaves out: also what is infinite
         with np.errstate(invalid="ignore"):
@@ -94,19 +94,22 @@ class Edit:
         change: what becomes of a value.
         at: the arguments that are changed, by position: the fault is at one use of them. None: the
             node's own value is changed, for all who use it.
+        others: nodes whose values the change takes, too.
     """
 
     node: Node
     change: Change
     at: tuple[int, ...] | None = None
+    others: tuple[Node, ...] = ()
 
-    def __call__(self, *args: Array) -> Array:
+    def __call__(self, *values: Array) -> Array:
+        count = len(values) - len(self.others)
+        args, others = values[:count], values[count:]
         if self.at is None:
             value = value_of(self.node, args) if self.node.args else args[0]
-            return self.change(value)
-        return value_of(
-            self.node, [self.change(arg) if k in self.at else arg for k, arg in enumerate(args)]
-        )
+            return self.change(value, *others)
+        changed = [self.change(arg, *others) if k in self.at else arg for k, arg in enumerate(args)]
+        return value_of(self.node, changed)
 
     @property
     def changed(self) -> Node:
@@ -154,6 +157,11 @@ class Fault:
 def rounded(form: str, mode: Mode = "even") -> Change:
     """Return the change of a value that is stored in a format."""
     return Elementwise(lambda value: round_to(value, form, mode))
+
+
+def instead(value: Array, other: Array) -> Array:
+    """Return another node's value in the place of one, in its shape."""
+    return np.broadcast_to(other, value.shape)
 
 
 def stored_as_int8(value: Array) -> Array:

@@ -32,6 +32,8 @@ FITTED_PENALTY = 0.02
 """The share that a fault loses because its size is fitted: a number explains some misfit."""
 TIE = 0.003
 """Shares that differ by less are a tie."""
+MAX_REGION = 0.5
+"""The share of an output up to which its wrong values are a region of their own."""
 MIN_MOVED = 16
 """Values that a fitted fault must move: one number explains one number."""
 SCREENED, CONFIRMED = 2**13, 2**15
@@ -146,6 +148,13 @@ def diagnose(
         return Diagnosis(
             best.fault, best.size, share, message, tuple(ranked_faults[1:4]), None, places, graph
         )
+    if not search.factors() and not places.content:
+        within = search.within(places)
+        if within is not None:
+            message = f"{within.fault.label}, {places.where}: explains {_percent(within.share)}."
+            return Diagnosis(
+                within.fault, within.size, within.share, message, (), None, places, graph
+            )
     message = " ".join([search.factors(), places.sentence]).strip()
     return Diagnosis(None, 1.0, share, message, tuple(ranked_faults[:3]), None, places, graph)
 
@@ -160,7 +169,7 @@ class _Search:
     def __init__(
         self, graph: Graph, inputs: Inputs, output: str, cells: Cells, program: Program
     ) -> None:
-        self.graph, self.output = graph, output
+        self.graph, self.output, self.cells = graph, output, cells
 
         def effects(elements: int) -> Effects:
             cut, groups = some_groups(graph, output, elements, MIN_VALUES)
@@ -184,6 +193,19 @@ class _Search:
             return _sorted(chosen)
         return _sorted(self._tried([one.fault for one in chosen], self.more, chosen))
 
+    def within(self, places: Places) -> RankedFault | None:
+        """Return the fault that a kernel has where its wrong values lie, and nowhere else."""
+        shape = self.cells.values.shape
+        if len(shape) < 2 or len(places.rows) * len(places.columns) > MAX_REGION * places.total:
+            return None
+        region = np.zeros((places.total // shape[-1], shape[-1]), bool)
+        region[np.ix_(places.rows, places.columns)] = True
+        effects = Effects(self.few.sample, self.cells, region.reshape(shape))
+        ranked_faults = _sorted(self._tried(faults(self.graph, self.output), effects))
+        if not ranked_faults or ranked_faults[0].share < NAMED or ranked_faults[0].is_refuted:
+            return None
+        return ranked_faults[0]
+
     def _chosen(self, ranked_faults: list[RankedFault]) -> list[RankedFault]:
         """Return the faults that are best, and those that point best to what the best one leaves.
 
@@ -192,7 +214,7 @@ class _Search:
         best, others = ranked_faults[:CONFIRMED_FAULTS], ranked_faults[CONFIRMED_FAULTS:]
         if not others or best[0].share >= CERTAIN:
             return best
-        effect = self.few.sample.effect
+        effect = self.few.of
         left = self.few.error - effect(best[0].fault)
         others.sort(key=lambda one: self.few.alignment(effect(one.fault), left), reverse=True)
         return [*best, *others[:ALIGNED_FAULTS]]
@@ -212,15 +234,13 @@ class _Search:
                 fitted = before is not None and before.is_fitted
                 size = before.size if before is not None else candidate.size
                 candidate = replace(candidate, size=size, is_fitted=fitted) if fitted else candidate
-                if candidate.share > WORTH and effects.refutes(
-                    effects.sample.effect(candidate.fault)
-                ):
+                if candidate.share > WORTH and effects.refutes(effects.of(candidate.fault)):
                     candidate = replace(candidate, is_refuted=True)
                 ranked_faults.append(candidate)
         return ranked_faults
 
     def _of_fault(self, fault: Fault, effects: Effects) -> RankedFault | None:
-        effect = effects.sample.effect(fault)
+        effect = effects.of(fault)
         moved = float(np.count_nonzero(effect) / max(effect.size, 1))
         if not moved:
             return None
@@ -238,7 +258,7 @@ class _Search:
         best = RankedFault(fault.sized(size), size, -np.inf, moved, width, is_fitted=True)
         for _ in range(STEPS):
             sized = fault.sized(size)
-            effect = effects.sample.effect(sized)
+            effect = effects.of(sized)
             share = effects.share(effect)
             if not share > best.share + TIE / 10:
                 break
@@ -255,7 +275,7 @@ class _Search:
         if not ranked_faults or ranked_faults[0].rank >= CERTAIN - FITTED_PENALTY:
             return None
         effects = self.more
-        moves = [effects.sample.effect(candidate.fault) for candidate in ranked_faults]
+        moves = [effects.of(candidate.fault) for candidate in ranked_faults]
         left = effects.left_by_pairs(moves)
         firsts, seconds = np.triu_indices(
             len(moves) if ranked_faults[0].rank < NAMED else 1, 1, len(moves)
@@ -271,7 +291,7 @@ class _Search:
         tried.sort(key=lambda candidate: candidate[0], reverse=True)
         for _, first, second in tried[:3]:
             both = Fault("", "", {**first.fault.edits, **second.fault.edits})
-            effect = effects.sample.effect(both)
+            effect = effects.of(both)
             share = 0.0 if effects.refutes(effect) else effects.share(effect)
             alone = ranked_faults[0].share
             if share >= PAIRED and 1 - share <= (1 - NAMED) * (1 - alone):

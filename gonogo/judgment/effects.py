@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from gonogo.arithmetic.formats import Doubles, round_to
-from gonogo.judgment.cells import FARTHEST, LIMIT, Cells, misfit_of
+from gonogo.judgment.cells import FARTHEST, LIMIT, Cells, Mask, misfit_of
+from gonogo.judgment.changes import Fault
 from gonogo.judgment.sample import Sample
 
 LOOSE = 2.0
@@ -29,8 +30,13 @@ class Effects:
         deviation: of the replay, with what elements share.
     """
 
-    def __init__(self, sample: Sample, cells: Cells) -> None:
+    def __init__(self, sample: Sample, cells: Cells, region: Mask | None = None) -> None:
+        """Prepare the effects of faults that a kernel has everywhere, or in a region only.
+
+        region: a mask of the whole output's shape.
+        """
         self.sample = sample
+        self._region = None if region is None else sample.part_of(region)
         part_of = sample.part_of
         self.allowed = part_of(cells.half + cells.replay.slack)
         self.deviation = np.maximum(part_of(cells.deviation), np.finfo(np.float64).tiny)
@@ -43,6 +49,11 @@ class Effects:
         self.weights: Doubles = np.where(np.isfinite(weights) & ~self._odd, weights, 0.0)
         distance = self.distance_with(np.zeros(self.error.shape))
         self.misfit, self._is_right = misfit_of(distance), distance <= LIMIT
+
+    def of(self, fault: Fault) -> Doubles:
+        """Return what a fault adds to the sample."""
+        effect = self.sample.effect(fault)
+        return effect if self._region is None else np.where(self._region, effect, 0.0)
 
     @property
     def size(self) -> int:

@@ -26,6 +26,7 @@ from gonogo.judgment.changes import (
     Moved,
     Replaced,
     Weighted,
+    instead,
     rounded,
     shift,
     stored_as_int8,
@@ -190,6 +191,17 @@ def _faults_of_uses(graph: Graph, node: Node) -> Iterator[Fault]:
             for id, text, change in _changes(value):
                 label = f"{value.label} {text} where {node.label} takes it"
                 yield _changed_use(id, value, node, label, change, at)
+            if OPERATIONS[value.operation].family == "elementwise":
+                yield from _bypasses(value, node, at)
+
+
+def _bypasses(value: Node, user: Node, at: tuple[int, ...]) -> Iterator[Fault]:
+    """Yield the faults that one user takes what a value was computed from in its place."""
+    for operand in dict.fromkeys(value.args):
+        if operand.shape == value.shape and operand.kind == "float":
+            label = f"{user.label} takes {operand.label} for {value.label}"
+            edit = Edit(user, Elementwise(instead), at, (operand,))
+            yield Fault(f"bypass-{operand.key}:{value.key}@{user.key}", label, {user.id: edit})
 
 
 def _changes(value: Node) -> Iterator[tuple[str, str, Change]]:

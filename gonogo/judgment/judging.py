@@ -7,7 +7,7 @@ wide arithmetics, which may explain it only where none of the rules in wide.py s
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, islice
 
 import numpy as np
 
@@ -38,6 +38,8 @@ SUSPECT = 2 * LIMIT
 """The size up to which one seed alone doesn't decide."""
 HOPELESS = 4 * LIMIT
 """The size in some groups from which an arithmetic isn't tried on the others."""
+DIAGNOSED_WAYS = 5
+"""Ways whose faults are tried: those of others differ in how the variance is computed."""
 FEWER = 0.9
 """The share of a sharper arithmetic's misses to which another one must come down to be closer: a
 noisier one misses a little less of any wrong output."""
@@ -188,12 +190,18 @@ def _is_settled(output: Output, best: Fit, diagnosis: Diagnosis) -> bool:
 
 
 def _diagnosed(output: Output, best: Fit) -> Diagnosis:
-    """Return the best fault of the closest arithmetic, else of the reference, if that is better."""
-    closest = _diagnosed_by(output, best.candidate)
-    if _says_why(output, closest) or best.candidate.graph is output.reference:
-        return closest
-    other = _diagnosed_by(output, Candidate(output.reference))
-    return max(closest, other, key=lambda diagnosis: diagnosis.share)
+    """Return the best fault of the closest arithmetic, else of the reference, else of a way."""
+    best_one: Diagnosis | None = None
+    ways = [best.candidate.graph, *islice(output.usual_ways, DIAGNOSED_WAYS)]
+    for graph in dict.fromkeys(ways):
+        is_best = graph is best.candidate.graph
+        diagnosis = _diagnosed_by(output, best.candidate if is_best else Candidate(graph))
+        if best_one is None or diagnosis.share > best_one.share:
+            best_one = diagnosis
+        if diagnosis.fault is not None and diagnosis.share >= REPRODUCES:
+            break
+    assert best_one is not None
+    return best_one
 
 
 def _diagnosed_by(output: Output, candidate: Candidate) -> Diagnosis:

@@ -38,6 +38,7 @@ class Places:
         rows: the rows that have wrong values.
         columns: the columns that have.
         content: what stands in their places: "0", "NaN", "rows 0 to 7", ...; empty if unknown.
+        where: the rows and columns for people.
         sentence: all of this for people.
     """
 
@@ -46,6 +47,7 @@ class Places:
     rows: tuple[int, ...]
     columns: tuple[int, ...]
     content: str
+    where: str
     sentence: str
 
 
@@ -65,14 +67,21 @@ def places_of(outside: Mask, values: Array, right: Array) -> Places:
     rows, cols = np.flatnonzero(wrong.any(axis=1)), np.flatnonzero(wrong.any(axis=0))
     count = int(wrong.sum())
     if not count:
-        return Places(0, wrong.size, (), (), "", "No value is off.")
+        return Places(0, wrong.size, (), (), "", "", "No value is off.")
     content = _content(wrong, given, right_rows, rows, cols)
     verb = "value is" if count == 1 else "values are"
-    sentence = f"{count:,} of {wrong.size:,} {verb} off{_where(wrong, rows, cols)}"
+    where = _where(wrong, rows, cols)
+    sentence = f"{count:,} of {wrong.size:,} {verb} off{where}"
     if content:
         sentence += f"; they are {content}"
     return Places(
-        count, wrong.size, tuple(rows.tolist()), tuple(cols.tolist()), content, sentence + "."
+        count,
+        wrong.size,
+        tuple(rows.tolist()),
+        tuple(cols.tolist()),
+        content,
+        where.removeprefix(", "),
+        sentence + ".",
     )
 
 

@@ -140,8 +140,10 @@ class Sample:
         with np.errstate(all="ignore"):
             for node in self.order:
                 if node.id in wrong:
-                    args = [values.get(arg.id, self.base[arg.id]) for arg in node.args]
-                    value = np.asarray(wrong[node.id](*(args or [self.base[node.id]])))
+                    edit = wrong[node.id]
+                    given = (*node.args, *getattr(edit, "others", ()))
+                    args = [values.get(arg.id, self.base[arg.id]) for arg in given]
+                    value = np.asarray(edit(*(args or [self.base[node.id]])))
                 elif any(arg.id in values for arg in node.args):
                     args = [values.get(arg.id, self.base[arg.id]) for arg in node.args]
                     value = value_of(node, args)
@@ -156,9 +158,10 @@ class Sample:
             return edit
         part_node = self.part_nodes[edit.node.id]
         changed, change = edit.changed, edit.change
+        others = tuple(self.part_nodes[other.id] for other in edit.others)
         axis = self.cut.axes.get(changed.id) if self.cut else None
         if axis is None or not isinstance(change, Moved | Weighted):
-            return Edit(part_node, change, edit.at)
+            return Edit(part_node, change, edit.at, others)
         if change.axis == axis - len(changed.shape):
             places = self._places(changed, axis)
             if isinstance(change, Weighted):
