@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from gonogo.arithmetic import Program
 from gonogo.arithmetic.formats import Doubles, format_and_mode
@@ -25,6 +26,8 @@ from gonogo.judgment.search import last_sum, stored_programs
 ORDERS: tuple[Order, ...] = ("blocked", "running", "updated")
 TOTALS = ("running", "2 parts", "4 lanes")
 """How libraries on a CPU add 16-bit totals: one by one, on as many threads, or in vectors."""
+WAYS_OF_TOTALS = 2
+"""Ways that are tried with them: the terms of a sum down the rows hardly differ."""
 ROUNDINGS = ("", "/zero")
 """How a kernel stores: to nearest even, or truncated, as some compilers and interpreters do."""
 
@@ -78,7 +81,7 @@ def storing(output: Output, shift: Doubles = ZERO) -> Iterator[Candidate]:
 def with_totals(output: Output) -> Iterator[Candidate]:
     """Yield the programs that store values, and the totals of the sum that the output is."""
     for totals in TOTALS:
-        for graph in output.usual_ways:
+        for graph in islice(output.usual_ways, WAYS_OF_TOTALS):
             if last_sum(graph, output.name):
                 for form in output.kernel.narrow:
                     yield from stored_programs(output, graph, form, totals=totals)

@@ -40,6 +40,8 @@ HOPELESS = 4 * LIMIT
 """The size in some groups from which an arithmetic isn't tried on the others."""
 DIAGNOSED_WAYS = 5
 """Ways whose faults are tried: those of others differ in how the variance is computed."""
+MIN_OUTSIDE = 0.5
+"""The share of the values that the closest arithmetic misses from which other ways' are tried."""
 FEWER = 0.9
 """The share of a sharper arithmetic's misses to which another one must come down to be closer: a
 noisier one misses a little less of any wrong output."""
@@ -97,17 +99,14 @@ def judge_output(output: Output) -> OutputJudgment:
             chain(candidates.truncated(output), candidates.named(output, diagnosis.graph, faults))
         ):
             return _explained(output, simple.last)
-        if storing.explained_by(candidates.storing(output)):
+        if storing.explained_by(chain(candidates.storing(output), candidates.with_totals(output))):
             return _explained(output, storing.last)
         if storing.is_empty:
             diagnosis = _beside_stored(output, sharp.best, diagnosis) or diagnosis
+    diagnosis = _of_any_way(output, sharp.best, diagnosis)
     if _says_why(output, diagnosis):  # rule c of wide arithmetics
         return _unexplained(output, sharp, diagnosis)
     for candidate in candidates.wide(output):
-        if candidate.program.narrow_sums:
-            totals = _Tried(output)
-            if totals.explained_by(candidates.with_totals(output)):
-                return _explained(output, totals.last)
         fit = output.fit(candidate)
         if fit.is_explained:
             return _explained_by_wide(output, fit, sharp, storing, diagnosis)
@@ -190,18 +189,26 @@ def _is_settled(output: Output, best: Fit, diagnosis: Diagnosis) -> bool:
 
 
 def _diagnosed(output: Output, best: Fit) -> Diagnosis:
-    """Return the best fault of the closest arithmetic, else of the reference, else of a way."""
-    best_one: Diagnosis | None = None
-    ways = [best.candidate.graph, *islice(output.usual_ways, DIAGNOSED_WAYS)]
-    for graph in dict.fromkeys(ways):
-        is_best = graph is best.candidate.graph
-        diagnosis = _diagnosed_by(output, best.candidate if is_best else Candidate(graph))
-        if best_one is None or diagnosis.share > best_one.share:
-            best_one = diagnosis
-        if diagnosis.fault is not None and diagnosis.share >= REPRODUCES:
-            break
-    assert best_one is not None
-    return best_one
+    """Return the best fault of the closest arithmetic, else of the reference, if that is better."""
+    closest = _diagnosed_by(output, best.candidate)
+    if _says_why(output, closest) or best.candidate.graph is output.reference:
+        return closest
+    other = _diagnosed_by(output, Candidate(output.reference))
+    return max(closest, other, key=lambda diagnosis: diagnosis.share)
+
+
+def _of_any_way(output: Output, best: Fit, diagnosis: Diagnosis) -> Diagnosis:
+    """Return the best fault of the usual ways, if that says why and the one that is known doesn't.
+
+    Where the closest arithmetic explains half of the values, it is no other way's fault.
+    """
+    if _says_why(output, diagnosis) or best.cells.outside.mean() < MIN_OUTSIDE:
+        return diagnosis
+    for graph in islice(output.usual_ways, 1, DIAGNOSED_WAYS):
+        other = _diagnosed_by(output, Candidate(graph))
+        if _says_why(output, other):
+            return other
+    return diagnosis
 
 
 def _diagnosed_by(output: Output, candidate: Candidate) -> Diagnosis:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from gonogo.arithmetic.formats import round_to
-from gonogo.arithmetic.sums import fp32_sum, narrow_noise, updated_variance_noise
+from gonogo.arithmetic.sums import fp32_sum, narrow_noise, narrow_sum, updated_variance_noise
 
 Singles = NDArray[np.float32]
 F = np.float32
@@ -168,3 +169,30 @@ def test_welfords_noise(count: int) -> None:
         errors = [welford(x, lanes) - x.var(axis=1, dtype=np.float64) for lanes in (4, 8, 16)]
         assert (np.abs(errors) <= 8 * noise).all()
         assert np.sqrt(np.mean(noise**2)) < 4 * np.sqrt(np.mean(np.square(errors)))
+
+
+@pytest.mark.parametrize(
+    ("totals", "parts"),
+    [
+        ("running", [range(7)]),
+        ("2 parts", [range(4), range(4, 7)]),
+        ("3 lanes", [range(0, 7, 3), range(1, 7, 3), range(2, 7, 3)]),
+    ],
+)
+def test_stored_totals_are_added_one_by_one(totals: str, parts: list[range]) -> None:
+    terms = round_to(np.random.default_rng(3).normal(size=(5, 7)), "bf16")
+
+    def added(values: Any) -> Any:
+        total = np.zeros(5)
+        for value in values:
+            total = round_to(total + value, "bf16")
+        return total
+
+    expected = added(added(terms[:, at] for at in part) for part in parts)
+    assert (narrow_sum(terms, "bf16", totals) == expected).all()
+
+
+@pytest.mark.parametrize("totals", ["", "0 lanes", "2 trees", "lanes"])
+def test_unknown_totals_are_refused(totals: str) -> None:
+    with pytest.raises(ValueError, match=f"totals '{totals}'"):
+        narrow_sum(np.zeros((1, 2)), "bf16", totals)

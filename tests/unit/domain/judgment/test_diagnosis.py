@@ -94,6 +94,8 @@ def diagnosed(
         ("backward", "dgamma", ["stored-bf16:mean", "stored-bf16:rstd"], "fp32"),
         ("rmsnorm", "y", ["plus-one:gamma@y"], "bf16"),
         ("softmax", "y", ["without-last:total"], "fp32"),
+        ("forward", "y", ["bypass-x:centered@square"], "fp32"),
+        ("forward", "y", ["bypass-x:centered@xhat"], "bf16"),
     ],
 )
 def test_a_wrong_kernels_fault_is_named(name: str, output: str, ids: list[str], form: str) -> None:
@@ -145,6 +147,7 @@ def test_a_fault_has_the_same_effect_on_a_sample_as_on_the_whole(name: str) -> N
         (np.arange(COLUMNS) // 8 % 5 != 4, "32 to 39 of every 40 columns"),
         ((np.arange(COLUMNS) < 64) | (np.arange(COLUMNS) >= 128), "tiles 2 to 3 of 7"),
         (1 + (np.arange(COLUMNS) // 32 == 5), "counts tile 5 of 7 (counted from 0) twice"),
+        (np.arange(COLUMNS) < COLUMNS - 3, "leaves out the last 3 columns"),
     ],
 )
 def test_the_tiles_of_a_wrong_sum_are_named(weights: Array, words: str) -> None:
@@ -195,6 +198,14 @@ def test_places_are_said_where_no_term_is_wrong(
     diagnosis = diagnosed(graph, inputs, "y", y)
     assert diagnosis.fault is None
     assert words in diagnosis.message
+
+
+def test_a_fault_in_a_region_is_named_with_its_place() -> None:
+    graph, inputs = kernel("forward")
+    y = exact(graph, inputs, outputs=["y"])[graph.outputs["y"].id].copy()
+    y[:, 64:96] -= 2 * inputs["beta"][64:96]
+    diagnosis = diagnosed(graph, inputs, "y", y)
+    assert "beta is subtracted in y, in all 40 rows, columns 64 to 95" in diagnosis.message
 
 
 def test_limits_list_what_rounding_hides_and_nothing_that_shows() -> None:

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from gonogo.arithmetic import Program
+from gonogo.arithmetic.formats import round_to
+from gonogo.arithmetic.sums import narrow_sum
 from gonogo.graph import trace
 from gonogo.judgment import Explanation, judge, pooled
 from tests.unit.domain.judgment.kernels import Array, graphs, inputs, judged, layernorm, stored
@@ -94,6 +96,37 @@ def test_a_stored_value_is_found_and_named() -> None:
     result = judged(given, layernorm(**given, rstd_as="bf16"), "bf16")
     assert result.explanation is Explanation.EXPLAINED, result.message
     assert "rstd in bf16" in result.arithmetic
+
+
+def test_a_value_that_is_stored_truncated_is_found() -> None:
+    given = inputs(form="bf16")
+    x, gamma, beta = (np.asarray(given[name], F) for name in ("x", "gamma", "beta"))
+    centered = x - x.mean(-1, keepdims=True)
+    rstd = round_to(1 / np.sqrt((centered**2).mean(-1, keepdims=True) + F(1e-5)), "bf16", "zero")
+    y = round_to(centered * rstd * gamma + beta, "bf16", "zero")
+    result = judged(given, y, "bf16")
+    assert result.explanation is Explanation.EXPLAINED, result.message
+    assert result.program.stored == {"rstd": "bf16/zero", "y": "bf16/zero"}
+
+
+@pytest.mark.parametrize("totals", ["running", "2 parts", "4 lanes"])
+def test_a_sum_with_16_bit_totals_is_found(totals: str) -> None:
+    dy = round_to(np.random.default_rng(1).normal(size=(50, 40)), "fp16")
+    graph = trace(lambda dy: {"dbeta": np.sum(dy, axis=0)}, {"dy": dy})
+    dbeta = narrow_sum(dy.T, "fp16", totals)
+    outputs = {"dbeta": dbeta}
+    answer = judge([graph], {"dy": dy}, outputs, {"dbeta": "fp16"}, ["fp16"]).outputs["dbeta"]
+    assert answer.explanation is Explanation.EXPLAINED
+    assert ".total in fp16" in answer.arithmetic
+    assert answer.program.totals == totals
+
+
+def test_an_input_that_is_stored_with_fewer_digits_than_it_has_is_a_fault() -> None:
+    given = inputs()
+    rounded = {**given, "x": round_to(given["x"], "bf16")}
+    result = judged(given, stored(layernorm(**rounded), "bf16"), "bf16")
+    assert result.explanation is Explanation.UNEXPLAINED
+    assert "x is stored in bf16" in result.message
 
 
 def test_a_stored_value_does_not_hide_in_fp32() -> None:
