@@ -57,9 +57,10 @@ def named(output: Output, graph: Graph, faults: Sequence[Fault]) -> Iterator[Can
     """Yield the arithmetics of a way that store the values which faults of its say are stored."""
     stored = {}
     for fault in faults:
-        kind, _, key = fault.id.partition(":")
-        if kind not in STORED or "@" in key or is_of_input(fault):
+        kind, _, place = fault.id.partition(":")
+        if kind not in STORED or is_of_input(fault):
             return
+        key = place.partition("@")[0]  # stored for one who uses it, stored for all of this output's
         stored[key] = format_and_mode(STORED[kind])[0]
     if stored and output.kernel.narrow:
         for rounding in ("", "/away", "/zero"):

@@ -32,9 +32,9 @@ BEAM = 3
 PROGRESS = 0.9
 """A round must lower the loss to this share of it."""
 MAX_MISMATCH = 1e-3
-"""The share of elements that a program may miss for the search to end."""
-MAX_PLACES = 2e-2
-"""The same for one that is right but for a fault in few places, or for near ties."""
+"""The share of elements that a found program may miss where it was sought."""
+MAX_NEAR_TIES = 1e-2
+"""The same without the slack of near ties."""
 MAX_HIDDEN = 0.2
 """The same on other groups: near ties that slack doesn't cover differ from row to row."""
 MIN_DECIDED = 0.25
@@ -128,11 +128,11 @@ class _Search:
 
     def is_found(self, stored: Stored) -> bool:
         """Return whether stored values reproduce the searched groups, and others."""
-        if not stored or self.losses[stored].mismatch > MAX_PLACES:
+        if not stored or self.losses[stored].mismatch > MAX_NEAR_TIES:
             return False
         program = self.program(stored)
         mismatch, decided = _reproduces(self.searched, program, self.output.form)
-        if mismatch > MAX_PLACES or decided < MIN_DECIDED:
+        if mismatch > MAX_MISMATCH or decided < MIN_DECIDED:
             return False
         return _reproduces(self.confirmed, program, self.output.form)[0] <= MAX_HIDDEN
 
