@@ -16,7 +16,7 @@ from gonogo.arithmetic.elementwise import elementwise, flushed, stored
 from gonogo.arithmetic.evaluation import Inputs, source_value, value_of
 from gonogo.arithmetic.formats import round_to
 from gonogo.arithmetic.products import product
-from gonogo.arithmetic.program import DIVISOR, Program
+from gonogo.arithmetic.program import DIVISOR, TOTAL, Program
 from gonogo.arithmetic.quantity import (
     Array,
     Quantity,
@@ -63,6 +63,8 @@ class Replay:
         self._from_base: set[int] = set()
         self._uses = Counter(arg.id for node in graph.nodes for arg in node.args)
         self._sources: dict[int, Quantity] = {}
+        self._numbers: dict[int, Array] = dict(base._numbers) if base else {}
+        """The values of parameters, and what they alone give, in float64."""
 
     def run(self, output: str) -> Quantity:
         """Return an output's quantity. Its `shared` has only errors that elements do share."""
@@ -78,7 +80,7 @@ class Replay:
             return None
         program, other = self.program, self._base.program
         changed = replace(program, stored=other.stored, rules=other.rules) != other
-        keys = (node.key, node.key + DIVISOR)
+        keys = (node.key, node.key + DIVISOR, node.key + TOTAL)
         changed |= any(program.stored.get(key) != other.stored.get(key) for key in keys)
         changed |= program.rules.get(node.key) != other.rules.get(node.key)
         if changed or not all(arg.id in self._from_base for arg in node.args):
@@ -99,13 +101,16 @@ class Replay:
         family = OPERATIONS[node.operation].family
         if family == "source":
             values = source_value(node, self.inputs)
+            if node.operation != "input":
+                self._numbers[node.id] = values
             is_number = node.operation != "input" and node.kind == "float"
             return Quantity(round_to(values, "fp32") if is_number else values)
         args = [self._argument(node, arg) for arg in node.args]
         if node.operation == "quantize":
             return stored(args[0], node.attributes["format"])
         if family == "elementwise":
-            return elementwise(node, args, self.program)
+            quantity = elementwise(node, args, self.program)
+            return self._folded(node, quantity)
         if family == "view":
             return self._moved(node, args)
         if family == "product":
@@ -116,6 +121,22 @@ class Replay:
             return reductions.cumulated(node, args[0], self.program)
         reduced = reductions.variance if node.operation == "var" else reductions.summed
         return reduced(node, args[0], self.program)
+
+    def _folded(self, node: Node, quantity: Quantity) -> Quantity:
+        """Return a number's quantity: with slack up to what a host computes of parameters alone.
+
+        A host computes 1 - beta in float64 and gives the kernel that; or the kernel does, in fp32.
+        """
+        if (
+            node.shape
+            or node.kind != "float"
+            or any(arg.id not in self._numbers for arg in node.args)
+        ):
+            return quantity
+        value = value_of(node, [self._numbers[arg.id] for arg in node.args])
+        self._numbers[node.id] = value
+        slack = np.abs(round_to(value, "fp32") - quantity.values)
+        return replace(quantity, slack=sum_of(quantity.slack, slack))
 
     def _argument(self, node: Node, arg: Node) -> Quantity:
         """Return an argument's quantity: its noise is shared where its elements serve several."""

@@ -61,6 +61,8 @@ def named(output: Output, graph: Graph, faults: Sequence[Fault]) -> Iterator[Can
         if kind not in STORED or is_of_input(fault):
             return
         key = place.partition("@")[0]  # stored for one who uses it, stored for all of this output's
+        if key == graph.outputs[output.name].key:  # it is rounded anyway
+            return
         stored[key] = format_and_mode(STORED[kind])[0]
     if stored and output.kernel.narrow:
         for rounding in ("", "/away", "/zero"):

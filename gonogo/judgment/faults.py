@@ -138,7 +138,9 @@ UNSKIPPED = ("maximum", "where", "astype", "tril", "triu")
 
 def faults(graph: Graph, output: str) -> Iterator[Fault]:
     """Yield the faults that can reach an output of a kernel."""
-    for node in graph.needed(output):
+    needed = graph.needed(output)
+    ids = {node.id for node in needed}
+    for node in needed:
         is_output = node is graph.outputs[output]
         yield from _faults_of_uses(graph, node)
         family = OPERATIONS[node.operation].family
@@ -154,7 +156,8 @@ def faults(graph: Graph, output: str) -> Iterator[Fault]:
             yield from _faults_of_mask(node)
         if node.kind == "float" and (node.name or node.args):
             yield from _faults_of_value(node)
-        if is_output:
+        users = [user for user in graph.users(node) if user.id in ids]
+        if is_output or (node.kind == "float" and node.args and len(users) > 1):
             yield from _unwritten(node)
 
 

@@ -16,12 +16,12 @@ from gonogo.arithmetic import Program, exact, value_of
 from gonogo.arithmetic.evaluation import Array
 from gonogo.arithmetic.formats import Doubles, round_to, step, unit_roundoff
 from gonogo.arithmetic.reductions import rows_of as summed_rows
-from gonogo.arithmetic.sums import narrow_noise
+from gonogo.arithmetic.sums import fp32_sum, narrow_noise
 from gonogo.graph import OPERATIONS, Graph, Node
 from gonogo.judgment.cells import Cells, Mask
 from gonogo.judgment.changes import Fault
 from gonogo.judgment.effects import Effects
-from gonogo.judgment.faults import faults, is_storing
+from gonogo.judgment.faults import STORED, faults, is_storing
 from gonogo.judgment.fits import Fit, Output
 from gonogo.judgment.likelihood import normal_deviate
 from gonogo.judgment.sample import Sample, some_groups
@@ -126,8 +126,10 @@ def largest_component(output: Output, wide: Fit) -> Component | None:
 
     def directions() -> Iterator[tuple[str, Doubles]]:
         yield "the output", right
+        own = tuple(f"{kind}:{graph.outputs[output.name].key}" for kind in STORED)
         for fault in faults(graph, output.name):
-            if not is_storing(fault):
+            # the output's own rounding points as the truncation of it does
+            if not is_storing(fault) and fault.id not in own:
                 effect = sample.effect(fault)
                 if np.isfinite(effect).all() and effect.any():
                     yield fault.label, effect
@@ -137,8 +139,8 @@ def largest_component(output: Output, wide: Fit) -> Component | None:
         one = component(label, direction)
         if one.score >= SUSPECT_COMPONENT and one.moved > least:
             large.append((one, direction))
-    if not large or not narrow:
-        return max((one for one, _ in large), key=lambda component: component.score, default=None)
+    if not large:
+        return None
     errors = simulated_errors(sample, wide.candidate.program, output.form)
     worst: Component | None = None
     for one, direction in large:
@@ -151,7 +153,7 @@ def largest_component(output: Output, wide: Fit) -> Component | None:
 
 
 def simulated_errors(sample: Sample, program: Program, form: str) -> list[Doubles]:
-    """Return errors that a kernel may have whose operations are all rounded to a 16-bit format.
+    """Return errors of a kernel whose operations are all rounded to the program's format.
 
     Rows share some of its roundings, and a sum down the rows has all of them: no formula knows how
     much of a direction that makes.
@@ -174,15 +176,15 @@ def simulated_errors(sample: Sample, program: Program, form: str) -> list[Double
 
 def _perturbed(node: Node, program: Program, random: np.random.Generator, *args: Array) -> Doubles:
     """Return a node's value with a random rounding, and that of a sum with random totals, too."""
-    value, narrow = value_of(node, args), program.narrow
-    assert narrow is not None
-    if program.narrow_sums and node.operation in ("sum", "mean"):
+    value, store = value_of(node, args), program.narrow or "fp32"
+    if node.operation in ("sum", "mean") and (program.narrow_sums or not program.narrow):
         axes = node.attributes["axes"]
         rows = summed_rows(args[0], args[0].shape, axes)
         factor = 1 / max(rows.shape[-1], 1) if node.operation == "mean" else 1.0
-        deviation = np.expand_dims(narrow_noise(rows, narrow), axes) * factor
-        value = value + deviation * random.normal(size=value.shape)
-    return np.asarray(value + step(value, narrow) * (random.random(value.shape) - 0.5))
+        is_narrow = program.narrow is not None
+        deviation = narrow_noise(rows, store) if is_narrow else fp32_sum(rows, program.order)[1]
+        value = value + np.expand_dims(deviation * factor, axes) * random.normal(size=value.shape)
+    return np.asarray(value + step(value, store) * (random.random(value.shape) - 0.5))
 
 
 def _sample(output: Output, graph: Graph) -> Sample:
