@@ -126,10 +126,10 @@ def largest_component(output: Output, wide: Fit) -> Component | None:
 
     def directions() -> Iterator[tuple[str, Doubles]]:
         yield "the output", right
-        own = tuple(f"{kind}:{graph.outputs[output.name].key}" for kind in STORED)
+        of_output = tuple(f"{kind}:{graph.outputs[output.name].key}" for kind in STORED)
         for fault in faults(graph, output.name):
             # the output's own rounding points as the truncation of it does
-            if not is_storing(fault) and fault.id not in own:
+            if not is_storing(fault) and fault.id not in of_output:
                 effect = sample.effect(fault)
                 if np.isfinite(effect).all() and effect.any():
                     yield fault.label, effect
