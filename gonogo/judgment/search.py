@@ -1,7 +1,7 @@
 """Stored values: which of a kernel's values are kept in a 16-bit format, rounded or truncated.
 
-A beam of programs grows from none stored, and shrinks from all stored. What is found on some groups
-of the tensors has to reproduce other groups.
+A beam of programs changes a value at a time, from none stored and from all stored. What is found on
+some groups of the tensors has to reproduce other groups, and is sought again on those it misses.
 """
 
 from __future__ import annotations

@@ -121,35 +121,37 @@ def largest_component(output: Output, wide: Fit) -> Component | None:
     least = MIN_MOVED * unit_roundoff(narrow) * math.sqrt(usual.mean()) if narrow else 0.0
     axis = sample.cut.outputs[output.name] if sample.cut else None
 
-    def component(label: str, direction: Doubles, error: Doubles = effects.error) -> Component:
+    def component(label: str, direction: Doubles, error: Doubles) -> Component:
         return component_of(error, direction, effects.weights, label, axis)
 
-    def directions() -> Iterator[tuple[str, Doubles]]:
-        yield "the output", right
-        of_output = tuple(f"{kind}:{graph.outputs[output.name].key}" for kind in STORED)
-        for fault in faults(graph, output.name):
-            # the output's own rounding points as the truncation of it does
-            if not is_storing(fault) and fault.id not in of_output:
-                effect = sample.effect(fault)
-                if np.isfinite(effect).all() and effect.any():
-                    yield fault.label, effect
-
     large = []
-    for label, direction in directions():
-        one = component(label, direction)
+    for label, direction in _directions(output, graph, sample):
+        one = component(label, direction, effects.error)
         if one.score >= SUSPECT_COMPONENT and one.moved > least:
             large.append((one, direction))
     if not large:
         return None
     errors = simulated_errors(sample, wide.candidate.program, output.form)
-    worst: Component | None = None
+    scored = []
     for one, direction in large:
-        sizes = [component(one.label, direction, error).size for error in errors]
-        usual_size = math.sqrt(sum(size**2 for size in sizes) / len(sizes))
+        sizes = np.array([component(one.label, direction, error).size for error in errors])
+        usual_size = math.sqrt(np.square(sizes).mean())
         score = min(one.score, abs(one.size) / usual_size) if usual_size else one.score
-        if score >= SUSPECT_COMPONENT and (worst is None or score > worst.score):
-            worst = replace(one, score=score)
-    return worst
+        scored.append(replace(one, score=score))
+    worst = max(scored, key=lambda one: one.score)
+    return worst if worst.score >= SUSPECT_COMPONENT else None
+
+
+def _directions(output: Output, graph: Graph, sample: Sample) -> Iterator[tuple[str, Doubles]]:
+    """Yield what noise has no component along, of a sample: a label, and the direction."""
+    yield "the output", np.asarray(sample.right, np.float64)
+    # the output's own rounding points as the truncation of it does
+    of_output = tuple(f"{kind}:{graph.outputs[output.name].key}" for kind in STORED)
+    for fault in faults(graph, output.name):
+        if not is_storing(fault) and fault.id not in of_output:
+            effect = sample.effect(fault)
+            if np.isfinite(effect).all() and effect.any():
+                yield fault.label, effect
 
 
 def simulated_errors(sample: Sample, program: Program, form: str) -> list[Doubles]:
