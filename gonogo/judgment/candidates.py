@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from gonogo.arithmetic import Program
-from gonogo.arithmetic.formats import Doubles, format_and_mode
+from gonogo.arithmetic.formats import Doubles, format_and_mode, unit_roundoff
 from gonogo.arithmetic.quantity import ZERO
 from gonogo.arithmetic.sums import Order
 from gonogo.graph import Graph
@@ -64,7 +64,8 @@ def named(output: Output, graph: Graph, faults: Sequence[Fault]) -> Iterator[Can
         if key == graph.outputs[output.name].key:  # it is rounded anyway
             return
         stored[key] = format_and_mode(STORED[kind])[0]
-    if stored and output.kernel.narrow:
+    most = max((unit_roundoff(form) for form in output.kernel.narrow), default=0.0)
+    if stored and all(unit_roundoff(form) <= most for form in stored.values()):
         for rounding in ("", "/away", "/zero"):
             stores = {key: form + rounding for key, form in stored.items()}
             yield Candidate(graph, Program(stored=stores))

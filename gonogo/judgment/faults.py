@@ -6,13 +6,13 @@ knows operations, and no kernel. Tiles, rows and columns are counted from 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
-from gonogo.arithmetic.formats import format_and_mode
+from gonogo.arithmetic.formats import format_and_mode, unit_roundoff
 from gonogo.graph import OPERATIONS, Graph, Node
 from gonogo.graph.operations import decode_constant
 from gonogo.judgment.changes import (
@@ -54,9 +54,14 @@ MAY_STORE = ("stored-bf16", "stored-fp16", "stored-tf32")
 """The ways of these in which a right kernel with 16-bit tensors may store any value."""
 
 
-def is_storing(fault: Fault) -> bool:
-    """Return whether a fault is to store a value as a right kernel with 16-bit tensors may."""
-    return fault.id.partition(":")[0] in MAY_STORE
+def is_storing(fault: Fault, narrow: Sequence[str] = ()) -> bool:
+    """Return whether a fault is to store a value as a right kernel with 16-bit tensors may.
+
+    narrow: the formats of its tensors: nothing is stored with fewer digits than they all have.
+    """
+    kind = fault.id.partition(":")[0]
+    most = max((unit_roundoff(form) for form in narrow), default=np.inf)
+    return kind in MAY_STORE and unit_roundoff(format_and_mode(STORED[kind])[0]) <= most
 
 
 def is_of_input(fault: Fault) -> bool:

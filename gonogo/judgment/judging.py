@@ -170,7 +170,7 @@ def _says_why(output: Output, diagnosis: Diagnosis) -> bool:
     if not faults or diagnosis.share < REPRODUCES:
         return False
     return not output.kernel.narrow or not all(
-        is_storing(fault) and not is_of_input(fault) for fault in faults
+        is_storing(fault, output.kernel.narrow) and not is_of_input(fault) for fault in faults
     )
 
 
