@@ -64,7 +64,7 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--only", default="", help="only runs with this in their id")
         if name == "judge":
             command.add_argument("--jobs", type=int, default=2, help="processes")
-            command.add_argument("--traced", action="store_true", help="the judge to come")
+            command.add_argument("--traced", action="store_true", help="ask the traced judge")
             command.add_argument("--again", action="store_true", help="judge everything again")
             command.add_argument("--write", type=Path, help="write these rows into this table")
     return parser

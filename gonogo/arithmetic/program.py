@@ -18,6 +18,8 @@ EXACT = "exact"
 ROUNDED = "rounded"
 """The rule of an operation that is known to round once, to nearest fp32."""
 RULES = (EXACT, ROUNDED)
+ROUNDINGS = {"even": "", "away": ", ties away from zero", "zero": ", truncated"}
+"""How a store rounds, in words."""
 
 
 @dataclass(frozen=True)
@@ -75,10 +77,10 @@ class Program:
         by_format: dict[str, list[str]] = {}
         for key, stored in self.stored.items():
             by_format.setdefault(stored, []).append(key)
-        parts = [
-            f"{', '.join(keys)} in {' '.join(stored.split('/'))}"
-            for stored, keys in by_format.items()
-        ]
+        parts = []
+        for stored, keys in by_format.items():
+            form, mode = format_and_mode(stored)
+            parts.append(f"{', '.join(keys)} in {form}{ROUNDINGS[mode]}")
         parts.append(f"{self.order} sums")
         if self.totals != "running":
             parts.append(f"stored totals in {self.totals}")

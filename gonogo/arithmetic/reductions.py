@@ -55,10 +55,8 @@ def summed(node: Node, a: Quantity, program: Program) -> Quantity:
     count = rows.shape[-1]
     stored_totals = program.stored.get(node.key + TOTAL)
     if stored_totals:
-        total, deviation = (
-            narrow_sum(rows, stored_totals, program.totals),
-            np.zeros(rows.shape[:-1]),
-        )
+        total = narrow_sum(rows, stored_totals, program.totals)
+        deviation = np.zeros(total.shape)
     elif a.values.dtype.kind == "f":
         total, deviation = fp32_sum(rows, program.order)
     else:  # counts are exact

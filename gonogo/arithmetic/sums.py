@@ -15,7 +15,14 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo.arithmetic.formats import Doubles, binade, format_and_mode, round_to, unit_roundoff
+from gonogo.arithmetic.formats import (
+    Doubles,
+    Mode,
+    binade,
+    format_and_mode,
+    round_to,
+    unit_roundoff,
+)
 
 Order = Literal["blocked", "running", "updated"]
 Singles = NDArray[np.float32]
@@ -209,21 +216,8 @@ def narrow_sum(terms: Doubles, store: str, totals: str) -> Doubles:
     lanes, takes_turns = totals_of(totals)
     form, mode = format_and_mode(store)
     *shape, count = terms.shape
-    steps = -(-count // lanes)
-    padded = np.zeros((math.prod(shape), steps * lanes))
-    padded[:, :count] = terms.reshape(-1, count)
-    columns = (
-        padded.reshape(-1, steps, lanes)
-        if takes_turns
-        else padded.reshape(-1, lanes, steps).swapaxes(1, 2)
-    )
-    sums = np.zeros((len(padded), lanes))
-    for at in range(steps):
-        sums = round_to(sums + columns[:, at], form, mode)
-    total = sums[:, 0]
-    for lane in range(1, lanes):
-        total = round_to(total + sums[:, lane], form, mode)
-    return total.reshape(shape)
+    columns = _in_lanes(terms.reshape(math.prod(shape), count), lanes, takes_turns)
+    return _narrow_rows(columns, form, mode)[0].reshape(shape)
 
 
 def narrow_noise(terms: Doubles, form: str) -> Doubles:
@@ -233,7 +227,8 @@ def narrow_noise(terms: Doubles, form: str) -> Doubles:
         exact = rows.sum(axis=1)
         deviations = [MIN_ULPS * 2 * unit_roundoff(form) * binade(exact)]
         for order, lanes in ((rows, 1), (rows[:, ::-1], 1), (rows, BLOCKS)):
-            total, deviation = _narrow_rows(order, form, lanes)
+            lanes = max(lanes, -(-order.shape[1] // MAX_STEPS))
+            total, deviation = _narrow_rows(_in_lanes(order, lanes), form)
             # totals that are too large for the next terms stay as they are: no random error
             deviations += [deviation, np.abs(total - exact)]
         return exact, np.max(deviations, axis=0)
@@ -241,22 +236,33 @@ def narrow_noise(terms: Doubles, form: str) -> Doubles:
     return _by_chunks(terms, noise)[1]
 
 
-def _narrow_rows(terms: Doubles, form: str, lanes: int) -> tuple[Doubles, Doubles]:
-    """Return sums with narrow totals, and the root of the sum of the squared errors."""
-    rows, count = terms.shape
-    lanes = max(lanes, -(-count // MAX_STEPS))
-    padded = np.zeros((rows, -(-count // lanes) * lanes))
-    padded[:, :count] = terms
+def _in_lanes(rows: Doubles, lanes: int, takes_turns: bool = True) -> Doubles:
+    """Return the terms of rows as each total takes them, (rows, additions, lanes), 0 at the end."""
+    count = rows.shape[1]
+    steps = -(-count // lanes)
+    padded = np.zeros((len(rows), steps * lanes))
+    padded[:, :count] = rows
+    if takes_turns:
+        return padded.reshape(-1, steps, lanes)
+    return padded.reshape(-1, lanes, steps).swapaxes(1, 2)
+
+
+def _narrow_rows(columns: Doubles, form: str, mode: Mode = "even") -> tuple[Doubles, Doubles]:
+    """Return sums whose totals are stored, and the root of the sum of the squared errors.
+
+    columns: (rows, additions, lanes).
+    """
+    rows, _, lanes = columns.shape
     totals, square = np.zeros((rows, lanes)), np.zeros(rows)
 
     def added(first: Doubles, second: Doubles) -> Doubles:
         nonlocal square
         exact = first + second
-        rounded = round_to(exact, form)
+        rounded = round_to(exact, form, mode)
         square = square + np.square(rounded - exact).sum(axis=1)
         return rounded
 
-    for column in np.moveaxis(padded.reshape(rows, -1, lanes), 1, 0):
+    for column in np.moveaxis(columns, 1, 0):
         totals = added(totals, column)
     total = totals[:, :1]
     for lane in range(1, lanes):

@@ -27,20 +27,19 @@ class Part:
         sample: the part of the kernel that computes them.
         values: the output's values.
         shift: what is added to a replay of them.
-        keys: the key of each node in the whole graph, by that in the sample's.
     """
 
     sample: Sample
     values: Doubles
     shift: Doubles
-    keys: dict[str, str]
 
     def whole(self, program: Program) -> Program:
         """Return a program of the part as one of the whole kernel."""
+        keys = {node.key: self.sample.keys[node.id] for node in self.sample.order}
         stored = {}
         for name, form in program.stored.items():
             key, dot, rest = name.partition(".")
-            stored[self.keys[key] + dot + rest] = form
+            stored[keys[key] + dot + rest] = form
         return replace(program, stored=stored)
 
 
@@ -88,5 +87,4 @@ def _part(
     output: Output, graph: Graph, shift: Doubles, cut: Cut | None, groups: Indices | None
 ) -> Part:
     sample = Sample(graph, output.kernel.inputs, output.name, cut, groups)
-    keys = {node.key: graph.nodes[id].key for id, node in sample.part_nodes.items()}
-    return Part(sample, sample.part_of(output.values), sample.part_of(shift), keys)
+    return Part(sample, sample.part_of(output.values), sample.part_of(shift))

@@ -76,7 +76,8 @@ class Sample:
         inputs: the part's inputs.
         order: the nodes of the part, arguments first.
         base: by the id of such a node, its right value.
-        own: by the id of a node of the whole graph, that of the part.
+        part_nodes: by the id of a node of the whole graph, that of the part.
+        keys: by the id of a node of the part, its key in the whole graph.
     """
 
     def __init__(
@@ -106,6 +107,8 @@ class Sample:
         self.part, self.inputs = self._of_groups(self.groups)
         self.order = self.part.needed(output)
         self.part_nodes = {node.id: part for node, part in zip(whole, self.order, strict=True)}
+        # nodes without names are numbered anew in a part
+        self.keys = {part.id: graph.nodes[id].key for id, part in self.part_nodes.items()}
         self.base = self._base(self.part, self.inputs)
         self._others: dict[bytes, dict[int, Array]] = {self.groups.tobytes(): self.base}
 
@@ -208,12 +211,12 @@ class Sample:
         edits = {
             node.id: self._store_of(node)
             for node in part.needed(self.output)
-            if node.key in self.program.stored and node.kind == "float"
+            if self.keys[node.id] in self.program.stored and node.kind == "float"
         }
         return exact(part, inputs, edits, outputs=[self.output])
 
     def _stored(self, node: Node, value: Array) -> Array:
-        stored = self.program.stored.get(node.key) if node.kind == "float" else None
+        stored = self.program.stored.get(self.keys[node.id]) if node.kind == "float" else None
         return round_to(value, *format_and_mode(stored)) if stored else value
 
     def _store_of(self, node: Node) -> Callable[..., Array]:

@@ -151,7 +151,7 @@ def _directions(output: Output, graph: Graph, sample: Sample) -> Iterator[tuple[
         if not is_storing(fault) and fault.id not in of_output:
             effect = sample.effect(fault)
             if np.isfinite(effect).all() and effect.any():
-                yield fault.label, effect
+                yield f'the effect of "{fault.label}"', effect
 
 
 def simulated_errors(sample: Sample, program: Program, form: str) -> list[Doubles]:

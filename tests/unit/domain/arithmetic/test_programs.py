@@ -16,7 +16,7 @@ PROGRAMS = [
     (Program(), "blocked sums"),
     (
         Program(stored={"xhat": "bf16/away", "s1": "bf16/away", "e": "fp16"}, order="running"),
-        "xhat, s1 in bf16 away; e in fp16; running sums",
+        "xhat, s1 in bf16, ties away from zero; e in fp16; running sums",
     ),
     (Program(narrow="bf16"), "bf16 operations in an unknown order"),
     (

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from gonogo.arithmetic import Replay, exact
+from gonogo.arithmetic import Program, Replay, exact
 from gonogo.arithmetic.formats import round_to
 from gonogo.graph import Graph, trace
 from gonogo.judgment.diagnosis import Diagnosis, diagnose
 from gonogo.judgment.faults import faults
 from gonogo.judgment.limits import detection_limits
-from gonogo.judgment.sample import Sample, cut_of
+from gonogo.judgment.sample import Sample, cut_of, some_groups
 from gonogo.references.layernorm import layernorm, layernorm_backward
 from gonogo.references.rmsnorm import rmsnorm
 from gonogo.references.softmax import softmax
@@ -139,6 +139,19 @@ def test_a_fault_has_the_same_effect_on_a_sample_as_on_the_whole(name: str) -> N
                 expected = cut.part_of(whole.effect(fault), cut.outputs[output], groups)
                 got = part.effect(fault)
                 np.testing.assert_allclose(got, expected, rtol=1e-6, atol=1e-9, err_msg=fault.id)
+
+
+def test_a_sample_stores_a_value_without_a_name_as_the_whole_does() -> None:
+    x = np.random.default_rng(0).normal(size=(40, 8))
+    # the nodes of z are not in the sample, whose own ones have other numbers
+    graph = trace(lambda x: {"z": np.exp(x) * 3.0, "y": np.sin(x) + x}, {"x": x})
+    sine = next(node for node in graph.needed("y") if node.operation == "sin")
+    program = Program(stored={sine.key: "bf16"})
+    sample = Sample(graph, {"x": x}, "y", *some_groups(graph, "y", 8 * 16), program)
+    whole = Sample(graph, {"x": x}, "y", program=program)
+    assert sample.part_nodes[sine.id].key != sine.key
+    assert (sample.right == sample.part_of(whole.right)).all()
+    assert (sample.right != sample.part_of(np.sin(x) + x)).any()
 
 
 @pytest.mark.parametrize(
