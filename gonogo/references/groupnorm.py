@@ -6,21 +6,13 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from gonogo.references.kernel import Kernel
-from gonogo.references.normalization import (
-    Array,
-    Rows,
-    combinations,
-    normalized,
-    scaled,
-    two_pass,
-)
+from gonogo.references.normalization import USUAL, Array, other_norms
 
 Outputs = Mapping[str, Array]
 
 
 def _groupnorm(
-    variance_of: Callable[..., tuple[Rows, Array]],
-    scale: Callable[..., tuple[Array, Array]],
+    norm: Callable[..., Outputs],
     x: Array,
     gamma: Array,
     beta: Array,
@@ -31,7 +23,7 @@ def _groupnorm(
     grouped = (count, num_groups, channels // num_groups, -1)
     per_channel = (1, num_groups, channels // num_groups, 1)
     gamma, beta = gamma.reshape(per_channel), beta.reshape(per_channel)
-    outputs = normalized(variance_of, scale, x.reshape(grouped), gamma, beta, epsilon, (2, 3))
+    outputs = norm(x.reshape(grouped), gamma, beta, epsilon, (2, 3))
     return {**outputs, "y": outputs["y"].reshape(x.shape)}
 
 
@@ -40,12 +32,11 @@ def groupnorm(x: Array, gamma: Array, beta: Array, epsilon: Array, num_groups: i
 
     x: (N, C, ...). gamma, beta: (C,). mean, rstd: (N, num_groups, 1, 1).
     """
-    return _groupnorm(two_pass, scaled, x, gamma, beta, epsilon, num_groups)
+    return _groupnorm(USUAL, x, gamma, beta, epsilon, num_groups)
 
 
 def _batchnorm(
-    variance_of: Callable[..., tuple[Rows, Array]],
-    scale: Callable[..., tuple[Array, Array]],
+    norm: Callable[..., Outputs],
     x: Array,
     gamma: Array,
     beta: Array,
@@ -54,7 +45,7 @@ def _batchnorm(
     axes = (0, *range(2, len(x.shape)))
     per_channel = (1, -1, *(1,) * (len(x.shape) - 2))
     gamma, beta = gamma.reshape(per_channel), beta.reshape(per_channel)
-    return normalized(variance_of, scale, x, gamma, beta, epsilon, axes)
+    return norm(x, gamma, beta, epsilon, axes)
 
 
 def batchnorm(x: Array, gamma: Array, beta: Array, epsilon: Array) -> Outputs:
@@ -62,10 +53,10 @@ def batchnorm(x: Array, gamma: Array, beta: Array, epsilon: Array) -> Outputs:
 
     x: (N, C, ...). gamma, beta: (C,). mean, rstd: (1, C, 1, ...).
     """
-    return _batchnorm(two_pass, scaled, x, gamma, beta, epsilon)
+    return _batchnorm(USUAL, x, gamma, beta, epsilon)
 
 
 KERNELS = (
-    Kernel("groupnorm_fw", groupnorm, tuple(partial(_groupnorm, *pair) for pair in combinations())),
-    Kernel("batchnorm_fw", batchnorm, tuple(partial(_batchnorm, *pair) for pair in combinations())),
+    Kernel("groupnorm_fw", groupnorm, tuple(partial(_groupnorm, norm) for norm in other_norms())),
+    Kernel("batchnorm_fw", batchnorm, tuple(partial(_batchnorm, norm) for norm in other_norms())),
 )

@@ -11,8 +11,7 @@ from gonogo.references.kernel import Kernel
 from gonogo.references.normalization import (
     Array,
     Rows,
-    combinations,
-    normalized,
+    other_norms,
     two_pass,
     variance_gradient,
 )
@@ -36,17 +35,6 @@ def layernorm(x: Array, gamma: Array, beta: Array, epsilon: Array) -> Outputs:
     weighted = xhat * gamma
     y = weighted + beta
     return {"y": y, "mean": mean, "rstd": rstd}
-
-
-def _forward(
-    variance_of: Callable[..., tuple[Rows, Array]],
-    scale: Callable[..., tuple[Array, Array]],
-    x: Array,
-    gamma: Array,
-    beta: Array,
-    epsilon: Array,
-) -> Outputs:
-    return normalized(variance_of, scale, x, gamma, beta, epsilon, -1)
 
 
 def layernorm_backward(x: Array, gamma: Array, mean: Array, rstd: Array, dy: Array) -> Outputs:
@@ -169,7 +157,7 @@ def _autograd_quotient(x: Array, gamma: Array, dy: Array, epsilon: Array) -> Out
 
 BACKWARD = (layernorm_backward, _linear_backward, _two_products)
 KERNELS = (
-    Kernel("layernorm_fw", layernorm, tuple(partial(_forward, *pair) for pair in combinations())),
+    Kernel("layernorm_fw", layernorm, tuple(partial(norm, axis=-1) for norm in other_norms())),
     Kernel("layernorm_bw", layernorm_backward, BACKWARD[1:]),
     Kernel(
         "layernorm_bw_own",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -160,11 +161,13 @@ def variance_gradient(weighted: Array, rstd: Array) -> Array:
     return d_variance / count
 
 
-def combinations() -> Iterator[
-    tuple[Callable[..., tuple[Rows, Array]], Callable[..., tuple[Array, Array]]]
-]:
-    """Yield pairs of a variance and a product: all of the usual ones but the reference's own."""
+USUAL = partial(normalized, two_pass, scaled)
+"""The norm of the references."""
+
+
+def other_norms() -> Iterator[partial[Mapping[str, Array]]]:
+    """Yield the norm by each variance and product that are usual, but the references' own."""
     for variance, scale in product(VARIANCES, PRODUCTS):
         if (variance, scale) != (two_pass, scaled):
-            yield variance, scale
-    yield about_first, scaled
+            yield partial(normalized, variance, scale)
+    yield partial(normalized, about_first, scaled)
