@@ -3,6 +3,7 @@ keyboard, judged by axe."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,7 @@ from playwright.sync_api import Dialog, Page
 
 import node_programs
 from gonogo_settings import Settings
+from patience import scaled
 from populated_database import HOSTILE, House, routes
 from servers import Missing
 from watched_pages import Watch
@@ -251,14 +253,18 @@ def look(page: Page, axe: str, url: str, number: int, hostile: bool, walked: boo
             )
         for size in sizes:
             page.set_viewport_size(size)
-            problems += [f"{scheme}, {size['width']} px: {wide}"] if (wide := settled(page)) else []
+            problems += (
+                [f"{scheme}, {size['width']} px: {wide}"]
+                if (wide := settled(page, STICKS_OUT))
+                else []
+            )
             tall = int(page.evaluate("document.documentElement.scrollHeight"))
             short = urlsplit(url).path == "/" or urlsplit(url).path.startswith("/tests/")
             problems += [f"{tall} px high on a phone"] * (
                 short and size == PHONE and tall > MAX_PHONE
             )
             problems += (
-                [f"{size['width']} px, {problem}" for problem in page.evaluate(MISFITS)]
+                [f"{size['width']} px, {problem}" for problem in settled(page, MISFITS)]
                 if scheme == first[0] and not docs
                 else []
             )
@@ -268,15 +274,12 @@ def look(page: Page, axe: str, url: str, number: int, hostile: bool, walked: boo
     return problems
 
 
-def settled(page: Page) -> str:
-    """Return what sticks out to the side; charts follow a change of size a moment later."""
-    wide = str(page.evaluate(STICKS_OUT))
-    for _ in range(20):
-        if not wide:
-            break
+def settled(page: Page, script: str) -> Any:
+    """Return what a script says is wrong; charts follow a change of size a moment later."""
+    deadline = time.monotonic() + scaled(0.5)
+    while (wrong := page.evaluate(script)) and time.monotonic() < deadline:
         page.wait_for_timeout(25)
-        wide = str(page.evaluate(STICKS_OUT))
-    return wide
+    return wrong
 
 
 def stops(page: Page) -> list[str]:

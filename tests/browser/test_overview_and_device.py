@@ -53,6 +53,13 @@ def test_the_overview_answers_at_a_glance_and_leads_on_by_keyboard(server, page:
     expect(needs).to_have_count(0)
     expect(page.locator(".daily g rect.v-pass")).to_have_count(1)
     expect(sick).to_be_focused()
+    unnamed = page.locator(".flag-rows .name")  # without an id
+    unnamed.focus()
+    with server.writing() as session:
+        stored_jobs.submit(session)
+    expect(needs).to_have_count(1)
+    expect(unnamed).to_be_focused()
+    sick.focus()
     page.keyboard.press("Enter")
     expect(page).to_have_url(f"{server.url}/devices/{machines['wormhole:3']}")
 

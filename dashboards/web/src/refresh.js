@@ -33,6 +33,18 @@ function refusal(answer) {
   return answer.status > 501 ? LOST : `${why}. This page is out of date.`;
 }
 
+const STOPS = 'a[href], button, input, select, textarea, summary, [tabindex]';
+
+/** Returns a function that finds a stop of Tab once it was replaced: by its id, else what leads there or says the same, else what stands in its place. */
+function finder(stop) {
+  const stops = () => [...document.querySelectorAll(STOPS)];
+  const key = (each) => each.localName + (each.getAttribute('href') ?? each.textContent);
+  const alike = () => stops().filter((each) => key(each) === sought);
+  const sought = key(stop);
+  const [at, place] = [alike().indexOf(stop), stops().indexOf(stop)];
+  return () => document.getElementById(stop.id) ?? alike()[at] ?? stops()[place];
+}
+
 /** Throws Stale, or the error of `fetch` where the server doesn't answer. */
 async function once() {
   const address = here();
@@ -41,7 +53,8 @@ async function once() {
   if (why) throw new Stale(why);
   const fresh = new DOMParser().parseFromString(await answer.text(), 'text/html');
   if (address !== here()) return; // the reader has moved to another seed: that change of the address refreshes by itself
-  const focused = document.activeElement?.id;
+  const focused = document.activeElement ?? document.body;
+  const again = finder(focused);
   for (const old of document.querySelectorAll('[data-live]')) {
     const update = fresh.getElementById(old.id);
     if (!update || update.outerHTML === shown.get(old.id)) continue;
@@ -53,7 +66,7 @@ async function once() {
   }
   document.title = fresh.title;
   document.dispatchEvent(new Event('gonogo:replaced')); // what scripts add is there before the focus returns
-  if (focused && document.activeElement?.id !== focused) document.getElementById(focused)?.focus();
+  if (!focused.isConnected) again()?.focus({ preventScroll: true });
   document.dispatchEvent(new Event('gonogo:refreshed'));
 }
 

@@ -91,9 +91,10 @@ class QoS(kombu_redis.QoS):
         super(kombu_redis.QoS, self).append(message, delivery_tag)
 
     def ack(self, delivery_tag: str) -> None:
-        """Forget a delivered message."""
-        with of_wrong_type("unacked"):
-            self._remove_from_indices(delivery_tag).execute()
+        """Forget a delivered message. A closed channel has put it back on its queue."""
+        if not self.channel.closed:
+            with of_wrong_type("unacked"):
+                self._remove_from_indices(delivery_tag).execute()
         super(kombu_redis.QoS, self).ack(delivery_tag)
 
     def restore_visible(self, *arguments: Any, **options: Any) -> None:
@@ -131,6 +132,16 @@ class Channel(kombu_redis.Channel):
     )
     # one key for each queue
     priority_steps = [0]  # noqa: RUF012 - the base class has it so
+
+    def close(self) -> None:
+        """Close the channel and every connection.
+
+        Kombu disconnects, then connects again to put back what was not acknowledged.
+        """
+        try:
+            super().close()
+        finally:
+            self._disconnect_pools()
 
     def _brpop_read(self, **options: Any) -> bool:
         """Read what BRPOP answers. Raises Empty for nothing, and for what isn't a sealed text."""
