@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -11,11 +10,12 @@ import numpy as np
 
 from benchmarks.corpus.judging import NOT_A_TERM, Answer, Verdict, leading_term
 from benchmarks.corpus.run import Arrays, Label, Question
-from gonogo.arithmetic import Program, exact
+from gonogo.arithmetic import exact
 from gonogo.arithmetic.formats import round_to
 from gonogo.graph import Graph, trace
 from gonogo.judgment.judging import judge as judged
-from gonogo.judgment.limits import detection_limits
+from gonogo.judgment.limits import Limits
+from gonogo.judgment.tolerance import Tolerance
 from gonogo.judgment.verdict import Judgment
 from gonogo.references import KERNELS
 
@@ -38,6 +38,7 @@ VALUES = {
     "mean_square": "variance",
     "root": "rstd",
     "share": "s2",
+    "mean_P_x": "s2",
     "shift": "mean",
 }
 """Values that a term's name doesn't say."""
@@ -50,26 +51,25 @@ def ask(question: Question, outputs: Arrays) -> Judgment:
     narrow = [f for f in dict.fromkeys((form, question.numerics.get("input", form))) if f != "fp32"]
     given = _shaped(graphs[0], outputs)
     forms = {name: form if _fits(values, form) else "fp32" for name, values in given.items()}
-    return judged(graphs, inputs, given, forms, narrow)
+    tolerances = dict.fromkeys(given, _tolerance(question))
+    return judged(graphs, inputs, given, forms, narrow, tolerances=tolerances)
 
 
 def judge(question: Question, outputs: Arrays, label: Label) -> Verdict:
     """Judge the outputs of a run; the limits are those of a small fault that rounding explains."""
     judgment = ask(question, outputs)
-    graphs, inputs = _graphs_and_inputs(question)
-    given, right = _shaped(graphs[0], outputs), exact(graphs[0], inputs)
-    is_green = all(
-        _is_close(values, right[graphs[0].outputs[name].id], question.tolerance)
+    reference, tolerance = judgment.graphs[0], _tolerance(question)
+    given, right = _shaped(reference, outputs), exact(reference, judgment.inputs)
+    is_green = not any(
+        tolerance.failing(values, right[reference.outputs[name].id]).any()
         for name, values in given.items()
     )
-    form = str(question.numerics.get("output", "fp32"))
     explanation = judgment.explanation.value
     answers = {}
     for name, answer in judgment.outputs.items():
         limits: tuple[str, ...] = ()
-        if label.size == "small" and answer.explanation == "explained":
-            here = form if _fits(given[name], form) else "fp32"
-            limits = _limits(graphs[answer.way], inputs, name, here, answer.program)
+        if label.size == "small" and answer.explanation in ("explained", "inconclusive"):
+            limits = _limits(judgment.detection_limits(name))
         answers[name] = Answer(
             answer.explanation.value, answer.arithmetic, _term(judgment, [name]), limits
         )
@@ -93,9 +93,9 @@ def _fits(values: Any, form: str) -> bool:
     return bool((round_to(finite, form) == finite).all())
 
 
-def _is_close(values: Any, right: Any, tolerance: Mapping[str, Any]) -> bool:
-    limits = {name: tolerance[name] for name in ("rtol", "atol") if name in tolerance}
-    return bool(np.allclose(values, right, **limits, equal_nan=True))
+def _tolerance(question: Question) -> Tolerance:
+    limits = {"rtol": 1e-5, "atol": 1e-8} | dict(question.tolerance)
+    return Tolerance(limits["rtol"], limits["atol"])
 
 
 def _term(judgment: Judgment, names: list[str]) -> str | None:
@@ -127,14 +127,11 @@ def _term_of(fault: str, label: str) -> str | None:
     return VALUES.get(value) or leading_term(label)
 
 
-def _limits(
-    graph: Graph, inputs: Arrays, output: str, form: str, program: Program
-) -> tuple[str, ...]:
+def _limits(limits: Limits) -> tuple[str, ...]:
     """Return the terms that could be wrong unseen, and the largest common factor.
 
     They are written as is_listed reads them.
     """
-    limits = detection_limits(graph, inputs, output, form, program)
     terms = dict.fromkeys(_term_of(id, label) or label for id, label in limits.unseen.items())
     largest = max((size for size in limits.factors.values() if np.isfinite(size)), default=0.0)
     return (*terms, f"a common factor below {100 * largest:.6f} %")

@@ -65,6 +65,19 @@ class Cut:
         """Return the graph that computes the groups from start to stop from the inputs' parts."""
         return self.sample(graph, np.arange(start, stop))
 
+    def numbered_block(self, graph: Graph, start: int, stop: int) -> Graph:
+        """Return the same with all of the graph's nodes, which keep their numbers and their uses.
+
+        Those that the cut's outputs don't need keep their shapes, too: they can't be evaluated.
+        """
+        groups, outputs = np.arange(start, stop), (*self.outputs, *self.totals)
+        needed = {node.id for node in graph.needed(*outputs)} & set(self.axes)
+        rows = [
+            node.row | (self._resized(node, groups) if node.id in needed else {})
+            for node in graph.nodes
+        ]
+        return Graph.of_rows(rows, {name: graph.outputs[name].id for name in outputs})
+
     def sample(self, graph: Graph, groups: NDArray[np.intp]) -> Graph:
         """Return the graph that computes any groups from the inputs' parts.
 

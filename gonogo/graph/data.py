@@ -97,10 +97,14 @@ class Node:
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """The operations of a kernel, each after its arguments, and the outputs by their names."""
+    """The operations of a kernel, each after its arguments, and the outputs by their names.
+
+    name: what computes them, in words: those of the traced function.
+    """
 
     nodes: tuple[Node, ...]
     outputs: Mapping[str, Node]
+    name: str = ""
 
     @cached_property
     def inputs(self) -> dict[str, Node]:

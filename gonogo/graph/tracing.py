@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -59,7 +60,7 @@ def trace(
         tracer.name_locals(())
     finally:
         tracer.frames.clear()  # they would keep every local variable of the kernel alive
-    return tracer.graph(_checked(outputs, function))
+    return replace(tracer.graph(_checked(outputs, function)), name=_words(function))
 
 
 def _spec(name: str, value: Array) -> Spec:
@@ -84,6 +85,14 @@ def _checked(outputs: Any, function: Callable[..., Any]) -> Mapping[str, Symbol]
                 " it has to be computed from the inputs"
             )
     return outputs
+
+
+def _words(function: Callable[..., Any]) -> str:
+    """Return a function's name in words; of a partial function those of the functions it takes."""
+    if isinstance(function, partial):
+        parts = [_words(part) for part in function.args if callable(part)]
+        return ", ".join(parts) or _words(function.func)
+    return getattr(function, "__name__", "").strip("_").replace("_", " ")
 
 
 def _place(function: Callable[..., Any]) -> str:

@@ -135,13 +135,12 @@ def rounding_ratio(cells: Cells, exact: Doubles) -> float:
     return float(ratio[np.isfinite(ratio)].max(initial=0.0))
 
 
-def cancels(cells: Cells, exact: Doubles) -> bool:
-    """Return whether a kernel's own rounding has left nothing of an output.
+def squares(cells: Cells, exact: Doubles) -> tuple[float, float]:
+    """Return the sums of the squares of an output's errors and of its exact values.
 
-    Its error then is larger than the output. The output format's own rounding never is.
+    The output format's own rounding is no error.
     """
     rounded = round_to(exact, cells.form)
     finite = np.isfinite(cells.values) & np.isfinite(rounded)
-    size = np.square(exact[finite]).sum()
     error = cells.values[finite] - rounded[finite]
-    return bool(np.square(error).sum() > size)
+    return float(np.square(error).sum()), float(np.square(exact[finite]).sum())

@@ -8,14 +8,14 @@ deviation, which seeds pool.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from gonogo.arithmetic import Quantity, Replay
 from gonogo.arithmetic.formats import Doubles
-from gonogo.arithmetic.quantity import Labels
+from gonogo.arithmetic.quantity import Array, Labels
 from gonogo.judgment.cells import Cells
 from gonogo.judgment.likelihood import most_likely, normal_deviate
 from gonogo.judgment.shared import Estimates
@@ -38,6 +38,11 @@ MAX_DEVIATION = 1 / 16
 """The same, of its own deviation in half steps."""
 PAIRS = 10
 """Pairs of estimate and deviation that a seed keeps."""
+MOST_LABELS = 2**32
+"""More than a block of an output has groups."""
+
+Samples = tuple[Array, ...]
+"""Arrays by which groups or cells say the factor of a source; those of blocks are joined."""
 
 
 @dataclass(frozen=True)
@@ -76,18 +81,25 @@ def relative_rounding(quantity: Quantity, labels: Labels) -> Doubles:
     return by_element
 
 
-def common_of_groups(replay: Replay, estimates: Sequence[Estimates]) -> list[Common]:
-    """Return the factor of each source by the mean of its groups' estimates (a t test)."""
-    factors_of_groups = []
+def samples_of_groups(replay: Replay, estimates: Sequence[Estimates]) -> dict[str, Samples]:
+    """Return, by the keys of sources: sizes, spreads and relative rounding, (groups,) each."""
+    samples: dict[str, Samples] = {}
     for estimate in estimates:
         relative = relative_rounding(replay.quantities[estimate.source], estimate.labels)
         says = estimate.says & np.isfinite(relative) & (relative > 0)
-        _, distinct = np.unique(relative[says], return_index=True)
+        key = replay.graph.nodes[estimate.source].key
+        samples[key] = (estimate.sizes[says], estimate.spreads[says], relative[says])
+    return samples
+
+
+def common_of_groups(samples: Mapping[str, Samples]) -> list[Common]:
+    """Return the factor of each source by the mean of its groups' estimates (a t test)."""
+    factors_of_groups = []
+    for key, arrays in samples.items():
+        _, distinct = np.unique(arrays[2], return_index=True)
         if len(distinct) < 2:
             continue
-        size, spread, rounding = (
-            part[says][distinct] for part in (estimate.sizes, estimate.spreads, relative)
-        )
+        size, spread, rounding = (part[distinct] for part in arrays)
         factors, weights = size / spread * rounding, spread / np.square(rounding)
         mean = float((weights * factors).sum() / weights.sum())
         freedom = len(factors) - 1
@@ -98,43 +110,53 @@ def common_of_groups(replay: Replay, estimates: Sequence[Estimates]) -> list[Com
             and abs(mean) * math.sqrt(float(weights.mean())) >= MIN_DEVIATIONS
             and normal_deviate(abs(mean) / deviation, freedom) >= MIN_SCORE
         )
-        key = replay.graph.nodes[estimate.source].key
         factors_of_groups.append(Common(key, mean, deviation, is_certain))
     return factors_of_groups
 
 
-def common_of_cells(replay: Replay, cells: Cells) -> list[Common]:
-    """Return the factor of each source that makes the cells of a narrow output most likely."""
+def samples_of_cells(replay: Replay, cells: Cells, block: int = 0) -> dict[str, Samples]:
+    """Return, by the keys of sources, what the cells near an edge say about a narrow output.
+
+    That is how many deviations each error lies beyond its edge, how many more it would per relative
+    size of the source's change, and the source's element, (cells,) each; then the relative
+    rounding of the source's elements. block: the number of the output's block.
+    """
     quantity, half = cells.replay, cells.half
     with np.errstate(all="ignore"):
         z = (np.abs(cells.error) - half) / cells.deviation
     is_sharp = (np.abs(z) < NEAR) & (cells.deviation < MAX_DEVIATION * half)
     is_sharp &= np.broadcast_to(quantity.slack == 0, z.shape)
-    if not is_sharp.any():
-        return []
-    factors_of_sources = []
+    samples: dict[str, Samples] = {}
     for source, part in quantity.shared.items():
-        labels = np.broadcast_to(part.labels, z.shape)
-        relative = relative_rounding(replay.quantities[source], labels)
+        relative = relative_rounding(replay.quantities[source], part.labels)
         counts = np.isfinite(relative) & (relative > 0)
-        if not counts.any() or labels.min() == labels.max():
+        if not counts.any() or part.labels.min() == part.labels.max():
             continue
-        usual = float(np.median(relative[counts]))
         with np.errstate(all="ignore"):
-            slope = -np.sign(cells.error) * part.error / cells.deviation * (usual / relative)
+            slope = -np.sign(cells.error) * part.error / cells.deviation / relative
         says = is_sharp & counts & np.isfinite(slope)
-        if not says.any():
+        labels = np.broadcast_to(part.labels, z.shape)[says] + block * MOST_LABELS
+        key = replay.graph.nodes[source].key
+        samples[key] = (z[says], slope[says], labels, relative[counts])
+    return samples
+
+
+def common_of_cells(samples: Mapping[str, Samples]) -> list[Common]:
+    """Return the factor of each source that makes the cells of a narrow output most likely."""
+    factors_of_sources = []
+    for key, (z, slope, labels, relative) in samples.items():
+        if not z.size:
             continue
-        likely = most_likely(z[says], slope[says])
-        moves = says & (z > 0) & (slope * likely.size < 0)
+        usual = float(np.median(relative))
+        slope = slope * usual
+        likely = most_likely(z, slope)
+        moves = (z > 0) & (slope * likely.size < 0)
         is_certain = (
             len(np.unique(labels[moves])) >= MIN_GROUPS
             and 2 * likely.gain >= MIN_SCORE**2
             and abs(likely.size) >= MIN_DEVIATIONS
         )
         if math.isfinite(likely.deviation):
-            key = replay.graph.nodes[source].key
-            factors_of_sources.append(
-                Common(key, likely.size * usual, likely.deviation * usual, is_certain)
-            )
+            size, deviation = likely.size * usual, likely.deviation * usual
+            factors_of_sources.append(Common(key, size, deviation, is_certain))
     return factors_of_sources

@@ -16,9 +16,9 @@ from gonogo.arithmetic.program import Program
 from gonogo.graph import Graph
 from gonogo.judgment import tiles
 from gonogo.judgment.cells import Cells
-from gonogo.judgment.changes import SMALL, Array, Edit, Fault
+from gonogo.judgment.changes import SMALL, Array, Edit, Fault, Moved
 from gonogo.judgment.effects import Effects
-from gonogo.judgment.faults import faults
+from gonogo.judgment.faults import faults, is_of_input
 from gonogo.judgment.places import Places, places_of
 from gonogo.judgment.sample import NOTHING_STORED, Sample, some_groups, with_worst
 
@@ -44,6 +44,8 @@ CONFIRMED_FAULTS, ALIGNED_FAULTS = 64, 32
 """Faults that are tried on the larger sample and in pairs, by share and by direction."""
 TRIED_PAIRS = 32
 """Pairs whose share is computed: those that leave the least error, in squares."""
+BEST = 3
+"""The best faults that a seed keeps, by which seeds are pooled."""
 STEPS = 4
 """Refinements of a fitted size on the real effect."""
 WORTH = 0.02
@@ -87,7 +89,7 @@ class Diagnosis:
         size: its fitted size; 1 for other faults.
         share: of the misfit, that the best fault takes away, or both faults; 0 if there is none.
         message: for people: the fault and its share, else the places.
-        others: the next best faults, the best one first where none is named.
+        best: the best faults alone, with their shares, whether one is named or not.
         second: a second fault, which the output has at the same time.
         places: where the wrong values lie.
         graph: whose faults they are.
@@ -97,7 +99,7 @@ class Diagnosis:
     size: float
     share: float
     message: str
-    others: tuple[RankedFault, ...]
+    best: tuple[RankedFault, ...]
     second: Fault | None
     places: Places
     graph: Graph
@@ -136,7 +138,7 @@ def diagnose(
             first.size,
             share,
             message,
-            tuple(ranked_faults[:3]),
+            tuple(ranked_faults[:BEST]),
             second.fault,
             places,
             graph,
@@ -146,17 +148,17 @@ def diagnose(
     if best is not None and share >= NAMED and not best.is_refuted:
         message = f"{best.fault.label}: explains {_percent(share)}."
         return Diagnosis(
-            best.fault, best.size, share, message, tuple(ranked_faults[1:4]), None, places, graph
+            best.fault, best.size, share, message, tuple(ranked_faults[:BEST]), None, places, graph
         )
     if not search.factors() and not places.content:
         within = search.within(places)
         if within is not None:
             message = f"{within.fault.label}, {places.where}: explains {_percent(within.share)}."
             return Diagnosis(
-                within.fault, within.size, within.share, message, (), None, places, graph
+                within.fault, within.size, within.share, message, (within,), None, places, graph
             )
     message = " ".join([search.factors(), places.sentence]).strip()
-    return Diagnosis(None, 1.0, share, message, tuple(ranked_faults[:3]), None, places, graph)
+    return Diagnosis(None, 1.0, share, message, tuple(ranked_faults[:BEST]), None, places, graph)
 
 
 def _percent(share: float) -> str:
@@ -284,7 +286,8 @@ class _Search:
         tried = []
         for first, second in zip(firsts[order], seconds[order], strict=True):
             if not set(ranked_faults[first].fault.edits) & set(ranked_faults[second].fault.edits):
-                share = effects.share(moves[first] + moves[second])
+                with np.errstate(invalid="ignore"):  # what is infinite in both
+                    share = effects.share(moves[first] + moves[second])
                 tried.append((share, ranked_faults[first], ranked_faults[second]))
             if len(tried) == TRIED_PAIRS:
                 break
@@ -309,13 +312,20 @@ def _sorted(ranked_faults: Iterable[RankedFault]) -> list[RankedFault]:
     """Return faults from the best to the worst.
 
     Of a tie, the first is that which moves fewer values, then that of the smaller value, then that
-    which is closer to the output: rstd comes before root and before xhat.
+    which is closest to the output: rstd comes before root and before xhat. But where elements stand
+    in the place of others, it is an input: it was read there.
     """
     ranked = sorted(ranked_faults, key=lambda candidate: candidate.rank, reverse=True)
     if not ranked:
         return []
-    top = [candidate for candidate in reversed(ranked) if candidate.rank >= ranked[0].rank - TIE]
-    return (
-        sorted(top, key=lambda candidate: (round(candidate.moved, 2), candidate.width))
-        + ranked[len(top) :]
+    top = [candidate for candidate in ranked if candidate.rank >= ranked[0].rank - TIE]
+    return sorted(top, key=_order_of_tie) + ranked[len(top) :]
+
+
+def _order_of_tie(candidate: RankedFault) -> tuple[float, int, bool, int]:
+    fault = candidate.fault
+    is_moved = any(
+        isinstance(e, Edit) and isinstance(e.change, Moved) for e in fault.edits.values()
     )
+    is_read = is_moved and is_of_input(fault)
+    return round(candidate.moved, 2), candidate.width, not is_read, -max(fault.edits)

@@ -14,8 +14,11 @@ from gonogo.judgment.sample import Sample
 LOOSE = 2.0
 """Deviations beyond its cell within which an element allows a size."""
 REFUTED = 0.01
-"""The share of the values that a fault makes wrong though they were right, from which it is none:
-rows that are right refute it."""
+"""The share of the values that a fault makes wrong though they were right, from which they may
+refute it."""
+RATE = 2.0
+"""How many times as often right values become wrong as wrong ones stay wrong where they do: what a
+kernel stores besides leaves both wrong alike."""
 SIZED, PAIRED = 2**11, 2**13
 """Elements from which a size is found, and from which two faults at once are chosen."""
 
@@ -65,8 +68,16 @@ class Effects:
         return 1 - misfit_of(self.distance_with(effect)) / self.misfit if self.misfit else 0.0
 
     def refutes(self, effect: Doubles) -> bool:
-        """Return whether values that were right leave their cells by an effect."""
-        return bool((self._is_right & (self.distance_with(effect) > LIMIT)).mean() > REFUTED)
+        """Return whether values that were right leave their cells by an effect.
+
+        They do by a true one, too, where the kernel stores values; then wrong ones stay wrong.
+        """
+        is_off = self.distance_with(effect) > LIMIT
+        made_wrong = self._is_right & is_off
+        if made_wrong.mean() <= REFUTED:
+            return False
+        left = is_off[~self._is_right].mean() if not self._is_right.all() else 0.0
+        return bool(made_wrong.sum() > RATE * left * self._is_right.sum())
 
     def distance_with(self, effect: Doubles) -> Doubles:
         """Return the distance of the output from the replay with an effect, in deviations."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -12,10 +12,22 @@ from gonogo.arithmetic import Inputs, Program, Quantity, Replay, exact
 from gonogo.arithmetic.evaluation import Array
 from gonogo.arithmetic.formats import Doubles
 from gonogo.graph import OPERATIONS, Graph
-from gonogo.judgment.cells import LIMIT, Cells
+from gonogo.judgment.blocks import (
+    MIN_ROWS,
+    BlockResult,
+    Blocks,
+    Comparison,
+    blocks_of,
+    compared,
+    in_threads,
+    joined,
+    joined_quantity,
+    unshared,
+)
+from gonogo.judgment.cells import LIMIT, Cells, Mask
 from gonogo.judgment.common import MAX_COMMON, Common, common_of_cells, common_of_groups
 from gonogo.judgment.sample import Sample, cut_of, with_worst
-from gonogo.judgment.shared import shared_errors
+from gonogo.judgment.tolerance import Tolerance
 
 PLAIN = Program()
 SCREENED, MIN_SCREENED = 8, 4
@@ -71,13 +83,19 @@ class Kernel:
 
 @dataclass(frozen=True, eq=False)
 class Output:
-    """An output that a kernel gave: its name, its values as float64, and their format."""
+    """An output that a kernel gave: its name, its values as float64, and their format.
+
+    tolerance: that of its test; None: nobody says.
+    """
 
     kernel: Kernel
     name: str
     values: Doubles
     form: str
+    tolerance: Tolerance | None = None
     _fits: dict[tuple[int, Program], Fit] = field(default_factory=dict, repr=False)
+    _last: dict[tuple[int, Program], Quantity] = field(default_factory=dict, repr=False)
+    """The last quantity that was joined of blocks."""
 
     @property
     def reference(self) -> Graph:
@@ -108,41 +126,108 @@ class Output:
     @cached_property
     def exact(self) -> Doubles:
         """The reference's value."""
+        blocks = blocks_of(self.reference, self.name)
+        if not blocks:
+            return self.exact_whole()
+
+        def right(at: int) -> Doubles:
+            return self._block(self.reference, blocks, at).exact_whole()
+
+        return np.concatenate(in_threads(right, len(blocks.ranges)))
+
+    def exact_whole(self) -> Doubles:
+        """Return the reference's value, not by blocks."""
+        # no cached property: Python 3.11 locks it for all outputs, those of other threads too
         node = self.reference.outputs[self.name]
         return self.kernel.exact(self.reference, self.name)[node.id].astype(np.float64)
 
     def quantity(self, candidate: Candidate) -> Quantity:
-        """Return an arithmetic's quantity of the output."""
-        return self.kernel.replay(candidate).run(self.name)
+        """Return an arithmetic's quantity of the output; what elements share is noise in it."""
+        key = id(candidate.graph), candidate.program
+        if key not in self._last:
+            parts = self._by_block(candidate, lambda _, cells, *__: unshared(cells.replay))
+            if not parts:
+                return self.kernel.replay(candidate).run(self.name)
+            self._last.clear()
+            self._last[key] = joined_quantity(parts)
+        return self._last[key]
 
     def cells(self, candidate: Candidate) -> Cells:
         """Return the cells beside an arithmetic's quantity."""
-        quantity = self.quantity(candidate)
-        return Cells(self.values, quantity, self.form, candidate.program.flush)
+        return Cells(self.values, self.quantity(candidate), self.form, candidate.program.flush)
 
     def fit(self, candidate: Candidate) -> Fit:
-        """Return how well an arithmetic explains the output.
-
-        What groups share is looked at where no element decides: in fp32, and under unknown orders,
-        by groups; in 16 bits, where an element says little, by all cells.
-        """
+        """Return how well an arithmetic explains the output."""
         key = id(candidate.graph), candidate.program
         if key not in self._fits:
             self._fits[key] = self._fit(candidate)
         return self._fits[key]
 
+    def is_by_cells(self, candidate: Candidate) -> bool:
+        """Return how it is seen what groups share, where no element decides.
+
+        In fp32, and under unknown orders, that is by groups; in 16 bits, where an element says
+        little, by all cells.
+        """
+        return self.form != "fp32" and not candidate.program.narrow
+
     def _fit(self, candidate: Candidate) -> Fit:
+        is_by_cells = self.is_by_cells(candidate)
+        is_by_row = self.values.ndim > 1 and len(self.values) >= MIN_ROWS
+
+        def beside(replay: Replay, cells: Cells, right: Output, block: int) -> Comparison:
+            exact = right.exact_whole()
+            return compared(replay, cells, exact, is_by_cells, is_by_row, block)
+
+        parts = self._by_block(candidate, beside)
+        if parts is not None:
+            return Fit(self, candidate, joined(parts))
+        replay, cells = self._beside(candidate)
+        comparison = compared(replay, cells, self.exact, is_by_cells, is_by_row)
+        return Fit(self, candidate, comparison, cells)
+
+    def _beside(self, candidate: Candidate) -> tuple[Replay, Cells]:
         replay = self.kernel.replay(candidate)
         quantity = replay.run(self.name)
-        cells = Cells(self.values, quantity, self.form, candidate.program.flush)
-        if cells.largest > 2 * LIMIT or not quantity.shared:
-            return Fit(candidate, cells)
-        with np.errstate(all="ignore"):
-            if self.form != "fp32" and not candidate.program.narrow:
-                return Fit(candidate, cells, common=tuple(common_of_cells(replay, cells)))
-            estimates = shared_errors(cells)
-            shared = max((estimate.largest for estimate in estimates), default=0.0)
-            return Fit(candidate, cells, shared, tuple(common_of_groups(replay, estimates)))
+        return replay, Cells(self.values, quantity, self.form, candidate.program.flush)
+
+    def _by_block(
+        self, candidate: Candidate, function: Callable[[Replay, Cells, Output, int], BlockResult]
+    ) -> list[BlockResult] | None:
+        """Return what a function keeps of each block; None where there are none.
+
+        It takes an arithmetic's replay of a block, the cells beside it, the block as an output of
+        the reference, and its number.
+        """
+        graphs = candidate.graph, self.reference
+        blocks, others = (blocks_of(graph, self.name) for graph in graphs)
+        if not blocks or not others or blocks.ranges != others.ranges:
+            return None
+
+        def of_block(at: int) -> BlockResult | None:
+            block = right = self._block(graphs[0], blocks, at)
+            if graphs[0] is not graphs[1]:
+                right = self._block(graphs[1], others, at)
+            replay, cells = block._beside(replace(candidate, graph=block.reference))
+            if cells.replay.shared.keys() <= blocks.cut.axes.keys():
+                return function(replay, cells, right, at)
+            return None  # other blocks share its errors
+
+        if in_threads(of_block, 1) == [None]:
+            return None
+        parts = [part for part in in_threads(of_block, len(blocks.ranges)) if part is not None]
+        return parts if len(parts) == len(blocks.ranges) else None
+
+    def _block(self, graph: Graph, blocks: Blocks, at: int) -> Output:
+        """Return a block as an output of a way alone."""
+        cut, limits, given = blocks.cut, blocks.ranges[at], self.kernel.inputs
+        inputs = {
+            name: cut.part(np.asarray(given[name]), axis, *limits)
+            for name, axis in cut.inputs.items()
+            if name in given
+        }
+        kernel = Kernel([cut.numbered_block(graph, *limits)], inputs)
+        return Output(kernel, self.name, cut.part(self.values, 0, *limits), self.form)
 
 
 @dataclass(frozen=True)
@@ -150,16 +235,39 @@ class Fit:
     """How well an arithmetic explains an output.
 
     Attributes:
+        output: the output.
         candidate: the arithmetic.
-        cells: the output beside its replay.
-        shared: the largest error that a group shares, in its deviations.
-        common: the factors that all groups share.
+        comparison: what stays of the output beside its replay.
     """
 
+    output: Output = field(repr=False)
     candidate: Candidate
-    cells: Cells
-    shared: float = 0.0
-    common: tuple[Common, ...] = ()
+    comparison: Comparison
+    _cells: Cells | None = None
+
+    @cached_property
+    def cells(self) -> Cells:
+        """The whole output beside its replay: that of a large one takes time and memory."""
+        return self._cells or self.output.cells(self.candidate)
+
+    @property
+    def outside(self) -> Mask:
+        """Which elements are no rounding of the replay."""
+        return self.comparison.outside
+
+    @property
+    def cancels(self) -> bool:
+        """Whether a kernel's own rounding has left nothing of an output: errors are larger."""
+        errors, sizes = self.comparison.squares
+        return bool(errors > sizes)
+
+    @cached_property
+    def common(self) -> tuple[Common, ...]:
+        """The factors that all groups share."""
+        is_by_cells = self.output.is_by_cells(self.candidate)
+        common = common_of_cells if is_by_cells else common_of_groups
+        with np.errstate(all="ignore"):
+            return tuple(common(self.comparison.samples))
 
     @property
     def size(self) -> float:
@@ -168,7 +276,8 @@ class Fit:
         It is no size of an error: where a program leaves no noise, it is 0 or huge.
         """
         largest = max((factor.size for factor in self.common), default=0.0)
-        return max(self.cells.largest, self.shared, LIMIT / MAX_COMMON * largest)
+        comparison = self.comparison
+        return max(comparison.largest, comparison.shared, LIMIT / MAX_COMMON * largest)
 
     @property
     def is_explained(self) -> bool:

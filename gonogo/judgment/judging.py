@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
+from types import MappingProxyType
 
 import numpy as np
 
@@ -15,17 +16,19 @@ from gonogo.arithmetic import Inputs, Program
 from gonogo.arithmetic.evaluation import Array
 from gonogo.graph import Graph
 from gonogo.judgment import candidates
-from gonogo.judgment.cells import LIMIT, cancels, rounding_ratio
+from gonogo.judgment.blocks import MIN_ROWS
+from gonogo.judgment.cells import LIMIT
 from gonogo.judgment.common import MIN_SCORE, Common, most_certain
 from gonogo.judgment.diagnosis import Diagnosis, diagnose
 from gonogo.judgment.faults import is_of_input, is_storing
 from gonogo.judgment.fits import Candidate, Fit, Kernel, Output
+from gonogo.judgment.reach import fault_in_reach
+from gonogo.judgment.tolerance import Tolerance
 from gonogo.judgment.verdict import Explanation, Judgment, OutputJudgment
 from gonogo.judgment.wide import (
     MAX_COMPONENT,
-    MIN_ROWS,
     REPRODUCES,
-    component_of,
+    component,
     is_reproduced,
     is_tail,
     largest_component,
@@ -54,6 +57,7 @@ def judge(
     formats: Mapping[str, str],
     narrow: Sequence[str] = (),
     programs: Sequence[Program] = (),
+    tolerances: Mapping[str, Tolerance] = MappingProxyType({}),
 ) -> Judgment:
     """Judge the outputs of a kernel.
 
@@ -65,21 +69,23 @@ def judge(
         narrow: 16-bit formats of the kernel's tensors, in which it may store values.
         programs: those that the build declares, of the reference; then nothing else explains its
             outputs.
+        tolerances: those of the test, by output: what fails its own is looked at more closely.
 
     Raises ValueError for an output that the reference doesn't have, or has in another shape.
     """
     kernel = Kernel(graphs, inputs, tuple(dict.fromkeys(narrow)), tuple(programs))
-    judged = {}
+    judged, doubles = {}, {}
     for name, values in outputs.items():
         node = graphs[0].outputs.get(name)
         if node is None:
             known = ", ".join(graphs[0].outputs)
             raise ValueError(f"the kernel has no output {name!r}; it has {known}")
-        given = np.asarray(values, np.float64)
+        given = doubles[name] = np.asarray(values, np.float64)
         if given.shape != node.shape:
             raise ValueError(f"output {name} has shape {given.shape}, its reference {node.shape}")
-        judged[name] = judge_output(Output(kernel, name, given, formats[name]))
-    return Judgment(judged)
+        output = Output(kernel, name, given, formats[name], tolerances.get(name))
+        judged[name] = judge_output(output)
+    return Judgment(judged, graphs, inputs, doubles, formats, tolerances)
 
 
 def judge_output(output: Output) -> OutputJudgment:
@@ -151,7 +157,7 @@ class _Tried:
         """The sharpest of those that miss few elements: the kernel's own, but for its fault."""
         best, least = self._tries[0]
         for candidate, fit in self._tries[1:]:
-            if fit.cells.outside.sum() < FEWER * least.cells.outside.sum():
+            if fit.outside.sum() < FEWER * least.outside.sum():
                 best, least = candidate, fit
         return self.output.fit(best)
 
@@ -202,7 +208,7 @@ def _of_any_way(output: Output, best: Fit, diagnosis: Diagnosis) -> Diagnosis:
 
     Where the closest arithmetic explains half of the values, it is no other way's fault.
     """
-    if _says_why(output, diagnosis) or best.cells.outside.mean() < MIN_OUTSIDE:
+    if _says_why(output, diagnosis) or best.outside.mean() < MIN_OUTSIDE:
         return diagnosis
     for graph in islice(output.usual_ways, 1, DIAGNOSED_WAYS):
         other = _diagnosed_by(output, Candidate(graph))
@@ -239,13 +245,17 @@ def _beside_stored(output: Output, best: Fit, diagnosis: Diagnosis) -> Diagnosis
 
 
 def _explained(output: Output, fit: Fit) -> OutputJudgment:
-    if cancels(fit.cells, output.exact):
+    if fit.cancels:
         return _answer(
             output,
             fit,
             Explanation.INCONCLUSIVE,
             "the kernel's own rounding is larger than the output: nothing can be said about it",
         )
+    fault = fault_in_reach(output, fit)
+    if fault is not None:
+        sentence = f"the test fails, perhaps not by rounding: {fault.label} would be why"
+        return _answer(output, fit, Explanation.INCONCLUSIVE, sentence)
     return _answer(output, fit, Explanation.EXPLAINED)
 
 
@@ -261,7 +271,7 @@ def _explained_by_wide(
                 return _unexplained(output, sharp, diagnosis, reason)
         for other in storing.fits():
             reason = is_reproduced(other, fit)
-            if reason and not is_tail(other.cells.outside):
+            if reason and not is_tail(other.outside):
                 return _answer(output, other, Explanation.SUSPECT, reason, diagnosis)
     component = largest_component(output, fit)
     if component is not None:
@@ -292,14 +302,12 @@ def _unexplained(
 
 def _factors(output: Output, fit: Fit) -> list[Common]:
     """Return the common factors of the sources, and that of the output itself."""
-    cells = fit.cells
-    axis = 0 if cells.values.ndim > 1 else None
-    component = component_of(cells.error, output.exact, cells.precision, output.name, axis)
-    if not component.score:
+    along = component(output.name, *fit.comparison.projections)
+    if not along.score:
         return list(fit.common)
-    deviation = abs(component.size) / component.score
-    is_certain = component.score >= MIN_SCORE
-    return [*fit.common, Common(output.name, component.size, deviation, is_certain)]
+    deviation = abs(along.size) / along.score
+    is_certain = along.score >= MIN_SCORE
+    return [*fit.common, Common(output.name, along.size, deviation, is_certain)]
 
 
 def _answer(
@@ -313,14 +321,14 @@ def _answer(
     label = fit.candidate.program.label
     return OutputJudgment(
         explanation=explanation,
-        arithmetic=f"way {way}; {label}" if way else label,
+        arithmetic=f"{fit.candidate.graph.name}; {label}" if way else label,
         program=fit.candidate.program,
         way=way,
-        rounding_ratio=rounding_ratio(fit.cells, output.exact),
-        distance=fit.cells.largest,
-        shared=fit.shared,
+        rounding_ratio=fit.comparison.ratio,
+        distance=fit.comparison.largest,
+        shared=fit.comparison.shared,
         common=most_certain(_factors(output, fit)),
-        misfit=fit.cells.misfit,
+        misfit=fit.comparison.misfit,
         reason=reason,
         diagnosis=diagnosis,
     )

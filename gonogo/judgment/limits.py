@@ -23,6 +23,8 @@ SAMPLED = 2**13
 """Elements of a kernel's widest value in the groups that are looked at."""
 SIZES = 2.0 ** np.arange(-22, 1)
 """Sizes of factors that are tried, from what rounding may give all groups to a factor of 2."""
+SHOWN = 3
+"""Faults that the sentence names."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,16 @@ class Limits:
     unseen: Mapping[str, str]
     factors: Mapping[str, float]
     tried: int
+
+    @property
+    def message(self) -> str:
+        """A sentence about the faults that would not be seen."""
+        largest = max(self.factors.values(), default=0.0)
+        parts = [f"{len(self.unseen)} of {self.tried} faults would not be seen"]
+        parts += [f"such as: {label}" for label in list(self.unseen.values())[:SHOWN]]
+        if largest:
+            parts.append(f"nor would some factors up to {largest:.2g}")
+        return "; ".join(parts) + "."
 
 
 def detection_limits(

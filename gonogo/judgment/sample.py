@@ -30,10 +30,14 @@ MIN_GROUPS = 8
 """Groups of a sample: of fewer ones, others couldn't refute a fault."""
 
 
-def cut_of(graph: Graph, output: str) -> Cut | None:
-    """Return the finest way to compute an output in parts; None if there is none."""
+def cut_of(graph: Graph, output: str, axis: int | None = None) -> Cut | None:
+    """Return the finest way to compute an output in parts; None if there is none.
+
+    axis: that of the output along which the parts lie; None: any.
+    """
     alone = Graph(graph.nodes, {output: graph.outputs[output]})
     fit = [cut for cut in cuts(alone) if output in cut.outputs]
+    fit = [cut for cut in fit if axis in (None, cut.outputs[output])]
     return max(fit, key=lambda cut: cut.groups, default=None)
 
 

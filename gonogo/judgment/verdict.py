@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 
-from gonogo.arithmetic import Program
+from gonogo.arithmetic import Inputs, Program
+from gonogo.arithmetic.formats import Doubles
+from gonogo.graph import Graph
+from gonogo.judgment.advice import Advice, advised
 from gonogo.judgment.common import Common
 from gonogo.judgment.diagnosis import Diagnosis
+from gonogo.judgment.fits import Candidate, Kernel, Output
+from gonogo.judgment.limits import Limits, detection_limits
+from gonogo.judgment.tolerance import Tolerance
 
 
 class Explanation(StrEnum):
@@ -75,9 +81,19 @@ class OutputJudgment:
 
 @dataclass(frozen=True)
 class Judgment:
-    """The answer about a kernel on one seed, by the names of its outputs."""
+    """The answer about a kernel on one seed.
+
+    Attributes:
+        outputs: the answers by the names of the outputs.
+        graphs, inputs, values, formats, tolerances: what was asked about; see judge.
+    """
 
     outputs: Mapping[str, OutputJudgment]
+    graphs: Sequence[Graph] = field(repr=False)
+    inputs: Inputs = field(repr=False)
+    values: Mapping[str, Doubles] = field(repr=False)
+    formats: Mapping[str, str] = field(repr=False)
+    tolerances: Mapping[str, Tolerance] = field(repr=False)
 
     @property
     def explanation(self) -> Explanation:
@@ -86,7 +102,31 @@ class Judgment:
             (answer.explanation for answer in self.outputs.values()), key=lambda answer: answer.rank
         )
 
+    def detection_limits(self, output: str) -> Limits:
+        """Return what an output's explanation would hide. It takes longer than most judgments."""
+        answer = self.outputs[output]
+        graph, form = self.graphs[answer.way], self.formats[output]
+        return detection_limits(graph, self.inputs, output, form, answer.program)
+
+    def advice(self, output: str) -> Advice | None:
+        """Return which tolerance the arithmetic that explains an output can meet.
+
+        None where its test has none, and where rounding doesn't explain it.
+        """
+        answer, today = self.outputs[output], self.tolerances.get(output)
+        if today is None or answer.explanation is not Explanation.EXPLAINED:
+            return None
+        graph, form = self.graphs[answer.way], self.formats[output]
+        beside = Output(Kernel([graph], self.inputs), output, self.values[output], form)
+        return advised(beside.fit(Candidate(graph, answer.program)), today)
+
     @property
     def message(self) -> str:
-        """A line for each output."""
-        return "\n".join(f"{name}: {answer.message}" for name, answer in self.outputs.items())
+        """A line for each output; with the limits, where only an unknown order explains it."""
+        lines = []
+        for name, answer in self.outputs.items():
+            is_loose = answer.program.is_unknown_order
+            is_limited = is_loose and answer.explanation is Explanation.EXPLAINED
+            limits = f" {self.detection_limits(name).message}" if is_limited else ""
+            lines.append(f"{name}: {answer.message}{limits}")
+        return "\n".join(lines)

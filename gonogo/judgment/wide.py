@@ -18,6 +18,7 @@ from gonogo.arithmetic.formats import Doubles, round_to, step, unit_roundoff
 from gonogo.arithmetic.reductions import rows_of as summed_rows
 from gonogo.arithmetic.sums import fp32_sum, narrow_noise
 from gonogo.graph import OPERATIONS, Graph, Node
+from gonogo.judgment.blocks import MIN_ROWS, projected
 from gonogo.judgment.cells import Cells, Mask
 from gonogo.judgment.changes import Fault
 from gonogo.judgment.effects import Effects
@@ -29,8 +30,6 @@ from gonogo.judgment.sample import Sample, some_groups
 MAX_REPRODUCED, MAX_REPRODUCED_ROWS = 0.85, 0.5
 """Shares of the movable elements, and of the rows, from which a sharper arithmetic is the
 kernel's: noise would have moved about half of the elements, and something in every row."""
-MIN_ROWS = 8
-"""Rows that a share of rows needs, and independent samples that a component needs."""
 MOVABLE = 1 / 4
 """The deviation, in half steps, from which on a wide arithmetic would have moved an element."""
 SUSPECT_COMPONENT, MAX_COMPONENT = 4.5, 5.5
@@ -81,7 +80,7 @@ def is_reproduced(sharp: Fit, wide: Fit) -> str | None:
 
     One arithmetic computes the whole output. What the sharper one misses is the finding.
     """
-    outside = sharp.cells.outside
+    outside = sharp.outside
     if not outside.size:
         return None
     could_move = movable(wide.cells)
@@ -212,18 +211,20 @@ def component_of(
     axes: tuple[int, ...] = ()
     if axis is not None and error.shape[axis] >= MIN_ROWS:
         axes = tuple(other for other in range(error.ndim) if other != axis)
-    direction = np.where(weights > 0, direction, 0.0)
-    information = (weights * np.square(direction)).sum(axes).ravel()
+    return component(label, *projected(error, direction, weights, axes))
+
+
+def component(label: str, information: Doubles, along: Doubles, size: Doubles) -> Component:
+    """Return an error's component along a direction onto which samples of it were projected."""
     says = information > 0
     count = int(says.sum())
     if count < MIN_ROWS:
         return Component(label, 0.0, 0.0, 0.0)
+    parts, moves = along[says] / information[says], math.sqrt(float(size.mean()))
     information = information[says]
-    parts = (weights * direction * error).sum(axes).ravel()[says] / information
     share = information / information.sum()
     mean = float((share * parts).sum())
     spread = math.sqrt(float(np.square(share * (parts - mean)).sum()) * count / (count - 1))
     model = 1 / math.sqrt(float(information.sum()))
     score = normal_deviate(abs(mean) / max(spread, model), count - 1)
-    moved = abs(mean) * math.sqrt(float(np.square(direction).mean()))
-    return Component(label, mean, score, moved)
+    return Component(label, mean, score, abs(mean) * moves)

@@ -51,6 +51,15 @@ def test_a_way_gives_the_reference_s_values(kernel: Kernel, way: Function) -> No
         np.testing.assert_allclose(values, right[name], rtol=1e-9, atol=1e-9)
 
 
+def test_a_way_says_how_it_differs() -> None:
+    x, ones = np.ones((2, 4)), np.ones(4)
+    given = {"x": x, "gamma": ones, "beta": ones}
+    kernel = KERNELS["layernorm_fw"]
+    names = [trace(way, given, epsilon=1e-3).name for way in (kernel.reference, *kernel.ways)]
+    assert len(set(names)) == len(names)
+    assert {"layernorm", "two pass, divided", "one pass, scaled"} <= set(names)
+
+
 def test_layernorm_is_its_formula() -> None:
     outputs = evaluated(KERNELS["layernorm_fw"], KERNELS["layernorm_fw"].reference)
     x, gamma, beta = (

@@ -1,0 +1,85 @@
+"""Advice on a tolerance: which one the arithmetic of a kernel can meet."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from gonogo.arithmetic.formats import unit_roundoff
+from gonogo.judgment.cells import LIMIT
+from gonogo.judgment.fits import Fit
+from gonogo.judgment.tolerance import Tolerance
+
+HEADROOM = 1.25
+"""The factor by which other seeds' outputs may exceed the largest of this one."""
+NEAR_ZERO = 1 / 8
+"""The part of the median size below which a value is near 0."""
+NEARLY_ALL = 0.99
+
+
+@dataclass(frozen=True)
+class Advice:
+    """The tightest tolerance that a kernel's arithmetic can meet, and what today's does.
+
+    Attributes:
+        arithmetic: that of which this is said, in words.
+        atol: the absolute tolerance that is enough, with rtol 0.
+        rtol: the relative tolerance that is enough with the absolute one `floor`.
+        floor: the absolute tolerance that goes with rtol, for values near 0.
+        magnitude: the power of two up to which outputs are assumed to reach.
+        red_rate: the probability that a seed of the right kernel is red under today's tolerance.
+    """
+
+    arithmetic: str
+    atol: float
+    rtol: float
+    floor: float
+    magnitude: float
+    red_rate: float
+
+    @property
+    def message(self) -> str:
+        """The advice in words."""
+        share = "nearly all" if self.red_rate > NEARLY_ALL else f"{100 * self.red_rate:.2g} %"
+        return (
+            f"Today's tolerance turns {share} of a right kernel's seeds red, with"
+            f" {self.arithmetic}. With outputs up to {self.magnitude:g} take atol {self.atol:.3g},"
+            f" or rtol {self.rtol:.3g} with atol {self.floor:.3g}."
+        )
+
+
+def advised(fit: Fit, today: Tolerance) -> Advice:
+    """Return advice for an output that an arithmetic explains.
+
+    A right kernel's last rounding is off by up to half a step h. To that come the shift d by what
+    the arithmetic stores, slack, and noise. Under uniform rounding an error between d - h and d + h
+    is outside of t with probability (max(h + d - t, 0) + max(h - d - t, 0)) / 2h.
+
+    Args:
+        fit: the output beside the arithmetic's replay.
+        today: the test's tolerance.
+    """
+    cells, exact = fit.cells, fit.output.exact
+    size, half, unit = np.abs(exact), cells.half, unit_roundoff(cells.form)
+    largest = HEADROOM * float(np.abs(cells.values).max(initial=0.0))
+    magnitude = 2.0 ** math.ceil(math.log2(largest)) if 0 < largest < math.inf else 1.0
+    shift = np.abs(cells.replay.values - exact) + cells.replay.slack
+    moved = shift + LIMIT * np.sqrt(cells.replay.variance)
+    worst = half + moved
+    floor = float(worst[size < NEAR_ZERO * np.median(size)].max(initial=0.0))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        relative = np.where(size > 0, np.maximum(worst - floor, 0.0) / size, 0.0)
+        allowed = today.allowed(exact)
+        beyond = np.maximum(half + shift - allowed, 0) + np.maximum(half - shift - allowed, 0)
+        outside = np.clip(beyond / (2 * half), 0.0, 1.0)
+        red_rate = -math.expm1(float(np.log1p(-outside).sum()))
+    return Advice(
+        arithmetic=fit.candidate.program.label,
+        atol=magnitude / 2 * unit + float(moved.max(initial=0.0)),
+        rtol=max(float(relative.max(initial=0.0)), unit),
+        floor=floor,
+        magnitude=magnitude,
+        red_rate=red_rate,
+    )
