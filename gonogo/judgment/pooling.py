@@ -73,20 +73,21 @@ def pooled(seeds: Sequence[OutputJudgment]) -> Pooled:
 def pooled_fault(seeds: Iterable[OutputJudgment]) -> PooledFault | None:
     """Return the fault that explains most of what rounding doesn't, over the seeds with any such.
 
-    A fault that isn't among a seed's best explains nothing of it.
+    A fault that isn't among a seed's best, or that its right values refute, explains nothing of it.
     """
     diagnoses = [seed.diagnosis for seed in seeds if seed.diagnosis is not None]
     by_id: dict[str, list[RankedFault]] = defaultdict(list)
-    places: dict[str, int] = defaultdict(int)
+    ranks: dict[str, int] = defaultdict(int)
     for diagnosis in diagnoses:
-        for place, ranked in enumerate(diagnosis.best):
-            by_id[ranked.fault.id].append(ranked)
-            places[ranked.fault.id] += place
+        for rank, ranked in enumerate(diagnosis.best):
+            if not ranked.is_refuted:
+                by_id[ranked.fault.id].append(ranked)
+                ranks[ranked.fault.id] += rank
     if not by_id:
         return None
     shares = {id: sum(one.share for one in best) / len(diagnoses) for id, best in by_id.items()}
     # of a tie, that which the seeds name first
-    id = max(shares, key=lambda id: (round(shares[id], 2), -places[id]))
+    id = max(shares, key=lambda id: (round(shares[id], 2), -ranks[id]))
     best, share = by_id[id], shares[id]
     if share < NAMED:
         return None
