@@ -75,13 +75,19 @@ class Simulated:
         try:
             if self._host.build is None:
                 self._host.open(run.kernel)
-            slot = Slot(self._host.folder, "1", shapes, output_shapes(test, produced))
-            slot.write(inputs)
-            self._host.submit({"test": test.canonical(), "seed": 0, **slot.request()})
-            self._host.receive(time.monotonic() + DEADLINE_S)
+            # a child keeps the files of a slot that it knows
+            name = f"{run.case}-{run.seed}"
+            slot = Slot(self._host.folder, name, shapes, output_shapes(test, produced))
+            try:
+                slot.write(inputs)
+                self._host.submit({"test": test.canonical(), "seed": 0, **slot.request()})
+                self._host.receive(time.monotonic() + DEADLINE_S)
+                outputs = {name: np.array(values) for name, values in slot.read().items()}
+            finally:
+                slot.delete()
         except ExecutorFailure as problem:
             raise ValueError(f"{run.case}: {problem}") from problem
-        return {name: np.array(values) for name, values in slot.read().items()}, Label("right")
+        return outputs, Label("right")
 
 
 def kernel_of(run: Run) -> str:
