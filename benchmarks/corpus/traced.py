@@ -94,6 +94,7 @@ def _fits(values: Any, form: str) -> bool:
 
 
 def _tolerance(question: Question) -> Tolerance:
+    """Return a question's tolerance; what it doesn't say is as in np.allclose."""
     limits = {"rtol": 1e-5, "atol": 1e-8} | dict(question.tolerance)
     return Tolerance(limits["rtol"], limits["atol"])
 

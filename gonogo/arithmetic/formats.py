@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
 from typing import Literal, get_args
 
 import numpy as np
@@ -77,7 +76,6 @@ def format_named(name: str) -> Format:
     )  # fmt: skip
 
 
-@lru_cache(maxsize=256)
 def format_and_mode(stored: str) -> tuple[str, Mode]:
     """Return the format and rounding of a store such as "bf16" or "bf16/away".
 
@@ -159,46 +157,19 @@ def round_to(values: ArrayLike, form: str, mode: Mode = "even") -> Doubles:
         rounded = np.where(np.isfinite(doubles), np.clip(rounded, -limit, limit), doubles)
         return rounded + 0.0
     lowest = -fmt.largest if fmt.lowest is None else fmt.lowest
-    # two numbers decide nearly always; a NaN is one of them
-    if not (rounded.max(initial=0.0) <= fmt.largest and rounded.min(initial=0.0) >= lowest):
-        beyond = ~((rounded <= fmt.largest) & (rounded >= lowest))
+    beyond = ~((rounded <= fmt.largest) & (rounded >= lowest))
+    if beyond.any():
         rounded = np.where(beyond, _overflowed(doubles, fmt, mode), rounded)
     return rounded if fmt.scale == 1.0 else rounded * fmt.scale
-
-
-def rounded_totals(terms: Doubles, form: str, mode: Mode = "even") -> Doubles:
-    """Return running totals that are rounded as round_to does after each addition.
-
-    terms: (additions, ...). The totals are (additions + 1, ...), the first ones are 0.
-    """
-    fmt = format_named(form)
-    totals = np.zeros((len(terms) + 1, *terms.shape[1:]))
-    if mode == "even" and fmt.block == 1 and fmt.scale == 1.0:
-        # a few rows are added at a time: making arrays would take most of the time
-        exact, power = np.empty(terms.shape[1:]), np.empty(terms.shape[1:])
-        bits, exponents = exact.view(np.int64), power.view(np.int64)
-        to_shift = 2.0 ** (1 - fmt.precision) * TO_STEP
-        for term, (before, after) in zip(terms, pairwise(totals), strict=True):
-            np.add(before, term, out=exact)
-            np.bitwise_and(bits, EXPONENT, out=exponents)
-            np.maximum(power, 2.0**fmt.min_exponent, out=power)
-            np.multiply(power, to_shift, out=power)
-            np.add(exact, power, out=after)
-            np.subtract(after, power, out=after)
-        if np.abs(totals).max(initial=0.0) <= fmt.largest:
-            return totals
-    for term, (before, after) in zip(terms, pairwise(totals), strict=True):
-        after[...] = round_to(before + term, form, mode)
-    return totals
 
 
 def _on_grid(values: Doubles, steps: Doubles, mode: Mode) -> Doubles:
     """Round to multiples of steps, which are powers of two."""
     if mode == "even":
         shift = steps * TO_STEP
-        rounded = np.asarray(values + shift)
+        rounded = values + shift
         rounded -= shift
-        return np.copysign(rounded, values, out=rounded)
+        return np.copysign(rounded, values)
     quotient = values / steps
     whole = np.trunc(quotient)
     if mode == "away":  # not trunc(q + .5), which rounds the sum

@@ -20,7 +20,7 @@ from gonogo.arithmetic.formats import (
     Mode,
     binade,
     format_and_mode,
-    rounded_totals,
+    round_to,
     unit_roundoff,
 )
 
@@ -252,14 +252,22 @@ def _narrow_rows(columns: Doubles, form: str, mode: Mode = "even") -> tuple[Doub
 
     columns: (rows, additions, lanes).
     """
-    terms = np.moveaxis(columns, 1, 0)
-    totals = rounded_totals(terms, form, mode)
-    error = totals[1:] - (totals[:-1] + terms)
-    lanes = np.ascontiguousarray(totals[-1].T)  # the first one is added to 0: that rounds nothing
-    all_totals = rounded_totals(lanes, form, mode)
-    last_error = all_totals[1:] - (all_totals[:-1] + lanes)
-    square = np.square(error).sum(axis=(0, 2)) + np.square(last_error).sum(axis=0)
-    return all_totals[-1], np.sqrt(square)
+    rows, _, lanes = columns.shape
+    totals, square = np.zeros((rows, lanes)), np.zeros(rows)
+
+    def added(first: Doubles, second: Doubles) -> Doubles:
+        nonlocal square
+        exact = first + second
+        rounded = round_to(exact, form, mode)
+        square = square + np.square(rounded - exact).sum(axis=1)
+        return rounded
+
+    for column in np.moveaxis(columns, 1, 0):
+        totals = added(totals, column)
+    total = totals[:, :1]
+    for lane in range(1, lanes):
+        total = added(total, totals[:, lane : lane + 1])
+    return total[:, 0], np.sqrt(square)
 
 
 def updated_variance_noise(terms: Doubles) -> Doubles:

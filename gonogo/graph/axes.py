@@ -62,13 +62,10 @@ class Cut:
         return elements
 
     def block(self, graph: Graph, start: int, stop: int) -> Graph:
-        """Return the graph that computes the groups from start to stop from the inputs' parts."""
-        return self.sample(graph, np.arange(start, stop))
+        """Return the graph that computes the groups from start to stop from the inputs' parts.
 
-    def numbered_block(self, graph: Graph, start: int, stop: int) -> Graph:
-        """Return the same with all of the graph's nodes, which keep their numbers and their uses.
-
-        Those that the cut's outputs don't need keep their shapes, too: they can't be evaluated.
+        It has all of the graph's nodes, which keep their numbers and their uses. Those that the
+        cut's outputs don't need keep their shapes, too: they can't be evaluated.
         """
         groups, outputs = np.arange(start, stop), (*self.outputs, *self.totals)
         needed = {node.id for node in graph.needed(*outputs)} & set(self.axes)

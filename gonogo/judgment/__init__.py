@@ -15,6 +15,7 @@ pooling.py      several seeds; pairs.py: two builds on equal seeds
 
 from gonogo.judgment.judging import judge
 from gonogo.judgment.pooling import pooled
+from gonogo.judgment.tolerance import Tolerance
 from gonogo.judgment.verdict import Explanation, Judgment, OutputJudgment
 
-__all__ = ["Explanation", "Judgment", "OutputJudgment", "judge", "pooled"]
+__all__ = ["Explanation", "Judgment", "OutputJudgment", "Tolerance", "judge", "pooled"]

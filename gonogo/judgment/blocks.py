@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from gonogo.arithmetic import Quantity, Replay
+from gonogo.arithmetic import Replay
 from gonogo.arithmetic.formats import FORMATS, Doubles
 from gonogo.graph import OPERATIONS, Graph
 from gonogo.graph.axes import Cut
@@ -157,18 +157,6 @@ def joined(parts: Sequence[Comparison]) -> Comparison:
 
 def _joined(parts: Sequence[Samples]) -> Samples:
     return tuple(np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-
-
-def unshared(quantity: Quantity) -> Samples:
-    """Return values, variance and slack of a quantity, whose elements share nothing then."""
-    parts = quantity.values, quantity.variance, quantity.slack
-    return tuple(np.broadcast_to(part, quantity.values.shape) for part in parts)
-
-
-def joined_quantity(parts: Sequence[Samples]) -> Quantity:
-    """Return the quantity of an output from what its blocks have."""
-    values, variance, slack = _joined(parts)
-    return Quantity(values, variance, slack=slack)
 
 
 def projected(error: Doubles, direction: Doubles, weights: Doubles, axes: Sequence[int]) -> Samples:

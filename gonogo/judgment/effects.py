@@ -16,9 +16,9 @@ LOOSE = 2.0
 REFUTED = 0.01
 """The share of the values that a fault makes wrong though they were right, from which they may
 refute it."""
-RATE = 2.0
-"""How many times as often right values become wrong as wrong ones stay wrong where they do: what a
-kernel stores besides leaves both wrong alike."""
+REFUTING_RATIO = 2.0
+"""They do refute it if right values become wrong this many times as often as wrong ones stay wrong:
+what a kernel stores besides makes both wrong equally often."""
 SIZED, PAIRED = 2**11, 2**13
 """Elements from which a size is found, and from which two faults at once are chosen."""
 
@@ -68,16 +68,16 @@ class Effects:
         return 1 - misfit_of(self.distance_with(effect)) / self.misfit if self.misfit else 0.0
 
     def refutes(self, effect: Doubles) -> bool:
-        """Return whether values that were right leave their cells by an effect.
+        """Return whether values that were right, and become wrong by an effect, speak against it.
 
-        They do by a true one, too, where the kernel stores values; then wrong ones stay wrong.
+        Some become wrong by the effect of a true fault, too, where the kernel also stores values.
         """
         is_off = self.distance_with(effect) > LIMIT
         made_wrong = self._is_right & is_off
         if made_wrong.mean() <= REFUTED:
             return False
         left = is_off[~self._is_right].mean() if not self._is_right.all() else 0.0
-        return bool(made_wrong.sum() > RATE * left * self._is_right.sum())
+        return bool(made_wrong.sum() > REFUTING_RATIO * left * self._is_right.sum())
 
     def distance_with(self, effect: Doubles) -> Doubles:
         """Return the distance of the output from the replay with an effect, in deviations."""

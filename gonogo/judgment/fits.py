@@ -11,6 +11,7 @@ import numpy as np
 from gonogo.arithmetic import Inputs, Program, Quantity, Replay, exact
 from gonogo.arithmetic.evaluation import Array
 from gonogo.arithmetic.formats import Doubles
+from gonogo.arithmetic.quantity import concatenated
 from gonogo.graph import OPERATIONS, Graph
 from gonogo.judgment.blocks import (
     MIN_ROWS,
@@ -21,8 +22,6 @@ from gonogo.judgment.blocks import (
     compared,
     in_threads,
     joined,
-    joined_quantity,
-    unshared,
 )
 from gonogo.judgment.cells import LIMIT, Cells, Mask
 from gonogo.judgment.common import MAX_COMMON, Common, common_of_cells, common_of_groups
@@ -95,7 +94,7 @@ class Output:
     tolerance: Tolerance | None = None
     _fits: dict[tuple[int, Program], Fit] = field(default_factory=dict, repr=False)
     _last: dict[tuple[int, Program], Quantity] = field(default_factory=dict, repr=False)
-    """The last quantity that was joined of blocks."""
+    """The quantity that was last joined from blocks; those of others are forgotten."""
 
     @property
     def reference(self) -> Graph:
@@ -142,14 +141,18 @@ class Output:
         return self.kernel.exact(self.reference, self.name)[node.id].astype(np.float64)
 
     def quantity(self, candidate: Candidate) -> Quantity:
-        """Return an arithmetic's quantity of the output; what elements share is noise in it."""
+        """Return an arithmetic's quantity of the output.
+
+        In that of a large one, what elements share is noise of each.
+        """
         key = id(candidate.graph), candidate.program
         if key not in self._last:
-            parts = self._by_block(candidate, lambda _, cells, *__: unshared(cells.replay))
+            parts = self._by_block(candidate, _without_shared)
             if not parts:
                 return self.kernel.replay(candidate).run(self.name)
+            values = np.concatenate([part.values for part in parts])
             self._last.clear()
-            self._last[key] = joined_quantity(parts)
+            self._last[key] = concatenated(parts, values, 0)
         return self._last[key]
 
     def cells(self, candidate: Candidate) -> Cells:
@@ -164,10 +167,9 @@ class Output:
         return self._fits[key]
 
     def is_by_cells(self, candidate: Candidate) -> bool:
-        """Return how it is seen what groups share, where no element decides.
+        """Return whether all cells together say what elements share, not groups one by one.
 
-        In fp32, and under unknown orders, that is by groups; in 16 bits, where an element says
-        little, by all cells.
+        They do in 16 bits, where an element says little, but not under unknown orders.
         """
         return self.form != "fp32" and not candidate.program.narrow
 
@@ -194,10 +196,10 @@ class Output:
     def _by_block(
         self, candidate: Candidate, function: Callable[[Replay, Cells, Output, int], BlockResult]
     ) -> list[BlockResult] | None:
-        """Return what a function keeps of each block; None where there are none.
+        """Return what a function gives for each block; None where the output isn't cut.
 
-        It takes an arithmetic's replay of a block, the cells beside it, the block as an output of
-        the reference, and its number.
+        The function takes an arithmetic's replay of a block, the cells beside it, the block as an
+        output of the reference, and its number.
         """
         graphs = candidate.graph, self.reference
         blocks, others = (blocks_of(graph, self.name) for graph in graphs)
@@ -226,8 +228,14 @@ class Output:
             for name, axis in cut.inputs.items()
             if name in given
         }
-        kernel = Kernel([cut.numbered_block(graph, *limits)], inputs)
+        kernel = Kernel([cut.block(graph, *limits)], inputs)
         return Output(kernel, self.name, cut.part(self.values, 0, *limits), self.form)
+
+
+def _without_shared(_: Replay, cells: Cells, __: Output, ___: int) -> Quantity:
+    """Return a block's quantity, in which what elements share is noise of each."""
+    quantity = cells.replay
+    return Quantity(quantity.values, quantity.variance, slack=quantity.slack)
 
 
 @dataclass(frozen=True)

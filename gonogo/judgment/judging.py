@@ -69,7 +69,8 @@ def judge(
         narrow: 16-bit formats of the kernel's tensors, in which it may store values.
         programs: those that the build declares, of the reference; then nothing else explains its
             outputs.
-        tolerances: those of the test, by output: what fails its own is looked at more closely.
+        tolerances: those of the test, by output. An output that fails its own is explained only if
+            no fault is the likelier reason.
 
     Raises ValueError for an output that the reference doesn't have, or has in another shape.
     """
@@ -254,7 +255,7 @@ def _explained(output: Output, fit: Fit) -> OutputJudgment:
         )
     fault = fault_in_reach(output, fit)
     if fault is not None:
-        sentence = f"the test fails, perhaps not by rounding: {fault.label} would be why"
+        sentence = f"the test may fail for another reason than rounding: {fault.label}"
         return _answer(output, fit, Explanation.INCONCLUSIVE, sentence)
     return _answer(output, fit, Explanation.EXPLAINED)
 

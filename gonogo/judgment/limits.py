@@ -45,12 +45,11 @@ class Limits:
     @property
     def message(self) -> str:
         """A sentence about the faults that would not be seen."""
-        largest = max(self.factors.values(), default=0.0)
-        parts = [f"{len(self.unseen)} of {self.tried} faults would not be seen"]
-        parts += [f"such as: {label}" for label in list(self.unseen.values())[:SHOWN]]
-        if largest:
-            parts.append(f"nor would some factors up to {largest:.2g}")
-        return "; ".join(parts) + "."
+        examples = ", ".join(list(self.unseen.values())[:SHOWN])
+        sentence = f"{len(self.unseen)} of {self.tried} faults would not be seen"
+        sentence += f", such as: {examples}" if examples else ""
+        largest = max((size for size in self.factors.values() if size < np.inf), default=0.0)
+        return f"{sentence}; nor would factors below {1 + largest:.4g} everywhere."
 
 
 def detection_limits(

@@ -45,7 +45,8 @@ class Pair:
 
     Attributes:
         explanation, other: each build's own worst answer.
-        worse, better: seeds on which one build is unexplained and the other explained.
+        worse: seeds on which this build is unexplained and the other one explained.
+        better: those on which it is the other way around.
         flips: this build's, of all seeds.
         of_seeds, of_rows: the sign test's probability for those seeds, and for the flips' rows.
     """

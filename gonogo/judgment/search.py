@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations
 
 import numpy as np
 
-from gonogo.arithmetic import Program, Replay, value_of
+from gonogo.arithmetic import Program, Replay, exact, value_of
 from gonogo.arithmetic.evaluation import Array
 from gonogo.arithmetic.formats import Doubles, format_and_mode, round_to, step
 from gonogo.arithmetic.program import DIVISOR, TOTAL
@@ -47,8 +48,6 @@ FAR = 8.0
 """How much farther from an output a program may be that stores everything, to search from there."""
 MAX_FAR = 3
 """Changes after which a search ends whose best program is worse than to store nothing."""
-MOST_KEPT = 2**23
-"""Elements of values that programs share: 64 MB."""
 REFINED = 3
 """Times that a found program is sought again where it misses most."""
 
@@ -228,16 +227,6 @@ class _Losses:
         self.allowed = plain.half + LIMIT * plain.deviation
         self.steps = step(part.values, form)
         self._known: dict[Stored, _Loss] = {}
-        self._values: dict[tuple[int, Stored], Array] = {}
-        """Values of nodes by what is stored up to there: programs that differ later share them."""
-        self._room = MOST_KEPT
-        self._keys: dict[int, Stored] = {}
-        """By node: the keys of what may be stored up to there."""
-        for node in sample.order:
-            own_keys = {node.key, node.key + DIVISOR, node.key + TOTAL}
-            self._keys[node.id] = frozenset(own_keys).union(
-                *(self._keys[arg.id] for arg in node.args)
-            )
 
     def __getitem__(self, stored: Stored) -> _Loss:
         if stored not in self._known:
@@ -245,30 +234,21 @@ class _Losses:
         return self._known[stored]
 
     def _measured(self, stored: Stored) -> _Loss:
+        edits = {
+            node.id: partial(self._stored_value, node, stored)
+            for node in self.part.sample.order
+            if stored & {node.key, node.key + DIVISOR, node.key + TOTAL}
+        }
         part, sample = self.part, self.part.sample
+        computed = exact(
+            sample.part, sample.inputs, edits, outputs=[sample.output], base=sample.base
+        )
+        values = computed[sample.part.outputs[sample.output].id]
         with np.errstate(all="ignore"):
-            values = self._computed(stored)[sample.part.outputs[sample.output].id]
             error = np.abs(part.values - values - part.shift)
             is_outside = ~(error <= self.allowed) & (part.values != values)
-            off = np.log2(1 + error[is_outside] / self.steps[is_outside])
-            total = float(np.fmin(off, MOST_OFF).sum())
-        return _Loss(total / max(error.size, 1), float(is_outside.mean()))
-
-    def _computed(self, stored: Stored) -> dict[int, Array]:
-        """Return the values of the part's nodes, with stored ones."""
-        base = self.part.sample.base
-        values: dict[int, Array] = {}
-        for node in self.part.sample.order:
-            at = node.id, stored & self._keys[node.id]
-            value = self._values.get(at) if at[1] else base[node.id]
-            if value is None:
-                args = [values[arg.id] for arg in node.args] or [base[node.id]]
-                value = self._stored_value(node, stored, *args)
-                if value.size <= self._room:
-                    self._values[at] = value
-                    self._room -= value.size
-            values[node.id] = value
-        return values
+            off = np.fmin(np.log2(1 + error / self.steps), MOST_OFF)
+        return _Loss(float(np.where(is_outside, off, 0.0).mean()), float(is_outside.mean()))
 
     def _stored_value(self, node: Node, stored: Stored, *args: Array) -> Doubles:
         """Return the value of a node as stored: a sum with its totals, a mean by its divisor."""

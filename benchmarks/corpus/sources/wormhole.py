@@ -75,7 +75,7 @@ class Simulated:
         try:
             if self._host.build is None:
                 self._host.open(run.kernel)
-            # a child keeps the files of a slot that it knows
+            # a name for each run: a child keeps the files of a slot that it has seen
             name = f"{run.case}-{run.seed}"
             slot = Slot(self._host.folder, name, shapes, output_shapes(test, produced))
             try:

@@ -35,13 +35,14 @@ function refusal(answer) {
 
 const STOPS = 'a[href], button, input, select, textarea, summary, [tabindex]';
 
-/** Returns a function that finds a stop of Tab once it was replaced: by its id, else what leads there or says the same, else what stands in its place. */
+/** Returns a function that finds a link or field again after it was replaced: by its id, else by its address or text, else by its place on the page. */
 function finder(stop) {
   const stops = () => [...document.querySelectorAll(STOPS)];
   const key = (each) => each.localName + (each.getAttribute('href') ?? each.textContent);
-  const alike = () => stops().filter((each) => key(each) === sought);
   const sought = key(stop);
-  const [at, place] = [alike().indexOf(stop), stops().indexOf(stop)];
+  const alike = () => stops().filter((each) => key(each) === sought);
+  const at = alike().indexOf(stop);
+  const place = stops().indexOf(stop);
   return () => document.getElementById(stop.id) ?? alike()[at] ?? stops()[place];
 }
 
@@ -53,8 +54,8 @@ async function once() {
   if (why) throw new Stale(why);
   const fresh = new DOMParser().parseFromString(await answer.text(), 'text/html');
   if (address !== here()) return; // the reader has moved to another seed: that change of the address refreshes by itself
-  const focused = document.activeElement ?? document.body;
-  const again = finder(focused);
+  const focused = document.activeElement;
+  const again = focused?.closest('[data-live]') ? finder(focused) : null; // nothing else is replaced
   for (const old of document.querySelectorAll('[data-live]')) {
     const update = fresh.getElementById(old.id);
     if (!update || update.outerHTML === shown.get(old.id)) continue;
@@ -66,7 +67,7 @@ async function once() {
   }
   document.title = fresh.title;
   document.dispatchEvent(new Event('gonogo:replaced')); // what scripts add is there before the focus returns
-  if (!focused.isConnected) again()?.focus({ preventScroll: true });
+  if (again && !focused.isConnected) again()?.focus({ preventScroll: true });
   document.dispatchEvent(new Event('gonogo:refreshed'));
 }
 
