@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gonogo.arithmetic.program import Program
+from gonogo.references.programs import PROGRAMS, ProgramOf
 
 Function = Callable[..., Mapping[str, Any]]
 """A NumPy function of a kernel's inputs and parameters that returns its outputs by name."""
@@ -21,10 +21,11 @@ class Kernel:
         reference: the function whose result is right. Its docstring states the formula.
         ways: functions of the same arguments that are equal in exact arithmetic, the most usual
             first: what an implementation may compute in their place.
-        programs: programs of known implementations by name, which a build may declare.
+        programs: those of known implementations by name, which a build may declare. They are the
+            reference's: each is a function of its graph and the format of its tensors.
     """
 
     name: str
     reference: Function
     ways: tuple[Function, ...] = ()
-    programs: Mapping[str, Program] = field(default_factory=dict)
+    programs: Mapping[str, ProgramOf] = field(default_factory=PROGRAMS.copy)

@@ -8,6 +8,7 @@ import numpy as np
 
 from gonogo.references.kernel import Kernel
 from gonogo.references.normalization import Array, variance_gradient
+from gonogo.references.programs import PROGRAMS, stored_xhat
 
 Outputs = Mapping[str, Array]
 
@@ -110,7 +111,7 @@ def _autograd(x: Array, gamma: Array, dy: Array, epsilon: Array) -> Outputs:
 
 
 KERNELS = (
-    Kernel("rmsnorm_fw", rmsnorm, (_by_factor, _divided)),
+    Kernel("rmsnorm_fw", rmsnorm, (_by_factor, _divided), {**PROGRAMS, "stored-xhat": stored_xhat}),
     Kernel("rmsnorm_bw", rmsnorm_backward, (_two_products, _linear)),
     Kernel("rmsnorm_bw_own", rmsnorm_backward_own, (_autograd,)),
 )
