@@ -23,9 +23,9 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.plain_reach import can_show
+from gonogo import emulator
 from gonogo.judging import inputs
 from gonogo.judging.judging import SeedJudgement, judge
-from gonogo.kernels.layernorm import emulation
 from gonogo.kernels.layernorm.forensics import diagnose
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import Explanation, Verdict
@@ -97,7 +97,7 @@ def run(
     """(judgement, given, outputs) of one seed on the emulator."""
     raw = inputs.generate(test, seed)
     given = inputs.quantise(test, raw)
-    outputs = emulation.run(test, given, build, seed=seed)
+    outputs = emulator.run(test, given, build)
     return judge(test, raw, given, outputs, arithmetic=ARITHMETIC), given, outputs
 
 
@@ -251,7 +251,7 @@ def unable() -> Iterator[Figure]:
             yield exactly(
                 f"{build}, features {n}: can show",
                 False,
-                can_show(test, given, emulation.ideal(test, given, build), ARITHMETIC),
+                can_show(test, given, emulator.ideal(test, given, build), ARITHMETIC),
             )
     test = TestSpec.parse({**NIGHTLY, "numerics": {"srcb": "bf16"}})
     judged, _, _ = run(test, "correct", 0)

@@ -20,9 +20,9 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.figures import ARITHMETIC, FORWARD, NIGHTLY
+from gonogo import emulator
 from gonogo.judging import inputs
 from gonogo.judging.judging import judge
-from gonogo.kernels.layernorm import emulation
 from gonogo.kernels.layernorm import reference as layernorm
 from gonogo.kernels.layernorm.arithmetic import backward, backward_terms, given_moments
 from gonogo.kernels.layernorm.fused import finish
@@ -229,7 +229,7 @@ def main() -> int:
     test = TestSpec.parse(NIGHTLY)
     raw = inputs.generate(test, 0)
     given = inputs.quantise(test, raw)
-    outputs = emulation.run(test, given, "correct")
+    outputs = emulator.run(test, given, "correct")
     only_dx = {"dx": outputs["dx"]}
     reference = layernorm.reference(test, raw)["dx"]
     elements = reference.size
@@ -238,7 +238,7 @@ def main() -> int:
         fresh = inputs.generate(test, 1)
         quantised = inputs.quantise(test, fresh)
         judge(
-            test, fresh, quantised, emulation.run(test, quantised, "correct"), arithmetic=ARITHMETIC
+            test, fresh, quantised, emulator.run(test, quantised, "correct"), arithmetic=ARITHMETIC
         )
 
     whole, plain = median_seconds(seed, lambda: layernorm.reference(test, raw))
@@ -254,7 +254,7 @@ def main() -> int:
     making, quantising, kernel, judging = median_seconds(
         lambda: inputs.generate(test, 1),
         lambda: inputs.quantise(test, raw),
-        lambda: emulation.run(test, given, "correct"),
+        lambda: emulator.run(test, given, "correct"),
         lambda: judge(test, raw, given, outputs, arithmetic=ARITHMETIC),
     )
     table.add_row(
@@ -302,7 +302,7 @@ def main() -> int:
     forward = TestSpec.parse(FORWARD)
     forward_raw = inputs.generate(forward, 0)
     forward_given = inputs.quantise(forward, forward_raw)
-    forward_outputs = emulation.run(forward, forward_given, "correct")
+    forward_outputs = emulator.run(forward, forward_given, "correct")
     forward_seconds, forward_plain = median_seconds(
         lambda: judge(forward, forward_raw, forward_given, forward_outputs, arithmetic=ARITHMETIC),
         lambda: layernorm.reference(forward, forward_raw),

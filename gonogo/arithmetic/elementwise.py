@@ -7,16 +7,15 @@ from itertools import product
 
 import numpy as np
 
-from gonogo.arithmetic.evaluation import value_of
 from gonogo.arithmetic.formats import (
     Doubles,
     binade,
-    format_and_mode,
     round_to,
     smallest_step,
+    store,
     unit_roundoff,
 )
-from gonogo.arithmetic.program import EXACT, ROUNDED, Program
+from gonogo.arithmetic.program import Program
 from gonogo.arithmetic.quantity import (
     ZERO,
     Array,
@@ -25,6 +24,7 @@ from gonogo.arithmetic.quantity import (
     is_zero,
     sum_of,
 )
+from gonogo.arithmetic.values import value_of
 from gonogo.graph import OPERATIONS, Node
 
 COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
@@ -38,7 +38,12 @@ def elementwise(node: Node, args: Sequence[Quantity], program: Program) -> Quant
     """Return an operation's quantity from those of its arguments."""
     operation = OPERATIONS[node.operation]
     arrays = [arg.values for arg in args]
-    values = value_of(node, arrays)
+    rule = program.tensix_rule(node)
+    values = (
+        value_of(node, arrays) if rule is None else rule.computed(node, arrays).astype(np.float64)
+    )
+    if rule is not None and all(arg.is_certain for arg in args):
+        return Quantity(values)
     if node.operation in COMPARISONS:
         return Quantity(values, slack=_loose_comparisons(args))
     assert operation.slopes is not None
@@ -69,9 +74,9 @@ def rounded(node: Node, a: Quantity, program: Program) -> Quantity:
     """Return an operation's quantity with the noise of its result's rounding."""
     rule = program.rules.get(node.key)
     half_steps = OPERATIONS[node.operation].half_steps
-    if rule == ROUNDED:
+    if rule is not None and rule.unit == "rounded":
         return Quantity(round_to(a.values, "fp32"), a.noise, a.shared, a.slack)
-    if rule == EXACT or not half_steps:
+    if rule is not None or not half_steps:
         return a
     form = program.narrow or "fp32"
     noise = rounding_noise(a.values, form, half_steps)
@@ -147,16 +152,14 @@ def stored(a: Quantity, stored_as: str) -> Quantity:
     Its noise is gone: either it doesn't reach a tie, or the other side of it is slack. In fp32 only
     what has no noise is rounded: the values of a kernel already are fp32.
     """
-    form, mode = format_and_mode(stored_as)
     with np.errstate(all="ignore"):
-        nearest = round_to(a.values, form, mode)
+        nearest = store(a.values, stored_as)
         reach = a.reach
         if is_zero(reach):
             return Quantity(nearest)
-        if form == "fp32":
+        if stored_as == "fp32":
             return Quantity(np.where(reach == 0, nearest, a.values), a.noise, a.shared, a.slack)
-        low = round_to(a.values - reach, form, mode)
-        high = round_to(a.values + reach, form, mode)
+        low, high = store(a.values - reach, stored_as), store(a.values + reach, stored_as)
         slack = np.fmax(np.fmax(high - nearest, nearest - low), 0.0)
     return Quantity(nearest, slack=slack)
 

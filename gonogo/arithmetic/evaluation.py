@@ -1,80 +1,155 @@
-"""Evaluate a graph exactly, in float64, as it is or with faults."""
+"""Evaluate a graph without noise: exactly, or as a program computes and stores, with faults or not.
+
+By a program whose rules say all, such as a Wormhole's, that is what an implementation gives, to the
+bit.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from types import MappingProxyType
+from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from gonogo.arithmetic.formats import round_to
+from gonogo.arithmetic.formats import format_and_mode, round_to, store
+from gonogo.arithmetic.program import DIVISOR, NOTHING_STORED, TOTAL, USE, Program
+from gonogo.arithmetic.sums import narrow_sum, rows_of
+from gonogo.arithmetic.values import Array, Inputs, source_value, value_of
+from gonogo.arithmetic.wormhole import flushed, stored
 from gonogo.graph import OPERATIONS, Graph, Node
-from gonogo.graph.operations import DTYPES
 
-Array = NDArray[Any]
-Inputs = Mapping[str, Array]
 Edit = Callable[..., Array]
 """A wrong kernel's computation in the place of a node's, from the values of the node's arguments
 (of an input, a parameter or a constant: from its own value), and those of `others`, if it has that:
-nodes before it."""
+nodes before it. One that computes the node, too, has `applied`, which is told how, first."""
+Edits = Mapping[int, Edit]
+NO_EDITS: Edits = MappingProxyType({})
 
 
-def value_of(node: Node, args: Sequence[Array]) -> Array:
-    """Return the value of a node that isn't an input, from those of its arguments."""
-    if node.operation == "quantize":
-        return round_to(args[0], node.attributes["format"])
-    # a function of arrays without axes gives a number
-    return np.asarray(OPERATIONS[node.operation].value(*args, **node.attributes))
+class Evaluation:
+    """The values of a graph's nodes.
 
-
-def source_value(node: Node, inputs: Inputs) -> Array:
-    """Return the value of an input, a parameter or a constant.
-
-    Raises KeyError for an input that isn't given, ValueError for one of another shape.
+    Attributes:
+        values: by node id, as they are stored: float64, or int64 or bool where its kind says so;
+            float32 where a Tensix core computes.
     """
-    if node.operation != "input":
-        return value_of(node, ())
-    given = np.asarray(inputs[node.key])
-    if given.shape != node.shape:
-        raise ValueError(f"input {node.key} has shape {given.shape}, its graph {node.shape}")
-    return given.astype(DTYPES[node.kind], copy=False)
+
+    def __init__(
+        self,
+        graph: Graph,
+        inputs: Inputs,
+        program: Program = NOTHING_STORED,
+        edits: Edits = NO_EDITS,
+        base: Evaluation | None = None,
+    ) -> None:
+        """Prepare an evaluation.
+
+        Args:
+            graph: the kernel.
+            inputs: its tensors by name.
+            program: how it is computed; its noise is left out.
+            edits: by node id, what is computed instead.
+            base: an evaluation without edits; only what edits and another program can change is
+                computed.
+        """
+        self.graph, self.inputs, self.program, self.edits = graph, inputs, program, edits
+        self.values: dict[int, Array] = {}
+        self._base = base
+        self._same: set[int] = set()
+        self._unstored: dict[int, Array] = {}
+        """The values before they are stored, of nodes that some users read otherwise."""
+        self._read_otherwise = {key.partition(USE)[0] for key in program.stored if USE in key}
+
+    def run(self, *outputs: str) -> Self:
+        """Evaluate what outputs need; all, if none is named."""
+        with np.errstate(all="ignore"):
+            for node in self.graph.needed(*outputs):
+                if not self._is_of_base(node):
+                    self._evaluate(node)
+        return self
+
+    def output(self, name: str) -> Array:
+        """Return the values of an output that was evaluated."""
+        return self.values[self.graph.outputs[name].id]
+
+    def _is_of_base(self, node: Node) -> bool:
+        """Take a node from the base, if nothing can differ, and return whether it was."""
+        base = self._base
+        if base is None or node.id in self.edits or node.id not in base.values:
+            return False
+        if not all(arg.id in self._same for arg in node.args):
+            return False
+        if not self.program.computes_alike(node, base.program):
+            return False
+        self._same.add(node.id)
+        self.values[node.id] = base.values[node.id]
+        if node.id in base._unstored:
+            self._unstored[node.id] = base._unstored[node.id]
+        return True
+
+    def _evaluate(self, node: Node) -> None:
+        args = [self._read(arg, node) for arg in node.args] or [source_value(node, self.inputs)]
+        edit = self.edits.get(node.id)
+        if edit is not None:
+            args += [self.values[other.id] for other in getattr(edit, "others", ())]
+            applied = getattr(edit, "applied", None)
+            value = np.asarray(edit(*args) if applied is None else applied(self._computed, *args))
+        else:
+            value = self._computed(node, args)
+        if node.kind == "float" and self.program.is_tensix and not self.program.is_exact(node):
+            value = value.astype(np.float32)
+        if node.kind == "float" and self.program.flush:
+            value = flushed(value)
+        if node.key in self._read_otherwise:
+            self._unstored[node.id] = value
+        self.values[node.id] = self._stored(value, node.key) if node.kind == "float" else value
+
+    def _read(self, arg: Node, user: Node) -> Array:
+        """Return an argument's value as a user reads it."""
+        key = arg.key + USE + user.key
+        if key in self.program.stored:
+            return self._stored(self._unstored[arg.id], key)
+        return self.values[arg.id]
+
+    def _stored(self, value: Array, key: str) -> Array:
+        as_ = self.program.stored.get(key)
+        if as_ is None:
+            return value
+        return stored(value, as_) if value.dtype == np.float32 else store(value, as_)
+
+    def _computed(self, node: Node, args: Sequence[Array]) -> Array:
+        """Return a node's value from those of its arguments, before it is stored."""
+        if not node.args:
+            return args[0]
+        rule = self.program.tensix_rule(node)
+        if rule is not None:
+            return rule.computed(node, args)
+        if {node.key + DIVISOR, node.key + TOTAL} & self.program.stored.keys():
+            return _summed(node, args[0], self.program)
+        if self.program.is_tensix and OPERATIONS[node.operation].half_steps:
+            args = [np.asarray(arg, np.float64) for arg in args]
+        return value_of(node, args)
+
+
+def _summed(node: Node, terms: Array, program: Program) -> Array:
+    """Return a sum with stored totals, a mean by a stored divisor."""
+    axes = node.attributes["axes"]
+    totals, divisor = (program.stored.get(node.key + of) for of in (TOTAL, DIVISOR))
+    if totals:
+        rows = rows_of(terms, terms.shape, axes)
+        value = np.expand_dims(narrow_sum(rows, totals, program.totals), axes)
+    else:
+        value = terms.sum(axes, keepdims=True)
+    if node.operation == "mean":
+        count = terms.size / math.prod(node.shape)
+        value = value * round_to(1 / count, *format_and_mode(divisor)) if divisor else value / count
+    return value
 
 
 def exact(
-    graph: Graph,
-    inputs: Inputs,
-    edits: Mapping[int, Edit] | None = None,
-    *,
-    outputs: Iterable[str] = (),
-    base: Mapping[int, Array] | None = None,
+    graph: Graph, inputs: Inputs, edits: Edits = NO_EDITS, *, outputs: Iterable[str] = ()
 ) -> dict[int, Array]:
-    """Return the value of each node by its id: float64, or int64 or bool where its kind says so.
-
-    Args:
-        graph: the kernel.
-        inputs: its tensors by name.
-        edits: by node id, what is computed instead.
-        outputs: those whose nodes are evaluated; all, if none is named.
-        base: values without the edits; then only what the edits can change is computed.
-    """
-    edits = edits or {}
-    values: dict[int, Array] = {}
-    same: set[int] = set()
-    with np.errstate(all="ignore"):
-        for node in graph.needed(*outputs):
-            unchanged = node.id not in edits and all(arg.id in same for arg in node.args)
-            if base is not None and unchanged and node.id in base:
-                values[node.id] = base[node.id]
-                same.add(node.id)
-                continue
-            args = [values[arg.id] for arg in node.args]
-            if not args:
-                args = [source_value(node, inputs)]
-            if node.id in edits:
-                edit = edits[node.id]
-                others = [values[other.id] for other in getattr(edit, "others", ())]
-                values[node.id] = np.asarray(edit(*args, *others))
-            else:
-                values[node.id] = value_of(node, args) if node.args else args[0]
-    return values
+    """Return the exact value of each node that outputs need, by its id."""
+    return Evaluation(graph, inputs, edits=edits).run(*outputs).values

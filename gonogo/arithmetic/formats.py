@@ -89,6 +89,22 @@ def format_and_mode(stored: str) -> tuple[str, Mode]:
     raise ValueError(f"rounding {mode!r} of {stored} is not one of {', '.join(get_args(Mode))}")
 
 
+def steps_of(stored: str) -> list[tuple[str, Mode]]:
+    """Return the formats and roundings of a store, one after the other: bf16/away+bfp8_b/away.
+
+    Raises ValueError for what is no format or no rounding.
+    """
+    return [format_and_mode(step) for step in stored.split("+")]
+
+
+def store(values: ArrayLike, stored: str) -> Doubles:
+    """Return values as a store rounds them; see steps_of."""
+    rounded = np.asarray(values, np.float64)
+    for form, mode in steps_of(stored):
+        rounded = round_to(rounded, form, mode)
+    return rounded
+
+
 def unit_roundoff(form: str) -> float:
     """Return the largest relative error of rounding to nearest, subnormals left out.
 

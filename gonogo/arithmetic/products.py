@@ -8,7 +8,6 @@ from string import ascii_letters
 import numpy as np
 
 from gonogo.arithmetic.elementwise import rounding_noise
-from gonogo.arithmetic.evaluation import value_of
 from gonogo.arithmetic.formats import Doubles
 from gonogo.arithmetic.program import Program
 from gonogo.arithmetic.quantity import (
@@ -22,6 +21,7 @@ from gonogo.arithmetic.quantity import (
     sum_of,
 )
 from gonogo.arithmetic.sums import fp32_sum, narrow_noise
+from gonogo.arithmetic.values import value_of
 from gonogo.graph import Node
 
 SAMPLED_SUMS = 256
@@ -64,12 +64,16 @@ def _letters(node: Node) -> _Letters:
 
 def product(node: Node, a: Quantity, b: Quantity, program: Program) -> Quantity:
     """Return the quantity of a product from those of its operands."""
-    values = value_of(node, (a.values, b.values))
-    if node.kind != "float":
-        return Quantity(values)
-    letters = _letters(node)
-    noise = _order_noise(node, letters, a.values, b.values, values, program)
+    rule, letters = program.tensix_rule(node), _letters(node)
+    noise: Doubles = ZERO
     slack: Doubles = ZERO
+    if rule is not None:
+        values = rule.computed(node, (a.values, b.values)).astype(np.float64)
+    else:
+        values = value_of(node, (a.values, b.values))
+        if node.kind != "float":
+            return Quantity(values)
+        noise = _order_noise(node, letters, a.values, b.values, values, program)
     shared: dict[int, Shared] = {}
     for at, (operand, other) in enumerate(((a, b.values), (b, a.values))):
 

@@ -6,6 +6,7 @@ with size 1.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -32,6 +33,7 @@ from gonogo.arithmetic.sums import (
     fp32_sum,
     narrow_noise,
     narrow_sum,
+    rows_of,
     updated_variance_noise,
 )
 from gonogo.graph import Node
@@ -39,18 +41,14 @@ from gonogo.graph import Node
 Axes = Sequence[int]
 
 
-def rows_of(part: Array, shape: Sequence[int], axes: Axes) -> Array:
-    """Return a part of a quantity of that shape with the axes moved last, as one axis."""
-    full = np.broadcast_to(part, shape)
-    others = [axis for axis in range(full.ndim) if axis not in axes]
-    moved = full.transpose([*others, *axes])
-    count = int(np.prod([shape[axis] for axis in axes], dtype=int))
-    return moved.reshape(*moved.shape[: len(others)], count)
-
-
 def summed(node: Node, a: Quantity, program: Program) -> Quantity:
     """Replay a sum or a mean."""
     axes, shape = node.attributes["axes"], a.values.shape
+    rule = program.tensix_rule(node)
+    if rule is not None:
+        factor = math.prod(node.shape) / math.prod(shape) if node.operation == "mean" else 1.0
+        total = rule.computed(node, [a.values]).astype(np.float64)
+        return _with_sums(Quantity(total), a, factor, axes)
     rows = rows_of(a.values, shape, axes)
     count = rows.shape[-1]
     stored_totals = program.stored.get(node.key + TOTAL)

@@ -13,10 +13,9 @@ import numpy as np
 
 from gonogo.arithmetic import reductions
 from gonogo.arithmetic.elementwise import elementwise, flushed, stored
-from gonogo.arithmetic.evaluation import Inputs, source_value, value_of
 from gonogo.arithmetic.formats import round_to
 from gonogo.arithmetic.products import product
-from gonogo.arithmetic.program import DIVISOR, TOTAL, Program
+from gonogo.arithmetic.program import NOTHING_STORED, USE, Program
 from gonogo.arithmetic.quantity import (
     Array,
     Quantity,
@@ -27,11 +26,11 @@ from gonogo.arithmetic.quantity import (
     viewed,
     without_singles,
 )
+from gonogo.arithmetic.values import Inputs, source_value, value_of
 from gonogo.graph import OPERATIONS, Graph, Node
 
 REPEATING = ("broadcast_to", "gather", "take_along_axis", "sliding_window_view")
 """Views by which one element may become several."""
-NOTHING_STORED = Program()
 
 
 class Replay:
@@ -39,6 +38,7 @@ class Replay:
 
     Attributes:
         quantities: by node id. A node's own noise is noise here, also where other nodes share it.
+        has_overflow: whether a finite value that isn't an output is stored as inf.
     """
 
     def __init__(
@@ -59,10 +59,13 @@ class Replay:
         """
         self.graph, self.inputs, self.program = graph, inputs, program
         self.quantities: dict[int, Quantity] = {}
+        self.has_overflow = False
         self._base = base
         self._from_base: set[int] = set()
         self._uses = Counter(arg.id for node in graph.nodes for arg in node.args)
         self._sources: dict[int, Quantity] = {}
+        self._computed_as: dict[int, Quantity] = {}
+        """Quantities before they are stored, of nodes that some users read otherwise."""
         self._numbers: dict[int, Array] = dict(base._numbers) if base else {}
         """The values of parameters, and what they alone give, in float64."""
 
@@ -78,12 +81,8 @@ class Replay:
         """Return the base's quantity of a node that both programs compute alike."""
         if self._base is None or node.id not in self._base.quantities:
             return None
-        program, other = self.program, self._base.program
-        changed = replace(program, stored=other.stored, rules=other.rules) != other
-        keys = (node.key, node.key + DIVISOR, node.key + TOTAL)
-        changed |= any(program.stored.get(key) != other.stored.get(key) for key in keys)
-        changed |= program.rules.get(node.key) != other.rules.get(node.key)
-        if changed or not all(arg.id in self._from_base for arg in node.args):
+        is_alike = self.program.computes_alike(node, self._base.program)
+        if not is_alike or not all(arg.id in self._from_base for arg in node.args):
             return None
         self._from_base.add(node.id)
         return self._base.quantities[node.id]
@@ -92,9 +91,14 @@ class Replay:
         quantity = self._computed(node)
         if self.program.flush and node.kind == "float":
             quantity = flushed(quantity, self.program.narrow or "fp32")
+        if any(use.startswith(node.key + USE) for use in self.program.stored):
+            self._computed_as[node.id] = quantity
         stored_as = self.program.stored.get(node.key)
         if stored_as and node.kind == "float":
-            quantity = stored(quantity, stored_as)
+            before, quantity = quantity, stored(quantity, stored_as)
+            if node not in self.graph.outputs.values():
+                is_lost = np.isfinite(before.values) & ~np.isfinite(quantity.values)
+                self.has_overflow |= bool(is_lost.any())
         return quantity
 
     def _computed(self, node: Node) -> Quantity:
@@ -140,6 +144,9 @@ class Replay:
 
     def _argument(self, node: Node, arg: Node) -> Quantity:
         """Return an argument's quantity: its noise is shared where its elements serve several."""
+        stored_as = self.program.stored.get(arg.key + USE + node.key)
+        if stored_as:
+            return stored(self._computed_as[arg.id], stored_as)
         quantity = self.quantities[arg.id]
         if is_zero(quantity.noise):
             return quantity

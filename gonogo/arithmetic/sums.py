@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +51,15 @@ CHUNK = 2**17
 """Terms that are simulated at once: their arrays stay in a cache."""
 MAX_STEPS = 2048
 """Additions one after another that are simulated in a narrow format; longer rows take lanes."""
+
+
+def rows_of(part: NDArray[Any], shape: Sequence[int], axes: Sequence[int]) -> NDArray[Any]:
+    """Return a part of a quantity of that shape with the axes moved last, as one axis."""
+    full = np.broadcast_to(part, shape)
+    others = [axis for axis in range(full.ndim) if axis not in axes]
+    moved = full.transpose([*others, *axes])
+    count = int(np.prod([shape[axis] for axis in axes], dtype=int))
+    return moved.reshape(*moved.shape[: len(others)], count)
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gonogo.arithmetic.wormhole import aligned_sum, stored
 from gonogo.exact import scales
 from gonogo.exact.vernier import UNIT
 from gonogo.numerics.formats import round_to
-from gonogo.numerics.tensix import arithmetic as tensix
 
 if TYPE_CHECKING:
     from gonogo.spec.test_spec import TestSpec
@@ -88,8 +88,9 @@ class Forward:
 
     def aligned(self, fmt: str) -> Floats:
         """Return y of a right kernel whose last addition is ALIGNED, packed with ties away."""
-        product = (self.gamma * self.xhat).astype(np.float32)
-        return round_to(tensix.align_add(product, self.beta.astype(np.float32)), fmt, "away")
+        terms = (self.gamma * self.xhat, self.beta)
+        read = (stored(term.astype(np.float32), "tf32/zero") for term in terms)
+        return round_to(aligned_sum(*read), fmt, "away")
 
 
 def forward(test: TestSpec, inputs: Arrays, rows: NDArray[np.intp]) -> Forward:

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from gonogo.arithmetic import Inputs, value_of
-from gonogo.arithmetic.evaluation import Array, source_value
 from gonogo.arithmetic.formats import Doubles, format_named, round_to, step
+from gonogo.arithmetic.values import Array, source_value
 from gonogo.graph import OPERATIONS, Graph, Node
 from gonogo.judgment.cells import Mask
 

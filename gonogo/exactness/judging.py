@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from gonogo.arithmetic import Inputs, Program, Replay
-from gonogo.arithmetic.evaluation import Array
 from gonogo.arithmetic.formats import round_to
+from gonogo.arithmetic.values import Array
 from gonogo.exactness.elements import exact_elements
 from gonogo.graph import Graph
 from gonogo.judgment.cells import Cells

@@ -61,33 +61,19 @@ class Cut:
         elements: Array = array.take((groups[:, None] * size + np.arange(size)).ravel(), axis)
         return elements
 
-    def block(self, graph: Graph, start: int, stop: int) -> Graph:
-        """Return the graph that computes the groups from start to stop from the inputs' parts.
+    def part_graph(self, graph: Graph, groups: NDArray[np.intp]) -> Graph:
+        """Return the graph that computes any groups, rising, from the inputs' parts.
 
         It has all of the graph's nodes, which keep their numbers and their uses. Those that the
         cut's outputs don't need keep their shapes, too: they can't be evaluated.
         """
-        groups, outputs = np.arange(start, stop), (*self.outputs, *self.totals)
+        outputs = (*self.outputs, *self.totals)
         needed = {node.id for node in graph.needed(*outputs)} & set(self.axes)
         rows = [
             node.row | (self._resized(node, groups) if node.id in needed else {})
             for node in graph.nodes
         ]
         return Graph.of_rows(rows, {name: graph.outputs[name].id for name in outputs})
-
-    def sample(self, graph: Graph, groups: NDArray[np.intp]) -> Graph:
-        """Return the graph that computes any groups from the inputs' parts.
-
-        Its nodes are those that the cut's outputs need, in the order of the graph.
-        """
-        nodes = graph.needed(*self.outputs, *self.totals)
-        places = {node.id: at for at, node in enumerate(nodes)}
-        rows = []
-        for node in nodes:
-            row = node.row | {"args": [places[arg.id] for arg in node.args]}
-            rows.append(row | self._resized(node, groups) if node.id in self.axes else row)
-        outputs = {name: places[graph.outputs[name].id] for name in (*self.outputs, *self.totals)}
-        return Graph.of_rows(rows, outputs)
 
     def _resized(self, node: Node, groups: NDArray[np.intp]) -> dict[str, Any]:
         """Return the shape and attributes of a node's part."""

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from gonogo.arithmetic.formats import unit_roundoff
-from gonogo.judgment.cells import LIMIT
+from gonogo.graph.special import log_ndtr
 from gonogo.judgment.fits import Fit
 from gonogo.judgment.tolerance import Tolerance
 
 HEADROOM = 1.25
 """The factor by which other seeds' outputs may exceed the largest of this one."""
+NOISE = 5.0
+"""Deviations that the noise of no element is expected to exceed: it does once in two million."""
 NEAR_ZERO = 1 / 8
 """The part of the median size below which a value is near 0."""
 NEARLY_ALL = 0.99
@@ -54,8 +56,9 @@ def advised(fit: Fit, today: Tolerance) -> Advice:
     """Return advice for an output that an arithmetic explains.
 
     A right kernel's last rounding is off by up to half a step h. To that come the shift d by what
-    the arithmetic stores, slack, and noise. Under uniform rounding an error between d - h and d + h
-    is outside of t with probability (max(h + d - t, 0) + max(h - d - t, 0)) / 2h.
+    the arithmetic stores, slack, and noise. Where noise is less than h, an error is uniform between
+    d - h and d + h: outside of t with probability (max(h + d - t, 0) + max(h - d - t, 0)) / 2h.
+    Else it is normal.
 
     Args:
         fit: the output beside the arithmetic's replay.
@@ -66,15 +69,20 @@ def advised(fit: Fit, today: Tolerance) -> Advice:
     largest = HEADROOM * float(np.abs(cells.values).max(initial=0.0))
     magnitude = 2.0 ** math.ceil(math.log2(largest)) if 0 < largest < math.inf else 1.0
     shift = np.abs(cells.replay.values - exact) + cells.replay.slack
-    moved = shift + LIMIT * np.sqrt(cells.replay.variance)
+    deviation = np.sqrt(cells.replay.variance)
+    moved = HEADROOM * shift + NOISE * deviation
     worst = half + moved
     floor = float(worst[size < NEAR_ZERO * np.median(size)].max(initial=0.0))
     with np.errstate(divide="ignore", invalid="ignore"):
         relative = np.where(size > 0, np.maximum(worst - floor, 0.0) / size, 0.0)
         allowed = today.allowed(exact)
         beyond = np.maximum(half + shift - allowed, 0) + np.maximum(half - shift - allowed, 0)
-        outside = np.clip(beyond / (2 * half), 0.0, 1.0)
-        red_rate = -math.expm1(float(np.log1p(-outside).sum()))
+        spread = np.sqrt(np.square(half) / 3 + np.square(deviation))
+        tails = np.exp(log_ndtr((shift - allowed) / spread)) + np.exp(
+            log_ndtr((-shift - allowed) / spread)
+        )
+        outside = np.clip(np.where(deviation < half, beyond / (2 * half), tails), 0.0, 1.0)
+        red_rate = 1 - math.exp(float(np.log1p(-outside).sum()))
     return Advice(
         arithmetic=fit.candidate.program.label,
         atol=magnitude / 2 * unit + float(moved.max(initial=0.0)),

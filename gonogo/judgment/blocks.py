@@ -7,7 +7,7 @@ a sum down the rows.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
@@ -17,7 +17,7 @@ import numpy as np
 
 from gonogo.arithmetic import Replay
 from gonogo.arithmetic.formats import FORMATS, Doubles
-from gonogo.graph import OPERATIONS, Graph
+from gonogo.graph import OPERATIONS, Graph, Node
 from gonogo.graph.axes import Cut
 from gonogo.judgment.cells import LIMIT, Cells, Mask, rounding_ratio, squares
 from gonogo.judgment.common import Samples, samples_of_cells, samples_of_groups
@@ -56,17 +56,22 @@ def blocks_of(graph: Graph, output: str) -> Blocks | None:
     Sums of products have noise that is sampled over the whole: they aren't cut.
     """
     needed = graph.needed(output)
-    widest = max(math.prod(node.shape) for node in needed)
-    if widest <= LARGE or any(OPERATIONS[node.operation].family == "product" for node in needed):
+    largest = widest(needed)
+    if largest <= LARGE or any(OPERATIONS[node.operation].family == "product" for node in needed):
         return None
     cut = cut_of(graph, output, axis=0)
     if cut is None:
         return None
     is_last = any(cut.axes.get(node.id) == len(node.shape) - 1 for node in needed)
     unit = ALIGNED if is_last else 2  # one group alone would broadcast otherwise
-    size = max(ELEMENTS * cut.groups // widest // unit, 1) * unit
+    size = max(ELEMENTS * cut.groups // largest // unit, 1) * unit
     edges = [*range(0, cut.groups - 1, size), cut.groups]
     return Blocks(cut, list(pairwise(edges)))
+
+
+def widest(nodes: Iterable[Node]) -> int:
+    """Return the elements of the widest value of some nodes."""
+    return max(math.prod(node.shape) for node in nodes)
 
 
 def in_threads(function: Callable[[int], BlockResult], count: int) -> list[BlockResult]:
@@ -93,6 +98,7 @@ class Comparison:
         projections: of the errors onto the exact values; see projected.
         shared: the largest error that a group shares, in its deviations.
         samples: what groups or cells say about common factors.
+        overflows: whether the program stores a value as inf.
     """
 
     outside: Mask
@@ -103,6 +109,7 @@ class Comparison:
     projections: Samples
     shared: float
     samples: Mapping[str, Samples]
+    overflows: bool
 
 
 def compared(
@@ -133,6 +140,7 @@ def compared(
             projected(cells.error, exact, cells.precision, axes),
             shared,
             samples,
+            replay.has_overflow,
         )
 
 
@@ -152,6 +160,7 @@ def joined(parts: Sequence[Comparison]) -> Comparison:
             key: _joined([part[key] for part in samples if key in part])
             for key in dict.fromkeys(key for part in samples for key in part)
         },
+        any(part.overflows for part in parts),
     )
 
 

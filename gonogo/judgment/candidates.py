@@ -34,7 +34,9 @@ ROUNDINGS = ("", "/zero")
 
 def declared(output: Output) -> list[Candidate]:
     """Return the programs that the build declares."""
-    return [Candidate(output.reference, program) for program in output.kernel.programs]
+    key = output.reference.outputs[output.name].key
+    programs = [program.before_last_rounding(key) for program in output.kernel.programs]
+    return [Candidate(output.reference, program) for program in programs]
 
 
 def sharp(output: Output) -> Iterator[Candidate]:

@@ -6,7 +6,7 @@ whether an element depends on others, so that it can be evaluated on a sample of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -19,6 +19,8 @@ from gonogo.graph import Node
 
 Array = NDArray[Any]
 Indices = NDArray[np.intp]
+Computed = Callable[[Node, Sequence[Array]], Array]
+"""How an operation is computed from the values of its arguments: exactly, or as a device does."""
 TILE = 32
 """Rows and columns of a tile, the unit in which most kernels work."""
 SMALL = 2.0**-10
@@ -103,13 +105,17 @@ class Edit:
     others: tuple[Node, ...] = ()
 
     def __call__(self, *values: Array) -> Array:
+        return self.applied(value_of, *values)
+
+    def applied(self, compute: Computed, *values: Array) -> Array:
+        """Return the wrong value of the node, whose operation is computed as is said."""
         count = len(values) - len(self.others)
         args, others = values[:count], values[count:]
         if self.at is None:
-            value = value_of(self.node, args) if self.node.args else args[0]
+            value = compute(self.node, args) if self.node.args else args[0]
             return self.change(value, *others)
         changed = [self.change(arg, *others) if k in self.at else arg for k, arg in enumerate(args)]
-        return value_of(self.node, changed)
+        return compute(self.node, changed)
 
     @property
     def changed(self) -> Node:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gonogo.arithmetic import Inputs, Quantity
-from gonogo.arithmetic.program import Program
+from gonogo.arithmetic.program import NOTHING_STORED, Program
 from gonogo.graph import Graph
 from gonogo.judgment import tiles
 from gonogo.judgment.cells import Cells
@@ -20,7 +20,7 @@ from gonogo.judgment.changes import SMALL, Array, Edit, Fault, Moved
 from gonogo.judgment.effects import Effects
 from gonogo.judgment.faults import faults, is_of_input
 from gonogo.judgment.places import Places, places_of
-from gonogo.judgment.sample import NOTHING_STORED, Sample, some_groups, with_worst
+from gonogo.judgment.sample import Sample, some_groups, with_worst
 
 NAMED = 0.7
 """The share of the misfit that a fault must take away to be named."""

@@ -9,11 +9,12 @@ from functools import cached_property
 import numpy as np
 
 from gonogo.arithmetic import Inputs, Program, Quantity, Replay, exact
-from gonogo.arithmetic.evaluation import Array
 from gonogo.arithmetic.formats import Doubles
 from gonogo.arithmetic.quantity import concatenated
+from gonogo.arithmetic.values import Array
 from gonogo.graph import OPERATIONS, Graph
 from gonogo.judgment.blocks import (
+    LARGE,
     MIN_ROWS,
     BlockResult,
     Blocks,
@@ -22,6 +23,7 @@ from gonogo.judgment.blocks import (
     compared,
     in_threads,
     joined,
+    widest,
 )
 from gonogo.judgment.cells import LIMIT, Cells, Mask
 from gonogo.judgment.common import MAX_COMMON, Common, common_of_cells, common_of_groups
@@ -66,6 +68,8 @@ class Kernel:
         """Return a replay; those in which nothing is stored are kept, for other outputs too."""
         graph, program = candidate.graph, candidate.program
         key = id(graph), program.order
+        if widest(graph.nodes) > LARGE:  # the quantities of many replays would fill the memory
+            return Replay(graph, self.inputs, program)
         if program != Program(order=program.order):
             return Replay(graph, self.inputs, program, self._replays.get(key))
         if key not in self._replays:
@@ -228,7 +232,7 @@ class Output:
             for name, axis in cut.inputs.items()
             if name in given
         }
-        kernel = Kernel([cut.block(graph, *limits)], inputs)
+        kernel = Kernel([cut.part_graph(graph, np.arange(*limits))], inputs)
         return Output(kernel, self.name, cut.part(self.values, 0, *limits), self.form)
 
 
@@ -289,8 +293,11 @@ class Fit:
 
     @property
     def is_explained(self) -> bool:
-        """Whether the arithmetic explains the output."""
-        return self.size <= LIMIT
+        """Whether the arithmetic explains the output.
+
+        No arithmetic does in which a stored value overflows: a kernel that has inf there is wrong.
+        """
+        return self.size <= LIMIT and not self.comparison.overflows
 
 
 class Screen:

@@ -13,7 +13,7 @@ from types import MappingProxyType
 import numpy as np
 
 from gonogo.arithmetic import Inputs, Program
-from gonogo.arithmetic.evaluation import Array
+from gonogo.arithmetic.values import Array
 from gonogo.graph import Graph
 from gonogo.judgment import candidates
 from gonogo.judgment.blocks import MIN_ROWS
@@ -273,7 +273,8 @@ def _explained_by_wide(
         for other in storing.fits():
             reason = is_reproduced(other, fit)
             if reason and not is_tail(other.outside):
-                return _answer(output, other, Explanation.SUSPECT, reason, diagnosis)
+                beside = _diagnosed_by(output, other.candidate)
+                return _answer(output, other, Explanation.SUSPECT, reason, beside)
     component = largest_component(output, fit)
     if component is not None:
         sentence = (

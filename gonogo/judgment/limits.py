@@ -12,12 +12,12 @@ import numpy as np
 
 from gonogo.arithmetic import Inputs, Replay
 from gonogo.arithmetic.formats import round_to
-from gonogo.arithmetic.program import Program
+from gonogo.arithmetic.program import NOTHING_STORED, Program
 from gonogo.graph import Graph
 from gonogo.judgment.cells import Cells
 from gonogo.judgment.changes import Fault
 from gonogo.judgment.faults import faults
-from gonogo.judgment.sample import NOTHING_STORED, Sample, some_groups
+from gonogo.judgment.sample import Sample, some_groups
 
 SAMPLED = 2**13
 """Elements of a kernel's widest value in the groups that are looked at."""

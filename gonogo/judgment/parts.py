@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from gonogo.arithmetic import Program
 from gonogo.arithmetic.formats import Doubles
 from gonogo.graph import Graph
 from gonogo.graph.axes import Cut
@@ -32,15 +31,6 @@ class Part:
     sample: Sample
     values: Doubles
     shift: Doubles
-
-    def whole(self, program: Program) -> Program:
-        """Return a program of the part as one of the whole kernel."""
-        keys = {node.key: self.sample.keys[node.id] for node in self.sample.order}
-        stored = {}
-        for name, form in program.stored.items():
-            key, dot, rest = name.partition(".")
-            stored[keys[key] + dot + rest] = form
-        return replace(program, stored=stored)
 
 
 def parts(output: Output, graph: Graph, shift: Doubles) -> tuple[Part, Part]:

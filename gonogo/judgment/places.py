@@ -94,7 +94,8 @@ def _where(wrong: Mask, rows: Indices, cols: Indices) -> str:
     filled = wrong[np.ix_(rows, cols)].mean()
     if filled >= FULL:
         return f", in {in_rows}, {in_cols} (counted from 0)"
-    blocks = np.unique(np.argwhere(wrong) // TILE, axis=0)
+    in_blocks = np.logical_or.reduceat(wrong, np.arange(0, height, TILE), axis=0)
+    blocks = np.argwhere(np.logical_or.reduceat(in_blocks, np.arange(0, width, TILE), axis=1))
     corner = blocks * TILE
     sizes = np.minimum(corner + TILE, [height, width]) - corner
     if wrong.sum() >= FULL * sizes.prod(axis=1).sum() and len(blocks) <= FEW:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
 
-from gonogo.arithmetic import Inputs, exact, value_of
-from gonogo.arithmetic.formats import Doubles, format_and_mode, round_to
-from gonogo.arithmetic.program import Program
+from gonogo.arithmetic import Evaluation, Inputs
+from gonogo.arithmetic.evaluation import Edits
+from gonogo.arithmetic.formats import Doubles
+from gonogo.arithmetic.program import NOTHING_STORED, Program
 from gonogo.graph import Graph, Node
 from gonogo.graph.axes import Cut, cuts
 from gonogo.judgment.cells import misfit_of
@@ -25,7 +25,6 @@ from gonogo.judgment.changes import (
     Weighted,
 )
 
-NOTHING_STORED = Program()
 MIN_GROUPS = 8
 """Groups of a sample: of fewer ones, others couldn't refute a fault."""
 
@@ -76,12 +75,10 @@ class Sample:
     """An output's part in some groups, as it is right and with faults.
 
     Attributes:
-        part: the graph that computes it; Cut.sample numbers its nodes anew.
+        part: the graph that computes it; its nodes have the numbers of the whole graph's.
         inputs: the part's inputs.
         order: the nodes of the part, arguments first.
-        base: by the id of such a node, its right value.
-        part_nodes: by the id of a node of the whole graph, that of the part.
-        keys: by the id of a node of the part, its key in the whole graph.
+        base: the right values.
     """
 
     def __init__(
@@ -105,21 +102,22 @@ class Sample:
         """
         self.output, self.cut, self.program = output, cut, program
         self.groups = np.zeros(1, np.intp) if groups is None else groups
-        whole = graph.needed(output)
         self._whole = Graph(graph.nodes, {output: graph.outputs[output]})
         self._all_inputs = inputs
         self.part, self.inputs = self._of_groups(self.groups)
         self.order = self.part.needed(output)
-        self.part_nodes = {node.id: part for node, part in zip(whole, self.order, strict=True)}
-        # nodes without names are numbered anew in a part
-        self.keys = {part.id: graph.nodes[id].key for id, part in self.part_nodes.items()}
-        self.base = self._base(self.part, self.inputs)
-        self._others: dict[bytes, dict[int, Array]] = {self.groups.tobytes(): self.base}
+        self._needed = {node.id for node in self.order}
+        self.base = Evaluation(self.part, self.inputs, program).run(output)
+        self._smooth = self.base
+        """Values on which small effects are measured: a Tensix core's steps would hide them."""
+        if program.is_tensix:
+            self._smooth = Evaluation(self.part, self.inputs).run(output)
+        self._others: dict[bytes, Evaluation] = {self.groups.tobytes(): self.base}
 
     @property
     def right(self) -> Array:
         """The output's right values."""
-        return self.base[self.part.outputs[self.output].id]
+        return self.base.output(self.output)
 
     def part_of(self, array: Array) -> Array:
         """Return the sample's part of an array of the whole output's shape."""
@@ -130,42 +128,27 @@ class Sample:
 
     def effect(self, fault: Fault) -> Doubles:
         """Return what a fault adds to the output; NaN or inf where that isn't finite any more."""
-        edits = fault.edits.items()
-        return self.effect_of({id: self._edit(edit) for id, edit in edits if id in self.part_nodes})
+        edits = {id: self._edit(edit) for id, edit in fault.edits.items() if id in self._needed}
+        return self._effect(edits, self._smooth if fault.is_fitted else self.base)
 
-    def effect_of(self, edits: Mapping[int, Callable[..., Array]]) -> Doubles:
-        """Return what edits of the part, by the ids of the whole graph, add to the output."""
-        wrong, right = self._with(edits), self.right
-        with np.errstate(all="ignore"):
-            effect = np.asarray(wrong, np.float64) - right
-        return np.where((wrong == right) | (np.isnan(wrong) & np.isnan(right)), 0.0, effect)
+    def effect_of(self, edits: Edits) -> Doubles:
+        """Return what small edits of the part add to the output."""
+        return self._effect(edits, self._smooth)
 
-    def _with(self, edits: Mapping[int, Callable[..., Array]]) -> Array:
-        """Return the output's values with edits."""
-        wrong = {self.part_nodes[id].id: edit for id, edit in edits.items()}
-        values: dict[int, Array] = {}
+    def _effect(self, edits: Edits, base: Evaluation) -> Doubles:
+        wrong = Evaluation(self.part, self.inputs, base.program, edits, base).run(self.output)
+        after, before = wrong.output(self.output), base.output(self.output)
         with np.errstate(all="ignore"):
-            for node in self.order:
-                if node.id in wrong:
-                    edit = wrong[node.id]
-                    given = (*node.args, *getattr(edit, "others", ()))
-                    args = [values.get(arg.id, self.base[arg.id]) for arg in given]
-                    value = np.asarray(edit(*(args or [self.base[node.id]])))
-                elif any(arg.id in values for arg in node.args):
-                    args = [values.get(arg.id, self.base[arg.id]) for arg in node.args]
-                    value = value_of(node, args)
-                else:
-                    continue
-                values[node.id] = self._stored(node, value)
-        return values.get(self.order[-1].id, self.base[self.order[-1].id])
+            effect = np.subtract(after, before, dtype=np.float64)
+        return np.where((after == before) | (np.isnan(after) & np.isnan(before)), 0.0, effect)
 
     def _edit(self, edit: Edit | Replaced) -> Edit | Replaced:
         """Return an edit of the whole graph as one of the part."""
         if isinstance(edit, Replaced):
             return edit
-        part_node = self.part_nodes[edit.node.id]
+        part_node = self.part.nodes[edit.node.id]
         changed, change = edit.changed, edit.change
-        others = tuple(self.part_nodes[other.id] for other in edit.others)
+        others = tuple(self.part.nodes[other.id] for other in edit.others)
         axis = self.cut.axes.get(changed.id) if self.cut else None
         if axis is None or not isinstance(change, Moved | Weighted):
             return Edit(part_node, change, edit.at, others)
@@ -184,9 +167,9 @@ class Sample:
         groups = np.unique(source // size)
         key = groups.tobytes()
         if key not in self._others:
-            self._others[key] = self._base(*self._of_groups(groups))
+            self._others[key] = Evaluation(*self._of_groups(groups), self.program).run(self.output)
         places = np.searchsorted(groups, source // size) * size + source % size
-        other = self._others[key][self.part_nodes[node.id].id].take(places, axis)
+        other = self._others[key].values[node.id].take(places, axis)
         if change.is_added:
             return Elementwise(lambda value: value + other)
         return Elementwise(lambda value: other)
@@ -208,23 +191,4 @@ class Sample:
             for name in self._whole.inputs
             if name in self._all_inputs
         }
-        return cut.sample(self._whole, groups), inputs
-
-    def _base(self, part: Graph, inputs: Inputs) -> dict[int, Array]:
-        """Return the right values of a part of the kernel."""
-        edits = {
-            node.id: self._store_of(node)
-            for node in part.needed(self.output)
-            if self.keys[node.id] in self.program.stored and node.kind == "float"
-        }
-        return exact(part, inputs, edits, outputs=[self.output])
-
-    def _stored(self, node: Node, value: Array) -> Array:
-        stored = self.program.stored.get(self.keys[node.id]) if node.kind == "float" else None
-        return round_to(value, *format_and_mode(stored)) if stored else value
-
-    def _store_of(self, node: Node) -> Callable[..., Array]:
-        def store(*args: Array) -> Array:
-            return self._stored(node, value_of(node, args) if node.args else args[0])
-
-        return store
+        return cut.part_graph(self._whole, groups), inputs

@@ -6,21 +6,16 @@ some groups of the tensors has to reproduce other groups, and is sought again on
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import combinations
 
 import numpy as np
 
-from gonogo.arithmetic import Program, Replay, exact, value_of
-from gonogo.arithmetic.evaluation import Array
+from gonogo.arithmetic import Evaluation, Program, Replay
 from gonogo.arithmetic.formats import Doubles, format_and_mode, round_to, step
 from gonogo.arithmetic.program import DIVISOR, TOTAL
 from gonogo.arithmetic.quantity import ZERO
-from gonogo.arithmetic.reductions import rows_of
-from gonogo.arithmetic.sums import narrow_sum
 from gonogo.graph import OPERATIONS, Graph, Node
 from gonogo.graph.operations import decode_constant
 from gonogo.judgment.cells import LIMIT, Cells
@@ -130,7 +125,7 @@ class _Search:
         """Return whether stored values reproduce the searched groups, and others."""
         if not stored or self.losses[stored].mismatch > MAX_NEAR_TIES:
             return False
-        program = self.program(stored)
+        program = program_of(stored, self.store, self.totals)
         mismatch, decided = _reproduces(self.searched, program, self.output.form)
         if mismatch > MAX_MISMATCH or decided < MIN_DECIDED:
             return False
@@ -161,18 +156,18 @@ class _Search:
         """Return the losses of programs on a part."""
         return _Losses(part, self.store, self.output.form, self.totals)
 
-    def program(self, stored: Stored) -> Program:
-        """Return the program of a part that stores the values of some keys."""
-        stores = {key: self.store for key in self.keys if key in stored}
-        return Program(stored=stores, totals=self.totals or "running")
-
     def candidate(self, stored: Stored) -> Candidate:
         """Return the arithmetic of the whole that stores the values of some keys of a part."""
-        return Candidate(self.graph, self.searched.whole(self.program(stored)))
+        return Candidate(self.graph, program_of(stored, self.store, self.totals))
 
     def cells(self, stored: Stored) -> Cells:
         """Return the cells beside that arithmetic."""
         return self.output.fit(self.candidate(stored)).cells.moved(self.shift)
+
+
+def program_of(stored: Stored, store: str, totals: str) -> Program:
+    """Return the program that stores values; totals: as stored_programs has it."""
+    return Program(stored=dict.fromkeys(sorted(stored), store), totals=totals or "running")
 
 
 def last_sum(graph: Graph, output: str) -> Node | None:
@@ -234,40 +229,15 @@ class _Losses:
         return self._known[stored]
 
     def _measured(self, stored: Stored) -> _Loss:
-        edits = {
-            node.id: partial(self._stored_value, node, stored)
-            for node in self.part.sample.order
-            if stored & {node.key, node.key + DIVISOR, node.key + TOTAL}
-        }
         part, sample = self.part, self.part.sample
-        computed = exact(
-            sample.part, sample.inputs, edits, outputs=[sample.output], base=sample.base
-        )
-        values = computed[sample.part.outputs[sample.output].id]
+        program = program_of(stored, self.store, self.totals)
+        computed = Evaluation(sample.part, sample.inputs, program, base=sample.base)
+        values = computed.run(sample.output).output(sample.output)
         with np.errstate(all="ignore"):
             error = np.abs(part.values - values - part.shift)
             is_outside = ~(error <= self.allowed) & (part.values != values)
             off = np.fmin(np.log2(1 + error / self.steps), MOST_OFF)
         return _Loss(float(np.where(is_outside, off, 0.0).mean()), float(is_outside.mean()))
-
-    def _stored_value(self, node: Node, stored: Stored, *args: Array) -> Doubles:
-        """Return the value of a node as stored: a sum with its totals, a mean by its divisor."""
-        form, mode = format_and_mode(self.store)
-        if not node.args:
-            return round_to(args[0], form, mode)
-        value = value_of(node, args)
-        if stored & {node.key + DIVISOR, node.key + TOTAL}:
-            axes = node.attributes["axes"]
-            if node.key + TOTAL in stored:
-                rows = rows_of(args[0], args[0].shape, axes)
-                value = np.expand_dims(narrow_sum(rows, self.store, self.totals), axes)
-            else:
-                value = args[0].sum(axes, keepdims=True)
-            if node.operation == "mean":
-                count = args[0].size / math.prod(node.shape)
-                is_stored = node.key + DIVISOR in stored
-                value = value * round_to(1 / count, form, mode) if is_stored else value / count
-        return round_to(value, form, mode) if node.key in stored else value
 
 
 def _reproduces(part: Part, program: Program, form: str) -> tuple[float, float]:

@@ -182,14 +182,14 @@ def _errors(node: Node, effects: Effects) -> SumErrors | None:
     if labels is None:
         return None
     sample = effects.sample
-    value = sample.base[sample.part_nodes[node.id].id]
+    value = sample.base.values[node.id]
     fits: Doubles = np.zeros(value.size)
     says = labels >= 0
     at = labels[says]
     information = np.zeros(value.size)
 
     def effect(factors: NDArray[Any]) -> Doubles:
-        edit = Edit(sample.part_nodes[node.id], Factor(factors.reshape(value.shape)))
+        edit = Edit(sample.part.nodes[node.id], Factor(factors.reshape(value.shape)))
         return sample.effect_of({node.id: edit})
 
     best, share = fits, 0.0
@@ -228,8 +228,8 @@ def _labels(node: Node, effects: Effects) -> Indices | None:
     The results are changed by different sizes; the size of the effect says which one it was.
     """
     sample = effects.sample
-    part_node = sample.part_nodes[node.id]
-    value = sample.base[part_node.id]
+    part_node = sample.part.nodes[node.id]
+    value = sample.base.values[node.id]
     numbers = np.arange(value.size)
 
     def effect(factors: NDArray[Any]) -> Doubles:
@@ -263,12 +263,12 @@ def _terms(node: Node, effects: Effects, results: Indices) -> tuple[Doubles | No
     if not axes or node.operation == "einsum":
         return None, -1
     axis = max(axes, key=lambda summed_axis: node.args[0].shape[summed_axis])
-    args = [sample.base[arg.id] for arg in sample.part_nodes[node.id].args]
+    args = [sample.base.values[arg.id] for arg in node.args]
     count = args[0].shape[axis]
     if count * len(results) > MAX_TERMS:
         return None, axis
     if node.operation == "matmul":
-        shape = sample.base[sample.part_nodes[node.id].id].shape
+        shape = sample.base.values[node.id].shape
         *batch, row, column = np.unravel_index(results, shape)
         left = np.broadcast_to(args[0], (*shape[:-2], *args[0].shape[-2:]))
         right = np.broadcast_to(args[1], (*shape[:-2], *args[1].shape[-2:]))

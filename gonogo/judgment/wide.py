@@ -13,10 +13,10 @@ from functools import partial
 import numpy as np
 
 from gonogo.arithmetic import Program, exact, value_of
-from gonogo.arithmetic.evaluation import Array
 from gonogo.arithmetic.formats import Doubles, round_to, step, unit_roundoff
-from gonogo.arithmetic.reductions import rows_of as summed_rows
 from gonogo.arithmetic.sums import fp32_sum, narrow_noise
+from gonogo.arithmetic.sums import rows_of as summed_rows
+from gonogo.arithmetic.values import Array
 from gonogo.graph import OPERATIONS, Graph, Node
 from gonogo.judgment.blocks import MIN_ROWS, projected
 from gonogo.judgment.cells import Cells, Mask

@@ -9,11 +9,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gonogo import emulator
 from gonogo.kernels import blockwise
 from gonogo.kernels.references import References
 from gonogo.numerics import compare
@@ -74,12 +75,19 @@ class Fault:
     unsure: bool = False
 
 
-class Emulation(Protocol):
-    """The emulated builds of a kind: a module with these names."""
+class Emulation:
+    """The emulated builds of a kernel that GoNoGo has a Wormhole's program of."""
+
+    def __init__(self, kernel: str) -> None:
+        self._kernel = kernel
 
     @property
     def FAULTS(self) -> Mapping[str, Fault]:
         """Its builds by name."""
+        return {
+            name: Fault(name, build.sentence, build.outputs, build.is_wrong, build.is_stale)
+            for name, build in emulator.builds_of(self._kernel).items()
+        }
 
     def run(
         self,
@@ -91,9 +99,11 @@ class Emulation(Protocol):
         position: int = 0,
     ) -> dict[str, Floats]:
         """Return what Numerics.run returns."""
+        return emulator.run(test, given, build, position=position)
 
     def ideal(self, test: TestSpec, given: Arrays, build: str) -> dict[str, Array]:
         """Return what Numerics.ideal returns."""
+        return emulator.ideal(test, given, build)
 
 
 class Numerics(ABC):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from gonogo.references import wormhole
 from gonogo.references.kernel import Kernel
 from gonogo.references.normalization import USUAL, Array, other_norms
 
@@ -57,6 +58,11 @@ def batchnorm(x: Array, gamma: Array, beta: Array, epsilon: Array) -> Outputs:
 
 
 KERNELS = (
-    Kernel("groupnorm_fw", groupnorm, tuple(partial(_groupnorm, norm) for norm in other_norms())),
+    Kernel(
+        "groupnorm_fw",
+        groupnorm,
+        tuple(partial(_groupnorm, norm) for norm in other_norms()),
+        wormhole.GROUPNORM,
+    ),
     Kernel("batchnorm_fw", batchnorm, tuple(partial(_batchnorm, norm) for norm in other_norms())),
 )

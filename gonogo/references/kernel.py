@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gonogo.references.programs import PROGRAMS, ProgramOf
+from gonogo.references.wormhole import GENERIC, Dataflow
 
 Function = Callable[..., Mapping[str, Any]]
 """A NumPy function of a kernel's inputs and parameters that returns its outputs by name."""
@@ -21,6 +22,7 @@ class Kernel:
         reference: the function whose result is right. Its docstring states the formula.
         ways: functions of the same arguments that are equal in exact arithmetic, the most usual
             first: what an implementation may compute in their place.
+        wormhole: how a Wormhole computes it.
         programs: those of known implementations by name, which a build may declare. They are the
             reference's: each is a function of its graph and the format of its tensors.
     """
@@ -28,4 +30,5 @@ class Kernel:
     name: str
     reference: Function
     ways: tuple[Function, ...] = ()
+    wormhole: Dataflow = GENERIC
     programs: Mapping[str, ProgramOf] = field(default_factory=PROGRAMS.copy)

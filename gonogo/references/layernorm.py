@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 
+from gonogo.references import wormhole
 from gonogo.references.kernel import Kernel
 from gonogo.references.normalization import (
     Array,
@@ -157,8 +158,13 @@ def _autograd_quotient(x: Array, gamma: Array, dy: Array, epsilon: Array) -> Out
 
 BACKWARD = (layernorm_backward, _linear_backward, _two_products)
 KERNELS = (
-    Kernel("layernorm_fw", layernorm, tuple(partial(norm, axis=-1) for norm in other_norms())),
-    Kernel("layernorm_bw", layernorm_backward, BACKWARD[1:]),
+    Kernel(
+        "layernorm_fw",
+        layernorm,
+        tuple(partial(norm, axis=-1) for norm in other_norms()),
+        wormhole.LAYERNORM,
+    ),
+    Kernel("layernorm_bw", layernorm_backward, BACKWARD[1:], wormhole.BACKWARD),
     Kernel(
         "layernorm_bw_own",
         partial(_own_statistics, layernorm_backward),
@@ -167,6 +173,7 @@ KERNELS = (
             _autograd,
             _autograd_quotient,
         ),
+        wormhole.LAYERNORM_BACKWARD_OWN,
     ),
 )
 """Forward; backward with given statistics; backward with its own (numerics.statistics: own)."""

@@ -26,11 +26,12 @@ def eager(graph: Graph, form: str) -> Program:
     Each stores its result. 1 / sqrt(a) is one of them, rsqrt.
     """
     results = {node.key: form for node in graph.nodes if OPERATIONS[node.operation].half_steps}
-    roots = [node.args[1].key for node in graph.nodes if _is_reciprocal_root(node)]
+    roots = [node.args[1].key for node in graph.nodes if is_reciprocal_root(node)]
     return Program(stored={key: form for key in results if key not in roots})
 
 
-def _is_reciprocal_root(node: Node) -> bool:
+def is_reciprocal_root(node: Node) -> bool:
+    """Return whether a node is 1 / sqrt(a)."""
     return (
         node.operation == "divide"
         and node.args[0].operation == "constant"

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from gonogo.references import wormhole
 from gonogo.references.kernel import Kernel
 from gonogo.references.normalization import Array, variance_gradient
 from gonogo.references.programs import PROGRAMS, stored_xhat
@@ -111,7 +112,13 @@ def _autograd(x: Array, gamma: Array, dy: Array, epsilon: Array) -> Outputs:
 
 
 KERNELS = (
-    Kernel("rmsnorm_fw", rmsnorm, (_by_factor, _divided), {**PROGRAMS, "stored-xhat": stored_xhat}),
-    Kernel("rmsnorm_bw", rmsnorm_backward, (_two_products, _linear)),
-    Kernel("rmsnorm_bw_own", rmsnorm_backward_own, (_autograd,)),
+    Kernel(
+        "rmsnorm_fw",
+        rmsnorm,
+        (_by_factor, _divided),
+        wormhole.RMSNORM,
+        {**PROGRAMS, "stored-xhat": stored_xhat},
+    ),
+    Kernel("rmsnorm_bw", rmsnorm_backward, (_two_products, _linear), wormhole.BACKWARD),
+    Kernel("rmsnorm_bw_own", rmsnorm_backward_own, (_autograd,), wormhole.RMSNORM_BACKWARD_OWN),
 )

@@ -15,8 +15,8 @@ import pytest
 
 from benchmarks import figures
 from benchmarks.plain_reach import can_show
+from gonogo import emulator
 from gonogo.judging.judging import SeedJudgement
-from gonogo.kernels.layernorm import emulation
 from gonogo.kernels.layernorm.forensics import diagnose
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import Explanation, Verdict, within
@@ -96,9 +96,7 @@ def test_what_cannot_show_and_what_is_not_modelled() -> None:
         for features in (20, 33):
             test = spec(figures.NIGHTLY, shape=[64, features])
             judgment, given, _ = figures.run(test, build, 0)
-            assert not can_show(
-                test, given, emulation.ideal(test, given, build), figures.ARITHMETIC
-            )
+            assert not can_show(test, given, emulator.ideal(test, given, build), figures.ARITHMETIC)
             assert judgment.explanation is Explanation.explained
     unmodeled, _, _ = figures.run(spec(figures.NIGHTLY, numerics={"srcb": "bf16"}), "correct", 0)
     dx = unmodeled.outputs["dx"].statistics

@@ -10,9 +10,9 @@ from playwright.sync_api import Locator, Page, expect
 from sqlalchemy.orm import Session
 
 import stored_jobs
+from gonogo import emulator
 from gonogo.judging.error_maps import error_map
 from gonogo.judging.inputs import generate, quantise
-from gonogo.kernels.layernorm import emulation
 from gonogo.kernels.layernorm.reference import reference
 from gonogo.spec.test_spec import TestSpec
 from gonogo_storage.db.encoding import utcnow
@@ -54,7 +54,7 @@ def planted(session: Session, job: Job, seed: int, *, mask_missing: bool = False
     store that of a right kernel that doesn't mask its last tile."""
     test = TestSpec.parse(job.test)
     given = quantise(test, generate(test, seed))
-    dx = emulation.run(test, given, "correct" if mask_missing else "tt-train-2025")["dx"].copy()
+    dx = emulator.run(test, given, "correct" if mask_missing else "tt-train-2025")["dx"].copy()
     if mask_missing:
         dx[:, 480:] += np.float32(0.25)
     content = plain(error_map(dx, reference(test, given)["dx"], test.numerics.output).to_json())

@@ -14,9 +14,9 @@ from typing import Any
 
 from pydantic import SecretStr
 
+from gonogo import emulator
 from gonogo.judging.inputs import generate, quantise
 from gonogo.judging.judging import judge
-from gonogo.kernels.layernorm import emulation
 from gonogo.spec.test_spec import TestSpec
 from gonogo_service.access.context import Context
 from gonogo_service.background import dispatcher
@@ -89,4 +89,4 @@ def _run(core: BackgroundContext, chunk: Chunk) -> None:
 def _kernel(test: TestSpec, chunk: Chunk, seed: int, position: int) -> tuple[Any, Any, Any]:
     raw = generate(test, seed)
     given = quantise(test, raw)
-    return raw, given, emulation.run(test, given, chunk.build, seed=seed, position=position)
+    return raw, given, emulator.run(test, given, chunk.build, position=position)

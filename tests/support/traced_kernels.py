@@ -168,7 +168,7 @@ KERNELS: list[tuple[Callable[..., Any], dict[str, Array]]] = [
 def evaluate(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
     """Return the outputs of a graph, evaluated node by node; each has the shape it promises."""
     values: dict[int, Array] = {}
-    for node in graph.nodes:
+    for node in graph.needed():
         args = [values[arg.id] for arg in node.args]
         if node.operation == "input":
             value = inputs[node.key]

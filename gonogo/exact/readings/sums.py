@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from gonogo.arithmetic.wormhole import stored
 from gonogo.exact.expected_backward import Backward
 from gonogo.exact.readings import lags, tiles
 from gonogo.exact.readings.elements import Elements
 from gonogo.exact.readings.reading import factor_in_words
 from gonogo.exact.sensors import Readings
 from gonogo.numerics.formats import round_to
-from gonogo.numerics.tensix.arithmetic import read_source
 from gonogo.spec.regimes import TILE
 
 Doubles = NDArray[np.float64]
@@ -60,7 +60,7 @@ class WrongSums:
 
     def read_as_tf32(self) -> WrongSums:
         """Return the same kernel where s1 and s2 lose all but 10 bits, as a Wormhole reads them."""
-        s1, s2 = (read_source(value.astype(np.float32)) for value in (self.s1, self.s2))
+        s1, s2 = (stored(value.astype(np.float32), "tf32/zero") for value in (self.s1, self.s2))
         return replace(self, s1=s1.astype(np.float64), s2=s2.astype(np.float64))
 
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gonogo.kernels.groupnorm import budget, emulation, forensics
-from gonogo.kernels.kind import EVERYTHING, Arrays, Numerics
+from gonogo.kernels.groupnorm import budget, forensics
+from gonogo.kernels.kind import EVERYTHING, Arrays, Emulation, Numerics
 from gonogo.kernels.normalization import forward
 from gonogo.numerics.diagnosis import Diagnosis
 from gonogo.numerics.expectation import Array, Expectation
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class GroupNorm(Numerics):
     """The numerics of groupnorm_fw."""
 
-    emulation = emulation
+    emulation = Emulation("groupnorm_fw")
 
     def reference(self, test: TestSpec, arrays: Arrays) -> dict[str, Array]:
         """Return the plain formula in float64."""

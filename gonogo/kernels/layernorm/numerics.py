@@ -1,6 +1,6 @@
 """LayerNorm's numerics, as the registry needs them.
 
-They combine the fused comparison, the forensics and the emulated kernels.
+They combine the fused comparison and the forensics.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo.kernels.kind import EVERYTHING, Arrays, Fault, Floats, Numerics, row_step
-from gonogo.kernels.layernorm import emulation, forensics, statistics
+from gonogo.kernels.kind import EVERYTHING, Arrays, Emulation, Numerics, row_step
+from gonogo.kernels.layernorm import forensics, statistics
 from gonogo.kernels.layernorm import reference as layernorm
 from gonogo.kernels.layernorm.arithmetic import (
     GivenMoments,
@@ -23,7 +23,6 @@ from gonogo.kernels.layernorm.arithmetic import (
 )
 from gonogo.kernels.layernorm.arithmetic.moments import coherence_of
 from gonogo.kernels.layernorm.arithmetic.terms import BLOCK_FORMATS
-from gonogo.kernels.layernorm.emulation.defects import DEFECTS
 from gonogo.kernels.layernorm.gradients import GradientNumerics
 from gonogo.kernels.normalization import forward as normalization
 from gonogo.kernels.references import References, RowReferences
@@ -41,21 +40,7 @@ class _LayerNorm(Numerics):
     """The parts that both passes share; the test's kernel says which it is."""
 
     def __init__(self, kernel: str) -> None:
-        self._faults = {
-            name: Fault(
-                name,
-                defect.sentence,
-                defect.outputs,
-                defect.gauge and kernel in defect.kernels,
-                defect.logic.stale,
-            )
-            for name, defect in DEFECTS.items()
-        }
-
-    @property
-    def faults(self) -> Mapping[str, Fault]:
-        """The emulated builds; those of the other pass are no mutants of this one."""
-        return self._faults
+        self.emulation = Emulation(kernel)
 
     def reference(self, test: TestSpec, arrays: Arrays) -> dict[str, Array]:
         """Return the plain formula, from gonogo.kernels.layernorm.reference."""
@@ -78,22 +63,6 @@ class _LayerNorm(Numerics):
         if test.numerics.output in BLOCK_FORMATS or not pays(test.rows * test.features):
             return by_blocks(test, raw, given, outputs, arithmetic)
         return statistics.statistics_fused(test, raw, given, outputs, arithmetic, by_blocks)
-
-    def run(
-        self,
-        test: TestSpec,
-        given: Mapping[str, Floats],
-        build: str,
-        *,
-        seed: int = 0,
-        position: int = 0,
-    ) -> dict[str, Floats]:
-        """Run the emulated dataflow of gonogo.kernels.layernorm.emulation."""
-        return emulation.run(test, given, build, seed=seed, position=position)
-
-    def ideal(self, test: TestSpec, given: Arrays, build: str) -> dict[str, Array]:
-        """Run gonogo.kernels.layernorm.emulation.logic."""
-        return emulation.ideal(test, given, build)
 
     def diagnose(self, test: TestSpec, given: Arrays, outputs: Arrays) -> Diagnosis:
         """Run gonogo.kernels.layernorm.forensics."""

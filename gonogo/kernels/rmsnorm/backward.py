@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gonogo.kernels.kind import Arrays, with_min_step
+from gonogo.kernels.kind import Arrays, Emulation, with_min_step
 from gonogo.kernels.layernorm.arithmetic import GivenMoments, backward_terms
 from gonogo.kernels.layernorm.gradients import GradientNumerics
-from gonogo.kernels.rmsnorm import backward_emulation, budget
+from gonogo.kernels.rmsnorm import budget
 from gonogo.numerics.expectation import Array, Expectation
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ class RMSNormBackward(GradientNumerics):
     """The numerics of rmsnorm_bw."""
 
     centered = False
-    emulation = backward_emulation
+    emulation = Emulation("rmsnorm_bw")
 
     def reference(self, test: TestSpec, arrays: Arrays) -> dict[str, Array]:
         """Return dx (rows, N) and dgamma (N,) in float64.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gonogo.kernels.kind import EVERYTHING, Arrays, Numerics, with_min_step
+from gonogo.kernels.kind import EVERYTHING, Arrays, Emulation, Numerics, with_min_step
 from gonogo.kernels.layernorm.arithmetic import forward_terms
 from gonogo.kernels.normalization import forward
-from gonogo.kernels.rmsnorm import backward, budget, emulation
+from gonogo.kernels.rmsnorm import backward, budget
 from gonogo.kernels.rows import forensics
 from gonogo.numerics.diagnosis import Diagnosis
 from gonogo.numerics.expectation import Array, Expectation
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class RMSNorm(Numerics):
     """The numerics of rmsnorm_fw."""
 
-    emulation = emulation
+    emulation = Emulation("rmsnorm_fw")
 
     def reference(self, test: TestSpec, arrays: Arrays) -> dict[str, Array]:
         """Return the plain formula in float64."""

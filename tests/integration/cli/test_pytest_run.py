@@ -19,8 +19,8 @@ import numpy as np
 import pytest
 
 from api import on_port
+from gonogo import emulator
 from gonogo.judging.inputs import generate, quantise
-from gonogo.kernels.layernorm import emulation
 from gonogo.kernels.layernorm.reference import reference
 from gonogo.numerics.formats import round_to
 from gonogo.reports import lines
@@ -169,7 +169,7 @@ def test_a_test_whose_every_seed_is_suspect_is_a_hollow_pass(
     test = TestSpec.parse({"kernel": "layernorm_fw", "shape": [4, 64]})
     for seed in range(2):
         given = quantise(test, generate(test, seed))
-        y = emulation.run(test, given, "unbiased-variance")["y"]
+        y = emulator.run(test, given, "unbiased-variance")["y"]
         expected = reference(test, given)["y"]
         np.savez(tmp_path / f"{seed}.npz", **given, y=y, expected=expected)
     (tmp_path / "test_variance.py").write_text(

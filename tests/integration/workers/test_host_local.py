@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from checkout import NUMPY_ONLY
+from gonogo import emulator
 from gonogo.errors import FieldError
 from gonogo.judging.inputs import generate, quantise
 from gonogo.judging.judging import judge
-from gonogo.kernels.layernorm import emulation
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import Verdict
 from gonogo_workers.executors import conformance, registry
@@ -60,7 +60,7 @@ def test_the_emulator_gives_the_same_bits_here_and_in_a_child() -> None:
         assert {name: array.tobytes() for name, array in first.items()} == {
             name: array.tobytes() for name, array in second.items()
         }
-    direct = emulation.run(TEST, GIVEN, "tt-train-2025")
+    direct = emulator.run(TEST, GIVEN, "tt-train-2025")
     assert all(np.array_equal(first[name].ravel(), direct[name].ravel()) for name in TEST.outputs)
 
 

@@ -14,8 +14,8 @@ import numpy as np
 import psutil
 import pytest
 
+from gonogo import emulator
 from gonogo.judging.inputs import generate, quantise
-from gonogo.kernels.layernorm import emulation
 from gonogo.spec.stages import StageTable
 from gonogo.spec.test_spec import TestSpec
 from patience import WAIT_S, scaled
@@ -69,7 +69,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("project")
     given = quantise(TEST, generate(TEST, 0))
     for build in ("correct", "double-subtract"):
-        tensors = {**given, "dx": emulation.run(TEST, given, build)["dx"]}
+        tensors = {**given, "dx": emulator.run(TEST, given, build)["dx"]}
         np.savez(
             root / f"{build}.npz",
             **{

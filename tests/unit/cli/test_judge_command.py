@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
+from gonogo import emulator
 from gonogo.errors import FieldError, JobError
 from gonogo.judging.inputs import generate, quantise
-from gonogo.kernels.layernorm import emulation
 from gonogo.spec.test_spec import TestSpec
 from gonogo_cli.app import app
 
@@ -40,7 +40,7 @@ class Stored:
         self.run("tt-train-2025")
 
     def run(self, build: str) -> None:
-        for name, array in emulation.run(self.test, self.given, build).items():
+        for name, array in emulator.run(self.test, self.given, build).items():
             self.store(name, array.reshape(self.test.shape_of(name)))
 
     def store(self, name: str, array: np.ndarray[Any, Any]) -> None:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from gonogo import emulator
 from gonogo.judging.inputs import generate, quantise
-from gonogo.kernels.layernorm import emulation
 from gonogo.kernels.layernorm.reference import reference
 from gonogo.spec.test_spec import TestSpec
 from gonogo_workers.attempts.evidence import of_seed
@@ -32,7 +32,7 @@ def artifacts(
     given = quantise(test, generate(test, 5))
     outputs = {
         name: array.reshape(test.shape_of(name))
-        for name, array in emulation.run(test, given, build).items()
+        for name, array in emulator.run(test, given, build).items()
     }
     seed_artifacts = of_seed(test, (5, 1), given, outputs)
     assert {(artifact["seed"], artifact["repeat"]) for artifact in seed_artifacts} == {(5, 1)}

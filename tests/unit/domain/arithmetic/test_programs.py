@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from gonogo.arithmetic import Program, exact
+from gonogo.arithmetic import Evaluation, Program, exact
+from gonogo.arithmetic.wormhole import Rule
 from gonogo.graph import trace
 
 PROGRAMS = [
@@ -24,7 +25,7 @@ PROGRAMS = [
         "fp16 operations and sums in an unknown order",
     ),
     (
-        Program(rules={"P": "exact"}, flush=True),
+        Program(rules={"P": Rule("exact")}, flush=True),
         "blocked sums; 1 operations known to the bit; subnormal numbers flushed to 0",
     ),
 ]
@@ -44,7 +45,7 @@ def test_a_program_is_data(program: Program, label: str) -> None:
         ({"stored": {"x": "bf15"}}, "format 'bf15' is not one of"),
         ({"stored": {"x": "bf16/up"}}, "rounding 'up' of bf16/up is not one of even, away, zero"),
         ({"order": "any"}, "order 'any' is not one of blocked, running, updated"),
-        ({"rules": {"P": "odd"}}, "rule 'odd' of P is not one of exact, rounded"),
+        ({"rules": {"P": {"unit": "odd"}}}, "unit 'odd' of a rule is not one of exact, rounded"),
         ({"narrow_sums": True}, "narrow_sums needs the format"),
         ({"narrow": "bf8"}, "format 'bf8' is not one of"),
         ({"kept": {}}, "the data is no program"),
@@ -65,14 +66,14 @@ def test_exact_values_with_edits_and_from_a_base() -> None:
     x = np.random.default_rng(1).normal(size=(3, 4)) + 5
     graph = trace(kernel, {"x": x}, epsilon=0.5)
     nodes = {node.key: node.id for node in graph.nodes}
-    base = exact(graph, {"x": x})
-    np.testing.assert_allclose(base[nodes["y"]], x / (x.sum(axis=1, keepdims=True) + 0.5))
+    base = Evaluation(graph, {"x": x}).run()
+    np.testing.assert_allclose(base.output("y"), x / (x.sum(axis=1, keepdims=True) + 0.5))
     edits = {nodes["total"]: lambda x: x[:, :-1].sum(axis=1, keepdims=True)}
     expected = x / (x[:, :-1].sum(axis=1, keepdims=True) + 0.5)
     for given in (None, base):
-        values = exact(graph, {"x": x}, edits, base=given)
+        values = Evaluation(graph, {"x": x}, edits=edits, base=given).run().values
         np.testing.assert_allclose(values[nodes["y"]], expected)
-    assert values[nodes["other"]] is base[nodes["other"]]
+    assert values[nodes["other"]] is base.output("other")
     assert nodes["other"] not in exact(graph, {"x": x}, outputs=["y"])
     edits = {nodes["epsilon"]: lambda epsilon: 0 * epsilon}
     y = exact(graph, {"x": x}, edits)[nodes["y"]]

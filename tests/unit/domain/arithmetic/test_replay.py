@@ -11,7 +11,7 @@ import pytest
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from gonogo.arithmetic import Program, Quantity, Replay, exact
+from gonogo.arithmetic import Evaluation, Program, Quantity, Replay
 from gonogo.arithmetic.formats import beyond_cell, round_to
 from gonogo.graph import Graph, erf, quantize, trace
 
@@ -236,12 +236,12 @@ def test_a_shared_error_is_what_a_change_of_its_source_does(kernel: Kernel) -> N
         graph = trace(kernel, inputs)
     else:
         graph, inputs, _ = drawn(kernel, 4, 6, 3.0)
-    replay, base = Replay(graph, inputs), exact(graph, inputs)
+    replay, right = Replay(graph, inputs), Evaluation(graph, inputs).run()
+    base = right.values
 
     def changed(source: int, change: Array, output: str) -> Array:
         edits = {source: lambda *_: base[source] + change}
-        values = exact(graph, inputs, edits, outputs=[output], base=base)
-        return values[graph.outputs[output].id]
+        return Evaluation(graph, inputs, edits=edits, base=right).run(output).output(output)
 
     shown = 0
     for name in graph.outputs:

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gonogo import emulator
 from gonogo.devices.suspicion import Suspicion
 from gonogo.flakiness.attribution import Cause, attribute, beyond_chance
 from gonogo.flakiness.rates import Outcome, rate
 from gonogo.flakiness.samples import Sample, contexts
 from gonogo.judging.inputs import generate, quantise
-from gonogo.kernels.layernorm import emulation
 from gonogo.spec.test_spec import TestSpec
 
 PASSED, FAILED = Outcome.passed, Outcome.failed
@@ -270,7 +270,7 @@ def test_the_emulator_s_stale_register_depends_on_what_ran_before() -> None:
     def run(seed: int, position: int) -> str:
         inputs = quantise(test, generate(test, seed))
         return (
-            emulation.run(test, inputs, "stale-register", position=position)["dx"]
+            emulator.run(test, inputs, "stale-register", position=position)["dx"]
             .tobytes()
             .hex()[:4000]
         )

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gonogo import emulator
 from gonogo.flakiness.masking import (
     Change,
     Coefficients,
@@ -23,7 +24,6 @@ from gonogo.flakiness.masking import (
 from gonogo.flakiness.rates import Outcome, outcome_of
 from gonogo.judging.inputs import generate, quantise
 from gonogo.judging.judging import judge
-from gonogo.kernels.layernorm import emulation
 from gonogo.kernels.layernorm.forensics import diagnose
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import Explanation
@@ -40,7 +40,7 @@ def emulated(build: str, defect: str, seeds: range, stray: float = 0.0) -> Recor
     for seed in seeds:
         raw = generate(TEST, seed)
         inputs = quantise(TEST, raw)
-        dx = np.array(emulation.run(TEST, inputs, defect)["dx"])
+        dx = np.array(emulator.run(TEST, inputs, defect)["dx"])
         dx[3, 5] += stray
         judged = judge(TEST, raw, inputs, {"dx": dx}, arithmetic="tt-train", produced=("dx",))
         output = judged.outputs["dx"]

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from gonogo import emulator
 from gonogo.gauge import kernels, measure
 from gonogo.gauge.kernels import Kind, Part
 from gonogo.gauge.report import Gauge, report
-from gonogo.kernels.layernorm import emulation, reference
+from gonogo.kernels.layernorm import reference
 from gonogo.numerics.formats import round_to
 from numeric_cases import spec
 
@@ -49,7 +50,7 @@ def rows() -> list[measure.Row]:
         )
         if seed == 0:
             for part in (part for part in kernels.wrong(TEST) if part.build in FAINTEST):
-                ideal = rounded(emulation.ideal(TEST, drawn.given, part.build))
+                ideal = rounded(emulator.ideal(TEST, drawn.given, part.build))
                 measured_rows.append(
                     measure.measured(part, drawn, ideal, arithmetic=ARITHMETIC, produced=None)
                 )

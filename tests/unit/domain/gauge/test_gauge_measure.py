@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gonogo import emulator
 from gonogo.gauge import elsewhere, kernels, measure
 from gonogo.gauge.gates import GATES
 from gonogo.gauge.kernels import Kind, Part
 from gonogo.gauge.report import Gauge, Sharpness, report
 from gonogo.judging.judging import judge
-from gonogo.kernels.layernorm import emulation
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.tolerances import Tolerance
 from gonogo.spec.verdicts import within
@@ -29,8 +29,8 @@ REDUCTIONS = ("last-two-tiles", "double-subtract", "last-block-only", "tt-train-
 def run(part: Part, drawn: measure.Drawn) -> dict[str, Any]:
     given = measure.given_to(part, drawn)
     if part.unsure:
-        emulation.run(part.test, given, part.build)
-    return emulation.run(part.test, given, part.build, position=1)
+        emulator.run(part.test, given, part.build)
+    return emulator.run(part.test, given, part.build, position=1)
 
 
 def row(part: Part, drawn: measure.Drawn) -> measure.Row:

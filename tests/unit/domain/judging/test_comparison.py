@@ -15,12 +15,12 @@ import pytest
 from numpy.typing import NDArray
 
 import gonogo
+from gonogo import emulator
 from gonogo.errors import FieldError, JobError
 from gonogo.judging import comparison
 from gonogo.judging.inputs import generate, quantise
 from gonogo.judging.judging import OutputJudgement, SeedJudgement
 from gonogo.judging.stored_tensors import given_inputs, shaped
-from gonogo.kernels.layernorm import emulation
 from gonogo.public import handover
 from gonogo.spec.diagnoses import consistent_diagnosis
 from gonogo.spec.test_spec import TestSpec
@@ -39,7 +39,7 @@ TEST = TestSpec.parse({"kernel": "layernorm_bw", "shape": [1, 32, 1024]})
 def arrays(build: str) -> dict[str, NDArray[Any]]:
     """Return the inputs and dx of an emulated build, in the test's shapes."""
     given = quantise(TEST, generate(TEST, 0))
-    outputs = emulation.run(TEST, given, build)
+    outputs = emulator.run(TEST, given, build)
     return {
         name: np.asarray(array).reshape(TEST.shape_of(name))
         for name, array in {**given, "dx": outputs["dx"]}.items()
@@ -158,7 +158,7 @@ def test_a_diagnosis_of_a_suspect_seed_keeps_the_doubt() -> None:
 
 def test_a_comparison_of_ones_own_is_green_where_all_outputs_are_within() -> None:
     given = quantise(TEST, generate(TEST, 0))
-    outputs = emulation.run(TEST, given, "correct")
+    outputs = emulator.run(TEST, given, "correct")
     arrays = {
         name: np.asarray(array).reshape(TEST.shape_of(name))
         for name, array in {**given, "dx": outputs["dx"], "dgamma": outputs["dgamma"]}.items()
@@ -197,7 +197,7 @@ def test_what_is_neither_right_nor_wrong_fails_no_test(
     given = quantise(test, generate(test, 0))
     arrays = {
         name: np.asarray(array).reshape(test.shape_of(name))
-        for name, array in {**given, **emulation.run(test, given, build)}.items()
+        for name, array in {**given, **emulator.run(test, given, build)}.items()
     }
     judgement, words, serious, record = comparison.judge_here(fields, arrays, {}, "tt-train")
     assert (judgement.verdict, record["verdict"], serious) == (verdict, verdict, fails)

@@ -166,6 +166,13 @@ def test_inf_is_right_where_the_reference_is() -> None:
     assert [answer is Explanation.EXPLAINED for answer in answers] == [True, False, False]
 
 
+def test_no_stored_value_that_overflows_explains_an_output() -> None:
+    given = inputs(form="fp16")
+    given["x"] = stored(2000 * given["x"], "fp16")  # its variance is no fp16
+    y = np.broadcast_to(given["beta"], given["x"].shape)
+    assert judged(given, y, "fp16").explanation is Explanation.UNEXPLAINED
+
+
 def test_a_small_factor_of_all_rows_is_found_in_bf16() -> None:
     given = inputs((64, 1024), "bf16")
     result = judged(given, layernorm(**given, scale=1 + 4e-7), "bf16")

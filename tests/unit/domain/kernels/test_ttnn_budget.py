@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gonogo import emulator
 from gonogo.judging.inputs import generate, quantise
 from gonogo.judging.judging import judge
-from gonogo.kernels.layernorm import emulation
 from gonogo.kernels.layernorm.arithmetic.terms import (
     BackwardTerms,
     backward_terms,
@@ -83,7 +83,7 @@ def test_a_wrong_kernel_stays_unexplained(accumulate: str, defect: str) -> None:
         ("correct", Explanation.explained),
         (defect, Explanation.unexplained),
     ):
-        judged = judge(test, raw, given, emulation.run(test, given, build), arithmetic="ttnn")
+        judged = judge(test, raw, given, emulator.run(test, given, build), arithmetic="ttnn")
         assert judged.outputs["dx"].explanation is explanation, build
 
 

@@ -12,10 +12,10 @@ import pytest
 from numpy.typing import NDArray
 
 import gonogo
+from gonogo import emulator
 from gonogo.judging import closeness
 from gonogo.judging.closeness import Gate
 from gonogo.judging.inputs import generate, quantise
-from gonogo.kernels.layernorm import emulation
 from gonogo.kernels.layernorm.arithmetic import forward, forward_terms
 from gonogo.kernels.layernorm.reference import reference
 from gonogo.numerics import compare
@@ -46,7 +46,7 @@ def case() -> Callable[[str], tuple[Any, Any, dict[str, Any]]]:
     expected = reference(TEST, raw)["dx"].reshape(TEST.shape)
     inputs = {name: np.asarray(array).reshape(TEST.shape_of(name)) for name, array in given.items()}
     return lambda build: (
-        emulation.run(TEST, given, build)["dx"].reshape(TEST.shape),
+        emulator.run(TEST, given, build)["dx"].reshape(TEST.shape),
         expected,
         inputs,
     )
@@ -368,7 +368,7 @@ def test_several_outputs_are_one_comparison(case: Any) -> None:
     _, _, inputs = case("correct")
     outputs = {
         name: array.reshape(TEST.shape_of(name))
-        for name, array in emulation.run(TEST, given, "correct").items()
+        for name, array in emulator.run(TEST, given, "correct").items()
     }
     expected = {
         name: array.reshape(TEST.shape_of(name))

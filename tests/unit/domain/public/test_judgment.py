@@ -12,9 +12,9 @@ import pytest
 from numpy.typing import NDArray
 
 import gonogo
+from gonogo import emulator
 from gonogo.errors import FieldError, JobError
 from gonogo.judging.inputs import generate, quantise
-from gonogo.kernels.layernorm import emulation
 from gonogo.spec.test_spec import TestSpec
 from torch_interpreter import run_in_torch
 
@@ -164,7 +164,7 @@ def merged_statistics(seed: int) -> gonogo.Judgment:
     return gonogo.judge(
         kernel=test.kernel,
         inputs=given,
-        outputs=emulation.run(test, given, "unbiased-variance"),
+        outputs=emulator.run(test, given, "unbiased-variance"),
         tolerance={"rtol": 0.01, "atol": 0.5},
         arithmetic="tt-train",
     )

@@ -1,8 +1,4 @@
-"""The emulated kernels.
-
-They reproduce the published figures. Compiled loops agree with NumPy, and neighboring rows don't
-matter.
-"""
+"""The emulated kernels: they reproduce the published figures, and rows don't depend on others."""
 
 from __future__ import annotations
 
@@ -10,20 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from gonogo import emulator
 from gonogo.judging.inputs import generate, quantise
-from gonogo.kernels.groupnorm import emulation as groupnorm
-from gonogo.kernels.layernorm import emulation
 from gonogo.kernels.layernorm.reference import reference
-from gonogo.kernels.rmsnorm import emulation as rmsnorm
 from gonogo.numerics.formats import round_to
-from gonogo.spec.kernels.registry import KERNELS
-from gonogo.spec.numerics import BLOCK_FORMATS
 from gonogo.spec.test_spec import TestSpec
-from property_examples import examples
 
 Array = NDArray[np.float32]
 
@@ -56,7 +45,7 @@ def constant(features: int, srcb: str = "tf32") -> tuple[TestSpec, dict[str, Arr
 
 def largest_dx(features: int, build: str, srcb: str = "tf32") -> float:
     test, given = constant(features, srcb)
-    return float(np.abs(emulation.run(test, given, build)["dx"]).max())
+    return float(np.abs(emulator.run(test, given, build)["dx"]).max())
 
 
 @pytest.mark.parametrize(
@@ -90,7 +79,7 @@ def test_a_right_forward_kernel_can_lose_a_constant_row() -> None:
     test = spec(
         "layernorm_fw", (2, 20), inputs={"regime": "constant", "x": 0.5, "gamma": 1, "beta": 0}
     )
-    outputs = emulation.run(test, inputs(test), "correct")
+    outputs = emulator.run(test, inputs(test), "correct")
     assert outputs["mean"][0] == np.float32(0.498046875)
     assert outputs["y"][0, 0] == np.float32(0.890625)
 
@@ -98,7 +87,7 @@ def test_a_right_forward_kernel_can_lose_a_constant_row() -> None:
 def test_the_nightly_test_in_small_has_the_published_error() -> None:
     test = spec(shape=(64, 8462))
     raw = generate(test, 0)
-    outputs, golden = emulation.run(test, quantise(test, raw), "correct"), reference(test, raw)
+    outputs, golden = emulator.run(test, quantise(test, raw), "correct"), reference(test, raw)
     error = outputs["dx"] - golden["dx"]
     assert np.sqrt((error**2).mean()) == pytest.approx(1.72e-3, rel=0.03)
     assert np.abs(error).max() <= 0.0140
@@ -107,79 +96,11 @@ def test_the_nightly_test_in_small_has_the_published_error() -> None:
     )
 
 
-NUMERICS = st.fixed_dictionaries(
-    {
-        "fidelity": st.sampled_from(("lofi", "hifi2", "hifi3", "hifi4")),
-        "accumulate": st.sampled_from(("fp32", "bf16")),
-        "buffers": st.sampled_from(("bf16", "fp32")),
-        "output": st.sampled_from(("bf16", "fp32", "bfp8_b", "fp16", "tf32")),
-        "srcb": st.sampled_from(("tf32", "bf16")),
-    }
-)
-EMULATIONS = {
-    "layernorm_bw": emulation.run,
-    "layernorm_fw": emulation.run,
-    "rmsnorm_fw": rmsnorm.run,
-    "groupnorm_fw": groupnorm.run,
-}
-KERNELS_AND_BUILDS = st.sampled_from(
-    [
-        (kernel, build)
-        for kernel in EMULATIONS
-        for build in KERNELS[kernel].builds
-        if build not in ("hang", "crash")
-    ]
-)
-
-
-@settings(max_examples=examples(120))
-@given(
-    KERNELS_AND_BUILDS,
-    st.tuples(st.integers(1, 70), st.integers(1, 130)),
-    NUMERICS,
-    st.sets(st.sampled_from(("x", "gamma")), max_size=2),
-    st.integers(0, 1000),
-)
-def test_compiled_kernels_are_the_numpy_definition(
-    kernel_and_build: tuple[str, str],
-    shape: tuple[int, ...],
-    numerics: dict[str, Any],
-    wide: set[str],
-    seed: int,
-) -> None:
-    kernel, build = kernel_and_build
-    numerics = numerics | {"input": dict.fromkeys(wide, "fp32")}
-    parameters = {}
-    if kernel == "groupnorm_fw":
-        shape, parameters = (shape[0], 4, -(-shape[1] // 4)), {"num_groups": 2}
-        if numerics["output"] in BLOCK_FORMATS:
-            numerics["output"] = "bf16"
-    test = spec(kernel, shape, numerics=numerics, parameters=parameters)
-    given, run = inputs(test, seed), EMULATIONS[kernel]
-    assert same(
-        run(test, given, build, position=0, compiled=True),
-        run(test, given, build, position=0, compiled=False),
-    )
-
-
-@pytest.mark.parametrize("kernel", EMULATIONS)
-def test_a_compiled_kernel_starts_from_the_same_stale_register(kernel: str) -> None:
-    test = spec(kernel)
-    given, run = inputs(test), EMULATIONS[kernel]
-    outputs = []
-    for compiled in (True, False):
-        clean = run(test, given, "correct", compiled=compiled)
-        outputs.append(run(test, given, "stale-register", position=1, compiled=compiled))
-        assert not same(clean, outputs[-1])
-    assert same(*outputs)
-
-
-@pytest.mark.parametrize("compiled", [True, False])
 @pytest.mark.parametrize(
     ("kernel", "in_srcb"), [("layernorm_fw", False), ("rmsnorm_fw", True), ("groupnorm_fw", True)]
 )
 def test_only_layernorm_scales_by_an_rstd_that_srcb_does_not_truncate(
-    kernel: str, in_srcb: bool, compiled: bool
+    kernel: str, in_srcb: bool
 ) -> None:
     numerics = {"buffers": "fp32", "output": "fp32", "srcb": "bf16"}
     affine = {"gamma": {"regime": "constant", "value": 1}}
@@ -187,7 +108,7 @@ def test_only_layernorm_scales_by_an_rstd_that_srcb_does_not_truncate(
         affine["beta"] = {"regime": "constant", "value": 0}
     test = spec(kernel, numerics=numerics, inputs=affine)
     given = inputs(test)
-    outputs = EMULATIONS[kernel](test, given, "correct", compiled=compiled)
+    outputs = emulator.run(test, given, "correct")
     x = given["x"] - (0.0 if kernel == "rmsnorm_fw" else given["x"].mean(axis=1, keepdims=True))
     y = outputs["y"].reshape(x.shape)
     scale = np.vecdot(x, y) / np.vecdot(x, x)
@@ -214,7 +135,7 @@ def test_the_right_kernel_stays_near_its_reference_in_every_arithmetic(
 ) -> None:
     test = spec(kernel, (64, 321), numerics=numerics)
     given = inputs(test)
-    outputs, golden = emulation.run(test, given, "correct"), reference(test, given)
+    outputs, golden = emulator.run(test, given, "correct"), reference(test, given)
     for name in test.outputs:
         scale = np.abs(golden[name]).max()
         assert np.abs(outputs[name] - golden[name]).max() <= allowed * scale, name
@@ -224,7 +145,7 @@ def test_outputs_are_in_the_output_format() -> None:
     for kernel in ("layernorm_bw", "layernorm_fw"):
         for output in ("bf16", "fp16", "tf32"):
             test = spec(kernel, numerics={"output": output})
-            for a in emulation.run(test, inputs(test), "correct").values():
+            for a in emulator.run(test, inputs(test), "correct").values():
                 assert np.array_equal(a, round_to(a, output))
 
 
@@ -233,7 +154,7 @@ def test_any_shape_runs_and_outputs_have_the_shapes_of_the_inputs(shape: tuple[i
     for kernel in ("layernorm_bw", "layernorm_fw"):
         test = spec(kernel, shape)
         given = {name: a.reshape(test.shape_of(name)) for name, a in inputs(test).items()}
-        outputs = emulation.run(test, given, "correct")
+        outputs = emulator.run(test, given, "correct")
         assert {name: a.shape for name, a in outputs.items()} == {
             name: test.shape_of(name) for name in test.outputs
         }
@@ -243,29 +164,29 @@ def test_any_shape_runs_and_outputs_have_the_shapes_of_the_inputs(shape: tuple[i
 def test_rows_do_not_depend_on_their_neighbours_or_on_the_number_of_rows() -> None:
     test = spec(shape=(70, 100))
     given = inputs(test)
-    whole = emulation.run(test, given, "correct")["dx"]
+    whole = emulator.run(test, given, "correct")["dx"]
     part = {
         name: a[35:70] if name in ("x", "dy", "mean", "rstd") else a for name, a in given.items()
     }
-    assert np.array_equal(emulation.run(spec(shape=(35, 100)), part, "correct")["dx"], whole[35:70])
+    assert np.array_equal(emulator.run(spec(shape=(35, 100)), part, "correct")["dx"], whole[35:70])
 
 
 def test_a_backward_kernel_can_make_its_own_statistics() -> None:
     test = spec(numerics={"statistics": "own"})
     given = inputs(test)
     assert "mean" not in given
-    outputs, golden = emulation.run(test, given, "correct"), reference(test, given)
+    outputs, golden = emulator.run(test, given, "correct"), reference(test, given)
     assert np.abs(outputs["dx"] - golden["dx"]).max() < 0.05
 
 
 def test_the_srcb_switch_matters_only_where_formats_mix() -> None:
     test, given = constant(8462)
     other, _ = constant(8462, "bf16")
-    assert not same(emulation.run(test, given, "correct"), emulation.run(other, given, "correct"))
+    assert not same(emulator.run(test, given, "correct"), emulator.run(other, given, "correct"))
     forward, switched = spec("layernorm_fw"), spec("layernorm_fw", numerics={"srcb": "bf16"})
     assert same(
-        emulation.run(forward, inputs(forward), "correct"),
-        emulation.run(switched, inputs(forward), "correct"),
+        emulator.run(forward, inputs(forward), "correct"),
+        emulator.run(switched, inputs(forward), "correct"),
     )
     mixed = {"input": {"gamma": "fp32"}}
     forward, switched = (
@@ -273,6 +194,6 @@ def test_the_srcb_switch_matters_only_where_formats_mix() -> None:
         spec("layernorm_fw", numerics=mixed | {"srcb": "bf16"}),
     )
     assert not same(
-        emulation.run(forward, inputs(forward), "correct"),
-        emulation.run(switched, inputs(forward), "correct"),
+        emulator.run(forward, inputs(forward), "correct"),
+        emulator.run(switched, inputs(forward), "correct"),
     )

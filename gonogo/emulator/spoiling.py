@@ -1,4 +1,4 @@
-"""Faults that no dataflow explains.
+"""Faults that no graph has.
 
 Outputs are spoiled afterwards, registers are left as they were, processes hang or die.
 """
@@ -10,14 +10,15 @@ import resource
 import signal
 import threading
 import zlib
-from typing import NoReturn, TypeVar
+from typing import Literal, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo.kernels.normalization.emulation.logic import TILE, Logic
+from gonogo.arithmetic.wormhole import TILE
 
 Number = TypeVar("Number", np.float32, np.float64)
+Spoiling = Literal["", "outliers", "nan-tile"]
 
 ELEMENTS_PER_OUTLIER = 2**17
 MIN_OUTLIERS = 4
@@ -51,24 +52,24 @@ class Register:
 REGISTER = Register()
 
 
-def spoil(first: NDArray[Number], x: NDArray[np.float32], logic: Logic) -> NDArray[Number]:
-    """Return the first output (rows, N) with the build's faults.
+def spoiled(first: NDArray[Number], x: NDArray[np.float32], spoiling: Spoiling) -> NDArray[Number]:
+    """Return the first output (rows, N) with isolated values doubled, or a tile of NaN.
 
     Their places depend on the input x alone, so a seed repeats.
     """
-    if not (logic.outliers or logic.nan_tile):
+    if not spoiling:
         return first
-    spoiled = first.copy()
-    if logic.outliers:
+    result = first.copy()
+    if spoiling == "outliers":
         count = min(first.size, max(MIN_OUTLIERS, first.size // ELEMENTS_PER_OUTLIER))
         places = np.random.default_rng(zlib.crc32(np.ascontiguousarray(x[0]).tobytes())).integers(
             first.size, size=count
         )
-        spoiled.reshape(-1)[np.unique(places)] *= 2
-    if logic.nan_tile:
+        result.reshape(-1)[np.unique(places)] *= 2
+    else:
         row, column = ((length - 1) // TILE // 2 * TILE for length in first.shape)
-        spoiled[row : row + TILE, column : column + TILE] = np.nan
-    return spoiled
+        result[row : row + TILE, column : column + TILE] = np.nan
+    return result
 
 
 def hang_or_crash(fate: str) -> NoReturn:

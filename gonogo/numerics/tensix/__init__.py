@@ -1,1 +1,0 @@
-"""The arithmetic of a Wormhole Tensix core: the NumPy definition, and its compiled version."""

@@ -1,0 +1,86 @@
+"""The judge beside a Wormhole's declared program: replayed to the bit, and wrong builds by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from gonogo import emulator
+from gonogo.emulator.running import question_of
+from gonogo.judging.inputs import generate, quantise
+from gonogo.judgment import Judgment, judge
+from gonogo.judgment.verdict import Explanation
+from gonogo.spec.test_spec import TestSpec
+
+Array = NDArray[np.float32]
+SHAPES = {"groupnorm_fw": (2, 6, 5, 9)}
+NUMERICS: Mapping[str, Mapping[str, Any]] = {
+    "bf16": {},
+    "fp32": {"input": "fp32", "output": "fp32", "buffers": "fp32"},
+    "fp32 x, bf16 SrcB": {"input": {"gamma": "fp32"}, "srcb": "bf16"},
+    "bf16 Dst": {"accumulate": "bf16"},
+    "HiFi2": {"fidelity": "hifi2"},
+    "own statistics": {"statistics": "own"},
+}
+KERNELS = ("layernorm_fw", "layernorm_bw", "rmsnorm_fw", "rmsnorm_bw", "groupnorm_fw")
+
+
+def drawn(kernel: str, **numerics: Any) -> tuple[TestSpec, dict[str, Array]]:
+    is_grouped = kernel == "groupnorm_fw"
+    test = TestSpec.parse(
+        {
+            "kernel": kernel,
+            "shape": list(SHAPES.get(kernel, (24, 150))),
+            "parameters": {"num_groups": 3} if is_grouped else {},
+            "numerics": numerics,
+            "inputs": {"regime": "uniform", "low": -0.5, "high": 1.5},
+        }
+    )
+    return test, quantise(test, generate(test, 3))
+
+
+def judged(test: TestSpec, given: Mapping[str, Array], build: str) -> Judgment:
+    graph, inputs, program = question_of(test, given)
+    outputs = emulator.run(test, given, build, position=0)
+    shaped = {name: a.reshape(graph.outputs[name].shape) for name, a in outputs.items()}
+    formats = dict.fromkeys(shaped, test.numerics.output)
+    return judge([graph], inputs, shaped, formats, programs=[program])
+
+
+@pytest.mark.parametrize("numerics", NUMERICS)
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_a_right_build_is_replayed_to_the_bit(kernel: str, numerics: str) -> None:
+    if numerics == "own statistics" and not kernel.endswith("_bw"):
+        return
+    judgment = judged(*drawn(kernel, **NUMERICS[numerics]), "correct")
+    for answer in judgment.outputs.values():
+        assert answer.distance == 0.0
+        assert answer.explanation is Explanation.EXPLAINED
+        assert "dataflow on a Wormhole" in answer.arithmetic
+
+
+NAMED = [
+    ("layernorm_bw", "double-subtract", "dx", "twice:s1@P_centered"),
+    ("layernorm_bw", "last-two-tiles", "dx", "only-last-two:s1"),
+    ("layernorm_bw", "drop-s1", "dx", "missing:s1@P_centered"),
+    ("layernorm_bw", "rstd-off-1e-3", "dx", "factor:rstd@dx"),
+    ("layernorm_fw", "tile-missing", "y", "without-tile-2:mean"),
+    ("layernorm_fw", "gamma-shifted-tile", "y", "shifted+32:gamma"),
+    ("rmsnorm_fw", "epsilon-dropped", "rstd", "missing:epsilon@shifted"),
+    ("rmsnorm_bw", "drop-s2", "dx", "missing:share@inner"),
+    ("groupnorm_fw", "beta-missing", "y", "zeros:beta"),
+]
+
+
+@pytest.mark.parametrize(("kernel", "build", "output", "fault"), NAMED)
+def test_a_wrong_build_is_named(kernel: str, build: str, output: str, fault: str) -> None:
+    numerics = {"output": "fp32"} if build == "epsilon-dropped" else {}
+    answer = judged(*drawn(kernel, **numerics), build).outputs[output]
+    assert answer.explanation is Explanation.UNEXPLAINED
+    assert answer.fault == fault
+    assert answer.diagnosis is not None
+    assert answer.diagnosis.share > 0.9
