@@ -18,7 +18,7 @@ NOISE = 5.0
 """Deviations that the noise of no element is expected to exceed: it does once in two million."""
 NEAR_ZERO = 1 / 8
 """The part of the median size below which a value is near 0."""
-NEARLY_ALL = 0.99
+NEARLY_ALL, HARDLY_ANY = 0.99, 0.001
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,11 @@ class Advice:
     @property
     def message(self) -> str:
         """The advice in words."""
-        share = "nearly all" if self.red_rate > NEARLY_ALL else f"{100 * self.red_rate:.2g} %"
+        share = f"{100 * self.red_rate:.2g} %"
+        if self.red_rate > NEARLY_ALL:
+            share = "nearly all"
+        elif self.red_rate < HARDLY_ANY:
+            share = "hardly any"
         return (
             f"Today's tolerance turns {share} of a right kernel's seeds red, with"
             f" {self.arithmetic}. With outputs up to {self.magnitude:g} take atol {self.atol:.3g},"

@@ -64,7 +64,7 @@ def test_the_tolerances_of_the_advice_pass_a_right_kernel_on_other_seeds(form: s
         assert not is_green(other, y, Tolerance(atol=advice.atol / 8))
 
 
-@pytest.mark.parametrize(("part", "words"), [(0.5, "nearly all"), (4.0, " 0 %")])
+@pytest.mark.parametrize(("part", "words"), [(0.5, "nearly all"), (4.0, "hardly any")])
 def test_the_advice_knows_how_often_a_right_kernel_is_red(part: float, words: str) -> None:
     given = inputs()
     y = layernorm(**given)
@@ -73,7 +73,7 @@ def test_the_advice_knows_how_often_a_right_kernel_is_red(part: float, words: st
     usual = Tolerance(atol=part * float(np.abs(y - right).max()))
     advice = judged_with(given, y, "fp32", usual).advice("y")
     assert advice is not None
-    assert f"Today's tolerance turns {words}".replace("  ", " ") in advice.message
+    assert f"Today's tolerance turns {words} of" in advice.message
 
 
 def test_what_only_an_unknown_order_explains_says_what_it_would_hide() -> None:
