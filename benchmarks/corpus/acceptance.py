@@ -61,6 +61,11 @@ class Judged:
         return self.run.source in ("emulator", "wormhole")
 
     @property
+    def is_emulated(self) -> bool:
+        """Whether an emulated kernel ran it as its program says, not in another order."""
+        return self.run.source == "emulator" and self.run.kernel == "correct"
+
+    @property
     def is_named(self) -> bool | None:
         """Whether the first term is the right one; None where none is named."""
         term = self.row["term"]
@@ -226,14 +231,16 @@ ROWS: Final = (
         at_most=True,
     ),
     Row(
-        "emulated Wormhole: distance of the right build",
-        "< 1, with noise 0",
-        lacks="today's judge has a budget there, no replay",
+        "emulated Wormhole: right builds replayed with noise 0, no bit off",
+        "all",
+        lambda j: j.is_emulated and j.row["size"] == "right",
+        lambda j: j.row["explanation"] in ("explained", "inconclusive"),
+        limit=1.0,
     ),
     Row(
         "emulated Wormhole: right builds flagged (false alarms)",
         "<= .1 %",
-        lambda j: j.row["size"] == "right" and j.run.source == "emulator",
+        lambda j: j.is_emulated and j.row["size"] == "right",
         limit=0.001,
         at_most=True,
     ),

@@ -10,14 +10,17 @@ import numpy as np
 
 from benchmarks.corpus.judging import NOT_A_TERM, Answer, Verdict, leading_term
 from benchmarks.corpus.run import Arrays, Label, Question
+from benchmarks.corpus.sources.emulator import ARITHMETIC
 from gonogo.arithmetic import exact
 from gonogo.arithmetic.formats import round_to
+from gonogo.emulator.running import question_of
 from gonogo.graph import Graph, trace
 from gonogo.judgment.judging import judge as judged
 from gonogo.judgment.limits import Limits
 from gonogo.judgment.tolerance import Tolerance
 from gonogo.judgment.verdict import Judgment
 from gonogo.references import KERNELS
+from gonogo.spec.test_spec import TestSpec
 
 VERDICTS = {
     ("explained", True): "pass",
@@ -46,13 +49,37 @@ VALUES = {
 
 def ask(question: Question, outputs: Arrays) -> Judgment:
     """Return the judge's own answer."""
-    graphs, inputs = _graphs_and_inputs(question)
     form = str(question.numerics.get("output", "fp32"))
+    if question.arithmetic == ARITHMETIC:
+        graph, wormhole_inputs, program = question_of(_test(question), question.inputs)
+        given = _shaped(graph, outputs)
+        tolerances = dict.fromkeys(given, _tolerance(question))
+        return judged(
+            [graph],
+            wormhole_inputs,
+            given,
+            dict.fromkeys(given, form),
+            programs=[program],
+            tolerances=tolerances,
+        )
+    graphs, inputs = _graphs_and_inputs(question)
     narrow = [f for f in dict.fromkeys((form, question.numerics.get("input", form))) if f != "fp32"]
     given = _shaped(graphs[0], outputs)
     forms = {name: form if _fits(values, form) else "fp32" for name, values in given.items()}
     tolerances = dict.fromkeys(given, _tolerance(question))
     return judged(graphs, inputs, given, forms, narrow, tolerances=tolerances)
+
+
+def _test(question: Question) -> TestSpec:
+    """Return the test of an emulated run."""
+    fields = {
+        "kernel": question.kernel,
+        "shape": list(question.inputs["x"].shape),
+        "epsilon": question.epsilon,
+        "numerics": dict(question.numerics),
+        "parameters": dict(question.parameters),
+    }
+    return TestSpec.parse(fields)
 
 
 def judge(question: Question, outputs: Arrays, label: Label) -> Verdict:

@@ -1,1 +1,1 @@
-"""LayerNorm: reference, arithmetic models, statistics, emulation and forensics of both passes."""
+"""LayerNorm: reference, arithmetic models, statistics and forensics of both passes."""

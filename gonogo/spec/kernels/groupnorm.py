@@ -23,7 +23,7 @@ BUILDS = (
     "group-boundaries", "half-groups", "gamma-neighbour", "beta-neighbour", "beta-missing",
     "power-of-two-outliers", "nan-tile", "hang", "crash",
 )  # fmt: skip
-"""The names in its emulation's FAULTS, in that order (a test compares them)."""
+"""The builds in gonogo.emulator, in that order (a test compares them)."""
 
 GROUPS = Parameter(
     lambda value, path: fields.integer(value, path, least=1),

@@ -14,8 +14,7 @@ BUILDS = (
     "dgamma-last-row-tile-missing", "tile-missing", "rstd-off-1e-3", "stale-register",
     "power-of-two-outliers", "nan-tile", "hang", "crash",
 )  # fmt: skip
-"""The names in gonogo.kernels.layernorm.emulation.defects.DEFECTS, in that order (a test compares
-them)."""
+"""The builds in gonogo.emulator, in that order (a test compares them)."""
 
 FORWARD_ONLY = ("mean-last-tile-missing",)
 BACKWARD_ONLY = (

@@ -20,7 +20,7 @@ BACKWARD_BUILDS = (
     "gamma-neighbour", "gamma-missing", "dgamma-last-row-tile-missing", "power-of-two-outliers",
     "nan-tile", "hang", "crash",
 )  # fmt: skip
-"""The names in the FAULTS of each pass's emulation, in that order (a test compares them)."""
+"""The builds in gonogo.emulator of each pass, in that order (a test compares them)."""
 
 NUMERICS = "gonogo.kernels.rmsnorm.numerics"
 
