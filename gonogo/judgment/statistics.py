@@ -1,0 +1,162 @@
+"""Statistics of an output: the numbers that are stored, plotted, and held against tolerances.
+
+None of them says whether rounding explains an error; judging does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from gonogo.arithmetic.formats import Doubles, round_to, step
+from gonogo.judgment.cells import Mask
+from gonogo.judgment.tolerance import Tolerance
+
+NEEDED_RTOLS = (0.0, 1e-5, 1e-3, 1e-2, 1.6e-2, 1e-1)
+"""The relative tolerances for which the needed absolute one is stored: a test with one of them can
+be judged again without the output."""
+OUTLIER_RATIO = 2.0**-6
+"""How near an outlier is to a power of two times the reference, other than 1."""
+CANCELED = 2.0**-44
+"""The share of a difference of sums below which it is rounding, not a variance."""
+CONSTANT = 2.0**-50
+"""The deviation of values that are constant, relative to the largest."""
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """The numbers of an output. Errors are those against the raw reference, unless said.
+
+    None stands for what is undefined, and inf for what has no limit. Values that aren't finite
+    where the reference is are counted, and left out of all others.
+
+    Attributes:
+        count: elements.
+        nonfinite: values that aren't finite where the reference is.
+        max_abs: the largest error.
+        mean_abs: the mean size of the errors.
+        rms: the root of their mean square.
+        rel_frobenius: the 2-norm of the errors by that of the reference.
+        pcc_deficit: 1 less Pearson's correlation with the reference, without losing digits.
+        ulp_max: the largest distance from the rounded reference, in units in its last place.
+        ulp_p99: its 99th percentile, in whole units.
+        mismatch_fraction: of the elements, that aren't the rounded quantized reference.
+        tolerance_ratio: the largest error by what the tolerance allows it; None without one.
+        tolerance_ratio_quantized: the same against the quantized reference.
+        outliers: errors beyond rounding that are near a power of two times the reference.
+        needed_atol: the smallest absolute tolerance that passes, by the relative one.
+    """
+
+    count: int
+    nonfinite: int
+    max_abs: float | None
+    mean_abs: float | None
+    rms: float | None
+    rel_frobenius: float | None
+    pcc_deficit: float | None
+    ulp_max: float | None
+    ulp_p99: float | None
+    mismatch_fraction: float | None
+    tolerance_ratio: float | None
+    tolerance_ratio_quantized: float | None
+    outliers: int
+    needed_atol: Mapping[float, float]
+
+
+def statistics_of(
+    values: Doubles,
+    raw: Doubles,
+    exact: Doubles,
+    form: str,
+    outside: Mask,
+    tolerance: Tolerance | None = None,
+) -> Statistics:
+    """Return the numbers of an output.
+
+    Args:
+        values: the output.
+        raw: the exact function of the data before they were rounded to the inputs' formats.
+        exact: that of what the kernel was given: the quantized reference.
+        form: the format of the output.
+        outside: which elements are no rounding.
+        tolerance: the test's.
+    """
+    is_finite = np.isfinite(values)
+    nonfinite = int(np.count_nonzero(~is_finite & np.isfinite(raw)))
+    says = is_finite & np.isfinite(raw) & np.isfinite(exact)
+    if not says.any():
+        unknown = {field.name: None for field in fields(Statistics)}
+        known = {"count": values.size, "nonfinite": nonfinite, "outliers": 0, "needed_atol": {}}
+        return Statistics(**{**unknown, **known})
+    given, reference, quantized = values[says], raw[says], exact[says]
+    error = given - reference
+    size, square = np.abs(error), float(np.square(error).sum())
+    with np.errstate(over="ignore"):
+        golden = round_to(reference, form)
+    distance = np.abs(given - golden) / step(golden, form)
+    ratios = [
+        None if tolerance is None else _largest(np.abs(given - right), tolerance.allowed(right))
+        for right in (reference, quantized)
+    ]
+    return Statistics(
+        count=values.size,
+        nonfinite=nonfinite,
+        max_abs=float(size.max()),
+        mean_abs=float(size.mean()),
+        rms=math.sqrt(square / size.size),
+        rel_frobenius=_quotient(math.sqrt(square), float(np.linalg.norm(reference))),
+        pcc_deficit=pcc_deficit(reference, error),
+        ulp_max=float(distance.max()),
+        ulp_p99=float(np.ceil(np.quantile(distance, 0.99, method="inverted_cdf"))),
+        mismatch_fraction=float((given != round_to(quantized, form)).mean()),
+        tolerance_ratio=ratios[0],
+        tolerance_ratio_quantized=ratios[1],
+        outliers=int(np.count_nonzero(outside[says] & _is_near_power(given, quantized))),
+        needed_atol={
+            rtol: max(float((size - rtol * np.abs(reference)).max()), 0.0) for rtol in NEEDED_RTOLS
+        },
+    )
+
+
+def pcc_deficit(reference: Doubles, error: Doubles) -> float | None:
+    """Return 1 less Pearson's correlation of reference + error with the reference.
+
+    With b = reference and d = error, both about their means, and a = b + d, it is
+    (|d|^2 - (|a| - |b|)^2) / (2 |a| |b|), where |a| - |b| = (2 b d + |d|^2) / (|a| + |b|). None
+    where one of them is constant.
+    """
+    b = reference - reference.flat[0]
+    d = error - error.mean()
+    b = b - b.mean()
+    dd, bb, bd = (float((x * y).sum()) for x, y in ((d, d), (b, b), (b, d)))
+    floor = b.size * (float(np.abs(reference).max()) * CONSTANT) ** 2
+    aa = bb + 2 * bd + dd
+    if not bb > floor or not aa > max(floor, (bb + dd) * CANCELED):
+        return None
+    lengths = math.sqrt(aa), math.sqrt(bb)
+    gap = (2 * bd + dd) / sum(lengths)
+    return max(0.0, (dd - gap**2) / (2 * math.prod(lengths)))
+
+
+def _quotient(over: float, under: float) -> float:
+    if not under:
+        return math.inf if over else 0.0
+    return over / under
+
+
+def _largest(size: Doubles, allowed: Doubles) -> float:
+    """Return the largest quotient; 0 / 0 is 0."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return float(np.where(size == 0, 0.0, size / allowed).max())
+
+
+def _is_near_power(values: Doubles, exact: Doubles) -> Mask:
+    """Return where values are near a power of two times the exact ones, other than 1."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        multiple = np.abs(values / exact)
+        power = np.rint(np.log2(multiple))
+        near: Mask = (power != 0) & (np.abs(multiple / 2.0**power - 1) < OUTLIER_RATIO)
+    return near
