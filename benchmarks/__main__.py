@@ -31,6 +31,8 @@ BENCHMARKS: dict[str, tuple[str, tuple[str, ...]]] = {
         ("--seeds", "1000000"),
     ),
     "figures": ("acceptance figures of the numerics, 8 seeds (in-sample)", ("--seeds", "8")),
+    "fault_table": ("each 13th entry of the fault table as a wrong kernel", ("--every", "13")),
+    "traced_speed": ("time and memory of the judge of traced kernels", ()),
     "flakiness": (
         "calibration of the flakiness statistics, 250 series",
         ("--series", "250", "--stable", "1000"),

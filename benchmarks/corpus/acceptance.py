@@ -247,7 +247,7 @@ ROWS: Final = (
     Row(
         "every entry of the fault table as a wrong build: flagged; named",
         ">= 99 %; >= 95 %",
-        lacks="today's judge has no such table",
+        lacks="python -m benchmarks.fault_table",
     ),
     Row(
         "real ttnn kernels on the simulated Wormhole: explained",

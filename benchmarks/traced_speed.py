@@ -1,0 +1,106 @@
+"""Measure time and memory of the judge of traced kernels.
+
+`python -m benchmarks.traced_speed`. Each row is one judgment, the fastest of three; the matrix
+product beside it says how fast the machine is. Memory is the peak above the arrays that are given.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from gonogo import emulator
+from gonogo.arithmetic.formats import round_to
+from gonogo.emulator.running import question_of
+from gonogo.graph import trace
+from gonogo.judging.inputs import generate, quantise
+from gonogo.judgment import judge
+from gonogo.references import KERNELS
+from gonogo.spec.test_spec import TestSpec
+
+NIGHTLY = {"kernel": "layernorm_bw", "shape": [819, 8462], "epsilon": 1e-6}
+PRODUCT = 1200
+"""Rows and columns of the matrices whose product is timed."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A judgment, or the making of outputs, and what is asked of it in seconds."""
+
+    name: str
+    request: float
+    call: Callable[[], object]
+
+
+def layernorm(form: str, *, wrong: bool) -> Callable[[], object]:
+    """Return the judgment of a LayerNorm of 32x1024 by NumPy, with nothing named."""
+    random = np.random.default_rng(0)
+    inputs = {
+        "x": round_to(random.normal(size=(32, 1024)), form),
+        "gamma": round_to(random.normal(1, 0.1, 1024), form),
+        "beta": round_to(random.uniform(-1, 1, 1024), form),
+    }
+    x, gamma, beta = (array.astype(np.float32) for array in inputs.values())
+    centered = x - x.mean(1, keepdims=True)
+    count = 1023 if wrong else 1024
+    variance = (centered * centered).sum(1, keepdims=True) / np.float32(count)
+    y = round_to(centered / np.sqrt(variance + np.float32(1e-5)) * gamma + beta, form)
+    kernel = KERNELS["layernorm_fw"]
+    graphs = [trace(way, inputs, epsilon=1e-5) for way in (kernel.reference, *kernel.ways)]
+    narrow = [] if form == "fp32" else [form]
+    return lambda: judge(graphs, inputs, {"y": y}, {"y": form}, narrow)
+
+
+def cases() -> Iterator[Case]:
+    """Yield what is measured."""
+    for form in ("fp32", "bf16"):
+        yield Case(f"32x1024, {form}, right", 0.05, layernorm(form, wrong=False))
+        yield Case(f"32x1024, {form}, N - 1", 0.7, layernorm(form, wrong=True))
+    test = TestSpec.parse(NIGHTLY)
+    given = quantise(test, generate(test, 0))
+    yield Case(
+        "emulated 819x8462 backward: made", 1.5, lambda: emulator.run(test, given, "correct")
+    )
+    graph, inputs, program = question_of(test, given)
+    outputs = {
+        name: array.reshape(graph.outputs[name].shape).astype(np.float64)
+        for name, array in emulator.run(test, given, "correct").items()
+    }
+    formats = dict.fromkeys(outputs, "bf16")
+    yield Case(
+        "the same judged, program declared",
+        2.0,
+        lambda: judge([graph], inputs, outputs, formats, programs=[program]),
+    )
+
+
+def main() -> int:
+    """Print the table."""
+    matrix = np.random.default_rng(0).normal(size=(PRODUCT, PRODUCT))
+    table = Table("judgment", "s", "asked", f"times a {PRODUCT}x{PRODUCT} product", "MB")
+    for case in cases():
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        seconds = min(_seconds(case.call) for _ in range(3))
+        more = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+        ratio = seconds / min(_seconds(lambda: matrix @ matrix) for _ in range(3))
+        row = f"{seconds:.3f}", f"{case.request:g}", f"{ratio:.2f}", f"{more / 1024:.0f}"
+        table.add_row(case.name, *row)
+    Console(width=110).print(table)
+    return 0
+
+
+def _seconds(call: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    call()
+    return time.perf_counter() - began
+
+
+if __name__ == "__main__":
+    sys.exit(main())
