@@ -25,10 +25,10 @@ from gonogo.arithmetic import Evaluation, value_of
 from gonogo.arithmetic.evaluation import Edits
 from gonogo.arithmetic.formats import round_to
 from gonogo.arithmetic.values import source_value
+from gonogo.faults.changes import Fault
+from gonogo.faults.table import STORED, faults, is_of_input
 from gonogo.graph import Graph, trace
 from gonogo.judgment import judge
-from gonogo.judgment.changes import Fault
-from gonogo.judgment.faults import STORED, faults, is_of_input
 from gonogo.judgment.verdict import Explanation, OutputJudgment
 from gonogo.references import KERNELS
 from gonogo.references.kernel import Kernel

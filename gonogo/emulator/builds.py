@@ -1,6 +1,6 @@
 """The builds of the emulator: the right kernel, and wrong ones that a test must reject.
 
-A wrong build is an edit of its kernel's graph, made of the changes of gonogo.judgment.changes, or
+A wrong build is an edit of its kernel's graph, made of the changes of gonogo.faults.changes, or
 another option of the program. Names and sentences are for people, and stay.
 """
 
@@ -16,9 +16,9 @@ import numpy as np
 
 from gonogo.arithmetic.wormhole import TILE
 from gonogo.emulator.spoiling import Spoiling
+from gonogo.faults.changes import Change, Edit, Elementwise, Factor, Moved, Weighted, shift
+from gonogo.faults.table import BLOCK, summed_axes
 from gonogo.graph import Graph, Node
-from gonogo.judgment.changes import Change, Edit, Elementwise, Factor, Moved, Weighted, shift
-from gonogo.judgment.faults import BLOCK, summed_axes
 from gonogo.spec.kernels.registry import KERNELS
 
 Array = Any

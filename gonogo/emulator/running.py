@@ -15,8 +15,8 @@ from gonogo.arithmetic import Evaluation, Program
 from gonogo.arithmetic.wormhole import TILE
 from gonogo.emulator.builds import KINDS, Build, builds_of, divided, started, value
 from gonogo.emulator.spoiling import REGISTER, hang_or_crash, spoiled
+from gonogo.faults.changes import Edit, Elementwise, Factor
 from gonogo.graph import Graph, Spec, trace
-from gonogo.judgment.changes import Edit, Elementwise, Factor
 from gonogo.references import KERNELS
 from gonogo.references.wormhole import Options
 

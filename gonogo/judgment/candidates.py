@@ -17,9 +17,9 @@ from gonogo.arithmetic import Program
 from gonogo.arithmetic.formats import Doubles, format_and_mode, unit_roundoff
 from gonogo.arithmetic.quantity import ZERO
 from gonogo.arithmetic.sums import Order
+from gonogo.faults.changes import Fault
+from gonogo.faults.table import STORED, is_of_input
 from gonogo.graph import Graph
-from gonogo.judgment.changes import Fault
-from gonogo.judgment.faults import STORED, is_of_input
 from gonogo.judgment.fits import Candidate, Output, has_sums
 from gonogo.judgment.search import last_sum, stored_programs
 

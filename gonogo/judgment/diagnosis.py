@@ -13,12 +13,12 @@ import numpy as np
 
 from gonogo.arithmetic import Inputs, Quantity
 from gonogo.arithmetic.program import NOTHING_STORED, Program
+from gonogo.faults.changes import SMALL, Array, Edit, Fault, Moved
+from gonogo.faults.table import faults, is_of_input
 from gonogo.graph import Graph
 from gonogo.judgment import tiles
 from gonogo.judgment.cells import Cells
-from gonogo.judgment.changes import SMALL, Array, Edit, Fault, Moved
 from gonogo.judgment.effects import Effects
-from gonogo.judgment.faults import faults, is_of_input
 from gonogo.judgment.places import Places, places_of
 from gonogo.judgment.sample import Sample, some_groups, with_worst
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from gonogo.arithmetic.formats import Doubles, round_to
+from gonogo.faults.changes import Fault
 from gonogo.judgment.cells import FARTHEST, LIMIT, Cells, Mask, misfit_of
-from gonogo.judgment.changes import Fault
 from gonogo.judgment.sample import Sample
 
 LOOSE = 2.0

@@ -14,13 +14,13 @@ import numpy as np
 
 from gonogo.arithmetic import Inputs, Program
 from gonogo.arithmetic.values import Array
+from gonogo.faults.table import is_of_input, is_storing
 from gonogo.graph import Graph
 from gonogo.judgment import candidates
 from gonogo.judgment.blocks import MIN_ROWS
 from gonogo.judgment.cells import LIMIT
 from gonogo.judgment.common import MIN_SCORE, Common, most_certain
 from gonogo.judgment.diagnosis import Diagnosis, diagnose
-from gonogo.judgment.faults import is_of_input, is_storing
 from gonogo.judgment.fits import Candidate, Fit, Kernel, Output
 from gonogo.judgment.reach import fault_in_reach
 from gonogo.judgment.tolerance import Tolerance

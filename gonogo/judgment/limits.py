@@ -13,10 +13,10 @@ import numpy as np
 from gonogo.arithmetic import Inputs, Replay
 from gonogo.arithmetic.formats import round_to
 from gonogo.arithmetic.program import NOTHING_STORED, Program
+from gonogo.faults.changes import Fault
+from gonogo.faults.table import faults
 from gonogo.graph import Graph
 from gonogo.judgment.cells import Cells
-from gonogo.judgment.changes import Fault
-from gonogo.judgment.faults import faults
 from gonogo.judgment.sample import Sample, some_groups
 
 SAMPLED = 2**13

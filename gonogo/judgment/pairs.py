@@ -12,7 +12,7 @@ from dataclasses import astuple, dataclass
 
 import numpy as np
 
-from gonogo.judgment.changes import Array
+from gonogo.faults.changes import Array
 from gonogo.judgment.verdict import Explanation, OutputJudgment
 
 SIGN_LIMIT = 1e-4

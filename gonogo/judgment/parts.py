@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from gonogo.arithmetic.formats import Doubles
+from gonogo.faults.changes import Indices
 from gonogo.graph import Graph
 from gonogo.graph.axes import Cut
-from gonogo.judgment.changes import Indices
 from gonogo.judgment.fits import Output
 from gonogo.judgment.sample import Sample, cut_of, with_worst
 

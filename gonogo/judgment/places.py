@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from gonogo.faults.changes import TILE, Array
 from gonogo.judgment.cells import Mask
-from gonogo.judgment.changes import TILE, Array
 
 Indices = NDArray[np.intp]
 FULL = 0.9

@@ -12,12 +12,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from gonogo.arithmetic.formats import Doubles
+from gonogo.faults.changes import SMALL, Fault
+from gonogo.faults.table import STORED, faults
 from gonogo.graph import Graph
 from gonogo.judgment.blocks import MIN_ROWS
 from gonogo.judgment.cells import LIMIT
-from gonogo.judgment.changes import SMALL, Fault
 from gonogo.judgment.effects import Effects
-from gonogo.judgment.faults import STORED, faults
 from gonogo.judgment.fits import Fit, Output
 from gonogo.judgment.sample import Sample, some_groups, with_worst
 from gonogo.judgment.wide import component_of

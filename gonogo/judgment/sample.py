@@ -11,10 +11,7 @@ from gonogo.arithmetic import Evaluation, Inputs
 from gonogo.arithmetic.evaluation import Edits
 from gonogo.arithmetic.formats import Doubles
 from gonogo.arithmetic.program import NOTHING_STORED, Program
-from gonogo.graph import Graph, Node
-from gonogo.graph.axes import Cut, cuts
-from gonogo.judgment.cells import misfit_of
-from gonogo.judgment.changes import (
+from gonogo.faults.changes import (
     Array,
     Edit,
     Elementwise,
@@ -24,6 +21,9 @@ from gonogo.judgment.changes import (
     Replaced,
     Weighted,
 )
+from gonogo.graph import Graph, Node
+from gonogo.graph.axes import Cut, cuts
+from gonogo.judgment.cells import misfit_of
 
 MIN_GROUPS = 8
 """Groups of a sample: of fewer ones, others couldn't refute a fault."""

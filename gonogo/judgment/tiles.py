@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gonogo.arithmetic.formats import Doubles
+from gonogo.faults.changes import SMALL, TILE, Array, Edit, Factor, Fault, Indices
+from gonogo.faults.table import counted, summed_axes
 from gonogo.graph import OPERATIONS, Graph, Node
 from gonogo.judgment.cells import Mask
-from gonogo.judgment.changes import SMALL, TILE, Array, Edit, Factor, Fault, Indices
 from gonogo.judgment.effects import Effects
-from gonogo.judgment.faults import counted, summed_axes
 
 DIGIT = 8
 """Different sizes of a change, by which the result of a sum that an element depends on is told."""

@@ -17,12 +17,12 @@ from gonogo.arithmetic.formats import Doubles, round_to, step, unit_roundoff
 from gonogo.arithmetic.sums import fp32_sum, narrow_noise
 from gonogo.arithmetic.sums import rows_of as summed_rows
 from gonogo.arithmetic.values import Array
+from gonogo.faults.changes import Fault
+from gonogo.faults.table import STORED, faults, is_storing
 from gonogo.graph import OPERATIONS, Graph, Node
 from gonogo.judgment.blocks import MIN_ROWS, projected
 from gonogo.judgment.cells import Cells, Mask
-from gonogo.judgment.changes import Fault
 from gonogo.judgment.effects import Effects
-from gonogo.judgment.faults import STORED, faults, is_storing
 from gonogo.judgment.fits import Fit, Output
 from gonogo.judgment.likelihood import normal_deviate
 from gonogo.judgment.sample import Sample, some_groups

@@ -15,9 +15,9 @@ from gonogo.arithmetic.formats import round_to
 from gonogo.arithmetic.values import source_value
 from gonogo.exactness import NORMS, exact_elements, exact_inputs, is_exact, judge_exact
 from gonogo.exactness.inputs import EPSILON
+from gonogo.faults.table import faults
 from gonogo.graph import Graph, Node, trace
 from gonogo.judgment import Explanation
-from gonogo.judgment.faults import faults
 from gonogo.references import KERNELS
 
 Array = NDArray[Any]

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from gonogo.arithmetic import Program, Replay, exact
 from gonogo.arithmetic.formats import round_to
+from gonogo.faults.table import faults
 from gonogo.graph import Graph, trace
 from gonogo.judgment.diagnosis import Diagnosis, diagnose
-from gonogo.judgment.faults import faults
 from gonogo.judgment.limits import detection_limits
 from gonogo.judgment.sample import Sample, cut_of, some_groups
 from gonogo.references.layernorm import layernorm, layernorm_backward

@@ -13,9 +13,7 @@ from functools import partial
 import numpy as np
 
 from gonogo.arithmetic.formats import format_and_mode, unit_roundoff
-from gonogo.graph import OPERATIONS, Graph, Node
-from gonogo.graph.operations import decode_constant
-from gonogo.judgment.changes import (
+from gonogo.faults.changes import (
     TILE,
     Array,
     Change,
@@ -31,6 +29,8 @@ from gonogo.judgment.changes import (
     shift,
     stored_as_int8,
 )
+from gonogo.graph import OPERATIONS, Graph, Node
+from gonogo.graph.operations import decode_constant
 
 EPSILONS = (1e-2, 1e-3, 1e-5, 1e-6, 1e-8, 1e-12)
 """Values that libraries use for the parameter that keeps a root or a quotient finite."""
