@@ -156,6 +156,8 @@ class Fault:
             assert isinstance(edit, Edit)
             edits[id] = replace(edit, change=Factor(size))
         factor = f"{1 + size:.7g}" if abs(size) < 0.01 else f"{1 + size:.4g}"
+        if abs(size) < 1e-6:
+            factor = f"1 {'-' if size < 0 else '+'} {abs(size):.2g}"
         label = self.label.replace("another factor", f"a factor of {factor}")
         return Fault(self.id, label, edits)
 

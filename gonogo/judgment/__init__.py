@@ -6,7 +6,7 @@ fits.py         an output beside what one arithmetic gives for it; blocks.py: of
 candidates.py   the arithmetics that compete, from sharp to wide
 search.py       values that a kernel stores in 16 bits
 wide.py         what a wide arithmetic may explain
-faults.py       the table of faults; diagnosis.py: which of them an output has
+diagnosis.py    which fault of gonogo.faults an output has; effects.py, tiles.py, places.py
 judging.py      the order in which explanations compete; verdict.py: the answer
 reach.py        what a red output may have that its explanation would hide
 limits.py       what would not be seen; advice.py: the tolerance to take

@@ -69,11 +69,12 @@ def places_of(outside: Mask, values: Array, right: Array) -> Places:
     if not count:
         return Places(0, wrong.size, (), (), "", "", "No value is off.")
     content = _content(wrong, given, right_rows, rows, cols)
-    verb = "value is" if count == 1 else "values are"
+    verb, they = ("is", "it is") if count == 1 else ("are", "they are")
     where = _where(wrong, rows, cols)
-    sentence = f"{count:,} of {wrong.size:,} {verb} off{where}"
+    noun = "value" if wrong.size == 1 else "values"
+    sentence = f"{count:,} of {wrong.size:,} {noun} {verb} off{where}"
     if content:
-        sentence += f"; they are {content}"
+        sentence += f"; {they} {content}"
     return Places(
         count,
         wrong.size,

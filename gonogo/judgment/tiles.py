@@ -71,7 +71,9 @@ class SumErrors:
         with np.errstate(all="ignore"):
             factors = 1 + self.error / self.value
         low, high = np.nanquantile(factors, (0.05, 0.95))
-        return f"{self.node.label} is wrong by no one factor ({low:.3g} to {high:.3g})."
+        ends = f"{low:.3g}", f"{high:.3g}"
+        spread = f" ({ends[0]} to {ends[1]})" if ends[0] != ends[1] else ""  # few rows are wrong
+        return f"{self.node.label} is wrong by no one factor{spread}."
 
     def faults(self) -> Iterator[Fault]:
         """Yield the ranges of tiles, and the patterns of places, that fit best."""
