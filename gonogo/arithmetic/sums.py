@@ -130,8 +130,8 @@ def _fp32_rows(terms: Doubles, order: Order) -> tuple[Doubles, Doubles]:
         shift = running.total - narrow.sum(axis=1, dtype=np.float64)
         return total + shift, np.hypot(deviation, RUNNING_SPREAD * shift)
     if order == "updated":
-        # the mean's rounding after each update, as that of BLOCKS means, and each term's own
-        updates = count / (9 * BLOCKS**2) * binade(total / count) ** 2
+        # the rounding of one mean after each update, as in textbooks, and of each term
+        updates = count / 9 * binade(total / count) ** 2
         own_terms = np.square(terms).mean(axis=1) / 6
         deviation = np.hypot(deviation, count * UNIT * np.sqrt(updates + own_terms))
     return total, deviation
