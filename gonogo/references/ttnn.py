@@ -8,6 +8,7 @@ as its first operand.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -42,6 +43,22 @@ def _divided(e: Array) -> Outputs:
     total = np.sum(e, axis=-1, keepdims=True)
     reciprocal = 1.0 / total
     y = e * reciprocal
+    return {"y": y}
+
+
+def _large_layernorm(x: Array, gamma: Array, beta: Array, epsilon: Array) -> Outputs:
+    """Return LayerNorm of rows that don't fit into a core: x - mean twice, its square in Dst."""
+    mean = np.mean(x, axis=-1, keepdims=True)
+    deviation = x - mean
+    square = deviation * deviation
+    variance = np.mean(square, axis=-1, keepdims=True)
+    shifted = variance + epsilon
+    root = np.sqrt(shifted)
+    rstd = 1.0 / root
+    centered = x - mean
+    xhat = centered * rstd
+    weighted = xhat * gamma
+    y = weighted + beta
     return {"y": y}
 
 
@@ -129,6 +146,26 @@ def _rmsnorm(graph: Graph, o: Options) -> Program:
     return _program(graph, o, "square shifted xhat y", rules, in_dst="shifted", mixed="rstd@xhat")
 
 
+def _large_layernorm_program(graph: Graph, o: Options) -> Program:
+    program = _squared_by_sfpu(_layernorm(graph, o), o)
+    read = program.stored.get("mean@centered", program.stored["mean"])
+    rules = {**program.rules, "deviation": program.rules["centered"]}
+    return replace(program, stored={**program.stored, "mean@deviation": read}, rules=rules)
+
+
+def _large_rmsnorm(graph: Graph, o: Options) -> Program:
+    """Return RMSNorm's program of rows that don't fit: x comes from a buffer, wide as rstd's."""
+    program = _squared_by_sfpu(_rmsnorm(graph, o), o)
+    stored = {key: store for key, store in program.stored.items() if key != "rstd@xhat"}
+    return replace(program, stored=stored)
+
+
+def _squared_by_sfpu(program: Program, o: Options) -> Program:
+    square = {} if o.dst == "fp32" else {"square": "bf16"}
+    rules = {**program.rules, "square": Rule("sfpu")}
+    return replace(program, stored={**program.stored, **square}, rules=rules)
+
+
 def _groupnorm_program(graph: Graph, o: Options) -> Program:
     """Return the program of group norm on one core."""
     groups = Rule("groups", o.dst, o.fidelity, reads=CUT)
@@ -163,7 +200,9 @@ def _generic_backward(graph: Graph, o: Options) -> Program:
 DATAFLOWS: Mapping[str, Dataflow] = MappingProxyType(
     {
         "ttnn.layer_norm": Dataflow(_layernorm),
+        "ttnn.layer_norm, large": Dataflow(_large_layernorm_program, _large_layernorm),
         "ttnn.rms_norm": Dataflow(_rmsnorm),
+        "ttnn.rms_norm, large": Dataflow(_large_rmsnorm),
         "ttnn.group_norm": Dataflow(_groupnorm_program, _groupnorm),
         "ttnn.softmax": Dataflow(_softmax_program, _softmax),
         "ttnn.softmax, not stable": Dataflow(_softmax_program, _plain_softmax),
