@@ -70,11 +70,12 @@ def column_sums(tiles: Doubles, fidelity: str, width: Width) -> Doubles:
     return total
 
 
-def group_means(terms: Doubles, count: int, fidelity: str, width: Width) -> Doubles:
+def group_means(terms: Doubles, count: int, fidelity: str, width: Width, moved: str) -> Doubles:
     """Return the means of groups (N, groups, channels, positions) that are summed as scalars.
 
-    A tile's columns are summed, then what they gave, truncated to bf16. 1/sqrt(count) multiplies
-    both, truncated. Channels are where they are in tiles of all channels; others are masked.
+    A tile's columns are summed, then what they gave, as `moved` from Dst: "bf16" or "tf32",
+    truncated. 1/sqrt(count) multiplies both, in truncated bf16. Channels are where they are in
+    tiles of all channels; others are masked.
     """
     factor = round_to(np.sqrt(np.float32(count)) ** -1, "bf16", "zero").reshape(1)
     means = np.zeros((*terms.shape[:2], 1, 1))
@@ -87,9 +88,10 @@ def group_means(terms: Doubles, count: int, fidelity: str, width: Width) -> Doub
                 face = tile[:, right : right + FACE, down : down + FACE]
                 for phase in phases(face, factor, fidelity):
                     sums = pooled(sums, *phase, width)
-            for phase in phases(round_to(sums, "bf16", "zero"), factor, fidelity):
+            for phase in phases(round_to(sums, moved, "zero"), factor, fidelity):
                 mean = pooled(mean, *phase, width)
-        means[:, group, 0, 0] = mean
+        # a sum over cores follows, which one core's mean passes: SrcA takes 10 bits of TF32
+        means[:, group, 0, 0] = _cut(mean, binade(mean), 9) if moved == "tf32" else mean
     return means
 
 

@@ -157,9 +157,9 @@ class Rule:
         axes = node.attributes["axes"]
         count = math.prod(node.args[0].shape[axis] for axis in axes)
         if self.unit == "groups":
-            return _singles(
-                group_means(terms.astype(float), self.divisor or count, self.fidelity, self.dst)
-            )
+            moved, divisor = format_and_mode(self.reads)[0], self.divisor or count
+            means = group_means(terms.astype(float), divisor, self.fidelity, self.dst, moved)
+            return _singles(means)
         rows = rows_of(terms, terms.shape, axes)
         tiles = np.zeros((*rows.shape[:-1], -(-rows.shape[-1] // TILE), TILE), np.float32)
         tiles.reshape(*rows.shape[:-1], -1)[..., : rows.shape[-1]] = rows

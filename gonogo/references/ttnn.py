@@ -1,8 +1,8 @@
 """Programs of ttnn's own kernels on a Wormhole, read in their sources, which ttnn's wheel has.
 
-With an fp32 Dst their buffers are fp32, else bf16; group norm's are bf16 always. An operation whose
-first operand is bf16 reads the second one as bf16, too, truncated. A row's sum has the tile of ones
-as its first operand.
+With an fp32 Dst their buffers are fp32, else bf16; group norm's have the format of x. An operation
+whose first operand is bf16 reads the second one as bf16, too, truncated. A row's sum has the tile
+of ones as its first operand.
 """
 
 from __future__ import annotations
@@ -167,11 +167,12 @@ def _squared_by_sfpu(program: Program, o: Options) -> Program:
 
 
 def _groupnorm_program(graph: Graph, o: Options) -> Program:
-    """Return the program of group norm on one core."""
-    groups = Rule("groups", o.dst, o.fidelity, reads=CUT)
+    """Return the program of group norm on one core; its buffers have the format of x."""
+    is_fp32 = o.inputs.get("x") == "fp32"
+    groups = Rule("groups", o.dst, o.fidelity, reads="tf32/zero" if is_fp32 else CUT)
     rules = {"mean": groups, "variance": groups, **_root(o)}
-    names = "centered square shifted xhat weighted y"
-    return _program(graph, o, names, rules, in_dst="shifted", buffer=PACKED)
+    names, buffer = "centered square shifted xhat weighted y", "tf32/zero" if is_fp32 else PACKED
+    return _program(graph, o, names, rules, in_dst="shifted", buffer=buffer)
 
 
 def _softmax_program(graph: Graph, o: Options) -> Program:
