@@ -70,6 +70,7 @@ class Rule:
             "rows" and "down": how a buffer stores what tiles add up to, which is summed then.
         reads: how the FPU reads them.
         divisor: what a mean divides by; 0: the number of its terms.
+        block: the tiles that "rows" sums at once; the SFPU adds what they give. 0: all.
     """
 
     unit: Unit
@@ -79,6 +80,7 @@ class Rule:
     partials: str = ""
     reads: str = "tf32/zero"
     divisor: int = 0
+    block: int = 0
 
     def __post_init__(self) -> None:
         choices = {"unit": Unit, "dst": Width, "totals": Width, "fidelity": Fidelity}
@@ -165,7 +167,12 @@ class Rule:
         tiles.reshape(*rows.shape[:-1], -1)[..., : rows.shape[-1]] = rows
         tiles = stored(self._through_buffer(tiles) if self.partials else tiles, self.reads)
         sums = row_sums if self.unit == "rows" else column_sums
-        result = _singles(sums(tiles.astype(float), self.fidelity, self.dst))
+        size = self.block or tiles.shape[-2]
+        result = np.zeros(tiles.shape[:-2], np.float32)
+        for at in range(0, tiles.shape[-2], size):
+            block = tiles[..., at : at + size, :].astype(float)
+            total = stored(result, "tf32/zero") + _singles(sums(block, self.fidelity, self.dst))
+            result = stored(total, "fp32" if self.dst == "fp32" else "bf16")
         if node.operation == "mean":
             factor = np.float32(1) / np.float32(self.divisor or count)
             result = _in_dst(flushed(result * factor), self.dst, "bf16/zero")

@@ -181,6 +181,14 @@ def _softmax_program(graph: Graph, o: Options) -> Program:
     return _program(graph, o, "shifted y", rules, in_dst="shifted total")
 
 
+def _large_softmax(graph: Graph, o: Options) -> Program:
+    """Return softmax's program of rows that don't fit: 80 tiles are summed at a time."""
+    program = _softmax_program(graph, o)
+    total = replace(program.rules["total"], block=80)
+    stored = {**program.stored, **({"total": "tf32/zero"} if o.dst == "fp32" else {})}
+    return replace(program, stored=stored, rules={**program.rules, "total": total})
+
+
 def _moreh_program(graph: Graph, o: Options) -> Program:
     """Return the program of moreh's backward pass, which adds tiles from buffer to buffer."""
     partials = "fp32" if o.dst == "fp32" else PACKED
@@ -206,6 +214,7 @@ DATAFLOWS: Mapping[str, Dataflow] = MappingProxyType(
         "ttnn.rms_norm, large": Dataflow(_large_rmsnorm),
         "ttnn.group_norm": Dataflow(_groupnorm_program, _groupnorm),
         "ttnn.softmax": Dataflow(_softmax_program, _softmax),
+        "ttnn.softmax, large": Dataflow(_large_softmax, _softmax),
         "ttnn.softmax, not stable": Dataflow(_softmax_program, _plain_softmax),
         "moreh.layer_norm_backward": Dataflow(_moreh_program, _moreh_backward),
         "ttnn.generic_op": Dataflow(_generic_backward),
