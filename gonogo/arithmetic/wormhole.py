@@ -172,7 +172,7 @@ class Rule:
         for at in range(0, tiles.shape[-2], size):
             block = tiles[..., at : at + size, :].astype(float)
             total = stored(result, "tf32/zero") + _singles(sums(block, self.fidelity, self.dst))
-            result = stored(total, "fp32" if self.dst == "fp32" else "bf16")
+            result = _in_dst(total, self.dst, "bf16/zero")
         if node.operation == "mean":
             factor = np.float32(1) / np.float32(self.divisor or count)
             result = _in_dst(flushed(result * factor), self.dst, "bf16/zero")
