@@ -18,19 +18,21 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo.arithmetic.formats import format_and_mode, round_to
+from gonogo.arithmetic.datapath import Width, exponential, reciprocal, rsqrt
+from gonogo.arithmetic.formats import Doubles, format_and_mode, round_to
+from gonogo.arithmetic.pooling import TILE, column_sums, group_means, product_in_dst, row_sums
 from gonogo.arithmetic.sums import rows_of
 from gonogo.arithmetic.values import value_of
 from gonogo.graph import Node
 
 Array = NDArray[Any]
 Singles = NDArray[np.float32]
-Unit = Literal["exact", "rounded", "sfpu", "rsqrt", "fpu", "lanes", "columns"]
-Width = Literal["fp32", "bf16"]
+Unit = Literal[
+    "exact", "rounded", "sfpu", "rsqrt", "fpu", "lanes", "columns",
+    "library", "phased", "rows", "down", "groups",
+]  # fmt: skip
 Fidelity = Literal["lofi", "hifi2", "hifi3", "hifi4"]
 
-TILE = 32
-"""Rows and columns of a tile. A lane is a column modulo this."""
 TINY = np.float32(2.0**-126)
 """The smallest normal number."""
 GRID = np.float32(2.0**-10)
@@ -57,13 +59,18 @@ class Rule:
     Attributes:
         unit: "exact" rounds nothing; "rounded" once, to nearest fp32. Of a Tensix core: "sfpu"
             computes in fp32; "rsqrt" rounds 1/sqrt once; "fpu" multiplies, adds and subtracts;
-            "lanes" sums along rows, "columns" down them.
+            "lanes" sums along rows, "columns" down them. As ttnn's kernels do it: "library" has
+            tt-metal's exp, 1/x and 1/sqrt; "phased" is "fpu" with each phase rounded in Dst;
+            "rows" and "down" sum in groups of 8, and the SFPU multiplies by 1/N; "groups" has the
+            means of channels by two sums.
         dst: the width of the registers that take the result.
         fidelity: the phases of the FPU's products.
         totals: the width of the registers that sum the lanes.
-        partials: how the 32 lanes' totals are stored before they are summed; "": they aren't.
+        partials: how the 32 lanes' totals are stored before they are summed; "": they aren't. Of
+            "rows" and "down": how a buffer stores what tiles add up to, which is summed then.
         reads: how the FPU reads them.
         divisor: what a mean divides by; 0: the number of its terms.
+        block: the tiles that "rows" sums at once; the SFPU adds what they give. 0: all.
     """
 
     unit: Unit
@@ -73,6 +80,7 @@ class Rule:
     partials: str = ""
     reads: str = "tf32/zero"
     divisor: int = 0
+    block: int = 0
 
     def __post_init__(self) -> None:
         choices = {"unit": Unit, "dst": Width, "totals": Width, "fidelity": Fidelity}
@@ -104,10 +112,17 @@ class Rule:
         with np.errstate(all="ignore"):
             if self.unit == "rsqrt":
                 return _singles(round_to(value_of(node, args), self.dst))
+            if self.unit == "library":
+                return _singles(self._by_library(node, [np.asarray(arg, float) for arg in args]))
             singles = [_singles(arg) for arg in args]
             match self.unit:
-                case "fpu":
+                case "phased" if node.operation == "multiply" and self.dst == "bf16":
+                    a, b = (arg.astype(float) for arg in singles)
+                    return _singles(product_in_dst(a, b, self.fidelity, self.dst))
+                case "fpu" | "phased":
                     return self._fpu(node, singles)
+                case "rows" | "down" | "groups":
+                    return self._reduced(node, singles[0])
                 case "lanes":
                     return self._lanes(node, singles[0])
                 case "columns":
@@ -129,6 +144,47 @@ class Rule:
             case _:
                 raise ValueError(f"the FPU has no {node.operation}")
         return _in_dst(result, self.dst)
+
+    def _by_library(self, node: Node, args: Sequence[Doubles]) -> Doubles:
+        if node.operation == "exp":
+            return exponential(args[0], self.dst)
+        if node.args[1].operation != "sqrt":
+            return reciprocal(args[1], self.dst)
+        # the root is exact: its square is the fp32 number that the function is given
+        result = rsqrt(round_to(np.square(args[1]), "fp32"))
+        return result if self.dst == "fp32" else round_to(result, "bf16", "away")
+
+    def _reduced(self, node: Node, terms: Singles) -> Singles:
+        """Return sums or means as ttnn's kernels compute them; see pooling."""
+        axes = node.attributes["axes"]
+        count = math.prod(node.args[0].shape[axis] for axis in axes)
+        if self.unit == "groups":
+            moved, divisor = format_and_mode(self.reads)[0], self.divisor or count
+            means = group_means(terms.astype(float), divisor, self.fidelity, self.dst, moved)
+            return _singles(means)
+        rows = rows_of(terms, terms.shape, axes)
+        tiles = np.zeros((*rows.shape[:-1], -(-rows.shape[-1] // TILE), TILE), np.float32)
+        tiles.reshape(*rows.shape[:-1], -1)[..., : rows.shape[-1]] = rows
+        tiles = stored(self._through_buffer(tiles) if self.partials else tiles, self.reads)
+        sums = row_sums if self.unit == "rows" else column_sums
+        size = self.block or tiles.shape[-2]
+        result = np.zeros(tiles.shape[:-2], np.float32)
+        for at in range(0, tiles.shape[-2], size):
+            block = tiles[..., at : at + size, :].astype(float)
+            total = stored(result, "tf32/zero") + _singles(sums(block, self.fidelity, self.dst))
+            result = _in_dst(total, self.dst, "bf16/zero")
+        if node.operation == "mean":
+            factor = np.float32(1) / np.float32(self.divisor or count)
+            result = _in_dst(flushed(result * factor), self.dst, "bf16/zero")
+        return np.expand_dims(result, axes)
+
+    def _through_buffer(self, tiles: Singles) -> Singles:
+        """Return the one tile that a kernel adds others to, from buffer to buffer."""
+        total = stored(tiles[..., 0, :], self.partials)
+        for at in range(1, tiles.shape[-2]):
+            tile = aligned_sum(stored(total, "tf32/zero"), tiles[..., at, :])
+            total = stored(_in_dst(tile, self.dst), self.partials)
+        return total[..., None, :]
 
     def _matmul(self, a: Singles, b: Singles) -> Singles:
         total = np.zeros(

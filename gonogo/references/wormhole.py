@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from gonogo.arithmetic.datapath import Width
 from gonogo.arithmetic.program import Program
-from gonogo.arithmetic.wormhole import SCALER, Fidelity, Rule, Width
+from gonogo.arithmetic.wormhole import SCALER, Fidelity, Rule
 from gonogo.graph import OPERATIONS, Graph, Node
 from gonogo.references.programs import is_reciprocal_root
 
@@ -184,10 +185,10 @@ def _forward(graph: Graph, o: Options, *, columns_in_srcb: bool = True) -> Progr
     }
     fpu = Rule("fpu", o.dst, o.fidelity)
     rules = {**_statistics(o, "deviation", "xhat"), "centered": fpu, "weighted": fpu, "y": fpu}
-    return _of_graph(graph, stored, rules, "tt-train's dataflow on a Wormhole")
+    return of_graph(graph, stored, rules, "tt-train's dataflow on a Wormhole")
 
 
-def _of_graph(
+def of_graph(
     graph: Graph, stored: Mapping[str, str], rules: Mapping[str, Rule], name: str
 ) -> Program:
     """Return the program of what a graph has."""
@@ -234,7 +235,7 @@ def _backward(graph: Graph, o: Options, statistics: Mapping[str, str] = NONE) ->
         "dgamma": _columns(o),
         "dbeta": _columns(o),
     }
-    return _of_graph(graph, stored, rules, "tt-train's dataflow on a Wormhole")
+    return of_graph(graph, stored, rules, "tt-train's dataflow on a Wormhole")
 
 
 def _layernorm_backward_own(graph: Graph, o: Options) -> Program:
