@@ -121,8 +121,6 @@ def judged(corpus: Corpus, options: argparse.Namespace, console: Console) -> int
     batches: list[Batch] = []
     for shard in range(store.SHARDS):
         records = [r for r in corpus.records(shard) if _is_chosen(r.run, options)]
-        if options.traced:  # ttnn's kernels have no program yet
-            records = [r for r in records if r.run.source != "wormhole"]
         chosen |= {record.run.id: record for record in records}
         missing = [record for record in records if _is_open(record, table.get(record.run.id))]
         batches += [

@@ -70,10 +70,10 @@ def fused(x: Doubles, y: Doubles, z: Doubles | float) -> Doubles:
     steps = first + second
     digits = np.maximum(binade(steps), LEAST) * 2.0**-26
     size = np.abs(steps)
-    kept = np.floor(size / digits)
+    shortened = np.floor(size / digits)
     # of the bits that leave at the end, only the last one counts
-    kept += (digits > 1) & (size % 2 == 1) & (kept % 2 == 0)
-    result = np.copysign(np.rint(kept / 8) * 8 * digits * grid, steps)
+    shortened += (digits > 1) & (size % 2 == 1) & (shortened % 2 == 0)
+    result = np.copysign(np.rint(shortened / 8) * 8 * digits * grid, steps)
     return np.where(np.abs(result) < TINY, 0.0, result)
 
 

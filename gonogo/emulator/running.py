@@ -45,7 +45,7 @@ def run(
     built = builds_of(test.kernel)[build]
     if built.fate:
         hang_or_crash(built.fate)
-    graph, inputs = graph_of(test, given, built.groups), _shaped(test, given)
+    graph, inputs = graph_of(test, given, built.groups), shaped_inputs(test, given)
     kind = KINDS[test.kernel]
     edits = built.edits(graph, kind)
     if built.is_stale and position:
@@ -76,7 +76,7 @@ def ideal(test: TestSpec, given: Arrays, build: str) -> dict[str, NDArray[np.flo
     a fault can show with these inputs. Where a tile of NaN is planted, it is NaN.
     """
     built = builds_of(test.kernel)[build]
-    graph, inputs = graph_of(test, given, built.groups), _shaped(test, given)
+    graph, inputs = graph_of(test, given, built.groups), shaped_inputs(test, given)
     kind = KINDS[test.kernel]
     edits = built.edits(graph, kind)
     if built.is_stale:
@@ -110,7 +110,7 @@ def question_of(test: TestSpec, given: Arrays) -> tuple[Graph, Arrays, Program]:
     """Return the graph by which a Wormhole computes a test's kernel, its inputs and its program."""
     graph = graph_of(test, given)
     program = KERNELS[_name(test, given)].wormhole.program(graph, options_of(test))
-    return graph, _shaped(test, given), program
+    return graph, shaped_inputs(test, given), program
 
 
 def graph_of(test: TestSpec, given: Arrays, groups: int = 1) -> Graph:
@@ -124,7 +124,7 @@ def graph_of(test: TestSpec, given: Arrays, groups: int = 1) -> Graph:
         parameters["num_groups"] = count * (1 if test.shape[1] // count % groups else groups)
     if "rstd" not in given:
         parameters["epsilon"] = test.epsilon
-    shapes = tuple((name, array.shape) for name, array in _shaped(test, given).items())
+    shapes = tuple((name, array.shape) for name, array in shaped_inputs(test, given).items())
     return _graph(_name(test, given), shapes, tuple(parameters.items()))
 
 
@@ -142,7 +142,7 @@ def _graph(
     return trace(kernel.wormhole.way or kernel.reference, specs, **dict(parameters))
 
 
-def _shaped(test: TestSpec, given: Arrays) -> Arrays:
+def shaped_inputs(test: TestSpec, given: Arrays) -> Arrays:
     """Return inputs in the shapes of the kernel's reference."""
     if test.kernel == "groupnorm_fw":
         return {name: array.reshape(test.shape_of(name)) for name, array in given.items()}
