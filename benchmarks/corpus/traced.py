@@ -57,19 +57,18 @@ VALUES = {
 
 def ask(question: Question, outputs: Arrays) -> Judgment:
     """Return the judge's own answer."""
-    form = str(question.numerics.get("output", "fp32"))
     if question.arithmetic is not None:
         graph, wormhole_inputs, program = _declared(question)
         given = _shaped(graph, outputs)
-        tolerances = dict.fromkeys(given, _tolerance(question))
         return judged(
             [graph],
             wormhole_inputs,
             given,
-            dict.fromkeys(given, form),
+            dict.fromkeys(given, _test(question).numerics.output),
             programs=[program],
-            tolerances=tolerances,
+            tolerances=dict.fromkeys(given, _tolerance(question)),
         )
+    form = str(question.numerics.get("output", "fp32"))
     graphs, inputs = _graphs_and_inputs(question)
     narrow = [f for f in dict.fromkeys((form, question.numerics.get("input", form))) if f != "fp32"]
     given = _shaped(graphs[0], outputs)
