@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -25,11 +26,13 @@ from gonogo.arithmetic.quantity import (
     sum_of,
 )
 from gonogo.arithmetic.values import value_of
+from gonogo.arithmetic.wormhole import Rule
 from gonogo.graph import OPERATIONS, Node
 
 COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 KINKED = ("absolute", "maximum", "minimum")
 """Continuous operations whose slope jumps: an error may reach the other side of the kink."""
+SFPU_UNITS = ("sfpu", "rsqrt", "library")
 DUST = 2.0**-16
 """The share of a reach by which float64 may be off in adding it: no slack."""
 
@@ -39,11 +42,13 @@ def elementwise(node: Node, args: Sequence[Quantity], program: Program) -> Quant
     operation = OPERATIONS[node.operation]
     arrays = [arg.values for arg in args]
     rule = program.tensix_rule(node)
-    values = (
-        value_of(node, arrays) if rule is None else rule.computed(node, arrays).astype(np.float64)
-    )
-    if rule is not None and all(arg.is_certain for arg in args):
-        return Quantity(values)
+    if rule is None:
+        values = value_of(node, arrays)
+    else:
+        in_dst = replace(rule, dst="fp32") if program.is_of_card else rule
+        values = in_dst.computed(node, arrays).astype(np.float64)
+        if not program.is_of_card and all(arg.is_certain for arg in args):
+            return Quantity(values)
     if node.operation in COMPARISONS:
         return Quantity(values, slack=_loose_comparisons(args))
     assert operation.slopes is not None
@@ -76,6 +81,8 @@ def rounded(node: Node, a: Quantity, program: Program) -> Quantity:
     half_steps = OPERATIONS[node.operation].half_steps
     if rule is not None and rule.unit == "rounded":
         return Quantity(round_to(a.values, "fp32"), a.noise, a.shared, a.slack)
+    if rule is not None and rule.is_tensix and program.is_of_card:
+        return _of_card(a, rule, half_steps)
     if rule is not None or not half_steps:
         return a
     form = program.narrow or "fp32"
@@ -86,6 +93,15 @@ def rounded(node: Node, a: Quantity, program: Program) -> Quantity:
         if is_exact.any():
             noise = np.where(is_exact & (a.reach == 0), 0.0, noise)
     return Quantity(a.values, sum_of(a.noise, noise), a.shared, a.slack)
+
+
+def _of_card(a: Quantity, rule: Rule, half_steps: float) -> Quantity:
+    """Return what a card gives: the last bits of its SFPU's results are unknown, not its FPU's."""
+    is_sfpu = rule.unit in SFPU_UNITS
+    if is_sfpu:
+        noise = sum_of(a.noise, rounding_noise(a.values, "fp32", half_steps))
+        a = Quantity(a.values, noise, a.shared, a.slack)
+    return a if rule.dst == "fp32" else stored(a, "bf16/zero" if is_sfpu else "bf16/away")
 
 
 def rounding_noise(values: Doubles, form: str, half_steps: float = 1.0) -> Doubles:

@@ -36,6 +36,8 @@ class Program:
         narrow: a format in which any operation may be stored, nobody knows which: only noise.
         narrow_sums: whether the running totals of sums may be, too: that explains nearly anything.
         flush: whether subnormal numbers become 0.
+        is_of_card: whether orders within sums, and last bits of functions, are known in size only,
+            as those of a real card are: its firmware may have others than the emulator.
         name: what people call it; "": its label lists what it does.
     """
 
@@ -46,6 +48,7 @@ class Program:
     narrow: str | None = None
     narrow_sums: bool = False
     flush: bool = False
+    is_of_card: bool = False
     name: str = ""
 
     def __post_init__(self) -> None:
@@ -94,6 +97,7 @@ class Program:
         """The part that holds for all nodes."""
         return (
             self.order, self.totals, self.narrow, self.narrow_sums, self.flush, self.is_tensix,
+            self.is_of_card,
         )  # fmt: skip
 
     def before_last_rounding(self, key: str) -> Program:
@@ -146,6 +150,7 @@ class Program:
             "narrow": self.narrow,
             "narrow_sums": self.narrow_sums,
             "flush": self.flush,
+            "is_of_card": self.is_of_card,
             "name": self.name,
         }
         return {name: value for name, value in data.items() if value}

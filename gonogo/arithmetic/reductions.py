@@ -15,6 +15,7 @@ import numpy as np
 
 from gonogo.arithmetic.elementwise import rounded
 from gonogo.arithmetic.formats import Doubles, binade, format_and_mode, round_to, unit_roundoff
+from gonogo.arithmetic.matrix_unit import TILE
 from gonogo.arithmetic.program import DIVISOR, TOTAL, Program
 from gonogo.arithmetic.quantity import (
     ZERO,
@@ -36,6 +37,7 @@ from gonogo.arithmetic.sums import (
     rows_of,
     updated_variance_noise,
 )
+from gonogo.arithmetic.wormhole import GRID, Rule
 from gonogo.graph import Node
 
 Axes = Sequence[int]
@@ -48,7 +50,11 @@ def summed(node: Node, a: Quantity, program: Program) -> Quantity:
     if rule is not None:
         factor = math.prod(node.shape) / math.prod(shape) if node.operation == "mean" else 1.0
         total = rule.computed(node, [a.values]).astype(np.float64)
-        return _with_sums(Quantity(total), a, factor, axes)
+        noise = ZERO
+        if program.is_of_card:
+            variance = _unknown_orders(rows_of(a.values, shape, axes), rule)
+            noise = np.expand_dims(factor**2 * variance, axes)
+        return _with_sums(Quantity(total, noise), a, factor, axes)
     rows = rows_of(a.values, shape, axes)
     count = rows.shape[-1]
     stored_totals = program.stored.get(node.key + TOTAL)
@@ -75,6 +81,23 @@ def summed(node: Node, a: Quantity, program: Program) -> Quantity:
     if node.operation == "mean" or program.narrow:
         return rounded(node, result, program)
     return result
+
+
+def _unknown_orders(rows: Doubles, rule: Rule) -> Doubles:
+    """Return the variance of sums of rows in orders that a card may have.
+
+    Lanes' totals are read with 10 bits; groups of 8 terms are rounded on the grid of the largest.
+    """
+    padding = [(0, 0)] * (rows.ndim - 1) + [(0, -rows.shape[-1] % TILE)]
+    tiles = np.pad(rows, padding).reshape(*rows.shape[:-1], -1, TILE)
+    if "bf16" in (rule.dst, rule.totals):
+        return np.square(narrow_noise(rows if rule.totals == "bf16" else tiles.sum(-2), "bf16"))
+    noise: Doubles = np.square(fp32_sum(rows)[1])
+    if rule.unit == "lanes":
+        noise = noise + np.square(GRID * binade(tiles.sum(-2))).sum(-1) / 6
+    elif rule.unit != "columns":
+        noise = noise + rows.shape[-1] * np.square(GRID * binade(np.abs(rows).max(-1))) / 6
+    return noise
 
 
 def _divided(total: Doubles, count: int, divisor: str | None) -> tuple[Doubles, float]:

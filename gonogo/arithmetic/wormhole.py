@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from gonogo.arithmetic.datapath import Width, exponential, reciprocal, rsqrt
 from gonogo.arithmetic.formats import Doubles, format_and_mode, round_to
-from gonogo.arithmetic.pooling import TILE, column_sums, group_means, product_in_dst, row_sums
+from gonogo.arithmetic.matrix_unit import TILE, column_sums, group_means, product_in_dst, row_sums
 from gonogo.arithmetic.sums import rows_of
 from gonogo.arithmetic.values import value_of
 from gonogo.graph import Node
@@ -155,7 +155,7 @@ class Rule:
         return result if self.dst == "fp32" else round_to(result, "bf16", "away")
 
     def _reduced(self, node: Node, terms: Singles) -> Singles:
-        """Return sums or means as ttnn's kernels compute them; see pooling."""
+        """Return sums or means as ttnn's kernels compute them; see matrix_unit."""
         axes = node.attributes["axes"]
         count = math.prod(node.args[0].shape[axis] for axis in axes)
         if self.unit == "groups":

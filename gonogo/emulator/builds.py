@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from gonogo.arithmetic.pooling import TILE
+from gonogo.arithmetic.matrix_unit import TILE
 from gonogo.emulator.spoiling import Spoiling
 from gonogo.faults.changes import Change, Edit, Elementwise, Factor, Moved, Weighted, shift
 from gonogo.faults.table import BLOCK, summed_axes

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gonogo.arithmetic import Evaluation, Program
-from gonogo.arithmetic.pooling import TILE
+from gonogo.arithmetic.matrix_unit import TILE
 from gonogo.emulator.builds import KINDS, Build, builds_of, divided, started, value
 from gonogo.emulator.spoiling import REGISTER, hang_or_crash, spoiled
 from gonogo.faults.changes import Edit, Elementwise, Factor

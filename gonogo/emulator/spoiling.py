@@ -15,7 +15,7 @@ from typing import Literal, NoReturn, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo.arithmetic.pooling import TILE
+from gonogo.arithmetic.matrix_unit import TILE
 
 Number = TypeVar("Number", np.float32, np.float64)
 Spoiling = Literal["", "outliers", "nan-tile"]
