@@ -250,8 +250,8 @@ def test_a_slow_receiver_delays_nobody_and_a_dead_one_is_tried_again(
 def test_a_receiver_that_sends_a_byte_now_and_then_is_not_listened_to_for_ever(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outbound, "ANSWER_S", 0.1)
-    monkeypatch.setattr(outbound, "CONNECT_S", 0.1)
+    monkeypatch.setattr(outbound, "ANSWER_S", 1.0)
+    monkeypatch.setattr(outbound, "CONNECT_S", 1.0)
     gate = threading.Event()
     receiver.replies = [Reply(200, gate=gate, drips="head"), Reply(200, gate=gate, drips="body")]
     local = addresses.networks(["127.0.0.0/8"])
