@@ -13,9 +13,9 @@ from typing import Self
 
 import numpy as np
 
-from gonogo.arithmetic.formats import format_and_mode, round_to, store
+from gonogo.arithmetic.formats import store
 from gonogo.arithmetic.program import DIVISOR, NOTHING_STORED, TOTAL, USE, Program
-from gonogo.arithmetic.sums import narrow_sum, rows_of
+from gonogo.arithmetic.sums import divided, narrow_sum, rows_of
 from gonogo.arithmetic.values import Array, Inputs, source_value, value_of
 from gonogo.arithmetic.wormhole import flushed, stored
 from gonogo.graph import OPERATIONS, Graph, Node
@@ -143,8 +143,7 @@ def _summed(node: Node, terms: Array, program: Program) -> Array:
     else:
         value = terms.sum(axes, keepdims=True)
     if node.operation == "mean":
-        count = terms.size / math.prod(node.shape)
-        value = value * round_to(1 / count, *format_and_mode(divisor)) if divisor else value / count
+        value, _ = divided(value, terms.size // math.prod(node.shape), divisor)
     return value
 
 

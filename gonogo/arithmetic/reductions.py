@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from gonogo.arithmetic.elementwise import rounded
-from gonogo.arithmetic.formats import Doubles, binade, format_and_mode, round_to, unit_roundoff
+from gonogo.arithmetic.formats import Doubles, binade, unit_roundoff
 from gonogo.arithmetic.matrix_unit import TILE
 from gonogo.arithmetic.program import DIVISOR, TOTAL, Program
 from gonogo.arithmetic.quantity import (
@@ -31,6 +31,7 @@ from gonogo.arithmetic.quantity import (
 from gonogo.arithmetic.sums import (
     RUNNING_SPREAD,
     UNIT,
+    divided,
     fp32_sum,
     narrow_noise,
     narrow_sum,
@@ -70,7 +71,7 @@ def summed(node: Node, a: Quantity, program: Program) -> Quantity:
         deviation = narrow_noise(rows, program.narrow)
     values, factor = total, 1.0
     if node.operation == "mean":
-        values, factor = _divided(total, max(count, 1), program.stored.get(node.key + DIVISOR))
+        values, factor = divided(total, max(count, 1), program.stored.get(node.key + DIVISOR))
     if not count and node.operation == "mean":
         values = np.full(total.shape, np.nan)
     values = np.expand_dims(values, axes)
@@ -98,14 +99,6 @@ def _unknown_orders(rows: Doubles, rule: Rule) -> Doubles:
     elif rule.unit != "columns":
         noise = noise + rows.shape[-1] * np.square(GRID * binade(np.abs(rows).max(-1))) / 6
     return noise
-
-
-def _divided(total: Doubles, count: int, divisor: str | None) -> tuple[Doubles, float]:
-    """Return sums divided by a count, or multiplied by its stored reciprocal, and the factor."""
-    if divisor is None:
-        return total / count, 1 / count
-    factor = float(round_to(1 / count, *format_and_mode(divisor)))
-    return total * factor, factor
 
 
 def variance(node: Node, a: Quantity, program: Program) -> Quantity:

@@ -62,6 +62,14 @@ def rows_of(part: NDArray[Any], shape: Sequence[int], axes: Sequence[int]) -> ND
     return moved.reshape(*moved.shape[: len(others)], count)
 
 
+def divided(total: Doubles, count: int, divisor: str | None) -> tuple[Doubles, float]:
+    """Return sums divided by a count, or multiplied by its stored reciprocal, and the factor."""
+    if divisor is None:
+        return total / count, 1 / count
+    factor = float(round_to(1 / count, *format_and_mode(divisor)))
+    return total * factor, factor
+
+
 @dataclass(frozen=True)
 class _Sum:
     """A simulated sum of each row, (rows,) each."""

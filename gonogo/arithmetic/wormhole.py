@@ -37,7 +37,8 @@ TINY = np.float32(2.0**-126)
 """The smallest normal number."""
 GRID = np.float32(2.0**-10)
 """ELWADD and ELWSUB align the smaller operand on so much of the larger one's power of two."""
-POWER, SIGN = np.uint32(0x7F800000), np.uint32(0x80000000)
+POWER = np.uint32(0x7F800000)
+"""The bits of a float32's exponent: alone, they are the power of two at or below its size."""
 PHASES: Mapping[str, tuple[int, int | None]] = {
     "lofi": (0xFFF80000, None),
     "hifi2": (0xFFFFC000, None),
@@ -173,10 +174,15 @@ class Rule:
             block = tiles[..., at : at + size, :].astype(float)
             total = stored(result, "tf32/zero") + _singles(sums(block, self.fidelity, self.dst))
             result = _in_dst(total, self.dst, "bf16/zero")
-        if node.operation == "mean":
-            factor = np.float32(1) / np.float32(self.divisor or count)
-            result = _in_dst(flushed(result * factor), self.dst, "bf16/zero")
-        return np.expand_dims(result, axes)
+        return np.expand_dims(self._averaged(node, result), axes)
+
+    def _averaged(self, node: Node, total: Singles) -> Singles:
+        """Return a mean's total, which the SFPU multiplies by 1/N; a sum's as it is."""
+        if node.operation != "mean":
+            return total
+        count = math.prod(node.args[0].shape[axis] for axis in node.attributes["axes"])
+        factor = np.float32(1) / np.float32(self.divisor or count)
+        return _in_dst(flushed(total * factor), self.dst, "bf16/zero")
 
     def _through_buffer(self, tiles: Singles) -> Singles:
         """Return the one tile that a kernel adds others to, from buffer to buffer."""
@@ -224,7 +230,7 @@ class Rule:
         return np.expand_dims(total, axes)
 
     def _columns(self, node: Node, terms: Singles) -> Singles:
-        """Return sums down the rows: of each tile of rows, then of the tiles."""
+        """Return sums down the rows, or means: of each tile of rows, then of the tiles."""
         axes = node.attributes["axes"]
         columns = np.moveaxis(rows_of(terms, terms.shape, axes), -1, 0)
         count = len(columns)
@@ -233,7 +239,7 @@ class Rule:
         total = np.zeros(columns.shape[1:], np.float32)
         for tile in self._running(np.moveaxis(padded.reshape(-1, TILE, *columns.shape[1:]), 1, 0)):
             total = accumulated(total, tile, self.dst)
-        return np.expand_dims(total, axes)
+        return np.expand_dims(self._averaged(node, total), axes)
 
     def _running(self, terms: Singles) -> Singles:
         total = np.zeros(terms.shape[1:], np.float32)

@@ -251,7 +251,6 @@ def _shared(kind: Kind, epsilon: tuple[str, ...], produced: tuple[str, ...]) -> 
     epsilon: the outputs that a wrong one changes. produced: all outputs.
     """
     outputs, total = kind.outputs, kind.total
-    first = ("second",) if not kind.first else ("first",)
     is_backward = outputs == ("dx",)
     rstd = use("rstd", "dx", OFF) if is_backward else value("rstd", OFF)
     rows = outputs[:1]
@@ -288,19 +287,19 @@ def _shared(kind: Kind, epsilon: tuple[str, ...], produced: tuple[str, ...]) -> 
             "last-tile-only",
             f"Only the last tile of a row enters {total}.",
             outputs,
-            counted(LAST, "first", "second") if kind.first else counted(LAST, "second"),
+            counted(LAST, "first", "second"),
         ),
         Build(
             "last-tile-missing",
             f"The last tile of a row doesn't enter {total}.",
             outputs,
-            counted(NOT_LAST, *first),
+            counted(NOT_LAST, kind.sums[0]),
         ),
         Build(
             "tile-missing",
             "The row's middle tile is missing from its first sum.",
             outputs,
-            counted(_without_middle, *first),
+            counted(_without_middle, kind.sums[0]),
         ),
         Build(
             "mask-missing",

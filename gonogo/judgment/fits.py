@@ -10,6 +10,7 @@ import numpy as np
 
 from gonogo.arithmetic import Inputs, Program, Quantity, Replay, exact
 from gonogo.arithmetic.formats import Doubles
+from gonogo.arithmetic.program import NOTHING_STORED
 from gonogo.arithmetic.quantity import concatenated
 from gonogo.arithmetic.values import Array
 from gonogo.graph import OPERATIONS, Graph
@@ -30,7 +31,6 @@ from gonogo.judgment.common import MAX_COMMON, Common, common_of_cells, common_o
 from gonogo.judgment.sample import Sample, cut_of, with_worst
 from gonogo.judgment.tolerance import Tolerance
 
-PLAIN = Program()
 SCREENED, MIN_SCREENED = 8, 4
 """Groups of a screen, and the times that an output has so many groups from which there is one."""
 WIDE = 32.0
@@ -43,7 +43,7 @@ class Candidate:
     """An arithmetic: a way to compute a kernel, and a program."""
 
     graph: Graph
-    program: Program = PLAIN
+    program: Program = NOTHING_STORED
 
 
 @dataclass

@@ -17,7 +17,7 @@ import numpy as np
 from gonogo.arithmetic.program import Program
 from gonogo.arithmetic.wormhole import SCALER, Rule
 from gonogo.graph import Graph
-from gonogo.references.wormhole import Dataflow, Options, of_graph
+from gonogo.references.wormhole import Dataflow, Options, layernorm, of_graph
 
 Array = Any
 Outputs = Mapping[str, Array]
@@ -43,22 +43,6 @@ def _divided(e: Array) -> Outputs:
     total = np.sum(e, axis=-1, keepdims=True)
     reciprocal = 1.0 / total
     y = e * reciprocal
-    return {"y": y}
-
-
-def _large_layernorm(x: Array, gamma: Array, beta: Array, epsilon: Array) -> Outputs:
-    """Return LayerNorm of rows that don't fit into a core: x - mean twice, its square in Dst."""
-    mean = np.mean(x, axis=-1, keepdims=True)
-    deviation = x - mean
-    square = deviation * deviation
-    variance = np.mean(square, axis=-1, keepdims=True)
-    shifted = variance + epsilon
-    root = np.sqrt(shifted)
-    rstd = 1.0 / root
-    centered = x - mean
-    xhat = centered * rstd
-    weighted = xhat * gamma
-    y = weighted + beta
     return {"y": y}
 
 
@@ -146,7 +130,8 @@ def _rmsnorm(graph: Graph, o: Options) -> Program:
     return _program(graph, o, "square shifted xhat y", rules, in_dst="shifted", mixed="rstd@xhat")
 
 
-def _large_layernorm_program(graph: Graph, o: Options) -> Program:
+def _large_layernorm(graph: Graph, o: Options) -> Program:
+    """Return LayerNorm's program of rows that don't fit into a core: x - mean twice."""
     program = _squared_by_sfpu(_layernorm(graph, o), o)
     read = program.stored.get("mean@centered", program.stored["mean"])
     rules = {**program.rules, "deviation": program.rules["centered"]}
@@ -209,7 +194,7 @@ def _generic_backward(graph: Graph, o: Options) -> Program:
 DATAFLOWS: Mapping[str, Dataflow] = MappingProxyType(
     {
         "ttnn.layer_norm": Dataflow(_layernorm),
-        "ttnn.layer_norm, large": Dataflow(_large_layernorm_program, _large_layernorm),
+        "ttnn.layer_norm, large": Dataflow(_large_layernorm, layernorm),
         "ttnn.rms_norm": Dataflow(_rmsnorm),
         "ttnn.rms_norm, large": Dataflow(_large_rmsnorm),
         "ttnn.group_norm": Dataflow(_groupnorm_program, _groupnorm),

@@ -85,8 +85,7 @@ def generic(graph: Graph, o: Options) -> Program:
         rule = _usual_rule(node, o)
         if rule is not None:
             rules[node.key] = rule
-            if rule.unit != "exact":
-                stored[node.key] = o.packed(o.output) if node.id in outputs else o.buffered()
+            stored[node.key] = o.packed(o.output) if node.id in outputs else o.buffered()
         elif node.operation == "input" and node.kind == "float":
             stored[node.key] = o.read(o.inputs.get(node.key, "bf16"))
         elif node.operation == "parameter":
@@ -135,7 +134,7 @@ def _statistics(o: Options, *names: str) -> dict[str, Rule]:
     return {"mean": lanes, "variance": lanes, "mean_square": lanes, **sfpu, **_root(o)}
 
 
-def _layernorm(x: Array, gamma: Array, beta: Array, epsilon: Array) -> Outputs:
+def layernorm(x: Array, gamma: Array, beta: Array, epsilon: Array) -> Outputs:
     """Return LayerNorm as tt-train's and ttnn's kernels compute it: x - mean twice."""
     mean = np.mean(x, axis=-1, keepdims=True)
     deviation = x - mean
@@ -159,7 +158,7 @@ def _groupnorm(x: Array, gamma: Array, beta: Array, epsilon: Array, num_groups: 
     gamma, beta = (
         np.broadcast_to(a.reshape(per_channel), x.shape).reshape(rows) for a in (gamma, beta)
     )
-    outputs = _layernorm(x.reshape(rows), gamma, beta, epsilon)
+    outputs = layernorm(x.reshape(rows), gamma, beta, epsilon)
     statistics = {name: outputs[name].reshape(count, num_groups, 1, 1) for name in ("mean", "rstd")}
     return {"y": outputs["y"].reshape(x.shape), **statistics}
 
@@ -256,7 +255,7 @@ def _rmsnorm_backward_own(graph: Graph, o: Options) -> Program:
 
 
 GENERIC = Dataflow(generic)
-LAYERNORM = Dataflow(partial(_forward, columns_in_srcb=False), _layernorm)
+LAYERNORM = Dataflow(partial(_forward, columns_in_srcb=False), layernorm)
 GROUPNORM = Dataflow(_forward, _groupnorm)
 RMSNORM = Dataflow(_forward)
 BACKWARD = Dataflow(_backward)

@@ -5,7 +5,6 @@ A build is a named fault of the test's kernel; a device is a share of this host'
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 from collections.abc import Mapping
@@ -14,18 +13,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from gonogo.judging.inputs import generate, quantise
 from gonogo.kernels import registry
-from gonogo.numerics.jit import load_for_all
 from gonogo.spec.builds import emulator_build
 from gonogo.spec.kernels import registry as kernels
 from gonogo.spec.test_spec import TestSpec
 from gonogo_workers.executors.base import FloatArray
-
-WARM_UP = (
-    {"kernel": "layernorm_bw", "shape": [2, 64]},
-    {"kernel": "layernorm_fw", "shape": [2, 64]},
-)
 
 
 @lru_cache(maxsize=16)
@@ -50,19 +42,6 @@ class EmulatorExecutor:
         names = os.environ.get(kernels.SETTING, "").split(",")
         kernels.load(name.strip() for name in names if name.strip())
         self.build = emulator_build(build).name
-
-    @staticmethod
-    def warm() -> None:
-        """Load the compiled code (from numba's cache, else compile it).
-
-        The emulator has no state, so this changes no later run.
-        """
-        load_for_all()
-        for fields in WARM_UP:
-            test = TestSpec.parse(fields)
-            registry.numerics(test).run(test, quantise(test, generate(test, 0)), "correct")
-        # numba's objects stay to the end, where looking for garbage among them takes .1 s
-        gc.freeze()
 
     def run(
         self, test: Mapping[str, Any], inputs: dict[str, FloatArray]

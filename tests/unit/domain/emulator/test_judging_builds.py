@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -11,11 +12,17 @@ import pytest
 from numpy.typing import NDArray
 
 from gonogo import emulator
+from gonogo.arithmetic import Evaluation
+from gonogo.arithmetic.datapath import Width
+from gonogo.arithmetic.formats import round_to
 from gonogo.emulator.running import question_of
 from gonogo.gauge.measure import turn
+from gonogo.graph import trace
 from gonogo.judging.inputs import generate, quantise
 from gonogo.judgment import Judgment, judge
 from gonogo.judgment.verdict import Explanation
+from gonogo.references import KERNELS as REFERENCES
+from gonogo.references.wormhole import Options, generic
 from gonogo.spec.test_spec import TestSpec
 
 Array = NDArray[np.float32]
@@ -106,3 +113,26 @@ def test_a_card_may_have_another_order_within_its_sums(kernel: str) -> None:
     wrong = emulator.run(test, given, "rstd-off-1e-3")
     answer = judged_outputs(test, given, wrong, is_of_card=True)
     assert answer.explanation is Explanation.UNEXPLAINED
+
+
+@pytest.mark.parametrize("dst", ["fp32", "bf16"])
+@pytest.mark.parametrize("kernel", ["softmax", "l2norm", "batchnorm_fw", "rmsnorm_fw"])
+def test_any_kernel_has_a_generic_program(kernel: str, dst: Width) -> None:
+    random = np.random.default_rng(5)
+    reference = REFERENCES[kernel].reference
+    names = inspect.signature(reference).parameters
+    shapes = {"x": (24, 96), "gamma": (96,), "beta": (96,)}
+    inputs = {n: round_to(random.normal(size=shapes[n]), "bf16") for n in names if n in shapes}
+    parameters = {"epsilon": 1e-3} if "epsilon" in names else {}
+    graph = trace(reference, inputs, **parameters)
+    program = generic(graph, Options(dst=dst, totals=dst))
+    right = Evaluation(graph, inputs).run("y").output("y")
+    y = Evaluation(graph, inputs, program).run("y").output("y")
+    assert np.abs(y - right).max() < 0.05 * np.abs(right).max()
+
+    def explanation(values: NDArray[Any]) -> Explanation:
+        outputs = {"y": values.astype(np.float64)}
+        return judge([graph], inputs, outputs, {"y": "bf16"}, programs=[program]).explanation
+
+    assert explanation(y) is Explanation.EXPLAINED
+    assert explanation(1.01 * y) is Explanation.UNEXPLAINED

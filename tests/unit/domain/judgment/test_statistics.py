@@ -11,12 +11,14 @@ from gonogo.judgment.statistics import Statistics, statistics_of
 from gonogo.judgment.tolerance import Tolerance
 
 
-def of(values: object, right: object, form: str = "fp32", **options: object) -> Statistics:
+def of(
+    values: object, right: object, form: str = "fp32", tolerance: Tolerance | None = None
+) -> Statistics:
     """Return the statistics of values beside one reference; the first one is outside."""
     given, exact = (np.asarray(a, np.float64) for a in (values, right))
     outside = np.zeros(given.shape, bool)
     outside.flat[0] = True
-    return statistics_of(given, exact, exact, form, outside, **options)  # type: ignore[arg-type]
+    return statistics_of(given, exact, exact, form, outside, tolerance)
 
 
 def test_the_numbers_of_a_small_output_by_hand() -> None:

@@ -4,9 +4,7 @@ against the definition."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from fractions import Fraction
-from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -15,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from gonogo.numerics import formats_jit
 from gonogo.numerics.formats import FORMATS, Mode, half_ulp, round_to, ulp
 
 Floats = NDArray[np.float32]
@@ -272,54 +269,3 @@ def test_unit_roundoffs() -> None:
         "fp16": 2.0**-11,
         "bfp8_b": 2.0**-7,
     }
-
-
-# --- compiled scalars
-# ------------------------------------------------------------------------------------------------
-
-SCALARS: list[tuple[str, Callable[[Any], Any]]] = [
-    (name, getattr(formats_jit, name))
-    for name in ("bf16_even", "bf16_away", "bf16_zero", "tf32_zero")
-]
-TIES = st.integers(0, 2**16 - 1).map(lambda bits: bits << 16 | 0x8000) | st.integers(
-    0, 2**19 - 1
-).map(lambda bits: bits << 13 | 0x1000)
-SPECIAL = [
-    0,
-    0x80000000,
-    1,
-    0x7F800000,
-    0xFF800000,
-    0x7F800001,
-    0xFFC00000,
-    0x7FFFFFFF,
-    0x7F7FFFFF,
-    0x00007FFF,
-]
-patterns = st.integers(0, 2**32 - 1) | TIES | st.sampled_from(SPECIAL)
-
-
-@pytest.mark.parametrize(("name", "scalar"), SCALARS)
-@given(bits=patterns)
-def test_compiled_scalars_agree_bit_for_bit(
-    name: str, scalar: Callable[[Any], Any], bits: int
-) -> None:
-    value = np.array([bits], np.uint32).view(np.float32)
-    fmt, mode = name.split("_")
-    expected = round_to(value, fmt, mode)  # type: ignore[arg-type]
-    # Not same_bits: NaNs, too, must be the same.
-    assert np.float32(scalar(value[0])).view(np.uint32) == expected.view(np.uint32)[0]
-    plain = getattr(scalar, "py_func", scalar)  # the same code without numba
-    with np.errstate(over="ignore"):
-        assert plain(value[0]).view(np.uint32) == expected.view(np.uint32)[0]
-
-
-@given(patterns)
-def test_flush_keeps_all_but_subnormals(bits: int) -> None:
-    value = np.array([bits], np.uint32).view(np.float32)[0]
-    got = np.float32(formats_jit.flush(value))
-    if 0 < abs(value) < 2.0**-126:
-        assert got == 0
-        assert np.signbit(got) == np.signbit(value)
-    else:
-        assert got.view(np.uint32) == value.view(np.uint32) or np.isnan(value)
