@@ -88,7 +88,7 @@ up: $(RUNS) ## run the service here until Ctrl-C
 # compiled code once, before several processes of the tests want it at the same time; beside it, in a fresh clone, the bytecode of all tests
 compiled: setup
 	@{ [ -e $(BYTECODE) ] || { $(BIN)/python -m pytest --collect-only -q >/dev/null 2>&1; touch $(BYTECODE); }; } & \
-	  $(BIN)/python -c "from gonogo_workers.executors.emulator_executor import EmulatorExecutor; from gonogo_workers.attempts.warm_up import warm_up; EmulatorExecutor.warm(); warm_up()"; \
+	  $(BIN)/python -c "from gonogo_workers.attempts.warm_up import warm_up; warm_up()"; \
 	  failed=$$?; wait; exit $$failed
 
 test: setup compiled ## all tests but those of test-sim; ARGS go to pytest
