@@ -20,7 +20,7 @@ from rich.console import Console
 
 # name -> its title and the arguments with which it runs here
 BENCHMARKS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "speed": ("speed of the numerics", ()),
+    "speed": ("time and memory of the judge", ()),
     "ingest": ("how fast results are stored, and their size", ()),
     "busy": ("device idle: how busy a worker keeps its device", ("--seeds", "12")),
     "pages": (
@@ -32,7 +32,6 @@ BENCHMARKS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "figures": ("acceptance figures of the numerics, 8 seeds (in-sample)", ("--seeds", "8")),
     "fault_table": ("each 13th entry of the fault table as a wrong kernel", ("--every", "13")),
-    "traced_speed": ("time and memory of the judge of traced kernels", ()),
     "flakiness": (
         "calibration of the flakiness statistics, 250 series",
         ("--series", "250", "--stable", "1000"),

@@ -29,9 +29,10 @@ from gonogo.faults.changes import Fault
 from gonogo.faults.table import STORED, faults, is_of_input
 from gonogo.graph import Graph, trace
 from gonogo.judgment import judge
-from gonogo.judgment.verdict import Explanation, OutputJudgment
+from gonogo.judgment.verdict import OutputJudgment
 from gonogo.references import KERNELS
 from gonogo.references.kernel import Kernel
+from gonogo.spec.verdicts import Explanation
 
 Array = NDArray[Any]
 FORM: Final = "bf16"
@@ -44,7 +45,7 @@ ALIKE: Final = 2.0**-9
 """How near effects are that no bf16 tells apart."""
 SIZE: Final = 2.0**-5
 """The size of fitted faults, such as a factor."""
-FLAGGED: Final = (Explanation.UNEXPLAINED, Explanation.SUSPECT)
+FLAGGED: Final = (Explanation.unexplained, Explanation.suspect)
 
 
 def drawn(kernel: Kernel) -> tuple[dict[str, Array], dict[str, Any]]:

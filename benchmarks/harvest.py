@@ -20,6 +20,7 @@ from sqlalchemy import insert, literal, select
 from sqlalchemy.orm import Session
 
 from gonogo.spec.test_spec import TestSpec
+from gonogo.spec.verdicts import JUDGE
 from gonogo_storage.catalogue import test_specs
 from gonogo_storage.db.ids import floor, new_id
 from gonogo_storage.db.states import ChunkState, JobState
@@ -44,11 +45,8 @@ from gonogo_storage.work import ranges
 LINE, DEVICE = "main", "lab-1/wormhole:0"
 DX = {
     "tolerance_ratio": (0.0265, 0.101),
-    "budget_ratio": (0.992, 157.0),
-    "chi": (0.95, 31.0),
-    "row_z": (1.09, 216.0),
-    "xhat_z": (1.08, 199.0),
-    "scale_z": (0.7, 1.1),
+    "rounding_ratio": (0.992, 157.0),
+    "distance": (0.0, 400.0),
     "max_abs": (0.0133, 0.0507),
     "rms": (1.72e-3, 9.0e-3),
     "pcc_deficit": (4.4e-6, 1.2e-4),
@@ -130,7 +128,7 @@ def rows(kind: Kind, count: int) -> Iterator[dict[str, Any]]:
             "position": 0,
             "duration_ms": 812.5,
             "arithmetic": "tt-train",
-            "policy": "1",
+            "judge": JUDGE,
             "outputs": {"dx": dx},
         }
 

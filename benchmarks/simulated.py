@@ -10,6 +10,7 @@ from typing import Any
 
 from sqlalchemy import Engine
 
+from gonogo.spec.verdicts import JUDGE
 from gonogo_service.kit.signing import service_key
 from gonogo_storage.access import hosts
 from gonogo_storage.db.engine import session
@@ -55,8 +56,8 @@ def output(
     """The judgement of one output, with a few statistics."""
     usual = {
         "tolerance_ratio": 0.026,
-        "budget_ratio": 0.99,
-        "row_z": 1.1,
+        "rounding_ratio": 0.99,
+        "distance": 0.4,
         "max_abs": 0.013,
         "rms": 0.0017,
         "ulp_max": 1.0,
@@ -83,7 +84,7 @@ def row(
         "position": seed % 100,
         "duration_ms": 2.5,
         "arithmetic": "tt-train",
-        "policy": "1",
+        "judge": JUDGE,
         "outputs": {"dx": output(verdict, explanation), "dgamma": output(), "dbeta": output()},
     }
     return usual | changes

@@ -140,18 +140,16 @@ _RESULTS = (
     b'{"attempt": "x", "batch": 0, "artifacts": [{"kind": "log", "seed": 0, "repeat": 0, "output": '
     b'null, "content": {"text": "x"}}, {"kind": "error_map", "seed": 0, "content": {"rows": 1, '
     b'"features": 2, "tile": 32, "group": [1, 1], "cells": [1, 1], "max_abs": [[0.5]], '
-    b'"signed_mean": [[0.5]], "nonfinite": [[0]]}}, {"kind": "diagnosis", "seed": 0, "content": '
-    b'{"words": "w", "can_tell": true, "terms": [{"output": "dx", "name": "s1", "words": "w", '
-    b'"coefficients": [1.0], "errors": [0.1], "wrong": true}]}}, {"kind": "stages", "seed": 0, '
+    b'"signed_mean": [[0.5]], "nonfinite": [[0]]}}, {"kind": "stages", "seed": 0, '
     b'"content": {"stages": [{"name": "s", "status": "passed"}]}}]}'
 )
 _ROW = (
     b'"repeat": 0, "device": "h/chip:0", "host_run": "r", "position": 0, "duration_ms": 1.5, '
-    b'"arithmetic": "fp32", "policy": "p", "message": "m"'
+    b'"arithmetic": "fused", "judge": "3", "message": "m"'
 )
 _BATCH = (
     b'{"rows": [{"seed": 0, "verdict": "pass", "explanation": "explained", ' + _ROW + b', "outputs"'
-    b': {"dx": {"verdict": "pass", "explanation": "explained", "max_abs": 0.5, "row_z": 1.0, '
+    b': {"dx": {"verdict": "pass", "explanation": "explained", "max_abs": 0.5, "shared": 1.0, '
     b'"nonfinite": 0, "nonfinite_kinds": {}, "worst_index": [0, 1]}}}, {"seed": 1, "verdict": '
     b'"not_judged", "explanation": "not_judged", ' + _ROW + b', "outputs": {"S.t": {"outcome": '
     b'"failed", "verdict": "not_judged", "failures": [{"expression": "e", "count": 1, "line": 2}], '

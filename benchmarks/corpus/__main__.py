@@ -35,8 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; `compare` returns 1 where something differs."""
     options = _parser().parse_args(arguments)
     console = Console(highlight=False, markup=False, width=150)
-    for name in ("NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS"):  # of the processes that judge
-        os.environ.setdefault(name, "1")
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # of the processes that judge
     corpus = Corpus(options.folder)
     with np.errstate(all="ignore"):
         if options.command == "make":
@@ -64,7 +63,6 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--only", default="", help="only runs with this in their id")
         if name == "judge":
             command.add_argument("--jobs", type=int, default=2, help="processes")
-            command.add_argument("--traced", action="store_true", help="ask the traced judge")
             command.add_argument("--again", action="store_true", help="judge everything again")
             command.add_argument("--write", type=Path, help="write these rows into this table")
     return parser
@@ -112,8 +110,6 @@ def make(corpus: Corpus, options: argparse.Namespace, console: Console) -> int:
 
 def judged(corpus: Corpus, options: argparse.Namespace, console: Console) -> int:
     """Judge what isn't judged, write the table, and print the acceptance table."""
-    if options.traced:
-        corpus.table = corpus.table.with_name("verdicts-traced.jsonl")
     if options.again:
         corpus.table.unlink(missing_ok=True)
     table = store.read_table(corpus.table)
@@ -124,7 +120,7 @@ def judged(corpus: Corpus, options: argparse.Namespace, console: Console) -> int
         chosen |= {record.run.id: record for record in records}
         missing = [record for record in records if _is_open(record, table.get(record.run.id))]
         batches += [
-            (corpus.folder, shard, missing[start : start + BATCH], options.traced)
+            (corpus.folder, shard, missing[start : start + BATCH])
             for start in range(0, len(missing), BATCH)
         ]
     began = time.monotonic()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from benchmarks.corpus.judging import NOT_A_TERM
+from benchmarks.corpus.answers import NOT_A_TERM
 from benchmarks.corpus.run import Run
 
 ALIKE: Final[Mapping[str, tuple[str, ...]]] = {
@@ -94,8 +94,8 @@ Test = Callable[[Judged], Any]
 class Row:
     """A row: the runs that count, and which of them are good.
 
-    limit: the share that is asked; at_most: where smaller is better. lacks: why today's judge or
-    this corpus can't answer.
+    limit: the share that is asked; at_most: where smaller is better. lacks: where it is measured, or
+    why it isn't.
     """
 
     title: str
@@ -259,7 +259,7 @@ ROWS: Final = (
     Row(
         "40 kernels against torch, jax and onnxruntime: right flagged; clear faults flagged",
         "<= 1 %; >= 97 %",
-        lacks="today's judge knows five kernels",
+        lacks="the corpus has five kernels",
     ),
     Row(
         "public cases: wrong flagged",

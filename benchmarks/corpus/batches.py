@@ -7,13 +7,13 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
-from benchmarks.corpus import judging, traced
-from benchmarks.corpus.judging import row_of
+from benchmarks.corpus.answers import row_of
+from benchmarks.corpus.judging import judge
 from benchmarks.corpus.sources import all_sources
 from benchmarks.corpus.store import Corpus, Record, Row
 
-Batch = tuple[Path, int, list[Record], bool]
-"""The corpus' folder, a shard, some of its records, and whether the traced judge is asked."""
+Batch = tuple[Path, int, list[Record]]
+"""The corpus' folder, a shard, and some of its records."""
 
 
 def rows_of(batches: Sequence[Batch], jobs: int) -> Iterator[list[Row]]:
@@ -27,7 +27,7 @@ def rows_of(batches: Sequence[Batch], jobs: int) -> Iterator[list[Row]]:
 
 def judge_batch(batch: Batch) -> list[Row]:
     """Return the rows of a few runs of a shard; a judge that raises is a verdict of its own."""
-    folder, shard, records, is_traced = batch
+    folder, shard, records = batch
     sources = all_sources()
     rows = []
     for record, outputs in zip(records, Corpus(folder).outputs(shard, records), strict=True):
@@ -41,11 +41,7 @@ def judge_batch(batch: Batch) -> list[Row]:
         }
         try:
             question = sources[record.run.source].question(record.run)
-            if is_traced:
-                verdict = traced.judge(question, outputs, label)
-            else:
-                verdict = judging.judge(question, outputs, label.outputs)
-            row |= row_of(label, verdict)
+            row |= row_of(label, judge(question, outputs, label))
         except Exception as error:
             problem = f"{type(error).__name__}: {error}"[:200]
             row |= {"verdict": "error", "explanation": problem, "green": True, "term": None}

@@ -1,168 +1,207 @@
-"""The judge of today: `judge` is the one function that another judge replaces."""
+"""The judge, asked about a run: `judge` is the one function that another judge replaces."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Final
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
 
-import gonogo
+import numpy as np
+
+from benchmarks.corpus.answers import NOT_A_TERM, Answer, Verdict, leading_term
 from benchmarks.corpus.run import Arrays, Label, Question
+from benchmarks.corpus.sources.emulator import ARITHMETIC
+from gonogo.arithmetic import Program, exact
+from gonogo.arithmetic.formats import round_to
+from gonogo.emulator.running import options_of, question_of, shaped_inputs
+from gonogo.graph import Graph, trace
+from gonogo.judgment.judging import judge as judged
+from gonogo.judgment.limits import Limits
+from gonogo.judgment.tolerance import Tolerance
+from gonogo.judgment.verdict import Judgment
+from gonogo.references import KERNELS
+from gonogo.references.ttnn import DATAFLOWS
+from gonogo.spec.test_spec import TestSpec
 
-
-@dataclass(frozen=True)
-class Answer:
-    """The answer about one output.
-
-    term: the term that is named first where the output isn't explained. limits: the faults that
-    could not have shown in it.
-    """
-
-    explanation: str
-    arithmetic: str
-    term: str | None
-    limits: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """The answer about a run, and about each output.
-
-    is_green: whether every output is within the tolerance. term: the first term over the outputs
-    that the label names.
-    """
-
-    verdict: str
-    explanation: str
-    is_green: bool
-    term: str | None
-    outputs: Mapping[str, Answer]
-
-
-def judge(question: Question, outputs: Arrays, changed: Sequence[str] = ()) -> Verdict:
-    """Judge the outputs of a run with the installed product.
-
-    changed: the outputs whose diagnosis counts as the run's; empty: all.
-    """
-    answer = ask(question, outputs)
-    ratios = [statistics.get("tolerance_ratio") for statistics in answer.outputs.values()]
-    is_silent = answer.explanation not in ("unexplained", "suspect")
-    names = [name for name in changed if name in outputs] or list(outputs)
-    return Verdict(
-        answer.verdict,
-        answer.explanation,
-        all(ratio is not None and ratio <= 1 for ratio in ratios),
-        None if is_silent else leading_term(diagnosis_lines(answer.words, names)),
-        {
-            name: Answer(
-                statistics["explanation"],
-                statistics.get("arithmetic") or answer.arithmetic,
-                None if is_silent else leading_term(diagnosis_lines(answer.words, [name])),
-                tuple(statistics.get("detection_limits", ())),
-            )
-            for name, statistics in answer.outputs.items()
-        },
-    )
-
-
-def ask(question: Question, outputs: Arrays) -> gonogo.Judgment:
-    """Return the product's own answer."""
-    return gonogo.judge(
-        kernel=question.kernel,
-        inputs=question.inputs,
-        outputs=outputs,
-        tolerance=question.tolerance,
-        epsilon=question.epsilon,
-        numerics=question.numerics,
-        arithmetic=question.arithmetic,
-        parameters=question.parameters or None,
-    )
-
-
-def row_of(label: Label, verdict: Verdict) -> dict[str, Any]:
-    """Return the columns of the table that a label and a verdict fill."""
-    limits = {name: answer.limits for name, answer in verdict.outputs.items()}
-    return {
-        "verdict": verdict.verdict,
-        "explanation": verdict.explanation,
-        "green": verdict.is_green,
-        "term": verdict.term,
-        "listed": is_listed(label, limits),
-        "outputs": {
-            name: list(asdict(answer).values()) for name, answer in verdict.outputs.items()
-        },
-    }
-
-
-NOT_A_TERM: Final = "not a term"
-TERMS: Final[Mapping[str, str]] = {
-    NOT_A_TERM: r"precision|not a term",
-    "row": r"\bstale\b|\brepeats?\b|holds the values|missing from the sum|last row|row tile\b",
-    "s1": r"\bs1\b",
-    "s2": r"\bs2\b",
-    "gamma": r"\bgamma\b",
-    "beta": r"\bbeta\b",
-    "epsilon": r"\bepsilon\b",
-    "variance": r"\bvariance\b|\bmean square\b",
-    "rstd": r"\brstd\b|factors? of (its|their) own",
-    "mean": r"\bmean\b(?! square)",
-    "groups": r"\bgroups?\b",
-    "scale": r"times what it should be|common factor|\bscaled?\b",
+TTNN: Mapping[tuple[str | None, str], str] = {
+    ("ttnn", "layernorm_fw"): "ttnn.layer_norm",
+    ("ttnn", "layernorm_bw"): "moreh.layer_norm_backward",
+    ("generic", "layernorm_bw"): "ttnn.generic_op",
 }
-"""Term -> a regular expression that finds it in a diagnosis."""
-_NUMBERS = re.compile(
-    r"^\s+\w+: ([A-Z][\w ]+, (un)?\w+; |couldn't have seen|take |other |all but [\d,]+ of )"
-)
-"""The lines of an output that aren't its diagnosis: numbers, limits, advice, other models."""
+"""Operations of ttnn by today's name of the budget, and the kernel."""
+VERDICTS = {
+    ("explained", True): "pass",
+    ("explained", False): "fail_by_tolerance",
+    ("unexplained", True): "pass_by_tolerance",
+    ("unexplained", False): "fail",
+    ("suspect", True): "suspect",
+    ("suspect", False): "fail",
+}
+"""(explanation, within the tolerance) -> verdict; the others are inconclusive."""
+TENSORS = ("x", "dy", "y", "dx")
+"""Values whose rows are what is wrong, if another row's stand there."""
+VALUES = {
+    "y": "scale",
+    "dx": "scale",
+    "shifted": "variance",
+    "square": "variance",
+    "mean_square": "variance",
+    "root": "rstd",
+    "share": "s2",
+    "mean_P_x": "s2",
+    "shift": "mean",
+}
+"""Values that a term's name doesn't say."""
 
 
-def diagnosis_lines(message: str, outputs: Sequence[str]) -> str:
-    """Return what a diagnosis says of these outputs, or of all where it names no output."""
-    lines = [line.strip() for line in message.splitlines()[1:] if not _NUMBERS.match(line)]
-    named = [line for line in lines if line.split(":")[0] in outputs]
-    return "; ".join(named or lines)
+def ask(question: Question, outputs: Arrays) -> Judgment:
+    """Return the judge's own answer."""
+    if question.arithmetic is not None:
+        graph, wormhole_inputs, program = _declared(question)
+        given = _shaped(graph, outputs)
+        return judged(
+            [graph],
+            wormhole_inputs,
+            given,
+            dict.fromkeys(given, _test(question).numerics.output),
+            programs=[program],
+            tolerances=dict.fromkeys(given, _tolerance(question)),
+        )
+    form = str(question.numerics.get("output", "fp32"))
+    graphs, inputs = _graphs_and_inputs(question)
+    narrow = [f for f in dict.fromkeys((form, question.numerics.get("input", form))) if f != "fp32"]
+    given = _shaped(graphs[0], outputs)
+    forms = {name: form if _fits(values, form) else "fp32" for name, values in given.items()}
+    tolerances = dict.fromkeys(given, _tolerance(question))
+    return judged(graphs, inputs, given, forms, narrow, tolerances=tolerances)
 
 
-def leading_term(diagnosis: str) -> str | None:
-    """Return the term that a diagnosis names first, or None where it names none."""
-    if "cannot tell" in diagnosis and ";" not in diagnosis:
-        return None
-    places = {
-        term: match.start()
-        for term, pattern in TERMS.items()
-        if (match := re.search(pattern, diagnosis)) is not None
+def _declared(question: Question) -> tuple[Graph, Arrays, Program]:
+    """Return the graph, the inputs and the program of a run on a Wormhole."""
+    test = _test(question)
+    if question.arithmetic == ARITHMETIC:
+        return question_of(test, question.inputs)
+    dataflow = DATAFLOWS[TTNN[question.arithmetic, question.kernel]]
+    inputs = shaped_inputs(test, question.inputs)
+    parameters = {} if "rstd" in inputs else {"epsilon": test.epsilon}
+    graph = trace(dataflow.way or KERNELS[question.kernel].reference, inputs, **parameters)
+    return graph, inputs, dataflow.program(graph, options_of(test))
+
+
+def _test(question: Question) -> TestSpec:
+    """Return the test of a run on a Wormhole."""
+    fields = {
+        "kernel": question.kernel,
+        "shape": list(question.inputs["x"].shape),
+        "epsilon": question.epsilon,
+        "numerics": dict(question.numerics),
+        "parameters": dict(question.parameters),
     }
-    return min(places, key=places.__getitem__) if places else None
+    return TestSpec.parse(fields)
 
 
-FACTOR: Final = re.compile(r"a common factor below ([\d.]+) %")
-FACTORS: Final = ("epsilon", "variance", "rstd", "scale")
-"""The terms whose small edits multiply an output by nearly one factor."""
-STEP: Final = "a step of rstd"
-ROOM: Final = 1.01
-"""A limit is written with one digit, and the size of an edit is a norm over rows."""
-
-
-def is_listed(label: Label, limits: Mapping[str, Sequence[str]]) -> bool:
-    """Return whether the detection limits list the label's fault.
-
-    They name its term, or in all outputs that it changes a common factor of its size.
-    """
-    phrases = [phrase for name in label.outputs for phrase in limits.get(name, ())]
-    if any(phrase.split(" (")[0] == label.term for phrase in phrases):
-        return True
-    if label.term not in FACTORS:
-        return False
-    if STEP in phrases:
-        return True
-    return all(
-        change <= ROOM * _largest_factor(limits.get(name, ()))
-        for name, change in label.changes.items()
-        if name in label.outputs and change > 0.0
+def judge(question: Question, outputs: Arrays, label: Label) -> Verdict:
+    """Judge the outputs of a run; the limits are those of a small fault that rounding explains."""
+    judgment = ask(question, outputs)
+    reference, tolerance = judgment.graphs[0], _tolerance(question)
+    given, right = _shaped(reference, outputs), exact(reference, judgment.inputs)
+    is_green = not any(
+        tolerance.failing(values, right[reference.outputs[name].id]).any()
+        for name, values in given.items()
     )
+    explanation = judgment.explanation.value
+    answers = {}
+    for name, answer in judgment.outputs.items():
+        limits: tuple[str, ...] = ()
+        if label.size == "small" and answer.explanation in ("explained", "inconclusive"):
+            limits = _limits(judgment.detection_limits(name))
+        answers[name] = Answer(
+            answer.explanation.value, answer.arithmetic, _term(judgment, [name]), limits
+        )
+    names = [name for name in label.outputs if name in given] or list(given)
+    verdict = VERDICTS.get((explanation, is_green), "inconclusive")
+    return Verdict(verdict, explanation, is_green, _term(judgment, names), answers)
 
 
-def _largest_factor(phrases: Sequence[str]) -> float:
-    factors = [float(match[1]) / 100 for phrase in phrases if (match := FACTOR.fullmatch(phrase))]
-    return max(factors, default=0.0)
+def _shaped(reference: Graph, outputs: Arrays) -> dict[str, Any]:
+    return {
+        name: np.asarray(values, np.float64).reshape(reference.outputs[name].shape)
+        for name, values in outputs.items()
+        if name in reference.outputs
+    }
+
+
+def _fits(values: Any, form: str) -> bool:
+    if form == "fp32":
+        return True
+    finite = values[np.isfinite(values)]
+    return bool((round_to(finite, form) == finite).all())
+
+
+def _tolerance(question: Question) -> Tolerance:
+    """Return a question's tolerance; what it doesn't say is as in np.allclose."""
+    limits = {"rtol": 1e-5, "atol": 1e-8} | dict(question.tolerance)
+    return Tolerance(limits["rtol"], limits["atol"])
+
+
+def _term(judgment: Judgment, names: list[str]) -> str | None:
+    """Return the term that the diagnosis of the first of some outputs names."""
+    for name in names:
+        answer = judgment.outputs[name]
+        if answer.explanation not in ("unexplained", "suspect") or answer.diagnosis is None:
+            continue
+        fault = answer.diagnosis.fault
+        if fault is not None:
+            return _term_of(fault.id, fault.label)
+        by_no_factor = re.match(r"(\S+) is wrong by no one factor", answer.diagnosis.message)
+        if by_no_factor:
+            return VALUES.get(by_no_factor[1]) or leading_term(by_no_factor[1])
+    return None
+
+
+def _term_of(fault: str, label: str) -> str | None:
+    """Return the corpus' name for the value that a fault makes wrong."""
+    kind, _, place = fault.partition(":")
+    value, _, user = place.partition("@")
+    value = value.partition("[")[0]
+    if kind.startswith("bypass-") and value == "centered":
+        return "variance" if user == "square" else "mean"
+    if kind.startswith("stored-"):
+        return NOT_A_TERM
+    if value in TENSORS and re.match("before|after|first|wrapped|unwritten|carried", kind):
+        return "row"
+    return VALUES.get(value) or leading_term(label)
+
+
+def _limits(limits: Limits) -> tuple[str, ...]:
+    """Return the terms that could be wrong unseen, and the largest common factor.
+
+    They are written as is_listed reads them.
+    """
+    terms = dict.fromkeys(_term_of(id, label) or label for id, label in limits.unseen.items())
+    largest = max((size for size in limits.factors.values() if np.isfinite(size)), default=0.0)
+    return (*terms, f"a common factor below {100 * largest:.6f} %")
+
+
+def _graphs_and_inputs(question: Question) -> tuple[list[Graph], dict[str, Any]]:
+    """Return the graphs of a question's kernel on its shapes, and its inputs as float64."""
+    kernel, parameters = question.kernel, dict(question.parameters)
+    if kernel.endswith("_bw") and not {"mean", "rstd"} & question.inputs.keys():
+        kernel += "_own"
+    if not kernel.endswith("_bw"):
+        parameters["epsilon"] = question.epsilon
+    inputs = {name: np.asarray(values, np.float64) for name, values in question.inputs.items()}
+    if kernel in ("layernorm_bw", "rmsnorm_bw"):
+        inputs |= {n: inputs[n].reshape(-1, 1) for n in ("mean", "rstd") if n in inputs}
+    shapes = tuple((name, values.shape) for name, values in inputs.items())
+    return _graphs(kernel, shapes, tuple(sorted(parameters.items()))), inputs
+
+
+@lru_cache(maxsize=64)
+def _graphs(
+    kernel: str, shapes: tuple[tuple[str, tuple[int, ...]], ...], parameters: tuple[Any, ...]
+) -> list[Graph]:
+    inputs = {name: np.zeros(shape) for name, shape in shapes}
+    known = KERNELS[kernel]
+    return [trace(way, inputs, **dict(parameters)) for way in (known.reference, *known.ways)]

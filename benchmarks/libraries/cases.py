@@ -11,13 +11,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.libraries import exact
-from gonogo.numerics.formats import round_to
+from gonogo.arithmetic.formats import round_to
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
@@ -202,16 +202,21 @@ def inputs(case: Case, seed: int) -> Tensors:
         else:
             row = _drawn(draw, (1, case.channels), seed, name, case.format)
             values = row.reshape(case.channels)
-        tensors[name] = round_to(values, case.format)
+        tensors[name] = narrowed(values, case.format)
         tensors[name].flags.writeable = False
     return tensors
+
+
+def narrowed(values: NDArray[Any], number_format: str) -> Floats:
+    """Return values rounded once to a format, as float32."""
+    return round_to(values, number_format).astype(np.float32)
 
 
 def _exact_gradients(case: Case, seed: int) -> Tensors:
     """Return tensors of the regime `exact` that are drawn together."""
     bits = SIGNIFICANT_BITS["bf16" if case.format == "fp32" else case.format]
     drawn = exact.gradients(case.matrix, case.format, bits, _generator(seed, "gradients"))
-    tensors = {name: round_to(drawn[name], case.format) for name in KINDS[case.kind].inputs}
+    tensors = {name: narrowed(drawn[name], case.format) for name in KINDS[case.kind].inputs}
     tensors["gamma"] = tensors["gamma"].reshape(case.channels)
     for values in tensors.values():
         values.flags.writeable = False

@@ -15,9 +15,8 @@ from typing import Final
 import numpy as np
 
 from benchmarks.libraries import sources
-from benchmarks.libraries.cases import KINDS, Case, Doubles, Tensors, cases, inputs
+from benchmarks.libraries.cases import KINDS, Case, Doubles, Tensors, cases, inputs, narrowed
 from benchmarks.libraries.sources import SUMS, Step
-from gonogo.numerics.formats import round_to
 
 
 @dataclass(frozen=True)
@@ -225,13 +224,13 @@ def mutant_named(name: str, kind: str) -> Mutant:
 
 def run(source: Source, case: Case, seed: int, edit: str | None = None) -> Tensors:
     """Return the outputs of a source, edited or not, in the case's format."""
-    rounding = partial(round_to, fmt=case.format)
+    rounding = partial(narrowed, number_format=case.format)
     step = Step(
         edit,
         SUMS[source.sums],
         frozenset(source.stored),
         rounding,
-        partial(round_to, fmt="bf16"),
+        partial(narrowed, number_format="bf16"),
         source.updates,
     )
     with np.errstate(all="ignore"):

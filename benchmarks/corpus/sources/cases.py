@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.corpus.run import Arrays, Label, Question, Run
-from gonogo.numerics.formats import round_to
+from benchmarks.libraries.cases import narrowed
 
 Floats = NDArray[Any]
 Random = np.random.Generator
@@ -35,8 +35,7 @@ class Case:
 
 def bf16(values: Floats) -> Floats:
     """Return values rounded to bf16."""
-    rounded: Floats = round_to(np.asarray(values, np.float32), "bf16")
-    return rounded
+    return narrowed(values, "bf16")
 
 
 def normal(random: Random, *shape: int) -> Floats:
@@ -148,9 +147,9 @@ def forward_case(
 
     def draw(random: Random) -> tuple[Arrays, Arrays]:
         shapes = {"x": shape, "gamma": shape[1:], "beta": shape[1:]}
-        given = {name: round_to(normal(random, *s), form) for name, s in shapes.items()}
+        given = {name: narrowed(normal(random, *s), form) for name, s in shapes.items()}
         y = change(forward(given["x"], given["gamma"], given["beta"]), given)
-        return given, {"y": round_to(np.asarray(y, np.float32), form)}
+        return given, {"y": narrowed(y, form)}
 
     return draw
 

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.corpus.run import LOOSE, Arrays, Label, Question, Run, errors_of, size_of
+from gonogo import emulator
 from gonogo.gauge.measure import turn
 from gonogo.judging.inputs import generate, quantise
-from gonogo.kernels import registry
 from gonogo.spec.test_spec import TestSpec
 
 ARITHMETIC: Final = "tt-train"
@@ -64,11 +64,11 @@ class Emulated:
             for case, name, seed in product(cases, RIGHT, range(SEEDS)):
                 if not (name == "reversed" and case.endswith("bfp8_b")):  # of other blocks
                     yield Run("emulator", name, case, seed)
-            faults = registry.numerics(test_of(cases[0])).faults.values()
-            for place, fault in enumerate(fault for fault in faults if fault.gauge):
+            builds = emulator.builds_of(kind).values()
+            for place, wrong in enumerate(build for build in builds if build.is_wrong):
                 for step in range(CASES_PER_FAULT):
                     case = cases[(11 * place + 7 * step) % len(cases)]
-                    yield Run("emulator", "correct", case, 0, fault.name)
+                    yield Run("emulator", "correct", case, 0, wrong.name)
 
     def prepare(self, chosen: Sequence[Run], left_out: list[str]) -> Sequence[Run]:
         """Return all of them."""
@@ -125,20 +125,19 @@ def drawn(case: str, seed: int) -> Mapping[str, NDArray[Any]]:
 def emulated(name: str, case: str, seed: int, fault: str) -> Arrays:
     """Return flat outputs of the second run in a process; the first had other inputs."""
     test, given = test_of(case), drawn(case, seed)
-    numerics = registry.numerics(test)
     if name == "reversed":
-        return turn(test, numerics.run(test, turn(test, given), "correct", position=1))
+        return turn(test, emulator.run(test, turn(test, given), "correct", position=1))
     build = fault or "correct"
-    if fault and numerics.faults[fault].unsure:  # it shows what the run before left behind
-        numerics.run(test, drawn(case, seed + 1), build)
-    return numerics.run(test, given, build, seed=seed, position=1)
+    if emulator.builds_of(test.kernel)[build].is_stale:  # it shows what the run before left behind
+        emulator.run(test, drawn(case, seed + 1), build)
+    return emulator.run(test, given, build, position=1)
 
 
 @lru_cache(maxsize=64)
 def right_outputs(case: str, seed: int) -> tuple[Arrays, Arrays, Mapping[str, float]]:
     """Return the right outputs, the float64 ones, and the largest error of a right build."""
     test, given = test_of(case), drawn(case, seed)
-    exact = registry.numerics(test).reference(test, given)
+    exact = emulator.ideal(test, given, "correct")
     right = emulated("correct", case, seed, "")
     errors = [errors_of(emulated(name, case, seed, ""), exact) for name in RIGHT]
     worst = {name: np.max([row[name] for row in errors]) for name in exact}

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.corpus.run import TOLERANCES, Arrays, Label, Question, Run
-from gonogo.numerics.formats import round_to
+from benchmarks.libraries.cases import narrowed
 
 ROW_SUMS: Final = {
     ("warps", "bf16", 8, 300): "c1cd c106 c210 c228 4205 4202 406c c0fa",
@@ -70,8 +70,8 @@ class Recorded:
         rows, width = (int(part) for part in shape.split("x"))
         values = tensor(rows, width)
         terms = values[:8].T if run.kernel == "lax.reduce" else values[:, :8]
-        dy = round_to(np.ascontiguousarray(terms), form)
-        x = round_to(np.random.default_rng(0).standard_normal(dy.shape), form)
+        dy = narrowed(np.ascontiguousarray(terms), form)
+        x = narrowed(np.random.default_rng(0).standard_normal(dy.shape), form)
         numerics = {"input": form, "output": form}
         given = {"x": x, "gamma": np.ones(8, np.float32), "dy": dy}
         return Question("layernorm_bw", given, 1e-5, numerics, tolerance=TOLERANCES[form])

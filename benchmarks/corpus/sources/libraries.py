@@ -9,7 +9,7 @@ from benchmarks.corpus.run import TOLERANCES, Arrays, Label, Question, Run
 from benchmarks.libraries import failures, runs
 from benchmarks.libraries.cases import Case, case_named, cases, inputs
 from benchmarks.libraries.environments import ENVIRONMENTS
-from gonogo.numerics.formats import round_to
+from gonogo.arithmetic.formats import round_to
 
 SEEDS = 2
 

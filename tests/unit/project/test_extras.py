@@ -22,10 +22,10 @@ from gonogo_cli.kit.extras import PACKAGES
 
 TAG = f"py{sys.version_info.major}{sys.version_info.minor}"
 FIRST_RELEASE = f"{sys.version_info.major}.{sys.version_info.minor}.0"
-EXTRAS = ("", "fast", "worker", "service", "all", "parquet")
+EXTRAS = ("", "worker", "service", "all", "parquet")
 LOCKS = dict.fromkeys(EXTRAS, "run") | {"parquet": "dev"}
 """The smallest lock that has all of an extra."""
-SMALLER = {"parquet": "", "worker": "fast", "service": "worker"}
+SMALLER = {"parquet": "", "worker": "", "service": "worker"}
 """An extra whose commands say that it is missing, and the install that they are missing in."""
 BY_ADDRESS = {"psycopg"}
 """Modules that no line of ours imports: SQLAlchemy does, for an address of PostgreSQL."""

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.corpus.run import Run
 from benchmarks.corpus.sources.cases import CASES, Cases
-from benchmarks.corpus.traced import ask
+from benchmarks.corpus.judging import ask
 
 FLAGGED = ("unexplained", "suspect")
 
