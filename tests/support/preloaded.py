@@ -51,16 +51,14 @@ def preload() -> None:
         for module in MODULES:
             import_module(module)
 
+        from gonogo_workers.attempts.warm_up import warm_up
         from sqlalchemy.orm import configure_mappers
 
-        from gonogo.numerics import jit
         from gonogo_dashboards import pages
-        from gonogo_workers.attempts.warm_up import warm_up
 
         configure_mappers()
         pages.environment()
         warm_up()
-        jit._in_every_case.clear()  # an API and a command do without compiled code
 
 
 preload()

@@ -60,6 +60,41 @@ def test_a_way_says_how_it_differs() -> None:
     assert {"layernorm", "two pass, divided", "one pass, scaled"} <= set(names)
 
 
+def test_rmsnorm_is_its_formula() -> None:
+    outputs = evaluated(KERNELS["rmsnorm_fw"], KERNELS["rmsnorm_fw"].reference)
+    x, gamma = (
+        np.random.default_rng(n).normal(size=SHAPES[name]) for n, name in enumerate(("x", "gamma"))
+    )
+    rstd = 1 / np.sqrt((x * x).mean(1, keepdims=True) + 1e-3)
+    np.testing.assert_allclose(outputs["y"], gamma * x * rstd, rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["layernorm", "rmsnorm"])
+def test_gradients_are_the_slopes_of_the_forward_pass(kind: str) -> None:
+    random = np.random.default_rng(1)
+    given = {name: random.normal(size=SHAPES[name]) for name in ("x", "gamma", "beta", "dy")}
+    direction = random.normal(size=SHAPES["x"])
+    forward, backward = (KERNELS[f"{kind}_{way}"].reference for way in ("fw", "bw_own"))
+
+    def total(step: float) -> float:
+        beta = {"beta": given["beta"]} if kind == "layernorm" else {}
+        x = given["x"] + step * direction
+        y = forward(x=x, gamma=given["gamma"], epsilon=1e-3, **beta)["y"]
+        return float((y * given["dy"]).sum())
+
+    gradients = backward(x=given["x"], gamma=given["gamma"], dy=given["dy"], epsilon=1e-3)
+    slope = (total(1e-5) - total(-1e-5)) / 2e-5
+    np.testing.assert_allclose(slope, (gradients["dx"] * direction).sum(), rtol=1e-7)
+
+
+def test_group_norm_of_one_group_is_layernorm_of_each_sample() -> None:
+    x = np.random.default_rng(1).normal(size=(2, 6, 5))
+    y = KERNELS["groupnorm_fw"].reference(x, np.ones(6), np.zeros(6), 1e-3, 1)["y"]
+    rows = x.reshape(2, 30)
+    right = KERNELS["layernorm_fw"].reference(rows, np.ones(30), np.zeros(30), 1e-3)["y"]
+    np.testing.assert_allclose(y.reshape(2, 30), right, rtol=1e-12)
+
+
 def test_layernorm_is_its_formula() -> None:
     outputs = evaluated(KERNELS["layernorm_fw"], KERNELS["layernorm_fw"].reference)
     x, gamma, beta = (
