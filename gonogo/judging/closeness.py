@@ -13,17 +13,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo.numerics.distances import NEEDED_RTOLS, pcc_deficit, percentile_99, storable
-from gonogo.numerics.formats import FORMATS, half_ulp, round_to
-
 Array = NDArray[np.float64]
 Numbers = dict[str, Any]
 
 __tracebackhide__ = True
 """pytest shows the line of the test that called gonogo.compare, and none of ours."""
 
-SMALLEST_NORMAL = 2.0**-126
-ULP_64 = 2.0**-53
+NEEDED_RTOLS = (0.0, 1e-5, 1e-3, 1e-2, 1.6e-2, 1e-1)
+"""The relative tolerances for which the needed absolute one is stored."""
+FORMATS: dict[str, tuple[int, int, float]] = {
+    "fp64": (53, -1022, math.inf),
+    "fp32": (24, -126, (2 - 2.0**-23) * 2.0**127),
+    "bf16": (8, -126, (2 - 2.0**-7) * 2.0**127),
+    "fp16": (11, -14, 65504.0),
+    "bfp8_b": (7, -126, math.inf),
+}
+"""A format's bits of precision, the exponent of its smallest normal number, and the largest one."""
+BLOCK = 16
+"""Values along the last axis that share an exponent in bfp8_b."""
+CONSTANT, CANCELED = 2.0**-50, 2.0**-44
+"""The deviation of values that are constant, relative to the largest; and the share of a difference
+of sums below which it is rounding."""
 DEFAULTS: dict[str | None, tuple[float, float]] = {
     "fp16": (1e-3, 1e-5),
     "bf16": (1.6e-2, 1e-5),
@@ -136,9 +146,9 @@ def numbers(actual: NDArray[Any], expected: NDArray[Any], gate: Gate, form: str 
     }
     if form is not None:
         golden = rounded(ref, form)
-        unit = ULP_64 if form == "fp64" else FORMATS[form].unit_roundoff
-        distance = np.abs(out - golden) / (2 * unit * np.maximum(_binade(golden), SMALLEST_NORMAL))
-        result |= {"ulp_max": float(distance.max()), "ulp_p99": percentile_99(distance)}
+        distance = np.abs(out - golden) / step(golden, form)
+        p99 = np.ceil(np.quantile(distance, 0.99, method="inverted_cdf"))
+        result |= {"ulp_max": float(distance.max()), "ulp_p99": float(p99)}
     ratios = size
     if gate.allclose is not None:
         rtol, atol = gate.allclose
@@ -205,7 +215,7 @@ def roundings(expected: NDArray[Any], gate: Gate, form: str | None) -> dict[str,
     )
     if form is None or not gate.declared or not values.any():
         return None
-    half_ulps = _half_ulp(values, form)
+    half_ulps = step(values, form) / 2
     noise, nonzero = float((half_ulps**2).mean()) / 3, values != 0
     by: dict[str, float] = {}
     least = None
@@ -230,18 +240,56 @@ def roundings(expected: NDArray[Any], gate: Gate, form: str | None) -> dict[str,
     }
 
 
+def step(values: Array, form: str) -> Array:
+    """Return the distance between neighbors of a format at each value (above a power of two)."""
+    precision, lowest, _ = FORMATS[form]
+    size = np.abs(np.asarray(values, np.float64))
+    if form == "bfp8_b" and size.size:
+        shaped = np.atleast_1d(size)
+        tops = np.maximum.reduceat(shaped, np.arange(0, shaped.shape[-1], BLOCK), axis=-1)
+        size = np.repeat(tops, BLOCK, axis=-1)[..., : shaped.shape[-1]].reshape(size.shape)
+    exponents = np.where(size > 0, np.frexp(size)[1] - 1, lowest)
+    return np.asarray(2.0 ** (np.maximum(exponents, lowest) + 1 - precision))
+
+
 def rounded(values: Array, form: str) -> Array:
-    """Return the values rounded to nearest even in a format."""
-    return values if form == "fp64" else np.asarray(round_to(values, form), np.float64)
+    """Return finite values rounded to nearest even in a format."""
+    if form == "fp64":
+        return values
+    steps = step(values, form)
+    if form == "bfp8_b":  # rounding up doesn't change the shared exponent
+        most = 2.0 ** FORMATS[form][0] - 1
+        return np.asarray(np.clip(np.rint(values / steps), -most, most) * steps)
+    result = np.rint(values / steps) * steps
+    return np.where(np.abs(result) > FORMATS[form][2], np.copysign(np.inf, values), result)
 
 
-def _half_ulp(values: Array, form: str) -> Array:
-    return np.spacing(np.abs(values)) / 2 if form == "fp64" else half_ulp(values, form)
+def pcc_deficit(reference: Array, error: Array) -> float | None:
+    """Return 1 less Pearson's correlation of reference + error with the reference.
+
+    With b = reference and d = error, both about their means, and a = b + d, it is
+    (|d|^2 - (|a| - |b|)^2) / (2 |a| |b|), where |a| - |b| = (2 b d + |d|^2) / (|a| + |b|). None
+    where one of them is constant.
+    """
+    b, d = reference - reference.flat[0], error - error.mean()
+    b = b - b.mean()
+    dd, bb, bd = (float((x * y).sum()) for x, y in ((d, d), (b, b), (b, d)))
+    floor = b.size * (float(np.abs(reference).max()) * CONSTANT) ** 2
+    aa = bb + 2 * bd + dd
+    if not bb > floor or not aa > max(floor, (bb + dd) * CANCELED):
+        return None
+    gap = (2 * bd + dd) / (math.sqrt(aa) + math.sqrt(bb))
+    return max(0.0, (dd - gap**2) / (2 * math.sqrt(aa * bb)))
 
 
-def _binade(values: Array) -> Array:
-    bits = np.ascontiguousarray(np.abs(values)).view(np.int64) & np.int64(0x7FF0000000000000)
-    return bits.view(np.float64)
+def storable(statistics: Numbers) -> Numbers:
+    """Return the statistics with null for those that are infinite or NaN, which are named."""
+    infinite = {
+        name: "nan" if math.isnan(value) else "inf"
+        for name, value in statistics.items()
+        if isinstance(value, float) and not math.isfinite(value)
+    }
+    return statistics | dict.fromkeys(infinite) | {"nonfinite_statistics": infinite or None}
 
 
 def _place(flat: int, shape: tuple[int, ...]) -> list[int]:

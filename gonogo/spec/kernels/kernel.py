@@ -51,8 +51,8 @@ class Kernel:
         name: its name in a test.
         outputs: the tensors that it produces; the others are statistics of the first.
         drawn: the tensors that are drawn at random for it.
-        numerics: the module that holds its numerics as `NUMERICS` (gonogo.kernels.kind.Numerics),
-            imported when they are needed.
+        reference: "module:NAME" of an installed package's gonogo.references.kernel.Kernel, which is
+            imported when something is judged; "" for one of gonogo.references.
         builds: names of the emulated builds of its kind, `correct` first.
         unchanged_by: the mutants among `builds` whose fault lies in another kernel of the kind.
         given: its inputs where a test says `statistics: given`; None: it always computes its own
@@ -61,8 +61,7 @@ class Kernel:
         extent: from (shape, parameters, path) to the matrix that it works on. Raises FieldError for
             a shape that it can't have.
         downstream: outputs that follow one of its own and have the test's shape. Only a build that
-            names one produces it; it is compared with that of a reference build, and has no
-            reference or budget of its own.
+            names one produces it; it is compared with that of a reference build, and isn't judged.
         matrices: tensors of the test's own shape.
         per_row: tensors with one value per row. All others are vectors.
     """
@@ -70,7 +69,7 @@ class Kernel:
     name: str
     outputs: tuple[str, ...]
     drawn: tuple[str, ...]
-    numerics: str
+    reference: str = ""
     builds: tuple[str, ...] = ("correct",)
     unchanged_by: tuple[str, ...] = ()
     given: tuple[str, ...] | None = None

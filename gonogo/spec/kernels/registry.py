@@ -1,6 +1,6 @@
 """The registry of kernels: from a name to the kernel's definition.
 
-The computations are in gonogo.kernels. Their modules are imported only when they are needed, so
+Their references are in gonogo.references, which is imported only when something is judged, so
 importing this module loads no NumPy. docs/own_kernel.md says how to add a kernel.
 
 A kernel of another package is registered in one of two ways. A process that runs the tests of its

@@ -22,16 +22,13 @@ BACKWARD_BUILDS = (
 )  # fmt: skip
 """The builds in gonogo.emulator of each pass, in that order (a test compares them)."""
 
-NUMERICS = "gonogo.kernels.rmsnorm.numerics"
-
 KERNELS = (
-    Kernel("rmsnorm_fw", ("y", "rstd"), ("x", "gamma"), NUMERICS, BUILDS),
+    Kernel("rmsnorm_fw", ("y", "rstd"), ("x", "gamma"), builds=BUILDS),
     Kernel(
         "rmsnorm_bw",
         ("dx", "dgamma"),
         ("x", "gamma", "dy"),
-        NUMERICS,
-        BACKWARD_BUILDS,
+        builds=BACKWARD_BUILDS,
         given=("x", "gamma", "rstd", "dy"),
     ),
 )
