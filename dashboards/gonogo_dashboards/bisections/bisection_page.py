@@ -132,7 +132,7 @@ class Search:
     moved: str
     """The moves in words."""
     events: tuple[AxisEvent, ...] = ()
-    """The changes of the arithmetic model between its builds."""
+    """The changes of the arithmetic between its builds."""
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ Otherwise each has its own dash.
 def seeds(plot: SeedPlot) -> Options:
     """Return the options of every seed as a mark, one series per verdict, on a log axis.
 
-    Lines show the tolerance and what rounding explains.
+    Lines show the tolerance and the largest error by rounding.
     """
     ends = _range(plot)
     low, high, off = ends.low, ends.high, ends.off
@@ -83,7 +83,7 @@ def seeds(plot: SeedPlot) -> Options:
         "yAxis": {
             **AXIS,
             "type": "log",
-            "name": "error ÷ declared tolerance" if ratio else "error ÷ what rounding explains",
+            "name": "error ÷ declared tolerance" if ratio else "error ÷ rounding",
             "nameTextStyle": {"color": "$soft", "align": "left", "padding": [0, 0, 0, -54]},
             "min": low,
             "max": off if odd else high,
@@ -203,17 +203,21 @@ def _marks(plot: SeedPlot, place: _Places, low: float, odd: float) -> list[Optio
     by_verdict: dict[str, list[list[Any]]] = {}
     for mark in plot.marks:
         y = odd if mark.value is None else max(low, mark.value)
-        numbers = (_short(number) for number in (mark.value, mark.explained, mark.budget_ratio))
+        numbers = [_short(mark.value)] if plot.metric == TOLERANCE_RATIO else []
         by_verdict.setdefault(mark.verdict, []).append(
-            [place(mark.seed), _short(y), mark.seed, mark.repeat, *numbers, 0]
+            [
+                place(mark.seed),
+                _short(y),
+                mark.seed,
+                mark.repeat,
+                *numbers,
+                _short(mark.rounding_ratio),
+                0,
+            ]
         )
     names = ["_x", "_y", "seed", "repeat"]
-    names += (
-        ["error ÷ tolerance", "rounding explains up to"]
-        if plot.metric == TOLERANCE_RATIO
-        else ["error ÷ what rounding explains", "_"]
-    )
-    names += ["error ÷ budget", "_link"]
+    names += ["error ÷ tolerance"] if plot.metric == TOLERANCE_RATIO else []
+    names += ["error ÷ rounding", "_link"]
     return [
         {
             "type": "scatter",
@@ -255,11 +259,11 @@ def drawn(name: str, renderer: str, data: list[list[float]], color: str, level: 
 
 
 def _limit_dashes(plot: SeedPlot, place: _Places, low: float) -> list[Options]:
-    """Return a dash per seed at what rounding explains, for errors of different form."""
+    """Return a dash per seed at the largest error by rounding, for errors of different form."""
     rows = [
-        [place(mark.seed), _short(max(low, mark.explained))]
+        [place(mark.seed), _short(max(low, mark.rounding))]
         for mark in plot.marks
-        if mark.explained is not None
+        if mark.rounding is not None
     ]
     size = [11 if len(rows) <= 150 else 4, 2]
     return [
@@ -302,7 +306,7 @@ def _lines(plot: SeedPlot, shared_limit: bool, low: float) -> Options:
             )
     if limit is not None and shared_limit:
         lines.append(
-            _line(limit, "$limit", [6, 4], "limit of what rounding explains", "insideEndBottom")
+            _line(limit, "$limit", [6, 4], "largest error by rounding", "insideEndBottom")
         )
     return backdrop("lines", lines, area)
 
@@ -319,7 +323,7 @@ def _line(y: float, color: str, dashes: Any, text: str, position: str) -> Option
 def _range(plot: SeedPlot) -> LogAxis:
     """Return the log axis; every value is inside, and an exact 0 sits at its lowest."""
     values = [mark.value for mark in plot.marks if mark.value] + [
-        mark.explained for mark in plot.marks if mark.explained
+        mark.rounding for mark in plot.marks if mark.rounding
     ]
     values += [edge for edge in (plot.spread.low, plot.spread.high) if edge] if plot.spread else []
     zeros = [min([1.0, *values]) / 5] if any(mark.value == 0 for mark in plot.marks) else []
@@ -347,9 +351,9 @@ def _one_line_will_do(plot: SeedPlot) -> bool:
     if plot.limit is None:
         return True
     known = [
-        (mark.value, mark.explained)
+        (mark.value, mark.rounding)
         for mark in plot.marks
-        if mark.value is not None and mark.explained is not None
+        if mark.value is not None and mark.rounding is not None
     ]
     limits = [limit for _, limit in known]
     return max(limits) <= _FLAT * min(limits) and all(

@@ -1,11 +1,10 @@
-"""The chart of a job's seeds: every error with the declared tolerance and what rounding explains.
+"""The chart of a job's seeds: every error with the declared tolerance and the largest by rounding.
 
-The axis is the tolerance ratio, so 1 is where green turns red. Every statistic that decides whether
-an error is explained grows in proportion to the error. So an error of the same form as a seed's
-would be explained if it were smaller by the seed's evidence: its largest statistic divided by that
-statistic's limit. Ratio / evidence is therefore the seed's line of what rounding explains, on the
-same axis, for every statistic. Between that line and 1 lies the gap in which a wrong kernel is
-green.
+The axis is the tolerance ratio, so 1 is where green turns red. The rounding ratio is proportional
+to the error, too: an error that is smaller by it is the largest that rounding may make. So
+tolerance ratio / rounding ratio is the seed's line of rounding on the same axis. Between that line
+and 1 lies the gap in which a wrong kernel is green. An error below the line may be unexplained all
+the same, where it has a pattern: the verdict says so.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from statistics import median
 
 from sqlalchemy.orm import Session
 
-from gonogo.spec import verdicts
+from gonogo.spec.verdicts import Explanation
 from gonogo_dashboards.charts import spreads
 from gonogo_dashboards.charts.spreads import Spread
 from gonogo_dashboards.kit import words
@@ -34,12 +33,14 @@ More marks would be a smear, and slow.
 """
 
 TOLERANCE_RATIO = "tolerance_ratio"
-EVIDENCE = "evidence"
+ROUNDING_RATIO = "rounding_ratio"
+METRICS = (TOLERANCE_RATIO, ROUNDING_RATIO)
+"""The units of the axis: the second one where no seed has the first."""
 
 
 @dataclass(frozen=True)
 class SeedMark:
-    """One seed: its value on the axis, and the value up to which rounding would explain it.
+    """One seed: its value on the axis, and the largest value that rounding may make.
 
     None: it has no value, because it hung or gave NaN.
     """
@@ -47,22 +48,21 @@ class SeedMark:
     seed: int
     repeat: int
     verdict: str
+    explanation: str | None
     value: float | None
-    explained: float | None
-    budget_ratio: float | None
-    evidence: float | None
+    rounding: float | None
+    rounding_ratio: float | None
 
 
 @dataclass(frozen=True)
 class SeedPlot:
     """A job's seeds for one output.
 
-    `metric` is the unit of `value`: tolerance_ratio, or evidence where no tolerance is declared.
-    `limit` is where rounding ends on that axis: the median over the marks beyond it, or over all
-    marks where none is (None: not known). `total` counts all seeds, shown or not. `whole`: each of
-    them is a mark; else only the worst of each verdict are. `spread` is then the spread of all
-    values, from seed `first` to seed `last`. It is None where the axis is the evidence, which is
-    known of marks only.
+    `metric` is the unit of `value`: tolerance_ratio, or rounding_ratio where no tolerance is
+    declared. `limit` is where rounding ends on that axis: the median over the marks beyond it, or
+    over all marks where none is (None: not known). `total` counts all seeds, shown or not. `whole`:
+    each of them is a mark; else only the worst of each verdict are. `spread` is then the spread of
+    all values, from seed `first` to seed `last`.
     """
 
     output: str
@@ -91,7 +91,7 @@ def choose(outputs: Sequence[OutputRecord], *requested: str | None) -> str:
 
 
 def worst_first(outputs: Sequence[OutputRecord]) -> list[OutputRecord]:
-    """Sort outputs by the worst verdict, then the largest budget ratio, then the name."""
+    """Sort outputs by the worst verdict, then the largest rounding ratio, then the name."""
     order = {
         verdict: rank
         for rank, verdict in enumerate(
@@ -102,7 +102,7 @@ def worst_first(outputs: Sequence[OutputRecord]) -> list[OutputRecord]:
         outputs,
         key=lambda output: (
             min(order[word] for word in output.counts),
-            -(output.budget_ratio or 0.0),
+            -(output.rounding_ratio or 0.0),
             output.output,
         ),
     )
@@ -120,16 +120,17 @@ def read(
         return None
     sums = None if rolled_up is None else rolled_up.get(output)
     most = WORST_MARKS if total > worst_seeds.MAX_WHOLE else None
-    sketch = None if sums is None else sums.sketch(TOLERANCE_RATIO)
-    marks: list[MarkRecord] = []
-    if sketch is None or sketch.count:
+    sketches = {} if sums is None else {name: sums.sketch(name) for name in METRICS}
+    metric, marks = TOLERANCE_RATIO, list[MarkRecord]()
+    if TOLERANCE_RATIO not in sketches or sketches[TOLERANCE_RATIO].count:
         marks = reads.marks(session, job, output, TOLERANCE_RATIO, rolled_up, most)
-    if any(mark.statistics.get(TOLERANCE_RATIO) is not None for mark in marks):
-        spread = None if most is None or sketch is None else spreads.of(sketch)
-        return picture(output, TOLERANCE_RATIO, total, marks, spread, noun, ends=_ends(job))
-    if most is not None or not marks:  # all of them are the same whatever the axis
-        marks = reads.marks(session, job, output, "budget_ratio", rolled_up, most)
-    return picture(output, EVIDENCE, total, marks, None, noun, ends=_ends(job))
+    if all(mark.statistics.get(TOLERANCE_RATIO) is None for mark in marks):
+        metric = ROUNDING_RATIO
+        if most is not None or not marks:  # all of them are the same whatever the axis
+            marks = reads.marks(session, job, output, metric, rolled_up, most)
+    sketch = None if most is None else sketches.get(metric)
+    spread = spreads.of(sketch) if sketch is not None and sketch.count else None
+    return picture(output, metric, total, marks, spread, noun, ends=_ends(job))
 
 
 def _ends(job: Job) -> tuple[int, int]:
@@ -149,9 +150,9 @@ def picture(
 ) -> SeedPlot:
     """Return the chart from stored rows."""
     marks = tuple(_mark(row, metric) for row in rows)
-    known = [mark for mark in marks if mark.explained is not None]
-    beyond = [mark for mark in known if (mark.evidence or 0.0) > 1]
-    limits = [mark.explained for mark in beyond or known if mark.explained is not None]
+    known = [mark for mark in marks if mark.rounding is not None]
+    beyond = [mark for mark in known if (mark.rounding_ratio or 0.0) > 1]
+    limits = [mark.rounding for mark in beyond or known if mark.rounding is not None]
     limit = median(limits) if limits else None
     seeds = [mark.seed for mark in marks] + ([] if spread is None else [*(ends or ())])
     whole = len(marks) >= total
@@ -165,23 +166,10 @@ def picture(
 
 def _mark(row: MarkRecord, metric: str) -> SeedMark:
     # Statistics of an output with NaN or Inf describe its finite elements only.
-    if row.statistics.get("nonfinite"):
-        return SeedMark(row.seed, row.repeat, row.verdict, None, None, None, None)
-    beyond = verdicts.evidence(row.statistics)
-    if metric == EVIDENCE:
-        value, explained = beyond, None if beyond is None else 1.0
-    else:
-        value = row.statistics.get(TOLERANCE_RATIO)
-        explained = value / beyond if value and beyond else None
-    return SeedMark(
-        row.seed,
-        row.repeat,
-        row.verdict,
-        value,
-        explained,
-        row.statistics.get("budget_ratio"),
-        beyond,
-    )
+    numbers = {} if row.statistics.get("nonfinite") else row.statistics
+    value, ratio = numbers.get(metric), numbers.get(ROUNDING_RATIO)
+    rounding = value / ratio if value and ratio else None
+    return SeedMark(row.seed, row.repeat, row.verdict, row.explanation, value, rounding, ratio)
 
 
 def _summary(
@@ -206,26 +194,40 @@ def _summary(
         )
     low, high = words.number(min(values)), words.number(max(values))
     lies = f"is {high}" if low == high else f"lies between {low} and {high}"
-    if metric == EVIDENCE:
-        return (
-            f"{seeds}. The error {lies} times what rounding explains (1 = just explained);"
-            " there is no rtol and atol to compare with."
-        )
+    if metric == ROUNDING_RATIO:
+        text = f"{seeds}. The error {lies} times the largest by rounding;"
+        text += " there is no rtol and atol to compare with."
+        return f"{text}{_patterns(marks, noun)}"
     text = f"{seeds}. The error {lies} times the declared tolerance (1 = where green turns red)."
     if limit is None:
         return text
-    beyond = [mark.evidence for mark in marks if mark.evidence is not None]
-    text += f" Rounding explains errors of this form up to {words.number(limit)}"
+    ratios = [mark.rounding_ratio for mark in marks if mark.rounding_ratio is not None]
+    text += f" Rounding makes at most {words.number(limit)}"
     without = sum(mark.value is None for mark in marks)
     every = f"every {'other ' if without else ''}{noun}"
-    rest = f" At the top: {words.count(without, noun)} without a finite number." if without else ""
-    if min(beyond) > 1:
-        worst = words.number(max(beyond))
+    rest = _patterns(marks, noun)
+    rest += f" At the top: {words.count(without, noun)} without a finite number." if without else ""
+    if min(ratios) > 1:
+        worst = words.number(max(ratios))
         return f"{text}: {every} shown is beyond that, the worst {worst} times.{rest}"
-    if max(beyond) > 1:
-        some = f"{sum(value > 1 for value in beyond):,} of {len(beyond):,} {noun}s shown are"
-        return f"{text}: {some} beyond that, the worst {words.number(max(beyond))} times.{rest}"
+    if max(ratios) > 1:
+        some = f"{sum(value > 1 for value in ratios):,} of {len(ratios):,} {noun}s shown are"
+        return f"{text}: {some} beyond that, the worst {words.number(max(ratios))} times.{rest}"
     return f"{text}: {every} shown is within that.{rest}"
+
+
+def _patterns(marks: Sequence[SeedMark], noun: str) -> str:
+    """Return a sentence about errors that are no larger than rounding's, and unexplained."""
+    small = sum(
+        mark.explanation == Explanation.unexplained
+        and mark.rounding_ratio is not None
+        and mark.rounding_ratio <= 1
+        for mark in marks
+    )
+    if not small:
+        return ""
+    verb = "has" if small == 1 else "have"
+    return f" Of those within, {words.count(small, noun)} {verb} a pattern that rounding never has."
 
 
 def _left_out(shown: int, noun: str, spread: Spread | None) -> str:

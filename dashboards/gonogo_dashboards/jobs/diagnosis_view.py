@@ -1,45 +1,26 @@
-"""A job's diagnosis for its page.
-
-It has the words, a coefficient per tile for every term, and the stages of a staged suite.
-"""
+"""A job's diagnosis for its page: the words, the fault of each output, the stages of a suite."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from gonogo.spec.diagnoses import DiagnosedTerm, JobDiagnosis
+from gonogo.spec.diagnoses import JobDiagnosis
 from gonogo_dashboards.jobs import stages
 from gonogo_dashboards.jobs.stages import StagesView
-from gonogo_dashboards.kit import words
 from gonogo_storage.flags import evidence
 from gonogo_storage.jobs.job import Job
 
-MAX_TERMS = 12
-DIRECTIONS = {
-    "along_1": "a constant in each row (s1, the mean)",
-    "along_xhat": "x̂ in each row (s2, the variance)",
-    "along_p": "dy·γ in each row (its scale)",
-    "along_gamma": "γ in each row (the mean)",
-}
-"""The directions of an error, by the names of the forensics."""
+MAX_FAULTS = 24
 
 
 @dataclass(frozen=True)
-class ResidualView:
-    """The error of an output with and without its wrong terms, in units of rounding (rms).
-
-    None: not known. `along`: the directions of the error with the terms, and their share of its
-    energy.
-    """
+class FaultLine:
+    """An output that rounding doesn't explain, and the fault that is named."""
 
     output: str
-    before: float | None
-    after: float | None
-    along: tuple[tuple[str, float], ...]
-    words: str
+    sentence: str
 
 
 @dataclass(frozen=True)
@@ -50,8 +31,7 @@ class DiagnosisView:
     can_tell: bool
     seed: int | None
     repeat: int | None
-    terms: tuple[DiagnosedTerm, ...]
-    residuals: tuple[ResidualView, ...]
+    faults: tuple[FaultLine, ...]
     stages: StagesView | None = None
 
 
@@ -62,42 +42,13 @@ def read(session: Session, job: Job) -> DiagnosisView | None:
 
 
 def view(diagnosis: JobDiagnosis) -> DiagnosisView:
-    """Return a diagnosis for the page.
-
-    Wrong terms come first; terms without any coefficient are left out.
-    """
-    terms = [
-        term
-        for term in diagnosis.terms
-        if any(coefficient is not None for coefficient in term.coefficients)
-    ]
-    ordered = sorted(terms, key=lambda term: not term.wrong)
+    """Return a diagnosis for the page."""
+    faults = list(diagnosis.faults.items())[:MAX_FAULTS]
     return DiagnosisView(
         diagnosis.words or "",
         diagnosis.can_tell is not False,
         diagnosis.seed,
         diagnosis.repeat,
-        tuple(ordered[:MAX_TERMS]),
-        tuple(
-            _residual(output, residual)
-            for output, residual in list(diagnosis.residuals.items())[:MAX_TERMS]
-        ),
+        tuple(FaultLine(output, sentence) for output, sentence in faults),
         None if diagnosis.stages is None else stages.view(diagnosis.stages),
     )
-
-
-def _residual(output: str, residual: Mapping[str, float | None]) -> ResidualView:
-    before, after = residual.get("before"), residual.get("after")
-    along = [
-        (DIRECTIONS.get(name, name), share)
-        for name, share in residual.items()
-        if name.startswith("along_") and share is not None
-    ]
-    along.sort(key=lambda direction: -direction[1])
-    text = ""
-    if before is not None and after is not None:
-        text = f"The error of {output} is {words.number(before)} times its rounding (rms), "
-        text += f"and {words.number(after)} times without the wrong terms."
-        if along and along[0][1] >= 0.01:
-            text += f" {along[0][1]:.0%} of its energy lies along {along[0][0]}."
-    return ResidualView(output, before, after, tuple(along), text)

@@ -147,7 +147,7 @@ class JobView:
     map: MapView | None
     diagnosis: DiagnosisView | None
     arithmetic: tuple[ArithmeticLine, ...]
-    """The outputs whose arithmetic model was found from the data."""
+    """The arithmetics of its outputs."""
     worst: tuple[SeedLine, ...]
     reference: str | None
     comparison: tuple[ComparisonLine, ...]

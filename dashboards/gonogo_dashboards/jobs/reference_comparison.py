@@ -15,7 +15,7 @@ from gonogo_storage.jobs.job_seeds import SeedRecord
 from gonogo_storage.seeds import flips
 
 _WORST_FIRST = [explanation.value for explanation in Explanation]
-_NUMBERS = ("max_abs", "ulp_max", "mismatch_fraction", "budget_ratio")
+_NUMBERS = ("max_abs", "ulp_max", "mismatch_fraction")
 
 
 @dataclass(frozen=True)
@@ -23,12 +23,13 @@ class ComparisonLine:
     """One output against that of the reference build: the worst of the seeds shown."""
 
     output: str
-    explanation: str
-    reference_explanation: str | None  # of the reference build's own error against float64
+    within: bool | None
+    """Whether the test's tolerance holds between the two; None without one."""
     max_abs: float | None
     ulp_max: float | None
     mismatch_fraction: float | None
-    budget_ratio: float | None
+    reference_explanation: str
+    """Of the reference build's own error against float64."""
 
 
 def flip_lines(session: Session, job: Job) -> tuple[FlipsSummary, ...]:
@@ -49,16 +50,15 @@ def lines(seeds: Sequence[SeedRecord]) -> tuple[ComparisonLine, ...]:
 
 
 def _line(output: str, entries: Sequence[dict[str, Any]]) -> ComparisonLine:
-    alone = [
-        entry["against_float64"]["explanation"] for entry in entries if entry.get("against_float64")
-    ]
+    answers = [entry["within"] for entry in entries if entry["within"] is not None]
     largest = {
         name: max((entry[name] for entry in entries if entry.get(name) is not None), default=None)
         for name in _NUMBERS
     }
+    explanations = (entry["explanation"] for entry in entries)
     return ComparisonLine(
         output=output,
-        explanation=min((entry["explanation"] for entry in entries), key=_WORST_FIRST.index),
-        reference_explanation=min(alone, key=_WORST_FIRST.index) if alone else None,
+        within=all(answers) if answers else None,
+        reference_explanation=min(explanations, key=_WORST_FIRST.index),
         **largest,
     )

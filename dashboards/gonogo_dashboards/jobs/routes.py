@@ -16,7 +16,6 @@ from gonogo_dashboards.jobs import (
     seed_details,
     seed_grid,
     selection_tests,
-    term_charts,
 )
 from gonogo_dashboards.kit.list_rows import JobLine
 from gonogo_dashboards.kit.navigation import Entry
@@ -27,7 +26,6 @@ TEMPLATE_NAMES = {
     "map_charts": map_charts,
     "seed_details": seed_details,
     "seed_grid": seed_grid,
-    "term_charts": term_charts,
 }
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from gonogo import urls
-from gonogo.spec import verdicts
+from gonogo.spec import diagnoses, verdicts
 from gonogo.spec.statistics import STATISTICS
 from gonogo.spec.tolerances import for_output
 from gonogo_dashboards.kit import arithmetic_view, comparators_view, imported, words
@@ -26,20 +26,18 @@ _MAX_OUTPUTS = 24
 
 @dataclass(frozen=True)
 class OutputNumbers:
-    """One output of the seed; `numbers` are in the order of the view's columns.
-
-    `beyond`: the error divided by what rounding explains; above 1 it is unexplained.
-    """
+    """One output of the seed; `numbers` are in the order of the view's columns."""
 
     output: str
     verdict: str
     explanation: str | None
-    beyond: float | None
     numbers: tuple[float | None, ...]
     nonfinite: Mapping[str, str]
     digest: str | None
     decided: str
     """The comparators that it misses, else all that it meets; "" where none is declared."""
+    why: str
+    """The fault that is named, else the reason and the places; "" where rounding explains it."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +53,7 @@ class SeedDetails:
     columns: tuple[tuple[str, str], ...]
     outputs: tuple[OutputNumbers, ...]
     arithmetic: tuple[ArithmeticLine, ...]
-    """The arithmetic model and the detection limits of each output that has them."""
+    """The arithmetic and the detection limits of each output that has them."""
     left_out: int
     """Outputs that are not shown; none of them is worse than those that are."""
     check: str | None
@@ -107,7 +105,6 @@ def read(
         arithmetic=_arithmetic(
             result.get("outputs") or {},
             [numbers.output for numbers in outputs[:_MAX_OUTPUTS]],
-            result.get("arithmetic"),
         ),
         left_out=max(0, len(outputs) - _MAX_OUTPUTS),
         check=check(job, seed, outputs[0].output if outputs else ""),
@@ -140,13 +137,13 @@ def _outputs(
             output=name,
             verdict=str(output["verdict"]),
             explanation=output.get("explanation"),
-            beyond=verdicts.evidence(output),
             numbers=tuple(words.reported_number(output.get(row.name)) for row in _SHOWN),
             nonfinite=dict(output.get("nonfinite_kinds") or {}),
             digest=output.get("digest"),
             decided=comparators_view.decided(declared, output)
             if (declared := for_output(tolerance, name))
             else "",
+            why=diagnoses.sentence_of(output),
         )
         for name in verdicts.worst_first(stored)
         for output in (stored[name],)
@@ -154,9 +151,9 @@ def _outputs(
 
 
 def _arithmetic(
-    stored: Mapping[str, Mapping[str, Any]], outputs: Sequence[str], named: str | None
+    stored: Mapping[str, Mapping[str, Any]], outputs: Sequence[str]
 ) -> tuple[ArithmeticLine, ...]:
-    lines = (arithmetic_view.of_seed(output, stored[output], named) for output in outputs)
+    lines = (arithmetic_view.of_seed(output, stored[output]) for output in outputs)
     return tuple(line for line in lines if line is not None)
 
 

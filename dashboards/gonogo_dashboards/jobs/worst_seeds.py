@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gonogo.spec import verdicts
 from gonogo.spec.tolerances import Tolerance, for_output
 from gonogo_dashboards.kit import comparators_view
 from gonogo_storage.db.records import from_object
@@ -16,17 +15,13 @@ from gonogo_storage.jobs.job_seeds import MarkRecord, SeedRecord
 
 @dataclass(frozen=True)
 class OutputLine:
-    """One output in a table of seeds: its verdict and its main numbers.
-
-    `evidence` above 1: rounding doesn't explain the error.
-    """
+    """One output in a table of seeds: its verdict and its main numbers."""
 
     output: str
     verdict: str
     explanation: str | None
     tolerance_ratio: float | None
-    budget_ratio: float | None
-    evidence: float | None
+    rounding_ratio: float | None
     max_abs: float | None
     nonfinite: Mapping[str, str]
     decided: str
@@ -62,8 +57,7 @@ def _output(mark: MarkRecord, declared: Tolerance | None) -> OutputLine:
         mark.verdict,
         mark.explanation,
         numbers.get("tolerance_ratio"),
-        numbers.get("budget_ratio"),
-        verdicts.evidence(numbers),
+        numbers.get("rounding_ratio"),
         numbers.get("max_abs"),
         mark.nonfinite,
         comparators_view.decided(declared, numbers) if comparators_view.others(declared) else "",

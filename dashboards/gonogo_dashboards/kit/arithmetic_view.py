@@ -1,77 +1,74 @@
-"""Arithmetic models and detection limits for reading: a line for each output."""
+"""Arithmetics and detection limits for reading: a line for each output."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gonogo.spec import arithmetic_words
+from gonogo.spec.arithmetic_names import NAMES
 from gonogo.spec.arithmetic_words import OutputArithmetic
+from gonogo.spec.verdicts import Explanation
 from gonogo_dashboards.kit import words
+
+EXPLAINED_BY, CLOSEST = "explained by", "closest"
 
 
 @dataclass(frozen=True)
 class ArithmeticLine:
-    """The arithmetic model of one output, and the faults that its verdict can't have seen.
+    """The arithmetic of one output, and the faults that its verdict can't have seen.
 
     Attributes:
         output: the output's name.
-        arithmetic: the model's name; None: none reproduces the output.
-        label: the name, or what there is instead of it.
-        hover: what the name means.
-        seeds: in how many seeds it is the model, in words; "" where there is nothing to count.
-        others: the models of the other seeds, in words.
-        detection_limits: the limits; empty where there are none, or no model.
+        relation: EXPLAINED_BY, or CLOSEST where no arithmetic explains the output.
+        arithmetic: the arithmetic's name.
+        hover: what the name means, if a build may declare it.
+        seeds: in how many seeds it explains the output, in words; "" where there is nothing to
+            count.
+        others: the arithmetics of the other seeds, in words.
+        detection_limits: the limits; empty where there are none.
+        is_wide: only an unknown order of operations explains the output, so that its limits are
+            part of the verdict.
     """
 
     output: str
-    arithmetic: str | None
-    label: str
+    relation: str
+    arithmetic: str
     hover: str
     seeds: str
     others: str
     detection_limits: tuple[str, ...]
+    is_wide: bool
 
 
 def of_job(outputs: Iterable[OutputArithmetic], noun: str) -> tuple[ArithmeticLine, ...]:
     """Return a line per output of a job; `noun` is that of its seeds."""
     lines = []
     for output in outputs:
-        (_, seeds), *others = output.programs.items()
+        first, *others = output.counts
+        name = output.arithmetic or output.closest or ""
         lines.append(
             ArithmeticLine(
                 output.output,
-                output.arithmetic,
-                _label(output.arithmetic, output.nearest, output.reproduced_by),
-                arithmetic_words.meaning(output.arithmetic or output.reproduced_by),
-                f"{seeds:,} of {words.count(output.seeds, noun)}",
-                ", ".join(f"{name or 'none'}: {number:,}" for name, number in others),
-                output.detection_limits,
+                EXPLAINED_BY if output.arithmetic else CLOSEST,
+                name,
+                NAMES.get(name, ""),
+                f"{first.seeds:,} of {words.count(output.seeds, noun)}",
+                ", ".join(f"{other.arithmetic or 'none'}: {other.seeds:,}" for other in others),
+                tuple(output.detection_limits),
+                output.is_wide,
             )
         )
     return tuple(lines)
 
 
-def of_seed(output: str, statistics: Mapping[str, Any], named: str | None) -> ArithmeticLine | None:
-    """Return the line of one output of one seed; None where it has nothing to show.
-
-    named: the model that rules the seed.
-    """
-    known = arithmetic_words.with_model(statistics, named)
-    if known is None:
+def of_seed(output: str, entry: Mapping[str, Any]) -> ArithmeticLine | None:
+    """Return the line of one output of one seed; None where no arithmetic is known."""
+    name = entry.get("arithmetic")
+    if not name:
         return None
-    name = known.get("arithmetic")
-    limits: Sequence[str] = known.get("detection_limits") or ()
-    other = known.get("reproduced_by")
-    label = _label(name, known.get("nearest_arithmetic"), other)
-    hover = arithmetic_words.meaning(name or other)
-    return ArithmeticLine(output, name, label, hover, "", "", tuple(map(str, limits)))
-
-
-def _label(name: str | None, nearest: str | None, other: str | None) -> str:
-    if name is not None:
-        return name
-    if other is not None:
-        return arithmetic_words.unnamed(other)
-    return "none reproduces it" + (f"; nearest: {nearest}" if nearest else "")
+    explained = entry.get("explanation") == Explanation.explained
+    relation = EXPLAINED_BY if explained else CLOSEST
+    limits = tuple(map(str, entry.get("detection_limits") or ()))
+    hover = NAMES.get(name, "")
+    return ArithmeticLine(output, relation, name, hover, "", "", limits, bool(entry.get("is_wide")))

@@ -93,7 +93,7 @@ def _of_build(change: Annotation) -> str:
         tolerance = commands.tolerance_words(change.after)
         subject = change.subject or "this workload"
         return f"another test of {subject} from here on: {tolerance}"
-    name = "arithmetic model" if change.kind == "arithmetic" else "firmware"
+    name = "arithmetic" if change.kind == "arithmetic" else "firmware"
     return f"{name} {change.before} until here, {change.after} from here on"
 
 
@@ -103,7 +103,7 @@ def _of_date(change: DatedAnnotation) -> str:
         return f"a test of {change.subject} with another tolerance: {tolerance}"
     if change.kind == "build":
         return f"new build of ttnn, {words.brief(str(change.after))}, on {change.subject}"
-    name = "arithmetic model" if change.kind == "arithmetic" else "firmware"
+    name = "arithmetic" if change.kind == "arithmetic" else "firmware"
     return f"{name} of {change.subject}: {change.before} until here, {change.after} from here on"
 
 

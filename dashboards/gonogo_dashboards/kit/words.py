@@ -179,7 +179,7 @@ FLAG_SENTENCES: dict[str, str] = {
     FlagKind.latent_flake: "Green so far, but the tail of its errors reaches the tolerance.",
     FlagKind.tolerance_too_tight: "The kernel is right, and the tolerance is too tight.",
     FlagKind.arithmetic_changed: (
-        "Rounding explains the errors, but in another arithmetic model than on earlier builds."
+        "Rounding explains the errors, but in another arithmetic than on earlier builds."
     ),
 }
 """The meaning of each kind of flag, in one sentence."""
@@ -207,16 +207,14 @@ TERMS: dict[str, str] = {
         "rtol and atol, for each output."
     ),
     "arithmetic": (
-        "An arithmetic model says which values a kernel stores, and in which formats. The "
-        "budget follows from it."
+        "An arithmetic is the way in which a kernel computes: which values it stores, in which "
+        "formats, and in which order it adds."
     ),
-    "budget": (
-        "The budget is, for each element, the largest error that rounding can make in "
-        "this arithmetic model."
-    ),
-    "budget_ratio": (
-        "The budget ratio is the largest error of an output, divided by the budget of its element. "
-        "The reference is that of the quantized inputs."
+    "rounding_ratio": (
+        "The rounding ratio is the largest error of an output, divided by the largest that its "
+        "arithmetic may have. A right kernel shows at most about 1. The reference is that of the "
+        "quantized inputs. The worst seeds of a verdict stand in this order, false alarms in that "
+        "of error ÷ tolerance."
     ),
     "tolerance_ratio": (
         "The tolerance ratio is the largest error of an output, divided by the error that the "
@@ -227,22 +225,7 @@ TERMS: dict[str, str] = {
         "Max |e| is the largest absolute error of an output. The reference is that of the raw "
         "inputs, before they are quantized."
     ),
-    "chi": (
-        "Chi is the root mean square of the errors, each divided by its expected standard "
-        "deviation. A right kernel shows about 1 or less."
-    ),
-    "directions": (
-        "A direction is a pattern that a wrong term leaves in the errors, such as a "
-        "constant along each row."
-    ),
-    "beyond": (
-        "Beyond rounding is the error divided by the largest error of its form that rounding "
-        "explains. Above 1 it isn't explained. The worst seeds of a verdict stand in this order, "
-        "false alarms in that of error ÷ tolerance."
-    ),
-    "explained": (
-        "An error is explained when rounding accounts for its size and it follows no direction."
-    ),
+    "explained": ("An error is explained when an arithmetic of the kernel's formats makes it."),
     "unexplained": ("An error is unexplained when no rounding of the kernel's formats makes it."),
     "flips": (
         "A flip is an output that differs between two builds on equal inputs. Flips that "
@@ -252,18 +235,15 @@ TERMS: dict[str, str] = {
         "Detection limits list the faults that a verdict could not have seen, such as a "
         "small common factor."
     ),
-    "terms": (
-        "A term is one part of a kernel's formula, such as a sum or a factor. The "
-        "diagnosis says which term is wrong."
+    "fault": (
+        "A fault is one change of a kernel's formula, such as a term that is missing or used "
+        "twice."
     ),
     "diagnosis": (
-        "A diagnosis names the wrong terms of an output and the tiles in which they are wrong."
+        "A diagnosis names the fault that explains most of an error, or says where the wrong "
+        "values lie."
     ),
     "digest": ("A digest is a hash of an output's bytes. Equal digests mean equal bits."),
-    "policy": (
-        "A policy is the set of limits that verdicts and findings use. It has a version, "
-        "and stored numbers can be judged again."
-    ),
     "workload": (
         "A workload is a test without its tolerance. History hangs on it, so a new "
         "tolerance keeps the past."
@@ -361,20 +341,16 @@ TERMS: dict[str, str] = {
 """The glossary's sentences (docs/glossary.md) about what pages name in headings."""
 
 _TERM_LABELS = {
-    "arithmetic model": "arithmetic",
     "same workload": "workload",
     "branch and board": "variant",
     "detection limits": "detection_limits",
-    "error ÷ budget": "budget_ratio",
+    "error ÷ rounding": "rounding_ratio",
     "masked fix": "fix_masked",
     "deliveries": "delivery",
     "last canary": "canary",
     "advised tolerance": "tolerance",
     "declared tolerance": "tolerance",
     "error ÷ tolerance": "tolerance_ratio",
-    "difference ÷ both budgets": "budget",
-    "explained up to": "explained",
-    "beyond rounding": "beyond",
     "max |e|": "max_abs",
     "rms error": "rms",
     "selected flags": "flag",

@@ -125,7 +125,7 @@ class MatrixView:
     json_url: str
     at: str | None
     events: tuple[AxisEvent, ...] = ()
-    """The changes of arithmetic models, firmware and tolerances between these builds."""
+    """The changes of arithmetics, firmware and tolerances between these builds."""
 
     @property
     def items(self) -> Iterator[MatrixLine]:

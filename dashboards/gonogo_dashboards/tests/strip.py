@@ -1,9 +1,9 @@
 """The main chart of a test: every seed's error, a column per build in order.
 
 The axis is the tolerance ratio, so 1 is where green turns red. Where no rtol and atol are declared
-it is error ÷ budget. Lines are found as in dashboards/gonogo_dashboards/charts/plots.py. An error
-of a seed's form would be explained, or within another tolerance, if it were smaller by a factor
-that its stored statistics give. So value / factor is that line on this axis.
+it is the rounding ratio. Lines are found as in dashboards/gonogo_dashboards/charts/plots.py. A
+smaller error of a seed's form would be one that rounding may make, or within another tolerance: the
+factor is in the seed's stored statistics. So value / factor is that line on this axis.
 
 Explained and unexplained seeds have errors of different form: each build has a band for either,
 left and right. With more than MAX_MARKS seeds a column shows the spread of all of them from the
@@ -28,7 +28,7 @@ from gonogo.spec.selections import is_selection
 from gonogo.spec.tolerances import Tolerance, for_output
 from gonogo.spec.verdicts import Explanation, Verdict
 from gonogo_dashboards.charts import spreads
-from gonogo_dashboards.charts.plots import TOLERANCE_RATIO
+from gonogo_dashboards.charts.plots import METRICS, ROUNDING_RATIO, TOLERANCE_RATIO
 from gonogo_dashboards.charts.spreads import Spread, finite
 from gonogo_dashboards.kit import comparators_view, words
 from gonogo_dashboards.kit.axis_events import AxisEvent
@@ -88,8 +88,8 @@ class StripBand:
     beyond: bool
     """True where rounding doesn't explain them."""
     shown: int
-    explained: float | None
-    """The limit of what rounding explains: the median of up to _MAX_SAMPLED seeds."""
+    rounding: float | None
+    """The largest error that rounding may make: the median of up to _MAX_SAMPLED seeds."""
     declared: float | None
     advised: float | None
 
@@ -107,15 +107,14 @@ class StripColumn(Spread):
 
 @dataclass(frozen=True)
 class StripWorst:
-    """One of the worst seeds, with its evidence."""
+    """One of the worst seeds."""
 
     build: str
     seed: int
     repeat: int
     verdict: str
     value: float | None
-    evidence: float | None
-    """How far it is beyond what rounding explains, as on its job's page."""
+    rounding_ratio: float | None
     decided: str | None
     url: str
 
@@ -195,13 +194,7 @@ def read(
     whole = total <= MAX_MARKS
     comparing = declared if comparators_view.others(declared) else None
     more = comparators_view.READ if comparing else frozenset[str]()
-    for metric in (
-        (TOLERANCE_RATIO, "budget_ratio")
-        if selected
-        else (TOLERANCE_RATIO,)
-        if close
-        else ("budget_ratio",)
-    ):
+    for metric in METRICS if selected else METRICS[:1] if close else METRICS[1:]:
         sums = {} if whole else reads.sums(session, [job.id for job in shown], output, metric)
         seeds = _seeds(session, columns, output, metric, None if whole else sums, more)
         if any(seed.value is not None for group in seeds for seed in group):
@@ -370,13 +363,13 @@ def _lined(
     advised: Mapping[str, float],
 ) -> StripBand:
     """Return the band with its lines: the median over the statistics of a few of its seeds."""
-    lines: dict[str, list[float]] = {"explained": [], "declared": [], "advised": []}
+    lines: dict[str, list[float]] = {"rounding": [], "declared": [], "advised": []}
     for mark in _of_band(band, marks):
         statistics = numbers.get((mark.job, mark.seed, mark.repeat))
         if statistics is None or not mark.value:
             continue
         factors = {
-            "explained": verdicts.evidence(statistics),
+            "rounding": statistics.get(ROUNDING_RATIO),
             "declared": beyond(declared, statistics),
             "advised": beyond(advised, statistics),
         }
@@ -452,9 +445,9 @@ def _severity(mark: StripMark, numbers: Numbers) -> tuple[int, float]:
 
 def _worst(mark: StripMark, build: str, output: str, numbers: Mapping[str, Any]) -> StripWorst:
     url = urls.job(mark.job, output=output, seed=(mark.seed, mark.repeat))
-    beyond = verdicts.evidence(numbers)
+    ratio = numbers.get(ROUNDING_RATIO)
     return StripWorst(
-        build, mark.seed, mark.repeat, mark.verdict, mark.value, beyond, mark.decided, url
+        build, mark.seed, mark.repeat, mark.verdict, mark.value, ratio, mark.decided, url
     )
 
 
@@ -466,7 +459,7 @@ def summary(strip: Strip) -> str:
     of = (
         "the declared tolerance (1 = where green turns red)"
         if strip.metric == TOLERANCE_RATIO
-        else "its budget"
+        else "the largest by rounding"
     )
     builds = words.count(len(strip.columns), "build") + (
         f", the newest of {len(strip.columns) + strip.older}" if strip.older else ""
@@ -486,12 +479,10 @@ def summary(strip: Strip) -> str:
         some = f" and {len(names) - 4} more" if len(names) > 4 else ""
         text += " Hollow passes, green and not explained by rounding:"
         text += f" {words.count(len(names), 'build')} ({', '.join(names[:4])}{some})"
-        limits = [band.explained for _, band in hollow if band.explained is not None]
-        text += (
-            f", where rounding explains up to about {words.number(max(limits))}." if limits else "."
-        )
+        limits = [band.rounding for _, band in hollow if band.rounding is not None]
+        text += f", where rounding makes at most {words.number(max(limits))}." if limits else "."
     else:
-        text += " No green seed is beyond what rounding explains."
+        text += " No green seed is unexplained."
     if not strip.whole:
         text += (
             " The bars show the range of all seeds, darker from the 10th to the 90th percentile."

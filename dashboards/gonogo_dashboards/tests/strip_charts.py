@@ -82,7 +82,7 @@ def strip(plot: Strip) -> Options:
         "yAxis": {
             **AXIS,
             "type": "log",
-            "name": "error ÷ declared tolerance" if ratio else "error ÷ budget",
+            "name": "error ÷ declared tolerance" if ratio else "error ÷ rounding",
             "nameGap": name_gap(plot.events),
             "nameTextStyle": {"color": "$soft", "align": "left", "padding": [0, 0, 0, -54]},
             "min": low,
@@ -129,28 +129,28 @@ def _narrow(builds: int) -> Options:
 def _bands(plot: Strip, low: float) -> list[Options]:
     """Return the boxes and dashes behind the marks.
 
-    They show what rounding explains, the gap up to the tolerance, the range of all seeds, and the
-    lines.
+    They show the errors that rounding may make, the gap up to the tolerance, the range of all seeds,
+    and the lines.
     """
-    budget: list[list[float]] = []
+    rounding: list[list[float]] = []
     gap: list[list[float]] = []
     limits: list[list[float]] = []
     advised: list[list[float]] = []
     declared: list[list[float]] = []
     for band in plot.bands:
         across = [band.left, band.right]
-        if band.explained is not None:
-            budget.append([*across, low, max(low, band.explained), 0.16])
-            limits.append([*across, max(low, band.explained)])
-            if band.beyond and band.declared is not None and band.declared > band.explained:
-                gap.append([*across, max(low, band.explained), band.declared, 0.34])
+        if band.rounding is not None:
+            rounding.append([*across, low, max(low, band.rounding), 0.16])
+            limits.append([*across, max(low, band.rounding)])
+            if band.beyond and band.declared is not None and band.declared > band.rounding:
+                gap.append([*across, max(low, band.rounding), band.declared, 0.34])
         if band.advised is not None:
             advised.append([*across, max(low, band.advised)])
         if band.declared is not None and plot.metric != TOLERANCE_RATIO:
             declared.append([*across, max(low, band.declared)])
     ranges, medians = _spread(plot, low)
     return [
-        drawn("what rounding explains", "box", budget, "$limit", 0),
+        drawn("rounding", "box", rounding, "$limit", 0),
         drawn("gap", "box", gap, "$gap", 0),
         drawn("range", "box", ranges, "$band", 1),
         drawn("median", "dash", medians, "$soft", 2),
@@ -183,7 +183,7 @@ def _marks(plot: Strip, jobs: Mapping[str, int], low: float, odd: float) -> list
     rows: dict[str, list[list[Any]]] = {}
     for mark in plot.marks:
         rows.setdefault(mark.verdict, []).append(_row(mark, jobs[mark.job], low, odd))
-    value_label = "error ÷ tolerance" if plot.metric == TOLERANCE_RATIO else "error ÷ budget"
+    value_label = "error ÷ tolerance" if plot.metric == TOLERANCE_RATIO else "error ÷ rounding"
     dimensions = ["_x", "_y", "build", plot.noun, "repeat", value_label, "_link"]
     dimensions += ["decided by"] if plot.decides else []
     size = next((size for most, size in _SIZES if len(plot.marks) <= most), 5)
@@ -247,7 +247,7 @@ def _range(plot: Strip) -> LogAxis:
     values += [
         edge
         for band in plot.bands
-        for edge in (band.explained, band.advised, band.declared)
+        for edge in (band.rounding, band.advised, band.declared)
         if edge
     ]
     return log_axis.fitted(values, _ROOM)

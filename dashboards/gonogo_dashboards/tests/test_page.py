@@ -219,7 +219,7 @@ class TestView:
     rate_changes: str
     steps: tuple[StepLine, ...]
     arithmetic: tuple[ArithmeticLine, ...]
-    """The arithmetic models that the build's newest job was found to have."""
+    """The arithmetics of the build's newest job."""
     flags: tuple[FindingLine, ...]
     waivers: tuple[WaiverLine, ...]
     jobs_url: str
@@ -516,7 +516,7 @@ def _reason(
 def _arithmetic(
     session: Session, jobs: Sequence[JobFacts], build: str | None, noun: str
 ) -> tuple[ArithmeticLine, ...]:
-    """Return the arithmetic models that a build's newest job was found to have."""
+    """Return the arithmetics of a build's newest job."""
     newest = next((job.id for job in jobs if job.build == build), None)
     if newest is None:
         return ()
