@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,9 +15,9 @@ from gonogo.arithmetic.matrix_unit import TILE
 from gonogo.emulator.builds import KINDS, Build, builds_of, divided, started, value
 from gonogo.emulator.spoiling import REGISTER, hang_or_crash, spoiled
 from gonogo.faults.changes import Edit, Elementwise, Factor
-from gonogo.graph import Graph, Spec, trace
-from gonogo.references import KERNELS
-from gonogo.references.wormhole import Options
+from gonogo.graph import Graph
+from gonogo.references import kernel_of
+from gonogo.references.workloads import kernel_name, on_wormhole, options_of, shaped
 
 if TYPE_CHECKING:
     from gonogo.spec.test_spec import TestSpec
@@ -45,13 +44,11 @@ def run(
     built = builds_of(test.kernel)[build]
     if built.fate:
         hang_or_crash(built.fate)
-    graph, inputs = graph_of(test, given, built.groups), shaped_inputs(test, given)
+    graph, inputs, program = _question(test, given, built)
     kind = KINDS[test.kernel]
     edits = built.edits(graph, kind)
     if built.is_stale and position:
         edits = started(REGISTER.lanes())(graph, kind)
-    dataflow = KERNELS[_name(test, given)].wormhole
-    program = dataflow.program(graph, options_of(test, built))
     rules = {
         graph.nodes[id].key: replace(program.rules[graph.nodes[id].key], divisor=divisor)
         for id, divisor in divided(graph, kind, built).items()
@@ -76,7 +73,7 @@ def ideal(test: TestSpec, given: Arrays, build: str) -> dict[str, NDArray[np.flo
     a fault can show with these inputs. Where a tile of NaN is planted, it is NaN.
     """
     built = builds_of(test.kernel)[build]
-    graph, inputs = graph_of(test, given, built.groups), shaped_inputs(test, given)
+    graph, inputs, _ = _question(test, given, built)
     kind = KINDS[test.kernel]
     edits = built.edits(graph, kind)
     if built.is_stale:
@@ -92,64 +89,18 @@ def ideal(test: TestSpec, given: Arrays, build: str) -> dict[str, NDArray[np.flo
     return outputs | {first: spoiled(outputs[first], rows, built.spoiling)}
 
 
-def options_of(test: TestSpec, build: Build | None = None) -> Options:
-    """Return what a build is run with by a test's numerics."""
-    numerics, narrow_sums = test.numerics, build is not None and build.narrow_sums
-    return Options(
-        {name: numerics.format_of(name) for name in test.input_names},
-        numerics.output,
-        numerics.buffers,
-        numerics.accumulate,
-        "bf16" if narrow_sums else numerics.accumulate,
-        numerics.fidelity,
-        numerics.srcb,
-    )
-
-
-def question_of(test: TestSpec, given: Arrays) -> tuple[Graph, Arrays, Program]:
-    """Return the graph by which a Wormhole computes a test's kernel, its inputs and its program."""
-    graph = graph_of(test, given)
-    program = KERNELS[_name(test, given)].wormhole.program(graph, options_of(test))
-    return graph, shaped_inputs(test, given), program
-
-
-def graph_of(test: TestSpec, given: Arrays, groups: int = 1) -> Graph:
-    """Return the graph of a test's kernel as a Wormhole computes it.
-
-    groups: how many times as many groups of channels it has, where they can be halved.
-    """
+def _question(test: TestSpec, given: Arrays, build: Build) -> tuple[Graph, Arrays, Program]:
+    """Return the graph by which a build computes a test's kernel, its inputs and its program."""
+    inputs = shaped(test, given)
+    dataflow = kernel_of(kernel_name(test)).wormhole
     parameters: dict[str, Any] = {}
-    if test.kernel == "groupnorm_fw":
+    if build.groups > 1:
         count = int(test.parameter("num_groups"))
-        parameters["num_groups"] = count * (1 if test.shape[1] // count % groups else groups)
-    if "rstd" not in given:
-        parameters["epsilon"] = test.epsilon
-    shapes = tuple((name, array.shape) for name, array in shaped_inputs(test, given).items())
-    return _graph(_name(test, given), shapes, tuple(parameters.items()))
-
-
-def _name(test: TestSpec, given: Arrays) -> str:
-    is_own = test.kernel.endswith("_bw") and "rstd" not in given
-    return f"{test.kernel}_own" if is_own else test.kernel
-
-
-@lru_cache(maxsize=64)
-def _graph(
-    name: str, shapes: tuple[tuple[str, tuple[int, ...]], ...], parameters: tuple[Any, ...]
-) -> Graph:
-    kernel = KERNELS[name]
-    specs = {tensor: Spec(shape) for tensor, shape in shapes}
-    return trace(kernel.wormhole.way or kernel.reference, specs, **dict(parameters))
-
-
-def shaped_inputs(test: TestSpec, given: Arrays) -> Arrays:
-    """Return inputs in the shapes of the kernel's reference."""
-    if test.kernel == "groupnorm_fw":
-        return {name: array.reshape(test.shape_of(name)) for name, array in given.items()}
-    rows = {name: array.reshape(test.flat_shape_of(name)) for name, array in given.items()}
-    return {
-        name: array[:, None] if name in ("mean", "rstd") else array for name, array in rows.items()
-    }
+        parameters["num_groups"] = count * (1 if test.shape[1] // count % 2 else build.groups)
+    graph, program = on_wormhole(test, inputs, dataflow, **parameters)
+    if build.narrow_sums:
+        program = dataflow.program(graph, replace(options_of(test), totals="bf16"))
+    return graph, inputs, program
 
 
 def _flat(test: TestSpec, graph: Graph, evaluation: Evaluation) -> dict[str, NDArray[Any]]:

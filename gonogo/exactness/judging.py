@@ -14,7 +14,7 @@ from gonogo.exactness.elements import exact_elements
 from gonogo.graph import Graph
 from gonogo.judgment.cells import Cells
 from gonogo.judgment.diagnosis import CERTAIN, Diagnosis, diagnose
-from gonogo.judgment.verdict import Explanation
+from gonogo.spec.verdicts import Explanation
 
 DIAGNOSED_WAYS = 3
 """Ways whose faults are tried: the others differ in details."""
@@ -95,14 +95,14 @@ def _judged(
         diagnosis = _diagnosis(graphs, inputs, name, values, form)
         off = int(wrong.sum())
         message = f"{off:,} of {values.size:,} values are wrong. {diagnosis.message}"
-        return ExactJudgment(Explanation.UNEXPLAINED, judged, count, off, message, diagnosis)
+        return ExactJudgment(Explanation.unexplained, judged, count, off, message, diagnosis)
     if not judged:
         message = "No value is exact on these inputs."
-        return ExactJudgment(Explanation.INCONCLUSIVE, 0, 0, 0, message)
+        return ExactJudgment(Explanation.inconclusive, 0, 0, 0, message)
     message = f"All {judged:,} exact values have the exact bits."
     if count:
         message = f"{count:,} of {judged:,} exact values differ in last bits, as right kernels may."
-    return ExactJudgment(Explanation.EXPLAINED, judged, count, 0, message)
+    return ExactJudgment(Explanation.explained, judged, count, 0, message)
 
 
 def _diagnosis(

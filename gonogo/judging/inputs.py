@@ -15,14 +15,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gonogo.arithmetic.formats import FORMATS, Doubles, round_to
 from gonogo.errors import FieldError
-from gonogo.exact import inputs as exact_inputs
-from gonogo.numerics import normals
-from gonogo.numerics.blocks import over_rows
-from gonogo.numerics.formats import Doubles, Floats, round_to
+from gonogo.exactness.inputs import exact_inputs
+from gonogo.judging import normals
+from gonogo.judging.blocks import over_rows
+from gonogo.references.workloads import kernel_name
 from gonogo.spec.regimes import TILE, Regime, is_exact
 from gonogo.spec.test_spec import TestSpec
 
+Floats = NDArray[np.float32]
 MAX_SEED = 2**53
 """Seeds are JSON numbers: 0 <= seed < 2**53."""
 
@@ -35,22 +37,37 @@ def generate(test: TestSpec, seed: int) -> dict[str, NDArray[Any]]:
 
     x, dy: (rows, N); gamma, beta: (N,); float32, C-contiguous. For a kernel that is given its
     statistics also those of the raw x, (rows,), float64: see given_statistics. In the regime
-    `exact` all tensors are drawn together (gonogo.exact), already in their formats. Raises
+    `exact` all tensors are drawn together (gonogo.exactness), already in their formats. Raises
     FieldError for a seed out of range.
     """
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < MAX_SEED:
         raise FieldError("seed", seed, "must be an integer", limit=f"0 <= seed < {MAX_SEED}")
     raw: dict[str, NDArray[Any]] = {}
     if is_exact(test.inputs):
-        raw |= exact_inputs.tensors(test, seed)
+        raw |= _exact(test, seed)
     for name in () if raw else test.drawn_names:
         flat = test.flat_shape_of(name)
         values = _draw(
             test.regime(name), (flat[0], flat[1]) if len(flat) == 2 else (1, flat[0]), seed, name
         )
         raw[name] = values.reshape(flat)
-    raw |= given_statistics(test, raw["x"])
+    raw = given_statistics(test, raw["x"]) | raw
     return {name: raw[name] for name in test.input_names}
+
+
+def _exact(test: TestSpec, seed: int) -> dict[str, NDArray[Any]]:
+    """Return exact tensors of a seed, flat: of as few digits as the narrowest format has."""
+    forms = {test.numerics.output, *map(test.numerics.format_of, test.input_names)}
+    narrowest = min(forms, key=lambda form: FORMATS[form].precision)
+    groups = int(test.parameter("num_groups")) if test.kernel == "groupnorm_fw" else 1
+    form = "fp16" if narrowest == "tf32" else narrowest
+    name = kernel_name(test)
+    tensors, _ = exact_inputs(name, test.shape, form, seed, test.epsilon, groups)
+    flat = {name: array.reshape(test.flat_shape_of(name)) for name, array in tensors.items()}
+    drawn = test.drawn_names
+    return {
+        name: array.astype(np.float32) if name in drawn else array for name, array in flat.items()
+    }
 
 
 def quantise(test: TestSpec, raw: Mapping[str, NDArray[Any]]) -> dict[str, Floats]:
@@ -187,11 +204,12 @@ def _quantized(values: NDArray[Any], fmt: str, *, column: bool) -> Floats:
     if fmt == "fp32" and values.dtype == np.float32:
         return values
     if values.ndim == 1:
-        return round_to(values[:, None], fmt)[:, 0] if column else round_to(values, fmt)
+        rounded = round_to(values[:, None], fmt)[:, 0] if column else round_to(values, fmt)
+        return rounded.astype(np.float32)
     result = np.empty(values.shape, np.float32)
 
     def block(start: int, stop: int) -> None:
-        result[start:stop] = round_to(values[start:stop], fmt)
+        result[start:stop] = round_to(values[start:stop], fmt)  # exactly what float32 holds
 
     over_rows(block, values.shape[0], elements=values.size)
     return result

@@ -1,72 +1,77 @@
-"""Judge one run of one seed.
-
-Every output is compared with its expectation and explained; the table gives the verdict.
-"""
+"""Judge one run of one seed: every output is explained, and held against its tolerance."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+import math
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gonogo.errors import KernelOutputError
-from gonogo.exact.judge import judge_exact
-from gonogo.judging import constant_rows, expected
-from gonogo.judging.arithmetic import Ruling, rulings
-from gonogo.judging.budget_limits import budget_limits
-from gonogo.numerics.blocks import together
-from gonogo.numerics.compare import Statistics, digest, nonfinite
-from gonogo.numerics.jit import HAVE_NUMBA, MIN_ELEMENTS
-from gonogo.spec.arithmetic_names import NamedArithmetic
-from gonogo.spec.builds import WORMHOLE_ARITHMETIC
+from gonogo.exactness import ExactJudgment, judge_exact
+from gonogo.judging.questions import Question, questions, reference
+from gonogo.judgment import Judgment
+from gonogo.judgment import OutputJudgment as Answer
+from gonogo.judgment import judge as judge_values
+from gonogo.judgment.statistics import statistics_of
+from gonogo.spec.compared_outputs import ExactComparison
 from gonogo.spec.regimes import is_exact
-from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import (
-    POLICY,
+    JUDGE,
     Explanation,
-    Policy,
     Verdict,
-    explain,
-    explain_output,
     seed_verdict,
     verdict,
     within,
     worst_explanation,
 )
 
+if TYPE_CHECKING:
+    from gonogo.spec.test_spec import TestSpec
+
+Arrays = Mapping[str, NDArray[Any]]
+Statistics = dict[str, Any]
+NEARLY_RED = 0.5
+"""The part of a tolerance from which a right output's error gets advice on it."""
+WORKLOADS = 256
+"""Detection limits that stay: they depend on inputs and arithmetic only as far as regimes do."""
+_limits: OrderedDict[tuple[str, ...], list[str]] = OrderedDict()
+
 
 @dataclass(frozen=True)
 class OutputJudgement:
-    """The judgment of one output, with the numbers behind it (JSON-ready)."""
+    """The judgment of one output, with the numbers behind it (JSON-ready).
+
+    answer: what the judge says of it; None where it wasn't judged.
+    """
 
     verdict: Verdict
     explanation: Explanation
     statistics: Statistics
+    answer: Answer | None = field(default=None, repr=False)
 
     def to_json(self) -> dict[str, Any]:
         """Return the output's entry of a result: the statistics stand beside the verdict."""
-        return {
-            "verdict": self.verdict.value,
-            "explanation": self.explanation.value,
-            **self.statistics,
-        }
+        answer = {"verdict": self.verdict.value, "explanation": self.explanation.value}
+        return answer | self.statistics
 
 
 @dataclass(frozen=True)
 class SeedJudgement:
-    """The judgment of one seed.
+    """The judgment of one seed: `seed_verdict` and `worst_explanation` of its outputs.
 
-    `seed_verdict` and `worst_explanation` of its outputs.
+    judge: the version of the judge.
     """
 
     verdict: Verdict
     explanation: Explanation
     outputs: Mapping[str, OutputJudgement]
     arithmetic: str
-    policy: str
+    judge: str = JUDGE
 
     def to_json(self) -> dict[str, Any]:
         """Return the part of a result row that numbers decide: each output is as it says itself."""
@@ -74,94 +79,159 @@ class SeedJudgement:
             "verdict": self.verdict.value,
             "explanation": self.explanation.value,
             "arithmetic": self.arithmetic,
-            "policy": self.policy,
+            "judge": self.judge,
             "outputs": {name: output.to_json() for name, output in self.outputs.items()},
         }
 
 
 def judge(
     test: TestSpec,
-    raw: Mapping[str, NDArray[Any]],
-    given: Mapping[str, NDArray[Any]],
-    outputs: Mapping[str, NDArray[Any]],
+    raw: Arrays,
+    given: Arrays,
+    outputs: Arrays,
     *,
     arithmetic: str | None,
     produced: tuple[str, ...] | None = None,
-    policy: Policy = POLICY,
+    with_limits: bool = True,
 ) -> SeedJudgement:
-    """Judge a kernel's outputs for `given`.
-
-    NaN and Inf are judged, not refused.
+    """Judge a kernel's outputs for `given`. NaN and Inf are judged, not refused.
 
     Args:
         test: the test.
         raw: the inputs before they were rounded to their formats (2-D x and dy).
         given: what the device was given, as gonogo.judging.inputs makes it.
         outputs: the kernel's, in the test's shapes or flattened to rows.
-        arithmetic: the arithmetic model by name (gonogo.spec.arithmetic_names); None: it is found
-            for each output by replay.
+        arithmetic: the declared arithmetic (gonogo.spec.arithmetic_names); None: it is found for
+            each output.
         produced: the outputs that the build declares (None: all of them); others are not produced
             and not missed.
-        policy: the thresholds.
+        with_limits: whether to say what right outputs could hide, once per workload: it takes
+            longer than the rest.
 
     Raises:
-        FieldError: the arithmetic model is unknown.
+        FieldError: the kernel has no such arithmetic.
         KernelOutputError: an output is missing, or has a wrong shape or type.
     """
-    declared = (
-        test.outputs
-        if produced is None
-        else tuple(name for name in test.outputs if name in produced)
-    )
-    matrices = {name: matrix(test, name, outputs) for name in declared}
-    named = None if arithmetic is None else NamedArithmetic.parse(arithmetic)
-    is_replayed = named is None or named.wormhole is None
-
-    def compare() -> dict[str, Any]:
-        return expected.statistics(test, raw, given, matrices, arithmetic)
-
-    def replay() -> dict[str, Ruling]:
-        return rulings(test, raw, given, matrices, named) if is_replayed else {}
-
-    # the replay's trials of faults take one thread, and leave the others idle
-    if is_replayed and HAVE_NUMBA and test.rows * test.features > MIN_ELEMENTS:
-        statistics, ruled = together(compare, replay)
-    else:
-        statistics, ruled = compare(), replay()
-    for name, ruling in ruled.items():
-        statistics[name] |= ruling.statistics()
-    if is_exact(test.inputs):
-        for name, reading in judge_exact(test, given, matrices).items():
-            statistics[name]["exact"] = asdict(reading.comparison)
-    by_budget = [
-        name
-        for name, numbers in statistics.items()
-        if name not in ruled and explain(numbers, policy) is Explanation.explained
-    ]
-    for name, limits in budget_limits(test, given, arithmetic, by_budget, policy).items():
-        statistics[name] |= limits.statistics()
-    explained = [
-        name
-        for name, numbers in statistics.items()
-        if explain(numbers, policy) is Explanation.explained
-    ]
-    constant_rows.add_to_limits(test, given, {name: statistics[name] for name in explained})
+    names = [name for name in test.outputs if produced is None or name in produced]
+    matrices = {name: matrix(test, name, outputs) for name in names}
+    right, quantized = reference(test, raw), reference(test, given)
+    exact: Mapping[str, ExactJudgment] = {}
     judged: dict[str, OutputJudgement] = {}
-    answers: list[tuple[bool, Explanation]] = []
-    for name, numbers in statistics.items():
-        is_within = within(test.tolerance_for(name), numbers)
-        explanation = explain_output(is_within, numbers, policy)
-        answers.append((is_within, explanation))
-        judged[name] = OutputJudgement(verdict(is_within, explanation), explanation, numbers)
+    left = names
+    for question in questions(test, given, arithmetic):
+        known = question.graphs[0].outputs
+        some = {name: matrices[name].reshape(known[name].shape) for name in left if name in known}
+        left = [name for name in left if name not in known]
+        if not some:
+            continue
+        forms = dict.fromkeys(some, question.form)
+        expected = {name: right[name].reshape(known[name].shape) for name in some}
+        judgment = judge_values(
+            question.graphs,
+            question.inputs,
+            some,
+            forms,
+            question.narrow,
+            question.programs,
+            question.tolerances,
+            expected,
+        )
+        if is_exact(test.inputs):
+            exact = judge_exact(question.graphs, question.inputs, some, forms)
+        for name in some:
+            judged[name] = _output(
+                test, question, judgment, name, right[name], quantized[name], exact.get(name),
+                with_limits,
+            )  # fmt: skip
+    ordered = {name: judged[name] for name in names}
     downstream = [name for name in test.downstream if produced is not None and name in produced]
-    judged |= {name: _not_judged(test, name, outputs) for name in downstream}
     return SeedJudgement(
-        seed_verdict(answers),
-        worst_explanation(explanation for _, explanation in answers),
-        judged,
-        _model(ruled) if ruled else named.name if named else WORMHOLE_ARITHMETIC,
-        policy.version,
+        seed_verdict(
+            (_is_within(test, name, one), one.explanation) for name, one in ordered.items()
+        ),
+        worst_explanation(one.explanation for one in ordered.values()),
+        ordered | {name: _not_judged(test, name, outputs) for name in downstream},
+        "; ".join(dict.fromkeys(str(one.statistics["arithmetic"]) for one in ordered.values())),
     )
+
+
+def _is_within(test: TestSpec, name: str, output: OutputJudgement) -> bool:
+    return within(test.tolerance_for(name), output.statistics)
+
+
+def _output(
+    test: TestSpec,
+    question: Question,
+    judgment: Judgment,
+    name: str,
+    right: NDArray[Any],
+    quantized: NDArray[Any],
+    exact: ExactJudgment | None,
+    with_limits: bool,
+) -> OutputJudgement:
+    """Return the judgment of one output; right, quantized: its references, flat."""
+    answer, values = judgment.outputs[name], judgment.values[name]
+    flat = values.reshape(right.shape)
+    outside = answer.outside.reshape(right.shape)
+    tolerance = question.tolerances.get(name)
+    numbers: Statistics = asdict(
+        statistics_of(flat, right, quantized, question.form, outside, tolerance)
+    )
+    numbers["needed_atol"] = {repr(rtol): atol for rtol, atol in numbers["needed_atol"].items()}
+    numbers |= {"worst_index": _worst(flat, quantized, outside), **_nonfinite(flat, right)}
+    numbers |= {"digest": digest(flat, test.shape_of(name)), **answer.entry()}
+    explanation = Explanation(numbers.pop("explanation"))
+    if exact is not None:
+        explanation = _with_exact(numbers, explanation, exact)
+    is_within = within(test.tolerance_for(name), numbers)
+    if explanation is Explanation.explained:
+        if with_limits or not is_within:
+            numbers["detection_limits"] = _detection_limits(test, judgment, name)
+        if not is_within and tolerance is None and numbers["detection_limits"]:
+            explanation = Explanation.inconclusive
+            numbers["reason"] = "the test may fail for another reason than rounding"
+        if tolerance is not None and (numbers["tolerance_ratio"] or 0.0) > NEARLY_RED:
+            advice = judgment.advice(name)
+            if advice is not None:
+                numbers |= {"red_rate": advice.red_rate, "advice": advice.message}
+    return OutputJudgement(verdict(is_within, explanation), explanation, _storable(numbers), answer)
+
+
+def _with_exact(numbers: Statistics, explanation: Explanation, exact: ExactJudgment) -> Explanation:
+    """Add what exact inputs show of an output, and return its explanation: bits decide."""
+    told = exact.diagnosis
+    fault = None if told is None or told.fault is None else told.fault.id
+    numbers["exact"] = asdict(
+        ExactComparison(
+            exact.judged,
+            exact.unequal,
+            exact.wrong,
+            exact.explanation,
+            exact.message,
+            fault,
+            None if told is None else told.share,
+        )
+    )
+    if exact.explanation is not Explanation.unexplained or told is None:
+        return explanation
+    numbers.setdefault("places", told.places.sentence)
+    if told.fault is not None and not numbers.get("fault"):
+        numbers |= {"fault": told.message.rstrip("."), "fault_share": told.share}
+    return Explanation.unexplained
+
+
+def _detection_limits(test: TestSpec, judgment: Judgment, name: str) -> list[str]:
+    """Return what an output's explanation would hide, a phrase each."""
+    answer = judgment.outputs[name]
+    key = test.workload_key, name, answer.arithmetic, str(answer.way)
+    if key not in _limits:
+        limits = judgment.detection_limits(name)
+        largest = max((size for size in limits.factors.values() if size < np.inf), default=0.0)
+        factors = [f"factors below {1 + largest:.4g}"] if largest else []
+        _limits[key] = [*limits.unseen.values(), *factors]
+        if len(_limits) > WORKLOADS:
+            _limits.popitem(last=False)
+    return list(_limits[key])
 
 
 def exact_words(judged: SeedJudgement) -> str | None:
@@ -175,26 +245,22 @@ def exact_words(judged: SeedJudgement) -> str | None:
     return "; ".join(wrong) or None
 
 
-def _model(ruled: Mapping[str, Ruling]) -> str:
-    """Return the arithmetic models of the outputs as one name."""
-    return "; ".join(sorted({ruling.name for ruling in ruled.values()}))
-
-
-def _not_judged(test: TestSpec, name: str, outputs: Mapping[str, NDArray[Any]]) -> OutputJudgement:
+def _not_judged(test: TestSpec, name: str, outputs: Arrays) -> OutputJudgement:
     """Return the judgment of a downstream output, which counts for nothing.
 
-    It has no reference or budget of its own. Its digest tells runs apart.
+    It has no reference of its own. Its digest tells runs apart.
     """
     value = matrix(test, name, outputs)
     numbers: Statistics = {
         "count": int(value.size),
         "digest": digest(value, test.shape_of(name)),
-        **nonfinite(value),
+        "nonfinite": int(np.count_nonzero(~np.isfinite(value))),
+        **_nonfinite(value, np.zeros_like(value)),
     }
     return OutputJudgement(Verdict.not_judged, Explanation.not_judged, numbers)
 
 
-def matrix(test: TestSpec, name: str, outputs: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
+def matrix(test: TestSpec, name: str, outputs: Arrays) -> NDArray[np.float32]:
     """Return the output as a C-contiguous float32 matrix.
 
     It is (rows, features) for outputs of the test's shape (y, dx), and one row for others.
@@ -213,3 +279,54 @@ def matrix(test: TestSpec, name: str, outputs: Mapping[str, NDArray[Any]]) -> ND
     if value.shape not in (shape, flat, flat[-1:] if flat[0] == 1 else flat):
         raise KernelOutputError(f"output {name!r} has shape {list(value.shape)}, not {list(shape)}")
     return np.ascontiguousarray(value, dtype=np.float32).reshape(flat)
+
+
+def digest(output: NDArray[Any], shape: Sequence[int]) -> str:
+    """Return 16 hex digits: XXH3-64 over the shape and the float32 bytes.
+
+    The shape is int64, the bytes are in C order and little-endian. All NaNs have one pattern; -0
+    stays. It says whether two runs gave the same bits. It is no proof against people who want two
+    outputs to look the same.
+    """
+    array = np.array(output, dtype="<f4", order="C")
+    array[np.isnan(array)] = np.frombuffer(b"\x00\x00\xc0\x7f", dtype="<f4")[0]
+    import xxhash  # not in the interpreters of builds, where the conformance suite runs
+
+    hasher = xxhash.xxh3_64(np.asarray(shape, dtype="<i8").tobytes())
+    hasher.update(array.reshape(-1).view(np.uint8).data)
+    return hasher.hexdigest()
+
+
+def _worst(values: NDArray[Any], exact: NDArray[Any], outside: NDArray[np.bool_]) -> list[int]:
+    """Return row and column of the first value that isn't finite, else of the worst one."""
+    with np.errstate(all="ignore"):
+        size = np.where(np.isfinite(values), np.abs(values - exact), np.inf)
+    if outside.any():
+        size = np.where(outside, size, -1.0)
+    size = np.nan_to_num(size, nan=-1.0, posinf=np.inf)
+    at = np.unravel_index(int(np.argmax(size)), size.shape)
+    return [0, int(at[0])] if len(at) == 1 else [int(place) for place in at]
+
+
+def _nonfinite(values: NDArray[Any], right: NDArray[Any]) -> Statistics:
+    """Return which kinds of values aren't finite where they should be; {} where all are."""
+    wrong = values[~np.isfinite(values) & np.isfinite(right)]
+    kinds = {"nan": np.isnan(wrong), "+inf": wrong == np.inf, "-inf": wrong == -np.inf}
+    counts = {kind: int(np.count_nonzero(mask)) for kind, mask in kinds.items() if mask.any()}
+    return {"nonfinite_kinds": counts} if counts else {}
+
+
+def _storable(numbers: Statistics) -> Statistics:
+    """Return statistics for JSON, which has no NaN and no Inf: those are null, and named."""
+    infinite = {
+        name: "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
+        for name, value in numbers.items()
+        if isinstance(value, float) and not math.isfinite(value)
+    }
+    if isinstance(numbers.get("needed_atol"), dict):
+        numbers["needed_atol"] = {
+            rtol: atol if math.isfinite(atol) else None
+            for rtol, atol in numbers["needed_atol"].items()
+        }
+    stored = {name: None if name in infinite else value for name, value in numbers.items()}
+    return stored | ({"nonfinite_statistics": infinite} if infinite else {})

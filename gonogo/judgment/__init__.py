@@ -14,8 +14,8 @@ pooling.py      several seeds; pairs.py: two builds on equal seeds
 """
 
 from gonogo.judgment.judging import judge
-from gonogo.judgment.pooling import pooled
+from gonogo.judgment.pooling import pooled_entries
 from gonogo.judgment.tolerance import Tolerance
-from gonogo.judgment.verdict import Explanation, Judgment, OutputJudgment
+from gonogo.judgment.verdict import Judgment, OutputJudgment
 
-__all__ = ["Explanation", "Judgment", "OutputJudgment", "Tolerance", "judge", "pooled"]
+__all__ = ["Judgment", "OutputJudgment", "Tolerance", "judge", "pooled_entries"]

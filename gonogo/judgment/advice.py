@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gonogo.arithmetic.formats import unit_roundoff
+from gonogo.arithmetic.formats import Doubles, unit_roundoff
 from gonogo.graph.special import log_ndtr
+from gonogo.judgment.cells import Cells
 from gonogo.judgment.fits import Fit
 from gonogo.judgment.tolerance import Tolerance
 
@@ -59,10 +60,8 @@ class Advice:
 def advised(fit: Fit, today: Tolerance) -> Advice:
     """Return advice for an output that an arithmetic explains.
 
-    A right kernel's last rounding is off by up to half a step h. To that come the shift d by what
-    the arithmetic stores, slack, and noise. Where noise is less than h, an error is uniform between
-    d - h and d + h: outside of t with probability (max(h + d - t, 0) + max(h - d - t, 0)) / 2h.
-    Else it is normal.
+    A right kernel's last rounding is off by up to half a step. To that come the shift by what the
+    arithmetic stores, slack, and noise.
 
     Args:
         fit: the output beside the arithmetic's replay.
@@ -79,19 +78,34 @@ def advised(fit: Fit, today: Tolerance) -> Advice:
     floor = float(worst[size < NEAR_ZERO * np.median(size)].max(initial=0.0))
     with np.errstate(divide="ignore", invalid="ignore"):
         relative = np.where(size > 0, np.maximum(worst - floor, 0.0) / size, 0.0)
-        allowed = today.allowed(exact)
-        beyond = np.maximum(half + shift - allowed, 0) + np.maximum(half - shift - allowed, 0)
-        spread = np.sqrt(np.square(half) / 3 + np.square(deviation))
-        tails = np.exp(log_ndtr((shift - allowed) / spread)) + np.exp(
-            log_ndtr((-shift - allowed) / spread)
-        )
-        outside = np.clip(np.where(deviation < half, beyond / (2 * half), tails), 0.0, 1.0)
-        red_rate = 1 - math.exp(float(np.log1p(-outside).sum()))
     return Advice(
         arithmetic=fit.candidate.program.label,
         atol=magnitude / 2 * unit + float(moved.max(initial=0.0)),
         rtol=max(float(relative.max(initial=0.0)), unit),
         floor=floor,
         magnitude=magnitude,
-        red_rate=red_rate,
+        red_rate=red_rate(cells, shift, today.allowed(exact)),
     )
+
+
+def red_rate(cells: Cells, shift: Doubles, allowed: Doubles) -> float:
+    """Return the probability that a value of a right kernel errs by more than is allowed.
+
+    With half a step h, the error of a value is uniform between shift - h and shift + h where noise
+    is less than h, so outside of t with probability (max(h + shift - t, 0) + max(h - shift - t, 0))
+    / 2h. Else it is normal.
+
+    Args:
+        cells: the output beside a replay of the arithmetic that explains it.
+        shift: how far the replay may be from the reference, of each value.
+        allowed: the largest error of each value that a test allows.
+    """
+    half, deviation = cells.half, np.sqrt(cells.replay.variance)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        beyond = np.maximum(half + shift - allowed, 0) + np.maximum(half - shift - allowed, 0)
+        spread = np.sqrt(np.square(half) / 3 + np.square(deviation))
+        tails = np.exp(log_ndtr((shift - allowed) / spread)) + np.exp(
+            log_ndtr((-shift - allowed) / spread)
+        )
+        outside = np.clip(np.where(deviation < half, beyond / (2 * half), tails), 0.0, 1.0)
+        return abs(math.expm1(float(np.log1p(-outside).sum())))

@@ -18,13 +18,12 @@ from gonogo.arithmetic.formats import Doubles
 from gonogo.arithmetic.quantity import Array, Labels
 from gonogo.judgment.cells import Cells
 from gonogo.judgment.likelihood import most_likely, normal_deviate
+from gonogo.judgment.pooling import MIN_SCORE
 from gonogo.judgment.shared import Estimates
 
 MAX_COMMON = 2.0**-22
 """The largest factor that all groups may share: an approximate rsqrt of 2 units in the last
 place."""
-MIN_SCORE = 4.89
-"""Deviations by which a common factor must differ from 0: by chance once in a million."""
 MIN_DEVIATIONS = 1.5
 """Its least size, in deviations of one group: groups that are alike round alike."""
 MIN_SCATTER = 1 / 8

@@ -20,10 +20,9 @@ from gonogo.judgment import tiles
 from gonogo.judgment.cells import Cells
 from gonogo.judgment.effects import Effects
 from gonogo.judgment.places import Places, places_of
+from gonogo.judgment.pooling import NAMED
 from gonogo.judgment.sample import Sample, some_groups, with_worst
 
-NAMED = 0.7
-"""The share of the misfit that a fault must take away to be named."""
 CERTAIN = 0.97
 """The share from which on nothing else is tried."""
 PAIRED = 0.9

@@ -88,7 +88,7 @@ class Kernel:
 class Output:
     """An output that a kernel gave: its name, its values as float64, and their format.
 
-    tolerance: that of its test; None: nobody says.
+    tolerance: that of its test; None: nobody says. given: what it is measured from; None: exact.
     """
 
     kernel: Kernel
@@ -96,6 +96,7 @@ class Output:
     values: Doubles
     form: str
     tolerance: Tolerance | None = None
+    given: Doubles | None = None
     _fits: dict[tuple[int, Program], Fit] = field(default_factory=dict, repr=False)
     _last: dict[tuple[int, Program], Quantity] = field(default_factory=dict, repr=False)
     """The quantity that was last joined from blocks; those of others are forgotten."""
@@ -137,6 +138,11 @@ class Output:
             return self._block(self.reference, blocks, at).exact_whole()
 
         return np.concatenate(in_threads(right, len(blocks.ranges)))
+
+    @property
+    def expected(self) -> Doubles:
+        """What the tolerance is measured from."""
+        return self.exact if self.given is None else self.given
 
     def exact_whole(self) -> Doubles:
         """Return the reference's value, not by blocks."""

@@ -13,18 +13,20 @@ from types import MappingProxyType
 import numpy as np
 
 from gonogo.arithmetic import Inputs, Program
+from gonogo.arithmetic.formats import Doubles
 from gonogo.arithmetic.values import Array
 from gonogo.faults.table import is_of_input, is_storing
 from gonogo.graph import Graph
 from gonogo.judgment import candidates
 from gonogo.judgment.blocks import MIN_ROWS
 from gonogo.judgment.cells import LIMIT
-from gonogo.judgment.common import MIN_SCORE, Common, most_certain
+from gonogo.judgment.common import Common, most_certain
 from gonogo.judgment.diagnosis import Diagnosis, diagnose
 from gonogo.judgment.fits import Candidate, Fit, Kernel, Output
+from gonogo.judgment.pooling import MIN_SCORE
 from gonogo.judgment.reach import fault_in_reach
 from gonogo.judgment.tolerance import Tolerance
-from gonogo.judgment.verdict import Explanation, Judgment, OutputJudgment
+from gonogo.judgment.verdict import Judgment, OutputJudgment
 from gonogo.judgment.wide import (
     MAX_COMPONENT,
     REPRODUCES,
@@ -34,6 +36,7 @@ from gonogo.judgment.wide import (
     largest_component,
     whole_effect,
 )
+from gonogo.spec.verdicts import Explanation
 
 SETTLES = 0.99
 """The share of the misfit that a fault must take away for nothing stored to be sought."""
@@ -58,6 +61,7 @@ def judge(
     narrow: Sequence[str] = (),
     programs: Sequence[Program] = (),
     tolerances: Mapping[str, Tolerance] = MappingProxyType({}),
+    expected: Mapping[str, Doubles] = MappingProxyType({}),
 ) -> Judgment:
     """Judge the outputs of a kernel.
 
@@ -71,6 +75,7 @@ def judge(
             outputs.
         tolerances: those of the test, by output. An output that fails its own is explained only if
             no fault is the likelier reason.
+        expected: what tolerances are measured from, by output; the exact values, where it has none.
 
     Raises ValueError for an output that the reference doesn't have, or has in another shape.
     """
@@ -84,7 +89,9 @@ def judge(
         given = doubles[name] = np.asarray(values, np.float64)
         if given.shape != node.shape:
             raise ValueError(f"output {name} has shape {given.shape}, its reference {node.shape}")
-        output = Output(kernel, name, given, formats[name], tolerances.get(name))
+        output = Output(
+            kernel, name, given, formats[name], tolerances.get(name), expected.get(name)
+        )
         judged[name] = judge_output(output)
     return Judgment(judged, graphs, inputs, doubles, formats, tolerances)
 
@@ -250,14 +257,14 @@ def _explained(output: Output, fit: Fit) -> OutputJudgment:
         return _answer(
             output,
             fit,
-            Explanation.INCONCLUSIVE,
+            Explanation.inconclusive,
             "the kernel's own rounding is larger than the output: nothing can be said about it",
         )
     fault = fault_in_reach(output, fit)
     if fault is not None:
         sentence = f"the test may fail for another reason than rounding: {fault.label}"
-        return _answer(output, fit, Explanation.INCONCLUSIVE, sentence)
-    return _answer(output, fit, Explanation.EXPLAINED)
+        return _answer(output, fit, Explanation.inconclusive, sentence)
+    return _answer(output, fit, Explanation.explained)
 
 
 def _explained_by_wide(
@@ -274,7 +281,7 @@ def _explained_by_wide(
             reason = is_reproduced(other, fit)
             if reason and not is_tail(other.outside):
                 beside = _diagnosed_by(output, other.candidate)
-                return _answer(output, other, Explanation.SUSPECT, reason, beside)
+                return _answer(output, other, Explanation.suspect, reason, beside)
     component = largest_component(output, fit)
     if component is not None:
         sentence = (
@@ -282,10 +289,10 @@ def _explained_by_wide(
         )
         if component.score >= MAX_COMPONENT:
             return _unexplained(output, sharp, diagnosis, sentence)
-        return _answer(output, fit, Explanation.SUSPECT, sentence)
+        return _answer(output, fit, Explanation.suspect, sentence)
     if program.narrow_sums:
         return _answer(
-            output, fit, Explanation.INCONCLUSIVE, f"only {program.label} would explain it"
+            output, fit, Explanation.inconclusive, f"only {program.label} would explain it"
         )
     return _explained(output, fit)
 
@@ -297,9 +304,9 @@ def _unexplained(
     best = tried.best
     if tried.smallest <= SUSPECT:
         sentence = f"{tried.smallest:.1f} deviations from {best.candidate.program.label}"
-        return _answer(output, best, Explanation.SUSPECT, reason or sentence, diagnosis)
+        return _answer(output, best, Explanation.suspect, reason or sentence, diagnosis)
     sentence = "rounding does not explain it"
-    return _answer(output, best, Explanation.UNEXPLAINED, reason or sentence, diagnosis)
+    return _answer(output, best, Explanation.unexplained, reason or sentence, diagnosis)
 
 
 def _factors(output: Output, fit: Fit) -> list[Common]:
@@ -331,6 +338,7 @@ def _answer(
         shared=fit.comparison.shared,
         common=most_certain(_factors(output, fit)),
         misfit=fit.comparison.misfit,
+        outside=fit.outside,
         reason=reason,
         diagnosis=diagnosis,
     )

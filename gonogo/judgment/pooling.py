@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from gonogo.arithmetic.formats import unit_roundoff
-from gonogo.judgment.common import MAX_COMMON, MIN_SCORE, Common
-from gonogo.judgment.diagnosis import NAMED, RankedFault
-from gonogo.judgment.verdict import Explanation, OutputJudgment
+from gonogo.spec.compared_outputs import BestFault, CommonFactor
+from gonogo.spec.verdicts import Explanation, worst_explanation
 
-WIDE_SHARE = 1 / 4
-"""The share of a format's unit up to which pooled factors stay rounding where only an unknown order
-explains a seed: its roundings have biases that seeds share."""
+MIN_SCORE = 4.89
+"""Deviations by which a common factor must differ from 0: by chance once in a million."""
+NAMED = 0.7
+"""The share of the misfit that a fault must take away to be named."""
+MAX_SUSPECT = 1
+"""Suspect seeds of an output that may be chance: one in a thousand seeds is."""
+Entry = Mapping[str, Any]
+"""An output of a seed, as it is stored: the statistics of gonogo.spec.statistics."""
 
 
 @dataclass(frozen=True)
@@ -42,77 +46,80 @@ class Pooled:
     Attributes:
         explanation: the answer; suspect, where more seeds are needed.
         factors: the pooled common factors.
-        reason: the factor that is too large; empty if none is.
+        reason: why the seeds together are worse than each alone; empty if they aren't.
         seeds: how many seeds there are.
         fault: the one that explains what rounding doesn't; None if none does.
     """
 
     explanation: Explanation
-    factors: tuple[Common, ...]
+    factors: tuple[CommonFactor, ...]
     reason: str
     seeds: int
     fault: PooledFault | None = None
 
 
-def pooled(seeds: Sequence[OutputJudgment]) -> Pooled:
-    """Return the answer about an output on several seeds. Raises ValueError if there are none."""
+def pooled_entries(entries: Iterable[Entry]) -> Pooled:
+    """Return the answer about an output on several seeds: an entry for each.
+
+    Raises ValueError if there are none.
+    """
+    seeds = list(entries)
     if not seeds:
         raise ValueError("there are no seeds to pool")
-    factors = pooled_factors(pair for seed in seeds for pair in seed.common)
-    limit = max(_limit(seed) for seed in seeds)
-    beyond = [factor for factor in factors if factor.size > limit]
-    worst = max((seed.explanation for seed in seeds), key=lambda explanation: explanation.rank)
-    fault = pooled_fault(seeds)
-    if not beyond:
-        return Pooled(worst, factors, "", len(seeds), fault)
-    largest = max(beyond, key=lambda factor: factor.size)
-    reason = f"{largest.key} has a factor of {1 + largest.estimate:.7g} over {len(seeds)} seeds"
-    return Pooled(Explanation.UNEXPLAINED, factors, reason, len(seeds), fault)
+    explanations = [Explanation(seed["explanation"]) for seed in seeds]
+    factors = pooled_factors(
+        CommonFactor(**pair) for seed in seeds for pair in seed.get("common") or ()
+    )
+    worst, fault = worst_explanation(explanations), pooled_fault(seeds)
+    beyond = [one for one in factors if one.is_certain and abs(one.estimate) > one.limit]
+    suspect = explanations.count(Explanation.suspect)
+    reason = ""
+    if beyond:
+        largest = max(beyond, key=lambda factor: abs(factor.estimate))
+        reason = f"{largest.source} has a factor of {1 + largest.estimate:.7g}"
+        reason += f" over {len(seeds):,} seeds"
+    elif worst is Explanation.suspect and suspect > MAX_SUSPECT:
+        reason = f"suspect in {suspect:,} of {len(seeds):,} seeds: together that is no chance"
+    return Pooled(Explanation.unexplained if reason else worst, factors, reason, len(seeds), fault)
 
 
-def pooled_fault(seeds: Iterable[OutputJudgment]) -> PooledFault | None:
+def pooled_fault(seeds: Sequence[Entry]) -> PooledFault | None:
     """Return the fault that explains most of what rounding doesn't, over the seeds with any such.
 
-    A fault that isn't among a seed's best, or that its right values refute, explains nothing of it.
+    A fault that isn't among a seed's best explains nothing of it.
     """
-    diagnoses = [seed.diagnosis for seed in seeds if seed.diagnosis is not None]
-    by_id: dict[str, list[RankedFault]] = defaultdict(list)
+    told = [seed["faults"] for seed in seeds if seed.get("faults") is not None]
+    by_id: dict[str, list[BestFault]] = defaultdict(list)
     ranks: dict[str, int] = defaultdict(int)
-    for diagnosis in diagnoses:
-        for rank, ranked in enumerate(diagnosis.best):
-            if not ranked.is_refuted:
-                by_id[ranked.fault.id].append(ranked)
-                ranks[ranked.fault.id] += rank
+    for best in told:
+        for rank, entry in enumerate(best):
+            fault = BestFault(**entry)
+            by_id[fault.id].append(fault)
+            ranks[fault.id] += rank
     if not by_id:
         return None
-    shares = {id: sum(one.share for one in best) / len(diagnoses) for id, best in by_id.items()}
+    shares = {id: sum(one.share for one in of_id) / len(told) for id, of_id in by_id.items()}
     # of a tie, that which the seeds name first
     id = max(shares, key=lambda id: (round(shares[id], 2), -ranks[id]))
-    best, share = by_id[id], shares[id]
-    if share < NAMED:
+    if shares[id] < NAMED:
         return None
-    label = max(best, key=lambda ranked: ranked.share).fault.label
-    size = sum(ranked.size for ranked in best) / len(best)
-    return PooledFault(id, label, size, share, len(best))
+    label = max(by_id[id], key=lambda fault: fault.share).label
+    size = sum(fault.size for fault in by_id[id]) / len(by_id[id])
+    return PooledFault(id, label, size, shares[id], len(by_id[id]))
 
 
-def pooled_factors(pairs: Iterable[Common]) -> tuple[Common, ...]:
+def pooled_factors(pairs: Iterable[CommonFactor]) -> tuple[CommonFactor, ...]:
     """Return the mean of the estimates of each source, each weighted by its precision."""
-    by_key: dict[str, list[Common]] = defaultdict(list)
+    by_source: dict[str, list[CommonFactor]] = defaultdict(list)
     for pair in pairs:
         if 0 < pair.deviation < math.inf:
-            by_key[pair.key].append(pair)
+            by_source[pair.source].append(pair)
     factors = []
-    for key, estimates in by_key.items():
+    for source, estimates in by_source.items():
         weights = [pair.deviation**-2 for pair in estimates]
         total = sum(weights)
         mean = sum(w * pair.estimate for w, pair in zip(weights, estimates, strict=True)) / total
-        deviation = 1 / math.sqrt(total)
-        factors.append(Common(key, mean, deviation, abs(mean) >= MIN_SCORE * deviation))
+        deviation, limit = 1 / math.sqrt(total), max(pair.limit for pair in estimates)
+        is_certain = abs(mean) >= MIN_SCORE * deviation
+        factors.append(CommonFactor(source, mean, deviation, is_certain, limit))
     return tuple(factors)
-
-
-def _limit(seed: OutputJudgment) -> float:
-    """Return the largest factor that is rounding on a seed."""
-    narrow = seed.program.narrow
-    return max(MAX_COMMON, WIDE_SHARE * unit_roundoff(narrow)) if narrow else MAX_COMMON

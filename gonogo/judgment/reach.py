@@ -38,7 +38,7 @@ def fault_in_reach(output: Output, fit: Fit) -> Fault | None:
     tolerance = output.tolerance
     if tolerance is None:
         return None
-    is_red = tolerance.failing(output.values, output.exact)
+    is_red = tolerance.failing(output.values, output.expected)
     if not is_red.any():
         return None
     graph, name, program = fit.candidate.graph, output.name, fit.candidate.program
@@ -47,13 +47,13 @@ def fault_in_reach(output: Output, fit: Fit) -> Fault | None:
         groups = with_worst(is_red.astype(np.float64), cut.outputs[name], cut.groups, groups)
     sample = Sample(graph, output.kernel.inputs, name, cut, groups, program)
     effects = Effects(sample, fit.cells)
-    values, exact = sample.part_of(output.values), sample.part_of(output.exact)
-    most_left = MAX_LEFT * tolerance.failing(values, exact).sum()
+    values, expected = sample.part_of(output.values), sample.part_of(output.expected)
+    most_left = MAX_LEFT * tolerance.failing(values, expected).sum()
     best, most = None, MIN_SCORE
     for score, fault, effect in _scored(graph, name, effects):
         if score < most or (effects.distance_with(effect) > LIMIT).any():
             continue
-        if tolerance.failing(values - effect, exact).sum() <= most_left:
+        if tolerance.failing(values - effect, expected).sum() <= most_left:
             best, most = fault, score
     return best
 

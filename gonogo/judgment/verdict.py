@@ -3,34 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from gonogo.arithmetic import Inputs, Program
-from gonogo.arithmetic.formats import Doubles
+from gonogo.arithmetic.formats import Doubles, unit_roundoff
 from gonogo.graph import Graph
 from gonogo.judgment.advice import Advice, advised
-from gonogo.judgment.common import Common
+from gonogo.judgment.cells import Mask
+from gonogo.judgment.common import MAX_COMMON, Common
 from gonogo.judgment.diagnosis import Diagnosis
 from gonogo.judgment.fits import Candidate, Kernel, Output
 from gonogo.judgment.limits import Limits, detection_limits
 from gonogo.judgment.tolerance import Tolerance
+from gonogo.spec.compared_outputs import BestFault, CommonFactor
+from gonogo.spec.verdicts import Explanation, worst_explanation
 
-
-class Explanation(StrEnum):
-    """Whether rounding explains an output, from the best to the worst answer."""
-
-    EXPLAINED = "explained"
-    INCONCLUSIVE = "inconclusive"
-    """Only what explains nearly anything does, or rounding has left nothing of the output."""
-    SUSPECT = "suspect"
-    """More seeds decide."""
-    UNEXPLAINED = "unexplained"
-
-    @property
-    def rank(self) -> int:
-        """Its place in the order from best to worst, from 0."""
-        return list(Explanation).index(self)
+WIDE_SHARE = 1 / 4
+"""The share of a format's unit up to which pooled factors stay rounding where only an unknown order
+explains a seed: its roundings have biases that seeds share."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +38,7 @@ class OutputJudgment:
         shared: the largest error that a group shares, in deviations.
         common: factors of all groups, at most 10 pairs of estimate and deviation.
         misfit: the sum by which explanations compete.
+        outside: which of the values are no rounding.
         reason: why it isn't explained, or isn't certain; empty where it is.
         diagnosis: the fault that explains most of the misfit.
     """
@@ -60,6 +52,7 @@ class OutputJudgment:
     shared: float
     common: tuple[Common, ...]
     misfit: float
+    outside: Mask = field(repr=False, compare=False)
     reason: str = ""
     diagnosis: Diagnosis | None = None
 
@@ -70,9 +63,48 @@ class OutputJudgment:
         return fault.id if fault else ""
 
     @property
+    def is_wide(self) -> bool:
+        """Whether only 16-bit operations in an unknown order explain it."""
+        return self.program.is_unknown_order and self.explanation is Explanation.explained
+
+    def entry(self) -> dict[str, Any]:
+        """Return the answer as it is stored beside an output's statistics."""
+        narrow = self.program.narrow
+        limit = max(MAX_COMMON, WIDE_SHARE * unit_roundoff(narrow)) if narrow else MAX_COMMON
+        entry = {
+            "explanation": self.explanation.value,
+            "arithmetic": self.arithmetic,
+            "is_wide": self.is_wide,
+            "rounding_ratio": self.rounding_ratio,
+            "distance": self.distance,
+            "shared": self.shared,
+            "common": [
+                asdict(CommonFactor(one.key, one.estimate, one.deviation, one.is_certain, limit))
+                for one in self.common
+            ],
+        }
+        return entry if self.explanation is Explanation.explained else entry | self._problem()
+
+    def _problem(self) -> dict[str, Any]:
+        told = self.diagnosis
+        problem: dict[str, Any] = {"reason": self.reason}
+        if told is not None:
+            best = [
+                asdict(BestFault(one.fault.id, one.fault.label, one.size, max(one.share, 0.0)))
+                for one in told.best
+                if not one.is_refuted
+            ]
+            problem |= {"places": told.places.sentence, "faults": best}
+            if told.fault is not None:
+                problem |= {"fault": told.message.rstrip("."), "fault_share": told.share}
+            elif told.message and told.message != told.places.sentence:
+                problem["places"] = told.message
+        return problem
+
+    @property
     def message(self) -> str:
         """A line for people."""
-        if self.explanation is Explanation.EXPLAINED and not self.reason:
+        if self.explanation is Explanation.explained and not self.reason:
             return f"Rounding explains it: {self.arithmetic}."
         sentence = self.diagnosis.message if self.diagnosis else ""
         reason = f"{self.reason[:1].upper()}{self.reason[1:]}." if self.reason else ""
@@ -98,9 +130,7 @@ class Judgment:
     @property
     def explanation(self) -> Explanation:
         """The worst answer of an output."""
-        return max(
-            (answer.explanation for answer in self.outputs.values()), key=lambda answer: answer.rank
-        )
+        return worst_explanation(answer.explanation for answer in self.outputs.values())
 
     def detection_limits(self, output: str) -> Limits:
         """Return what an output's explanation would hide. It takes longer than most judgments."""
@@ -114,7 +144,7 @@ class Judgment:
         None where its test has none, and where rounding doesn't explain it.
         """
         answer, today = self.outputs[output], self.tolerances.get(output)
-        if today is None or answer.explanation is not Explanation.EXPLAINED:
+        if today is None or answer.explanation is not Explanation.explained:
             return None
         graph, form = self.graphs[answer.way], self.formats[output]
         beside = Output(Kernel([graph], self.inputs), output, self.values[output], form)
@@ -125,8 +155,6 @@ class Judgment:
         """A line for each output; with the limits, where only an unknown order explains it."""
         lines = []
         for name, answer in self.outputs.items():
-            is_loose = answer.program.is_unknown_order
-            is_limited = is_loose and answer.explanation is Explanation.EXPLAINED
-            limits = f" {self.detection_limits(name).message}" if is_limited else ""
+            limits = f" {self.detection_limits(name).message}" if answer.is_wide else ""
             lines.append(f"{name}: {answer.message}{limits}")
         return "\n".join(lines)

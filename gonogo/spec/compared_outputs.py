@@ -1,4 +1,4 @@
-"""The statistics of an output that are objects: against the exact result, or another build's."""
+"""The statistics of an output that are objects: its factors and faults, and other comparisons."""
 
 from __future__ import annotations
 
@@ -11,22 +11,48 @@ from gonogo.spec.verdicts import Explanation
 
 
 @dataclass(frozen=True)
+class CommonFactor:
+    """A factor 1 + `estimate` of all values of a source."""
+
+    source: str
+    """The name of a value of the kernel, or of the output"""
+    estimate: float
+    deviation: float
+    """Its standard deviation by rounding alone"""
+    is_certain: bool
+    """Whether this seed alone shows that it isn't 0"""
+    limit: float
+    """The largest |estimate| that is rounding"""
+
+
+@dataclass(frozen=True)
+class BestFault:
+    """A fault that takes away some of what rounding doesn't explain."""
+
+    id: str
+    label: str
+    size: float
+    """Its fitted size; 1 for faults without one"""
+    share: float
+    """The fraction of the misfit that it takes away"""
+
+
+@dataclass(frozen=True)
 class ExactComparison:
-    """An output of exact inputs against the exact result; tiles are counted from 0."""
+    """An output of exact inputs against the exact result."""
 
     judged: int
-    """The elements of exact rows and of rows about epsilon"""
+    """The elements that no right arithmetic changes"""
     unequal: int
-    """The judged elements of exact rows that differ from the exact result, rounded once"""
+    """Those of them with other bits than the exact result, rounded once"""
     mismatches: int
-    """The judged elements whose cell doesn't hold the exact value, beyond the allowance"""
+    """The elements that no right arithmetic gives"""
     explanation: Explanation
     words: str
-    term: str | None
-    """The wrong term; null where there is none"""
-    tiles: list[int]
-    factor: float | None
+    fault: str | None
+    """The id of the fault that is named; null where none is"""
     share: float | None
+    """The fraction of the misfit that it takes away"""
 
 
 @dataclass(frozen=True)
@@ -37,25 +63,14 @@ class FlipCounts:
     """The elements that are finite in both builds"""
     differing: int
     """The elements that differ"""
-    rows: int
-    """Rows; each value of mean, rstd, dgamma and dbeta is one"""
     away: int
     """The elements farther from zero than the reference build's"""
     toward: int
     """The elements nearer to zero"""
     rows_away: int
-    """The rows most of whose flips point away from zero"""
+    """The rows most of whose flips point away from zero; a value of a vector is a row"""
     rows_toward: int
     """The rows most of whose flips point toward zero"""
-
-
-@dataclass(frozen=True)
-class AgainstFloat64:
-    """The reference build's output against float64."""
-
-    explanation: Explanation
-    budget_ratio: float | None
-    chi: float | None
 
 
 @dataclass(frozen=True)
@@ -65,7 +80,9 @@ class AgainstReference:
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="allow")
     build: str
     explanation: Explanation
+    """Of the reference build's own output"""
+    arithmetic: str | None
+    """Of the reference build's own output"""
     within: bool | None
-    """Whether the test's tolerance holds; null for an output without one"""
-    against_float64: AgainstFloat64 | None
+    """Whether the test's tolerance holds between the two; null for an output without one"""
     flips: FlipCounts

@@ -1,7 +1,7 @@
 """The statistics of an output: one row says what each is, and how it is stored, added and shown.
 
 The docs' table, the columns of exports, the numbers on a seed's page, the forms of stored numbers,
-the roll-ups and the API's schema are made from these rows. gonogo/numerics computes the values.
+the roll-ups and the API's schema are made from these rows. gonogo/judgment computes the values.
 """
 
 from __future__ import annotations
@@ -14,8 +14,12 @@ from typing import Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
-from gonogo.spec.compared_outputs import AgainstReference, ExactComparison
-from gonogo.spec.missed_rows import MissedRows
+from gonogo.spec.compared_outputs import (
+    AgainstReference,
+    BestFault,
+    CommonFactor,
+    ExactComparison,
+)
 
 
 @dataclass(frozen=True)
@@ -23,8 +27,7 @@ class Statistic:
     """A statistic of an output.
 
     Attributes:
-        name: its key in results; `*_z` stands for all names that end so and have no row of their
-            own.
+        name: its key in results.
         sentence: what it is, for the docs and for hovering on pages.
         reference: what the output is compared with: the raw reference, the quantized one, or a
             replay of its arithmetic model; "" where nothing is.
@@ -81,82 +84,37 @@ _ROWS = (
         quantiles=True,
     ),
     Statistic(
-        "budget_ratio",
-        "the largest error divided by the budget of its element",
+        "rounding_ratio",
+        "the largest error divided by the largest that the arithmetic may have: of the one that"
+        " explains the output, else of the closest",
         "quantized",
-        label="error ÷ budget",
+        label="error ÷ rounding",
         column=True,
         exact=True,
         rolled_up="largest",
         quantiles=True,
     ),
     Statistic(
-        "chi",
-        "the root mean square of the errors divided by their standard deviations; near 1 or below"
-        " for a right kernel",
-        "quantized",
-        label="chi",
-        column=True,
-        rolled_up="largest",
-    ),
-    Statistic(
-        "row_z",
-        "the error along a constant per row, in standard deviations of what rounding leaves there;"
-        " the root mean square of the rows",
-        "quantized",
-        "σ",
-        "along a constant per row",
-        column=True,
-        rolled_up="largest",
-    ),
-    Statistic(
-        "xhat_z",
-        "the error along the normalized x of each row, in standard deviations of what rounding"
-        " leaves there; the root mean square of the rows",
-        "quantized",
-        "σ",
-        "along x̂ in a row",
-        column=True,
-        rolled_up="largest",
-    ),
-    Statistic(
-        "scale_z",
-        "the error along the result itself, in standard deviations of what rounding leaves there;"
-        " the root mean square of the rows",
-        "quantized",
-        "σ",
-        "along the result itself",
-        column=True,
-        rolled_up="largest",
-    ),
-    Statistic("col_z", "the same along a constant down each column", "quantized", "σ", column=True),
-    Statistic("*_z", "the same along another [direction](#directions)", "quantized", "σ"),
-    Statistic("*_z_max", "the largest of the rows or columns", "quantized", "σ"),
-    Statistic("*_count", "the number of rows or columns that have the direction", kind=int),
-    Statistic(
-        "cell_max",
-        "the largest distance from the replayed value's rounding, in standard deviations of what"
-        " isn't stored",
+        "distance",
+        "the largest distance of an element from what rounds to the replayed value, in standard"
+        " deviations of what isn't stored",
         "replay",
         "σ",
         "beyond the replay",
     ),
     Statistic(
-        "cell_row_max",
-        "the largest error that a row's elements share, such as that of its mean, in its standard"
-        " deviations; fp32 outputs only",
+        "shared",
+        "the largest error that a group of elements shares, such as that of a row's mean, in its"
+        " standard deviations",
         "replay",
         "σ",
-        "shared by a row",
+        "shared by a group",
     ),
     Statistic(
-        "common_factor",
-        "f of a factor 1 + f of rstd that all rows share; 0 where it may be chance",
+        "common",
+        "the factors 1 + `estimate` that all values of a source share, by which seeds are pooled",
         "replay",
-        label="shared by all rows",
-    ),
-    Statistic(
-        "cell_mismatch", "the fraction of the elements beyond 8 standard deviations", "replay"
+        kind=list[CommonFactor],
     ),
     Statistic(
         "max_abs",
@@ -217,41 +175,30 @@ _ROWS = (
         column=True,
     ),
     Statistic(
-        "tolerance_ratio_quantised",
+        "tolerance_ratio_quantized",
         "`tolerance_ratio` against the quantized reference",
         "quantized",
         column=True,
     ),
     Statistic(
-        "over_budget_fraction",
-        "the fraction of the elements beyond their budgets",
-        "quantized",
-        column=True,
-    ),
-    Statistic(
         "outliers",
-        "the number of elements beyond 3 budgets that are near a power of two times the reference:"
+        "the number of elements beyond rounding that are near a power of two times the reference:"
         " a known Wormhole erratum",
         "quantized",
         column=True,
         kind=int,
     ),
     Statistic(
-        "rows_left_out", "the number of rows that give no information", column=True, kind=int
-    ),
-    Statistic(
         "worst_index",
-        "row and column of the largest error divided by its budget, or of the first NaN or Inf",
+        "row and column of the element farthest beyond rounding, or of the first NaN or Inf",
         kind=list[int],
     ),
     Statistic("count", "the number of elements", column=True, kind=int),
     Statistic("digest", "the hash of the output's bytes and shape", column=True, kind=str),
-    Statistic("nonfinite", "the number of NaN and Inf values of the output", kind=int),
     Statistic(
-        "nonfinite_kinds",
-        "their kinds, and those of statistics that aren't finite",
-        kind=dict[str, int | str],
+        "nonfinite", "the number of NaN and Inf where the reference has none", column=True, kind=int
     ),
+    Statistic("nonfinite_kinds", "their kinds", kind=dict[str, int | str]),
     Statistic(
         "nonfinite_statistics",
         "the names of infinite statistics, and their kinds",
@@ -259,53 +206,28 @@ _ROWS = (
     ),
     Statistic(
         "arithmetic",
-        "the [arithmetic model](#the-arithmetic-model) that explains the output, or null",
+        "the [arithmetic](#the-arithmetic) that explains the output, else the closest one",
         "replay",
         shared=True,
         kind=str,
     ),
     Statistic(
-        "nearest_arithmetic",
-        "the arithmetic model that comes nearest",
+        "is_wide",
+        "whether only 16-bit operations in an unknown order explain it",
         "replay",
         shared=True,
-        kind=str,
+        kind=bool,
     ),
+    Statistic("reason", "why it isn't explained, or isn't certain", "replay", kind=str),
+    Statistic("places", "where its wrong values lie", "replay", kind=str),
     Statistic(
-        "also_explained_by",
-        "other programs that explain the output"
-        " ([small tests](#several-programs-explain-a-small-test) only)",
-        "replay",
-        shared=True,
-        kind=list[str],
+        "fault", "the fault that explains most of an unexplained error, if one does", kind=str
     ),
-    Statistic(
-        "reproduced_by",
-        "the program that reproduces the output where none of the named ones does",
-        "replay",
-        kind=str,
-    ),
-    Statistic(
-        "may_store", "whether the kernel may store narrow values in between", "replay", kind=bool
-    ),
-    Statistic(
-        "missed_rows",
-        "the storing program that reproduces most rows, the number of rows that it `missed`, and"
-        " all `rows` ([below](#missed-rows))",
-        "replay",
-        kind=MissedRows,
-    ),
-    Statistic("fault", "the fault that explains most of an unexplained error", "replay", kind=str),
-    Statistic("fault_share", "the fraction of the error that it explains", "replay"),
+    Statistic("fault_share", "the fraction of the misfit that it takes away", "replay"),
+    Statistic("faults", "the best faults, whether one is named or not", kind=list[BestFault]),
     Statistic(
         "detection_limits",
         "what the verdict could not have seen ([below](#detection-limits))",
-        shared=True,
-        kind=list[str],
-    ),
-    Statistic(
-        "unseen_terms",
-        "the terms whose absence would be explained, too",
         shared=True,
         kind=list[str],
     ),
@@ -336,15 +258,9 @@ ROLLED_UP = tuple(row.name for row in _ROWS if row.rolled_up)
 """The statistics that roll-ups keep, and every stored output has."""
 
 
-def find(name: str) -> Statistic | None:
-    """Return the row of a name, or of its ending; None if there is none."""
-    endings = (row for row in _ROWS if row.name.startswith("*") and name.endswith(row.name[1:]))
-    return STATISTICS.get(name) or next(endings, None)
-
-
 def fits(name: str, value: object) -> bool:
     """Return whether a value may stand for the statistic of this name; others hold anything."""
-    row = find(name)
+    row = STATISTICS.get(name)
     if row is None or value is None or type(value) is row.kind:
         return True
     try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -119,160 +118,40 @@ _EXPLANATIONS = {
     Explanation.unexplained: "No rounding of this kernel's formats makes such an error.",
     Explanation.suspect: "Larger than rounding should be, smaller than a wrong term usually is.",
     Explanation.inconclusive: (
-        "Every row was left out or has a constant x, or a red output without one of its terms would"
-        " be explained, too."
+        "Only what explains nearly anything explains it, or a fault would be explained, too."
     ),
     Explanation.not_judged: "There are no arrays to judge.",
     Explanation.explained: "The rounding of the formats accounts for all of it.",
 }
 
 
-@dataclass(frozen=True)
-class Policy:
-    """The thresholds of *explained* and *suspect*, as versioned data.
-
-    Stored rows can be re-judged by another policy.
-
-    Derivations: a budget B is a worst case and s a standard deviation, so right kernels stay near 1
-    for budget_ratio, chi and rms directions; 3, 2 and 4 leave room for an arithmetic that was
-    modeled only roughly. A maximum over `count` rows or columns of noise grows like sqrt(2 ln
-    count). `chi_of_small_counts[n]` is sqrt(chi2 quantile(1 - 1e-6, n degrees of freedom) / n), the
-    chi that pure noise on n elements passes once in a million: above n = 13 it is below 2 and no
-    longer matters (checked against scipy in the tests).
-    """
-
-    version: str
-    budget_ratio: float
-    chi: float
-    chi_of_small_counts: tuple[float, ...]
-    direction: float
-    suspect_budget_ratio: float
-    suspect_chi: float
-    suspect_direction: float
-    cell: float = 8.0
-    """The largest explained distance from a replay, in standard deviations of what isn't stored."""
-    suspect_cell: float = 16.0
-    common_factor: float = 2.0**-22
-    """The largest explained |f| of a factor 1 + f of all rows: 2 units in the last place."""
-    suspect_common_factor: float = 2.0**-21
-    fault_share: float = 0.9
-    """The share of the error, beyond the output's rounding, that one fault explains where no
-    storing of narrow quantities does: rounding has no reason to look like a fault."""
-
-    def chi_limit(self, count: float | None) -> float:
-        """Return the largest explained chi of an output of `count` elements."""
-        if count is None or not 1 <= count < len(self.chi_of_small_counts):
-            return self.chi
-        return max(self.chi, self.chi_of_small_counts[int(count)])
-
-    def direction_limit(self, count: float | None) -> float:
-        """Return the largest explained maximum of a direction over `count` rows or columns.
-
-        With count None, return the limit of its rms form.
-        """
-        return (
-            self.direction
-            if count is None or count < 1
-            else self.direction + math.sqrt(2 * math.log(count))
-        )
-
-
-POLICY = Policy(
-    version="2",
-    budget_ratio=3.0,
-    chi=2.0,
-    chi_of_small_counts=(
-        math.inf,
-        4.8916385,
-        3.7169222,
-        3.1971263,
-        2.8886347,
-        2.6791113,
-        2.5251514,
-        2.4059994,
-        2.3103277,
-        2.2313657,
-        2.1647874,
-        2.1076838,
-        2.0580179,
-        2.0143155,
-    ),
-    direction=4.0,
-    suspect_budget_ratio=10.0,
-    suspect_chi=5.0,
-    suspect_direction=20.0,
-)
-"""The policy in force."""
-
-CONSTANT_X = "x"
-"""The unseen term of outputs for which x is constant in every row."""
+JUDGE = "3"
+"""The version of the judge: results of another one are no change of a kernel."""
+LIMIT = 8.0
+"""The largest explained distance, and shared error, in standard deviations."""
+MOST = 1e3
+"""Evidence beyond this says nothing more: a distance is no size."""
 
 Statistics = Mapping[str, Any]
-"""Stored statistics of one output: name -> number, null, or (needed_atol) a map of numbers."""
+"""Stored statistics of one output: name -> number, null, or an object."""
 
 
-def explain(statistics: Statistics, policy: Policy = POLICY) -> Explanation:
-    """Return whether rounding explains the error of one output, from its stored numbers only.
-
-    Reads nonfinite, count, budget_ratio, chi, every `*_z` (rms of a direction) and `*_z_max` with
-    its `*_count` (its largest over rows or columns). A null says nothing, unless
-    nonfinite_statistics calls it infinite; when nothing says anything the answer is inconclusive.
-    An output without statistics (and so without arrays) is not judged.
-    """
-    if not statistics:
-        return Explanation.not_judged
-    if has_nonfinite(statistics):
-        return Explanation.unexplained
-    exact = statistics.get("exact")
-    if isinstance(exact, Mapping) and exact.get("explanation") == Explanation.unexplained:
-        return Explanation.unexplained
-    if _unreproduced(statistics):
-        share = _number(statistics.get("fault_share"))
-        if share is not None and share >= policy.fault_share:
-            return Explanation.unexplained
-        is_explained = explain(_budget_only(statistics), policy) is not Explanation.unexplained
-        return Explanation.suspect if is_explained else Explanation.unexplained
-    worst = Explanation.inconclusive
-    for value, limit, suspect_limit in _criteria(statistics, policy):
-        if value <= limit:
-            explanation = Explanation.explained
-        elif value <= suspect_limit:
-            explanation = Explanation.suspect
-        else:
-            return Explanation.unexplained
-        if worst is not Explanation.suspect:
-            worst = explanation
-    return worst
-
-
-def explain_output(is_within: bool, statistics: Statistics, policy: Policy = POLICY) -> Explanation:
-    """Return explain(), but inconclusive for a red output whose faults could not all be seen.
-
-    A fault of such a term (`unseen_terms`) would be explained, too, so nothing acquits the kernel.
-    Where the term is x, no row says anything, and a green output is inconclusive, too.
-    """
-    explanation = explain(statistics, policy)
-    terms = statistics.get("unseen_terms")
-    if explanation is Explanation.explained and terms and (not is_within or CONSTANT_X in terms):
-        return Explanation.inconclusive
-    return explanation
-
-
-def evidence(statistics: Statistics, policy: Policy = POLICY) -> float | None:
+def evidence(statistics: Statistics) -> float | None:
     """Return how far the error of an output is beyond the largest explained one.
 
-    It is the largest ratio of a statistic to that statistic's largest explained value; up to 1 is
-    explained. Every statistic here grows in proportion to the error, so an error of the same form
-    would be explained if it were smaller by this factor. None when nothing says anything: no
-    numbers, or NaN or Inf in the output, where the statistics are those of the other elements.
+    It is the largest ratio of a distance, a shared error or a certain common factor to its limit,
+    up to MOST; up to 1 is explained. None where nothing was judged, and for NaN and Inf.
     """
     if _number(statistics.get("nonfinite")):
         return None
-    largest = None
-    for value, limit, _ in _criteria(statistics, policy):
-        if largest is None or value / limit > largest:
-            largest = value / limit
-    return largest
+    sizes = (_number(statistics.get(name)) for name in ("distance", "shared"))
+    ratios = [size / LIMIT for size in sizes if size is not None]
+    ratios += [
+        abs(factor["estimate"]) / factor["limit"]
+        for factor in statistics.get("common") or ()
+        if factor["is_certain"]
+    ]
+    return min(max(ratios), MOST) if ratios else None
 
 
 def severity(verdict: str, outputs: Mapping[str, Statistics]) -> tuple[int, float]:
@@ -295,93 +174,26 @@ def _place(output: Statistics) -> tuple[int, float]:
 
 
 def size(output: Statistics) -> float:
-    """Return how bad an output is among those of its verdict: `evidence`, infinite for NaN and Inf.
+    """Return how bad an output is among those of its verdict: its rounding_ratio, inf for NaN.
 
     Of a false alarm it is error / tolerance, because rounding explains its error.
     """
     if has_nonfinite(output):
         return math.inf
-    ratio = _number(output.get("tolerance_ratio"))
-    if output["verdict"] == Verdict.fail_by_tolerance and ratio is not None:
-        return ratio
-    return evidence(output) or 0.0
+    name = "tolerance_ratio"
+    if output["verdict"] != Verdict.fail_by_tolerance or output.get(name) is None:
+        name = "rounding_ratio"
+    return _number(output.get(name)) or 0.0
 
 
 def has_nonfinite(statistics: Statistics) -> bool:
     """Return whether an output has wrong NaN or Inf: its statistics are those of the others."""
-    return bool(_number(statistics.get("nonfinite"))) or any(
-        map(_explains, statistics.get("nonfinite_statistics") or ())
-    )
+    infinite = statistics.get("nonfinite_statistics") or ()
+    return bool(_number(statistics.get("nonfinite"))) or "rounding_ratio" in infinite
 
 
-def _explains(name: str) -> bool:
-    """Return whether the statistic of that name decides the explanation.
-
-    Infinite statistics are stored as null, with their names in nonfinite_statistics.
-    """
-    return name in ("budget_ratio", "chi") or name.endswith(("_z", "_z_max"))
-
-
-READ_BY_SEVERITY = (
-    *("tolerance_ratio", "budget_ratio", "chi", "*_z", "*_z_max", "*_count", "count"),
-    *("nonfinite", "nonfinite_statistics", "arithmetic", "may_store"),
-    *("cell_max", "cell_row_max", "common_factor"),
-)
-"""The statistics that `severity` reads; "*" stands for all names that end so."""
-_EXPLAINING = ("budget_ratio", "chi", "_z", "_z_max")
-"""Endings of the names of the statistics that decide the explanation."""
-
-
-CELLS = ("cell_max", "cell_row_max")
-COMMON = "common_factor"
-REPLAY = (*CELLS, COMMON)
-"""The statistics that decide alone where an output's arithmetic was found by replay."""
-
-
-def _unreproduced(statistics: Statistics) -> bool:
-    """Return whether no program reproduces an output that may store narrow quantities.
-
-    Its budget then is all that there is, which tells wrong from suspect, but acquits of nothing.
-    """
-    return statistics.get("arithmetic", "") is None and bool(statistics.get("may_store"))
-
-
-def _budget_only(statistics: Statistics) -> Statistics:
-    left_out = {"arithmetic", "may_store", *REPLAY}
-    return {name: value for name, value in statistics.items() if name not in left_out}
-
-
-def _criteria(statistics: Statistics, policy: Policy) -> Iterable[tuple[float, float, float]]:
-    """Yield (value, largest explained, largest suspect) of each statistic that says something.
-
-    An infinite statistic is stored as null and named in nonfinite_statistics; it is yielded as
-    infinity, not left out.
-    """
-    count = _number(statistics.get("count"))
-    infinite = statistics.get("nonfinite_statistics")
-    if statistics.get("cell_max") is not None and not _unreproduced(statistics):
-        limits = dict.fromkeys(CELLS, (policy.cell, policy.suspect_cell))
-        limits[COMMON] = (policy.common_factor, policy.suspect_common_factor)
-        for name, (limit, suspect_limit) in limits.items():
-            value = _number(statistics.get(name))
-            if value is not None:
-                yield value, limit, suspect_limit
-        return
-    for name, raw in statistics.items():
-        if not name.endswith(_EXPLAINING):
-            continue
-        value = math.inf if infinite and infinite.get(name) == "inf" else _number(raw)
-        if value is None:
-            continue
-        if name == "budget_ratio":
-            yield value, policy.budget_ratio, policy.suspect_budget_ratio
-        elif name == "chi":
-            yield value, policy.chi_limit(count), policy.suspect_chi
-        elif name.endswith("_z"):
-            yield value, policy.direction, policy.suspect_direction
-        elif name.endswith("_z_max"):
-            along = _number(statistics.get(name.removesuffix("_z_max") + "_count"))
-            yield value, policy.direction_limit(along), policy.suspect_direction
+READ_BY_SEVERITY = ("tolerance_ratio", "rounding_ratio", "nonfinite", "nonfinite_statistics")
+"""The statistics that `severity` reads."""
 
 
 def _number(value: object) -> float | None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gonogo.judgment.verdict import Explanation
+from gonogo.spec.verdicts import Explanation
 from gonogo_workers.executors import builds_file, registry
 from ttnn_cases import GROUPS, RIGHT, Case
 
@@ -63,10 +63,10 @@ def test_a_right_kernel_is_replayed_to_the_bit(number: int, produced: list[Outpu
     for name, values in case.replayed(*outputs).items():
         assert np.array_equal(values, outputs[name])
     for answer in case.judged(outputs).outputs.values():
-        assert answer.explanation is Explanation.EXPLAINED
+        assert answer.explanation is Explanation.explained
 
 
 @pytest.mark.parametrize("number", range(len(RIGHT), len(CASES)), ids=[case.name for case in WRONG])
 def test_a_wrong_one_is_not_explained(number: int, produced: list[Outputs]) -> None:
     answers = CASES[number].judged(produced[number]).outputs.values()
-    assert Explanation.UNEXPLAINED in [answer.explanation for answer in answers]
+    assert Explanation.unexplained in [answer.explanation for answer in answers]

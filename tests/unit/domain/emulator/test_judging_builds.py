@@ -20,7 +20,7 @@ from gonogo.gauge.measure import turn
 from gonogo.graph import trace
 from gonogo.judging.inputs import generate, quantise
 from gonogo.judgment import Judgment, judge
-from gonogo.judgment.verdict import Explanation
+from gonogo.spec.verdicts import Explanation
 from gonogo.references import KERNELS as REFERENCES
 from gonogo.references.wormhole import Options, generic
 from gonogo.spec.test_spec import TestSpec
@@ -75,7 +75,7 @@ def test_a_right_build_is_replayed_to_the_bit(kernel: str, numerics: str) -> Non
     judgment = judged(*drawn(kernel, **NUMERICS[numerics]), "correct")
     for answer in judgment.outputs.values():
         assert answer.distance == 0.0
-        assert answer.explanation is Explanation.EXPLAINED
+        assert answer.explanation is Explanation.explained
         assert "dataflow on a Wormhole" in answer.arithmetic
 
 
@@ -96,7 +96,7 @@ NAMED = [
 def test_a_wrong_build_is_named(kernel: str, build: str, output: str, fault: str) -> None:
     numerics = {"output": "fp32"} if build == "epsilon-dropped" else {}
     answer = judged(*drawn(kernel, **numerics), build).outputs[output]
-    assert answer.explanation is Explanation.UNEXPLAINED
+    assert answer.explanation is Explanation.unexplained
     assert answer.fault == fault
     assert answer.diagnosis is not None
     assert answer.diagnosis.share > 0.9
@@ -108,11 +108,11 @@ def test_a_card_may_have_another_order_within_its_sums(kernel: str) -> None:
     other = turn(test, emulator.run(test, turn(test, given), "correct"))
     exact = judged_outputs(test, given, other)
     card = judged_outputs(test, given, other, is_of_card=True)
-    assert exact.explanation is Explanation.UNEXPLAINED
-    assert card.explanation is Explanation.EXPLAINED, card.message
+    assert exact.explanation is Explanation.unexplained
+    assert card.explanation is Explanation.explained, card.message
     wrong = emulator.run(test, given, "rstd-off-1e-3")
     answer = judged_outputs(test, given, wrong, is_of_card=True)
-    assert answer.explanation is Explanation.UNEXPLAINED
+    assert answer.explanation is Explanation.unexplained
 
 
 @pytest.mark.parametrize("dst", ["fp32", "bf16"])
@@ -134,5 +134,5 @@ def test_any_kernel_has_a_generic_program(kernel: str, dst: Width) -> None:
         outputs = {"y": values.astype(np.float64)}
         return judge([graph], inputs, outputs, {"y": "bf16"}, programs=[program]).explanation
 
-    assert explanation(y) is Explanation.EXPLAINED
-    assert explanation(1.01 * y) is Explanation.UNEXPLAINED
+    assert explanation(y) is Explanation.explained
+    assert explanation(1.01 * y) is Explanation.unexplained

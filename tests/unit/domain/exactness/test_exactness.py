@@ -17,8 +17,8 @@ from gonogo.exactness import NORMS, exact_elements, exact_inputs, is_exact, judg
 from gonogo.exactness.inputs import EPSILON
 from gonogo.faults.table import faults
 from gonogo.graph import Graph, Node, trace
-from gonogo.judgment import Explanation
 from gonogo.references import KERNELS
+from gonogo.spec.verdicts import Explanation
 
 Array = NDArray[Any]
 F = np.float32
@@ -87,7 +87,7 @@ def test_every_way_and_order_gives_the_exact_bits(kernel: str) -> None:
                 outputs = computed(graph, inputs, form, blocks)
                 answers = judge_exact(graphs, inputs, outputs, dict.fromkeys(outputs, form))
                 for answer in answers.values():
-                    assert answer.explanation is Explanation.EXPLAINED, (form, at, answer.message)
+                    assert answer.explanation is Explanation.explained, (form, at, answer.message)
                     is_updated = any(node.operation == "var" for node in graph.nodes)
                     assert is_updated or not answer.unequal, (form, at)
 
@@ -97,7 +97,7 @@ def test_updated_means_are_right_in_other_bits(form: str) -> None:
     graphs, inputs = case("layernorm_fw", form, shape=(6, 1000))
     y = computed(graphs[0], inputs, form, 1, is_welford=True)["y"]
     answer = judge_exact(graphs, inputs, {"y": y}, {"y": form})["y"]
-    assert answer.explanation is Explanation.EXPLAINED
+    assert answer.explanation is Explanation.explained
     assert form != "fp32" or "differ in last bits, as right kernels may" in answer.message
 
 
@@ -252,7 +252,7 @@ def test_a_wrong_kernel_is_named(
     outputs = {name: round_to(values, form) for name, values in wrong.items()}
     answers = judge_exact(graphs, inputs, outputs, dict.fromkeys(outputs, form))
     assert [name for name, answer in answers.items() if answer.wrong] == [output]
-    assert answers[output].explanation is Explanation.UNEXPLAINED
+    assert answers[output].explanation is Explanation.unexplained
     diagnosis = answers[output].diagnosis
     assert diagnosis is not None
     assert diagnosis.fault is not None, diagnosis.message

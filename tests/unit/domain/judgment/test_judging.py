@@ -12,7 +12,8 @@ from gonogo.arithmetic import Program
 from gonogo.arithmetic.formats import round_to
 from gonogo.arithmetic.sums import narrow_sum
 from gonogo.graph import trace
-from gonogo.judgment import Explanation, judge, pooled
+from gonogo.judgment import judge, pooled_entries
+from gonogo.spec.verdicts import Explanation
 from tests.unit.domain.judgment.kernels import Array, graphs, inputs, judged, layernorm, stored
 
 F = np.float32
@@ -50,7 +51,7 @@ WRONG: dict[str, dict[str, Any]] = {
 def test_right_kernels_are_explained(name: str, form: str) -> None:
     given = inputs(form=form)
     result = judged(given, layernorm(**given, **RIGHT[name]), form)
-    assert result.explanation is Explanation.EXPLAINED, result.message
+    assert result.explanation is Explanation.explained, result.message
     assert result.rounding_ratio <= 1.05
 
 
@@ -59,7 +60,7 @@ def test_right_kernels_are_explained(name: str, form: str) -> None:
 def test_wrong_kernels_are_unexplained(name: str, form: str) -> None:
     given = inputs(form=form)
     result = judged(given, layernorm(**given, **WRONG[name]), form)
-    assert result.explanation is Explanation.UNEXPLAINED, result.message
+    assert result.explanation is Explanation.unexplained, result.message
     assert result.diagnosis is not None
     assert result.diagnosis.share > 0.9
     assert result.rounding_ratio > 2
@@ -88,13 +89,13 @@ def test_damage_in_one_row_is_found(damage: Callable[[Array], None], form: str) 
     y = stored(layernorm(**given), form)
     damage(y)
     result = judged(given, y, form)
-    assert result.explanation is Explanation.UNEXPLAINED, result.message
+    assert result.explanation is Explanation.unexplained, result.message
 
 
 def test_a_stored_value_is_found_and_named() -> None:
     given = inputs(form="bf16")
     result = judged(given, layernorm(**given, rstd_as="bf16"), "bf16")
-    assert result.explanation is Explanation.EXPLAINED, result.message
+    assert result.explanation is Explanation.explained, result.message
     assert "rstd in bf16" in result.arithmetic
 
 
@@ -105,7 +106,7 @@ def test_a_value_that_is_stored_truncated_is_found() -> None:
     rstd = round_to(1 / np.sqrt((centered**2).mean(-1, keepdims=True) + F(1e-5)), "bf16", "zero")
     y = round_to(centered * rstd * gamma + beta, "bf16", "zero")
     result = judged(given, y, "bf16")
-    assert result.explanation is Explanation.EXPLAINED, result.message
+    assert result.explanation is Explanation.explained, result.message
     assert result.program.stored == {"rstd": "bf16/zero", "y": "bf16/zero"}
 
 
@@ -116,7 +117,7 @@ def test_a_sum_with_16_bit_totals_is_found(totals: str) -> None:
     dbeta = narrow_sum(dy.T, "fp16", totals)
     outputs = {"dbeta": dbeta}
     answer = judge([graph], {"dy": dy}, outputs, {"dbeta": "fp16"}, ["fp16"]).outputs["dbeta"]
-    assert answer.explanation is Explanation.EXPLAINED
+    assert answer.explanation is Explanation.explained
     assert ".total in fp16" in answer.arithmetic
     assert answer.program.totals == totals
 
@@ -125,14 +126,14 @@ def test_an_input_that_is_stored_with_fewer_digits_than_it_has_is_a_fault() -> N
     given = inputs()
     rounded = {**given, "x": round_to(given["x"], "bf16")}
     result = judged(given, stored(layernorm(**rounded), "bf16"), "bf16")
-    assert result.explanation is Explanation.UNEXPLAINED
+    assert result.explanation is Explanation.unexplained
     assert "x is stored in bf16" in result.message
 
 
 def test_a_stored_value_does_not_hide_in_fp32() -> None:
     given = inputs()
     result = judged(given, layernorm(**given, rstd_as="bf16"))
-    assert result.explanation is Explanation.UNEXPLAINED
+    assert result.explanation is Explanation.unexplained
 
 
 def test_a_declared_program_explains_its_outputs_alone() -> None:
@@ -143,13 +144,13 @@ def test_a_declared_program_explains_its_outputs_alone() -> None:
         judge(ways, given, {"y": y}, {"y": "bf16"}, ["bf16"], [Program(stored=keys)]).explanation
         for keys in ({"rstd": "bf16"}, {"xhat": "bf16"})
     ]
-    assert answers == [Explanation.EXPLAINED, Explanation.UNEXPLAINED]
+    assert answers == [Explanation.explained, Explanation.unexplained]
 
 
 def test_rounding_that_leaves_nothing_is_inconclusive() -> None:
     given = {**inputs((32, 64)), "beta": np.zeros(64), "x": np.full((32, 64), 0.1, F)}
     result = judged(given, np.full((32, 64), 3e-5))
-    assert result.explanation is Explanation.INCONCLUSIVE
+    assert result.explanation is Explanation.inconclusive
 
 
 def test_inf_is_right_where_the_reference_is() -> None:
@@ -163,20 +164,20 @@ def test_inf_is_right_where_the_reference_is() -> None:
         judge(graph, {"x": x}, {"y": np.array(y)}, {"y": "fp16"}, ["fp16"]).explanation
         for y in ([2, np.inf, -np.inf, 6], [2, np.inf, np.inf, 6], [2, 65504, -np.inf, 6])
     ]
-    assert [answer is Explanation.EXPLAINED for answer in answers] == [True, False, False]
+    assert [answer is Explanation.explained for answer in answers] == [True, False, False]
 
 
 def test_no_stored_value_that_overflows_explains_an_output() -> None:
     given = inputs(form="fp16")
     given["x"] = stored(2000 * given["x"], "fp16")  # its variance is no fp16
     y = np.broadcast_to(given["beta"], given["x"].shape)
-    assert judged(given, y, "fp16").explanation is Explanation.UNEXPLAINED
+    assert judged(given, y, "fp16").explanation is Explanation.unexplained
 
 
 def test_a_small_factor_of_all_rows_is_found_in_bf16() -> None:
     given = inputs((64, 1024), "bf16")
     result = judged(given, layernorm(**given, scale=1 + 4e-7), "bf16")
-    assert result.explanation is not Explanation.EXPLAINED, result.message
+    assert result.explanation is not Explanation.explained, result.message
 
 
 def test_seeds_add_up() -> None:
@@ -185,10 +186,10 @@ def test_seeds_add_up() -> None:
         for seed in range(4):
             given = inputs((16, 64), seed=seed)
             seeds.append(judged(given, layernorm(**given, scale=scale)))
-        return pooled(seeds).explanation
+        return pooled_entries(seed.entry() for seed in seeds).explanation
 
-    assert results(1.0) is Explanation.EXPLAINED
-    assert results(1 + 6e-7) is not Explanation.EXPLAINED
+    assert results(1.0) is Explanation.explained
+    assert results(1 + 6e-7) is not Explanation.explained
 
 
 def test_unknown_outputs_and_shapes_are_refused() -> None:

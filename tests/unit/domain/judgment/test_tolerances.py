@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from gonogo.arithmetic import exact
-from gonogo.judgment import Explanation, Judgment, judge, pooled
+from gonogo.judgment import Judgment, judge, pooled_entries
 from gonogo.judgment.tolerance import Tolerance
+from gonogo.spec.verdicts import Explanation
 from tests.unit.domain.judgment.kernels import Array, F, graphs, inputs, layernorm, stored
 
 TIGHT = Tolerance(rtol=1e-3, atol=1e-5)
@@ -51,7 +52,7 @@ def test_the_tolerances_of_the_advice_pass_a_right_kernel_on_other_seeds(form: s
     given = inputs(form=form)
     y = stored(layernorm(**given), form)
     judgment = judged_with(given, y, form, Tolerance(rtol=1e-9))
-    assert judgment.explanation is Explanation.EXPLAINED
+    assert judgment.explanation is Explanation.explained
     advice = judgment.advice("y")
     assert advice is not None
     assert advice.red_rate > 0.99
@@ -80,7 +81,7 @@ def test_what_only_an_unknown_order_explains_says_what_it_would_hide() -> None:
     given = inputs(form="bf16")
     judgment = judged_with(given, rounded_everywhere(**given), "bf16", Tolerance(atol=1.0))
     assert judgment.outputs["y"].arithmetic == "bf16 operations in an unknown order"
-    assert judgment.explanation is Explanation.EXPLAINED
+    assert judgment.explanation is Explanation.explained
     limits = judgment.detection_limits("y")
     assert min(limits.factors.values()) > 2**-9
     assert f"{len(limits.unseen)} of {limits.tried} faults would not be seen" in judgment.message
@@ -89,8 +90,8 @@ def test_what_only_an_unknown_order_explains_says_what_it_would_hide() -> None:
 @pytest.mark.parametrize(
     ("count", "tolerance", "expected"),
     [
-        (256, Tolerance(rtol=0.016, atol=1e-5), Explanation.EXPLAINED),
-        (255, Tolerance(atol=0.03), Explanation.INCONCLUSIVE),
+        (256, Tolerance(rtol=0.016, atol=1e-5), Explanation.explained),
+        (255, Tolerance(atol=0.03), Explanation.inconclusive),
     ],
     ids=["right", "N - 1"],
 )
@@ -114,10 +115,10 @@ def test_a_fault_of_several_seeds_is_named_with_its_mean_size() -> None:
 
     kernels = [larger, larger, layernorm, larger]
     seeds = [answer(seed, kernel).outputs["y"] for seed, kernel in enumerate(kernels)]
-    result = pooled(seeds)
-    assert result.explanation is Explanation.UNEXPLAINED
+    result = pooled_entries(seed.entry() for seed in seeds)
+    assert result.explanation is Explanation.unexplained
     assert result.fault is not None
     assert (result.fault.id, result.fault.seeds) == ("factor:rstd", 3)
     assert result.fault.size == pytest.approx(1e-3, rel=0.01)
     assert result.fault.share > 0.99
-    assert pooled([seeds[2]]).fault is None
+    assert pooled_entries([seeds[2].entry()]).fault is None

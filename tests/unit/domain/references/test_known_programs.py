@@ -13,8 +13,8 @@ from gonogo.arithmetic import Program
 from gonogo.arithmetic.formats import round_to
 from gonogo.graph import trace
 from gonogo.judgment import judge
-from gonogo.judgment.verdict import Explanation
 from gonogo.references import KERNELS
+from gonogo.spec.verdicts import Explanation
 
 F = np.float32
 SHAPES = {"x": (16, 64), "gamma": (64,), "beta": (64,), "dy": (16, 64)}
@@ -59,7 +59,7 @@ def test_a_framework_that_stores_each_result_is_the_eager_program(name: str) -> 
     def is_explained_by(program: str) -> bool:
         programs = [kernel.programs[program](graph, "bf16")]
         answer = judge([graph], inputs, given, dict.fromkeys(given, "bf16"), ["bf16"], programs)
-        return answer.explanation is Explanation.EXPLAINED
+        return answer.explanation is Explanation.explained
 
     assert is_explained_by("eager")
     assert not is_explained_by("fused")
@@ -75,5 +75,5 @@ def test_an_rmsnorm_that_stores_its_normalized_values() -> None:
         judge, [graph], inputs, {"y": bf16(bf16(xhat) * gamma)}, {"y": "bf16"}, ["bf16"]
     )
     program = kernel.programs["stored-xhat"](graph, "bf16")
-    assert judged_by([program]).explanation is Explanation.EXPLAINED
-    assert judged_by([Program()]).explanation is Explanation.UNEXPLAINED
+    assert judged_by([program]).explanation is Explanation.explained
+    assert judged_by([Program()]).explanation is Explanation.unexplained

@@ -7,7 +7,7 @@ from zlib import crc32
 import numpy as np
 import pytest
 
-from gonogo.judgment.verdict import Explanation
+from gonogo.spec.verdicts import Explanation
 from ttnn_cases import GROUPS, RIGHT, Case
 
 RECORDED = {
@@ -39,13 +39,13 @@ def test_a_step_in_one_element_is_not_explained(case: Case) -> None:
     output = first_output(case)
     outputs = {output: case.replayed(output)[output].copy()}
     outputs[output].ravel().view(np.uint32)[77] += 0x10000
-    assert case.judged(outputs).outputs[output].explanation is Explanation.UNEXPLAINED
+    assert case.judged(outputs).outputs[output].explanation is Explanation.unexplained
 
 
 def test_the_other_width_of_dst_is_not_explained() -> None:
     narrow, wide = (Case("ttnn.group_norm", dst, GROUPS) for dst in ("bf16", "fp32"))
     answer = wide.judged(narrow.replayed("y")).outputs["y"]
-    assert answer.explanation is Explanation.UNEXPLAINED
+    assert answer.explanation is Explanation.unexplained
 
 
 def first_output(case: Case) -> str:

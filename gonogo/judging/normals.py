@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gonogo.numerics.formats import Doubles
+from gonogo.arithmetic.formats import Doubles
 
 # Coefficients of AS 241, highest power first: |q| <= .425, then r <= 5, then the far tail.
 _CENTER_NUMERATOR = (

@@ -1,0 +1,70 @@
+"""What a test asks the judge: its kernel's graphs, what the device was given, and in which formats."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
+
+from gonogo.arithmetic import Program
+from gonogo.graph import Graph
+from gonogo.judgment import Tolerance
+from gonogo.references import workloads
+
+if TYPE_CHECKING:
+    from gonogo.spec.test_spec import TestSpec
+
+Arrays = Mapping[str, NDArray[Any]]
+NARROW = ("bf16", "fp16")
+"""The formats in which a kernel whose tensors have them may store values in between."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What gonogo.judgment.judge takes, but for outputs.
+
+    Attributes:
+        graphs: the reference, then other ways; of a declared arithmetic its graph alone.
+        inputs: what the kernel was given, in the shapes of the reference.
+        form: the format of the outputs.
+        narrow: the 16-bit formats of the tensors.
+        programs: the declared arithmetic; empty: it is found.
+        tolerances: by output, as far as they are allclose's.
+    """
+
+    graphs: Sequence[Graph]
+    inputs: Arrays
+    form: str
+    narrow: Sequence[str]
+    programs: Sequence[Program]
+    tolerances: Mapping[str, Tolerance]
+
+
+def questions(test: TestSpec, given: Arrays, arithmetic: str | None) -> list[Question]:
+    """Return what a test asks: first by the declared arithmetic, if there is one.
+
+    Outputs that its graph doesn't have are those of the last question. Raises FieldError where the
+    kernel has no such arithmetic.
+    """
+    inputs = workloads.shaped(test, given)
+    formats = [test.numerics.output, *map(test.numerics.format_of, test.input_names)]
+    narrow = [form for form in dict.fromkeys(formats) if form in NARROW]
+    tolerances = {}
+    for name in test.outputs:
+        declared = test.tolerance_for(name)
+        if declared is not None and declared.allclose is not None:
+            tolerances[name] = Tolerance(*declared.allclose)
+    graphs = workloads.graphs_of(test, inputs)
+    every = [Question(graphs, inputs, test.numerics.output, narrow, (), tolerances)]
+    if arithmetic is not None:
+        graph, program = workloads.declared(test, inputs, arithmetic)
+        first = Question([graph], inputs, test.numerics.output, narrow, [program], tolerances)
+        every.insert(0, first)
+    return every
+
+
+def reference(test: TestSpec, arrays: Arrays) -> dict[str, NDArray[Any]]:
+    """Return the float64 function of inputs, flat (TestSpec.flat_shape_of), by output."""
+    return workloads.exact_outputs(test, arrays)
