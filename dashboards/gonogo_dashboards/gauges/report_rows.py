@@ -11,12 +11,12 @@ from gonogo.gauge.summary import (
     GateSummary,
     GaugeReport,
     MeasuredRate,
-    PartArithmetic,
     TriedSummary,
     WindowEdges,
     WindowSummary,
 )
-from gonogo.spec import arithmetic_words
+from gonogo.spec.arithmetic_names import NAMES
+from gonogo.spec.arithmetic_words import OutputArithmetic
 from gonogo.spec.verdicts import Verdict
 from gonogo_storage.db.encoding import encode
 
@@ -94,13 +94,13 @@ class GateLine:
 
 @dataclass(frozen=True)
 class ModelLine:
-    """The arithmetic model of one output of some kernels, and its detection limits."""
+    """The arithmetic of one output of some kernels, and its detection limits."""
 
     kernels: str
     output: str
     model: str
     hover: str
-    """The meaning of the model's name."""
+    """What the name means, if a build may declare it."""
     detection_limits: tuple[str, ...]
 
 
@@ -205,15 +205,14 @@ def _parts(report: GaugeReport) -> list[PartLine]:
     return lines + wrong + gone
 
 
-def _models(parts: Mapping[str, Sequence[PartArithmetic]]) -> Iterator[ModelLine]:
+def _models(parts: Mapping[str, Sequence[OutputArithmetic]]) -> Iterator[ModelLine]:
     for kernels, outputs in alike(parts):
         for output in outputs:
-            name = output.arithmetic
             yield ModelLine(
                 kernels,
                 output.output,
                 output.model,
-                arithmetic_words.meaning(name or output.reproduced_by),
+                NAMES.get(output.arithmetic or "", ""),
                 tuple(output.detection_limits),
             )
 

@@ -179,20 +179,6 @@ const RENDERERS = {
     const [left, right, top, bottom] = [x - width / 2, x + width / 2, y - height / 2, y + height / 2].map(Math.round);
     return { type: 'rect', shape: { x: left, y: top, width: right - left, height: bottom - top }, style: { fill: api.visual('color') } };
   },
-  // data row: [x, times used, standard error]: a bar with a whisker; in the color of what is wrong, the way from it to 1 stands out
-  coefficient: (_, api) => {
-    const [x, used, error] = [0, 1, 2].map((place) => api.value(place));
-    const wrong = api.visual('color') === color('pass_by_tolerance');
-    const half = Math.max(0.5, Math.min(13, api.size([1, 0])[0] * 0.42));
-    const part = (from, to, fill, opacity) => {
-      const [[middle, y1], [, y2]] = [api.coord([x, from]), api.coord([x, to])];
-      return { type: 'rect', shape: { x: middle - half, y: Math.min(y1, y2), width: 2 * half, height: Math.abs(y2 - y1) }, style: { fill, opacity } };
-    };
-    const children = [part(0, wrong ? Math.min(used, 1) : used, color('bar'), 1)];
-    if (wrong) children.push(part(1, Math.max(used, 0), color('pass_by_tolerance'), used < 1 ? 0.32 : 1));
-    if (!Number.isNaN(error)) children.push(RENDERERS.whisker(null, { ...api, value: (place) => [x, used - error, used + error][place] }));
-    return { type: 'group', children };
-  },
   dash: (_, api) => level(api, null),
   dots: (_, api) => level(api, [3, 3]),
 };
