@@ -1,8 +1,10 @@
-"""Judge a stored seed again from its stored numbers, under another tolerance or policy.
+"""Judge a stored seed again from its stored numbers, under another tolerance.
 
 The stored numbers allow, for each output:
 
-- *explained* is exact: the policy reads nothing but stored statistics.
+- *explained* is as stored, unless the output changes between green and red. Rounding acquits a red
+  output only where no fault may be the reason, which a green one wasn't asked. Its detection limits
+  answer that; without them the seed is undecided. So is one that was inconclusive while it was red.
 - *within* is exact for PCC, Frobenius and ULP, for an allclose whose rtol is one of
   `needed_atol`'s, and for the declared one.
 - For another rtol bounds decide. needed(r) = max(|e| - r |ref|, 0) is convex in r and falls:
@@ -19,22 +21,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.tolerances import Tolerance
-from gonogo.spec.verdicts import (
-    POLICY,
-    Explanation,
-    Policy,
-    Statistics,
-    Verdict,
-    explain,
-    explain_output,
-    seed_verdict,
-    within,
-    worst_explanation,
-)
+from gonogo.spec.verdicts import Explanation, Statistics, Verdict, seed_verdict, within
 
 MARGIN = 1e-9
 """Relative room at a bound for the rounding of stored float64 numbers."""
@@ -52,43 +44,58 @@ class Rejudged:
     reason: str | None = None
 
 
-def rejudge(
-    row: Mapping[str, Any], test: TestSpec, declared: TestSpec, policy: Policy = POLICY
-) -> Rejudged:
+def rejudge(row: Mapping[str, Any], test: TestSpec, declared: TestSpec) -> Rejudged:
     """Judge a result row of `declared` (as the API shows it) by the tolerance of `test`.
 
     The two tests differ in nothing else. In a job with a reference build the comparators use the
-    difference from it, and both differences must be explained.
+    difference from it.
     """
     outputs: Mapping[str, Statistics] = row.get("outputs") or {}
-    judged = {name: numbers for name, numbers in outputs.items() if name in test.outputs}
+    judged = {name: stored for name, stored in outputs.items() if name in test.outputs}
     if not judged:
         return Rejudged(Verdict(row["verdict"]))
-    answers: list[tuple[bool, Explanation]] = []
-    holds: list[bool | None] = []
+    possible: list[list[tuple[bool, Explanation]]] = []
     reasons: list[str] = []
     for name, stored in judged.items():
-        numbers = {
-            key: value
-            for key, value in stored.items()
-            if key not in ("verdict", "explanation", "reference")
-        }
-        output_numbers = numbers
-        explanations: list[Explanation] = []
-        other = stored.get("reference")
-        if isinstance(other, Mapping) and other.get("within") is not None:
-            numbers = dict(other)
-            explanations.append(explain(numbers, policy))
+        numbers = _compared(stored)
         tolerance, declared_tolerance = test.tolerance_for(name), declared.tolerance_for(name)
-        holds.append(within_stored(tolerance, declared_tolerance, numbers))
-        is_within = holds[-1] is not False
-        explanations.append(explain_output(is_within, output_numbers, policy))
-        answers.append((is_within, worst_explanation(explanations)))
-        if holds[-1] is None and tolerance is not None:
-            reasons.append(_reason(name, tolerance, numbers))
-    if None in holds and False not in holds:
-        return Rejudged(None, reasons[0])
-    return Rejudged(seed_verdict(answers))
+        holds = within_stored(tolerance, declared_tolerance, numbers)
+        was_within = within(declared_tolerance, numbers)
+        answers = [
+            (is_within, explanation)
+            for is_within in ((True, False) if holds is None else (holds,))
+            for explanation in _explanations(stored, is_within, was_within)
+        ]
+        possible.append(answers)
+        if holds is None and tolerance is not None:
+            reasons.append(_unknown_atol(name, tolerance, numbers))
+        elif len(answers) > 1:
+            reasons.append(_unknown_explanation(name, is_within=bool(holds)))
+    verdicts = {seed_verdict(answers) for answers in product(*possible)}
+    return Rejudged(verdicts.pop()) if len(verdicts) == 1 else Rejudged(None, reasons[0])
+
+
+def _compared(stored: Statistics) -> Statistics:
+    """Return the numbers of an output that the comparators use."""
+    other = stored.get("reference")
+    has_other = isinstance(other, Mapping) and other.get("within") is not None
+    return other if has_other else stored  # type: ignore[return-value]
+
+
+def _explanations(stored: Statistics, is_within: bool, was_within: bool) -> tuple[Explanation, ...]:
+    """Return what may be the explanation of an output under the new tolerance."""
+    explanation = Explanation(stored["explanation"])
+    explained, inconclusive = Explanation.explained, Explanation.inconclusive
+    if is_within == was_within:
+        return (explanation,)
+    if is_within and explanation is inconclusive:
+        return explained, inconclusive
+    if is_within or explanation is not explained:
+        return (explanation,)
+    limits = stored.get("detection_limits")
+    if limits is None:
+        return explained, inconclusive
+    return (inconclusive if limits else explained,)
 
 
 def within_stored(
@@ -166,7 +173,7 @@ def _line(first: Point, second: Point, at: float) -> float:
     return first[1] + (second[1] - first[1]) * (at - first[0]) / (second[0] - first[0])
 
 
-def _reason(output: str, tolerance: Tolerance, numbers: Statistics) -> str:
+def _unknown_atol(output: str, tolerance: Tolerance, numbers: Statistics) -> str:
     rtol, _ = tolerance.allclose or (0.0, 0.0)
     needed = numbers.get("needed_atol")
     known = ", ".join(needed) if isinstance(needed, Mapping) else "none"
@@ -174,3 +181,9 @@ def _reason(output: str, tolerance: Tolerance, numbers: Statistics) -> str:
         f"{output}: the atol needed with rtol {rtol:g} isn't stored, and its neighbors don't "
         f"decide; stored for rtol {known}"
     )
+
+
+def _unknown_explanation(output: str, *, is_within: bool) -> str:
+    if is_within:
+        return f"{output}: it was inconclusive while it was red, and would be green"
+    return f"{output}: it would be red, and its detection limits aren't stored"

@@ -196,7 +196,7 @@ def sample(item: Mapping[str, Any]) -> str:
 
 
 def arithmetic_lines(rows: Iterable[Mapping[str, Any]]) -> list[Text]:
-    """Return a line per output with its arithmetic model and its detection limits."""
+    """Return a line per output with its arithmetic and its detection limits."""
     return [Text(output.words) for output in arithmetic_words.of_results(rows)]
 
 
@@ -211,7 +211,7 @@ def results_table(items: Iterable[Mapping[str, Any]]) -> Table:
         "explanation",
         "max |e|",
         "tolerance ratio",
-        "budget ratio",
+        "error/rounding",
         "1-PCC",
         "ms",
         "message",
@@ -219,7 +219,7 @@ def results_table(items: Iterable[Mapping[str, Any]]) -> Table:
         table.add_column(
             name,
             justify="right"
-            if name in {"seed", "max |e|", "tolerance ratio", "budget ratio", "1-PCC", "ms"}
+            if name in {"seed", "max |e|", "tolerance ratio", "error/rounding", "1-PCC", "ms"}
             else "left",
         )
     for item in items:
@@ -234,7 +234,7 @@ def results_table(items: Iterable[Mapping[str, Any]]) -> Table:
                 plain_words(str(judged.get("outcome") or judged.get("explanation") or "-")),
                 number(judged.get("max_abs")),
                 number(judged.get("tolerance_ratio")),
-                number(judged.get("budget_ratio")),
+                number(judged.get("rounding_ratio")),
                 number(judged.get("pcc_deficit")),
                 number(item.get("duration_ms")) if first else "",
                 str(

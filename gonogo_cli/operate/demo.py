@@ -132,8 +132,8 @@ def row(client: Client, job: dict[str, Any]) -> dict[str, Any]:
     ratios = [
         judged["tolerance_ratio"] for judged in outputs if judged.get("tolerance_ratio") is not None
     ]
-    budgets = [
-        judged["budget_ratio"] for judged in outputs if judged.get("budget_ratio") is not None
+    rounding = [
+        judged["rounding_ratio"] for judged in outputs if judged.get("rounding_ratio") is not None
     ]
     green = sum(
         1 for result in results if result["verdict"] in {"pass", "pass_by_tolerance", "suspect"}
@@ -145,7 +145,7 @@ def row(client: Client, job: dict[str, Any]) -> dict[str, Any]:
         "seeds": len(results),
         "green": green,
         "tolerance_ratio": max(ratios, default=None),
-        "budget_ratio": max(budgets, default=None),
+        "rounding_ratio": max(rounding, default=None),
         "verdict": job.get("verdict"),
         "diagnosis": diagnosis.get("words") or "",
         "url": client.url + urls.job(job["id"]),
@@ -162,17 +162,17 @@ def table(rows: list[dict[str, Any]]) -> Table:
     summary.add_column("build", no_wrap=True)
     summary.add_column("allclose(1e-3, .5)")
     summary.add_column("GoNoGo says", no_wrap=True)
-    summary.add_column("worst error / rounding budget", justify="right")
+    summary.add_column("worst error ÷ rounding", justify="right")
     summary.add_column("why", ratio=1, min_width=30)
     for row in rows:
         all_green = row["green"] == row["seeds"]
         allclose = Text(
             f"{row['green']}/{row['seeds']} green", style="green" if all_green else "red"
         )
-        budget = row["budget_ratio"]
+        rounding = row["rounding_ratio"]
         ratio = Text(
-            "-" if budget is None else f"{budget:.3g} x",
-            style="green" if budget is not None and budget <= 3 else "bold red",
+            "-" if rounding is None else f"{rounding:.3g}",
+            style="green" if row["verdict"] == "pass" else "bold red",
         )
         words = row["diagnosis"] or (
             "every error is explained by rounding" if row["verdict"] == "pass" else "no diagnosis"

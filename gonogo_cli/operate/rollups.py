@@ -23,7 +23,7 @@ def rebuild(
         False, "--json", help="Print JSON: one line of progress a second, then the result."
     ),
 ) -> None:
-    """Recompute the roll-ups from the stored rows, after a new policy or when in doubt.
+    """Recompute the roll-ups from the stored rows, when in doubt.
 
     Works in small transactions beside a running service. Pages show a test's old sums until the new
     ones are complete. It can be stopped and started again at any time.

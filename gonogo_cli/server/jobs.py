@@ -110,7 +110,7 @@ def watch(
 
 
 def diagnose(job: str = typer.Argument(help="The job's id."), as_json: bool = JSON) -> None:
-    """Say what is wrong with a job's kernel: which term, and which tiles were summed.
+    """Say what is wrong with a job's kernel: which fault explains its error.
 
     For a staged suite, say which stage blocks.
     """

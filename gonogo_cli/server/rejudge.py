@@ -1,4 +1,4 @@
-"""`gonogo rejudge`: judge stored seeds under another tolerance, or under the current policy."""
+"""`gonogo rejudge`: judge stored seeds under another tolerance."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ from gonogo_cli.local import options
 
 
 def rejudge(
-    test: str | None = typer.Option(
-        None, help="The test's key; without one every test is judged by the policy in force."
-    ),
+    test: str = typer.Option(..., help="The test's key."),
     rtol: float | None = typer.Option(
         None, help="allclose: relative tolerance (0 when only --atol is given)."
     ),
@@ -38,9 +36,8 @@ def rejudge(
 ) -> None:
     """Judge a test's stored seeds again, without running anything; show old and new verdicts.
 
-    The flags are the whole new tolerance; without any the declared one stays, and only the policy
-    is applied again. Exit codes: 0 every seed was decided, 1 stored numbers can't tell for some, 2
-    usage, 3 infrastructure.
+    The flags are the whole new tolerance. Exit codes: 0 every seed was decided, 1 stored numbers
+    can't tell for some, 2 usage, 3 infrastructure.
     """
     flags = {"rtol": rtol, "atol": atol, "pcc": pcc, "frobenius": frobenius, "ulp": ulp}
     given = {name: value for name, value in flags.items() if value is not None}
@@ -49,38 +46,25 @@ def rejudge(
         raise typer.BadParameter(
             "--tolerance is the whole tolerance: no other flag of one goes with it"
         )
-    if test is None and (given or declared is not None):
-        raise typer.BadParameter("--test is needed: a tolerance belongs to one test")
-    body = {"tolerance": given or declared, "build": build, "store": store, "reason": reason}
+    new = given or declared
+    if new is None:
+        raise typer.BadParameter("name the new tolerance, such as --rtol 1e-3 --atol 1e-5")
+    body = {"test": test, "tolerance": new, "build": build, "store": store, "reason": reason}
     with Client() as client:
-        keys = [test] if test is not None else _kernels(client)
-        results = [client.call("POST", "/rejudgements", body={**body, "test": key}) for key in keys]
+        result = client.call("POST", "/rejudgements", body=body)
     if as_json:
-        show.print_json(results[0] if test is not None else {"items": results})
+        show.print_json(result)
     else:
-        for result in results:
-            _print(result, every=test is not None)
-    raise typer.Exit(int(any(result["undecided"] for result in results)))
+        _print(result)
+    raise typer.Exit(int(result["undecided"] > 0))
 
 
-def _kernels(client: Client) -> list[str]:
-    """The keys of all tests of kernels: a selection has no tolerance."""
-    return [
-        item["key"] for item in client.pages("/tests", limit=200) if "selection" not in item["test"]
-    ]
-
-
-def _print(result: Mapping[str, Any], *, every: bool) -> None:
-    """Print a line per build; with all tests, leave out those without seeds."""
-    if not result["seeds"] and not every:
-        return
+def _print(result: Mapping[str, Any]) -> None:
+    """Print a line per build."""
     out = show.console()
     tolerances = {name: in_words(limits) for name, limits in result["tolerance"].items()}
     out.print(
-        (
-            f"{result['test_key']}: tolerance {tolerances['old']} -> {tolerances['new']}, "
-            f"policy {result['policy']['applied']}"
-        ),
+        f"{result['test_key']}: tolerance {tolerances['old']} -> {tolerances['new']}",
         highlight=False,
     )
     table = Table(box=None, header_style="dim", pad_edge=False)

@@ -16,10 +16,7 @@ from gonogo_storage.rollups.variants import job_of
 
 
 def record(session: Session, bisection: Bisection, probes: Iterable[Probe], place: int) -> Record:
-    """Return the record of the build at one place of the series.
-
-    It has the build's seeds, and the terms that its diagnosis could tell.
-    """
+    """Return the record of the build at one place of the series, with its seeds."""
     facts = [job_of(session, probe.job) for probe in probes if probe.ended and probe.place == place]
     records = build_series.records(
         session,
@@ -30,4 +27,4 @@ def record(session: Session, bisection: Bisection, probes: Iterable[Probe], plac
         ),
     )
     name = bisection.builds[place]
-    return Record(name, records[-1].seeds, records[-1].terms) if records else Record(name, {})
+    return Record(name, records[-1].seeds) if records else Record(name, {})

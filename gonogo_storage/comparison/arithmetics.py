@@ -1,4 +1,4 @@
-"""The arithmetic models of each test on base and on head. Reads only."""
+"""The arithmetics of each test on base and on head. Reads only."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def with_programs(
     sides: Sequence[SideResults],
     results: Sequence[Mapping[Place, RunSummary]],
 ) -> list[dict[Place, RunSummary]]:
-    """Return the results of base and head with the programs found in their seeds.
+    """Return the results of base and head with the arithmetics found in their seeds.
 
     Only kernels that ran on both sides are read: a test of a gtest or pytest selection isn't one.
     """
@@ -53,7 +53,5 @@ def _read(
     for place, members in jobs.items():
         stored = [read[job.id] for job in members if job.id in read]
         if stored:
-            programs[place] = pooled(
-                members[0].build, [one.outputs for one in stored], [one.others for one in stored]
-            )
+            programs[place] = pooled(members[0].build, stored)
     return programs

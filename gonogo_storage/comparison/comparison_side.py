@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 from gonogo.errors import FieldError
 from gonogo.flakiness.classes import LOST, RunSummary
 from gonogo.spec.selections import KERNEL
-from gonogo.spec.verdicts import Explanation, Verdict
+from gonogo.spec.verdicts import Verdict
 from gonogo_storage.db.ids import is_id
 from gonogo_storage.db.paging import batched
 from gonogo_storage.db.states import JobKind, JobState
@@ -194,7 +194,7 @@ def read(session: Session, side: Side) -> SideResults:
             limit="a build or a run that still has them",
         )
     more_jobs, rows = more_jobs or len(known) < len(rows), known
-    counts = _counts_with_suspects(session, rows)
+    counts = {row.id: suspects.settled_counts(row.counts, row.suspects) for row in rows}
     sick = _without_sick(session, rows, counts)
     within = _within(session, [row.id for row in rows if row.kernel == KERNEL], sick)
     tests: dict[Place, RunSummary] = {}
@@ -303,19 +303,6 @@ def _joined(first: RunSummary, second: RunSummary) -> RunSummary:
         first.waiting + second.waiting,
         Counter(first.ended_empty) + Counter(second.ended_empty),
     )
-
-
-def _counts_with_suspects(session: Session, rows: Iterable[Any]) -> dict[str, Mapping[str, int]]:
-    """Return each job's counters, with suspect seeds by the joint verdict of all its seeds."""
-    counts: dict[str, Mapping[str, int]] = {}
-    for row in rows:
-        joint_explanation = (row.suspects or {}).get("explanation")
-        counts[row.id] = row.counts
-        if joint_explanation not in (None, Explanation.suspect):
-            counts[row.id] = suspects.counts(
-                session, row.id, row.counts, Explanation(joint_explanation)
-            )
-    return counts
 
 
 def _without_sick(

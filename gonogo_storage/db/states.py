@@ -174,7 +174,7 @@ class FlagKind(StrEnum):
     fix_masked = "fix_masked"  # turned green, but the error signature stayed
     blunt_test = "blunt_test"  # known-wrong kernels pass
     hangs = "hangs"  # at least one seed never finished
-    # rounding explains it, in another arithmetic model than on earlier builds
+    # rounding explains it, in another arithmetic than on earlier builds
     arithmetic_changed = "arithmetic_changed"
 
 

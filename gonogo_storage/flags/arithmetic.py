@@ -23,7 +23,7 @@ from gonogo_storage.seeds import arithmetics
 MAX_JOBS = 2
 """Newest jobs of each earlier build that are read."""
 MAX_BUILDS = 2 * LAST_BUILDS
-"""Earlier builds that are read; those whose seeds agree on no program have no vote."""
+"""Earlier builds that are read; those whose seeds agree on no arithmetic have no vote."""
 
 
 def changed(
@@ -33,7 +33,7 @@ def changed(
     *,
     without: Collection[str] = (),
 ) -> tuple[ArithmeticChange, ...]:
-    """Return the outputs whose program is another one than on the earlier builds.
+    """Return the outputs whose arithmetic is another one than on the earlier builds.
 
     job: the ended job. jobs: those of its variant, newest first. without: devices whose seeds are
     left out, because they were sick.
@@ -48,11 +48,8 @@ def changed(
     newest = sorted(earlier, reverse=True)[:MAX_BUILDS]
     ids = [job_id for build in newest for job_id in earlier[build][:MAX_JOBS]]
     read = arithmetics.of_jobs(session, ids, min_elements=MIN_ELEMENTS, without=without)
-    before = []
-    for build in newest:
-        stored = [read[job_id] for job_id in earlier[build][:MAX_JOBS] if job_id in read]
-        before.append(
-            pooled(build[1], [one.outputs for one in stored], [one.others for one in stored])
-        )
-    programs = here[job.id]
-    return changes(BuildPrograms(job.build, programs.outputs, programs.others), before)
+    before = [
+        pooled(build[1], [read[id_] for id_ in earlier[build][:MAX_JOBS] if id_ in read])
+        for build in newest
+    ]
+    return changes(BuildPrograms(job.build, here[job.id]), before)

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, func, select, true
 from sqlalchemy.orm import Session
 
-from gonogo.spec.diagnoses import JobDiagnosis, consistent_diagnosis
+from gonogo.spec.diagnoses import JobDiagnosis, diagnosis_of
 from gonogo.spec.selections import KERNEL, Selection, is_selection
 from gonogo.spec.statistics import ROLLED_UP
 from gonogo.spec.tolerances import for_output
@@ -19,11 +19,9 @@ from gonogo.spec.verdicts import (
     READ_BY_SEVERITY,
     Explanation,
     Verdict,
-    severity,
     size,
     worst_first,
 )
-from gonogo_storage.db.records import if_readable
 from gonogo_storage.db.states import FlagKind, JobKind
 from gonogo_storage.devices import sick_devices
 from gonogo_storage.flags.evidence_kinds import VerdictEvidence
@@ -32,7 +30,7 @@ from gonogo_storage.rollups import rollups
 from gonogo_storage.seed_rows import stored
 from gonogo_storage.seed_rows.stored import StoredSeed
 from gonogo_storage.seeds import stages, worst_seeds
-from gonogo_storage.tables import ArtifactRow, JobRow, SeedResultRow, SeedSourceRow, TestSpecRow
+from gonogo_storage.tables import JobRow, SeedResultRow, SeedSourceRow, TestSpecRow
 
 _SENTENCES = {
     FlagKind.passes_by_tolerance: (
@@ -46,15 +44,19 @@ _SENTENCES = {
 
 _RIGHT = (Verdict.pass_, Verdict.fail_by_tolerance)
 """The verdicts by which a kernel is right."""
+_WRONG = (Verdict.fail, Verdict.pass_by_tolerance, Verdict.suspect, Verdict.inconclusive)
+"""The verdicts of seeds that rounding doesn't explain, or not for certain; worst first."""
+_NOT_EXPLAINED = (Explanation.unexplained, Explanation.suspect, Explanation.inconclusive)
 
 
 def diagnosis(session: Session, job_id: str, verdict: Verdict | None = None) -> JobDiagnosis | None:
-    """Return the diagnosis of the worst seed that has one, and the stages of a staged suite.
+    """Return the diagnosis of the most telling seed, and the stages of a staged suite.
 
     The words of the stages come first. It is None if there is neither. verdict: an ended job's; no
     cause is named where it says that the kernel is right.
     """
-    numbers, table = _of_numbers(session, job_id, verdict), stages.of_job(session, job_id)
+    numbers = None if verdict in _RIGHT else _of_numbers(session, job_id)
+    table = stages.of_job(session, job_id)
     if table is None:
         return numbers
     diagnosed = numbers or JobDiagnosis(can_tell=True)
@@ -62,39 +64,28 @@ def diagnosis(session: Session, job_id: str, verdict: Verdict | None = None) -> 
     return replace(diagnosed, words=words, stages=table)
 
 
-def _of_numbers(session: Session, job_id: str, verdict: Verdict | None) -> JobDiagnosis | None:
-    query_diagnosed = select(ArtifactRow.id, ArtifactRow.seed, ArtifactRow.repeat)
-    artifacts = session.execute(
-        query_diagnosed.where(ArtifactRow.job_id == job_id, ArtifactRow.kind == "diagnosis")
-    ).all()
-    if not artifacts:
+def _of_numbers(session: Session, job_id: str) -> JobDiagnosis | None:
+    """Return the diagnosis of the worst seed that rounding doesn't explain."""
+    job = session.get_one(JobRow, job_id)
+    worst: list[StoredSeed] = []
+    if job.kernel != KERNEL:
+        totals = rollups.of_job(session, job_id)
+        for verdict in filter(job.counts.get, _WRONG):
+            worst = worst or worst_seeds.read(session, job_id, 1, totals, verdict=verdict.value)
+    elif job.slots:  # some tests have arrays
+        is_wrong = SeedResultRow.explanation.in_(_NOT_EXPLAINED)
+        worst = worst_seeds.read(session, job_id, 1, None, is_wrong)
+    told = diagnosis_of(worst[0].outputs) if worst else None
+    if told is None:
         return None
-    table = SeedResultRow
-    query = stored.query(table.job_id == job_id, table.seed.in_({row.seed for row in artifacts}))
-    seeds = {
-        (seed.seed, seed.repeat): seed
-        for seed in stored.read(session, query, *READ_BY_SEVERITY, "exact", "fault")
-    }
-
-    def order(row: Any) -> tuple[int, float, int, int]:
-        seed = seeds.get((row.seed, row.repeat))
-        known = (len(Verdict), 0.0) if seed is None else severity(seed.verdict, seed.outputs)
-        return (*known, row.seed, row.repeat)
-
-    best = min(artifacts, key=order)
-    content = session.scalars(select(ArtifactRow.content).where(ArtifactRow.id == best.id)).one()
-    seed = seeds.get((best.seed, best.repeat))
-    explanation = seed and (seed.explanation or Explanation.not_judged.value)
-    together = Explanation.explained if verdict in _RIGHT else explanation
-    return if_readable(
-        JobDiagnosis,
-        {
-            **consistent_diagnosis(content, together, seed and seed.outputs),
-            "seed": best.seed,
-            "repeat": best.repeat,
-            "verdict": seed and seed.verdict,
-            "explanation": explanation,
-        },
+    seed = worst[0]
+    explanation = Explanation(seed.explanation or Explanation.not_judged)
+    return replace(
+        told,
+        seed=seed.seed,
+        repeat=seed.repeat,
+        verdict=Verdict(seed.verdict),
+        explanation=explanation,
     )
 
 
@@ -194,7 +185,7 @@ def _finding(
             repeat=seed.repeat,
             output=output,
             arithmetic=seed.arithmetic,
-            policy=seed.policy,
+            judge=seed.judge,
             statistics={name: statistics.get(name) for name in ROLLED_UP},
             needed_atol=statistics.get("needed_atol"),
             check=check if job.kind == JobKind.seeds else None,  # imports can't be rerun

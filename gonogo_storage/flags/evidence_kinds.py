@@ -15,6 +15,7 @@ from gonogo.flakiness.masking import BuildChange
 from gonogo.flakiness.rates import Rate
 from gonogo.flakiness.samples import Configuration
 from gonogo.gauge.summary import AdvisedTolerance, MeasuredRate
+from gonogo.spec.compared_outputs import CommonFactor
 from gonogo.spec.verdicts import Explanation
 from gonogo_storage.db.states import FlagState
 
@@ -106,7 +107,7 @@ class VerdictEvidence:
     repeat: int | None = None
     output: str | None = None
     arithmetic: str | None = None
-    policy: str | None = None
+    judge: str | None = None
     statistics: dict[str, float | None] | None = None
     needed_atol: dict[str, float | None] | None = None
     """By rtol"""
@@ -131,7 +132,7 @@ class SuspectsOfJob:
     rounds: int
     """How often seeds were added"""
     explanation: Explanation | None
-    """null while the added seeds run"""
+    """Of all seeds together; null while the added seeds run"""
 
 
 @dataclass(frozen=True)
@@ -139,16 +140,18 @@ class PooledOutput:
     """The judgment of an output over several seeds together."""
 
     explanation: Explanation
-    rows: int
-    """The number of seeds and repeats"""
-    evidence: float | None
-    """The largest statistic relative to its limit: above 1 is unexplained"""
-    statistics: dict[str, int | float | bool | str | list[str] | dict[str, int | str] | None]
+    seeds: int
+    reason: str
+    """Why the seeds together are worse than each alone; empty if they aren't"""
+    factors: list[CommonFactor]
+    """Those that all values of a source share, with the mean of the seeds' estimates"""
+    fault: str | None
+    """The fault that explains what rounding doesn't"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SuspectEvidence:
-    """The evidence of `passes_by_tolerance` and `tolerance_too_tight` that pooled seeds show."""
+    """The evidence of `passes_by_tolerance` that many seeds show together."""
 
     sentence: str
     words: str
@@ -163,7 +166,7 @@ class SuspectEvidence:
     pooled: dict[str, PooledOutput]
     """By output"""
     tolerance: dict[str, Any]
-    policy: str
+    judge: str
     diagnosis: str | None
     check: str
 
@@ -250,7 +253,7 @@ class RunEvidence:
     """By sick device"""
     policy: str
     before: dict[str, str | None] | None = None
-    """By output: the arithmetic model on earlier builds"""
+    """By output: the arithmetic on earlier builds"""
     after: dict[str, str | None] | None = None
     found_in: dict[str, str] | None = None
     earlier_builds: dict[str, list[str]] | None = None

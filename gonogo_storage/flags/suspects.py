@@ -1,7 +1,6 @@
-"""Suspect seeds of a job.
+"""What all seeds of a job show together: suspect seeds, and factors too small for a single seed.
 
-A suspect seed raises no flag. It adds seeds to its job, and the pooled statistics of all seeds
-decide.
+A suspect seed raises no flag. It adds seeds to its job, and all seeds together decide.
 """
 
 from __future__ import annotations
@@ -15,32 +14,23 @@ from sqlalchemy.orm import Session
 
 from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.sequential import more_for_suspects
-from gonogo.flakiness.suspects import (
-    MAX_SEEDS,
-    RED,
-    SETTLED,
-    pooled,
-    pooled_explanations,
-    seeds_to_decide,
-)
+from gonogo.flakiness.suspects import MAX_SEEDS, SETTLED, pooled_outputs, seeds_to_decide
 from gonogo.spec.selections import KERNEL
-from gonogo.spec.verdicts import POLICY as VERDICTS
-from gonogo.spec.verdicts import Explanation, Verdict, evidence, worst_explanation
+from gonogo.spec.verdicts import JUDGE, Explanation, Verdict, worst_explanation
 from gonogo_storage.db.records import from_json
 from gonogo_storage.db.states import FlagKind
-from gonogo_storage.flags import unseen
 from gonogo_storage.flags.evidence import check_line
 from gonogo_storage.flags.evidence_kinds import PooledOutput, SuspectEvidence, SuspectsOfJob
 from gonogo_storage.flags.flags import Finding
 from gonogo_storage.seed_rows import stored
-from gonogo_storage.seed_rows.layouts import TAIL
+from gonogo_storage.seed_rows.unpacking import Outputs
 from gonogo_storage.tables import JobRow, SeedResultRow, TestSpecRow
 
 MAX_SEED = 2**53 - 1
 NAMED = 8
 """Maximum number of suspect seeds that are listed."""
 MAX_POOLED = 1000
-"""Maximum number of pooled seeds: the last ones, which include the added ones.
+"""Maximum number of pooled (seed, repeat): the last ones, which include the added ones.
 
 More would only hold the job's lock longer.
 """
@@ -54,75 +44,67 @@ _NOTHING_ADDED: Mapping[str, Any] = {
     "words": "",
 }
 _LOST = (Verdict.error, Verdict.crash, Verdict.hang)
-_MEANS = {
-    Explanation.explained: "rounding explains them together: it was chance",
-    Explanation.suspect: (
-        "together they are still at the edge of what rounding explains:"
-        " no finding, and no all-clear"  # `undecided` adds how many more seeds would decide
-    ),
-    Explanation.inconclusive: (
-        "rounding explains them together, but no seed could have seen every term"
-    ),
-    Explanation.unexplained: "rounding does not explain them together",
-}
-_FLAGS = {
-    Verdict.pass_by_tolerance: (
-        FlagKind.passes_by_tolerance,
-        "Green only because the tolerance is loose: rounding does not explain the errors of many"
-        " seeds together.",
-    ),
-    Verdict.fail_by_tolerance: (
-        FlagKind.tolerance_too_tight,
-        "Red though right: rounding explains the errors of many seeds together, the tolerance is"
-        " tighter than the formats allow.",
-    ),
-}
+_AT_THE_EDGE = (
+    "together they are still at the edge of what rounding explains: no finding, and no all-clear"
+)
+_SENTENCE = (
+    "Green only because the tolerance is loose: rounding does not explain the errors of many seeds"
+    " together."
+)
 
 
 def consider(session: Session, job: JobRow) -> list[int]:
-    """Return the seeds to add to a job whose chunks are all closed.
+    """Conclude from all seeds of a job whose chunks are all closed; return the seeds to add.
 
-    There are none if nothing depends on its suspect seeds (any more). Only jobs with a range or a
-    maximum number of seeds get any, not those with a list of seeds. Selections get none, because
-    their tests have their own criteria, and neither do comparisons of two builds, because they
-    raise no flags. A job with an unexplained seed, or one without numbers, gets none, because its
-    verdict can't change.
+    Suspect seeds add some, unless the seeds together are unexplained already. Only jobs with a
+    range or a maximum number of seeds get any, not those with a list of seeds. A job with an
+    unexplained seed, or one without numbers, gets none, because its verdict can't change. Nothing
+    is concluded for selections, whose tests have their own criteria, and for comparisons of two
+    builds, which raise no flags.
     """
-    status = job.suspects
-    if status is None and not _eligible(job):
+    if job.reference is not None or job.kernel == KERNEL:
         return []
     suspect, unexplained = (
         _seeds(session, job, Explanation.suspect),
         _seeds(session, job, Explanation.unexplained),
     )
-    if status is None:
-        if not suspect or unexplained:
-            return []
-        status = {**_NOTHING_ADDED}
-    else:
-        status = {**status, **_judged(session, job, status, suspect, unexplained)}
+    pooled = {} if unexplained else _pooled(session, job)
+    worst = worst_explanation(output.explanation for output in pooled.values())
+    if job.suspects is None and (unexplained or not (suspect or worst is Explanation.unexplained)):
+        return []
+    status = {**_NOTHING_ADDED, **(job.suspects or {})}
     status |= {"seeds": suspect[:NAMED], "count": len(suspect), "policy": POLICY.version}
+    summary = _named(suspect)
+    if status["added"]:
+        summary += f"; {len(status['added'])} seeds were added"
     more: list[int] = []
-    if status["explanation"] in (None, Explanation.suspect) and not any(
-        job.counts.get(verdict) for verdict in _LOST
-    ):
-        more = _free(session, job, more_for_suspects(len(suspect), status["rounds"], POLICY))
-    if more:
-        words = f"{len(more)} seeds added: {_named(suspect)}"
+    if unexplained:
+        by_itself = f"seed {unexplained[0]} is unexplained by itself"
+        status |= {"explanation": Explanation.unexplained.value, "words": f"{summary}: {by_itself}"}
+    elif worst is Explanation.unexplained:
+        reasons = (f"{name}: {output.reason}" for name, output in pooled.items() if output.reason)
+        status |= {"explanation": worst.value, "words": f"{summary}; {'; '.join(reasons)}"}
+    elif more := _more(session, job, len(suspect), status["rounds"]):
         status |= {
             "rounds": status["rounds"] + 1,
             "added": [*status["added"], *more],
-            "words": words,
+            "words": f"{len(more)} seeds added: {_named(suspect)}",
             "explanation": None,
-            "pooled": None,
         }
+    elif status["rounds"]:
+        status |= {"explanation": worst.value, "words": f"{summary}: {_AT_THE_EDGE}"}
+    else:
+        return []  # `undecided` tells of it
+    is_concluded = status["explanation"] is not None and pooled
+    status["pooled"] = (
+        {name: asdict(output) for name, output in pooled.items()} if is_concluded else None
+    )
     job.suspects = status
     return more
 
 
 def undecided(session: Session, job: JobRow) -> None:
     """Tell of a job that ends suspect what would decide: more seeds, or other inputs."""
-    outputs = [_statistics(session, job.id, name) for name in _outputs(session, job.id)]
     suspect = _seeds(session, job, Explanation.suspect)
     if not suspect:
         return
@@ -135,7 +117,18 @@ def undecided(session: Session, job: JobRow) -> None:
             f"{_named(suspect)}: rounding is at its edge, which is no finding, and no all-clear"
         ),
     }
-    more = seeds_to_decide(outputs)
+    seeds = [
+        outputs for _, outputs in _read(session, job, "distance", "shared", "common", "nonfinite")
+    ]
+    names = {
+        name
+        for outputs in seeds
+        for name, entry in outputs.items()
+        if entry["explanation"] == Explanation.suspect
+    }
+    more = seeds_to_decide(
+        [outputs[name] for outputs in seeds if name in outputs] for name in sorted(names)
+    )
     about = "more than 1,000" if more >= MAX_SEEDS else f"about {more}"
     remedy = (
         f"{about} more seed{'s' * (more != 1)} would decide"
@@ -145,138 +138,119 @@ def undecided(session: Session, job: JobRow) -> None:
     job.suspects = {**status, "more": more, "words": f"{status['words']}; {remedy}"}
 
 
-def verdicts(session: Session, job: JobRow) -> set[Verdict]:
-    """Return the verdicts of a job's seeds; the worst one is the job's.
+def settled_counts(
+    counts: Mapping[str, int], suspects: Mapping[str, Any] | None
+) -> Mapping[str, int]:
+    """Return a job's seeds by final verdict: all seeds together may leave an output unexplained.
 
-    Suspect seeds have the verdict that the pooled statistics give them. Seeds that are inconclusive
-    only for terms that other seeds could have seen are false alarms.
+    counts: the seeds by their own verdicts. suspects: what was concluded (JobRow.suspects).
     """
-    explanation = (job.suspects or {}).get("explanation")
-    if explanation in (None, Explanation.suspect):
-        final_verdicts = {Verdict(name) for name, seeds in job.counts.items() if seeds}
-    else:
-        table = SeedResultRow
-        query = select(table.verdict, table.explanation).where(table.job_id == job.id)
-        final_verdicts = {
-            _final(Verdict(verdict), seed_explanation, Explanation(explanation))
-            for verdict, seed_explanation in session.execute(query.distinct())
-        }
-    if (
-        Verdict.inconclusive in final_verdicts
-        and explanation != Explanation.inconclusive
-        and unseen.all_seen(session, job.id)
-    ):
-        return final_verdicts - {Verdict.inconclusive} | {Verdict.fail_by_tolerance}
-    return final_verdicts
-
-
-def counts(
-    session: Session, job_id: str, counted: Mapping[str, int], together: Explanation
-) -> dict[str, int]:
-    """Return a job's counters, with suspect seeds counted by their final verdicts.
-
-    `together` is the pooled explanation: explained, inconclusive or unexplained.
-    """
-    table = SeedResultRow
-    numbers = (
-        select(table.verdict, func.count())
-        .where(table.job_id == job_id, table.explanation == Explanation.suspect.value)
-        .group_by(table.verdict)
-    )
-    counters = dict(counted)
-    for verdict, number in session.execute(numbers):
-        final = SETTLED.get((Verdict(verdict), together), Verdict(verdict))
-        counters[verdict] = counters.get(verdict, 0) - number
-        counters[final.value] = counters.get(final.value, 0) + number
-    return {verdict: number for verdict, number in counters.items() if number > 0}
+    if not _is_together(suspects):
+        return counts
+    settled: dict[str, int] = {}
+    for verdict, number in counts.items():
+        final = SETTLED.get(Verdict(verdict), Verdict(verdict)).value
+        settled[final] = settled.get(final, 0) + number
+    return {verdict: number for verdict, number in settled.items() if number > 0}
 
 
 def findings(session: Session, job: JobRow) -> list[Finding]:
-    """Return the flags that the pooled statistics call for, with these as evidence.
+    """Return the flag that all seeds together call for, with their pooled numbers as evidence.
 
-    A flag that a single seed calls for is left out.
+    It is left out where a single seed calls for it.
     """
-    status = job.suspects or {}
-    if not status.get("pooled") or status["explanation"] == Explanation.suspect:
+    hollow = Verdict.pass_by_tolerance.value
+    if not settled_counts(job.counts, job.suspects).get(hollow) or job.counts.get(hollow):
         return []
-    final_verdicts = {
-        _final(Verdict(name), Explanation.suspect, Explanation(status["explanation"]))
-        for name in _verdicts_of_suspects(session, job)
-    }
-    return [
-        _finding(session, job, verdict)
-        for verdict in _FLAGS
-        if verdict in final_verdicts and not job.counts.get(verdict)
-    ]
+    status = job.suspects or {}
+    output = next(
+        name
+        for name, entry in status["pooled"].items()
+        if entry["explanation"] == Explanation.unexplained
+    )
+    canonical = session.get_one(TestSpecRow, job.test_key).canonical
+    seeds = 1
+    if status["seeds"]:
+        seed = status["seeds"][0]
+    else:  # no seed shows it alone
+        table = SeedResultRow
+        seed = session.scalars(select(func.min(table.seed)).where(table.job_id == job.id)).one()
+        seeds = status["pooled"][output]["seeds"]
+    shown = SuspectEvidence(
+        sentence=_SENTENCE,
+        words=status["words"],
+        job=job.id,
+        build=job.build,
+        seed=seed,
+        output=output,
+        seeds=status["count"],
+        of=job.done,
+        suspects=from_json(SuspectsOfJob, status),
+        pooled={name: from_json(PooledOutput, entry) for name, entry in status["pooled"].items()},
+        tolerance=dict(canonical.get("tolerance", {})),
+        judge=JUDGE,
+        diagnosis=(job.diagnosis or {}).get("words"),
+        check=check_line(
+            canonical,
+            build=job.build,
+            executor=job.executor,
+            seed=seed,
+            output=output,
+            seeds=seeds,
+            context=job.context,
+        ),
+    )
+    return [Finding.of(job, FlagKind.passes_by_tolerance, asdict(shown))]
 
 
-def _eligible(job: JobRow) -> bool:
-    is_range = isinstance(job.request.get("seeds"), Mapping)
-    may_change = any(job.counts.get(verdict) for verdict in (Verdict.suspect, *RED))
-    return bool(is_range and may_change and job.reference is None and job.kernel != KERNEL)
+def _is_together(suspects: Mapping[str, Any] | None) -> bool:
+    """Return whether all seeds of a job together leave an output unexplained."""
+    status = suspects or {}
+    return bool(status.get("pooled")) and status["explanation"] == Explanation.unexplained
 
 
-def _final(verdict: Verdict, explanation: str | None, together: Explanation) -> Verdict:
-    if explanation != Explanation.suspect:
-        return verdict
-    return SETTLED.get((verdict, together), verdict)
-
-
-def _judged(
-    session: Session,
-    job: JobRow,
-    status: Mapping[str, Any],
-    suspect: Sequence[int],
-    unexplained: Sequence[int],
-) -> dict[str, Any]:
-    """Return the conclusion after a round of added seeds: {"explanation", "pooled", "words"}.
-
-    It rests on a seed that is unexplained by itself, or else on the pooled statistics.
-    """
-    summary = f"{_named(suspect)}; {len(status['added'])} seeds were added"
-    if unexplained:
-        by_itself = f"seed {unexplained[0]} is unexplained by itself"
-        return {
-            "explanation": Explanation.unexplained.value,
-            "pooled": None,
-            "words": f"{summary}: {by_itself}",
-        }
-    outputs = {name: _statistics(session, job.id, name) for name in _outputs(session, job.id)}
-    explanations = pooled_explanations(outputs)
-    worst = worst_explanation(explanations.values())
-    figures = {}
-    for name, rows in outputs.items():
-        together = pooled(rows)
-        figures[name] = {
-            "explanation": explanations[name].value,
-            "rows": len(rows),
-            "evidence": evidence(together),
-            "statistics": {
-                statistic: value
-                for statistic, value in together.items()
-                if not statistic.endswith("count")
-            },
-        }
+def _pooled(session: Session, job: JobRow) -> dict[str, PooledOutput]:
+    """Return the judgment of each output over several seeds; empty for a single one."""
+    seeds = _read(session, job, "common", "faults")
+    if len({seed for seed, _ in seeds}) < 2:
+        return {}
     return {
-        "explanation": worst.value,
-        "pooled": figures,
-        "words": f"{summary}: {_MEANS.get(worst, worst.sentence)}",
+        name: PooledOutput(
+            explanation=answer.explanation,
+            seeds=answer.seeds,
+            reason=answer.reason,
+            factors=list(answer.factors),
+            fault=None if answer.fault is None else answer.fault.label,
+        )
+        for name, answer in sorted(pooled_outputs(seeds).items())
     }
+
+
+def _read(session: Session, job: JobRow, *statistics: str) -> list[tuple[int, Outputs]]:
+    """Return (seed, outputs) of the last (seed, repeat) that have any."""
+    table = SeedResultRow
+    last = (table.arrival > job.done - MAX_POOLED, table.layout.is_not(None))
+    seeds = stored.read_outputs(session, [table.job_id == job.id, *last], *statistics)
+    return [(seed, outputs) for seed, _, outputs in seeds]
 
 
 def _named(suspect: Sequence[int]) -> str:
+    if not suspect:
+        return "no seed is suspect by itself"
     more = f" and {len(suspect) - NAMED} more" if len(suspect) > NAMED else ""
     if len(suspect) == 1:
         return f"seed {suspect[0]} is suspect"
     return f"seeds {', '.join(map(str, suspect[:NAMED]))}{more} are suspect"
 
 
-def _free(session: Session, job: JobRow, count: int) -> list[int]:
-    """Return `count` seeds that have not run.
+def _more(session: Session, job: JobRow, suspect: int, rounds: int) -> list[int]:
+    """Return the seeds to add: some that have not run.
 
     They follow the largest one, or precede the smallest one if they would exceed MAX_SEED.
     """
-    if not count:
+    count = more_for_suspects(suspect, rounds, POLICY)
+    is_range = isinstance(job.request.get("seeds"), Mapping)
+    if not count or not is_range or any(job.counts.get(verdict) for verdict in _LOST):
         return []
     table = SeedResultRow
     low, high = session.execute(
@@ -297,74 +271,3 @@ def _seeds(session: Session, job: JobRow, explanation: Explanation) -> list[int]
         .distinct()
     )
     return list(session.scalars(query.order_by(table.seed)))
-
-
-def _verdicts_of_suspects(session: Session, job: JobRow) -> list[str]:
-    table = SeedResultRow
-    query = select(table.verdict).where(
-        table.job_id == job.id, table.explanation == Explanation.suspect.value
-    )
-    return list(session.scalars(query.distinct()))
-
-
-def _outputs(session: Session, job_id: str) -> list[str]:
-    """Return the outputs with a suspect seed, or a red one with a term that it could not have seen.
-
-    All seeds explain the others.
-    """
-    table = SeedResultRow
-    # a seed's explanation is the worst of its outputs
-    worst = (Explanation.unexplained.value, Explanation.suspect.value)
-    query = stored.query(table.job_id == job_id, table.explanation.in_(worst))
-    suspect = {
-        name
-        for seed in stored.read(session, query, "digest")
-        for name, output in seed.outputs.items()
-        if output["explanation"] == Explanation.suspect
-    }
-    return sorted({*suspect, *unseen.outputs(session, job_id)})
-
-
-def _statistics(session: Session, job_id: str, output: str) -> list[dict[str, Any]]:
-    table = SeedResultRow
-    with_outputs = stored.query(table.job_id == job_id, table.layout.is_not(None))
-    last = with_outputs.order_by(table.seed.desc(), table.repeat).limit(MAX_POOLED)
-    return [
-        {name: value for name, value in seed.outputs[output].items() if name not in TAIL}
-        for seed in stored.read(session, last)
-        if output in seed.outputs
-    ]
-
-
-def _finding(session: Session, job: JobRow, verdict: Verdict) -> Finding:
-    status = job.suspects or {}
-    kind, sentence = _FLAGS[verdict]
-    output = max(status["pooled"], key=lambda name: status["pooled"][name]["evidence"] or 0.0)
-    canonical = session.get_one(TestSpecRow, job.test_key).canonical
-    seed = status["seeds"][0]
-    shown = SuspectEvidence(
-        sentence=sentence,
-        words=status["words"],
-        job=job.id,
-        build=job.build,
-        seed=seed,
-        output=output,
-        seeds=status["count"],
-        of=job.done,
-        suspects=from_json(SuspectsOfJob, status),
-        pooled={
-            name: from_json(PooledOutput, figures) for name, figures in status["pooled"].items()
-        },
-        tolerance=dict(canonical.get("tolerance", {})),
-        policy=VERDICTS.version,
-        diagnosis=(job.diagnosis or {}).get("words"),
-        check=check_line(
-            canonical,
-            build=job.build,
-            executor=job.executor,
-            seed=seed,
-            output=output,
-            context=job.context,
-        ),
-    )
-    return Finding.of(job, kind, asdict(shown))

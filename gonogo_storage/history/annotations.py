@@ -1,6 +1,6 @@
 """Changes that can explain a step in numbers over time. Reads only, by index.
 
-On an axis of a test's builds or days they are the arithmetic model of its builds, the firmware of
+On an axis of a test's builds or days they are the arithmetic of its builds, the firmware of
 its devices, and other tolerances of the same workload. On an axis of time they are those of all
 tests and devices, or of one device, and new builds of ttnn.
 """
@@ -83,7 +83,7 @@ def read(
 
 
 def of_runs(session: Session, places: Sequence[AxisPlace]) -> list[Annotation]:
-    """Return the changes of the builds' arithmetic model and of the devices' firmware."""
+    """Return the changes of the builds' arithmetic and of the devices' firmware."""
     firmware = _firmware(session, places)
     return [
         *of_models(session, places),
@@ -133,13 +133,13 @@ def _first_and_newest_jobs(builds: int) -> CompoundSelect[Any]:
 
 
 def of_models(session: Session, places: Sequence[AxisPlace]) -> list[Annotation]:
-    """Return the changes of the builds' arithmetic model."""
+    """Return the changes of the builds' arithmetic."""
     by_build = models(session, {build for place in places for build in place.builds})
     return model_steps(by_build, places)
 
 
 def models(session: Session, builds: Collection[str]) -> Mapping[str, str]:
-    """Return the arithmetic model of each registered build that names one."""
+    """Return the arithmetic of each registered build that names one."""
     query = select(BuildRow.name, BuildRow.arithmetic).where(
         among(session, BuildRow.name, sorted(builds))
     )
@@ -245,7 +245,7 @@ def _tolerances_of(
 
 
 def _builds(session: Session, start: datetime) -> list[DatedAnnotation]:
-    """Return the new builds of ttnn, and the builds with another arithmetic model."""
+    """Return the new builds of ttnn, and the builds with another arithmetic."""
     table = BuildRow
     known = select(
         table.name,

@@ -9,24 +9,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, TypeVar
 
-from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from gonogo.flakiness.masking import Coefficients, Record, Seed
+from gonogo.flakiness.masking import Fault, Record, Seed
 from gonogo.flakiness.rates import Outcome, outcome_of
 from gonogo.spec.verdicts import Explanation
 from gonogo_storage.db.each import among
 from gonogo_storage.rollups.variants import JobFacts
 from gonogo_storage.seed_rows import stored
-from gonogo_storage.tables import JobRow, SeedResultRow
+from gonogo_storage.tables import SeedResultRow
 
 MAX_BUILDS = 64
 SEEDS_PER_BUILD = 64
 """Seeds of a build that are compared with another's, and the maximum for a point."""
 K = TypeVar("K")
-_EXPLAIN = ("budget_ratio", "chi", "row_z", "xhat_z", "scale_z")
 _EXPLAINED = frozenset({"digest"})
-_UNEXPLAINED = _EXPLAINED | {*_EXPLAIN, "*_z"}
+_UNEXPLAINED = _EXPLAINED | {"fault", "faults", "places"}
 
 
 def records(
@@ -39,8 +37,7 @@ def records(
     """Return records of the newest `most` builds among these jobs, in order of their sequence.
 
     They are the input of gonogo.flakiness.masking. Each build has the seeds (repeat 0) of its
-    newest jobs, up to `seeds`, with the statistics of the unexplained ones. It also has the terms
-    of its newest diagnosis that could tell any.
+    newest jobs, up to `seeds`, with the faults and places of the unexplained ones.
     """
     return records_of(session, {"": jobs}, most=most, seeds=seeds)[""]
 
@@ -56,37 +53,17 @@ def records_of(
     chosen = {key: _newest(jobs, most, seeds) for key, jobs in groups.items()}
     read = [pair for builds in chosen.values() for _, pairs in builds for pair in pairs]
     seeds_by_job = _seeds(session, {job.id: number for job, number in read})
-    terms = _terms(session, [job.id for job, _ in read])
     records_by_group: dict[K, tuple[Record, ...]] = {}
     for key, builds in chosen.items():
         group_records = []
         for name, pairs in builds:
-            ids = [job.id for job, _ in pairs]
             merged: dict[int, Seed] = {}
             # reversed: for a seed that ran in several jobs, the newest result counts
-            for job_id in reversed(ids):
-                merged |= seeds_by_job.get(job_id, {})
-            group_records.append(
-                Record(
-                    name, merged, next((terms[job_id] for job_id in ids if terms.get(job_id)), {})
-                )
-            )
+            for job, _ in reversed(pairs):
+                merged |= seeds_by_job.get(job.id, {})
+            group_records.append(Record(name, merged))
         records_by_group[key] = tuple(group_records)
     return records_by_group
-
-
-def coefficients(diagnosis: Mapping[str, Any] | None) -> dict[str, Coefficients]:
-    """Return the terms that a stored diagnosis could tell, named "output term"."""
-    terms = {}
-    for term in (diagnosis or {}).get("terms", ()):
-        if term.get("can_tell", True) and term.get("coefficients"):
-            terms[f"{term['output']} {term['name']}"] = Coefficients(
-                tuple(term["coefficients"]),
-                tuple(term.get("errors") or (None,) * len(term["coefficients"])),
-                bool(term.get("wrong")),
-                str(term.get("words") or ""),
-            )
-    return terms
 
 
 def _newest(
@@ -140,26 +117,24 @@ def _seeds(session: Session, seeds_per_job: Mapping[str, int]) -> dict[str, dict
             green, explanation = _judgment(seed.verdict, seed.explanation)
             outputs = seed.outputs.items()
             digests = {name: row["digest"] for name, row in outputs if row["digest"] is not None}
-            is_unexplained = explanation is Explanation.unexplained
-            statistics = {name: _explaining(row) for name, row in outputs} if is_unexplained else {}
+            faults = {name: fault for name, row in outputs if (fault := _fault(row)) is not None}
+            places = {name: row["places"] for name, row in outputs if row.get("places")}
             of_job = seeds_by_job.setdefault(seed.job, {})
-            of_job[seed.seed] = Seed(green, explanation, digests, statistics)
+            of_job[seed.seed] = Seed(green, explanation, digests, faults, places)
     return seeds_by_job
 
 
 def _of_record(explanation: str | None) -> frozenset[str]:
-    """Return the statistics of a record; masking ignores explained ones, which are noise."""
+    """Return the statistics of a record; masking looks at those of unexplained seeds only."""
     return _UNEXPLAINED if explanation == Explanation.unexplained else _EXPLAINED
 
 
-def _explaining(output: Mapping[str, Any]) -> dict[str, float | None]:
-    """Return the statistics that explain an output, those of all directions included."""
-    directions = {
-        name: value
-        for name, value in output.items()
-        if name.endswith("_z") and isinstance(value, int | float)
-    }
-    return {name: output[name] for name in _EXPLAIN} | directions
+def _fault(output: Mapping[str, Any]) -> Fault | None:
+    """Return the best fault of an output whose entry names one."""
+    if output.get("fault") is None or not output.get("faults"):
+        return None
+    best = output["faults"][0]
+    return Fault(best["id"], best["size"], best["label"])
 
 
 @cache
@@ -167,12 +142,3 @@ def _judgment(verdict: str, explanation: str | None) -> tuple[bool | None, Expla
     """Return whether a verdict is green, and its explanation."""
     green = {Outcome.passed: True, Outcome.failed: False}.get(outcome_of(verdict))
     return green, Explanation(explanation or Explanation.not_judged)
-
-
-def _terms(session: Session, job_ids: Sequence[str]) -> dict[str, dict[str, Coefficients]]:
-    if not job_ids:
-        return {}
-    query = select(JobRow.id, JobRow.diagnosis).where(
-        among(session, JobRow.id, job_ids), JobRow.diagnosis.is_not(None)
-    )
-    return {job_id: coefficients(diagnosis) for job_id, diagnosis in session.execute(query)}

@@ -1,4 +1,4 @@
-"""Rejudgements: the verdicts of stored seeds under another tolerance or policy.
+"""Rejudgements: the verdicts of stored seeds under another tolerance.
 
 The verdicts of jobs are never changed.
 """
@@ -18,7 +18,7 @@ from gonogo.errors import FieldError
 from gonogo.judging.rejudging import rejudge
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.tolerances import AnyTolerance
-from gonogo.spec.verdicts import POLICY, Verdict, worst
+from gonogo.spec.verdicts import Verdict, worst
 from gonogo_storage.catalogue import test_specs
 from gonogo_storage.db.ids import is_id, new_id
 from gonogo_storage.db.paging import Page, newest_first
@@ -76,21 +76,12 @@ class Tolerances:
 
 
 @dataclass(frozen=True)
-class Policies:
-    """The policies that the seeds were judged with, and the one that applies now."""
-
-    stored: list[str]
-    applied: str
-
-
-@dataclass(frozen=True)
 class Rejudgement:
     """The report; id, owner and created_at are null unless stored. In lists `jobs` is empty."""
 
     test_key: str
     new_test_key: str
     tolerance: Tolerances
-    policy: Policies
     build: str | None
     builds: list[RejudgedBuild]
     jobs: list[RejudgedJob]
@@ -98,7 +89,7 @@ class Rejudgement:
     changed: int
     undecided: int
     reasons: dict[str, int]
-    """Why the numbers don't decide -> seeds"""
+    """Why the stored numbers don't decide -> seeds"""
     jobs_left_out: int
     jobs_removed: int = 0
     """Jobs whose results per seed retention has removed"""
@@ -141,13 +132,12 @@ def report(
     ).where(*wheres)
     jobs: list[RejudgedJob] = []
     places: dict[str, tuple[str, int]] = {}
-    policies: set[str] = set()
     reasons: Counter[str] = Counter()
     seeds = 0
     for row in session.execute(query.order_by(table.id.desc())):
         if jobs and seeds + row.done > MAX_SEEDS:
             break
-        rejudged, verdict = _job(session, row.id, declared, proposed, policies, reasons)
+        rejudged, verdict = _job(session, row.id, declared, proposed, reasons)
         seeds += rejudged.seeds
         before = None if row.verdict is None else Verdict(row.verdict)
         jobs.append(
@@ -180,7 +170,6 @@ def report(
         tolerance=Tolerances(
             declared.canonical().get("tolerance", {}), proposed.canonical().get("tolerance", {})
         ),
-        policy=Policies(sorted(policies), POLICY.version),
         build=build,
         builds=sorted(builds, key=lambda entry: (entry.branch, entry.sequence, entry.build)),
         jobs=jobs,
@@ -212,7 +201,6 @@ def _job(
     job_id: str,
     declared: TestSpec,
     proposed: TestSpec,
-    policies: set[str],
     reasons: Counter[str],
 ) -> tuple[Rejudged, Verdict | None]:
     """Judge the seeds of a job again; return them with the job's new verdict."""
@@ -221,8 +209,6 @@ def _job(
     changed = undecided = 0
     for row in results.stream(session, job_id):
         old[row["verdict"]] += 1
-        if row["policy"] is not None:
-            policies.add(row["policy"])
         rejudged = rejudge(row, proposed, declared)
         if rejudged.verdict is None:
             undecided += 1
@@ -260,7 +246,6 @@ def add(
         id=new_id(),
         test_key=report.test_key,
         new_test_key=report.new_test_key,
-        policy=report.policy.applied,
         build=report.build,
         owner=owner,
         reason=reason,
@@ -300,7 +285,6 @@ def _with_report(row: RejudgementRow) -> Rejudgement:
         **{
             **stored,
             "tolerance": Tolerances(**stored["tolerance"]),
-            "policy": Policies(**stored["policy"]),
             "builds": [RejudgedBuild(**build) for build in stored["builds"]],
             "jobs": [_rejudged_job(job) for job in stored["jobs"]],
         }

@@ -38,7 +38,7 @@ SENTENCES = {
     FlagKind.fix_masked: masking.Change.fix_masked.sentence,
     FlagKind.hangs: "Some seed did not end within its deadline.",
     FlagKind.arithmetic_changed: (
-        "Rounding explains the errors, but in another arithmetic model than on earlier builds."
+        "Rounding explains the errors, but by another arithmetic than on earlier builds."
     ),
 }
 

@@ -1,6 +1,6 @@
 """Changes between the builds of many tests' strips, read for all of them at once.
 
-A strip marks what the charts of its test mark: the arithmetic model of the builds, the firmware of
+A strip marks what the charts of its test mark: the arithmetic of the builds, the firmware of
 the devices, and other tolerances of the same workload.
 """
 

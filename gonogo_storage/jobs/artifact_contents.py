@@ -16,7 +16,6 @@ from gonogo.reports.texts import MAX_NAME_CHARS
 from gonogo.spec.stages import StageTable
 
 MAX_CELLS = 4096
-MAX_ITEMS = 100_000
 
 
 def stored_text(value: str) -> str:
@@ -41,7 +40,6 @@ Number = Annotated[int | float, Field(ge=-1e300, le=1e300, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0, le=2**53)]
 Size = Annotated[int, Field(ge=1, le=2**53)]
 Plain = Annotated[Any, AfterValidator(plain_json)]
-Numbers = Annotated[list[Number | None], Field(max_length=MAX_ITEMS)]
 Matrix = Annotated[list[Annotated[list[Number | None], Field(max_length=MAX_CELLS)]], Field()]
 
 
@@ -52,46 +50,6 @@ class Form(BaseModel, strict=True, extra="allow"):
     def _others(self) -> Self:
         plain_json(self.model_extra)
         return self
-
-
-class ContentTerm(Form):
-    """A term of a diagnosis."""
-
-    output: Name
-    name: Name
-    words: Text
-    unit: Name | None = None
-    tiles: Count = 0
-    group: Count = 1
-    coefficients: Numbers
-    errors: Numbers
-    wrong: bool
-    can_tell: bool = True
-    scatter: Number | None = None
-    rows: list[Count] = Field([], max_length=MAX_ITEMS)
-
-    @model_validator(mode="after")
-    def _alike(self) -> Self:
-        if self.errors and len(self.errors) != len(self.coefficients):
-            raise ValueError("has not an error for each coefficient")
-        return self
-
-
-class TermsContent(Form):
-    """The content of the kind `coefficients`."""
-
-    terms: list[ContentTerm] = Field(max_length=1000)
-
-
-class DiagnosisContent(TermsContent):
-    """The content of the kind `diagnosis`. The service adds `seed` and `stages`."""
-
-    words: Text
-    can_tell: bool
-    residuals: dict[Name, dict[Name, Number | None]] | None = None
-    faults: dict[Name, Text] | None = None
-    seed: None = None
-    stages: None = None
 
 
 class ErrorMapContent(Form):
@@ -143,13 +101,11 @@ class StagesContent(Form):
 
 
 CONTENTS: Mapping[str, type[BaseModel]] = {
-    "diagnosis": DiagnosisContent,
-    "coefficients": TermsContent,
     "error_map": ErrorMapContent,
     "log": LogContent,
     "triage": LogContent,
     "watcher": _Watcher,
     "stages": StagesContent,
 }
-Content = DiagnosisContent | TermsContent | ErrorMapContent | StagesContent | LogContent
+Content = ErrorMapContent | StagesContent | LogContent
 """Every content with a form; that of another kind is plain JSON."""

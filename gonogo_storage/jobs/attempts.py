@@ -58,9 +58,9 @@ class Sendable:
     context: Any
     first: bool
     arithmetic: str | None
-    """The arithmetic model of the registered build; `outputs` are those that it declares.
+    """The arithmetic that the registered build declares, and its `outputs`.
 
-    None: the worker's host knows, or the default applies.
+    None: the worker's host knows, or it is found.
     """
     outputs: list[str] | None
     reference: dict[str, Any] | None

@@ -297,7 +297,8 @@ def close(session: Session, job: JobRow, *, now: datetime) -> None:
         if more_seeds := suspects.consider(session, job):
             _add_seeds(session, job, more_seeds, now=now)
             return
-    verdict = worst_verdict(suspects.verdicts(session, job)) if job.counts else None
+    counts = suspects.settled_counts(job.counts, job.suspects)
+    verdict = worst_verdict(counts) if counts else None
     if state is JobState.cancelled and verdict is Verdict.pass_:
         verdict = None  # seeds that never ran can't be green; a wrong result stays wrong
     if verdict is Verdict.suspect and job.kind == JobKind.seeds:

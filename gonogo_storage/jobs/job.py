@@ -110,7 +110,7 @@ class SuspectSeeds(SuspectsOfJob):
     count: int
     """The number of all suspect seeds"""
     pooled: dict[str, PooledOutput] | None
-    """By output; null where one seed decides, or nothing was added"""
+    """By output; null where one seed decides, and while the added seeds run"""
     words: str
     policy: str
     more: int | None = None
@@ -187,7 +187,7 @@ class Job(JobSummary):
     suspects: SuspectSeeds | None
     """null without suspect seeds"""
     diagnosis: JobDiagnosis | None
-    """The diagnosis of the most informative seed"""
+    """The diagnosis of the most telling seed"""
 
     @property
     def added_seeds(self) -> Sequence[int]:

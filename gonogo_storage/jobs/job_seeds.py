@@ -30,11 +30,11 @@ from gonogo_storage.tables import SeedResultRow
 
 @dataclass(frozen=True)
 class OutputRecord:
-    """One output of a job: its seeds by verdict, and its largest budget ratio."""
+    """One output of a job: its seeds by verdict, and its largest rounding ratio."""
 
     output: str
     counts: Mapping[str, int]
-    budget_ratio: float | None
+    rounding_ratio: float | None
 
 
 @dataclass(frozen=True)
@@ -74,20 +74,20 @@ def outputs(session: Session, job_id: str, rollup: RollUp) -> list[OutputRecord]
     """
     if rollup is not None:
         return [
-            OutputRecord(name, entry.counts, entry.sketch("budget_ratio").largest)
+            OutputRecord(name, entry.counts, entry.sketch("rounding_ratio").largest)
             for name, entry in rollup.items()
             if name
         ]
     counts: dict[str, dict[str, int]] = {}
-    budget: dict[str, float | None] = {}
+    ratios: dict[str, float | None] = {}
     of_job = stored.query(SeedResultRow.job_id == job_id)
-    for seed in stored.read(session, of_job, "budget_ratio"):
+    for seed in stored.read(session, of_job, "rounding_ratio"):
         for output, judged in seed.outputs.items():
             verdicts = counts.setdefault(output, {})
             verdicts[judged["verdict"]] = verdicts.get(judged["verdict"], 0) + 1
-            known = [v for v in (budget.get(output), judged["budget_ratio"]) if v is not None]
-            budget[output] = max(known, default=None)
-    return [OutputRecord(output, counts[output], budget[output]) for output in sorted(counts)]
+            known = [v for v in (ratios.get(output), judged["rounding_ratio"]) if v is not None]
+            ratios[output] = max(known, default=None)
+    return [OutputRecord(output, counts[output], ratios[output]) for output in sorted(counts)]
 
 
 def mark_count(session: Session, job_id: str, output: str, rollup: RollUp) -> int:

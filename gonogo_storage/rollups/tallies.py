@@ -59,8 +59,8 @@ class Tally:
     def sketch(self, metric: str) -> Sketch:
         """Return the sketch of a metric, empty if nothing was counted.
 
-        The metrics are tolerance_ratio and budget_ratio, for whole seeds those of the worst output;
-        for an output also rms, and for whole seeds also duration_ms.
+        The metrics are tolerance_ratio and rounding_ratio, for whole seeds those of the worst
+        output; for an output also rms, and for whole seeds also duration_ms.
         """
         return self.sketches.get(metric, Sketch())
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from gonogo.judging.columns import OutputColumns
 
 GATED, UNGATED, SILENT, EMPTY = range(4)
-"""The classes of a rank: the axis is tolerance_ratio; it is budget_ratio; there is neither, as for
-NaN; the seed has no outputs, as for a hang, which is in slot 0."""
+"""The classes of a rank: the axis is tolerance_ratio; it is rounding_ratio; there is neither, as
+for NaN; the seed has no outputs, as for a hang, which is in slot 0."""
 _CLASSES = 4
 _CODES = {verdict: _CLASSES * code for code, verdict in enumerate(VERDICTS)}
 NAMES = tuple(f"{kind}_{slot}" for slot in range(SLOTS) for kind in ("rank", "axis"))
@@ -98,7 +98,7 @@ def _fill(
     axes: list[float | None],
 ) -> None:
     """Write the ranks and the axes of an output's seeds to their places in the batch."""
-    statistics = map(output.values, ("verdict", "tolerance_ratio", "budget_ratio"))
+    statistics = map(output.values, ("verdict", "tolerance_ratio", "rounding_ratio"))
     for place, verdict, gated, ungated in zip(places, *statistics, strict=True):
         class_, axis = GATED, gated
         if axis is None or axis - axis != 0:  # NaN and Inf are stored as None

@@ -43,7 +43,7 @@ _COLUMNS = (
     SeedSourceRow.device,
     SeedSourceRow.host_run,
     SeedSourceRow.arithmetic,
-    SeedSourceRow.policy,
+    SeedSourceRow.judge,
     SeedResultRow.layout,
     SeedResultRow.numbers,
     SeedResultRow.rest,
@@ -69,7 +69,7 @@ class StoredSeed(NamedTuple):
     device: str | None
     host_run: str | None
     arithmetic: str | None
-    policy: str | None
+    judge: str | None
     outputs: Mapping[str, dict[str, Any]]
 
 

@@ -35,10 +35,7 @@ from gonogo_storage.tables import SeedLayoutRow
 
 Outputs = dict[str, dict[str, Any]]
 Names = frozenset[str] | None
-"""The statistics to read, besides verdict and explanation; None: all.
-
-"*_z" stands for every statistic whose name ends so (gonogo.spec.statistics).
-"""
+"""The statistics to read, besides verdict and explanation; None: all."""
 Values = tuple[Any, ...]
 Readers = Sequence[tuple[str, Callable[[Values, Any], Any]]]
 """For each statistic the function from (numbers, rest) to its value."""
@@ -144,9 +141,7 @@ def _plain(outputs: Outputs, names: Names) -> Outputs:
 
 
 def _is_among(names: Names, statistic: str) -> bool:
-    if names is None or statistic in names:
-        return True
-    return any(name.startswith("*") and statistic.endswith(name[1:]) for name in names)
+    return names is None or statistic in names
 
 
 @lru_cache(maxsize=MAX_LAYOUTS)

@@ -24,7 +24,7 @@ from gonogo_storage.tables import (
 )
 
 Pair = tuple[int, int]
-_SOURCE = ("device", "host_run", "arithmetic", "policy")
+_SOURCE = ("device", "host_run", "arithmetic", "judge")
 _COLUMNS = (
     *("job_id", "seed", "repeat", "arrival", "source", "verdict", "explanation", "position"),
     *("duration_ms", "message", *slots.NAMES, "layout", "numbers", "rest"),
@@ -241,7 +241,7 @@ def _result(seed: StoredSeed) -> dict[str, Any]:
         "position": seed.position,
         "duration_ms": seed.duration_ms,
         "arithmetic": seed.arithmetic,
-        "policy": seed.policy,
+        "judge": seed.judge,
         "message": seed.message,
         "attempt": seed.attempt,
         "arrival": seed.arrival,

@@ -36,13 +36,13 @@ from gonogo_storage.seed_rows import slots, unpacking
 from gonogo_storage.seed_rows.unpacking import Names
 from gonogo_storage.tables import JobTallyRow, SeedResultRow
 
-METRICS = ("tolerance_ratio", "budget_ratio")
+METRICS = ("tolerance_ratio", "rounding_ratio")
 """The statistics that may be the axis: they have a column and a sketch."""
-_NUMBERED: Mapping[str, int] = {"tolerance_ratio": slots.GATED, "budget_ratio": slots.UNGATED}
+_NUMBERED: Mapping[str, int] = {"tolerance_ratio": slots.GATED, "rounding_ratio": slots.UNGATED}
 """The class of a slot's rank where the statistic is the axis."""
 _SILENT: Mapping[str, Sequence[int]] = {
     "tolerance_ratio": (slots.UNGATED, slots.SILENT),
-    "budget_ratio": (slots.SILENT,),
+    "rounding_ratio": (slots.SILENT,),
 }
 """The classes of outputs without a number on that axis."""
 _RANK = {str(verdict): verdict.rank for verdict in WORST_FIRST}

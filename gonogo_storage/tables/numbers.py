@@ -78,7 +78,7 @@ class SeedSourceRow(Base):
     device: Mapped[str | None]
     host_run: Mapped[str | None]
     arithmetic: Mapped[str | None]
-    policy: Mapped[str | None]
+    judge: Mapped[str | None]
 
 
 class SeedLayoutRow(Base):
@@ -171,7 +171,7 @@ class RolledRow(Base):
 
 
 class ArtifactRow(Base):
-    """A larger object of a seed: a diagnosis, an error map, coefficients, a log."""
+    """A larger object of a seed, such as an error map or a log."""
 
     __tablename__ = "artifacts"
     id: Mapped[str] = mapped_column(IdType, primary_key=True)

@@ -118,7 +118,7 @@ class DueRow(Base):
 
 
 class RejudgementRow(Base):
-    """The verdicts of stored results under another tolerance or policy.
+    """The verdicts of stored results under another tolerance.
 
     The jobs' own verdicts stay as they are.
     """
@@ -127,7 +127,6 @@ class RejudgementRow(Base):
     id: Mapped[str] = mapped_column(IdType, primary_key=True)
     test_key: Mapped[str] = mapped_column(ForeignKey("test_specs.key"))
     new_test_key: Mapped[str] = mapped_column(ForeignKey("test_specs.key"))
-    policy: Mapped[str]
     build: Mapped[str | None]  # null: all builds
     owner: Mapped[str]
     reason: Mapped[str | None]

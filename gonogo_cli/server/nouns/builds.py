@@ -59,7 +59,7 @@ def create(
     ),
     commit: str | None = typer.Option(None, help="The commit that it was made of."),
     arithmetic: str | None = typer.Option(
-        None, help="Arithmetic model of its kernels; default: found by replay."
+        None, help="Arithmetic of its kernels; default: it is found for each output."
     ),
     output: list[str] = typer.Option(
         [], "--output", help="An output that it produces; repeatable; default: all."

@@ -718,7 +718,6 @@ def upgrade() -> None:
         sa.Column("id", sa.Uuid(), nullable=False),
         sa.Column("test_key", sa.Text(), nullable=False),
         sa.Column("new_test_key", sa.Text(), nullable=False),
-        sa.Column("policy", sa.Text(), nullable=False),
         sa.Column("build", sa.Text(), nullable=True),
         sa.Column("owner", sa.Text(), nullable=False),
         sa.Column("reason", sa.Text(), nullable=True),
@@ -1101,7 +1100,7 @@ def upgrade() -> None:
         sa.Column("device", sa.Text(), nullable=True),
         sa.Column("host_run", sa.Text(), nullable=True),
         sa.Column("arithmetic", sa.Text(), nullable=True),
-        sa.Column("policy", sa.Text(), nullable=True),
+        sa.Column("judge", sa.Text(), nullable=True),
         sa.ForeignKeyConstraint(["job_id"], ["jobs.id"], name=op.f("fk_seed_sources_job_id")),
         sa.PrimaryKeyConstraint("job_id", "number", name=op.f("pk_seed_sources")),
     )

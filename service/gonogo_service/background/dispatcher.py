@@ -108,8 +108,8 @@ def shuffled(pending: Sequence[Sendable], live: Mapping[str, int]) -> list[Senda
 def chunk_message(context: BackgroundContext, item: Sendable) -> dict[str, object]:
     """Return the body of `run_chunk`.
 
-    It holds the build's name, never how to run it. It holds the build's arithmetic model and
-    outputs if it is registered with them.
+    It holds the build's name, never how to run it, and its arithmetic and outputs if it is
+    registered with them.
     """
     limit_s, first_limit_s = hang_limits.of(item.seed_s, context.settings.per_seed_deadline_s)
     return {

@@ -47,7 +47,7 @@ class CtrfFacts(BaseModel):
     verdict: Verdict
     explanation: str | None = None
     outcome: str | None = Field(None, description="The framework's own outcome of a test")
-    arithmetic: str | None = Field(None, description="The arithmetic model of each output")
+    arithmetic: str | None = Field(None, description="The arithmetic of each output")
     detection_limits: str | None = Field(None, description="Those of each output, in words")
     seed: int | None = None
     iteration: int | None = None

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from gonogo.spec import arithmetic_words
 from gonogo.spec.selections import Selection, is_selection
 from gonogo.spec.statistics import ROLLED_UP
-from gonogo.spec.verdicts import Verdict
+from gonogo.spec.verdicts import Explanation, Verdict
 from gonogo_service.exports.parts import Part, Row
 from gonogo_storage.db.states import JobKind
 from gonogo_storage.flags.evidence import check_line
@@ -210,15 +209,12 @@ def _case(
 
 
 def _arithmetic(outputs: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """Return the arithmetic models of the outputs, and what each could not have seen, in words.
-
-    The models are left out where the build names a budget.
-    """
+    """Return the arithmetics that explain outputs, and what each could not have seen, in words."""
     judged = {output.rpartition("/")[2]: entry for output, entry in outputs.items()}
-    models = [
-        f"{output}: {entry.get('arithmetic') or 'unknown'}"
+    found = [
+        f"{output}: {entry['arithmetic']}"
         for output, entry in judged.items()
-        if arithmetic_words.was_replayed(entry)
+        if entry.get("arithmetic") and entry["explanation"] == Explanation.explained
     ]
     limits = [
         f"{output}: {', '.join(entry['detection_limits'])}"
@@ -226,7 +222,7 @@ def _arithmetic(outputs: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
         if entry.get("detection_limits")
     ]
     return {
-        **({"arithmetic": "; ".join(models)} if models else {}),
+        **({"arithmetic": "; ".join(found)} if found else {}),
         **({"detection_limits": "; ".join(limits)} if limits else {}),
     }
 

@@ -1,4 +1,4 @@
-"""Artifacts of a job: diagnoses, error maps, coefficients and logs of the first and worst seeds."""
+"""Artifacts of a job: error maps and logs of the first and worst seeds."""
 
 from __future__ import annotations
 

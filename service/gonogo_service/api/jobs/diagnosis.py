@@ -1,4 +1,4 @@
-"""The diagnosis of a job: the wrong term, and the summed tiles."""
+"""The diagnosis of a job: which fault explains the error of its most telling seed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class DiagnosisOut(JobDiagnosis):
 
 @router.get("/jobs/{job_id}/diagnosis", summary="Show a job's diagnosis")
 def diagnosis(context: Ctx, _who: Reader, job_id: str) -> DiagnosisOut:
-    """Show the diagnosis of the most informative seed, among the results so far."""
+    """Show the diagnosis of the most telling seed, among the results so far."""
     with context.reading() as session:
         job = require_job(session, job_id)
         diagnosed = (

@@ -149,9 +149,9 @@ def list_jobs(
 
 @router.get("/jobs/{job_id}", summary="Show a job")
 def look(context: Ctx, _who: Reader, job_id: str) -> JobOut:
-    """Show its state, counts by verdict, progress, and the most informative seed's diagnosis.
+    """Show its state, counts by verdict, progress, and the most telling seed's diagnosis.
 
-    It shows the arithmetic model of each output with its detection limits, and for a job with a
+    It shows the arithmetic of each output with its detection limits, and for a job with a
     reference build the flips between the two builds.
     """
     timeout_s = context.settings.heartbeat_timeout_s
@@ -161,12 +161,12 @@ def look(context: Ctx, _who: Reader, job_id: str) -> JobOut:
             job = replace(job, waiting_reason=queue_estimate.unserved_words(job.queue))
         compares = job.reference is not None and job.seeds_removed_at is None
         pooled = flips.of_job(session, job_id) if compares else None
-        models = arithmetics.of_job(session, job_id)
+        found = arithmetics.of_job(session, job_id)
     return from_object(
         JobOut,
         job,
         flips=None if pooled is None else list(pooled),
-        arithmetic=[output.summary for output in models] or None,
+        arithmetic=list(found) or None,
         links=links(job_id),
     )
 

@@ -50,7 +50,8 @@ class ResultOut:
     position: int | None
     duration_ms: float | None
     arithmetic: str | None
-    policy: str | None
+    judge: str | None
+    """The version of the judge"""
     message: str | None
     attempt: str
     arrival: int

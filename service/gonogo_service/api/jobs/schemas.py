@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gonogo import urls
 from gonogo.judging.flip_summary import FlipsSummary
-from gonogo.spec.arithmetic_words import ArithmeticSummary
+from gonogo.spec.arithmetic_words import OutputArithmetic
 from gonogo.urls import API
 from gonogo_storage.db.states import JobState
 from gonogo_storage.jobs.job import Job, JobSummary
@@ -103,7 +103,6 @@ class JobOut(Job):
     flips: list[FlipsSummary] | None
     """For a job with `reference`: each output's flips against the reference build, pooled over
     seeds; else null"""
-    arithmetic: list[ArithmeticSummary] | None
-    """Each output's arithmetic model and detection limits, where it was replayed or a budget
-    explains it; else null"""
+    arithmetic: list[OutputArithmetic] | None
+    """Each output's arithmetic and detection limits; null where no output was judged"""
     links: JobLinks

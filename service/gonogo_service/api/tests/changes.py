@@ -95,7 +95,7 @@ def comparison(
     arch: Arch = None,
     board: Board = None,
 ) -> BuildComparisonOut:
-    """Compare two builds by digests, then by forensic coefficients, then by statistics.
+    """Compare two builds by digests, then by explanations, then by the faults that are named.
 
     The default for `head` is the newest build, and for `base` the build before it. A build without
     judged seeds gives `unknown`.

@@ -1,4 +1,4 @@
-"""Rejudgements: a test's stored seeds with another tolerance, or with the current policy."""
+"""Rejudgements: a test's stored seeds with another tolerance."""
 
 from __future__ import annotations
 
@@ -26,18 +26,14 @@ from gonogo_storage.history.rejudgements import Rejudgement
 router = make_router("rejudgements")
 ANY_SIZE = 2**53
 """Nothing runs, so the limit of elements doesn't apply."""
-AUDITED = frozenset(
-    {"test_key", "new_test_key", "tolerance", "policy", "build", "seeds", "changed"}
-)
+AUDITED = frozenset({"test_key", "new_test_key", "tolerance", "build", "seeds", "changed"})
 
 
 class RejudgementIn(Strict):
     """The test, and the tolerance that its seeds are judged with again."""
 
     test: str = Field(min_length=1, max_length=100, description="The test's key")
-    tolerance: AnyTolerance | None = Field(
-        None, description="The complete tolerance, as in a test; null: the declared one"
-    )
+    tolerance: AnyTolerance = Field(description="The complete tolerance, as in a test")
     build: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
         None, description="Only jobs of this build"
     )
@@ -76,7 +72,7 @@ def rejudge(context: Ctx, who: Submitter, body: RejudgementIn, response: Respons
         reason = f"{report.undecided} of {report.seeds} seeds can't be decided: {why}"
         raise FieldError(
             "tolerance",
-            None if body.tolerance is None else tolerances.to_json(body.tolerance),
+            tolerances.to_json(body.tolerance),
             reason,
             limit="a tolerance that stored numbers decide",
         )
@@ -128,8 +124,6 @@ def _tests(canonical: dict[str, Any], body: RejudgementIn) -> tuple[TestSpec, Te
             limit="a test of a kernel",
         )
     declared = TestSpec.parse(canonical, max_elements=ANY_SIZE)
-    if body.tolerance is None:
-        return declared, declared
     try:
         return declared, TestSpec.parse(
             {**canonical, "tolerance": tolerances.to_json(body.tolerance)}, max_elements=ANY_SIZE
