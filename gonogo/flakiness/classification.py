@@ -351,11 +351,7 @@ class _Case:
         """Return the result of comparing the errors, for the end of a sentence."""
         if self.change is None or self.change.change is Change.unknown:
             return ""
-        by = (
-            f", by {self.change.by}"
-            if self.change.by in ("digests", "coefficients", "statistics")
-            else ""
-        )
+        by = f", by {self.change.by}" if self.change.by in ("digests", "faults", "places") else ""
         sentence = self.change.change.sentence.removesuffix(".")
         return f" ({sentence[0].lower()}{sentence[1:]}{by})"
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from statistics import median
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from gonogo.flakiness.policy import POLICY, FlakinessPolicy
 from gonogo.flakiness.rates import Rate, rate
-from gonogo.spec.verdicts import POLICY as VERDICTS
 from gonogo.spec.verdicts import Explanation
 
 
@@ -51,38 +50,35 @@ _SENTENCES = {
 }
 
 
-@dataclass(frozen=True)
-class Coefficients:
-    """The fraction of each tile's part of a term that was used, with standard errors.
+class Fault(NamedTuple):
+    """A fault that is named for an output of a seed."""
 
-    They come from gonogo.kernels.layernorm.forensics; None: it can't be determined.
-    """
-
-    values: tuple[float | None, ...]
-    errors: tuple[float | None, ...]
-    wrong: bool
-    words: str = ""
+    id: str
+    size: float
+    """Its fitted size; 1 for faults without one."""
+    label: str = ""
 
 
 class Seed(NamedTuple):
-    """One seed of one build: its color, its explanation, and its digests and statistics.
+    """One seed of one build: its color, its explanation, and what its outputs are known by.
 
-    Digests and stored statistics are by output. `green` is the answer of the seed's own gate.
+    All mappings are by output. `green` is the answer of the seed's own gate. `faults` holds the
+    best fault of each output for which one is named, `places` says where its wrong values lie.
     """
 
     green: bool | None
     explanation: Explanation
     digests: Mapping[str, str] = MappingProxyType({})
-    statistics: Mapping[str, Mapping[str, float | None]] = MappingProxyType({})
+    faults: Mapping[str, Fault] = MappingProxyType({})
+    places: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
 class Record:
-    """A test on a build: its seeds, and the forensic terms, named "output term"."""
+    """A test on a build: its seeds by number."""
 
     build: str
     seeds: Mapping[int, Seed]
-    terms: Mapping[str, Coefficients] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -96,11 +92,10 @@ class BuildChange:
     red: tuple[Rate, Rate]
     unexplained: tuple[Rate, Rate]
     same: tuple[str, ...]
-    """Wrong terms, or statistics, that stayed the same."""
+    """Wrong outputs whose fault, or whose wrong places, stayed the same."""
     differing: tuple[str, ...]
     by: str
-    """The basis of the comparison of the signatures: digests, coefficients, statistics, or
-    nothing."""
+    """The basis of the comparison: digests, explanations, faults, places, or nothing."""
     words: str
     policy: str
 
@@ -108,13 +103,11 @@ class BuildChange:
 def compare_builds(before: Record, after: Record, policy: FlakinessPolicy = POLICY) -> BuildChange:
     """Return how a kernel changed from one build to the next.
 
-    See 4-flakiness, "Fixed or only masked?". Unchanged: all seeds that both builds ran have equal
-    digests. Else the explanations decide: a build counts as wrong when a seed is unexplained, as
-    right when seeds are explained and none is unexplained. If both are wrong, the signature
-    decides: forensic coefficients where both have them (every term that is wrong after was wrong
-    before, with the same coefficients), else the statistics above their explained limits, within a
-    factor. Turned green: red seeds before, and none after. Explained statistics are noise and are
-    not compared.
+    Unchanged: all seeds that both builds ran have equal digests. Else the explanations decide: a
+    build counts as wrong when a seed is unexplained, as right when seeds are explained and none is
+    unexplained. If both are wrong, the signatures of the outputs decide: the fault that is named,
+    with its size, else the places of the wrong values. Turned green: red seeds before, and none
+    after.
     """
     red = _share(before, policy, _is_red), _share(after, policy, _is_red)
     unexplained = _share(before, policy, _is_wrong), _share(after, policy, _is_wrong)
@@ -138,7 +131,7 @@ def compare_builds(before: Record, after: Record, policy: FlakinessPolicy = POLI
             f"{Change.unknown.sentence} No judged seed of {missing}.",
             policy.version,
         )
-    bits = _bits(before, after)
+    bits = _equal_seeds(before, after)
     same: tuple[str, ...] = ()
     differing: tuple[str, ...] = ()
     wrong = unexplained[0].failures > 0, unexplained[1].failures > 0
@@ -205,12 +198,14 @@ def _is_wrong(seed: Seed) -> bool | None:
     return False if seed.explanation is Explanation.explained else None
 
 
-def _share(record: Record, policy: FlakinessPolicy, question: Any) -> Rate:
+def _share(
+    record: Record, policy: FlakinessPolicy, question: Callable[[Seed], bool | None]
+) -> Rate:
     answers = [question(seed) for seed in record.seeds.values()]
     return rate(answers.count(True), answers.count(True) + answers.count(False), policy)
 
 
-def _bits(before: Record, after: Record) -> int:
+def _equal_seeds(before: Record, after: Record) -> int:
     """Return the number of common seeds if all their outputs are equal bit for bit, else 0."""
     equal = 0
     for number in before.seeds.keys() & after.seeds.keys():
@@ -226,75 +221,66 @@ def _bits(before: Record, after: Record) -> int:
 def _signature(
     before: Record, after: Record, policy: FlakinessPolicy
 ) -> tuple[tuple[str, ...], tuple[str, ...], str]:
-    """Return (names that stayed, names that differ, basis of the comparison)."""
-    wrong = (
-        {name for name, term in after.terms.items() if term.wrong},
-        {name for name, term in before.terms.items() if term.wrong},
-    )
-    if wrong[0] and wrong[1]:
-        same = tuple(
-            sorted(
-                name
-                for name in wrong[0] & wrong[1]
-                if same_coefficients(before.terms[name], after.terms[name], policy)
-            )
-        )
-        return same, tuple(sorted(wrong[0] - set(same))), "coefficients"
-    if before.terms and after.terms and (wrong[0] or wrong[1]):
-        return (), tuple(sorted(wrong[0] | wrong[1])), "coefficients"
-    first, second = _typical(before), _typical(after)
-    same_numbers: list[str] = []
-    other: list[str] = []
-    for name in sorted(first.keys() & second.keys()):
-        if max(first[name] / _limit(name), second[name] / _limit(name)) <= 1:
-            continue  # explained on both: noise
-        close = abs(math.log(first[name]) - math.log(second[name])) <= math.log(policy.same_factor)
-        (same_numbers if close else other).append(name)
-    return tuple(same_numbers), tuple(other), "statistics" if same_numbers or other else "nothing"
+    """Return (outputs that stayed, outputs that differ, basis of the comparison).
 
-
-def same_coefficients(
-    first: Coefficients, second: Coefficients, policy: FlakinessPolicy = POLICY
-) -> bool:
-    """Return whether most tiles have the same coefficient.
-
-    The same means: within their joint standard errors, or a twentieth. Tiles with a coefficient on
-    one side only are left out. Terms that are cut into different groups of tiles, or have no tile
-    in common, are not the same.
+    An output that is wrong after is the same if it had the same fault before, or its wrong values
+    the same places if no fault is named. One with neither says nothing.
     """
-    if len(first.values) != len(second.values):
-        return False
-    close = []
-    for a, b, ea, eb in zip(first.values, second.values, first.errors, second.errors, strict=True):
-        if a is None or b is None or not (math.isfinite(a) and math.isfinite(b)):
-            continue
-        error = math.hypot(ea or 0.0, eb or 0.0)
-        error = error if math.isfinite(error) else 0.0
-        close.append(abs(a - b) <= max(policy.same_coefficient, policy.same_sigmas * error))
-    return bool(close) and sum(close) >= policy.same_share * len(close)
+    same: list[str] = []
+    differing: list[str] = []
+    bases = set()
+    for output in sorted({name for seed in _wrong(after) for name in (*seed.faults, *seed.places)}):
+        now, was = _typical_fault(after, output), _typical_fault(before, output)
+        if now is None and was is None:
+            bases.add("places")
+            text, is_same = _usual_place(after, output), _same_places(before, after, output)
+        else:
+            bases.add("faults")
+            known = now or was
+            text = "" if known is None else known.label or known.id
+            is_same = now is not None and was is not None and _same_fault(was, now, policy)
+        (same if is_same else differing).append(f"{output}: {text}")
+    return tuple(same), tuple(differing), min(bases, default="nothing")
 
 
-def _limit(name: str) -> float:
-    """Return the largest explained value of a statistic, "output name"."""
-    if name.endswith("_z"):
-        return VERDICTS.direction
-    return VERDICTS.chi if name.endswith("chi") else VERDICTS.budget_ratio
+def _wrong(record: Record) -> list[Seed]:
+    return [seed for seed in record.seeds.values() if _is_wrong(seed)]
 
 
-def _typical(record: Record) -> dict[str, float]:
-    """Return the median of each positive statistic that decides the explanation, "output name".
+def _typical_fault(record: Record, output: str) -> Fault | None:
+    """Return the fault of most unexplained seeds that name one, with the median of its sizes."""
+    named = [seed.faults[output] for seed in _wrong(record) if output in seed.faults]
+    if not named:
+        return None
+    (most, _), *_ = Counter(fault.id for fault in named).most_common(1)
+    alike = [fault for fault in named if fault.id == most]
+    return alike[0]._replace(size=median(fault.size for fault in alike))
 
-    Only unexplained seeds count. Maxima are left out, because they scatter.
+
+def _same_fault(first: Fault, second: Fault, policy: FlakinessPolicy) -> bool:
+    largest = max(abs(first.size), abs(second.size))
+    is_close = abs(first.size - second.size) <= policy.same_size * largest
+    return first.id == second.id and is_close
+
+
+def _same_places(before: Record, after: Record, output: str) -> bool:
+    """Return whether an output's wrong values lie in the same places on most seeds of both builds.
+
+    Of builds without common seeds, the most frequent places are compared.
     """
-    by_name: dict[str, list[float]] = {}
-    for seed in record.seeds.values():
-        if seed.explanation is Explanation.unexplained:
-            for output, statistics in seed.statistics.items():
-                for name, value in statistics.items():
-                    explains = name in ("budget_ratio", "chi") or name.endswith("_z")
-                    if explains and value is not None and math.isfinite(value) and value != 0:
-                        by_name.setdefault(f"{output} {name}", []).append(abs(value))
-    return {name: median(values) for name, values in by_name.items()}
+    pairs = [
+        (before.seeds[number].places.get(output), after.seeds[number].places.get(output))
+        for number in before.seeds.keys() & after.seeds.keys()
+    ]
+    known = [pair for pair in pairs if all(pair)]
+    known = known or [(_usual_place(before, output), _usual_place(after, output))]
+    return 2 * sum(first == second for first, second in known) > len(known)
+
+
+def _usual_place(record: Record, output: str) -> str:
+    """Return where an output's wrong values lie on most seeds; "" if no seed says it."""
+    places = Counter(seed.places[output] for seed in _wrong(record) if output in seed.places)
+    return max(places, key=lambda place: (places[place], place), default="")
 
 
 def _words(
@@ -314,7 +300,7 @@ def _words(
         parts.append(f"{bits} seeds compared")
         if turned:
             parts.append(
-                "the verdict turned green for another reason: another tolerance, policy or set of"
+                "the verdict turned green for another reason: another tolerance, judge or set of"
                 " seeds"
             )
     else:
@@ -323,13 +309,7 @@ def _words(
             f" unexplained {_count(unexplained[0])}, then {_count(unexplained[1])}"
         )
     if named := list(same):
-        same_terms = [
-            f"{name} ({after.terms[name].words})"
-            if name in after.terms and after.terms[name].words
-            else name
-            for name in named[:4]
-        ]
-        parts.append(f"the same by {by}: {', '.join(same_terms)}")
+        parts.append(f"the same by {by}: {', '.join(named[:4])}")
     if others := list(differing):
         parts.append(f"different: {', '.join(others[:4])}")
     return "; ".join(parts)

@@ -110,12 +110,8 @@ class FlakinessPolicy:
     they lie on one side of it: 95%."""
 
     # masked or fixed
-    same_sigmas: float = 4.0
-    """Two coefficients are the same if they differ by less than this many joint standard errors,
-    or by less than `same_coefficient`."""
-    same_coefficient: float = 0.05
-    same_share: float = 0.8
-    """A term is the same if this share of its tiles is."""
+    same_size: float = 0.05
+    """Two faults are the same if their sizes differ by less than this share of the larger one."""
     same_factor: float = 2.0
     """Statistics of a residual are the same within this factor: seeds of one build differ by less
     than 1.3 (measured on the emulated kernels)."""
@@ -160,7 +156,7 @@ class FlakinessPolicy:
             "tail_level",
             "rate_level",
             "broken_most",
-            "same_share",
+            "same_size",
             "same_seed",
             "significance",
             "latent_target",

@@ -26,16 +26,16 @@ class Comparison:
     """Arrays that a test compared: their numbers, never the arrays themselves."""
 
     outputs: Mapping[str, Mapping[str, Any]]
-    """Output -> statistics, as gonogo.judging.judging has them, in plain JSON types."""
+    """Output -> its explanation and statistics, as gonogo.judging has them, in plain JSON types."""
     name: str | None = None
     """Its name, if a test compares several times."""
     test: TestSpec | None = None
-    """The kernel's spec if it is known: then the numbers are judged in full. None: they are
-    stored, and the verdict is `not_judged`."""
+    """The kernel's spec if it is known: then the outputs have verdicts. None: they are stored, and
+    the verdict is `not_judged`."""
     tolerance: Mapping[str, float] = field(default_factory=dict)
     """The gate of a comparison without a spec; one with a spec has it there."""
     arithmetic: str | None = None
-    """The arithmetic model that judged the numbers."""
+    """The arithmetic that explains the outputs, else the closest one."""
     words: str = ""
     """The diagnosis, or another remark."""
     problem: str = ""

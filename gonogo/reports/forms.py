@@ -126,7 +126,7 @@ def distinct(values: Sequence[Any]) -> Iterable[Any]:
 def _fitting(name: str) -> Callable[[object], bool]:
     if name in _HEADS:
         return lambda value: _is_one_of(value, _HEADS[name])
-    row = statistics.find(name)
+    row = statistics.STATISTICS.get(name)
     if row is None:
         return is_plain
     return _KINDS.get(row.kind) or (lambda value: is_plain(value) and statistics.fits(name, value))
@@ -135,7 +135,7 @@ def _fitting(name: str) -> Callable[[object], bool]:
 def check_floats(output: str, fields: Iterable[tuple[str, str | None]]) -> None:
     """Raise SenselessResult for a statistic that comes as floats, and can't be one."""
     for name, key in fields:
-        row = statistics.find(name)
+        row = statistics.STATISTICS.get(name)
         number = float if key is None else dict[str, float | None]
         if name in _HEADS or (row is not None and row.kind != number):
             raise SenselessResult(f"{output[:40]!r}: {name[:40]!r} is a float")
@@ -207,7 +207,7 @@ _ROW: Mapping[str, Callable[[object], bool]] = {
     "device": _or_null(_is_name),
     "host_run": _or_null(_is_name),
     "arithmetic": _or_null(is_text),
-    "policy": _or_null(_is_name),
+    "judge": _or_null(_is_name),
     # of a gauge's run
     "able": _or_null(lambda value: isinstance(value, bool)),
     "sentence": _or_null(is_text),

@@ -1,7 +1,7 @@
 """Format "gonogo": a line of JSON for the run, then one for each test (docs/imports.md).
 
-The pytest plug-in writes it. A comparison that names its kernel's spec is judged here, from its
-numbers: a file may say which numbers it measured, not what they mean.
+The pytest plug-in writes it. A comparison that names its kernel's spec was judged where its arrays
+were: the file says whether rounding explains each output. Verdicts are computed here.
 """
 
 from __future__ import annotations
@@ -27,23 +27,25 @@ from gonogo.reports.cases import (
 from gonogo.reports.outcomes import Outcome
 from gonogo.reports.texts import MAX_MESSAGE_CHARS, MAX_NAME_CHARS, clean
 from gonogo.spec import fields, statistics
-from gonogo.spec.arithmetic_names import canonical
 from gonogo.spec.kernels.registry import KERNELS
 from gonogo.spec.test_spec import MAX_ELEMENTS, TestSpec
 from gonogo.spec.tolerances import Tolerance
 from gonogo.spec.validation import WHOLE, Model, checked
+from gonogo.spec.verdicts import Explanation
 
 MAX_COMPARISONS = 100
 MAX_OUTPUTS = 64
 MAX_STATISTICS = 200
 MAX_REPEATS = 1_000_000
 MAX_TEXT = 500
+MAX_LEVELS = 2
+"""Levels of lists and maps in a value: the faults of an output are a list of maps."""
 MAX_LINE = 2**20
 """Bytes: a line is decoded as a whole, and may become sixty times as large."""
 
 
-def _plain(value: object, path: str = "", *, deep: bool = False) -> Any:
-    """Return plain JSON with one level of lists and maps.
+def _plain(value: object, path: str = "", *, levels: int = MAX_LEVELS) -> Any:
+    """Return plain JSON with a few levels of lists and maps.
 
     Numbers must be finite, and whole numbers must fit a database column.
     """
@@ -55,13 +57,14 @@ def _plain(value: object, path: str = "", *, deep: bool = False) -> Any:
         return value
     if isinstance(value, str):
         return clean(value, MAX_TEXT)
-    if not deep and isinstance(value, list) and len(value) <= MAX_STATISTICS:
+    if levels and isinstance(value, list) and len(value) <= MAX_STATISTICS:
         return [
-            _plain(item, fields.join(path, number), deep=True) for number, item in enumerate(value)
+            _plain(item, fields.join(path, number), levels=levels - 1)
+            for number, item in enumerate(value)
         ]
-    if not deep and isinstance(value, Mapping) and len(value) <= MAX_STATISTICS:
+    if levels and isinstance(value, Mapping) and len(value) <= MAX_STATISTICS:
         return {
-            clean(name, 100): _plain(item, fields.join(path, name), deep=True)
+            clean(name, 100): _plain(item, fields.join(path, name), levels=levels - 1)
             for name, item in value.items()
         }
     raise FieldError(
@@ -73,11 +76,13 @@ def _plain(value: object, path: str = "", *, deep: bool = False) -> Any:
 
 
 def _statistics(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return numbers, null, short texts, and lists and maps of these.
+    """Return the explanation, numbers, null, short texts, and lists and maps of these.
 
-    A verdict among them is left out: verdicts are computed from the numbers.
+    A verdict among them is left out: it is computed from the others.
     """
-    computed = {"verdict", "explanation", "outcome", "test", "policy"}
+    if given.get("explanation") is not None:
+        fields.choice(given["explanation"], tuple(Explanation), "explanation")
+    computed = {"verdict", "outcome", "test"}
     numbers = {name: _plain(value, name) for name, value in given.items() if name not in computed}
     for name, value in numbers.items():
         if not statistics.fits(name, value):
@@ -138,7 +143,7 @@ class _Comparison(Model):
     name: _Text | None = None
     test: dict[str, Any] | None = None
     tolerance: Tolerance | None = None
-    arithmetic: Annotated[str, checked(lambda name: canonical(name, ""))] | None = None
+    arithmetic: _Text | None = None
     outputs: (
         Annotated[dict[str, _Statistics], Field(max_length=MAX_OUTPUTS), _names(MAX_NAME_CHARS)]
         | None

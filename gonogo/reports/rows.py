@@ -1,6 +1,7 @@
 """Convert a report to the rows of a job, one for each iteration, as workers send them.
 
-Verdicts are computed from outcomes and numbers. No NumPy: the service reads reports without it.
+Verdicts are computed from outcomes, numbers and explanations. No NumPy: the service reads reports
+without it.
 """
 
 from __future__ import annotations
@@ -13,10 +14,9 @@ from gonogo.reports.outcomes import OTHER_REASON, ArraysVerdict, verdict_of
 from gonogo.reports.texts import MAX_MESSAGE_CHARS, short_name
 from gonogo.spec.fields import check_count
 from gonogo.spec.verdicts import (
-    POLICY,
+    JUDGE,
     Explanation,
     Verdict,
-    explain_output,
     seed_verdict,
     verdict,
     within,
@@ -83,10 +83,10 @@ def _row(iteration: Iteration, cases: Sequence[Case]) -> Row:
         "verdict": worst(verdicts).value,
         "explanation": worst_explanation(explanations).value,
         "arithmetic": ", ".join(
-            sorted({comparison.arithmetic or "generic" for comparison in judged})
+            sorted({comparison.arithmetic for comparison in judged if comparison.arithmetic})
         )
         or None,
-        "policy": POLICY.version if judged else None,
+        "judge": JUDGE if judged else None,
         "message": None if cases else "the file has no tests",
         "outputs": outputs,
     }
@@ -109,7 +109,7 @@ def _judged(case: Case, name: str, outputs: Entries) -> tuple[Verdict, Explanati
 
 
 def _compared(comparison: Comparison, label: str, outputs: Entries) -> ArraysVerdict | None:
-    """Judge the numbers of one comparison, as gonogo.judging.judging judges arrays.
+    """Return the verdict on one comparison, from its numbers and the explanations that it names.
 
     None without a spec or without numbers.
     """
@@ -121,19 +121,20 @@ def _compared(comparison: Comparison, label: str, outputs: Entries) -> ArraysVer
             gate = {"tolerance": dict(comparison.tolerance)} if comparison.tolerance else {}
             outputs[key] = {
                 "verdict": Verdict.not_judged.value,
-                "explanation": Explanation.not_judged.value,
                 **statistics,
+                "explanation": Explanation.not_judged.value,
                 **gate,
             }
             continue
         is_within = within(test.tolerance_for(output), statistics)
-        explanation = explain_output(is_within, statistics)
+        explanation = Explanation(statistics.get("explanation") or Explanation.not_judged)
         judged.append((is_within, explanation))
-        judgement = {
+        outputs[key] = {
             "verdict": verdict(is_within, explanation).value,
+            **statistics,
             "explanation": explanation.value,
+            "test": test.canonical(),
         }
-        outputs[key] = {**judgement, **statistics, "test": test.canonical()}
     if test is None or not judged:
         return None
     return ArraysVerdict(

@@ -14,7 +14,7 @@ OF_JOB = ("job", "build", "test_key")
 """The first columns of a file with several jobs."""
 OF_SEED = (
     "seed", "iteration", "repeat", "verdict", "explanation", "device", "host_run", "position",
-    "duration_ms", "arithmetic", "policy", "message",
+    "duration_ms", "arithmetic", "judge", "message",
 )  # fmt: skip
 OF_OUTPUT = (
     "output", "output_verdict", "output_explanation", "outcome", "output_arithmetic",

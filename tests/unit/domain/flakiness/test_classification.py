@@ -10,7 +10,7 @@ import pytest
 from gonogo.flakiness.classes import Class, Finding, OpenFlag, RunSummary
 from gonogo.flakiness.classification import classify
 from gonogo.flakiness.gating import FailOn, gate
-from gonogo.flakiness.masking import Coefficients, Record, Seed
+from gonogo.flakiness.masking import Fault, Record, Seed
 from gonogo.spec.verdicts import Explanation, Verdict
 
 OPEN = OpenFlag("f1", "flaky", False)
@@ -36,20 +36,17 @@ def record(
     *,
     green: bool,
     wrong: bool = True,
-    terms: Mapping[str, float] | None = None,
+    faults: Mapping[str, float] | None = None,
     seeds: int = 8,
 ) -> Record:
-    """Return a record of equal seeds, and of wrong terms by name with their coefficients."""
+    """Return a record of equal seeds, with the sizes of dx's fault by its name."""
     explanation = Explanation.unexplained if wrong else Explanation.explained
-    judged_seeds = {
-        number: Seed(green, explanation, {"dx": f"{build}{number}"}) for number in range(seeds)
-    }
+    named = {"dx": Fault(*next(iter(faults.items())))} if faults else {}
     return Record(
         build,
-        judged_seeds,
         {
-            name: Coefficients((value,) * 4, (0.001,) * 4, True)
-            for name, value in (terms or {}).items()
+            number: Seed(green, explanation, {"dx": f"{build}{number}"}, named)
+            for number in range(seeds)
         },
     )
 
@@ -174,7 +171,7 @@ def test_every_case_has_its_class(
 
 TOO_TIGHT = OpenFlag("f", "tolerance_too_tight", True)
 HOLLOW_FLAG = OpenFlag("f", "passes_by_tolerance", False)
-TWICE = {"dx s1": 2.0}
+TWICE = {"twice:s1": 1.0}
 
 
 @pytest.mark.parametrize(
@@ -519,51 +516,51 @@ TWICE = {"dx s1": 2.0}
         (ran(pass_=8), ran(skipped=6, not_run=2), (), ["not_run skipped: 6 of 8 runs: skipped"]),
         (ran(pass_=8), ran(inconclusive=1, pass_=7), (), ["passed pass: green 7 of 7"]),
         (
-            ran("base", record("base", green=False, terms=TWICE), fail=8),
-            ran("head", record("head", green=True, terms=TWICE), pass_by_tolerance=8),
+            ran("base", record("base", green=False, faults=TWICE), fail=8),
+            ran("head", record("head", green=True, faults=TWICE), pass_by_tolerance=8),
             (),
             [
                 (
                     "new_hollow_pass pass_by_tolerance new p: green and unexplained 8 of 8; "
                     "red on base, and the same error stays: masked, not fixed (the verdict "
                     "turned green, and the error stayed: the fault is masked, not fixed, by "
-                    "coefficients)"
+                    "faults)"
                 ),
             ],
         ),
         (
-            ran("base", record("base", green=True, terms=TWICE), pass_by_tolerance=8),
-            ran("head", record("head", green=False, terms=TWICE), fail=8),
+            ran("base", record("base", green=True, faults=TWICE), pass_by_tolerance=8),
+            ran("head", record("head", green=False, faults=TWICE), fail=8),
             (),
             [
                 (
                     "broken_on_base fail p: red 8 of 8; on base the same error, hidden by the "
                     "tolerance (the error is unexplained on both, and looks the same, by "
-                    "coefficients)"
+                    "faults)"
                 ),
             ],
         ),
         (
-            ran("base", record("base", green=False, terms=TWICE), fail=8),
-            ran("head", record("head", green=False, terms={"dx s2": 0.1}), fail=8),
+            ran("base", record("base", green=False, faults=TWICE), fail=8),
+            ran("head", record("head", green=False, faults={"factor:s2": 0.1}), fail=8),
             (),
             [
                 (
                     "new_failure fail new: red 8 of 8; red on base, too, with another error "
                     "(the error is unexplained on both, and looks different: another fault, or "
-                    "one of several fixed, by coefficients)"
+                    "one of several fixed, by faults)"
                 ),
             ],
         ),
         (
-            ran("base", record("base", green=True, terms=TWICE), pass_by_tolerance=8),
-            ran("head", record("head", green=True, terms={"dx s2": 0.1}), pass_by_tolerance=8),
+            ran("base", record("base", green=True, faults=TWICE), pass_by_tolerance=8),
+            ran("head", record("head", green=True, faults={"factor:s2": 0.1}), pass_by_tolerance=8),
             (),
             [
                 (
                     "new_hollow_pass pass_by_tolerance new: green and unexplained 8 of 8; with "
                     "another error than on base (the error is unexplained on both, and looks "
-                    "different: another fault, or one of several fixed, by coefficients)"
+                    "different: another fault, or one of several fixed, by faults)"
                 ),
             ],
         ),
@@ -613,30 +610,30 @@ def test_one_kind_of_trouble_hides_no_other() -> None:
 
 
 def test_what_the_errors_look_like_decides_whether_it_is_the_same_failure() -> None:
-    twice, part = {"dx s1": 2.0}, {"dx s2": 0.1}
-    red = ran("base", record("base", green=False, terms=twice), fail=8)
-    assert kinds(red, ran("head", record("head", green=False, terms=twice), fail=8)) == [
+    twice, part = {"twice:s1": 1.0}, {"factor:s2": 0.1}
+    red = ran("base", record("base", green=False, faults=twice), fail=8)
+    assert kinds(red, ran("head", record("head", green=False, faults=twice), fail=8)) == [
         "broken_on_base"
     ]
-    other = classify(red, ran("head", record("head", green=False, terms=part), fail=8))
+    other = classify(red, ran("head", record("head", green=False, faults=part), fail=8))
     assert (other.kind, "with another error" in other.words) == (Class.new_failure, True)
-    assert other.findings[0].evidence["change"]["differing"] == ("dx s2",)
+    assert other.findings[0].evidence["change"]["differing"] == ("dx: factor:s2",)
 
     # green from now on, and still wrong in the same way: the pass hides the fault
     masked = classify(
-        red, ran("head", record("head", green=True, terms=twice), pass_by_tolerance=8)
+        red, ran("head", record("head", green=True, faults=twice), pass_by_tolerance=8)
     )
     assert (masked.kind, "masked, not fixed" in masked.words) == (Class.new_hollow_pass, True)
     # the reverse: a commit that shows what base's tolerance hides didn't break it
-    hollow = ran("base", record("base", green=True, terms=twice), pass_by_tolerance=8)
-    shown = classify(hollow, ran("head", record("head", green=False, terms=twice), fail=8))
+    hollow = ran("base", record("base", green=True, faults=twice), pass_by_tolerance=8)
+    shown = classify(hollow, ran("head", record("head", green=False, faults=twice), fail=8))
     assert (shown.kind, "hidden by the tolerance" in shown.words) == (Class.broken_on_base, True)
 
     assert kinds(
-        hollow, ran("head", record("head", green=True, terms=twice), pass_by_tolerance=8)
+        hollow, ran("head", record("head", green=True, faults=twice), pass_by_tolerance=8)
     ) == ["known_hollow"]
     assert kinds(
-        hollow, ran("head", record("head", green=True, terms=part), pass_by_tolerance=8)
+        hollow, ran("head", record("head", green=True, faults=part), pass_by_tolerance=8)
     ) == ["new_hollow_pass"]
 
 

@@ -13,11 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from gonogo.flakiness.grades import Sharpness, Stability, grade, hollow, sharpness, stability
-from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.rates import rate
-from gonogo.flakiness.suspects import pooled, pooled_explanations
 from gonogo.flakiness.tails import pareto_fit, survival, tail
-from gonogo.spec.verdicts import Explanation
 from patience import scaled
 
 
@@ -145,24 +142,3 @@ def test_sharpness_and_hollow() -> None:
     assert graded.hollow
     json.dumps(asdict(graded), allow_nan=False)
     assert all(member.sentence for member in (*Stability, *Sharpness))
-
-
-def test_a_chance_suspect_is_settled_by_more_seeds_and_a_wrong_term_is_not() -> None:
-    quiet = {
-        "row_z": 1.0,
-        "chi": 1.0,
-        "budget_ratio": 0.9,
-        "row_z_max": 3.0,
-        "row_z_count": 32,
-        "count": 3072,
-    }
-    chance = [quiet | {"row_z": 4.5}] + [quiet] * 8
-    wrong = [quiet | {"row_z": 4.5}] * 9
-    assert pooled_explanations({"dx": chance}) == {"dx": Explanation.explained}
-    assert pooled_explanations({"dx": wrong}) == {"dx": Explanation.suspect}
-    rare = quiet | {"budget_ratio": 3.7}  # one wrong column, where the seed lets it show
-    assert pooled_explanations({"dx": [rare] + [quiet] * 8}) == {"dx": Explanation.explained}
-    assert pooled_explanations({"dx": [rare] * 2 + [quiet] * 7}) == {"dx": Explanation.suspect}
-    assert pooled([{"row_z": None, "chi": float("nan")}]) == {}
-    assert pooled([]) == {}
-    assert POLICY.suspect_seeds == 8

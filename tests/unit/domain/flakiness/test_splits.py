@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +11,6 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from gonogo.flakiness import changes
-from gonogo.flakiness.arithmetic_changes import BuildPrograms, chance
 from gonogo.flakiness.changes import in_order, number_changes, rate_changes
 from gonogo.flakiness.contrasts import welch
 from gonogo.flakiness.policy import POLICY
@@ -21,6 +19,7 @@ from gonogo.flakiness.splits import (
     _Spread,
     _windows,
     interval,
+    mean_split,
     place_likelihood,
     rate_splits,
     residuals,
@@ -28,7 +27,6 @@ from gonogo.flakiness.splits import (
     standardized,
     welch_split,
 )
-from gonogo.flakiness.suspects import MAX_SEEDS, pooled
 
 Floats = NDArray[np.float64]
 VALUES = np.random.default_rng(3).normal(size=9)
@@ -267,39 +265,8 @@ def test_welch_is_the_same_in_any_unit() -> None:
     assert welch([1.0, 2.0], [1.0, 3.0]).t is not None
 
 
-def test_the_most_frequent_program_prevails_by_more_than_half() -> None:
-    build = BuildPrograms("b", {"y": {"fp32-inside": 2, None: 2}})
-    assert build.majority("y")[1:] == (2, 4)
-    assert build.prevailing("y") is None
-    assert BuildPrograms("b", {"y": {"fp32-inside": 3, None: 2}}).prevailing("y") == "fp32-inside"
-    assert (build.seeds("y"), build.seeds("dx"), build.prevailing("dx")) == (4, 0, None)
-    assert chance(0, 3, 3, 3) == pytest.approx(1 / 20)
-    assert chance(3, 3, 0, 3) == 1.0
-
-
-def test_statistics_of_seeds_are_pooled_by_their_kind() -> None:
-    rows: list[dict[str, Any]] = [
-        {
-            "budget_ratio": 1.0,
-            "chi": 3.0,
-            "row_z": -4.0,
-            "row_z_max": 2.0,
-            "row_z_count": 5,
-            "x": 1,
-        },
-        {
-            "budget_ratio": 9.0,
-            "chi": 4.0,
-            "row_z": 0.0,
-            "row_z_max": -7.0,
-            "row_z_count": 6,
-            "x": 2,
-        },
-        {"budget_ratio": 2.0, "chi": True, "row_z": None, "row_z_max": math.inf, "count": 8},
-    ]
-    both = pooled(rows)
-    assert both.pop("chi") == pytest.approx(math.sqrt(12.5))
-    assert both.pop("row_z") == pytest.approx(math.sqrt(8.0))
-    assert both == {"budget_ratio": 2.0, "row_z_max": 7.0, "row_z_count": 11.0, "count": 8.0}
-    assert pooled([{"budget_ratio": 3.0, "chi": 0.0}]) == {"budget_ratio": 3.0, "chi": 0.0}
-    assert MAX_SEEDS == 1000
+def test_a_split_of_means_needs_enough_points_and_tells_its_chance() -> None:
+    jump = np.repeat([0.0, 1.0], 12) + np.linspace(0, 0.1, 24)
+    assert mean_split(jump, 5, POLICY) == (17, 1 / (POLICY.change_permutations + 1))
+    assert mean_split(jump, 5, replace(POLICY, change_least=13)) is None
+    assert mean_split(jump[9:15], 5, replace(POLICY, change_least=2)) is None

@@ -1,0 +1,117 @@
+"""What one seed leaves open, all seeds of a test decide together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from gonogo.flakiness.policy import POLICY
+from gonogo.flakiness.suspects import (
+    MAX_SEEDS,
+    pooled_outputs,
+    seeds_to_decide,
+    settled_verdict,
+    unexplained_together,
+)
+from gonogo.spec.verdicts import Verdict
+
+Entry = dict[str, Any]
+
+
+def entry(explanation: str = "explained", factor: float = 0.0) -> Entry:
+    """Return an output's entry with a common factor that no seed alone is certain of."""
+    common = {
+        "source": "rstd", "estimate": factor, "deviation": 2e-7, "is_certain": False,
+        "limit": 2.0**-22,
+    }  # fmt: skip
+    return {"explanation": explanation, "distance": 3.0, "shared": 1.0, "common": [common]}
+
+
+def of_dx(*entries: Entry) -> list[tuple[int, Mapping[str, Entry]]]:
+    return list(enumerate({"dx": one, "dbeta": entry()} for one in entries))
+
+
+RIGHT, SUSPECT = entry(), entry("suspect")
+
+
+@pytest.mark.parametrize(
+    ("entries", "reason"),
+    [
+        ([RIGHT] * 8, ""),
+        ([SUSPECT, *[RIGHT] * 8], ""),
+        ([SUSPECT, SUSPECT, *[RIGHT] * 6], "suspect in 2 of 8 seeds"),
+        ([entry(factor=5e-7)] * 8, "rstd has a factor of 1"),
+        ([entry(factor=5e-7), entry(factor=-5e-7)] * 4, ""),
+        ([entry("unexplained"), SUSPECT, RIGHT], ""),
+        ([entry("unexplained"), SUSPECT, SUSPECT], "suspect in 2 of 2 seeds"),
+        ([SUSPECT], ""),
+    ],
+    ids=[
+        "all are right",
+        "one suspect seed",
+        "two suspect seeds",
+        "a factor that all seeds share",
+        "factors that cancel out",
+        "one that is unexplained alone needs no others",
+        "nor does it count with the suspect ones",
+        "a single seed",
+    ],
+)
+def test_seeds_together_find_what_each_leaves_open(entries: Sequence[Entry], reason: str) -> None:
+    together = unexplained_together(of_dx(*entries))
+    assert list(together) == (["dx"] if reason else [])
+    assert together.get("dx", "").startswith(reason)
+
+
+def test_one_suspect_seed_stays_suspect_among_any_number_of_others() -> None:
+    answer = pooled_outputs(of_dx(SUSPECT, *[RIGHT] * 30))
+    assert (answer["dx"].explanation, answer["dx"].seeds) == ("suspect", 31)
+    assert answer["dbeta"].explanation == "explained"
+
+
+def test_repeats_of_a_seed_count_once_by_the_worst() -> None:
+    repeats = [(7, {"dx": SUSPECT}), (7, {"dx": SUSPECT}), (7, {"dx": RIGHT}), (8, {"dx": RIGHT})]
+    assert unexplained_together(repeats) == {}
+    answer = pooled_outputs(reversed(repeats))["dx"]
+    assert (answer.explanation, answer.seeds) == ("suspect", 2)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "explanation", "settled"),
+    [
+        (Verdict.suspect, "suspect", Verdict.pass_by_tolerance),
+        (Verdict.pass_, "explained", Verdict.pass_by_tolerance),
+        (Verdict.fail_by_tolerance, "explained", Verdict.fail),
+        (Verdict.fail, "suspect", Verdict.fail),
+        (Verdict.inconclusive, "inconclusive", Verdict.inconclusive),
+        (Verdict.not_judged, "not_judged", Verdict.not_judged),
+    ],
+)
+def test_a_seed_of_an_output_that_is_unexplained_together_is_wrong(
+    verdict: Verdict, explanation: str, settled: Verdict
+) -> None:
+    outputs = {"dx": entry(explanation)}
+    assert settled_verdict(verdict, outputs, {"dx": "a reason"}) is settled
+    assert settled_verdict(verdict, outputs, {"dbeta": "a reason"}) is verdict
+
+
+@pytest.mark.parametrize(
+    ("evidence", "seeds"),
+    [
+        ((1.5, 0.5, 0.5, 0.5), 12),  # mean .75, deviation .5: (2 x .5 / .25)^2 = 16 in all
+        ((0.5, 1.5, 1.5, 1.5), 12),
+        ((1.5, 1.5, 1.4, 1.5), 0),
+        ((0.5, 1.5, 0.5, 1.501), MAX_SEEDS),
+        ((1.2,), POLICY.suspect_seeds),
+        ((), POLICY.suspect_seeds),
+    ],
+)
+def test_so_many_seeds_decide_as_their_scatter_asks(
+    evidence: tuple[float, ...], seeds: int
+) -> None:
+    rows = [{"distance": 8 * ratio, "shared": 0.1} for ratio in evidence]
+    assert seeds_to_decide([rows]) == seeds
+    assert seeds_to_decide([rows, [{"distance": 12.0, "shared": None}] * 3]) == seeds
+    assert seeds_to_decide([]) == 0
