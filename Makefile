@@ -37,7 +37,7 @@ MUTMUT ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gonogo/mutmut-$(MUTMUT_VERSION)
 # what the pages' scripts and styles are made of
 FRONT := $(shell find dashboards/web dashboards/gonogo_dashboards/build.py -name node_modules -prune -o -type f -print 2>/dev/null)
 
-.PHONY: help setup demo up compiled test explore fuzz fuzz-coverage docs docs-test test-sim wormhole-sim torch libraries corpus lint bench chaos mutants pictures lock audit release sbom pin clean
+.PHONY: help setup demo up bytecode test explore fuzz fuzz-coverage docs docs-test test-sim wormhole-sim torch libraries corpus lint bench chaos mutants pictures lock audit release sbom pin clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1	/' | expand -t 14
@@ -85,17 +85,17 @@ up: $(RUNS) ## run the service here until Ctrl-C
 	@$(MAKE) --no-print-directory $(BUNDLE)
 	@$(BIN)/gonogo up $(ARGS)
 
-# compiled code once, before several processes of the tests want it at the same time; beside it, in a fresh clone, the bytecode of all tests
-compiled: setup
-	@{ [ -e $(BYTECODE) ] || { $(BIN)/python -m pytest --collect-only -q >/dev/null 2>&1; touch $(BYTECODE); }; } & \
-	  $(BIN)/python -c "from gonogo_workers.attempts.warm_up import warm_up; warm_up()"; \
-	  failed=$$?; wait; exit $$failed
+# in a fresh clone, the bytecode of all tests, before several processes make it at the same time
+bytecode: $(BYTECODE)
 
-test: setup compiled ## all tests but those of test-sim; ARGS go to pytest
+$(BYTECODE): | setup
+	@$(BIN)/python -m pytest --collect-only -q >/dev/null 2>&1; touch $@
+
+test: setup bytecode ## all tests but those of test-sim; ARGS go to pytest
 	@GONOGO_TEST_TORCH_PYTHON="$${GONOGO_TEST_TORCH_PYTHON:-$(wildcard $(TORCH_VENV)/bin/python)}" \
 	  $(BIN)/python -m pytest $(PYTEST_SPREAD) --ignore=tests/simulator --ignore=tests/docs $(ARGS)
 
-explore: setup compiled ## all tests of properties, each night with new examples (.ci/nightly); `make test` has the same ones each time
+explore: setup bytecode ## all tests of properties, each night with new examples (.ci/nightly); `make test` has the same ones each time
 	@$(BIN)/python -m pytest $(PYTEST_SPREAD) --hypothesis-profile=nightly -m hypothesis --timeout=1800 $(ARGS)
 
 fuzz: setup ## hostile input for hours: every parser of strangers' input, every address (checks/fuzz.py)
@@ -112,7 +112,7 @@ fuzz-coverage: setup # each parser for FUZZ_S seconds, by coverage, where atheri
 docs: setup ## the manual as a site, in dashboards/gonogo_dashboards/manual; the service shows it under /manual
 	@$(BIN)/python -m checks.manual
 
-docs-test: docs compiled ## paste every command of README and docs, compare what they print, follow every link
+docs-test: docs bytecode ## paste every command of README and docs, compare what they print, follow every link
 	@GONOGO_TEST_TORCH_PYTHON="$${GONOGO_TEST_TORCH_PYTHON:-$(wildcard $(TORCH_VENV)/bin/python)}" \
 	  $(BIN)/python -m pytest -n 2 --dist worksteal tests/docs $(ARGS)
 
@@ -156,7 +156,7 @@ lint: setup ## ruff, mypy --strict, the layers of packages, names and docstrings
 bench: setup ## every speed figure with its ratio; ARGS choose
 	@$(BIN)/python -m benchmarks $(ARGS)
 
-chaos: setup compiled ## random faults on a whole service, 10 minutes on each database; ARGS choose (docs/reliability.md)
+chaos: setup bytecode ## random faults on a whole service, 10 minutes on each database; ARGS choose (docs/reliability.md)
 	@$(BIN)/python -m benchmarks.chaos $(ARGS)
 
 mutants: setup ## small faults in the parts whose promises matter most, and which tests notice them: hours; ARGS choose (docs/reliability.md)

@@ -5,14 +5,14 @@ It is small enough to store and to draw.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo.numerics.diagnosis import number
-from gonogo.numerics.formats import ulp
+from gonogo.arithmetic.formats import step
 
 TILE = 32
 MAX_TILE_ROWS = 128
@@ -60,7 +60,10 @@ class ErrorMap:
 
 
 def _numbers(cells: NDArray[np.float64]) -> list[list[float | None]]:
-    return [[number(value) for value in line] for line in cells.tolist()]
+    return [
+        [float(f"{value:.6g}") if math.isfinite(value) else None for value in line]
+        for line in cells.tolist()
+    ]
 
 
 def error_map(
@@ -118,7 +121,7 @@ def error_map(
     if output_format is None:
         return ErrorMap(rows, features, group, max_abs, signed_mean, nonfinite)
     # an axis of one: in formats whose values share exponents each cell is a block of its own
-    steps = ulp(scale[..., None], output_format)[..., 0]
+    steps = step(scale[..., None], output_format)[..., 0]
     with np.errstate(invalid="ignore", over="ignore"):
         return ErrorMap(
             rows, features, group, max_abs, signed_mean, nonfinite, max_abs / steps, output_format

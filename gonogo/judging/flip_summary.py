@@ -1,19 +1,13 @@
-"""Test whether flips point one way: the sign test over rows, without NumPy for the API."""
+"""Test whether flips point one way: the sign test over rows, pooled over seeds."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from gonogo.judgment.pairs import SIGN_LIMIT, sign_probability
 from gonogo.spec.compared_outputs import FlipCounts
-
-SIGN_LIMIT = 1e-4
-"""The largest probability of the sign test with which flips point one way: 15 rows of 15. Pairs of
-right kernels whose sums differ in order stay above it in all but a few of a thousand pairs."""
-EXACT_TRIALS = 1000
-"""Up to this number of rows the sign test is summed exactly; beyond, the normal law is as good."""
 
 
 @dataclass(frozen=True)
@@ -32,8 +26,8 @@ class FlipsSummary(FlipCounts):
 def pooled(counts: Mapping[str, Sequence[Mapping[str, Any]]]) -> tuple[FlipsSummary, ...]:
     """Return the flips of each output over several seeds, by name.
 
-    counts: output -> the counts of gonogo.judging.flips.count, one for each seed. Repeats of a seed
-    aren't independent: the caller gives one of them.
+    counts: output -> the counts of gonogo.judgment.pairs.flips_of, one for each seed. Repeats of a
+    seed aren't independent: the caller gives one of them.
     """
     return tuple(_pooled(name, entries) for name, entries in sorted(counts.items()) if entries)
 
@@ -77,16 +71,3 @@ def _sentence(total: FlipCounts, probability: float, one_way: bool) -> str:
         f"{way}: {flips} of {total.differing} flips point {direction} zero, in {rows} of"
         f" {total.rows_away + total.rows_toward} rows (sign test: {probability:.2g})"
     )
-
-
-def sign_probability(one: int, other: int) -> float:
-    """Return the two-sided probability of a split as uneven as this one, of a fair coin.
-
-    It is the sign test (Dixon and Mood, 1946): the binomial sum; beyond EXACT_TRIALS the normal law
-    with a correction for whole numbers.
-    """
-    trials, fewer = one + other, min(one, other)
-    if trials > EXACT_TRIALS:
-        return math.erfc(max(trials - 2 * fewer - 1, 0) / math.sqrt(2 * trials))
-    tail = sum(math.comb(trials, count) for count in range(fewer + 1))
-    return min(1.0, 2 * tail / (1 << trials))

@@ -1,9 +1,8 @@
 """The comparison of two builds: what a job's `reference` means for the verdict of a seed.
 
 There are still two questions. *Within*: the declared comparators hold against the reference build's
-output (instead of the float64 one). *Explained*: rounding explains the error against float64, and
-the difference of the two builds, too (within B_a + B_b). An output that the reference build doesn't
-produce is judged against float64 alone.
+output (instead of the float64 one). *Explained*: rounding explains the error of this build, against
+float64. So it may for the reference build, or not: that is told, and changes no verdict.
 """
 
 from __future__ import annotations
@@ -16,24 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gonogo.errors import FieldError
-from gonogo.judging import flips, paired
 from gonogo.judging.judging import OutputJudgement, SeedJudgement, judge, matrix
-from gonogo.kernels.layernorm.arithmetic.terms import UNIT_ROUNDOFF
+from gonogo.judging.storable import storable
+from gonogo.judgment.pairs import flips_of
+from gonogo.judgment.statistics import statistics_of
+from gonogo.judgment.tolerance import Tolerance
 from gonogo.spec import fields
-from gonogo.spec.arithmetic_names import BUDGETS, canonical
+from gonogo.spec.arithmetic_names import canonical
 from gonogo.spec.builds import MAX_NAME
-from gonogo.spec.compared_outputs import AgainstFloat64, AgainstReference
+from gonogo.spec.compared_outputs import AgainstReference, FlipCounts
 from gonogo.spec.test_spec import TestSpec
-from gonogo.spec.verdicts import (
-    POLICY,
-    Explanation,
-    Policy,
-    explain,
-    seed_verdict,
-    verdict,
-    within,
-    worst_explanation,
-)
+from gonogo.spec.verdicts import Explanation, seed_verdict, verdict, within
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -44,7 +36,7 @@ class Reference:
 
     Attributes:
         build: its name.
-        arithmetic: its arithmetic model; None: it is found by replay.
+        arithmetic: the one that it declares; None: it is found.
         produced: its outputs; None for all.
     """
 
@@ -74,6 +66,11 @@ class Reference:
         )
 
 
+MEANINGLESS = ("tolerance_ratio_quantized", "outliers")
+"""The statistics that a comparison of two builds doesn't have."""
+WRONG = (Explanation.unexplained, Explanation.suspect)
+
+
 def compare(
     test: TestSpec,
     judged: SeedJudgement,
@@ -82,149 +79,101 @@ def compare(
     outputs: Arrays,
     reference_outputs: Arrays,
     reference: Reference,
-    *,
-    policy: Policy = POLICY,
 ) -> SeedJudgement:
     """Return the judgment of a seed with the comparison of two builds.
 
     judged: the judgment of this build against float64. reference_outputs: what the reference build
     made of the same inputs.
 
-    Each common output gets "reference": {"build", "explanation", "within", "against_float64",
-    "flips", statistics}. The flips (gonogo.judging.flips) decide no verdict. Raises
+    Each common output gets "reference": AgainstReference and the statistics of the difference. An
+    output that the reference build doesn't produce is judged against float64 alone. Raises
     KernelOutputError where an output of the reference build is missing or has a wrong shape.
     """
-    reference_judged = judge(
+    other = judge(
         test,
         raw,
         given,
         reference_outputs,
         arithmetic=reference.arithmetic,
         produced=reference.produced,
-        policy=policy,
-    )
-    common = [
-        name for name in judged.outputs if name in reference_judged.outputs and name in test.outputs
-    ]
-    our_model, reference_model = _budget_model(judged), _budget_model(reference_judged)
-    our_bounds = paired.bounds(test, given, our_model)
-    reference_bounds = (
-        our_bounds if reference_model == our_model else paired.bounds(test, given, reference_model)
+        with_limits=False,
     )
     results: dict[str, OutputJudgement] = {}
     answers: list[tuple[bool, Explanation]] = []
     for name, output in judged.outputs.items():
-        if name not in test.outputs:
-            results[name] = _downstream(test, name, output, outputs, reference_outputs, reference)
-            continue
-        is_within = within(test.tolerance_for(name), output.statistics)
-        if name in common:
-            bound = our_bounds[name].with_other(reference_bounds[name])
-            our_values, reference_values = (
-                matrix(test, name, outputs),
-                matrix(test, name, reference_outputs),
-            )
-            numbers = paired.statistics(
-                our_values, reference_values, bound, test, name, test.shape_of(name)
-            )
-            is_within = within(test.tolerance_for(name), numbers)
-            difference = explain(numbers, policy)
+        tolerance = test.tolerance_for(name)
+        is_within = within(tolerance, output.statistics)
+        if name in other.outputs:
+            numbers, counts = _difference(test, name, outputs, reference_outputs)
+            is_within = within(tolerance, numbers)
             against = AgainstReference(
                 reference.build,
-                difference,
-                is_within,
-                _against_float64(reference_judged.outputs[name]),
-                flips.count(our_values, reference_values),
+                other.outputs[name].explanation,
+                other.outputs[name].statistics.get("arithmetic"),
+                is_within if name in test.outputs else None,
+                counts,
             )
-            explanation = worst_explanation((output.explanation, difference))
-            output = OutputJudgement(
-                verdict(is_within, explanation),
-                explanation,
-                {**output.statistics, "reference": asdict(against) | numbers},
+            output = replace(
+                output,
+                verdict=verdict(is_within, output.explanation),
+                statistics={**output.statistics, "reference": asdict(against) | numbers},
             )
-        answers.append((is_within, output.explanation))
+        if name in test.outputs:
+            answers.append((is_within, output.explanation))
         results[name] = output
-    return replace(
-        judged,
-        verdict=seed_verdict(answers),
-        explanation=worst_explanation(explanation for _, explanation in answers),
-        outputs=results,
-    )
+    return replace(judged, verdict=seed_verdict(answers), outputs=results)
 
 
-def _budget_model(judged: SeedJudgement) -> str | None:
-    """Return the arithmetic model whose budget bounds a build's error.
+def _difference(
+    test: TestSpec, name: str, outputs: Arrays, reference_outputs: Arrays
+) -> tuple[dict[str, Any], FlipCounts]:
+    """Return the statistics of an output's difference from the reference build's, and its flips.
 
-    It is the generic one where a program explains the build's outputs: it is no budget.
+    What isn't finite counts as not finite, unless both sides have the same.
     """
-    return judged.arithmetic if judged.arithmetic in BUDGETS else None
-
-
-def _against_float64(reference_judged: OutputJudgement) -> AgainstFloat64:
-    numbers = reference_judged.statistics
-    return AgainstFloat64(
-        reference_judged.explanation, numbers.get("budget_ratio"), numbers.get("chi")
-    )
-
-
-def _downstream(
-    test: TestSpec,
-    name: str,
-    output: OutputJudgement,
-    outputs: Arrays,
-    reference_outputs: Arrays,
-    reference: Reference,
-) -> OutputJudgement:
-    """Return an output without a budget: its difference is shown, and counts for nothing."""
-    if name not in reference_outputs or name not in test.downstream:
-        return output
-    shape = test.shape_of(name)
-    our_values, reference_values = (
-        np.asarray(side[name], np.float32).reshape(test.rows, test.features)
+    ours, theirs = (
+        matrix(test, name, side).astype(np.float64).reshape(test.flat_shape_of(name))
         for side in (outputs, reference_outputs)
     )
-    numbers = paired.without_budget(our_values, reference_values, UNIT_ROUNDOFF["bf16"], shape)
-    flip_counts = flips.count(our_values, reference_values)
-    against = AgainstReference(reference.build, Explanation.not_judged, None, None, flip_counts)
-    entry = asdict(against) | numbers
-    return replace(output, statistics={**output.statistics, "reference": entry})
+    counts = flips_of(ours, theirs)
+    is_same = (ours == theirs) | (np.isnan(ours) & np.isnan(theirs))
+    is_finite = np.isfinite(theirs)
+    values = np.where(is_finite, ours, np.where(is_same, 0.0, np.nan))
+    right = np.where(is_finite, theirs, 0.0)
+    declared = test.tolerance_for(name)
+    tolerance = None if declared is None or declared.allclose is None else declared.allclose
+    numbers = statistics_of(
+        values,
+        right,
+        right,
+        test.numerics.output,
+        np.zeros(values.shape, np.bool_),
+        None if tolerance is None else Tolerance(*tolerance),
+    )
+    entry = {name: value for name, value in asdict(numbers).items() if name not in MEANINGLESS}
+    return storable(entry | {"mismatch_fraction": float(1 - is_same.mean())}), counts
 
 
 def words(judged: SeedJudgement) -> str | None:
-    """Return one line where rounding doesn't explain the difference of the two builds.
+    """Return one line where rounding doesn't explain one of the two builds; None if it does.
 
-    It names the outputs, and which of the two builds is off. None where there is nothing to say.
+    It names the outputs, and which of the two builds is off.
     """
     lines = []
     for name, output in judged.outputs.items():
         entry = output.statistics.get("reference")
-        if not entry or entry["explanation"] not in (Explanation.unexplained, Explanation.suspect):
+        if not entry:
             continue
-        reference_explanation = (entry["against_float64"] or {}).get("explanation")
-        off = [
-            who
-            for who, explanation in (
-                ("this build", _alone(output)),
-                ("the reference", reference_explanation),
-            )
-            if explanation in (Explanation.unexplained, Explanation.suspect)
-        ]
-        blame = (
-            f"rounding doesn't explain {' and '.join(off)} against float64"
-            if off
-            else "each is explained against float64"
-        )
-        ratio = entry.get("budget_ratio")
-        size = "" if ratio is None else f" ({ratio:.3g} times what both may differ by)"
-        lines.append(f"{name} differs from {entry['build']}{size}: {blame}")
+        other, largest = entry["build"], entry["max_abs"]
+        match output.explanation in WRONG, entry["explanation"] in WRONG:
+            case True, True:
+                answer = f"neither this build nor {other}"
+            case True, False:
+                answer = f"{other}, not this build"
+            case False, True:
+                answer = f"this build, not {other}"
+            case _:
+                continue
+        size = "" if largest is None else f" (they differ by up to {largest:.3g})"
+        lines.append(f"{name}: rounding explains {answer}{size}")
     return "; ".join(lines) or None
-
-
-def _alone(output: OutputJudgement) -> str:
-    """Return the explanation of our output against float64 alone.
-
-    It comes from its stored statistics, without the comparison.
-    """
-    return explain(
-        {name: value for name, value in output.statistics.items() if name != "reference"}
-    ).value

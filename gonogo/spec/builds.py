@@ -1,4 +1,4 @@
-"""Builds: the software under test, their order, their arithmetic model and their outputs."""
+"""Builds: the software under test, their order, their arithmetic and their outputs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic import Field
 from gonogo.errors import FieldError
 from gonogo.spec import arithmetic_names, fields
 from gonogo.spec.executors import EMULATOR as EMULATOR
-from gonogo.spec.executors import EXECUTORS, ON_WORMHOLE
+from gonogo.spec.executors import EXECUTORS
 from gonogo.spec.kernels.registry import KERNELS, emulated
 from gonogo.spec.validation import Model
 
@@ -33,7 +33,7 @@ class Build:
     sequence: int = 0
     commit: str | None = None
     arithmetic: str | None = None
-    """The arithmetic model of its kernels; None: the test's numerics decide."""
+    """The arithmetic of its kernels, which alone may explain their outputs; None: it is found."""
     outputs: tuple[str, ...] | None = None
     """The outputs it produces; None = all. Outputs that it doesn't declare are `not produced`; a
     declared one that is missing is an `error`."""
@@ -55,8 +55,8 @@ class DeclaredBuild(Model):
     arithmetic: str | None = Field(
         None,
         max_length=arithmetic_names.MAX_CHARS,
-        description="Arithmetic model of its kernels; null: found by replay. Allowed: "
-        + arithmetic_names.ALLOWED,
+        description="Arithmetic of its kernels, which alone may explain their outputs; null: it is"
+        " found. Allowed: " + arithmetic_names.ALLOWED,
     )
     outputs: list[Annotated[str, Field(pattern=r"\S", max_length=MAX_NAME)]] | None = Field(
         None,
@@ -93,7 +93,7 @@ def emulator_builds() -> Mapping[str, Build]:
 def _emulated(names: tuple[str, ...]) -> Mapping[str, Build]:
     return {
         name: Build(
-            name=name, executor=EMULATOR, branch=EMULATOR, sequence=sequence, arithmetic="tt-train"
+            name, EMULATOR, branch=EMULATOR, sequence=sequence, arithmetic=arithmetic_names.TT_TRAIN
         )
         for sequence, name in enumerate(names)
     }
@@ -177,18 +177,3 @@ def check_emulated(name: str, kernel: str, path: str) -> None:
     reason = f"unknown build of {kernel}"
     reason += fields.did_you_mean(name, KERNELS[kernel].emulated_builds)
     raise FieldError(path, name, reason, limit=f"those of `gonogo kernels show {kernel}`")
-
-
-WORMHOLE_ARITHMETIC = "generic"
-
-
-def default_arithmetic(executor: str, *, on_chip: bool = False) -> str | None:
-    """Return the arithmetic model of a build that names none; None: it is found by replay.
-
-    on_chip: whether the executor holds a Tenstorrent chip.
-
-    On a Wormhole a kernel's order of operations is known only roughly, so that its budget is the
-    ruler.
-    """
-    is_wormhole = on_chip or executor in ON_WORMHOLE
-    return WORMHOLE_ARITHMETIC if is_wormhole else None

@@ -16,7 +16,7 @@ EMULATOR = "emulator"
 class OwnBuild:
     """A build that an executor defines itself.
 
-    arithmetic: its arithmetic model; None: it is found. outputs: those it produces; None: all.
+    arithmetic: the one it declares; None: it is found. outputs: those it produces; None: all.
     """
 
     name: str
@@ -41,8 +41,8 @@ class Executor:
         stages: its suites may have stages.
         on_chips: its kernels run on a chip, where the host has one. On another host (a simulator, a
             test program for the processor) it gets a virtual device.
-        on_wormhole: its kernels run on a Wormhole, real or emulated: their order of operations is
-            known only roughly, and they multiply by 1/N, truncated to bf16.
+        on_wormhole: its kernels run on a Wormhole, real or emulated: they multiply by 1/N,
+            truncated to bf16.
         builds: the builds that it defines itself (the emulator's are those of the kernels). The
             host's builds file defines any other name.
         default_build: the build that `gonogo check` runs if none is named.

@@ -1,4 +1,4 @@
-"""Right ttnn kernels are explained by their own budget, in every numerics that runs; what isn't
+"""Right ttnn kernels are explained, in every numerics that runs; what isn't
 offered is an error that says why."""
 
 from __future__ import annotations

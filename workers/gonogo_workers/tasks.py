@@ -158,7 +158,6 @@ class Runner:
                 self._context.builds,
                 arithmetic=chunk.arithmetic,
                 produced=chunk.produced,
-                on_chip=device_context.device.chip is not None,
             )
             resolved = replace(
                 resolved, environment={**resolved.environment, **device_context.device.environment}
@@ -171,7 +170,6 @@ class Runner:
                     self._context.builds,
                     arithmetic=requested.arithmetic,
                     produced=requested.produced,
-                    on_chip=device_context.device.chip is not None,
                 )
                 reference = replace(
                     reference,

@@ -25,7 +25,6 @@ from gonogo.spec.kernels import registry as kernels
 from gonogo_settings import Settings
 from gonogo_workers import queue
 from gonogo_workers.attempts.attempt import DeviceContext
-from gonogo_workers.attempts.warm_up import warm_up
 from gonogo_workers.claims import Claims, claim
 from gonogo_workers.devices.health_monitor import DeviceHealthMonitor, canary_of
 from gonogo_workers.devices.orders import Orders
@@ -120,7 +119,6 @@ def create_worker(settings: Settings, executor: str, device: str | None) -> Work
             lambda: _synchronize(client, folders.state, sealer.clock),
             _sweep,
             lambda: shared.pool.prepare(claims.first_executor),
-            lambda: threads.submit(warm_up),
             pulse.start,
             timekeeper.start,
             orders.start,

@@ -123,11 +123,11 @@ def test_green_red_and_arrays_are_judged_each_as_what_it_is(place: Workplace) ->
     }
     assert outputs["test_numbers.py::test_kernel[correct]"]["measurements"] == {"iteration": 0.0}
     assert "assert 0" in outputs["test_numbers.py::test_red"]["message"]
-    diagnoses = [
-        artifact["content"] for artifact in answer.artifacts if artifact["kind"] == "diagnosis"
-    ]
-    assert "s1 is subtracted twice in all 32 tiles" in diagnoses[0]["words"]
-    assert not [artifact for artifact in answer.artifacts if artifact["kind"] == "stages"]
+    wrong = outputs["test_numbers.py::test_kernel[double-subtract]/dx"]
+    assert "s1 is subtracted twice" in wrong["fault"]
+    assert {artifact["kind"] for artifact in answer.artifacts} == {"error_map"}
+    mapped = {artifact["output"] for artifact in answer.artifacts if artifact["seed"] == 0}
+    assert mapped == {"test_numbers.py::test_kernel[double-subtract]/dx"}
 
 
 def test_a_filter_narrows_and_what_isn_t_there_is_absent(place: Workplace) -> None:

@@ -75,14 +75,14 @@ def test_a_build_s_own_fields_go_before_its_executor_s(tmp_path: Path) -> None:
 
 def test_a_build_that_the_file_does_not_name_gets_its_executor_s_defaults(tmp_path: Path) -> None:
     resolved = builds_file.resolve_build(
-        EXECUTOR, "dev", read(tmp_path, FILE), arithmetic="fp32", produced=("dx",)
+        EXECUTOR, "dev", read(tmp_path, FILE), arithmetic="fused", produced=("dx",)
     )
     assert (
         resolved.executor.interpreter,
         resolved.environment["A"],
         resolved.arithmetic,
         resolved.produced,
-    ) == ("/default", "1", "fp32", ("dx",))
+    ) == ("/default", "1", "fused", ("dx",))
     assert json.loads(resolved.environment["GONOGO_BUILD"])["options"] == {
         "depth": 1,
         "variant": "fast",
@@ -160,7 +160,7 @@ def test_our_own_builds_need_no_entry() -> None:
             '[builds.x]\nexecutor = "e"\narithmetic = "none"',
             "builds.x.arithmetic",
             "none",
-            "one of generic",
+            "one of tt-train",
         ),
         (
             '[builds.x]\nexecutor = "e"\noptions = {a = [inf]}',

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from gonogo.errors import FieldError, JobError
 from gonogo.judging.inputs import generate, quantise
 from gonogo.judging.stored_tensors import given_inputs, shaped
-from gonogo.kernels.layernorm.reference import reference
+from gonogo.judging.questions import reference
 from gonogo.spec.test_spec import TestSpec
 from gonogo_workers.reports import dumps
 from gonogo_workers.reports.dumps import Dump
@@ -41,7 +41,7 @@ def store(folder: Path, **changes: Any) -> dict[str, Any]:
             np.save(folder / f"{name}.npy", value)
             value = folder / f"{name}.npy"
         named[name] = str(value)
-    return {"kernel": "layernorm_bw", "fields": FIELDS, "tensors": named, "arithmetic": "fp32"}
+    return {"kernel": "layernorm_bw", "fields": FIELDS, "tensors": named, "arithmetic": "fused"}
 
 
 def judged(data: dict[str, Any], arithmetic: str | None = None) -> dumps.JudgedDump:
@@ -58,7 +58,7 @@ def test_arrays_of_a_right_kernel_are_explained(tmp_path: Path) -> None:
 
 
 def test_the_build_s_arithmetic_comes_before_the_dump_s(tmp_path: Path) -> None:
-    judged_arrays = judged(store(tmp_path), "generic").judged
+    judged_arrays = judged(store(tmp_path), "wormhole").judged
     assert judged_arrays.judgement is not None
     assert judged_arrays.judgement.arithmetic == "generic"
 

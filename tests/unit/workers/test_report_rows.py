@@ -12,10 +12,10 @@ import pytest
 from gonogo.errors import FieldError, JobError
 from gonogo.judging.inputs import generate, quantise
 from gonogo.judging.judging import judge
-from gonogo.kernels.layernorm.reference import reference
+from gonogo.judging.questions import reference
 from gonogo.reports.texts import MAX_NAME_CHARS
 from gonogo.spec.test_spec import TestSpec
-from gonogo.spec.verdicts import POLICY
+from gonogo.spec.verdicts import JUDGE
 from gonogo_storage.seed_rows.batch import Batch
 from gonogo_workers.messages.rows import Place
 from gonogo_workers.reports.rows import Judged, Report, iteration_row, reports_of
@@ -129,9 +129,9 @@ def test_with_arrays_a_test_is_judged_in_full(
     assert (row["verdict"], row["outputs"]["A.B"]["verdict"]) == (verdict, verdict)
     assert row["outputs"]["A.B"]["explanation"] == ("explained" if right else "unexplained")
     assert set(row["outputs"]) == {"A.B", "A.B/dx"}
-    assert row["outputs"]["A.B/dx"]["budget_ratio"] > 0
+    assert row["outputs"]["A.B/dx"]["rounding_ratio"] > 0
     assert "outcome" not in row["outputs"]["A.B/dx"]
-    assert row["policy"] == POLICY.version
+    assert row["judge"] == JUDGE
     assert row["arithmetic"] == ("fp32-inside" if right else "unknown")
 
 

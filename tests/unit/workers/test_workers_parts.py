@@ -197,9 +197,9 @@ def test_rows_are_plain_json_with_null_for_what_is_not_finite() -> None:
 
 
 def row(verdict: str, **ratios: float | None) -> rows.Row:
-    """A row with budget ratios per output; None stands for NaN or Inf in the output."""
+    """A row with rounding ratios per output; None stands for NaN or Inf in the output."""
     outputs = {
-        name: {"verdict": verdict, "budget_ratio": ratio, "nonfinite": int(ratio is None)}
+        name: {"verdict": verdict, "rounding_ratio": ratio, "nonfinite": int(ratio is None)}
         for name, ratio in ratios.items()
     }
     return {"seed": 0, "repeat": 0, "verdict": verdict, "outputs": outputs}

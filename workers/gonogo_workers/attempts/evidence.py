@@ -1,6 +1,6 @@
-"""Artifacts of an attempt: error maps, coefficients, diagnoses and logs.
+"""Artifacts of an attempt: error maps of the first and the worst seeds, logs of failed ones.
 
-The first and the worst seeds get error map, coefficients and diagnosis; failed ones their log.
+What a diagnosis needs is in the seed's row.
 """
 
 from __future__ import annotations
@@ -11,17 +11,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from gonogo.judging.error_maps import error_map
 from gonogo.judging.inputs import generate, quantise
-from gonogo.kernels.registry import numerics
+from gonogo.judging.questions import reference
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import Verdict
 from gonogo_workers.executors.base import FloatArray
 from gonogo_workers.messages.chunk import Chunk, Work
-from gonogo_workers.messages.rows import Row, plain, rank
+from gonogo_workers.messages.rows import Row, rank
 
 log = logging.getLogger(__name__)
 
@@ -103,30 +102,19 @@ class Evidence:
 def of_seed(
     test: TestSpec, work: Work, given: Mapping[str, NDArray[Any]], outputs: Outputs
 ) -> list[Artifact]:
-    """Return diagnosis, coefficients per term and error map per output of one seed.
+    """Return the error map of each output of one seed; a downstream output has none.
 
     Never raises: evidence must not cost a result.
     """
     artifacts: list[Artifact] = []
-    # A downstream output has no reference
-    outputs = {name: array for name, array in outputs.items() if name in test.outputs}
     try:
-        # Executors return arrays in the test's shape
-        flat = {name: array.reshape(test.flat_shape_of(name)) for name, array in outputs.items()}
-        diagnosis = numerics(test).diagnose(test, given, flat)
-        artifacts.append(_artifact("diagnosis", work, None, plain(diagnosis.to_json())))
-        for output in test.outputs:
-            terms = [plain(term.to_json()) for term in diagnosis.terms if term.output == output]
-            if terms:
-                artifacts.append(_artifact("coefficients", work, output, {"terms": terms}))
-        references = numerics(test).reference(test, given)
-        for name, array in outputs.items():
-            golden = np.atleast_1d(references[name])
-            shape = golden.shape if golden.ndim == 2 else (1, golden.size)
-            error_plot = error_map(
-                array.reshape(shape), golden.reshape(shape), test.numerics.output
-            )
-            artifacts.append(_artifact("error_map", work, name, plain(error_plot.to_json())))
+        references = reference(test, given)
+        for name in (name for name in test.outputs if name in outputs):
+            shape = (test.rows, test.features) if test.is_matrix(name) else (1, -1)
+            content = error_map(
+                outputs[name].reshape(shape), references[name].reshape(shape), test.numerics.output
+            ).to_json()
+            artifacts.append(_artifact("error_map", work, name, content))
     except Exception:  # a bug in GoNoGo, logged with its trace
         log.exception("no evidence for seed %s: %s", work[0], test.key)
     return artifacts

@@ -1,31 +1,26 @@
-"""Artifacts of the arrays that tests handed over, for the first and the worst iterations.
-
-They show which term is wrong in which test.
-"""
+"""Error maps of the arrays that tests handed over, for the first and the worst iterations."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from gonogo.judging.judging import SeedJudgement
 from gonogo.judging.stored_tensors import Tensors
 from gonogo.reports.texts import short_name
-from gonogo.spec.diagnoses import consistent_diagnosis
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import Explanation, Verdict
 from gonogo_workers.attempts.evidence import KEPT_BYTES, Artifact, Evidence, of_seed
 from gonogo_workers.messages.chunk import Chunk, Work
 from gonogo_workers.messages.rows import rank
 
-MAX_DIAGNOSED = 4
-"""Tests of one iteration that get a diagnosis; each costs about a second of host work."""
+MAX_MAPPED = 4
+"""Tests of one iteration that get error maps."""
 
 
 @dataclass(frozen=True)
 class JudgedArrays:
-    """The judged arrays of one test, with the data that a diagnosis needs."""
+    """The judged arrays of one test, with what an error map needs."""
 
     name: str
     test: TestSpec
@@ -66,7 +61,7 @@ class ReportEvidence:
 
         An iteration that rounding explains never is.
         """
-        wrong = worst_of(judged)
+        wrong = _worst_of(judged)
         if (
             not wrong
             or not self._chunk.evidence_worst
@@ -87,87 +82,27 @@ class ReportEvidence:
         for _, work, judged in self._worst:
             yield from self.of(work, judged)
 
-    def of(self, work: Work, judged: Sequence[JudgedArrays]) -> list[Artifact]:
-        """Return the artifacts of one iteration.
-
-        They are one diagnosis for all its tests, and coefficients and error maps of each output.
-        """
-        diagnoses: list[tuple[str, Mapping[str, Any]]] = []
-        artifacts: list[Artifact] = []
-        for arrays in worst_of(judged) or list(judged[:1]):
-            wrong = {
-                name
-                for name, judgement in arrays.judgement.outputs.items()
-                if judgement.verdict is not Verdict.pass_
+    def of(self, work: Work, judged: Sequence[JudgedArrays]) -> Iterator[Artifact]:
+        """Yield the error maps of one iteration: of wrong outputs, else of the first arrays."""
+        for arrays in _worst_of(judged) or judged[:1]:
+            answers = arrays.judgement.outputs
+            wrong = {name for name in answers if answers[name].verdict is not Verdict.pass_}
+            outputs = {
+                name: array for name, array in arrays.outputs.items() if not wrong or name in wrong
             }
-            for artifact in of_seed(arrays.test, work, arrays.given, arrays.outputs):
-                if wrong and artifact["output"] is not None and artifact["output"] not in wrong:
-                    continue  # an output that passes is no evidence
-                if artifact["kind"] == "diagnosis":
-                    diagnoses.append(
-                        (
-                            arrays.name,
-                            consistent_diagnosis(
-                                artifact["content"],
-                                arrays.judgement.explanation,
-                                {
-                                    name: output.statistics
-                                    for name, output in arrays.judgement.outputs.items()
-                                },
-                            ),
-                        )
-                    )
-                else:
-                    artifacts.append(
-                        {**artifact, "output": short_name(f"{arrays.name}/{artifact['output']}")}
-                    )
-        if diagnoses:
-            artifacts.insert(
-                0,
-                {
-                    "kind": "diagnosis",
-                    "seed": work[0],
-                    "repeat": work[1],
-                    "output": None,
-                    "content": joined(diagnoses),
-                },
-            )
-        return artifacts
+            for artifact in of_seed(arrays.test, work, arrays.given, outputs):
+                label = short_name(f"{arrays.name}/{artifact['output']}")
+                yield {**artifact, "output": label}
 
 
-def worst_of(judged: Sequence[JudgedArrays]) -> list[JudgedArrays]:
-    """Return the arrays that rounding doesn't explain, worst first, at most MAX_DIAGNOSED."""
+def _worst_of(judged: Sequence[JudgedArrays]) -> list[JudgedArrays]:
+    """Return the arrays that rounding doesn't explain, worst first, at most MAX_MAPPED."""
     wrong = [
         arrays
         for arrays in judged
         if arrays.judgement.explanation in (Explanation.unexplained, Explanation.suspect)
     ]
-    return sorted(wrong, key=_rank, reverse=True)[:MAX_DIAGNOSED]
-
-
-def joined(diagnoses: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, Any]:
-    """Return one diagnosis of several tests; each term and each sentence names its test."""
-    terms = [
-        {**term, "output": f"{name}/{term['output']}"}
-        for name, content in diagnoses
-        for term in content.get("terms", ())
-    ]
-    words = [f"{name}: {content['words']}" for name, content in diagnoses if content.get("words")]
-    return {
-        "terms": terms,
-        "words": "; ".join(words),
-        "can_tell": all(content.get("can_tell", True) for _, content in diagnoses),
-        "faults": {
-            f"{name}/{output}": words
-            for name, content in diagnoses
-            for output, words in content.get("faults", {}).items()
-        },
-        "residuals": {
-            f"{name}/{output}": residual
-            for name, content in diagnoses
-            for output, residual in (content.get("residuals") or {}).items()
-        },
-    }
+    return sorted(wrong, key=_rank, reverse=True)[:MAX_MAPPED]
 
 
 def _rank(arrays: JudgedArrays) -> tuple[int, float]:

@@ -275,15 +275,15 @@ def judge_iteration(
     arrays: Mapping[str, Sequence[Dump]],
     arithmetic: str | None,
 ) -> Finished:
-    """Return the row of an iteration, and the arrays that can be diagnosed."""
-    diagnosable: list[JudgedArrays] = []
+    """Return the row of an iteration, and the arrays that were judged."""
+    judged_arrays: list[JudgedArrays] = []
     judged_by_test: dict[str, list[report_rows.Judged]] = {}
     for name, group in arrays.items():
         for dump, label in zip(group, dumps.labels(name, group), strict=True):
             judged_dump = dumps.judged(dump, label, arithmetic)
             judged_by_test.setdefault(name, []).append(judged_dump.judged)
             if judged_dump.judged.judgement is not None and judged_dump.judged.test is not None:
-                diagnosable.append(
+                judged_arrays.append(
                     JudgedArrays(
                         label,
                         judged_dump.judged.test,
@@ -292,4 +292,4 @@ def judge_iteration(
                         judged_dump.outputs,
                     )
                 )
-    return report_rows.iteration_row(work, place, duration_ms, reports, judged_by_test), diagnosable
+    return report_rows.iteration_row(work, place, duration_ms, reports, judged_by_test), judged_arrays

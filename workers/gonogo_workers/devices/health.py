@@ -60,8 +60,8 @@ def canary(
 ) -> dict[str, str]:
     """Run the canary in a separate child and return the digest of each output.
 
-    The child shares the chip's lock. Raises DeviceSick when the canary fails. The budget is that of
-    the build, else of the test's numerics. `started` receives the child before it works.
+    The child shares the chip's lock. Raises DeviceSick when the canary fails.
+    `started` receives the child before it works.
     """
     test = TestSpec.parse(dict(CANARY))
     raw = generate(test, 0)

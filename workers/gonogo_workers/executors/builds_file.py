@@ -44,7 +44,7 @@ from pydantic import AfterValidator, Field
 
 from gonogo.errors import FieldError
 from gonogo.spec import fields
-from gonogo.spec.builds import DeclaredBuild, default_arithmetic, known_build
+from gonogo.spec.builds import DeclaredBuild, known_build
 from gonogo.spec.fields import Problems
 from gonogo.spec.validation import Model, Refused, checked, in_words
 from gonogo_workers.executors.registry import ExecutorSpec
@@ -242,12 +242,10 @@ def resolve_build(
     *,
     arithmetic: str | None = None,
     produced: tuple[str, ...] | None = None,
-    on_chip: bool = False,
 ) -> ResolvedBuild:
     """Return the build that a name stands for on this host.
 
     `arithmetic` and `produced` are what the service knows of it, unless the host overrides them.
-    `on_chip`: it runs on a Tenstorrent chip, whose arithmetic it has by default.
     """
     known = known_build(build, executor.name)
     if known is not None:
@@ -264,7 +262,7 @@ def resolve_build(
     return ResolvedBuild(
         replace(executor, python=entry.get("python") or defaults.get("python") or executor.python),
         environment,
-        arithmetic or default_arithmetic(executor.name, on_chip=on_chip),
+        arithmetic,
         produced,
         tuple(table["command"]),
         table["options"],

@@ -72,7 +72,7 @@ class LocalRunner(LocalChild):
 
     @property
     def arithmetic(self) -> str | None:
-        """The arithmetic model of the build, for gonogo.judging.judging.judge."""
+        """The arithmetic that the build declares, for gonogo.judging.judging.judge."""
         return self.resolved.arithmetic
 
     @property

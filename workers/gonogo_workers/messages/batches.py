@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 FLUSH_AFTER_S = 0.5
 FLUSH_FROM_BYTES = 512 * 1024
-BYTES_PER_STATISTIC = 12
+BYTES_PER_NUMBER = 12
 """The size of a number in a column, in base64."""
 MAX_PART_BYTES = queue.MAX_MESSAGE_BYTES // 2
 """The largest row or artifact as JSON. Together with what is collected before it, and where nothing
@@ -128,8 +128,10 @@ def _size(row: Row) -> int:
             if "outcome" in output:
                 forms.check_test(name, output)
         return size
-    statistics = sum(map(len, row["outputs"].values()))
-    return BYTES_PER_STATISTIC * statistics + len(json.dumps({**row, "outputs": None}))
+    statistics = [value for output in row["outputs"].values() for value in output.values()]
+    others = [value for value in statistics if type(value) is not float]
+    numbers = len(statistics) - len(others)
+    return BYTES_PER_NUMBER * numbers + len(json.dumps({**row, "outputs": others}))
 
 
 def _checked_size(part: dict[str, Any]) -> int:

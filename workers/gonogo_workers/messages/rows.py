@@ -49,7 +49,7 @@ def failed(work: Work, place: Place, duration_ms: float | None, verdict: str, me
         "verdict": Verdict(verdict).value,
         "explanation": Explanation.not_judged.value,
         "arithmetic": None,
-        "policy": None,
+        "judge": None,
         "outputs": {},
         "message": message[:MAX_MESSAGE_CHARS].replace("\x00", ""),
     }

@@ -52,7 +52,7 @@ class Dump:
 
 @dataclass(frozen=True)
 class JudgedDump:
-    """Judged arrays with the data that a diagnosis needs."""
+    """Judged arrays with what an error map needs."""
 
     judged: Judged
     given: Tensors
@@ -95,7 +95,7 @@ def read(data: Mapping[str, Any], *, max_elements: int, left: int = MAX_BYTES) -
 def judged(dump: Dump, label: str, arithmetic: str | None) -> JudgedDump:
     """Judge the arrays against the float64 function of the kernel's inputs.
 
-    `arithmetic`: the build's arithmetic model, else the dump's is used. Never raises for wrong
+    `arithmetic`: the one that the build declares, else the dump's is used. Never raises for wrong
     arrays: the result has the problem.
     """
     if dump.problem or dump.test is None:

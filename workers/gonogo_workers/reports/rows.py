@@ -25,7 +25,7 @@ from gonogo.reports.texts import MAX_MESSAGE_CHARS, MAX_NAME_CHARS, clean, short
 from gonogo.spec import fields
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.validation import Model, checked
-from gonogo.spec.verdicts import POLICY, Explanation, Verdict, worst, worst_explanation
+from gonogo.spec.verdicts import JUDGE, Explanation, Verdict, worst, worst_explanation
 from gonogo_workers.messages.chunk import Work
 from gonogo_workers.messages.rows import Place, Row, head, plain
 
@@ -205,7 +205,7 @@ def iteration_row(
         "verdict": worst(verdicts).value,
         "explanation": worst_explanation(explanations).value,
         "arithmetic": ", ".join(sorted(arithmetics)) or None,
-        "policy": POLICY.version if arithmetics else None,
+        "judge": JUDGE if arithmetics else None,
         "message": None if reports else "no test was selected",
         "outputs": plain(outputs),
     }

@@ -20,12 +20,12 @@ VALUES: st.SearchStrategy[Any] = st.one_of(
 )
 OUTPUTS = st.dictionaries(
     st.sampled_from(["dx", "dgamma"]),
-    st.dictionaries(st.sampled_from(["verdict", "rms", "chi", "atol"]), VALUES, min_size=1),
+    st.dictionaries(st.sampled_from(["verdict", "rms", "shared", "atol"]), VALUES, min_size=1),
 )
 
 
 @given(st.lists(OUTPUTS, max_size=6))
-@example([{"dx": {"rms": 0.5, "chi": value}} for value in ([1], [1.0], [True])])
+@example([{"dx": {"rms": 0.5, "shared": value}} for value in ([1], [1.0], [True])])
 def test_rows_come_back_as_they_were(outputs: list[dict[str, Any]]) -> None:
     rows = [{"seed": seed, "outputs": of_seed} for seed, of_seed in enumerate(outputs)]
     message = json.loads(json.dumps(in_columns(rows)))
@@ -48,6 +48,6 @@ def test_gauges_and_existing_tests_keep_their_outputs_and_columns_are_counted() 
     assert message["rows"] == [{"seed": 0}, *others]
     (columns,) = message["columns"]
     assert SeedColumns.parse(columns).take([0]).outputs[0].find("rms") == np.array([0.5])
-    output = {**columns["outputs"][0], "statistics": ["rms", "chi"]}
-    with pytest.raises(ValueError, match=r"output dx: .* these don't: \['chi'\]"):
+    output = {**columns["outputs"][0], "statistics": ["rms", "shared"]}
+    with pytest.raises(ValueError, match=r"output dx: .* these don't: \['shared'\]"):
         SeedColumns.parse({**columns, "outputs": [output]})

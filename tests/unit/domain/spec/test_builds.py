@@ -8,7 +8,6 @@ import pytest
 
 from gonogo.emulator import builds_of
 from gonogo.errors import FieldError
-from gonogo.spec.arithmetic_names import BUDGETS
 from gonogo.spec.builds import (
     Build,
     DeclaredBuild,
@@ -33,19 +32,11 @@ def test_a_declared_build_s_outputs_are_in_order() -> None:
     assert DeclaredBuild.parse(declared).named("x") == Build("x", "torch", outputs=("dbeta", "dx"))
 
 
-def test_torch_s_builds_name_no_arithmetic_and_the_emulator_s_and_ttnn_s_name_a_budget() -> None:
+def test_torch_s_builds_declare_no_arithmetic_and_few_outputs_where_they_add_a_layer() -> None:
     assert {build.arithmetic for build in own_builds("torch").values()} == {None}
     assert [name for name, build in own_builds("torch").items() if build.outputs] == [
         name for name in own_builds("torch") if "linear" in name
     ]
-    others = [*own_builds("emulator").values(), *own_builds("ttnn").values()]
-    assert {build.arithmetic for build in others} == set(BUDGETS)
-
-
-def test_a_build_s_arithmetic_gets_its_canonical_spelling() -> None:
-    given = {"executor": "torch", "arithmetic": "bf16: gamma x^, x^ stored"}
-    build = DeclaredBuild.parse(given)
-    assert build.arithmetic == "bf16: x^, gamma x^ stored"
 
 
 def test_a_build_produces_all_outputs_unless_it_says_which() -> None:
