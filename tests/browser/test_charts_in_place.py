@@ -62,7 +62,7 @@ def test_a_switch_of_a_chart_keeps_the_readers_place(
     page.goto(server.url + masked(house))
     if size is PHONE:
         page.get_by_role("button", name="Show: Error over builds").click()
-    for label, name in (("over", "by day"), ("statistic", "chi"), ("output", "dbeta")):
+    for label, name in (("over", "by day"), ("statistic", "error ÷ rounding"), ("output", "dbeta")):
         switches = page.get_by_role("navigation", name=label, exact=True)
         switches.evaluate("(nav) => scrollBy(0, nav.getBoundingClientRect().top - 200)")
         switches.get_by_role("link", name=name, exact=True).click()

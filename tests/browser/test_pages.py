@@ -67,7 +67,7 @@ def test_the_overview_follows_running_jobs(server, page: Page) -> None:
             diagnosed=True,
         )
         stored_jobs.finish(session, job.id)
-    expect(page.locator(".flag-rows")).to_contain_text("s1 is subtracted twice in all 265 tiles")
+    expect(page.locator(".flag-rows")).to_contain_text(stored_jobs.FAULT)
     expect(page.locator("#overview")).to_contain_text("Nothing is queued or running.")
 
 

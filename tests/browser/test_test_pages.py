@@ -31,18 +31,20 @@ def test_the_page_of_a_test_tells_a_masked_fix(server, page: Page) -> None:
     expect(page.locator("#steps li").first).to_contain_text("Fixed")
     masked = page.locator("#steps li").nth(1)
     expect(masked).to_contain_text("Masked, not fixed")
-    expect(masked).to_contain_text("s1 is subtracted twice in all 265 tiles")
-    page.get_by_role("link", name="error ÷ budget").click()
-    expect(figure).to_contain_text("error ÷ budget of 4 builds")
+    expect(masked).to_contain_text("s1 is subtracted twice")
+    page.get_by_role("link", name="error ÷ rounding").click()
+    expect(figure).to_contain_text("error ÷ rounding of 4 builds")
     # a phone shows all of it without sideways scrolling
     page.set_viewport_size(PHONE)
     page.wait_for_function(
         "() => document.documentElement.scrollWidth <= document.documentElement.clientWidth"
     )  # charts follow a moment later
-    shown = httpx.get(f"{server.url}/tests/{key}.json?build=b0304ff7a5&metric=budget_ratio").json()
+    shown = httpx.get(
+        f"{server.url}/tests/{key}.json?build=b0304ff7a5&metric=rounding_ratio"
+    ).json()
     assert (shown["build"], shown["curve"]["metric"], len(shown["curve"]["points"])) == (
         "b0304ff7a5",
-        "budget_ratio",
+        "rounding_ratio",
         4,
     )
 

@@ -94,14 +94,18 @@ def row(seed: int, *, wrong: bool, within: bool = True) -> dict[str, Any]:
         "digest": f"{seed:016x}",
         "arithmetic": ARITHMETIC,
     }
-    explained = {"explanation": "explained", "detection_limits": LIMITS, "reason": "", "places": ""}
+    explained = {
+        "explanation": "explained",
+        "detection_limits": LIMITS,
+        "reason": "",
+        "places": "",
+    }
     unexplained = {
         "explanation": "unexplained",
-        "distance": 400.0,
         "reason": REASON,
         "places": PLACES,
     }
-    of_dx = unexplained if wrong else explained | {"distance": 0.4}
+    of_dx = unexplained if wrong else explained
     return {
         "seed": seed,
         "repeat": 0,

@@ -305,9 +305,7 @@ def _lines(plot: SeedPlot, shared_limit: bool, low: float) -> Options:
                 ]
             )
     if limit is not None and shared_limit:
-        lines.append(
-            _line(limit, "$limit", [6, 4], "largest error by rounding", "insideEndBottom")
-        )
+        lines.append(_line(limit, "$limit", [6, 4], "largest error by rounding", "insideEndBottom"))
     return backdrop("lines", lines, area)
 
 

@@ -16,9 +16,8 @@ from gonogo import urls
 from gonogo.gauge.advice import spelled
 from gonogo.gauge.comparators import Comparator
 from gonogo.gauge.curves import Curves, Onset, Step, curves
-from gonogo.gauge.rates import Rate
 from gonogo.gauge.report import with_numbers
-from gonogo.gauge.summary import GaugeReport, WindowSummary
+from gonogo.gauge.summary import GaugeReport, MeasuredRate, WindowSummary
 from gonogo.spec.tolerances import Tolerance, for_output
 from gonogo_dashboards.kit import words
 from gonogo_storage.gauges import gauge_rows
@@ -298,15 +297,17 @@ def _point(step: Step) -> Point:
     return _rates(step.tolerance, step.alarms, step.misses)
 
 
-def _rates(tolerance: float, alarms: Rate, misses: Rate, note: str = "") -> Point:
+def _rates(tolerance: float, alarms: MeasuredRate, misses: MeasuredRate, note: str = "") -> Point:
     return Point(
         tolerance,
         alarms.count,
         alarms.of,
-        *alarms.interval,
+        alarms.low,
+        alarms.high,
         misses.count,
         misses.of,
-        *misses.interval,
+        misses.low,
+        misses.high,
         note,
     )
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from gonogo.gauge.advice import spelled
-from gonogo.gauge.arithmetic import alike
 from gonogo.gauge.summary import (
     GateSummary,
     GaugeReport,
@@ -14,6 +13,7 @@ from gonogo.gauge.summary import (
     TriedSummary,
     WindowEdges,
     WindowSummary,
+    alike,
 )
 from gonogo.spec.arithmetic_names import NAMES
 from gonogo.spec.arithmetic_words import OutputArithmetic

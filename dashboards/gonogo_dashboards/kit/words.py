@@ -236,8 +236,7 @@ TERMS: dict[str, str] = {
         "small common factor."
     ),
     "fault": (
-        "A fault is one change of a kernel's formula, such as a term that is missing or used "
-        "twice."
+        "A fault is one change of a kernel's formula, such as a term that is missing or used twice."
     ),
     "diagnosis": (
         "A diagnosis names the fault that explains most of an error, or says where the wrong "

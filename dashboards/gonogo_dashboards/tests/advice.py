@@ -40,7 +40,7 @@ def steps(
     if hollow or verdict == Verdict.fail:
         steps.append(
             Advice(
-                "The kernel is wrong. Its worst seeds name the fault, or where the wrong values lie.",
+                "The kernel is wrong. Its worst seeds name the fault, or say where it shows.",
                 "Show the worst seeds",
                 urls.job(job),
             )

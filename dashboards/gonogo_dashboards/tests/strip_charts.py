@@ -129,8 +129,8 @@ def _narrow(builds: int) -> Options:
 def _bands(plot: Strip, low: float) -> list[Options]:
     """Return the boxes and dashes behind the marks.
 
-    They show the errors that rounding may make, the gap up to the tolerance, the range of all seeds,
-    and the lines.
+    They show the errors that rounding may make, the gap up to the tolerance, the range of all
+    seeds, and the lines.
     """
     rounding: list[list[float]] = []
     gap: list[list[float]] = []
@@ -245,9 +245,6 @@ def _range(plot: Strip) -> LogAxis:
     values = [edge for column in plot.columns for edge in (column.low, column.high) if edge]
     values += [mark.value for mark in plot.marks if mark.value]
     values += [
-        edge
-        for band in plot.bands
-        for edge in (band.rounding, band.advised, band.declared)
-        if edge
+        edge for band in plot.bands for edge in (band.rounding, band.advised, band.declared) if edge
     ]
     return log_axis.fitted(values, _ROOM)

@@ -1,36 +1,33 @@
-"""The picture of a job's seeds and the coefficients per tile: from stored rows to chart options."""
+"""The picture of a job's seeds: from stored rows to chart options."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from gonogo.flakiness.sketches import Sketch
-from gonogo.spec.diagnoses import DiagnosedTerm, JobDiagnosis
-from gonogo.spec.verdicts import POLICY
 from gonogo_dashboards.charts import charts, log_axis, plots, spreads
-from gonogo_dashboards.charts.plots import EVIDENCE, TOLERANCE_RATIO, SeedPlot
-from gonogo_dashboards.jobs import term_charts
-from gonogo_dashboards.jobs.diagnosis_view import view
-from gonogo_storage.db.encoding import encode
-from gonogo_storage.db.records import from_json
+from gonogo_dashboards.charts.plots import ROUNDING_RATIO, TOLERANCE_RATIO, SeedPlot
 from gonogo_storage.jobs.job_seeds import MarkRecord, OutputRecord
+
+WRONG = {"pass_by_tolerance", "fail"}
 
 
 def mark(seed: int = 0, verdict: str = "pass", **statistics: float | None) -> MarkRecord:
-    return MarkRecord(seed, 0, "dx" if statistics else "", verdict, None, None, statistics)
+    explanation = "unexplained" if verdict in WRONG else "explained"
+    output = "dx" if statistics else ""
+    return MarkRecord(seed, 0, output, verdict, explanation, None, statistics)
 
 
 def plot(*marks: MarkRecord, metric: str = TOLERANCE_RATIO) -> SeedPlot:
     return plots.picture("dx", metric, len(marks), marks)
 
 
-RIGHT = {"tolerance_ratio": 0.0265, "budget_ratio": 0.99, "row_z": 1.0}
-HOLLOW = {"tolerance_ratio": 0.101, "budget_ratio": 15.0, "xhat_z": 200.0}
+RIGHT = {"tolerance_ratio": 0.0265, "rounding_ratio": 0.99}
+HOLLOW = {"tolerance_ratio": 0.101, "rounding_ratio": 50.0}
 
 
 def scatters(options: dict[str, Any]) -> list[dict[str, Any]]:
@@ -49,22 +46,29 @@ def line_heights(options: dict[str, Any]) -> list[float]:
     ]
 
 
-def test_the_line_of_what_rounding_explains_comes_from_the_statistic_that_found_the_error() -> None:
+def test_the_line_of_rounding_is_as_far_below_the_error_as_the_rounding_ratio_says() -> None:
     [seed_mark] = plot(mark(verdict="pass_by_tolerance", **HOLLOW)).marks
-    # xhat_z is 50 times its limit of 4, budget_ratio only 5 times its limit of 3: an error of this
-    # form is explained below 1/50
-    assert seed_mark.evidence == pytest.approx(200 / POLICY.direction)
-    assert seed_mark.explained == pytest.approx(0.101 / 50)
+    assert seed_mark.rounding == pytest.approx(0.101 / 50)
 
 
-@pytest.mark.parametrize(("statistics", "explained"), [(RIGHT, True), (HOLLOW, False)])
-def test_a_mark_lies_below_its_line_exactly_when_it_is_explained(
-    statistics: dict[str, float], explained: bool
+@pytest.mark.parametrize(("statistics", "within"), [(RIGHT, True), (HOLLOW, False)])
+def test_a_mark_lies_below_its_line_exactly_when_its_rounding_ratio_is_at_most_1(
+    statistics: dict[str, float], within: bool
 ) -> None:
     [seed_mark] = plot(mark(**statistics)).marks
     assert seed_mark.value is not None
-    assert seed_mark.explained is not None
-    assert (seed_mark.value <= seed_mark.explained) is explained
+    assert seed_mark.rounding is not None
+    assert (seed_mark.value <= seed_mark.rounding) is within
+
+
+def test_an_error_as_small_as_rounding_s_is_said_to_be_unexplained_all_the_same() -> None:
+    small = mark(1, "pass_by_tolerance", **RIGHT)
+    summary = plot(mark(0, **RIGHT), small).summary
+    assert "every seed shown is within that" in summary
+    assert "Of those within, 1 seed has a pattern that rounding never has." in summary
+    assert "pattern" not in plot(mark(0, **RIGHT), mark(1, "fail", **HOLLOW)).summary
+    no_tolerance = plot(mark(0, **RIGHT), small, small, metric=ROUNDING_RATIO).summary
+    assert "Of those within, 2 seeds have a pattern" in no_tolerance
 
 
 def test_the_summary_says_how_far_beyond_rounding_a_green_seed_is() -> None:
@@ -89,10 +93,14 @@ def test_a_log_axis_fits_its_data(values: list[float], ends: tuple[float, float]
     assert axis.high < axis.rail < axis.off
 
 
-def test_without_a_tolerance_the_axis_is_the_evidence() -> None:
-    shown = plot(mark(budget_ratio=6.0), metric=EVIDENCE)
-    assert shown.marks[0].value == pytest.approx(2.0)
-    assert line_heights(charts.seeds(shown)) == [1.0]
+def test_without_a_tolerance_the_axis_is_the_rounding_ratio() -> None:
+    shown = plot(mark(rounding_ratio=6.0), metric=ROUNDING_RATIO)
+    assert shown.marks[0].value == 6.0
+    options = charts.seeds(shown)
+    assert line_heights(options) == [1.0]
+    assert options["yAxis"]["name"] == "error ÷ rounding"
+    [marks] = scatters(options)
+    assert marks["dimensions"] == ["_x", "_y", "seed", "repeat", "error ÷ rounding", "_link"]
 
 
 def test_every_seed_is_a_mark_once_by_verdict_and_the_worst_is_drawn_last() -> None:
@@ -105,7 +113,7 @@ def test_every_seed_is_a_mark_once_by_verdict_and_the_worst_is_drawn_last() -> N
     assert len({series["symbol"] for series in drawn}) == 2, "told apart by color alone"
 
 
-def test_the_tolerance_and_the_budget_are_lines_and_the_gap_between_is_shaded() -> None:
+def test_the_tolerance_and_rounding_are_lines_and_the_gap_between_is_shaded() -> None:
     options = charts.seeds(
         plot(mark(0, "pass_by_tolerance", **HOLLOW), mark(1, "pass_by_tolerance", **HOLLOW))
     )
@@ -190,7 +198,7 @@ def test_one_seed_and_no_numbers_at_all_still_make_a_chart() -> None:
     for shown in (
         plot(mark(5, **RIGHT)),
         plot(mark(5, "crash")),
-        plot(mark(5, "pass", tolerance_ratio=0.0, budget_ratio=0.0)),
+        plot(mark(5, "pass", tolerance_ratio=0.0, rounding_ratio=0.0)),
     ):
         options = charts.seeds(shown)
         assert options["xAxis"]["min"] < 5 < options["xAxis"]["max"]
@@ -209,85 +217,7 @@ def test_the_plot_shows_the_output_with_the_worst_verdict_unless_asked() -> None
     assert plots.choose([], "dx") == ""
 
 
-TERM = DiagnosedTerm(
-    "dx",
-    "s2",
-    3,
-    (0.0, None, 0.996),
-    (0.0012, None, 0.0012),
-    "s2 sums only the last tile",
-    wrong=True,
-)
-
-
-def test_a_term_is_a_bar_per_known_tile_with_its_error() -> None:
-    bars, strange, _ = term_charts.term(TERM)["series"]
-    assert bars["data"] == [[3, 0.996, 0.0012]]
-    assert strange["data"] == [[1, 0.0, 0.0012]], "only what is wrong stands out"
-    assert bars["dimensions"][:3] == ["tile", "times used", "± standard error"]
-
-
-def test_missing_and_surplus_parts_are_inside_the_axis() -> None:
-    twice = replace(TERM, coefficients=(1.992, 0.0, -1.0))
-    bars, strange, _ = term_charts.term(twice)["series"]
-    assert bars["data"] == []
-    assert [row[1] for row in strange["data"]] == [1.992, 0.0, -1.0]
-    assert term_charts.term(twice)["yAxis"]["min"] < -1
-
-
-def test_a_thousand_tiles_are_a_light_chart_and_a_short_table() -> None:
-    errors = tuple(0.001 + 1e-7 * tile for tile in range(1000))
-    last = replace(TERM, tiles=1000, coefficients=(*[-0.0004] * 999, 0.99812), errors=errors)
-    assert len(encode(term_charts.term(last))) < 30_000
-    assert term_charts.term_rows(last) == [
-        ("1 … 999", "0.00", "0.0011"),
-        ("1000", "1.00", "0.0011"),
-    ]
-    wild = replace(last, coefficients=tuple(0.1 * tile for tile in range(1000)))
-    assert len(term_charts.term_rows(wild)) == term_charts.MAX_ROWS
-
-
-def test_a_noisy_coefficient_is_not_called_wrong() -> None:
-    assert term_charts.differs(1.3, 0.01)
-    assert not term_charts.differs(1.3, 0.1)
-    assert not term_charts.differs(0.997, 0.0001)
-
-
-def test_grouped_tiles_say_which_they_are() -> None:
-    grouped = replace(TERM, tiles=10, group=4, coefficients=(1.0, 1.0, 1.0), errors=())
-    assert [term_charts.tiles_of(grouped, index) for index in range(3)] == [(1, 4), (5, 8), (9, 10)]
-    assert [row[3] for row in term_charts.term(grouped)["series"][0]["data"]] == [
-        "1 … 4",
-        "5 … 8",
-        "9 … 10",
-    ]
-
-
-def test_wrong_terms_come_first_and_those_without_numbers_are_left_out() -> None:
-    shared = {"output": "dx", "tiles": 2, "errors": [0.1, 0.1]}
-    terms = [
-        {**shared, "name": "right", "coefficients": [1.0, 1.0]},
-        {**shared, "name": "unknown", "coefficients": [None, None]},
-        {**shared, "name": "wrong", "coefficients": [2.0, 2.0], "wrong": True},
-    ]
-    content = {"terms": terms, "words": "wrong is used twice", "can_tell": True, "seed": 4}
-    diagnosis = view(from_json(JobDiagnosis, content))
-    assert [term.name for term in diagnosis.terms] == ["wrong", "right"]
-    assert (diagnosis.seed, diagnosis.words) == (4, "wrong is used twice")
-
-
-@pytest.mark.parametrize("tiles", [1, 2, 3, 9, 16, 100, 265, 1000])
-def test_the_axis_of_tiles_counts_from_1_as_the_words_do(tiles: int) -> None:
-    view = DiagnosedTerm("dx", "s1", tiles, (1.0,) * tiles, (0.01,) * tiles)
-    axis = term_charts.term(view)["xAxis"]
-    ticks = axis["axisLabel"]["customValues"]
-    assert ticks == axis["axisTick"]["customValues"]
-    assert (ticks[0], ticks[-1]) == (1, tiles)
-    assert ticks == sorted(set(ticks))
-    assert len(ticks) <= 11
-
-
-def test_the_words_do_not_call_every_seed_explained_where_some_have_no_number() -> None:
+def test_the_words_do_not_call_every_seed_small_where_some_have_no_number() -> None:
     odd = mark(1, "fail", nonfinite=1.0, **RIGHT)
     assert plot(mark(**RIGHT), odd, mark(2, "hang")).summary.endswith(
         "every other seed shown is within that. At the top: 2 seeds without a finite number."

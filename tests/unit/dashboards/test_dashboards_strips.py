@@ -31,7 +31,7 @@ def seed(number: int, *, wrong: bool = False, value: float | None = 0.03) -> Str
 def plot(*groups: list[StripSeed], metric: str = "tolerance_ratio", whole: bool = True) -> Strip:
     marks, bands = strip._placed(groups)
     lined = [
-        replace(band, explained=0.002 if band.beyond else 0.06, declared=1.0, advised=0.05)
+        replace(band, rounding=0.002 if band.beyond else 0.06, declared=1.0, advised=0.05)
         for band in bands
     ]
     spread: dict[str, Any] = {
@@ -106,11 +106,11 @@ def test_every_seed_is_drawn_once_in_its_verdict_s_series_and_a_hang_off_the_sca
 def test_the_gap_is_shaded_from_rounding_to_the_tolerance_where_a_wrong_kernel_is() -> None:
     options = strip_charts.strip(plot([seed(0)], [seed(0, wrong=True, value=0.1)]))
     assert [row[2:4] for row in drawn(options, "gap")] == [[0.002, 1.0]]
-    assert [row[3] for row in drawn(options, "what rounding explains")] == [0.06, 0.002]
+    assert [row[3] for row in drawn(options, "rounding")] == [0.06, 0.002]
     assert [row[2] for row in drawn(options, "advised")] == [0.05, 0.05]
     assert drawn(options, "range") == []
     assert [line["yAxis"] for line in options["series"][-1]["markLine"]["data"]] == [1]
-    many = strip_charts.strip(plot([seed(0)], metric="budget_ratio", whole=False))
+    many = strip_charts.strip(plot([seed(0)], metric="rounding_ratio", whole=False))
     assert [row[2:4] for row in drawn(many, "range")] == [[0.01, 0.1], [0.02, 0.05]]
     assert [row[2] for row in drawn(many, "median")] == [0.03]
     assert (
