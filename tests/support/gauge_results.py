@@ -36,8 +36,7 @@ def numbers(error: float) -> dict[str, Any]:
         "pcc_deficit": error,
         "rel_frobenius": error,
         "ulp_max": 100 * error,
-        "arithmetic": "fp32-inside",
-        "nearest_arithmetic": "fp32-inside",
+        "arithmetic": "fused",
         "detection_limits": ["a common factor below 0.3 %"],
     }
 
@@ -68,14 +67,15 @@ def row(
             "outputs": {},
             "message": "the kernel's process was ended by SIGSEGV",
         }
+    explanation = "explained" if right else "unexplained"
     return {
         **head,
         "part": part["name"],
         "kind": part["kind"],
         "able": None if right else True,
         "verdict": "pass",
-        "explanation": "explained" if right else "unexplained",
-        "outputs": {"dx": numbers(error)},
+        "explanation": explanation,
+        "outputs": {"dx": {**numbers(error), "explanation": explanation}},
         "edges": {"dx": {**numbers(edge), "alarm": 0.0}} if right else None,
         "sentence": sentences.get(part["name"], f"What {part['name']} does."),
     }

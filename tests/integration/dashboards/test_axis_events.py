@@ -83,7 +83,7 @@ def test_every_time_axis_marks_what_changed(database_url: str) -> None:
         assert '"xAxis":0.5' in api.client.get(urls.history(key)).text, "it stands before b2"
         (changed,) = (event for event in test["curve"]["events"] if event["kind"] == "arithmetic")
         assert (changed["place"], changed["label"]) == (2, "arithmetic")
-        assert changed["words"] == "arithmetic model bf16 until here, fp32 from here on"
+        assert changed["words"] == "arithmetic bf16 until here, fp32 from here on"
         matrix = look(urls.matrix({"branch": "main"}, as_json=True))["events"]
         assert kinds(matrix) == [("firmware", "b4"), ("arithmetic", "b3"), ("tolerance", "b2")]
         assert "another test of layernorm_bw from here on: rtol" in matrix[-1]["words"]
@@ -123,7 +123,7 @@ def test_every_time_axis_marks_what_changed(database_url: str) -> None:
         assert events[0] == ""
         assert events[1].startswith("another test of this workload from here on: rtol")
         assert events[2:] == [
-            "arithmetic model bf16 until here, fp32 from here on",
+            "arithmetic bf16 until here, fp32 from here on",
             "firmware 18 until here, 19 from here on",
         ]
         assert line["recent"]["words"].endswith(

@@ -10,10 +10,6 @@ import pytest
 import stored_jobs
 from api import Api, in_process
 from gonogo import urls
-from gonogo.spec import diagnoses
-from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.db.ids import new_id
-from gonogo_storage.jobs import artifacts
 from gonogo_storage.jobs.job import Job
 from stored_histories import world
 
@@ -39,16 +35,10 @@ def row(seed: int, verdict: str, deficit: float) -> dict[str, Any]:
 
 
 def ended(api: Api, build: str, rows: list[dict[str, Any]], test: Mapping[str, Any]) -> Job:
-    """A job that has ended with these rows, diagnosed and assessed."""
+    """A job that has ended with these rows, and is assessed."""
     with api.context.session() as session:
         job = stored_jobs.submit(session, test=test, build=build, seeds=len(rows))
-        stored_jobs.report(session, job.id, rows, diagnosed=False)
-        diagnosis = stored_jobs.diagnosis()
-        right = [{**term, "wrong": False} for term in diagnosis["terms"]]
-        content = {**diagnosis, "terms": right, "words": diagnoses.RIGHT}
-        seed = rows[-1]["seed"]
-        item = {"kind": "diagnosis", "seed": seed, "repeat": 0, "output": "", "content": content}
-        artifacts.add(session, job.id, new_id(), [item], now=utcnow())
+        stored_jobs.report(session, job.id, rows, diagnosed=True)
         stored_jobs.finish(session, job.id)
     with world(str(api.settings.database_url)) as background:
         background.assess()
@@ -68,7 +58,6 @@ def test_a_test_that_fails_by_pcc_shows_it_on_every_page(api: Api) -> None:
     panel = seed.partition('aria-labelledby="seed-title"')[2].partition("</section>")[0]
     assert "PCC 0.99988, needs 0.9999999" in panel  # of dx; the others meet it
     assert "PCC 0.999999999, needs 0.9999999" in panel
-    assert diagnoses.RIGHT in api.client.get(urls.job(job.id)).text
     row_of_flag = api.client.get("/").text.partition('class="flag-rows"')[2]
     assert "the tolerance is tighter than the formats allow" in row_of_flag
     assert "pcc 1" not in api.client.get(urls.compare("base", "head")).text
@@ -82,9 +71,9 @@ def test_the_panel_of_a_seed_names_allclose_where_it_decides(api: Api) -> None:
 
 
 def test_a_crash_says_what_stopped_it_and_not_the_diagnosis_of_another_seed(api: Api) -> None:
-    rows = [stored_jobs.unwell(0, "crash", WHY), stored_jobs.row(1, wrong=False)]
+    rows = [stored_jobs.unwell(0, "crash", WHY), stored_jobs.row(1, wrong=True)]
     job = ended(api, "head", rows, stored_jobs.NIGHTLY)
     for path, start in ((urls.job(job.id), 'id="banner"'), (urls.history(job.test_key), "grade")):
         banner = api.client.get(path).text.partition(start)[2].partition("</section>")[0]
         assert f"Seed 0: {WHY}" in banner, path
-        assert diagnoses.RIGHT not in banner, path
+        assert stored_jobs.FAULT not in banner, path

@@ -1,4 +1,4 @@
-"""The parts of a job's page from stored rows: grid, a seed's details, error map, residuals, logs
+"""The parts of a job's page from stored rows: grid, a seed's details, error map, diagnosis, logs
 and telemetry, and their JSON twin."""
 
 from __future__ import annotations
@@ -70,12 +70,9 @@ def _filled(session: Session) -> Job:
         {"worker": "w", "device": "lab-1/wormhole:0", "host": "lab-1"},
         now=utcnow(),
     )
-    stored_jobs.report(
-        session,
-        job.id,
-        [stored_jobs.row(seed, wrong=seed == 3) for seed in range(5)],
-        diagnosed=True,
-    )
+    rows = [stored_jobs.with_fault(stored_jobs.row(seed, wrong=seed == 3)) for seed in range(5)]
+    rows[3]["outputs"]["dx"]["fault"] = f"{stored_jobs.FAULT} {EVIL}"
+    stored_jobs.report(session, job.id, rows)
     stored_jobs.report(session, job.id, [stored_jobs.unwell(5, "crash", f"signal 11 {EVIL}")])
     seed_artifacts = [
         _artifact("error_map", 0, _map(0.25), "dx"),
@@ -83,17 +80,7 @@ def _filled(session: Session) -> Job:
         _artifact("log", 5, {"text": EVIL}),
     ]
     seed_artifacts.append(_artifact("watcher", 5, {"log": "stuck"}))
-    diagnosis = {
-        **stored_jobs.diagnosis(),
-        "residuals": {"dx": {"before": 9.4, "after": 1.02, "along_1": 0.47, "along_xhat": 0.51}},
-    }
-    artifacts.add(
-        session,
-        job.id,
-        new_id(),
-        [*seed_artifacts, _artifact("diagnosis", 3, diagnosis)],
-        now=utcnow(),
-    )
+    artifacts.add(session, job.id, new_id(), seed_artifacts, now=utcnow())
     for index, warm in enumerate((45.0, 61.5)):  # two attempts that ended
         row = session.get_one(AttemptRow, attempt)
         telemetry = {"temperature_c": warm, "power_w": 30.0, "firmware": "18.3", "at": 1.0}
@@ -139,7 +126,10 @@ def test_the_page_and_its_twin_say_the_same_of_a_seed_its_map_and_its_log(
         numbers = dict(
             zip((name for name, _ in shown["columns"]), shown["outputs"][0]["numbers"], strict=True)
         )
-        assert (numbers["max |e|"], numbers["along x̂ in a row, σ"]) == (dx["max_abs"], dx["xhat_z"])
+        named = ("max |e|", "error ÷ rounding", "beyond the replay, σ")
+        stored = (dx["max_abs"], dx["rounding_ratio"], dx["distance"])
+        assert tuple(numbers[name] for name in named) == stored
+        assert [output["why"] for output in shown["outputs"]] == [dx["fault"], "", ""]
         assert "--seeds 1 --seed-start 3 " in shown["check"]
         assert (shown["before"], shown["after"]) == (
             f"/jobs/{job.id}?seed=2",
@@ -155,9 +145,7 @@ def test_the_page_and_its_twin_say_the_same_of_a_seed_its_map_and_its_log(
             api.client.get(f"/jobs/{job.id}.json", params={"seed": "0"}).json()["map"]["seed"] == 0
         )
         assert api.client.get(f"/jobs/{job.id}.json").json()["map"]["seed"] == 3
-        assert view["diagnosis"]["residuals"][0]["words"].endswith(
-            "51% of its energy lies along x̂ in each row (s2, the variance)."
-        )
+        assert view["diagnosis"]["faults"] == [{"output": "dx", "sentence": dx["fault"]}]
         assert (view["log"]["seed"], view["log"]["text"]) == (5, EVIL)
         assert api.client.get(view["log"]["more"][0][1]).json()["content"] == {"log": "stuck"}
         (device,) = view["telemetry"]["devices"]
@@ -175,7 +163,8 @@ def test_the_page_and_its_twin_say_the_same_of_a_seed_its_map_and_its_log(
         for part in (
             "Seed 5",
             "Error map of dx",
-            "Error without the wrong terms",
+            "Diagnosis",
+            stored_jobs.FAULT,
             "Logs",
             "Telemetry during the job",
             "check-seed",

@@ -96,4 +96,4 @@ def test_the_list_shows_all_sixty_with_their_strips_in_few_statements(api: Api) 
     strips = [line["recent"]["cells"] for line in shown["items"]]
     assert sorted({len(strip) for strip in strips}) == [1, BUILDS]
     changed = {cell["build"] for strip in strips for cell in strip if cell["event"]}
-    assert changed == {f"b{BUILDS // 2:04d}"}, "the builds with the other arithmetic model"
+    assert changed == {f"b{BUILDS // 2:04d}"}, "the builds with the other arithmetic"
