@@ -23,10 +23,8 @@ from rich.console import Console
 from rich.table import Table
 
 from gonogo import emulator
-from gonogo.arithmetic import Inputs, exact
-from gonogo.emulator.running import question_of
-from gonogo.graph import Graph
 from gonogo.judging import inputs
+from gonogo.judging.questions import Question, questions, reference
 from gonogo.judgment import Judgment, judge
 from gonogo.judgment.tolerance import Tolerance
 from gonogo.spec.test_spec import TestSpec
@@ -51,7 +49,7 @@ FORWARD: Mapping[str, Any] = {
     },
 }
 ARITHMETIC = "tt-train"
-"""The name of the declared program in tests of today's server."""
+"""The name of the declared program."""
 
 
 @dataclass(frozen=True)
@@ -94,17 +92,18 @@ class Run:
     test: TestSpec
     outputs: Mapping[str, NDArray[np.float32]]
     references: Mapping[str, NDArray[np.float64]]
-    question: tuple[Graph, Inputs, Any]
+    question: Question
 
     @cached_property
     def judgment(self) -> Judgment:
         """The answer, with the build's program declared."""
-        graph, given, program = self.question
+        asked = self.question
+        (graph,) = asked.graphs
         shaped = {
             name: values.reshape(graph.outputs[name].shape) for name, values in self.outputs.items()
         }
-        formats = dict.fromkeys(shaped, self.test.numerics.output)
-        return judge([graph], given, shaped, formats, programs=[program])
+        formats = dict.fromkeys(shaped, asked.form)
+        return judge([graph], asked.inputs, shaped, formats, programs=asked.programs)
 
     def error(self, name: str) -> NDArray[np.float64]:
         """Return the errors of an output against the raw reference."""
@@ -132,11 +131,8 @@ def run(test: TestSpec, build: str, seed: int = 0) -> Run:
     """Return one seed of a test by a build."""
     raw = inputs.generate(test, seed)
     given = inputs.quantise(test, raw)
-    graph, shaped, program = question_of(test, given)
-    raw_inputs = {name: raw[name].reshape(array.shape) for name, array in shaped.items()}
-    right = exact(graph, raw_inputs)
-    references = {name: right[node.id] for name, node in graph.outputs.items()}
-    return Run(test, emulator.run(test, given, build), references, (graph, shaped, program))
+    question, *_ = questions(test, given, ARITHMETIC)
+    return Run(test, emulator.run(test, given, build), reference(test, raw), question)
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,10 @@ from rich.table import Table
 
 from gonogo import emulator
 from gonogo.arithmetic.formats import round_to
-from gonogo.emulator.running import question_of
 from gonogo.graph import trace
 from gonogo.judging import judging
 from gonogo.judging.inputs import generate, quantise
+from gonogo.judging.questions import questions
 from gonogo.judgment import judge
 from gonogo.references import KERNELS
 from gonogo.spec.test_spec import TestSpec
@@ -69,16 +69,19 @@ def cases() -> Iterator[Case]:
     yield Case(
         "emulated 819x8462 backward: made", 1.5, lambda: emulator.run(test, given, "correct")
     )
-    graph, inputs, program = question_of(test, given)
+    question, *_ = questions(test, given, "tt-train")
+    shapes = {name: node.shape for name, node in question.graphs[0].outputs.items()}
     outputs = {
-        name: array.reshape(graph.outputs[name].shape).astype(np.float64)
+        name: array.reshape(shapes[name]).astype(np.float64)
         for name, array in emulator.run(test, given, "correct").items()
     }
     formats = dict.fromkeys(outputs, "bf16")
     yield Case(
         "the same judged, program declared",
         2.0,
-        lambda: judge([graph], inputs, outputs, formats, programs=[program]),
+        lambda: judge(
+            question.graphs, question.inputs, outputs, formats, programs=question.programs
+        ),
     )
     yield Case("the same as a seed: inputs, kernel, judgment, statistics", 5.0, lambda: seed(test))
 

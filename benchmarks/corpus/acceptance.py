@@ -94,8 +94,8 @@ Test = Callable[[Judged], Any]
 class Row:
     """A row: the runs that count, and which of them are good.
 
-    limit: the share that is asked; at_most: where smaller is better. lacks: where it is measured, or
-    why it isn't.
+    limit: the share that is asked; at_most: where smaller is better. lacks: where it is
+    measured, or why it isn't.
     """
 
     title: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -11,25 +10,17 @@ import numpy as np
 
 from benchmarks.corpus.answers import NOT_A_TERM, Answer, Verdict, leading_term
 from benchmarks.corpus.run import Arrays, Label, Question
-from benchmarks.corpus.sources.emulator import ARITHMETIC
-from gonogo.arithmetic import Program, exact
+from gonogo.arithmetic import exact
 from gonogo.arithmetic.formats import round_to
-from gonogo.emulator.running import options_of, question_of, shaped_inputs
 from gonogo.graph import Graph, trace
+from gonogo.judging.questions import questions
 from gonogo.judgment.judging import judge as judged
 from gonogo.judgment.limits import Limits
 from gonogo.judgment.tolerance import Tolerance
 from gonogo.judgment.verdict import Judgment
 from gonogo.references import KERNELS
-from gonogo.references.ttnn import DATAFLOWS
 from gonogo.spec.test_spec import TestSpec
 
-TTNN: Mapping[tuple[str | None, str], str] = {
-    ("ttnn", "layernorm_fw"): "ttnn.layer_norm",
-    ("ttnn", "layernorm_bw"): "moreh.layer_norm_backward",
-    ("generic", "layernorm_bw"): "ttnn.generic_op",
-}
-"""Operations of ttnn by today's name of the budget, and the kernel."""
 VERDICTS = {
     ("explained", True): "pass",
     ("explained", False): "fail_by_tolerance",
@@ -58,35 +49,19 @@ VALUES = {
 def ask(question: Question, outputs: Arrays) -> Judgment:
     """Return the judge's own answer."""
     if question.arithmetic is not None:
-        graph, wormhole_inputs, program = _declared(question)
-        given = _shaped(graph, outputs)
-        return judged(
-            [graph],
-            wormhole_inputs,
-            given,
-            dict.fromkeys(given, _test(question).numerics.output),
-            programs=[program],
-            tolerances=dict.fromkeys(given, _tolerance(question)),
-        )
-    form = str(question.numerics.get("output", "fp32"))
-    graphs, inputs = _graphs_and_inputs(question)
-    narrow = [f for f in dict.fromkeys((form, question.numerics.get("input", form))) if f != "fp32"]
-    given = _shaped(graphs[0], outputs)
-    forms = {name: form if _fits(values, form) else "fp32" for name, values in given.items()}
+        declared, *_ = questions(_test(question), question.inputs, question.arithmetic)
+        graphs, inputs, narrow, form = declared.graphs, declared.inputs, (), declared.form
+        given = _shaped(graphs[0], outputs)
+        forms, programs = dict.fromkeys(given, form), declared.programs
+    else:
+        form, programs = str(question.numerics.get("output", "fp32")), ()
+        graphs, inputs = _graphs_and_inputs(question)
+        formats = dict.fromkeys((form, question.numerics.get("input", form)))
+        narrow = tuple(name for name in formats if name != "fp32")
+        given = _shaped(graphs[0], outputs)
+        forms = {name: form if _fits(values, form) else "fp32" for name, values in given.items()}
     tolerances = dict.fromkeys(given, _tolerance(question))
-    return judged(graphs, inputs, given, forms, narrow, tolerances=tolerances)
-
-
-def _declared(question: Question) -> tuple[Graph, Arrays, Program]:
-    """Return the graph, the inputs and the program of a run on a Wormhole."""
-    test = _test(question)
-    if question.arithmetic == ARITHMETIC:
-        return question_of(test, question.inputs)
-    dataflow = DATAFLOWS[TTNN[question.arithmetic, question.kernel]]
-    inputs = shaped_inputs(test, question.inputs)
-    parameters = {} if "rstd" in inputs else {"epsilon": test.epsilon}
-    graph = trace(dataflow.way or KERNELS[question.kernel].reference, inputs, **parameters)
-    return graph, inputs, dataflow.program(graph, options_of(test))
+    return judged(graphs, inputs, given, forms, narrow, programs, tolerances)
 
 
 def _test(question: Question) -> TestSpec:
