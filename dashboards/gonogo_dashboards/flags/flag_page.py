@@ -10,7 +10,6 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from gonogo import urls
-from gonogo.spec import diagnoses
 from gonogo_dashboards.flags import flag_advice
 from gonogo_dashboards.kit import build_cells, comparators_view, evidence_view, words
 from gonogo_dashboards.kit.build_cells import RecentBuilds
@@ -222,7 +221,7 @@ def line(
             evidence.get("sentence") or evidence.get("words") or words.FLAGS.get(kind, kind)
         ),
         words=str(evidence.get("words") or ""),
-        diagnosis=_diagnosis(evidence),
+        diagnosis=str(evidence.get("diagnosis") or ""),
         shape=shape_of(test) if test else "",
         tolerance=tolerance_of(test) if test else "",
         details=details_of(test, entry),
@@ -236,12 +235,6 @@ def line(
         expires_at=timestamp(flag.expires_at),
         effect=flag.effect,
     )
-
-
-def _diagnosis(evidence: Mapping[str, Any]) -> str:
-    """Return the wrong terms in words; "" where no term is, which explains no finding."""
-    text = str(evidence.get("diagnosis") or "")
-    return "" if text == diagnoses.RIGHT else text
 
 
 def _change(session: Session, entry: FlagEntry, now: datetime) -> FlagChange:
