@@ -15,6 +15,7 @@ from gonogo.reports.cases import Case, TestReport
 from gonogo.reports.outcomes import Outcome
 from gonogo.reports.reading import guess, read
 from gonogo.reports.rows import rows_of
+from gonogo.spec.verdicts import JUDGE
 
 JUNIT = """<?xml version="1.0" encoding="utf-8"?>
 <testsuites name="pytest tests">
@@ -119,9 +120,12 @@ RIGHT = {
     "count": 2048,
     "nonfinite": 0,
     "tolerance_ratio": 0.03,
-    "budget_ratio": 0.9,
-    "chi": 0.9,
+    "rounding_ratio": 0.9,
+    "common": [
+        {"source": "rstd", "estimate": 0.0, "deviation": 1e-7, "is_certain": False, "limit": 2e-7}
+    ],
     "needed_atol": {"0.001": 0.01},
+    "explanation": "explained",
 }
 
 
@@ -242,22 +246,27 @@ def test_a_file_without_tests_is_never_green() -> None:
     ("outcome", "numbers", "verdict"),
     [
         ("passed", {}, "pass"),
-        ("passed", {"budget_ratio": 150.0}, "pass_by_tolerance"),
+        ("passed", {"explanation": "unexplained"}, "pass_by_tolerance"),
         ("passed", {"needed_atol": {"0.001": 0.7}}, "fail_by_tolerance"),
-        ("failed", {"budget_ratio": 150.0}, "fail"),
+        ("failed", {"explanation": "unexplained"}, "fail"),
+        ("passed", {"explanation": "suspect"}, "suspect"),
+        ("passed", {"explanation": None}, "not_judged"),
         ("failed", {}, "not_judged"),  # red for a reason that its arrays don't show
         ("error", {}, "error"),
     ],
 )
-def test_numbers_with_a_spec_are_judged_here_whatever_the_file_says(
+def test_a_verdict_comes_from_numbers_and_explanation_whatever_the_file_says_of_it(
     outcome: str, numbers: dict[str, Any], verdict: str
 ) -> None:
     comparison = {
         "test": SPEC,
-        "outputs": {"dx": {**RIGHT, **numbers, "verdict": "pass", "explanation": "explained"}},
+        "arithmetic": "blocked sums",
+        "outputs": {"dx": {**RIGHT, **numbers, "verdict": "pass"}},
     }
     row = row_of({"name": "t", "outcome": outcome, "seed": 7, "comparisons": [comparison]})
-    assert (row["seed"], row["verdict"], row["arithmetic"]) == (7, verdict, "generic")
+    assert (row["seed"], row["verdict"], row["arithmetic"]) == (7, verdict, "blocked sums")
+    assert row["judge"] == JUDGE
+    assert row["outputs"]["t/dx"]["common"] == RIGHT["common"]
     assert row["outputs"]["t"]["seed"] == 7
     assert row["outputs"]["t/dx"]["test"]["shape"] == [1, 1, 32, 64]
 
@@ -327,8 +336,16 @@ def test_a_comparison_of_a_kernel_that_is_not_here_is_kept_and_the_others_are_ju
             "lines.2.comparisons.0.outputs.dz",
         ),
         (
-            {"name": "t", "outcome": "passed", "comparisons": [{"outputs": {"y": {"chi": "low"}}}]},
-            "lines.2.comparisons.0.outputs.y.chi",
+            {"name": "t", "outcome": "passed", "comparisons": [{"outputs": {"y": {"rms": "low"}}}]},
+            "lines.2.comparisons.0.outputs.y.rms",
+        ),
+        (
+            {
+                "name": "t",
+                "outcome": "passed",
+                "comparisons": [{"outputs": {"y": {"explanation": "right"}}}],
+            },
+            "lines.2.comparisons.0.outputs.y.explanation",
         ),
         ({"name": "t", "outcome": "passed", "measurements": {"a": "1"}}, "lines.2.measurements.a"),
     ],

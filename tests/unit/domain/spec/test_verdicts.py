@@ -1,4 +1,4 @@
-"""Verdicts: the two-by-two, the policy's thresholds, and tolerances judged from stored numbers."""
+"""Verdicts: the two-by-two, the order of errors, and tolerances judged from stored numbers."""
 
 from __future__ import annotations
 
@@ -6,22 +6,23 @@ import math
 from typing import Any
 
 import pytest
-from scipy.stats import chi2
 
 from gonogo.spec.tolerances import Tolerance
 from gonogo.spec.verdicts import (
-    POLICY,
+    MOST,
     WORST_FIRST,
     Explanation,
     Verdict,
     evidence,
-    explain,
-    explain_output,
+    has_nonfinite,
     seed_verdict,
+    severity,
+    size,
     verdict,
     within,
     worst,
     worst_explanation,
+    worst_first,
 )
 
 FINE: dict[str, Any] = {
@@ -29,13 +30,10 @@ FINE: dict[str, Any] = {
     "nonfinite_kinds": None,
     "nonfinite_statistics": None,
     "count": 100_000,
-    "budget_ratio": 0.99,
-    "chi": 0.7,
-    "row_z": 1.1,
-    "row_z_max": 3.9,
-    "row_count": 819,
-    "xhat_z": None,
-    "xhat_z_max": None,
+    "rounding_ratio": 0.99,
+    "distance": 3.9,
+    "shared": 1.1,
+    "common": [],
     "tolerance_ratio": 0.03,
     "needed_atol": {"0": 0.014, "1e-05": 0.014, "0.001": 0.0135, "0.1": 0.0},
     "pcc_deficit": 4.4e-6,
@@ -101,97 +99,30 @@ def test_every_word_has_its_sentence() -> None:
     }
 
 
-def test_right_numbers_are_explained() -> None:
-    assert explain(FINE) is Explanation.explained
-
-
-LIMITS = [
-    ("budget_ratio", 3.0, 10.0),
-    ("chi", 2.0, 5.0),
-    ("row_z", 4.0, 20.0),
-    ("scale_z", 4.0, 20.0),
-    ("xhat_z", 4.0, 20.0),
-    ("row_z_max", 4 + math.sqrt(2 * math.log(819)), 20.0),
-    ("cell_max", 8.0, 16.0),
-    ("cell_row_max", 8.0, 16.0),
-    ("common_factor", 2.0**-22, 2.0**-21),
-]
-
-
-@pytest.mark.parametrize(("name", "explained", "suspect"), LIMITS)
-def test_each_statistic_has_its_limits(name: str, explained: float, suspect: float) -> None:
-    replayed = {"cell_max": 1.0} if name.startswith(("cell", "common")) else {}
-
-    def explanation(value: float) -> str:
-        return explain({**FINE, **replayed, name: value}).value
-
-    assert explanation(explained) == "explained"
-    assert explanation(math.nextafter(explained, math.inf)) == "suspect"
-    assert explanation(suspect) == "suspect"
-    assert explanation(math.nextafter(suspect, math.inf)) == "unexplained"
-    assert explanation(math.inf) == "unexplained"
-
-
-def test_the_sign_of_a_direction_does_not_matter() -> None:
-    assert explain({**FINE, "row_z": -21.0}) is Explanation.unexplained
-    assert explain({**FINE, "row_z": -21}) is Explanation.unexplained
-
-
-NARROW: dict[str, Any] = {**FINE, "arithmetic": None, "may_store": ["rstd"]}
-"""No program reproduces it, and it may store narrow quantities."""
-
-
-@pytest.mark.parametrize(
-    ("statistics", "explanation"),
-    [
-        ({**FINE, "budget_ratio": 99.0, "cell_max": 1.0}, "explained"),  # the replay decides alone
-        ({**FINE, "budget_ratio": 99.0, "cell_max": None}, "unexplained"),
-        (NARROW, "suspect"),  # the budget acquits of nothing
-        (NARROW | {"budget_ratio": 5.0}, "suspect"),
-        (NARROW | {"budget_ratio": 11.0}, "unexplained"),
-        (NARROW | {"cell_max": 99.0}, "suspect"),  # no program's cells count
-        (NARROW | {"arithmetic": "fp32"}, "explained"),
-        (NARROW | {"may_store": []}, "explained"),
-        (NARROW | {"fault_share": 0.9}, "unexplained"),
-        (NARROW | {"fault_share": 0.89}, "suspect"),
-        (FINE | {"fault_share": 0.9}, "explained"),
-        (FINE | {"exact": {"explanation": "unexplained"}}, "unexplained"),
-        (FINE | {"exact": {"explanation": "explained"}}, "explained"),
-        (FINE | {"row_z_max": None, "nonfinite_statistics": {"row_z_max": "nan"}}, "unexplained"),
-        (FINE | {"row_z": math.nan, "chi": True, "xhat_z": "9"}, "explained"),  # these say nothing
-    ],
-)
-def test_who_decides_the_explanation(statistics: dict[str, Any], explanation: str) -> None:
-    assert explain(statistics) == explanation
-
-
-@pytest.mark.parametrize(
-    ("is_within", "statistics", "explanation"),
-    [
-        (False, {"unseen_terms": ["beta"]}, "inconclusive"),
-        (True, {"unseen_terms": ["beta"]}, "explained"),
-        (False, {"unseen_terms": []}, "explained"),
-        (False, {"unseen_terms": ["beta"], "chi": 9.0}, "unexplained"),
-    ],
-)
-def test_a_red_output_whose_faults_could_not_all_be_seen_is_not_acquitted(
-    is_within: bool, statistics: dict[str, Any], explanation: str
-) -> None:
-    assert explain_output(is_within, FINE | statistics) == explanation
+def common(estimate: float, is_certain: bool = True) -> dict[str, Any]:
+    return {
+        "source": "rstd",
+        "estimate": estimate,
+        "deviation": 1e-8,
+        "is_certain": is_certain,
+        "limit": 2.0**-22,
+    }
 
 
 @pytest.mark.parametrize(
     ("statistics", "beyond"),
     [
-        ({"budget_ratio": 6.0, "chi": 3.0}, 2.0),
-        ({"chi": 3.0, "budget_ratio": 6.6}, 2.2),
-        ({"row_z": -2.0}, 0.5),
-        ({"row_z_max": 8.0, "row_count": 1}, 2.0),
-        ({"row_z_max": 8.0}, 2.0),
-        ({"chi": None, "budget_ratio": math.nan}, None),
-        ({"chi": None, "nonfinite_statistics": {"chi": "inf"}}, math.inf),
+        ({"distance": 4.0, "shared": 2.0}, 0.5),
+        ({"distance": 4.0, "shared": 24.0}, 3.0),
+        ({"distance": 16.0, "shared": None}, 2.0),
+        ({"distance": 4.0, "common": [common(2.0**-24), common(-(2.0**-21))]}, 2.0),
+        ({"distance": 4.0, "common": [common(1.0, is_certain=False)]}, 0.5),
+        ({"distance": 4.0, "common": None}, 0.5),
+        ({"distance": math.inf}, MOST),
+        ({"distance": 1e9}, 1e3),
+        ({"distance": math.nan, "shared": None}, None),
         ({"max_abs": 9.0}, None),
-        ({"chi": 3.0, "nonfinite": 2}, None),
+        ({"distance": 24.0, "nonfinite": 2}, None),
     ],
 )
 def test_evidence_is_the_largest_ratio_to_what_is_explained(
@@ -200,39 +131,52 @@ def test_evidence_is_the_largest_ratio_to_what_is_explained(
     assert evidence(statistics) == (None if beyond is None else pytest.approx(beyond))
 
 
-def test_a_maximum_over_one_row_has_the_rms_limit_and_over_unknown_many_too() -> None:
-    assert explain({**FINE, "row_z_max": 4.0, "row_count": 1}) is Explanation.explained
-    assert explain({**FINE, "row_z_max": 4.1, "row_count": 1}) is Explanation.suspect
-    del (without := dict(FINE))["row_count"]
-    assert explain({**without, "row_z_max": 4.1}) is Explanation.suspect
+def entry(word: str, **statistics: Any) -> dict[str, Any]:
+    return {"verdict": word, "rounding_ratio": 0.5, "tolerance_ratio": 2.0, **statistics}
 
 
-def test_a_suspect_does_not_hide_what_is_unexplained_in_any_order() -> None:
-    assert explain({**FINE, "budget_ratio": 5.0, "row_z": 21.0}) is Explanation.unexplained
-    assert explain({**FINE, "row_z": 5.0, "xhat_z": 1.0}) is Explanation.suspect
-
-
-def test_null_says_nothing_and_nothing_said_is_inconclusive() -> None:
-    silent = dict.fromkeys(FINE) | {
-        "count": 8,
-        "nonfinite": 0,
-        "rows_left_out": 8,
-        "max_abs": 0.891,
+def test_the_worst_outputs_are_the_worst_verdicts_and_then_the_largest_errors() -> None:
+    outputs = {
+        "right": entry("pass", rounding_ratio=0.9),
+        "huge": entry("fail", rounding_ratio=900.0),
+        "large": entry("fail", rounding_ratio=90.0, distance=1e9),
+        "broken": entry("fail", rounding_ratio=None, nonfinite=3),
+        "infinite": entry("fail", nonfinite_statistics={"rounding_ratio": "inf"}),
+        "tight": entry("fail_by_tolerance", rounding_ratio=0.9, tolerance_ratio=1.5),
+        "tighter": entry("fail_by_tolerance", rounding_ratio=0.1, tolerance_ratio=1.6),
     }
-    assert explain(silent) is Explanation.inconclusive
-    assert explain({**silent, "row_z": 1.0}) is Explanation.explained
-    assert explain({}) is Explanation.not_judged
+    order = ["broken", "infinite", "huge", "large", "tighter", "tight", "right"]
+    assert worst_first(outputs) == order
+    assert [size(outputs[name]) for name in order] == [math.inf, math.inf, 900, 90, 1.6, 1.5, 0.9]
 
 
-def test_an_infinite_statistic_is_stored_as_null_and_still_unexplained() -> None:
-    assert (
-        explain({**FINE, "budget_ratio": None, "nonfinite_statistics": {"budget_ratio": "inf"}})
-        is Explanation.unexplained
-    )
-    assert (
-        explain({**FINE, "pcc_deficit": None, "nonfinite_statistics": {"tolerance_ratio": "inf"}})
-        is Explanation.explained
-    )
+def test_a_false_alarm_without_a_tolerance_ratio_has_the_size_of_its_error() -> None:
+    assert size(entry("fail_by_tolerance", tolerance_ratio=None)) == 0.5
+    assert size({"verdict": "not_judged"}) == 0.0
+
+
+def test_seeds_are_sorted_by_verdict_and_then_by_their_worst_output() -> None:
+    small, large = {"y": entry("fail")}, {"y": entry("fail", rounding_ratio=9.0)}
+    hollow = {"y": entry("pass_by_tolerance", rounding_ratio=1e9)}
+    keys = [severity("crash", {}), severity("fail", large), severity("fail", small)]
+    keys.append(severity("pass_by_tolerance", hollow))
+    assert keys == sorted(keys)
+    assert len(set(keys)) == 4
+
+
+@pytest.mark.parametrize(
+    ("statistics", "is_nonfinite"),
+    [
+        ({"nonfinite": 1}, True),
+        ({"nonfinite_statistics": {"rounding_ratio": "inf"}}, True),
+        ({"nonfinite": 0, "nonfinite_statistics": {"ulp_max": "inf"}}, False),
+        ({"nonfinite": None}, False),
+    ],
+)
+def test_an_output_with_nan_or_inf_is_known_by_its_numbers(
+    statistics: dict[str, Any], is_nonfinite: bool
+) -> None:
+    assert has_nonfinite(statistics) is is_nonfinite
 
 
 @pytest.mark.parametrize(
@@ -254,24 +198,10 @@ def test_a_suspect_output_that_is_green_makes_no_red_seed_a_fail(
     assert seed_verdict(answers) == expected
 
 
-def test_nan_in_the_output_is_unexplained_and_outside_everything() -> None:
+def test_nan_in_the_output_is_outside_everything() -> None:
     broken = {**FINE, "nonfinite": 1, "nonfinite_kinds": {"nan": 1}}
-    assert explain(broken) is Explanation.unexplained
     assert not within(None, broken)
     assert not within(Tolerance(atol=1e9, rtol=0.0), broken)
-    assert verdict(within(None, broken), explain(broken)) is Verdict.fail
-
-
-@pytest.mark.parametrize("count", [1, 2, 3, 5, 8, 13, 14, 15, 100, 10**7])
-def test_chis_limit_is_the_millionth_quantile_where_that_exceeds_two(count: int) -> None:
-    expected = max(2.0, math.sqrt(chi2.isf(1e-6, count) / count))
-    assert POLICY.chi_limit(count) == pytest.approx(expected, rel=1e-7)
-
-
-def test_chi_of_few_elements_may_be_larger() -> None:
-    assert explain({**FINE, "count": 1, "chi": 4.8}) is Explanation.explained
-    assert explain({**FINE, "count": 1, "chi": 4.9}) is Explanation.suspect
-    assert explain({**FINE, "count": None, "chi": 2.1}) is Explanation.suspect
 
 
 def test_undeclared_is_within() -> None:
