@@ -11,11 +11,12 @@ import pytest
 
 from gonogo.gauge.comparators import STORED_RTOLS, Comparator
 from gonogo.gauge.curves import MAX_STEPS, Curves, curves
-from gonogo.gauge.rates import Rate
+from gonogo.gauge.summary import MeasuredRate
 from gonogo_dashboards.gauges import charts
 from gonogo_dashboards.gauges import curves as gauge_curves
 
 CLOSE = Comparator("allclose", 0.001)
+rate = MeasuredRate.counted
 
 
 def row(part: str, *errors: float, kind: str = "no_go") -> dict[str, Any]:
@@ -43,10 +44,13 @@ def test_a_run_passes_where_every_output_is_within_and_nan_never_does() -> None:
         0.2,
         0.5,
     )  # dgamma is what right kernels need, dx what wrong ones show
-    assert rate_curves.at(0.05) == (Rate(2, 2), Rate(0, 3))
-    assert rate_curves.at(0.1) == (Rate(1, 2), Rate(0, 3))  # at its own deviation a run passes
-    assert rate_curves.at(0.6) == (Rate(0, 2), Rate(1, 3))
-    assert rate_curves.at(1e9) == (Rate(0, 2), Rate(2, 3))
+    assert rate_curves.at(0.05) == (rate(2, 2), rate(0, 3))
+    assert rate_curves.at(0.1) == (
+        rate(1, 2),
+        rate(0, 3),
+    )  # at its own deviation a run passes
+    assert rate_curves.at(0.6) == (rate(0, 2), rate(1, 3))
+    assert rate_curves.at(1e9) == (rate(0, 2), rate(2, 3))
     assert {onset.part: onset.tolerance for onset in rate_curves.onsets} == {
         "correct": 0.2,
         "reversed": 0.1,
@@ -58,17 +62,23 @@ def test_a_run_passes_where_every_output_is_within_and_nan_never_does() -> None:
         CLOSE, [row("correct", 0.001 * place, kind="go") for place in range(1, 999)], [], ["dx"]
     )
     assert len(many.steps) == MAX_STEPS
-    assert (many.steps[-1].tolerance, many.steps[-1].alarms) == (pytest.approx(0.998), Rate(0, 998))
+    assert (many.steps[-1].tolerance, many.steps[-1].alarms) == (
+        pytest.approx(0.998),
+        rate(0, 998),
+    )
     assert all(
-        many.at(0.001 * place)[0] == Rate(998 - place, 998) for place in (1, 2, 3, 500, 997)
+        many.at(0.001 * place)[0] == rate(998 - place, 998) for place in (1, 2, 3, 500, 997)
     )  # whichever steps are left out
-    assert curves(CLOSE, [], [], ["dx"]).at(1.0) == (Rate(0, 0), Rate(0, 0))
+    assert curves(CLOSE, [], [], ["dx"]).at(1.0) == (
+        rate(0, 0),
+        rate(0, 0),
+    )
 
 
 def test_what_deviates_by_nothing_passes_at_every_tolerance() -> None:
     exact = [row("correct", 0.0, 0.0, kind="go"), *RIGHT]
     rate_curves = curves(CLOSE, exact, [row("unseen", 0.0, 0.0), *WRONG], ["dx", "dgamma"])
-    assert rate_curves.at(0.0) == rate_curves.at(0.09) == (Rate(2, 3), Rate(1, 4))
+    assert rate_curves.at(0.0) == rate_curves.at(0.09) == (rate(2, 3), rate(1, 4))
     assert rate_curves.blind_from == 0.0
     shown = drawn(rate_curves, None)
     series = {curve["name"]: curve["data"] for curve in charts.curves(shown)["series"]}
