@@ -1,4 +1,4 @@
-"""Changes of arithmetic: what explains a build's outputs against what explained earlier builds'.
+"""Changes of arithmetic: a build's outputs are explained by another one than on earlier builds.
 
 A kernel's arithmetic is learned per branch. Another one than before is explained by rounding, so
 that no verdict turns red, and still is worth knowing: x^ may now be stored in bf16.

@@ -92,7 +92,7 @@ _SENTENCES = {
         " inputs are needed."
     ),
     Class.arithmetic_changed: (
-        "Rounding explains the errors on head, but in another arithmetic model than on base."
+        "Rounding explains the errors on head, but in another arithmetic than on base."
     ),
     Class.not_run: "It ran on base, and not on head.",
     Class.fixed: "Red on base, and green on head.",
@@ -165,9 +165,9 @@ class RunSummary(RunCounts):
     """The results of a test on one side, with what a comparison of the errors needs."""
 
     record: Record | None = None
-    """Its seeds and forensic terms, for comparing errors; None where nothing depends on it."""
+    """Its seeds, for comparing errors; None where nothing depends on it."""
     programs: BuildPrograms | None = None
-    """The arithmetic models found in its seeds; None where its build names one."""
+    """The arithmetics that explain its seeds; None where its build declares one."""
 
     def of(self, *verdicts: Verdict) -> int:
         """Return how many runs have one of these verdicts."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from statistics import median
 from types import MappingProxyType
@@ -112,56 +112,37 @@ def compare_builds(before: Record, after: Record, policy: FlakinessPolicy = POLI
     red = _share(before, policy, _is_red), _share(after, policy, _is_red)
     unexplained = _share(before, policy, _is_wrong), _share(after, policy, _is_wrong)
     turned = red[0].failures > 0 and red[1].failures == 0 and red[1].known
-    if not (unexplained[0].known and unexplained[1].known):
-        missing = " and ".join(
-            record.build
-            for record, share in zip((before, after), unexplained, strict=True)
-            if not share.known
-        )
-        return BuildChange(
-            before.build,
-            after.build,
-            Change.unknown,
-            turned,
-            red,
-            unexplained,
-            (),
-            (),
-            "nothing",
-            f"{Change.unknown.sentence} No judged seed of {missing}.",
-            policy.version,
-        )
-    bits = _equal_seeds(before, after)
+    wrong = unexplained[0].failures > 0, unexplained[1].failures > 0
     same: tuple[str, ...] = ()
     differing: tuple[str, ...] = ()
-    wrong = unexplained[0].failures > 0, unexplained[1].failures > 0
-    by = "explanations"
-    if bits:
+    by, equal = "explanations", 0
+    if not (unexplained[0].known and unexplained[1].known):
+        change, by = Change.unknown, "nothing"
+    elif equal := _equal_seeds(before, after):
         change, by = Change.unchanged, "digests"
-    elif wrong == (True, True):
+    elif all(wrong):
         same, differing, by = _signature(before, after, policy)
-        if same and not differing:
-            change = Change.fix_masked if turned else Change.still_wrong
-        else:
+        change = Change.fix_masked if turned else Change.still_wrong
+        if differing or not same:
             change = Change.wrong_otherwise
-    elif wrong == (False, False):
-        change = Change.right
-    else:
+    elif any(wrong):
         change = Change.fixed if wrong[0] else Change.broken
-    words = _words(change, before, after, turned, red, unexplained, same, differing, by, bits)
-    return BuildChange(
-        before.build,
-        after.build,
-        change,
-        turned,
-        red,
-        unexplained,
-        same,
-        differing,
-        by,
-        words,
-        policy.version,
+    else:
+        change = Change.right
+    compared = BuildChange(
+        before=before.build,
+        after=after.build,
+        change=change,
+        turned_green=turned,
+        red=red,
+        unexplained=unexplained,
+        same=same,
+        differing=differing,
+        by=by,
+        words="",
+        policy=policy.version,
     )
+    return replace(compared, words=_words(compared, equal))
 
 
 def series(records: Sequence[Record], policy: FlakinessPolicy = POLICY) -> tuple[BuildChange, ...]:
@@ -283,35 +264,29 @@ def _usual_place(record: Record, output: str) -> str:
     return max(places, key=lambda place: (places[place], place), default="")
 
 
-def _words(
-    change: Change,
-    before: Record,
-    after: Record,
-    turned: bool,
-    red: tuple[Rate, Rate],
-    unexplained: tuple[Rate, Rate],
-    same: Iterable[str],
-    differing: Iterable[str],
-    by: str,
-    bits: int,
-) -> str:
-    parts = [f"{before.build} to {after.build}: {change.sentence.removesuffix('.')}"]
-    if bits:
-        parts.append(f"{bits} seeds compared")
-        if turned:
+def _words(compared: BuildChange, equal: int) -> str:
+    """Return a comparison as one line. equal: the seeds with equal bits."""
+    builds, unexplained = (compared.before, compared.after), compared.unexplained
+    if compared.change is Change.unknown:
+        shares = zip(builds, unexplained, strict=True)
+        missing = " and ".join(build for build, share in shares if not share.known)
+        return f"{compared.change.sentence} No judged seed of {missing}."
+    parts = [f"{' to '.join(builds)}: {compared.change.sentence.removesuffix('.')}"]
+    if equal:
+        parts.append(f"{equal} seeds compared")
+        if compared.turned_green:
             parts.append(
                 "the verdict turned green for another reason: another tolerance, judge or set of"
                 " seeds"
             )
     else:
-        parts.append(
-            f"red {_count(red[0])}, then {_count(red[1])};"
-            f" unexplained {_count(unexplained[0])}, then {_count(unexplained[1])}"
-        )
-    if named := list(same):
-        parts.append(f"the same by {by}: {', '.join(named[:4])}")
-    if others := list(differing):
-        parts.append(f"different: {', '.join(others[:4])}")
+        red = compared.red
+        parts.append(f"red {_count(red[0])}, then {_count(red[1])}")
+        parts.append(f"unexplained {_count(unexplained[0])}, then {_count(unexplained[1])}")
+    if compared.same:
+        parts.append(f"the same by {compared.by}: {', '.join(compared.same[:4])}")
+    if compared.differing:
+        parts.append(f"different: {', '.join(compared.differing[:4])}")
     return "; ".join(parts)
 
 

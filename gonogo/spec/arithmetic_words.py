@@ -35,7 +35,7 @@ class OutputArithmetic:
 
     output: str
     arithmetic: str | None
-    """That of most seeds, such as "tt-train" or "blocked sums"; null if none explains most"""
+    """The one of most seeds, such as "tt-train" or "blocked sums"; null where none explains most"""
     closest: str | None
     """The closest one of the seeds that none explains; null if all are explained"""
     counts: list[ArithmeticCount]

@@ -1,4 +1,4 @@
-"""What one seed leaves open, all seeds of a test decide together."""
+"""All seeds of a test decide together what one seed leaves open."""
 
 from __future__ import annotations
 

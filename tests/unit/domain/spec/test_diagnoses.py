@@ -65,11 +65,11 @@ def test_a_seed_s_diagnosis_joins_those_of_its_wrong_outputs() -> None:
 
 def test_without_a_named_fault_it_can_t_tell_what_is_wrong() -> None:
     unnamed = {**EXACT, "words": "3 elements differ", "fault": None}
-    found = diagnosis_of({"dx": entry(), "dgamma": entry(exact=unnamed)})
-    assert found is not None
-    assert (found.can_tell, found.faults) == (False, {})
-    assert found.words is not None
-    assert found.words.startswith("dgamma: 3 elements differ; dx: rounding")
+    diagnosis = diagnosis_of({"dx": entry(), "dgamma": entry(exact=unnamed)})
+    assert diagnosis is not None
+    assert (diagnosis.can_tell, diagnosis.faults) == (False, {})
+    assert diagnosis.words is not None
+    assert diagnosis.words.startswith("dgamma: 3 elements differ; dx: rounding")
 
 
 def test_right_outputs_need_none() -> None:
