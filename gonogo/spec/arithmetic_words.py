@@ -16,8 +16,7 @@ from gonogo.spec.verdicts import Explanation
 READ = ("arithmetic", "detection_limits", "is_wide")
 """The statistics that `of_output` reads, besides the explanation."""
 NONE = "none explains it"
-_PERCENT = re.compile(r"(\d[\d.]*(?:e[+-]?\d+)?) ?%")
-_REMARK = re.compile(r" \([^()]*\)$")
+_SIZE = re.compile(r"(?<=below )\d[\d.]*(?:e[+-]?\d+)?")
 
 
 @dataclass(frozen=True)
@@ -105,12 +104,12 @@ def unseen(limits: Sequence[str]) -> str:
 def shared_limits(seeds: Iterable[Sequence[str]]) -> tuple[str, ...]:
     """Return the faults that none of several seeds could have seen.
 
-    A fault that one seed can see isn't a limit of all. Of a size, such as "a common factor below
-    0.3 %", the smallest counts.
+    A fault that one seed can see isn't a limit of all. Of a size, such as "factors below 1.003",
+    the smallest counts.
     """
     shared: dict[str, str] | None = None
     for limits in seeds:
-        here = {_kind(phrase): phrase for phrase in limits}
+        here = {_SIZE.sub("", phrase): phrase for phrase in limits}
         if shared is None:
             shared = here
             continue
@@ -122,11 +121,6 @@ def shared_limits(seeds: Iterable[Sequence[str]]) -> tuple[str, ...]:
     return tuple((shared or {}).values())
 
 
-def _kind(phrase: str) -> str:
-    """Return a limit without its size and its remark, by which equal ones are known."""
-    return _PERCENT.sub("%", _REMARK.sub("", phrase))
-
-
 def _size(phrase: str) -> float:
-    match = _PERCENT.search(phrase)
-    return float(match[1]) if match else 0.0
+    match = _SIZE.search(phrase)
+    return float(match[0]) if match else 0.0

@@ -62,10 +62,10 @@ def test_results_have_the_outputs_that_were_judged_in_their_order() -> None:
 
 def test_a_job_s_limits_are_those_of_all_seeds_with_the_smallest_size() -> None:
     seeds = [
-        ["gamma", "rstd", "a common factor below 0.3 %"],
-        ["gamma (these inputs don't use it)", "a common factor below 0.03 %"],
-        ["a common factor below 1 %", "gamma"],
+        ["gamma is missing", "rstd is truncated", "factors below 1.003"],
+        ["gamma is missing", "factors below 1.0003"],
+        ["factors below 1.01", "gamma is missing"],
     ]
-    assert shared_limits(seeds) == ("gamma", "a common factor below 0.03 %")
-    assert shared_limits([["gamma"], []]) == ()
+    assert shared_limits(seeds) == ("gamma is missing", "factors below 1.0003")
+    assert shared_limits([["gamma is missing"], []]) == ()
     assert shared_limits([]) == ()
