@@ -56,7 +56,7 @@ class Collector:
         self.settled: list[Record] = []
         """The records as all seeds of each test settle them, once all tests have run."""
         self.together: list[Record] = []
-        """The green tests that are hollow passes only by all their seeds together."""
+        """The green tests that are hollow by all their seeds together, or suspect with each."""
         self.ended: list[str] = []
         """Sentences that say where the numbers are, and what went wrong."""
         self._open: dict[str, _Test] = {}
@@ -117,6 +117,7 @@ class Collector:
         self.settled = together.settled(self.records)
         pairs = zip(self.records, self.settled, strict=True)
         self.together = [after for before, after in pairs if after is not before]
+        self.together += together.suspect(self.settled)
         if self.strict:
             session.testsfailed += len(self.together)
 

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from gonogo.exact.judge import ExactJudgement
+    from gonogo.exactness import ExactJudgment
     from gonogo.spec.test_spec import TestSpec
 
 
@@ -42,27 +42,38 @@ class ExactInputs(Mapping[str, Any]):
     def __len__(self) -> int:
         return len(self._arrays)
 
-    def judge(self, **outputs: Any) -> dict[str, ExactJudgement]:
+    def judge(self, **outputs: Any) -> dict[str, ExactJudgment]:
         """Return the judgment of each output: NumPy arrays, or torch or ttnn tensors.
 
-        Raises ValueError for an output that the kernel doesn't have.
+        Raises ValueError for an output that the kernel doesn't have, KernelOutputError for one of a
+        wrong shape.
         """
-        from gonogo.exact.judge import judge_exact
+        from gonogo.exactness import judge_exact
+        from gonogo.judging.judging import matrix
         from gonogo.public import tensors
+        from gonogo.references import workloads
 
         for name in outputs:
             if name not in self._test.outputs:
                 allowed = ", ".join(self._test.outputs)
                 raise ValueError(f"{self._test.kernel} has no output {name!r} (allowed: {allowed})")
-        arrays = {name: tensors.read(value, name).values for name, value in outputs.items()}
-        return judge_exact(self._test, self._arrays, arrays)
+        inputs = workloads.shaped(self._test, self._arrays)
+        graphs = workloads.graphs_of(self._test, inputs)
+        read = {name: tensors.read(value, name).values for name, value in outputs.items()}
+        arrays = {
+            name: matrix(self._test, name, read).reshape(graphs[0].outputs[name].shape)
+            for name in outputs
+        }
+        return judge_exact(
+            graphs, inputs, arrays, dict.fromkeys(arrays, self._test.numerics.output)
+        )
 
     def check(self, **outputs: Any) -> None:
         """Raise AssertionError with the wrong term in words, unless all outputs are exact."""
         wrong = [
-            f"{name}: {judgement.words}"
-            for name, judgement in self.judge(**outputs).items()
-            if judgement.mismatches
+            f"{name}: {judgment.message}"
+            for name, judgment in self.judge(**outputs).items()
+            if judgment.wrong
         ]
         if wrong:
             raise AssertionError("\n".join(wrong))

@@ -30,12 +30,12 @@ SCHEMA = (
         run TEXT NOT NULL, test INTEGER NOT NULL, comparison INTEGER NOT NULL, name TEXT,
         output TEXT NOT NULL, verdict TEXT NOT NULL, explanation TEXT NOT NULL,
         within INTEGER NOT NULL, tolerance TEXT NOT NULL, spec TEXT, max_abs REAL,
-        tolerance_ratio REAL, budget_ratio REAL, tolerance_roundings REAL,
+        tolerance_ratio REAL, rounding_ratio REAL, tolerance_roundings REAL,
         statistics TEXT NOT NULL, PRIMARY KEY (run, test, comparison, output),
         FOREIGN KEY (run, test) REFERENCES tests (run, number))""",
     "CREATE INDEX IF NOT EXISTS tests_by_name ON tests (name, seed)",
 )
-COLUMNS = ("max_abs", "tolerance_ratio", "budget_ratio", "tolerance_roundings")
+COLUMNS = ("max_abs", "tolerance_ratio", "rounding_ratio", "tolerance_roundings")
 
 
 class LocalFile:

@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from gonogo.public.recorded import FALSE_ALARM, Comparison, factor
+from gonogo.public.recorded import FALSE_ALARM, SUSPECT, Comparison, factor
 from gonogo_pytest.records import Record
 
 MAX_SHOWN = 20
 LOOSE = 8.0
-"""A limit in half ulps: a right kernel's last rounding needs one, and its budget a few; more is
+"""A limit in half ulps: a right kernel's last rounding needs one, and what it stores a few; more is
 worth a line."""
 
 MAX_NAMED = 5
@@ -33,7 +33,14 @@ def write(terminal: Any, records: Sequence[Record], ended: Iterable[str]) -> Non
     terminal.write_sep(
         "=", f"gonogo: {len(hollow)} hollow" if hollow else "gonogo", yellow=bool(hollow)
     )
-    _titled(terminal, "HOLLOW PASS", hollow, ("budget_ratio", "cell_max"), yellow=True)
+    _titled(terminal, "HOLLOW PASS", hollow, ("rounding_ratio",), yellow=True)
+    _titled(
+        terminal,
+        "SUSPECT",
+        _groups(pair for pair in pairs if pair[1].explanation == SUSPECT),
+        ("rounding_ratio",),
+        yellow=True,
+    )
     _titled(
         terminal,
         "FALSE ALARM",

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gonogo.judging.storable import storable
+
 Array = NDArray[np.float64]
 Numbers = dict[str, Any]
 
@@ -139,8 +141,7 @@ def numbers(actual: NDArray[Any], expected: NDArray[Any], gate: Gate, form: str 
         "rel_frobenius": _ratio(off, norm),
         "pcc_deficit": pcc_deficit(ref, error),
         "needed_atol": {
-            f"{rtol:g}": float(np.maximum((size - rtol * magnitude).max(), 0.0))
-            for rtol in NEEDED_RTOLS
+            rtol: float(np.maximum((size - rtol * magnitude).max(), 0.0)) for rtol in NEEDED_RTOLS
         },
         "tolerance_ratio": None,
     }
@@ -280,16 +281,6 @@ def pcc_deficit(reference: Array, error: Array) -> float | None:
         return None
     gap = (2 * bd + dd) / (math.sqrt(aa) + math.sqrt(bb))
     return max(0.0, (dd - gap**2) / (2 * math.sqrt(aa * bb)))
-
-
-def storable(statistics: Numbers) -> Numbers:
-    """Return the statistics with null for those that are infinite or NaN, which are named."""
-    infinite = {
-        name: "nan" if math.isnan(value) else "inf"
-        for name, value in statistics.items()
-        if isinstance(value, float) and not math.isfinite(value)
-    }
-    return statistics | dict.fromkeys(infinite) | {"nonfinite_statistics": infinite or None}
 
 
 def _place(flat: int, shape: tuple[int, ...]) -> list[int]:

@@ -2,237 +2,288 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from gonogo.errors import JobError
 from gonogo.judging.judging import OutputJudgement, SeedJudgement, judge
-from gonogo.judging.stored_tensors import Tensors, given_inputs, shaped
-from gonogo.kernels.registry import numerics
-from gonogo.spec import arithmetic_words, diagnoses, missed_rows
+from gonogo.judging.questions import Question, questions
+from gonogo.judging.stored_tensors import given_inputs, shaped
+from gonogo.judgment.limits import detection_limits
+from gonogo.spec import arithmetic_words, diagnoses, tolerances
+from gonogo.spec.arithmetic_names import canonical
 from gonogo.spec.test_spec import TestSpec
+from gonogo.spec.tolerances import AnyTolerance, Tolerance
 from gonogo.spec.verdicts import Explanation, Verdict, seed_verdict, verdict, within
 
 Arrays = Mapping[str, NDArray[Any]]
-
-HARMLESS = frozenset({Verdict.suspect, Verdict.inconclusive})
-"""Verdicts that mean neither right nor wrong: one run warns of them and fails nothing."""
+FLOAT64_STATISTICS = ("max_abs", "tolerance_ratio", "pcc_deficit", "rel_frobenius")
+"""The statistics against float64 that are stored where a test has its own expectation."""
+KEPT = ("count", "worst_index", "nonfinite", "nonfinite_kinds")
+"""The statistics against float64 that an expectation's don't replace."""
+SHOWN = ("rounding_ratio", "tolerance_ratio", "max_abs")
 BESIDE_SUSPECT = (
     "Red, and rounding explains what is outside the tolerance; another output is at the edge of"
     " what it explains: more seeds decide."
 )
 """The sentence of a seed whose red outputs are explained, and a green one is suspect."""
-ALL_LEFT_OUT = "every row was left out: rounding hides the variance of its x"
-"""The reason of an output of which no row was compared with its budget."""
-FLOAT64_STATISTICS = ("max_abs", "tolerance_ratio", "pcc_deficit", "rel_frobenius")
-"""The statistics against float64 that are stored where a test has its own expectation."""
-SHOWN = ("cell_max", "budget_ratio", "chi", "row_z", "max_abs", "tolerance_ratio")
+WRONG_EXPECTATION = (
+    "Red and right: rounding explains the error, but the values that the test expects are wrong."
+)
+"""The sentence of a red seed whose kernel is right, and whose expectation isn't."""
 
 
-def judge_here(
-    test_fields: Mapping[str, Any], arrays: Arrays, raw: Arrays, arithmetic: str | None = None
-) -> tuple[SeedJudgement, str | None, bool, dict[str, Any]]:
-    """Return the judgment, its words, whether it fails a test, and the record of it.
+@dataclass(frozen=True)
+class Case(ABC):
+    """The outputs of one run of a kernel, and how they are judged.
 
-    The words are None for a pass. arrays: inputs and outputs in the test's shapes; the inputs are
-    those that the kernel was given. raw: inputs before quantization, as
-    gonogo.judging.stored_tensors.given_inputs takes them. Raises FieldError for an impossible test,
-    tensor or arithmetic model, and for inputs that the test's input format can't represent;
-    JobError where one is missing.
+    Attributes:
+        title: the kernel and its shape.
+        spec: the canonical test; None for a kernel that is a function.
+        outputs: by name.
+        tolerance: that of the test.
     """
-    test, judgement, given, outputs = _judged(test_fields, arrays, raw, arithmetic)
-    is_within = all(
-        within(test.tolerance_for(name), output.statistics)
-        for name, output in judgement.outputs.items()
-    )
-    words = None if judgement.verdict is Verdict.pass_ else _words(test, judgement, given, outputs)
-    record = _recorded(
-        test,
-        judgement,
-        judgement.verdict,
-        is_within,
-        {name: output.statistics for name, output in judgement.outputs.items()},
-    )
-    return (
-        judgement,
-        words,
-        judgement.verdict not in HARMLESS and words is not None,
-        record | {"words": words or ""},
-    )
+
+    title: str
+    spec: dict[str, Any] | None
+    outputs: Arrays
+    tolerance: AnyTolerance
+
+    @abstractmethod
+    def judge_alone(self) -> SeedJudgement:
+        """Return the judgment of the outputs, without limits. Raises KernelOutputError."""
+
+    @abstractmethod
+    def question(self, output: str) -> Question:
+        """Return what the judge is asked about an output."""
+
+    @abstractmethod
+    def of_expected(self, outputs: Arrays, form: str) -> Case:
+        """Return the case of the values that a test expects, from what tolerances compare with."""
+
+    def tolerance_for(self, output: str) -> Tolerance | None:
+        """Return the tolerance declared for an output; None if undeclared."""
+        return tolerances.declared_for(self.tolerance, output)
+
+    def is_within(self, output: str, statistics: Mapping[str, Any]) -> bool:
+        """Return whether an output is within the test's tolerance."""
+        return within(self.tolerance_for(output), statistics)
+
+    def judge(self) -> SeedJudgement:
+        """Return the judgment of the outputs; NaN and Inf are judged, not warned of.
+
+        It has the detection limits of right outputs that are red, or that only an unknown order of
+        operations explains. Raises KernelOutputError for a wrong shape.
+        """
+        with np.errstate(all="ignore"):
+            judgement = self.judge_alone()
+        for name, output in judgement.outputs.items():
+            numbers = output.statistics
+            if numbers.get("is_wide") or not self.is_within(name, numbers):
+                numbers |= {"detection_limits": list(self.limits(name, output))}
+        return judgement
+
+    def limits(self, name: str, output: OutputJudgement) -> tuple[str, ...]:
+        """Return what a right output could hide. It takes longer than most judgments."""
+        if output.explanation is not Explanation.explained or output.answer is None:
+            return ()
+        asked, answer = self.question(name), output.answer
+        graph = asked.graphs[answer.way]
+        with np.errstate(all="ignore"):
+            limits = detection_limits(graph, asked.inputs, name, asked.form, answer.program)
+        return tuple(limits.phrases)
 
 
-def pass_words(judgement: SeedJudgement, spec: Mapping[str, Any]) -> str:
-    """Return the message of a pass: what passed, and what could not have shown in it."""
-    lines = [
-        f"{spec['kernel']} {list(spec['shape'])}: {judgement.verdict.label} "
-        f"(arithmetic: {judgement.arithmetic}). {judgement.verdict.sentence}"
-    ]
-    for name, output in judgement.outputs.items():
-        if limits := output.statistics.get("detection_limits"):
-            lines.append(f"  {name}: {arithmetic_words.unseen(limits)}")
-    return "\n".join(lines)
+@dataclass(frozen=True)
+class TestCase(Case):
+    """The outputs of a kernel with a test."""
 
+    __test__ = False  # pytest: not a test case
 
-def settled_words(message: str, settled: Verdict, together: Mapping[str, str]) -> str:
-    """Return the message of a suspect seed where all seeds of its test, together, are wrong.
+    test: TestSpec
+    raw: Arrays
+    given: Arrays
+    arithmetic: str | None
 
-    together: output -> the sentence of gonogo.flakiness.suspects.unexplained_together.
-    """
-    for alone in (Verdict.suspect, Verdict.fail_by_tolerance, Verdict.inconclusive):
-        message = message.replace(f": {alone.label} (", f": {settled.label} (", 1)
-        message = message.replace(alone.sentence, settled.sentence, 1)
-    message = message.replace(BESIDE_SUSPECT, settled.sentence, 1)
-    outputs = {Verdict.suspect: Verdict.pass_by_tolerance, Verdict.fail: Verdict.fail}
-    for name in together:
-        for before, after in outputs.items():
-            message = message.replace(
-                f"  {name}: {before.label}, {Explanation.suspect.value};",
-                f"  {name}: {after.label}, {Explanation.unexplained.value};",
-            )
-        message = message.replace(f"  {name}: {diagnoses.SO_FAR} ", f"  {name}: ")
-    return "\n".join([message, *(f"  {name}: {words}" for name, words in together.items())])
+    def judge_alone(self) -> SeedJudgement:
+        """Return the judgment of the outputs, without limits."""
+        return judge(
+            self.test,
+            self.raw,
+            self.given,
+            self.outputs,
+            arithmetic=self.arithmetic,
+            produced=tuple(self.outputs),
+            with_limits=False,
+        )
 
+    def question(self, output: str) -> Question:
+        """Return what the judge is asked about an output."""
+        asked = questions(self.test, self.given, self.arithmetic)
+        return next(question for question in asked if output in question.graphs[0].outputs)
 
-def judge_against(
-    test_fields: Mapping[str, Any],
-    arrays: Arrays,
-    raw: Arrays,
-    arithmetic: str | None,
-    expected: Mapping[str, Mapping[str, Any]],
-    is_within: Mapping[str, bool],
-) -> dict[str, Any]:
-    """Judge outputs that a test compared with its own expectation.
-
-    The test's tolerance holds against that expectation. Rounding must explain the error against
-    float64.
-
-    expected: output -> its statistics against the test's expectation
-    (gonogo.judging.closeness.numbers), which replace those against the float64 reference; a few of
-    these stay as `against_float64`. is_within: output -> whether the test's gate holds. Returns the
-    parts of a gonogo.public.recorded.Comparison. Raises as `judge_here` does.
-    """
-    test, judgement, given, outputs = _judged(test_fields, arrays, raw, arithmetic)
-    statistics: dict[str, Any] = {}
-    for name, output in judgement.outputs.items():
-        against_expectation = {
-            key: value
-            for key, value in expected[name].items()
-            if key not in ("count", "worst_index", "nonfinite", "nonfinite_kinds")
+    def of_expected(self, outputs: Arrays, form: str) -> TestCase:
+        """Return the case of the values that a test expects, from what tolerances compare with."""
+        numerics = self.test.numerics.replace(input="fp32", output=form)
+        test = self.test.replace(numerics=numerics, tolerance={})
+        values = {
+            name: shaped(test, name, array.reshape(test.shape_of(name)))
+            for name, array in outputs.items()
         }
-        against_float64 = {key: output.statistics.get(key) for key in FLOAT64_STATISTICS}
-        statistics[name] = {
-            **output.statistics,
-            **against_expectation,
-            "against_float64": against_float64,
-        }
-    green = all(is_within.values())
-    final_verdict = seed_verdict(
-        (is_within[name], output.explanation) for name, output in judgement.outputs.items()
-    )
-    compared = replace(
-        judgement,
-        verdict=final_verdict,
-        outputs={
-            name: OutputJudgement(
-                verdict(is_within[name], output.explanation), output.explanation, statistics[name]
-            )
-            for name, output in judgement.outputs.items()
-        },
-    )
-    words = "" if final_verdict is Verdict.pass_ else _words(test, compared, given, outputs)
-    return _recorded(test, judgement, final_verdict, green, statistics) | {"words": words}
+        return replace(
+            self, outputs=values, test=test, given=self.raw, arithmetic=None, tolerance={}
+        )
 
 
-def _judged(
+@dataclass(frozen=True)
+class Expectation:
+    """The values that a test expects of an output.
+
+    Attributes:
+        values: in the output's shape, or a number.
+        actual: the output.
+        form: the format of the values; None where it isn't known.
+        numbers: the output's statistics against them (gonogo.judging.closeness.numbers).
+        is_within: whether the test's gate holds.
+    """
+
+    values: NDArray[Any]
+    actual: NDArray[Any]
+    form: str | None
+    numbers: Mapping[str, Any]
+    is_within: bool
+
+
+def case_of_test(
     test_fields: Mapping[str, Any], arrays: Arrays, raw: Arrays, arithmetic: str | None
-) -> tuple[TestSpec, SeedJudgement, Tensors, Tensors]:
-    test = TestSpec.parse(test_fields)
+) -> TestCase:
+    """Return the case of a kernel by name.
+
+    arrays: inputs and outputs in the test's shapes; the inputs are those that the kernel was given.
+    raw: inputs before quantization, as gonogo.judging.stored_tensors.given_inputs takes them.
+    Raises FieldError for an impossible test or tensor, and for inputs that the test's input format
+    can't represent; JobError where one is missing.
+    """
+    test, declared = TestSpec.parse(test_fields), canonical(arithmetic)
     outputs = {name: shaped(test, name, arrays[name]) for name in test.outputs if name in arrays}
-    loose, given = given_inputs(
-        test, {name: array for name, array in arrays.items() if name not in outputs}, raw
-    )
+    inputs = {name: array for name, array in arrays.items() if name not in outputs}
+    loose, given = given_inputs(test, inputs, raw)
     if not outputs:
         raise JobError(f"there is no output to judge: give some of {', '.join(test.outputs)}")
-    return (
-        test,
-        judge(test, loose, given, outputs, arithmetic=arithmetic, produced=tuple(outputs)),
-        given,
-        outputs,
-    )
+    title = f"{test.kernel} {list(test.shape)}"
+    return TestCase(title, test.canonical(), outputs, test.tolerance, test, loose, given, declared)
 
 
-def _recorded(
-    test: TestSpec,
-    judgement: SeedJudgement,
-    final_verdict: Verdict,
-    green: bool,
-    statistics: Mapping[str, Any],
-) -> dict[str, Any]:
+def record_of(case: Case, judgement: SeedJudgement) -> dict[str, Any]:
+    """Return the parts of a gonogo.public.recorded.Comparison."""
+    outputs = {name: output.to_json() for name, output in judgement.outputs.items()}
     return {
-        "verdict": final_verdict.value,
+        "verdict": judgement.verdict.value,
         "explanation": judgement.explanation.value,
-        "within": green,
-        "spec": test.canonical(),
-        "outputs": {name: dict(values) for name, values in statistics.items()},
+        "within": all(case.is_within(name, entry) for name, entry in outputs.items()),
+        "spec": case.spec,
+        "outputs": outputs,
+        "words": message(case.title, judgement),
     }
 
 
-def _words(test: TestSpec, judgement: SeedJudgement, given: Tensors, outputs: Tensors) -> str:
-    """Return the message of a verdict.
+def judge_against(case: Case, expected: Mapping[str, Expectation]) -> dict[str, Any]:
+    """Judge outputs that a test compared with its own expectation.
 
-    It holds the verdict, its sentence, the numbers of every output that doesn't pass, and the
-    diagnosis.
+    The test's tolerance holds against that expectation. Rounding must explain the error against
+    float64. Where a right kernel is red against the expectation alone, that is judged, too.
+
+    Returns the parts of a gonogo.public.recorded.Comparison. Raises as `judge` does.
     """
-    is_right = judgement.verdict is Verdict.fail_by_tolerance
-    is_open = is_right and judgement.explanation is Explanation.suspect
-    lines = [
-        f"{test.kernel} {list(test.shape)}: {judgement.verdict.label} "
-        f"(arithmetic: {judgement.arithmetic}). "
-        f"{BESIDE_SUSPECT if is_open else judgement.verdict.sentence}"
-    ]
+    alone = case.judge()
+    outputs = {}
+    for name, output in alone.outputs.items():
+        told, numbers = expected[name], output.statistics
+        own = {key: value for key, value in told.numbers.items() if key not in KEPT}
+        float64 = {key: numbers.get(key) for key in FLOAT64_STATISTICS}
+        outputs[name] = OutputJudgement(
+            verdict(told.is_within, output.explanation),
+            output.explanation,
+            {**numbers, **own, "against_float64": float64},
+            output.answer,
+        )
+    answers = [(expected[name].is_within, one.explanation) for name, one in outputs.items()]
+    wrong = _wrong_expectations(case, alone, expected)
+    for name in wrong:  # another tolerance is no remedy
+        for advice in ("advice", "red_rate"):
+            outputs[name].statistics.pop(advice, None)
+    compared = replace(alone, verdict=seed_verdict(answers), outputs=outputs)
+    is_expectation = bool(wrong) and compared.verdict is Verdict.fail_by_tolerance
+    words = message(case.title, compared, WRONG_EXPECTATION if is_expectation else "")
+    if compared.verdict is Verdict.pass_:
+        words = ""
+    parts = record_of(case, compared)
+    parts["within"] = all(one.is_within for one in expected.values())
+    parts["words"] = "\n".join([words, *(f"  {name}: {told}" for name, told in wrong.items())])
+    return parts
+
+
+def _wrong_expectations(
+    case: Case, alone: SeedJudgement, expected: Mapping[str, Expectation]
+) -> dict[str, str]:
+    """Return the expectations that make a right output red, each with what is wrong with it."""
+    found = {}
+    for name, told in expected.items():
+        output = alone.outputs[name]
+        is_right = output.explanation is Explanation.explained
+        if told.is_within or not is_right or not case.is_within(name, output.statistics):
+            continue
+        values = np.broadcast_to(told.values, np.shape(told.actual))
+        form = "fp32" if told.form in (None, "fp64") else str(told.form)
+        entry = case.of_expected({name: values}, form).judge().outputs[name].to_json()
+        if entry["explanation"] == Explanation.unexplained:
+            found[name] = f"the expected values are off from float64: {_told(entry)}"
+    return found
+
+
+def message(title: str, judgement: SeedJudgement, sentence: str = "") -> str:
+    """Return the lines for people: the verdict, and what is known of each output.
+
+    sentence: in the place of the verdict's own.
+    """
+    is_open = (
+        judgement.verdict is Verdict.fail_by_tolerance
+        and judgement.explanation is Explanation.suspect
+    )
+    sentence = sentence or (BESIDE_SUSPECT if is_open else judgement.verdict.sentence)
+    lines = [f"{title}: {judgement.verdict.label} (arithmetic: {judgement.arithmetic}). {sentence}"]
     for name, output in judgement.outputs.items():
+        entry, told = output.to_json(), []
         if output.verdict is not Verdict.pass_:
             numbers = [
-                f"{key} {value:.3g}"
-                for key in SHOWN
-                if isinstance(value := output.statistics.get(key), float)
+                f"{key} {value:.3g}" for key in SHOWN if isinstance(value := entry.get(key), float)
             ]
-            lines.append(
-                f"  {name}: {output.verdict.label}, {output.explanation.value}; "
-                f"{', '.join(numbers)}"
-            )
-        if (
-            output.explanation is Explanation.inconclusive
-            and "unseen_terms" not in output.statistics
-        ):
-            lines.append(f"  {name}: {ALL_LEFT_OUT}")
-        if "reproduced_by" in output.statistics:
-            named = arithmetic_words.unnamed(output.statistics["reproduced_by"])
-            lines.append(f"  {name}: {named}")
-        if others := output.statistics.get(arithmetic_words.OTHERS):
-            lines.append(f"  {name}: {arithmetic_words.also(others)}")
-        missed = missed_rows.pooled([output.statistics])
-        if missed is not None and missed.words:
-            lines.append(f"  {name}: {missed.words}")
-        if "advice" in output.statistics:
-            lines.append(f"  {name}: {output.statistics['advice']}")
-        if limits := output.statistics.get("detection_limits"):
-            lines.append(f"  {name}: {arithmetic_words.unseen(limits)}")
-    statistics = {name: output.statistics for name, output in judgement.outputs.items()}
-    shown = diagnoses.faults(statistics)
-    for name, words in shown.items():
-        if judgement.outputs[name].explanation is Explanation.suspect:
-            lines.append(f"  {name}: {diagnoses.SO_FAR} {words}")
-        elif judgement.explanation is Explanation.unexplained:
-            lines.append(f"  {name}: {words}")
-    if judgement.explanation is Explanation.unexplained:
-        diagnosis = diagnoses.without_precision(
-            numerics(test).diagnose(test, given, outputs).to_json(), statistics
-        )
-        if not shown or diagnoses.adds(diagnosis["terms"], shown):
-            diagnosed = diagnoses.consistent_diagnosis(diagnosis, judgement.explanation)
-            lines.append(f"  {diagnosed['words']}")
+            told.append(f"{output.verdict.label}, {output.explanation.value}; {', '.join(numbers)}")
+        told += [
+            _told(entry),
+            entry.get("advice") or "",
+            arithmetic_words.unseen(entry.get("detection_limits") or ()),
+        ]
+        lines += [f"  {name}: {part}" for part in told if part]
     return "\n".join(lines)
+
+
+def _told(entry: Mapping[str, Any]) -> str:
+    return diagnoses.sentence_of(entry)
+
+
+def settled_words(words: str, settled: Verdict, together: Mapping[str, str]) -> str:
+    """Return the message of a seed where all seeds of its test, together, are wrong.
+
+    together: output -> the sentence of gonogo.flakiness.suspects.unexplained_together.
+    """
+    first, *lines = words.split("\n")
+    title = first.split(": ", 1)[0]
+    lines = [line.replace(f"{diagnoses.SO_FAR} ", "") for line in lines]
+    head = f"{title}: {settled.label}. {settled.sentence}"
+    return "\n".join([head, *lines, *(f"  {name}: {told}" for name, told in together.items())])

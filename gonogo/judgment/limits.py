@@ -48,8 +48,18 @@ class Limits:
         examples = ", ".join(list(self.unseen.values())[:SHOWN])
         sentence = f"{len(self.unseen)} of {self.tried} faults would not be seen"
         sentence += f", such as: {examples}" if examples else ""
-        largest = max((size for size in self.factors.values() if size < np.inf), default=0.0)
-        return f"{sentence}; nor would factors below {1 + largest:.4g} everywhere."
+        return f"{sentence}; nor would factors below {1 + self.factor:.4g} everywhere."
+
+    @property
+    def factor(self) -> float:
+        """The largest of the least sizes of factors that would be seen."""
+        return max((size for size in self.factors.values() if size < np.inf), default=0.0)
+
+    @property
+    def phrases(self) -> list[str]:
+        """The faults that would not be seen, and the factors, a phrase each."""
+        factor = f"a common factor below {100 * self.factor:.2g} %"
+        return [*self.unseen.values(), *([factor] if self.factor else [])]
 
 
 def detection_limits(

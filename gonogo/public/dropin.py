@@ -7,7 +7,7 @@ loads only the standard library.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from gonogo.public import arguments, handover, recorded, tensors
@@ -70,6 +70,7 @@ def against(
     ulp: float | None = None,
     equal_nan: bool = False,
     kernel: str | Mapping[str, Any] | None = None,
+    reference: Callable[..., Any] | None = None,
     inputs: Mapping[str, Any] | None = None,
     raw: Mapping[str, Any] | None = None,
     output: str | None = None,
@@ -97,18 +98,21 @@ def against(
         ulp: the largest allowed distance in units in the last place of the output's format.
         equal_nan: whether NaN equals NaN.
         kernel: the kernel's name, or an object with more fields of a test (docs/spec.md).
-        inputs: the kernel's inputs by name, with the values that it got. With `kernel` and
-            `inputs` the error is judged in full. Without them the verdict is `not_judged`, and
-            the numbers say how many times the rounding of the output's format the tolerance is.
+        reference: in the place of `kernel`: a plain NumPy function of the inputs that returns a
+            dict of outputs, as `gonogo.judge` takes it, with its `ways` and `parameters`.
+        inputs: the kernel's inputs by name, with the values that it got. With these and a kernel
+            the error is judged in full. Without them the verdict is `not_judged`, and the numbers
+            say how many times the rounding of the output's format the tolerance is.
         raw: unquantized inputs by name. An input that is only here was rounded to its format for
             the kernel.
         output: the name of the output that `actual` is; default: the kernel's first.
         name: a name that distinguishes several comparisons of one test.
-        arithmetic: the kernel's arithmetic model (docs/verdicts.md); by default that of a Wormhole
-            for ttnn tensors, and else the one that replays the output.
+        arithmetic: the arithmetic that the kernel declares (docs/verdicts.md); by default the one
+            that explains the output is found.
         msg: a message to put first in the AssertionError.
-        fields: further fields of the test, such as epsilon, numerics or shape. Formats are taken
-            from the tensors unless `numerics` names them.
+        fields: further fields of the test, such as epsilon, numerics or shape; ways, parameters and
+            numerics of a reference. Formats are taken from the tensors unless `numerics` names
+            them.
 
     Returns:
         The comparison, with its verdict and its numbers.
@@ -121,27 +125,27 @@ def against(
     """
     from gonogo.judging.closeness import Gate
 
-    _check(kernel, fields)
+    _check(kernel, reference, fields)
     arguments.check_numbers(rtol=rtol, atol=atol, pcc=pcc, frobenius=frobenius, ulp=ulp)
     arguments.check_switches(equal_nan=equal_nan)
     arguments.check_mappings(inputs=inputs, raw=raw)
     arguments.check_texts(output=output, arithmetic=arithmetic)
     gate = Gate(rtol, atol, pcc, frobenius, ulp, equal_nan)
     spec = {"kernel": kernel} if isinstance(kernel, str) else dict(kernel or {})
-    spec |= fields
+    spec |= fields if reference is None else {"reference": reference, **fields}
     results = _pairs(actual, expected, output or _first(spec) or "actual")
     pairs = [
-        (label, tensors.read(result, label), tensors.read(reference, f"the expected {label}"))
-        for label, result, reference in results
+        (label, tensors.read(result, label), tensors.read(right, f"the expected {label}"))
+        for label, result, right in results
     ]
     pending = _PendingComparison(
         name,
         gate if gate.declared else _default_gate(gate, pairs),
         spec,
-        arithmetic or tensors.default_arithmetic(result for _, result, _ in results),
+        arithmetic,
     )
-    for label, result, reference in pairs:
-        pending.add(label, result, reference)
+    for label, result, right in pairs:
+        pending.add(label, result, right)
     comparison = pending.judged(dict(inputs or {}), dict(raw or {}))
     recorded.publish(comparison)
     if not comparison.within:
@@ -153,13 +157,18 @@ def against(
     return comparison
 
 
-def _check(kernel: object, fields: Mapping[str, Any]) -> None:
-    """Raise TypeError for a kernel that is none, and for fields of a test without a kernel."""
-    if fields and kernel is None:
-        raise TypeError(
-            f"compare() got an unexpected keyword argument {next(iter(fields))!r}"
-            " (fields of a test need kernel=)"
+def _check(kernel: object, reference: object, fields: Mapping[str, Any]) -> None:
+    """Raise TypeError for a kernel or a reference that is none, and for fields of another."""
+    known = () if reference is None else ("ways", "parameters", "numerics")
+    unknown = [name for name in fields if name not in known]
+    if unknown and kernel is None:
+        fitting = (
+            f"a reference has {', '.join(known)}" if known else "fields of a test need kernel="
         )
+        raise TypeError(f"compare() got an unexpected keyword argument {unknown[0]!r} ({fitting})")
+    if reference is not None and (kernel is not None or not callable(reference)):
+        allowed = "a NumPy function, and no kernel beside it"
+        raise arguments.refused("reference", reference, "must be a function", allowed)
     if kernel is not None and not isinstance(kernel, str | Mapping):
         allowed = "the name of a kernel, or an object with fields of a test (manual: spec)"
         raise arguments.refused("kernel", kernel, "must name a kernel", allowed)
@@ -246,6 +255,7 @@ class _PendingComparison:
         )
         self.outputs: dict[str, dict[str, Any]] = {}
         self.actual: dict[str, Tensor] = {}
+        self.expected: dict[str, Tensor] = {}
         self.missed: dict[str, list[str]] = {}
         self.details: dict[str, str] = {}
 
@@ -255,7 +265,7 @@ class _PendingComparison:
 
         from gonogo.judging import closeness
 
-        self.actual[label] = actual
+        self.actual[label], self.expected[label] = actual, expected
         a, r = actual.values, expected.values
         if a.shape != r.shape and a.ndim and r.ndim:
             self.outputs[label] = {"count": int(a.size), "format": actual.format}
@@ -292,8 +302,9 @@ class _PendingComparison:
         comparison = Comparison(
             within=within, name=self.name, tolerance=self.gate.to_json(), outputs=self.outputs
         )
-        if "kernel" not in self.spec or not (inputs or raw):
-            missing = "inputs" if "kernel" in self.spec else "kernel"
+        has_kernel = "kernel" in self.spec or "reference" in self.spec
+        if not has_kernel or not (inputs or raw):
+            missing = "inputs" if has_kernel else "kernel"
             comparison.words = "; ".join(
                 filter(None, (f"{NO_SPEC} ({missing} missing)", *map(self._loose, self.outputs)))
             )
@@ -323,31 +334,48 @@ class _PendingComparison:
             for key, tensor in {**given, **self.actual}.items()
         }
         spec = dict(self.spec)
-        fields = handover.test_fields(
-            spec.pop("kernel"),
-            {**raw_arrays, **arrays},
-            {"tolerance": comparison.tolerance, **spec},
-        )
-        fields["numerics"] = self._formats(given) | dict(fields.get("numerics") or {})
-        if recorded.handed_over(
-            recorded.Arrays(fields, arrays, raw_arrays, self.name, self.arithmetic)
-        ):
-            comparison.words = "sent to the worker, which judges it"
-            return comparison
+        if "reference" not in spec:
+            fields = handover.test_fields(
+                spec.pop("kernel"),
+                {**raw_arrays, **arrays},
+                {"tolerance": comparison.tolerance, **spec},
+            )
+            fields["numerics"] = self._formats(given) | dict(fields.get("numerics") or {})
+            arrays_of_test = recorded.Arrays(fields, arrays, raw_arrays, self.name, self.arithmetic)
+            if recorded.handed_over(arrays_of_test):
+                comparison.words = "sent to the worker, which judges it"
+                return comparison
         try:
-            from gonogo.judging.comparison import judge_against
+            from gonogo.judging import comparison as comparing
+            from gonogo.judging import functions
         except ImportError as problem:
-            comparison.words = f"the numerics that could judge it are not installed ({problem})"
+            comparison.words = f"what could judge it is not installed ({problem})"
             return comparison
-        judgement = judge_against(
-            fields,
-            arrays,
-            raw_arrays,
-            self.arithmetic,
-            self.outputs,
-            {key: not words for key, words in self.missed.items()},
-        )
-        return Comparison(name=self.name, arithmetic=self.arithmetic, **judgement)
+        if "reference" in spec:
+            function = spec.pop("reference")
+            case: Any = functions.case_of_function(
+                function,
+                given,
+                self.actual,
+                raw_arrays,
+                tolerance=comparison.tolerance,
+                program=self.arithmetic,
+                **spec,
+            )
+        else:
+            case = comparing.case_of_test(fields, arrays, raw_arrays, self.arithmetic)
+        expected = {
+            key: comparing.Expectation(
+                tensor.values,
+                self.actual[key].values,
+                tensor.format,
+                self.outputs[key],
+                not self.missed[key],
+            )
+            for key, tensor in self.expected.items()
+        }
+        parts = comparing.judge_against(case, expected)
+        return Comparison(name=self.name, arithmetic=self.arithmetic, **parts)
 
     def _formats(self, given: Mapping[str, Tensor]) -> dict[str, Any]:
         """Return the formats of the tensors.

@@ -27,6 +27,8 @@ BACKWARD = ("layernorm_bw", "rmsnorm_bw")
 """The kernels that may be given the statistics of their rows, where the registry is missing."""
 MODES = ("fail", "warn", "off")
 """The possible reactions to a comparison that isn't a pass. The first is the default."""
+HARMLESS = ("suspect", "inconclusive")
+"""Verdicts that mean neither right nor wrong: one run warns of them and fails nothing."""
 MAX_NAME = 200
 
 
@@ -67,7 +69,8 @@ def compare(
         kernel: "layernorm_fw", "layernorm_bw", or another kernel, also of an installed package
             (docs/own_kernel.md).
         name: a name that distinguishes several comparisons of one test.
-        arithmetic: the kernel's arithmetic model (docs/verdicts.md), unless the build has one.
+        arithmetic: the arithmetic that the kernel declares (docs/verdicts.md), unless its build
+            does.
         raw: unquantized inputs by name; the tolerance compares with their reference. An input that
             is only here was rounded to its format for the kernel.
         given: the kernel's tensors by name, and fields of the test. Tensors are NumPy arrays,
@@ -123,7 +126,6 @@ def _arrays(
             for name, value in given.items()
             if name not in TENSORS and len(getattr(value, "shape", ())) > 0
         )
-    arithmetic = arithmetic or tensors.default_arithmetic(given.values())
     arrays = {
         tensor: _array(tensor, given.pop(tensor))
         for tensor in names
@@ -234,20 +236,20 @@ def _show_only_the_test(problem: Exception) -> None:
 
 def _judged(given: Arrays) -> Any:
     try:
-        from gonogo.judging.comparison import judge_here
+        from gonogo.judging import comparison
     except ImportError as problem:
         raise RuntimeError(
             f"gonogo.compare can't judge here ({problem}): install gonogo, run the test by a GoNoGo"
             " worker, or use --gonogo-compare=off"
         ) from problem
-    judgement, words, serious, parts = judge_here(
-        given.fields, given.tensors, given.raw, given.arithmetic
-    )
-    recorded.publish(recorded.Comparison(name=given.name, arithmetic=given.arithmetic, **parts))
-    if words is None:
+    case = comparison.case_of_test(given.fields, given.tensors, given.raw, given.arithmetic)
+    judgement = case.judge()
+    record = comparison.record_of(case, judgement)
+    recorded.publish(recorded.Comparison(name=given.name, arithmetic=given.arithmetic, **record))
+    if judgement.verdict == "pass":
         return judgement
-    message = f"{given.name}: {words}" if given.name else words
-    if serious and _mode == "fail":
+    message = f"{given.name}: {record['words']}" if given.name else record["words"]
+    if judgement.verdict not in HARMLESS and _mode == "fail":
         raise AssertionError(message)
     warnings.warn(message, ComparisonWarning, stacklevel=4)
     return judgement

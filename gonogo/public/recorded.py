@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-HOLLOW, FALSE_ALARM = "pass_by_tolerance", "fail_by_tolerance"
+HOLLOW, FALSE_ALARM, SUSPECT = "pass_by_tolerance", "fail_by_tolerance", "suspect"
 
 
 @dataclass
@@ -23,12 +23,12 @@ class Comparison:
     """True if the test's own gate holds: green."""
     name: str | None = None
     spec: dict[str, Any] | None = None
-    """The canonical test with its tolerance, if the kernel is known and its numbers were judged."""
+    """The canonical test with its tolerance, if a known kernel was judged."""
     tolerance: dict[str, float] = field(default_factory=dict)
     """The gate, if there is no spec."""
     arithmetic: str | None = None
     outputs: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Output -> statistics."""
+    """Output -> its verdict and explanation, if it was judged, and its statistics."""
     words: str = ""
     """The diagnosis, or the reason why it is not judged."""
     problem: str = ""
@@ -42,7 +42,7 @@ class Comparison:
     def to_json(self) -> dict[str, Any]:
         """Return it as an entry of `comparisons` in GoNoGo's own lines (docs/imports.md).
 
-        Verdicts are left out, because the reader computes them from the numbers.
+        Outputs have their verdicts and explanations among their statistics, where they were judged.
         """
         return {
             "name": self.name,

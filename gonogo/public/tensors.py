@@ -8,7 +8,6 @@ before they are imported.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -112,17 +111,9 @@ def refuse_unknown(tensor: Tensor, name: str) -> None:
 
 
 def is_ttnn(value: Any) -> bool:
-    """Return whether a value is a ttnn tensor, so that a Wormhole computed it."""
+    """Return whether a value is a ttnn tensor."""
     ttnn = sys.modules.get("ttnn")
     return ttnn is not None and isinstance(value, ttnn.Tensor)
-
-
-def default_arithmetic(values: Iterable[Any]) -> str | None:
-    """Return the arithmetic model of tensors whose kernel names none; None: it is found by replay.
-
-    A Wormhole's order of operations is known only roughly, so that its budget is the ruler.
-    """
-    return "generic" if any(map(is_ttnn, values)) else None
 
 
 def _of_ttnn(ttnn: Any, value: Any) -> Any:

@@ -161,13 +161,13 @@ def check(
         )
         runner.precede(before, seed_start)
         work = ((seed, repeat) for seed in chosen for repeat in range(repeats))
-        rows, diagnosis = _judged(test, runner, work, seeds * repeats, compared, quiet=as_json)
+        rows = _judged(test, runner, work, seeds * repeats, compared, quiet=as_json)
     beside = f" compared with {reference_build}" if reference_build is not None else ""
     shape = "x".join(map(str, test.shape))
     title = f"{test.kernel} {shape}, build {build}{beside} on {executor}"
     title += f", {seeds} seed{'s' * (seeds > 1)}"
     title += f" after {name}" * bool(before)
-    report = options.summary(rows, diagnosis)
+    report = options.summary(rows)
     limits = [
         limit.words for limit in known_limits(test.canonical(), build, runner.resolved.environment)
     ]
@@ -195,16 +195,13 @@ def _judged(
     compared: References | None,
     *,
     quiet: bool,
-) -> tuple[list[options.Row], dict[str, Any] | None]:
-    """Return a row per (seed, repeat), and the diagnosis of the worst unexplained seed."""
+) -> list[options.Row]:
+    """Return a row per (seed, repeat)."""
     from gonogo.judging.inputs import generate, quantise
-    from gonogo.spec.verdicts import severity
 
     rows: list[options.Row] = []
-    worst: tuple[tuple[int, float], options.Row, Any, Any] | None = None
-    here = (
-        uuid.uuid4().hex
-    )  # the emulator runs in this process, which is a child of its own for every check
+    # the emulator runs in this process, which is a child of its own for every check
+    here = uuid.uuid4().hex
     with show.progress(show.console(stderr=True)) as bars:
         task = bars.add_task(runner.build, total=total, note="", visible=not quiet)
         drawn: tuple[int, Any, Any] | None = None
@@ -212,22 +209,11 @@ def _judged(
             if drawn is None or drawn[0] != seed:
                 raw = generate(test, seed)
                 drawn = (seed, raw, quantise(test, raw))
-            row, outputs = _seed(test, runner, seed, repeat, drawn[1], drawn[2], compared)
+            row = _seed(test, runner, seed, repeat, drawn[1], drawn[2], compared)
             row["host_run"] = row["host_run"] or here
             rows.append(row)
-            if outputs and options.worth_diagnosing(row):
-                place = severity(row["verdict"], row["outputs"])
-                if worst is None or place < worst[0]:
-                    worst = (place, row, drawn[2], outputs)
             bars.update(task, advance=1)
-    if worst is None:
-        return rows, None
-    _, row, given, outputs = worst
-    return rows, {
-        "seed": row["seed"],
-        "repeat": row["repeat"],
-        **options.diagnosed(test, given, outputs, row),
-    }
+    return rows
 
 
 def _seed(
@@ -238,12 +224,12 @@ def _seed(
     raw: Any,
     given: Any,
     compared: References | None,
-) -> tuple[options.Row, dict[str, Any]]:
+) -> options.Row:
     """Judge one run. A kernel that fails gives the row its verdict; other seeds still run."""
     from gonogo.errors import KernelOutputError
     from gonogo.judging import pairs
     from gonogo.judging.judging import exact_words, judge
-    from gonogo.spec.verdicts import POLICY
+    from gonogo.spec.verdicts import JUDGE
     from gonogo_workers.executors.base import ExecutorFailure, Stopped
 
     row: options.Row = {
@@ -256,11 +242,11 @@ def _seed(
         "position": None,
         "duration_ms": None,
         "arithmetic": runner.arithmetic,
-        "policy": POLICY.version,
+        "judge": JUDGE,
         "outputs": {},
     }
     if compared is not None and (why := compared.failure(seed, runner)) is not None:
-        return row | {"message": why}, {}
+        return row | {"message": why}
     row |= {"host_run": runner.host_run, "position": runner.position}
     start = time.perf_counter()
     try:
@@ -281,10 +267,10 @@ def _seed(
         }
         if problem.log_tail:
             print(problem.log_tail.rstrip(), file=sys.stderr)
-        return row, {}
+        return row
     except KernelOutputError as problem:
-        return row | {"message": str(problem)}, {}
+        return row | {"message": str(problem)}
     row.update(judgement.to_json())
     if (message := pairs.words(judgement) or exact_words(judgement)) is not None:
         row["message"] = message
-    return row, outputs
+    return row

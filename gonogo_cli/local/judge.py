@@ -38,8 +38,8 @@ def judge(
     ),
     arithmetic: str | None = typer.Option(
         None,
-        help="Arithmetic model of the kernel, such as 'bf16: x^ stored' (default: the build's, else"
-        " the one that replays the outputs).",
+        help="The arithmetic that the kernel declares, such as tt-train (default: the build's, else"
+        " the one that explains the outputs is found).",
     ),
     fail_on: FailOn = FAIL_ON,
     as_json: bool = options.JSON,
@@ -89,12 +89,9 @@ def judge(
         "duration_ms": None,
         **result.to_json(),
     }
-    diagnosis = (
-        options.diagnosed(test, given, outputs, row) if options.worth_diagnosing(row) else None
-    )
     shape = "x".join(map(str, test.shape))
     title = f"{test.kernel} {shape}, stored tensors, arithmetic: {result.arithmetic}"
-    options.finish(options.summary([row], diagnosis), test, title, as_json=as_json, fail_on=fail_on)
+    options.finish(options.summary([row]), test, title, as_json=as_json, fail_on=fail_on)
 
 
 def _document(path: Path) -> Any:
@@ -107,8 +104,8 @@ def _document(path: Path) -> Any:
 
 
 def _arithmetic(job: dict[str, Any]) -> str | None:
-    """Return the arithmetic model of the job's build or executor; None: it is found by replay."""
-    from gonogo.spec.builds import EMULATOR, default_arithmetic, own_builds
+    """Return the arithmetic that the job's build declares; None: it is found."""
+    from gonogo.spec.builds import EMULATOR, own_builds
 
     if "build" not in job and "target" not in job:
         return None
@@ -116,11 +113,8 @@ def _arithmetic(job: dict[str, Any]) -> str | None:
     executor = target.get("executor", EMULATOR) if isinstance(target, dict) else EMULATOR
     if not isinstance(executor, str):
         return None
-    known = own_builds(executor)
-    name = job.get("build")
-    if isinstance(name, str) and name in known:
-        return known[name].arithmetic
-    return default_arithmetic(executor)
+    known, name = own_builds(executor), job.get("build")
+    return known[name].arithmetic if isinstance(name, str) and name in known else None
 
 
 def _load(test: TestSpec, places: Iterable[str], names: Iterable[str]) -> Tensors:

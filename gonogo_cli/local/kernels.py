@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 import typer
@@ -78,10 +77,8 @@ def _summary(kernel: str) -> dict[str, Any]:
 
 def _builds(kernel: str) -> dict[str, str]:
     """Return what each emulated build of a kernel does, in a sentence."""
+    from gonogo.emulator import builds_of
     from gonogo.spec.kernels.registry import KERNELS
 
-    faults = importlib.import_module(KERNELS[kernel].numerics).NUMERICS[kernel].faults
-    return {
-        name: faults[name].sentence if name in faults else ""
-        for name in KERNELS[kernel].emulated_builds
-    }
+    builds = builds_of(kernel)
+    return {name: builds[name].sentence for name in KERNELS[kernel].emulated_builds}

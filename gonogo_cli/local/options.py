@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +17,9 @@ from gonogo.errors import FieldError
 from gonogo.flakiness.suspects import settled_verdict, unexplained_together
 from gonogo.reports import red_hollow
 from gonogo.spec import fields, json_text
-from gonogo.spec.diagnoses import SO_FAR, consistent_diagnosis
+from gonogo.spec.diagnoses import SO_FAR, diagnosis_of
 from gonogo.spec.kernels.registry import KERNELS
-from gonogo.spec.verdicts import Explanation, Verdict, worst
+from gonogo.spec.verdicts import Explanation, Verdict, severity, worst, worst_explanation
 from gonogo_cli.kit import show
 from gonogo_cli.kit.fail_on import FailOn
 from gonogo_cli.local import references
@@ -110,48 +111,42 @@ def test_from_flags(
     return {name: value for name, value in test.items() if value is not None}
 
 
-def summary(rows: Sequence[Row], diagnosis: dict[str, Any] | None) -> dict[str, Any]:
+def summary(rows: Sequence[Row]) -> dict[str, Any]:
     """Return the report {"verdict", "counts", "seeds", "diagnosis"}.
 
-    The verdict is the worst, where suspect seeds have the one that all seeds together give them;
-    `together` says of which outputs, as `gonogo.pool` does.
+    The verdict is the worst, where all seeds together overrule single ones; `together` says of
+    which outputs, as `gonogo.pool` does. The diagnosis is that of the worst seed that rounding
+    doesn't explain; None without one.
     """
     counts = Counter(row["verdict"] for row in rows)
     together = unexplained_together((row["seed"], row["outputs"]) for row in rows)
     verdict = worst(settled_verdict(row["verdict"], row["outputs"], together) for row in rows)
-    if diagnosis is not None and together:
-        words = str(diagnosis["words"]).removeprefix(f"{SO_FAR} ")
-        diagnosis = {**diagnosis, "words": words}
     ordered = {verdict.value: counts[verdict.value] for verdict in Verdict if counts[verdict.value]}
     compared = references.flips(rows)
     return {
         "verdict": verdict.value,
         "counts": ordered,
         "seeds": list(rows),
-        "diagnosis": diagnosis,
+        "diagnosis": _diagnosis(rows, is_certain=bool(together)),
         **({"together": together} if together else {}),
         **({} if compared is None else {"flips": compared}),
     }
 
 
-def worth_diagnosing(row: Row) -> bool:
-    """Return whether rounding fails to explain the seed, so that there is something to find."""
-    return row.get("explanation") in (Explanation.unexplained, Explanation.suspect)
-
-
-def diagnosed(
-    test: TestSpec, given: Mapping[str, Any], outputs: Mapping[str, Any], row: Row
-) -> dict[str, Any]:
-    """Diagnose the outputs of one judged seed; return the diagnosis in plain JSON types."""
-    from gonogo.kernels.registry import numerics
-
-    flat = {
-        name: array.reshape(test.flat_shape_of(name))
-        for name, array in outputs.items()
-        if name in test.outputs  # a downstream output has no terms to diagnose
-    }
-    diagnosis = numerics(test).diagnose(test, given, flat)
-    return consistent_diagnosis(diagnosis.to_json(), row.get("explanation"), row["outputs"])
+def _diagnosis(rows: Iterable[Row], *, is_certain: bool) -> dict[str, Any] | None:
+    wrong = [
+        row
+        for row in rows
+        if row.get("explanation") in (Explanation.unexplained, Explanation.suspect)
+    ]
+    if not wrong:
+        return None
+    row = min(wrong, key=lambda row: severity(row["verdict"], row["outputs"]))
+    found = diagnosis_of(row["outputs"])
+    if found is None:
+        return None
+    words = str(found.words).replace(f"{SO_FAR} ", "") if is_certain else found.words
+    return asdict(replace(found, seed=row["seed"], repeat=row["repeat"], words=words))
 
 
 def finish(
@@ -159,13 +154,15 @@ def finish(
 ) -> None:
     """Print the report and end the command.
 
-    The exit code is 1 when the verdict is at least as bad as `fail_on`.
+    The exit code is 1 when the verdict is at least as bad as `fail_on`, and where each seed is
+    suspect, unless only a red one makes it so: that is never green.
     """
     if as_json:
         show.print_json(report)
     else:
         _print(report, test, title)
-    raise typer.Exit(int(show.failed(report["verdict"], fail_on.value)))
+    is_suspect = set(report["counts"]) == {Verdict.suspect} and fail_on is not FailOn.fail
+    raise typer.Exit(int(is_suspect or show.failed(report["verdict"], fail_on.value)))
 
 
 def _print(report: Mapping[str, Any], test: TestSpec, title: str) -> None:
@@ -217,42 +214,26 @@ def print_conclusion(report: Mapping[str, Any]) -> None:
 
 def _outputs(rows: Sequence[Row], test: TestSpec) -> Table:
     """Return a table with a row per output: its worst verdict and its largest numbers."""
+    numbers = {
+        "max |e|": "max_abs",
+        "error ÷ tolerance": "tolerance_ratio",
+        "error ÷ rounding": "rounding_ratio",
+        "1-PCC": "pcc_deficit",
+    }
     table = Table(box=None, header_style="dim", pad_edge=False)
-    for name in (
-        "output",
-        "verdict",
-        "explanation",
-        "max |e|",
-        "tolerance ratio",
-        "budget ratio",
-        "1-PCC",
-        "directions (rms)",
-    ):
-        table.add_column(
-            name,
-            justify="right"
-            if name in ("max |e|", "tolerance ratio", "budget ratio", "1-PCC")
-            else "left",
-        )
+    for name in ("output", "verdict", "explanation", *numbers):
+        table.add_column(name, justify="right" if name in numbers else "left")
     for output in test.outputs:
         results = [row["outputs"][output] for row in rows if output in row["outputs"]]
         if not results:
             table.add_row(output, Text("not produced", style="dim"))
             continue
+        explanation = worst_explanation(Explanation(result["explanation"]) for result in results)
         table.add_row(
             output,
             show.verdict(worst(result["verdict"] for result in results).value),
-            show.plain_words(
-                min(
-                    (Explanation(result["explanation"]) for result in results),
-                    key=list(Explanation).index,
-                )
-            ),
-            *(
-                show.number(_largest(results, name))
-                for name in ("max_abs", "tolerance_ratio", "budget_ratio", "pcc_deficit")
-            ),
-            _directions(results),
+            show.plain_words(explanation),
+            *(show.number(_largest(results, name)) for name in numbers.values()),
         )
     return table
 
@@ -266,13 +247,3 @@ def _largest(results: Iterable[Mapping[str, Any]], name: str) -> float | None:
         if result.get(name) is not None:
             values.append(result[name])
     return max(values, default=None)
-
-
-def _directions(results: Sequence[Mapping[str, Any]]) -> str:
-    """Return each direction's largest rms, such as "row 216, xhat 199, scale .7".
-
-    The unit is the standard deviation of rounding.
-    """
-    names = dict.fromkeys(name for result in results for name in result if name.endswith("_z"))
-    parts = [(name.removesuffix("_z"), _largest(results, name)) for name in names]
-    return ", ".join(f"{name} {show.number(value)}" for name, value in parts if value is not None)

@@ -25,7 +25,6 @@ NUMBERS = {
     "max difference": "max_abs",
     "in ulp": "ulp_max",
     "elements that differ": "mismatch_fraction",
-    "of both budgets": "budget_ratio",
 }
 
 

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from gonogo.errors import FieldError
 from gonogo.reports import red_hollow
-from gonogo.spec.verdicts import Verdict, severity, worst
+from gonogo.spec.verdicts import Verdict, worst
 from gonogo_cli.kit import show
 from gonogo_cli.kit.fail_on import FailOn
 from gonogo_cli.local import options
@@ -30,7 +30,7 @@ SHUFFLE = typer.Option(
 STAGE = typer.Option([], "--stage", help="pytest: a stage of a staged suite; repeatable.")
 NO_KERNEL = "is for kernels: here the program's own tests run, with their shapes and tolerances"
 """The reason why a selection refuses an option."""
-_RATIOS = ("tolerance_ratio", "budget_ratio")
+_RATIOS = {"error ÷ tolerance": "tolerance_ratio", "error ÷ rounding": "rounding_ratio"}
 OUTCOMES = ("error", "crash", "hang", "failed", "skipped", "not_run", "passed")
 """Outcomes that a test reports about itself, worst first."""
 RED = frozenset(OUTCOMES[:4])
@@ -118,12 +118,9 @@ def check(
     fail_on: FailOn,
 ) -> None:
     """Run a selection here, without a server, and end the command with its exit code."""
-    from gonogo_workers.attempts.report_evidence import JudgedArrays, joined, worst_of
     from gonogo_workers.local.reports import reporter
 
     rows: list[dict[str, Any]] = []
-    diagnosis: dict[str, Any] | None = None
-    worst_run: tuple[tuple[int, float], dict[str, Any], list[JudgedArrays]] | None = None
     with (
         reporter(executor, build, deadline_s=deadline, tell=show.tell) as runner,
         show.progress(show.console(stderr=True)) as bars,
@@ -131,34 +128,11 @@ def check(
         task = bars.add_task(build, total=len(iterations) * repeats, note="", visible=not as_json)
         for number in iterations:
             for repeat in range(repeats):
-                row, findings = runner.run(selection, number, repeat)
+                row, _ = runner.run(selection, number, repeat)
                 rows.append({**row, "seed": selection.seed_of(number), "iteration": number})
-                suspects = worst_of(findings)
-                place = severity(row["verdict"], row["outputs"])
-                if suspects and (worst_run is None or place < worst_run[0]):
-                    worst_run = (place, rows[-1], suspects)
                 bars.update(task, advance=1)
-    if worst_run is not None:
-        _, row, suspects = worst_run
-        diagnoses = [
-            (
-                suspect.name,
-                options.diagnosed(
-                    suspect.test,
-                    suspect.given,
-                    suspect.outputs,
-                    suspect.judgement.to_json(),
-                ),
-            )
-            for suspect in suspects
-        ]
-        diagnosis = {
-            "seed": row["seed"],
-            "iteration": row["iteration"],
-            "repeat": row["repeat"],
-            **joined(diagnoses),
-        }
-    report = options.summary(rows, with_stages(diagnosis, rows))
+    report = options.summary(rows)
+    report["diagnosis"] = with_stages(report["diagnosis"], rows)
     report["outcomes"] = outcomes_of(rows)
     if as_json:
         show.print_json(report)
@@ -190,7 +164,6 @@ def with_stages(
     words = " ".join(filter(None, (table.words, (diagnosis or {}).get("words"))))
     return {
         "seed": None,
-        "terms": [],
         **(diagnosis or {}),
         "words": words,
         "stages": table.to_json(),
@@ -226,8 +199,8 @@ def tests_table(rows: Iterable[Mapping[str, Any]]) -> Table:
     message.
     """
     table = Table(box=None, header_style="dim", pad_edge=False)
-    for name in ("test", "verdict", "outcomes", "tolerance ratio", "budget ratio", "message"):
-        table.add_column(name, justify="right" if "ratio" in name else "left")
+    for name in ("test", "verdict", "outcomes", *_RATIOS, "message"):
+        table.add_column(name, justify="right" if name in _RATIOS else "left")
     entries_by_name: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         for name, entry in row["outputs"].items():
@@ -239,7 +212,7 @@ def tests_table(rows: Iterable[Mapping[str, Any]]) -> Table:
         )
         largest = [
             max((entry[key] for entry in entries if entry.get(key) is not None), default=None)
-            for key in _RATIOS
+            for key in _RATIOS.values()
         ]
         table.add_row(
             Text(name),

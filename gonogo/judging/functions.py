@@ -1,0 +1,244 @@
+"""Judge a kernel that is a plain NumPy function: it has no name and no test."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gonogo.arithmetic import Evaluation, Program
+from gonogo.arithmetic.formats import format_named
+from gonogo.errors import FieldError, JobError, KernelOutputError
+from gonogo.graph import Graph, trace
+from gonogo.judging.comparison import Arrays, Case
+from gonogo.judging.judging import SeedJudgement, _output
+from gonogo.judging.questions import NARROW, Question
+from gonogo.judgment import Tolerance, judge
+from gonogo.references.kernel import Function, Kernel
+from gonogo.references.wormhole import GENERIC, Options
+from gonogo.spec import fields, tolerances
+from gonogo.spec.tolerances import AnyTolerance
+from gonogo.spec.validation import Model
+from gonogo.spec.verdicts import seed_verdict, worst_explanation
+
+if TYPE_CHECKING:
+    from gonogo.public.tensors import Tensor
+
+WORMHOLE = "wormhole"
+WHOLE = {"int": np.int64, "uint": np.int64, "long": np.int64, "short": np.int64, "bool": np.bool_}
+"""Beginnings of the names of dtypes without a format, and as what they are traced."""
+Formats = Mapping[str, str]
+
+
+class _Declared(Model):
+    """A tolerance alone, as a test has it."""
+
+    tolerance: AnyTolerance
+
+
+@dataclass(frozen=True)
+class FunctionCase(Case):
+    """The outputs of a kernel that is a function.
+
+    Attributes:
+        graphs: the reference, then other ways.
+        inputs: what the kernel was given.
+        raw: what tolerances compare with: inputs before they were rounded, where they are known.
+        formats: those of inputs and outputs.
+        programs: the declared arithmetic; empty: it is found.
+    """
+
+    graphs: Sequence[Graph]
+    inputs: Arrays
+    raw: Arrays
+    formats: Formats
+    programs: Sequence[Program]
+
+    def question(self, output: str) -> Question:
+        """Return what the judge is asked about an output."""
+        narrow = [form for form in dict.fromkeys(self.formats.values()) if form in NARROW]
+        allclose = {
+            name: Tolerance(*told.allclose)
+            for name in self.outputs
+            if (told := self.tolerance_for(name)) is not None and told.allclose is not None
+        }
+        graphs = self.graphs[:1] if self.programs else self.graphs
+        form = self.formats[output]
+        return Question(graphs, self.inputs, form, narrow, self.programs, allclose)
+
+    def judge_alone(self) -> SeedJudgement:
+        """Return the judgment of the outputs, without limits."""
+        asked = {name: self.question(name) for name in self.outputs}
+        quantized = {name: _exact(self.graphs[0], self.inputs, name) for name in asked}
+        right = quantized
+        if self.raw:
+            raw = {**self.inputs, **self.raw}
+            right = {name: _exact(self.graphs[0], raw, name) for name in asked}
+        one = next(iter(asked.values()))
+        judgment = judge(
+            one.graphs,
+            self.inputs,
+            self.outputs,
+            self.formats,
+            one.narrow,
+            one.programs,
+            one.tolerances,
+            right,
+        )
+        # it asks a test for no more than a case has, too
+        test = cast(Any, self)
+        judged = {
+            name: _output(
+                test, asked[name], judgment, name, right[name], quantized[name], None, False
+            )
+            for name in asked
+        }
+        names = [str(output.statistics["arithmetic"]) for output in judged.values()]
+        return SeedJudgement(
+            seed_verdict(
+                (self.is_within(name, output.statistics), output.explanation)
+                for name, output in judged.items()
+            ),
+            worst_explanation(output.explanation for output in judged.values()),
+            judged,
+            "; ".join(dict.fromkeys(names)),
+        )
+
+    def of_expected(self, outputs: Arrays, form: str) -> FunctionCase:
+        """Return the case of the values that a test expects, from what tolerances compare with."""
+        inputs = {**self.inputs, **self.raw}
+        formats = dict.fromkeys((*inputs, *outputs), form)
+        values = {
+            name: np.asarray(array, np.float64).reshape(self.shape_of(name))
+            for name, array in outputs.items()
+        }
+        return replace(
+            self, outputs=values, inputs=inputs, raw={}, formats=formats, programs=(), tolerance={}
+        )
+
+    @property
+    def workload_key(self) -> str:
+        """A key of the kernel in this shape."""
+        return self.graphs[0].digest
+
+    def shape_of(self, output: str) -> tuple[int, ...]:
+        """Return an output's shape."""
+        return self.graphs[0].outputs[output].shape
+
+
+def case_of_function(
+    reference: Function,
+    inputs: Mapping[str, Tensor],
+    outputs: Mapping[str, Tensor],
+    raw: Arrays,
+    *,
+    tolerance: Mapping[str, Any],
+    ways: Sequence[Function] = (),
+    program: str | Program | None = None,
+    parameters: Mapping[str, Any] | None = None,
+    numerics: Mapping[str, Any] | None = None,
+) -> FunctionCase:
+    """Return the case of a kernel that is a function.
+
+    Args:
+        reference: a NumPy function of inputs and parameters by name that returns a dict of outputs.
+        inputs: what the kernel was given.
+        outputs: what it gave.
+        raw: inputs before they were rounded to their formats; tolerances compare with these.
+        tolerance: that of the outputs, or a map from outputs.
+        ways: other functions that are equal in exact arithmetic.
+        program: the declared arithmetic, by name or as it is; None: it is found.
+        parameters: other arguments of the functions.
+        numerics: {"input": ..., "output": ...}: a format, or a map from tensors.
+
+    Raises TraceError for what can't be traced, FieldError for a wrong field or format,
+    KernelOutputError for an output that the reference doesn't have, or in another shape, and
+    JobError where there is no output.
+    """
+    if not outputs:
+        raise JobError("there is no output to judge: give some of the reference's")
+    fields.known(numerics or {}, ("input", "output"), "numerics")
+    arrays = {name: _traceable(tensor) for name, tensor in inputs.items()}
+    arrays |= {name: np.asarray(array) for name, array in raw.items() if name not in arrays}
+    graphs = [trace(function, arrays, **(parameters or {})) for function in (reference, *ways)]
+    known = graphs[0].outputs
+    for name, tensor in outputs.items():
+        if name not in known:
+            raise KernelOutputError(
+                f"the reference has no output {name!r}; it has {', '.join(known)}"
+            )
+        if tensor.values.shape != known[name].shape:
+            shapes = f"{list(tensor.values.shape)}, that of the reference {list(known[name].shape)}"
+            raise KernelOutputError(f"output {name!r} has shape {shapes}")
+    in_formats, out_formats = (
+        _formats(tensors, (numerics or {}).get(kind), kind)
+        for tensors, kind in ((inputs, "input"), (outputs, "output"))
+    )
+    for name in outputs:
+        if name not in out_formats:
+            limit = "floats, or a format in numerics.output"
+            raise FieldError(name, outputs[name].dtype, "has no format", limit=limit)
+    declared = _Declared.parse({"tolerance": dict(tolerance)}, "").tolerance
+    first = next(iter(arrays.values()), np.zeros(()))
+    return FunctionCase(
+        title=f"{graphs[0].name or 'the reference'} {list(first.shape)}",
+        spec=None,
+        outputs={name: np.asarray(tensor.values, np.float64) for name, tensor in outputs.items()},
+        tolerance=tolerances.normalize(declared, tuple(known)),
+        graphs=graphs,
+        inputs=arrays,
+        raw=raw,
+        formats={**in_formats, **out_formats},
+        programs=_programs(graphs[0], reference, program, in_formats, out_formats),
+    )
+
+
+def _traceable(tensor: Tensor) -> NDArray[Any]:
+    """Return a tensor's values; whole numbers and truth values as such."""
+    dtype = tensor.dtype.rpartition(".")[2].lower()
+    kind = next((kind for start, kind in WHOLE.items() if dtype.startswith(start)), None)
+    return tensor.values if kind is None else tensor.values.astype(kind)
+
+
+def _formats(tensors: Mapping[str, Tensor], named: Any, kind: str) -> dict[str, str]:
+    """Return the formats of tensors, as far as they have some. Raises FieldError."""
+    given = named if isinstance(named, Mapping) else dict.fromkeys(tensors, named)
+    fields.known(given, tuple(tensors), f"numerics.{kind}")
+    found = {}
+    for name, tensor in tensors.items():
+        form = given.get(name) or ("fp32" if tensor.format == "fp64" else tensor.format)
+        if form is not None:
+            try:
+                format_named(form)
+            except (ValueError, AttributeError) as problem:
+                raise FieldError(f"numerics.{kind}.{name}", form, str(problem)) from None
+            found[name] = str(form)
+    return found
+
+
+def _programs(
+    graph: Graph,
+    reference: Function,
+    program: str | Program | None,
+    inputs: Formats,
+    outputs: Formats,
+) -> list[Program]:
+    """Return the declared program; [] where none is. Raises FieldError for an unknown name."""
+    if program is None:
+        return []
+    if isinstance(program, Program):
+        return [program]
+    output = next(iter(outputs.values()))
+    if program == WORMHOLE:
+        return [GENERIC.program(graph, Options(inputs, output))]
+    known = Kernel("", reference).programs
+    fields.choice(program, (*known, WORMHOLE), "program", "is not a program of a function")
+    return [known[program](graph, next(iter(inputs.values()), output))]
+
+
+def _exact(graph: Graph, inputs: Arrays, output: str) -> NDArray[np.float64]:
+    values = Evaluation(graph, inputs).run(output).output(output)
+    return np.asarray(values, np.float64)
