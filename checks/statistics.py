@@ -17,9 +17,8 @@ You need nothing to read this page; [verdicts](verdicts.md) says how the numbers
 A result has these numbers for each output (`outputs.NAME` in JSON, columns in CSV and Parquet). The
 error e is the output minus the reference: the **raw** one is that of the data before they are
 rounded to the input formats, the **quantized** one that of the values that the kernel received.
-**replay** means the values of the [arithmetic model](verdicts.md#the-arithmetic-model). A null
-statistic is undefined or infinite; `nonfinite_statistics` names the infinite ones. 0/0 counts as 0.
-The names `*_z`, `*_z_max` and `*_count` begin with a [direction](verdicts.md#directions).
+**replay** means the values of the [arithmetic](verdicts.md#the-arithmetic). A null statistic is
+undefined or infinite; `nonfinite_statistics` names the infinite ones. 0/0 counts as 0.
 """
 
 
