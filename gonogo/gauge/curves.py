@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gonogo.gauge.comparators import Comparator
-from gonogo.gauge.rates import Rate
+from gonogo.gauge.summary import MeasuredRate
 from gonogo.gauge.windows import Row
 
 MAX_STEPS = 160
@@ -26,8 +26,8 @@ class Step:
     """
 
     tolerance: float
-    alarms: Rate
-    misses: Rate
+    alarms: MeasuredRate
+    misses: MeasuredRate
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Curves:
             default=None,
         )
 
-    def at(self, tolerance: float) -> tuple[Rate, Rate]:
+    def at(self, tolerance: float) -> tuple[MeasuredRate, MeasuredRate]:
         """Return (false alarms, misses) at a tolerance, of all runs, also between the steps."""
         return _errors(self.right, self.wrong, tolerance)
 
@@ -101,11 +101,12 @@ def curves(
     return Curves(right, wrong, (*_onsets(True, right_runs), *_onsets(False, mutant_runs)), steps)
 
 
-def _errors(right: Sequence[float], wrong: Sequence[float], tolerance: float) -> tuple[Rate, Rate]:
+def _errors(
+    right: Sequence[float], wrong: Sequence[float], tolerance: float
+) -> tuple[MeasuredRate, MeasuredRate]:
     """Return (right runs that fail, mutant runs that pass) from ascending deviations."""
-    return Rate(len(right) - bisect_right(right, tolerance), len(right)), Rate(
-        bisect_right(wrong, tolerance), len(wrong)
-    )
+    alarms, misses = len(right) - bisect_right(right, tolerance), bisect_right(wrong, tolerance)
+    return MeasuredRate.counted(alarms, len(right)), MeasuredRate.counted(misses, len(wrong))
 
 
 def _deviations(

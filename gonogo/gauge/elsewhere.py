@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gonogo.gauge.advice import spelled
-from gonogo.gauge.report import Gauge
-from gonogo.gauge.summary import TriedSummary
-from gonogo.kernels import registry
+from gonogo.gauge.summary import MeasuredTest, TriedSummary
 
 if TYPE_CHECKING:
     from gonogo.spec.test_spec import TestSpec
@@ -28,87 +26,82 @@ class OtherInputs:
 
 
 def candidates(test: TestSpec) -> list[OtherInputs]:
-    """Return inputs for the test's kernel, the likeliest first, without the test's own."""
-    others = [OtherInputs(*candidate) for candidate in registry.numerics(test).candidates(test)]
+    """Return inputs that make wrong terms large, the likeliest first, without the test's own.
+
+    With a mean as large as its spread, the gradient that LayerNorm's backward pass is given makes
+    s1 as large as dx, instead of 1/sqrt(N) of it. A sum over the one hot tile is nothing without
+    that tile, and twice as much with the first tile's values as padding.
+    """
+    offset = {"regime": "offset", "offset": 1.0, "std": 1.0}
+    middle = -(-test.features // 32) // 2
+
+    def hot(tile: int) -> dict[str, Any]:
+        return {"regime": "hot_tile", "tile": tile, "value": 64}
+
+    if test.kernel == "layernorm_bw":
+        gamma = {"regime": "uniform", "low": 0.5, "high": 1.5}
+        tables = [
+            ("offset dy", "dy has a mean: s1 becomes as large as dx.", {"dy": offset}),
+            ("offset x and dy", "x and dy have a mean.", {"x": offset, "dy": offset}),
+            ("hot first tile of dy", "s1 comes from the first tile alone.", {"dy": hot(0)}),
+            ("hot middle tile of dy", "s1 comes from the middle tile alone.", {"dy": hot(middle)}),
+        ]
+        others = [OtherInputs(a, b, {**inputs, "gamma": gamma}) for a, b, inputs in tables]
+    else:
+        x = test.drawn_names[0]
+        mean = f"{x} has a mean: a wrong sum moves every element."
+        tile = "The sums of a row come from the middle tile alone."
+        squares = "Squares near epsilon: a wrong epsilon scales the outputs."
+        small = {"regime": "normal", "mean": 0, "std": 1e-3}
+        others = [
+            OtherInputs(f"offset {x}", mean, {x: offset}),
+            OtherInputs(f"hot tile of {x}", tile, {x: hot(middle)}),
+            OtherInputs(f"small {x}", squares, {x: small}),
+        ]
     return [other for other in others if test.replace(inputs=other.inputs).inputs != test.inputs]
 
 
-@dataclass(frozen=True)
-class TriedInputs:
-    """The gauge of the test with other inputs, compared with its gauge with its own."""
-
-    where: OtherInputs
-    gauge: Gauge
-    gains: tuple[str, ...]
-    """Mutants that the tolerance advised there rejects and the one advised here doesn't."""
-    loses: tuple[str, ...]
-    """Mutants that the tolerance advised here rejects, and that pass there or can't show."""
-
-    @classmethod
-    def of(cls, here: Gauge, where: OtherInputs, there: Gauge) -> TriedInputs:
-        """Compare the two gauges."""
-        rejected_here, rejected_there = _rejected(here), _rejected(there)
-        return cls(
-            where,
-            there,
-            tuple(p for p in rejected_there if p not in rejected_here),
-            tuple(p for p in rejected_here if p not in rejected_there),
-        )
-
-    @property
-    def summary(self) -> TriedSummary:
-        """Return it in plain values."""
-        return TriedSummary(
-            name=self.where.name,
-            sentence=self.where.sentence,
-            inputs=self.where.inputs,
-            advice=self.gauge.advice.summary,
-            gains=list(self.gains),
-            loses=list(self.loses),
-        )
-
-    @property
-    def words(self) -> str:
-        """The comparison in one sentence."""
-        advice = self.gauge.advice
-        does = (
-            "does"
-            if advice.works
-            else f"rejects {len(advice.parts) - len(advice.missed)} of {len(advice.parts)}"
-        )
-        sentence = f'With inputs "{self.where.name}" {spelled(advice.tolerance)} {does}'
-        if self.gains:
-            sentence += f", among them {', '.join(self.gains)}"
-        return sentence + (f"; lost there: {', '.join(self.loses)}." if self.loses else ".")
-
-
-def _rejected(gauge: Gauge) -> list[str]:
-    return (
-        [part for part in gauge.advice.parts if part not in gauge.advice.missed]
-        if gauge.advice.tolerance
-        else []
+def compared(here: MeasuredTest, where: OtherInputs, there: MeasuredTest) -> TriedSummary:
+    """Return the gauge of the test with other inputs, compared with that with its own."""
+    return TriedSummary(
+        name=where.name,
+        sentence=where.sentence,
+        inputs=where.inputs,
+        advice=there.advice,
+        gains=[part for part in there.advice.rejected if part not in here.advice.rejected],
+        loses=[part for part in here.advice.rejected if part not in there.advice.rejected],
     )
 
 
-def beyond(tried: Sequence[TriedInputs]) -> str:
+def beyond(tried: Sequence[TriedSummary]) -> str:
     """Return what other inputs would see, as text to append; "" if none was tried."""
     if not tried:
         return ""
     useful = cover(tried)
     if not useful:
         return f" None of {len(tried)} other inputs that were tried shows more."
-    return " " + " ".join(inputs.words for inputs in useful)
+    return " " + " ".join(_sentence(inputs) for inputs in useful)
 
 
-def cover(tried: Sequence[TriedInputs]) -> list[TriedInputs]:
+def cover(tried: Sequence[TriedSummary]) -> list[TriedSummary]:
     """Return the inputs to add to the test's own, those that reject most missed mutants first.
 
     Each is there for what it adds to the others.
     """
     left = {part for inputs in tried for part in inputs.gains}
-    chosen: list[TriedInputs] = []
+    chosen: list[TriedSummary] = []
     while left:
         best = max(tried, key=lambda inputs: len(left & set(inputs.gains)))
         chosen.append(best)
         left -= set(best.gains)
     return chosen
+
+
+def _sentence(tried: TriedSummary) -> str:
+    advice = tried.advice
+    rejected = len(advice.rejected)
+    does = "does" if advice.works else f"rejects {rejected} of {rejected + len(advice.missed)}"
+    sentence = f'With inputs "{tried.name}" {spelled(advice.tolerance)} {does}'
+    if tried.gains:
+        sentence += f", among them {', '.join(tried.gains)}"
+    return sentence + (f"; lost there: {', '.join(tried.loses)}." if tried.loses else ".")

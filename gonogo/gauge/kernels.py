@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from gonogo.spec.executors import EMULATOR, ON_WORMHOLE
+from gonogo.spec.regimes import is_exact
 
 if TYPE_CHECKING:
     from gonogo.spec.test_spec import TestSpec
@@ -31,11 +32,8 @@ class Part:
         kind: right kernel or mutant.
         sentence: a description in one line.
         build, executor: what runs it.
-        test: the test that it runs: the test itself, or with other numerics.
-        judged: the test whose budget judges it: the test itself, or `test` where the other numerics
-            have a budget of their own.
-        turned: rows and columns are given in reverse order and the outputs turned back: the sums
-            run in another order.
+        test: the test that it runs and that judges it: the test itself, or with other numerics.
+        turned: it is given rows and columns in reverse order, so that its sums run in another.
         unsure: whether a fault can show must be read off its outputs, because its effect without
             rounding is not known.
     """
@@ -45,43 +43,42 @@ class Part:
     sentence: str
     build: str
     test: TestSpec
-    judged: TestSpec
     executor: str = EMULATOR
     turned: bool = False
     unsure: bool = False
 
 
 def right(test: TestSpec) -> list[Part]:
-    """Return the emulator's right kernels, except those whose switch the test sets already."""
-    # Imported here: it loads the emulator and numba, and planning a gauge needs names only.
-    from gonogo.kernels.registry import numerics
+    """Return the emulator's right kernels, except those whose switch the test sets already.
 
-    return [
-        Part("correct", Kind.go, "The right kernel.", "correct", test, test),
-        Part(
-            "reversed",
-            Kind.go,
-            "The right kernel, summing rows and columns in reverse order.",
-            "correct",
-            test,
-            test,
-            turned=True,
-        ),
-        *(
-            Part(name, Kind.go, sentence, "correct", variant, judged)
-            for name, sentence, variant, judged in numerics(test).right_variants(test)
-        ),
+    Those with another SrcB or fidelity are not exact on exact inputs.
+    """
+    numerics, build = test.numerics, "correct"
+    backward = "The right kernel, summing rows and columns in reverse order."
+    parts = [
+        Part("correct", Kind.go, "The right kernel.", build, test),
+        Part("reversed", Kind.go, backward, build, test, turned=True),
     ]
+    if is_exact(test.inputs):
+        return parts
+    if numerics.srcb == "tf32":
+        other = test.replace(numerics=numerics.replace(srcb="bf16"))
+        sentence = "The right kernel where SrcB sees bf16 of an fp32 value."
+        parts.append(Part("srcb-bf16", Kind.go, sentence, build, other))
+    if numerics.fidelity == "hifi4":
+        other = test.replace(numerics=numerics.replace(fidelity="hifi3"))
+        parts.append(Part("hifi3", Kind.go, "The right kernel with HiFi3 products.", build, other))
+    return parts
 
 
 def wrong(test: TestSpec) -> list[Part]:
-    """Return the mutants: the named faults that change this kernel."""
-    from gonogo.kernels.registry import numerics
+    """Return the mutants: the emulator's wrong builds of this kernel."""
+    from gonogo.emulator import builds_of  # loads NumPy, and planning a gauge needs names only
 
     return [
-        Part(fault.name, Kind.no_go, fault.sentence, fault.name, test, test, unsure=fault.unsure)
-        for fault in numerics(test).faults.values()
-        if fault.gauge
+        Part(name, Kind.no_go, build.sentence, name, test, unsure=build.is_stale)
+        for name, build in builds_of(test.kernel).items()
+        if build.is_wrong
     ]
 
 
@@ -97,6 +94,5 @@ def stands_for(executor: str, builds: Sequence[str]) -> bool:
 def foreign(test: TestSpec, executor: str, build: str, kind: Kind) -> Part:
     """Return the part for a user's build, which the user declares right or wrong."""
     sentence = f"Build {build} of {executor}, said to be {'right' if kind is Kind.go else 'wrong'}."
-    return Part(
-        f"{executor}:{build}", kind, sentence, build, test, test, executor=executor, unsure=True
-    )
+    name = f"{executor}:{build}"
+    return Part(name, kind, sentence, build, test, executor=executor, unsure=True)

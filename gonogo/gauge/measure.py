@@ -5,7 +5,7 @@ Everything else is read from these rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -13,17 +13,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gonogo import emulator
+from gonogo.arithmetic.formats import Doubles, half_cell, round_to
 from gonogo.gauge import limits
 from gonogo.gauge.comparators import STORED_RTOLS
 from gonogo.gauge.gates import RTOLS, judging
 from gonogo.gauge.kernels import Kind, Part
-from gonogo.judging import edges
+from gonogo.judging.edges import edges
 from gonogo.judging.inputs import generate, quantise
-from gonogo.judging.judging import judge, matrix
-from gonogo.judging.reach import shows
-from gonogo.kernels import registry
-from gonogo.spec.arithmetic_words import was_replayed
+from gonogo.judging.judging import SeedJudgement, judge, matrix
+from gonogo.judging.questions import questions, reference
+from gonogo.judgment import candidates
+from gonogo.judgment.cells import LIMIT
+from gonogo.judgment.fits import Candidate, Kernel, Output
+from gonogo.spec.arithmetic_names import TT_TRAIN
 from gonogo.spec.test_spec import TestSpec
+from gonogo.spec.verdicts import Explanation
 
 Arrays = Mapping[str, NDArray[Any]]
 Row = dict[str, Any]
@@ -46,15 +51,47 @@ class Drawn:
         raw = generate(test, seed)
         return cls(test, seed, raw, quantise(test, raw))
 
+    def as_given_to(self, part: Part) -> Drawn:
+        """Return the part's arrays."""
+        return self.turned if part.turned else self
+
+    @cached_property
+    def turned(self) -> Drawn:
+        """The same with rows and columns in reverse order."""
+        raw = turn(self.test, self.raw)
+        return Drawn(self.test, self.seed, raw, quantise(self.test, raw))
+
     @cached_property
     def references(self) -> Arrays:
         """The raw reference of every output."""
-        return registry.numerics(self.test).reference(self.test, self.raw)
+        return reference(self.test, self.raw)
 
     @cached_property
     def expected(self) -> Arrays:
         """The float64 function of the inputs as given, of every output."""
-        return registry.numerics(self.test).reference(self.test, self.given)
+        return reference(self.test, self.given)
+
+    @cached_property
+    def rounding(self) -> Mapping[str, Doubles]:
+        """The largest error that rounding may give each value of the emulated right kernel, flat.
+
+        It is the shift by what the kernel stores, slack, 8 deviations of noise, and half a step.
+        """
+        allowed = {}
+        for asked in reversed(questions(self.test, self.given, TT_TRAIN)):
+            kernel = Kernel(asked.graphs, asked.inputs, programs=asked.programs)
+            for name, node in asked.graphs[0].outputs.items():
+                if name not in self.expected:
+                    continue
+                exact, form = self.expected[name].reshape(node.shape), asked.form
+                output = Output(kernel, name, round_to(exact, form), form)
+                right = next(iter(candidates.declared(output)), Candidate(asked.graphs[0]))
+                replay = output.quantity(right)
+                half = half_cell(round_to(replay.values, form), replay.values, form)
+                noise = LIMIT * np.sqrt(replay.variance) + replay.slack
+                size = np.abs(replay.values - exact) + noise + half
+                allowed[name] = size.reshape(self.expected[name].shape)
+        return allowed
 
 
 def rtols_of(test: TestSpec) -> tuple[float, ...]:
@@ -79,117 +116,80 @@ def turn(test: TestSpec, arrays: Arrays) -> dict[str, NDArray[Any]]:
     }
 
 
-def given_to(part: Part, drawn: Drawn) -> Arrays:
-    """Return the part's input arrays."""
-    return turn(part.test, drawn.given) if part.turned else drawn.given
-
-
 def measured(
     part: Part,
-    drawn: Drawn,
+    seed: Drawn,
     outputs: Arrays,
     *,
     arithmetic: str | None,
     produced: tuple[str, ...] | None,
-    with_edges: bool = True,
 ) -> Row:
     """Return the row of one run.
 
-    outputs: as the kernel returned them, for `given_to`. Raises KernelOutputError, as in
-    gonogo.judging.judging.judge.
+    outputs: as the kernel returned them, for the arrays of `as_given_to`. Raises KernelOutputError,
+    as in gonogo.judging.judging.judge.
     """
-    test = part.judged
-    if part.turned:
-        named = (
-            test.outputs
-            if produced is None
-            else tuple(name for name in test.outputs if name in produced)
-        )
-        outputs = turn(test, {name: matrix(test, name, outputs) for name in named})
+    test, drawn = part.test, seed.as_given_to(part)
+    raw, given = drawn.raw, drawn.given
+    is_wrong = part.kind is Kind.no_go
     judgement = judge(
-        test, drawn.raw, drawn.given, outputs, arithmetic=arithmetic, produced=produced
+        test,
+        raw,
+        given,
+        outputs,
+        arithmetic=arithmetic,
+        produced=produced,
+        with_limits=not is_wrong,
     )
     declared = {
-        name: dict(output.statistics)
-        for name, output in judgement.outputs.items()
-        if name in test.outputs
+        name: output.to_json() for name, output in judgement.outputs.items() if name in test.outputs
     }
     for name, numbers in declared.items():
+        output = matrix(test, name, outputs)
         numbers["needed_atol"] = {
             **(numbers.get("needed_atol") or {}),
-            **_needed(test, name, outputs, drawn, rtols_of(test)),
+            **_needed(test, drawn.references[name], output),
         }
-        numbers["gates"] = _ratios(test, name, outputs, drawn)
-        if not was_replayed(numbers):
-            numbers["arithmetic"] = judgement.arithmetic
-    row: Row = {
+        expected = drawn.expected[name].reshape(output.shape)
+        numbers["gates"] = limits.ratios(test, name, given, expected, output, judging(test))
+    return {
         "part": part.name,
         "kind": part.kind.value,
-        "seed": drawn.seed,
-        "able": None,
+        "seed": seed.seed,
+        "able": able(part, drawn, judgement) if is_wrong else None,
         "verdict": judgement.verdict.value,
         "explanation": judgement.explanation.value,
         "outputs": declared,
-        "edges": None,
+        "edges": None
+        if is_wrong
+        else edges(test, raw, given, outputs, judgement, rtols_of(test), arithmetic),
     }
-    if part.kind is Kind.no_go:
-        row["able"] = able(part, drawn, outputs, arithmetic)
-    elif with_edges:
-        by_output = edges.edges(
-            test,
-            drawn.raw,
-            drawn.given,
-            arithmetic,
-            rtols_of(test),
-            chi={name: numbers.get("chi") for name, numbers in declared.items()},
-            models={
-                name: numbers["arithmetic"]
-                for name, numbers in declared.items()
-                if was_replayed(numbers)
-            },
-        )
-        row["edges"] = {name: by_output[name].to_json() for name in declared if name in by_output}
-    return row
 
 
-def able(part: Part, drawn: Drawn, outputs: Arrays, arithmetic: str | None) -> bool:
-    """Return whether the part's fault can show on this seed.
+def able(part: Part, drawn: Drawn, judgement: SeedJudgement) -> bool:
+    """Return whether a mutant's fault can show on this seed.
 
-    Its float64 effect decides, or its outputs if that effect is not known.
+    Its float64 function must differ by more than the right kernel's rounding. Where that function
+    isn't known, rounding must not explain its outputs.
     """
     if part.unsure:
-        flat = {
-            name: np.reshape(a, drawn.test.flat_shape_of(name))
-            for name, a in outputs.items()
-            if name in drawn.test.outputs
-        }
-        return shows(drawn.test, drawn.given, flat, arithmetic)
-    return shows(
-        drawn.test,
-        drawn.given,
-        registry.numerics(drawn.test).ideal(drawn.test, drawn.given, part.build),
-        arithmetic,
-    )
+        return judgement.explanation in (Explanation.unexplained, Explanation.suspect)
+    ideal = emulator.ideal(drawn.test, drawn.given, part.build)
+    with np.errstate(invalid="ignore"):
+        return any(
+            not (np.abs(ideal[name] - drawn.expected[name]) <= allowed).all()
+            for name, allowed in drawn.rounding.items()
+        )
 
 
-def _needed(
-    test: TestSpec, name: str, outputs: Arrays, drawn: Drawn, rtols: Iterable[float]
-) -> dict[str, float]:
+def _needed(test: TestSpec, reference: Doubles, output: NDArray[np.float32]) -> dict[str, float]:
     """Return the needed atol at the rtols that the statistics don't have."""
-    extra = [rtol for rtol in rtols if rtol not in STORED_RTOLS]
-    output = matrix(test, name, outputs)
+    extra = [rtol for rtol in rtols_of(test) if rtol not in STORED_RTOLS]
     if not extra or not np.isfinite(output).all():
         return {}
-    reference = np.asarray(drawn.references[name], np.float64).reshape(output.shape)
+    reference = reference.reshape(output.shape)
     error, size = np.abs(output - reference), np.abs(reference)
     return {repr(rtol): max(float((error - rtol * size).max()), 0.0) for rtol in extra}
-
-
-def _ratios(test: TestSpec, name: str, outputs: Arrays, drawn: Drawn) -> limits.Ratios:
-    """Return how far an output is from the limits of the gates that need the arrays."""
-    output = matrix(test, name, outputs)
-    expected = np.asarray(drawn.expected[name], np.float64).reshape(output.shape)
-    return limits.ratios(test, name, drawn.given, expected, output, judging(test))
 
 
 def without_numbers(part: Part, seed: int, verdict: str, message: str) -> Row:

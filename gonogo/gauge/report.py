@@ -2,170 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from gonogo.flakiness.grades import Sharpness
-from gonogo.gauge.advice import Advice, advice
-from gonogo.gauge.arithmetic import by_part
+from gonogo.gauge.advice import advice
 from gonogo.gauge.comparators import comparators
 from gonogo.gauge.gates import Gate, judging
-from gonogo.gauge.rates import Rate
 from gonogo.gauge.summary import (
     FalseAlarms,
     GateSummary,
+    MeasuredRate,
     MeasuredTest,
     Misses,
     MutantMisses,
-    PartArithmetic,
 )
-from gonogo.gauge.windows import Row, Window, window
-from gonogo.spec.arithmetic_words import OutputArithmetic
+from gonogo.gauge.windows import Row, window
+from gonogo.spec.arithmetic_words import of_results
 from gonogo.spec.tolerances import Tolerance
 from gonogo.spec.verdicts import Explanation, Verdict, within
 
 if TYPE_CHECKING:
     from gonogo.spec.test_spec import TestSpec
 
-
-@dataclass(frozen=True)
-class Gauge:
-    """The result of gauging one test. Rates are over runs; a run is a seed of a part."""
-
-    test: TestSpec
-    seeds: int
-    false_alarms: Mapping[str, Rate]
-    """Right kernel -> how often it failed."""
-    predicted: float | None
-    """The chance that a right kernel fails on a seed, from its budget; None without a declared
-    allclose."""
-    misses: Mapping[str, Rate]
-    """Mutant -> how often it passed, of the seeds on which it can show."""
-    seen: Mapping[str, Rate]
-    """Mutant -> how often rounding doesn't explain it, over all seeds: GoNoGo sees these with
-    any tolerance."""
-    hidden: Mapping[str, int]
-    """Mutant -> seeds on which it can't show with these inputs."""
-    broken: Mapping[str, int]
-    """Part -> runs that ended without numbers (error, crash, hang): they count in no rate."""
-    arithmetic: Mapping[str, tuple[OutputArithmetic, ...]]
-    """Part -> the arithmetic models of its outputs, with their detection limits."""
-    windows: tuple[Window, ...]
-    advice: Advice
-    gates: Mapping[str, tuple[Rate, tuple[str, ...], tuple[str, ...]]]
-    """Public gate -> its false alarms, the mutants that it rejects on every seed, and those that
-    pass on some."""
-    applied_gates: Mapping[str, Gate]
-    """The same gates, with their limits and sources."""
-
-    @property
-    def alarms(self) -> Rate:
-        """The rate of false alarms of all right kernels together."""
-        return _sum(self.false_alarms)
-
-    @property
-    def missed(self) -> Rate:
-        """The rate of misses of all mutants together."""
-        return _sum(self.misses)
-
-    @property
-    def sharpness(self) -> Sharpness:
-        """The grade's second axis."""
-        if not self.missed.of:
-            return Sharpness.unmeasured
-        return Sharpness.blunt if self.missed.count else Sharpness.sharp
-
-    @property
-    def blind(self) -> tuple[str, ...]:
-        """The mutants that pass on every seed on which they can show."""
-        return tuple(
-            name for name, rate in self.misses.items() if rate.of and rate.count == rate.of
-        )
-
-    @property
-    def summary(self) -> MeasuredTest:
-        """Return it in plain values."""
-        return MeasuredTest(
-            test=self.test.canonical(),
-            key=self.test.key,
-            workload_key=self.test.workload_key,
-            seeds=self.seeds,
-            sharpness=self.sharpness,
-            false_alarms=FalseAlarms(
-                **vars(self.alarms.summary),
-                predicted=self.predicted,
-                parts={name: rate.summary for name, rate in self.false_alarms.items()},
-            ),
-            misses=Misses(
-                **vars(self.missed.summary),
-                parts={
-                    name: MutantMisses(
-                        **vars(rate.summary),
-                        cannot_show=self.hidden.get(name, 0),
-                        unexplained=self.seen[name].summary,
-                    )
-                    for name, rate in self.misses.items()
-                },
-            ),
-            broken=dict(self.broken),
-            arithmetic={
-                part: [
-                    PartArithmetic(**vars(output.summary), model=output.model) for output in outputs
-                ]
-                for part, outputs in self.arithmetic.items()
-            },
-            windows=[window.summary for window in self.windows],
-            advice=self.advice.summary,
-            gates={
-                name: GateSummary(
-                    alarms.summary,
-                    list(rejected),
-                    list(missed),
-                    sentence=self.applied_gates[name].sentence,
-                    limit=self.applied_gates[name].limit_in(self.test.numerics.output),
-                    source=self.applied_gates[name].source,
-                )
-                for name, (alarms, rejected, missed) in self.gates.items()
-            },
-            words=self.words,
-        )
-
-    @property
-    def words(self) -> str:
-        """The findings in a few sentences."""
-        sentences = []
-        if self.alarms.of:
-            predicted = ""
-            if self.predicted is not None:
-                rare = 0 < self.predicted < 5e-7
-                share = "below 1e-6" if rare else f"{self.predicted:.2g}"
-                predicted = f" (predicted: {share} of the seeds)"
-            sentences.append(
-                f"False alarms: {self.alarms.count} of {self.alarms.of} runs of right"
-                f" kernels{predicted}."
-            )
-        able = {name: rate for name, rate in self.misses.items() if rate.of}
-        if able:
-            sentences.append(f"Missed: {self.missed.count} of {self.missed.of} runs of mutants")
-            sentences[-1] += f"; {', '.join(self.blind)} on every seed." if self.blind else "."
-        if never := [name for name, rate in self.misses.items() if not rate.of]:
-            sentences.append(f"Can't show with these inputs: {', '.join(never)}.")
-        if self.broken:
-            sentences.append(
-                "Without numbers: "
-                + ", ".join(f"{name} ({count})" for name, count in self.broken.items())
-                + "."
-            )
-        return " ".join((*sentences, self.advice.words))
+RAREST = 5e-7
+"""A predicted share of failing seeds that isn't told from a smaller one."""
 
 
-def _sum(rates: Mapping[str, Rate]) -> Rate:
-    return Rate(sum(rate.count for rate in rates.values()), sum(rate.of for rate in rates.values()))
-
-
-def report(test: TestSpec, rows: Sequence[Row], gates: Sequence[str] = ()) -> Gauge:
+def report(test: TestSpec, rows: Sequence[Row], gates: Sequence[str] = ()) -> MeasuredTest:
     """Return the gauge of a test from rows of gonogo.gauge.measure; there may be none.
+
+    Rates are over runs; a run is a seed of a part. Runs that ended without numbers (error, crash,
+    hang) count in no rate.
 
     gates: names of the public gates to apply; none: all that judge the kernel and its format.
     Raises FieldError for an unknown name.
@@ -174,59 +44,81 @@ def report(test: TestSpec, rows: Sequence[Row], gates: Sequence[str] = ()) -> Ga
     right_rows = [row for row in useful if row["kind"] == "go"]
     mutant_rows = [row for row in useful if row["kind"] == "no_go"]
     able = [row for row in mutant_rows if row.get("able")]
-    declared = {
-        name: tolerance
-        for name in test.outputs
-        if (tolerance := test.tolerance_for(name)) is not None
-    }
+    tolerances = {name: test.tolerance_for(name) for name in test.outputs}
+    declared = {name: tolerance for name, tolerance in tolerances.items() if tolerance is not None}
     outputs = [
         name
-        for name in test.outputs
-        if (name in declared or not declared) and any(name in row["outputs"] for row in right_rows)
+        for name in declared or test.outputs
+        if any(name in row["outputs"] for row in right_rows)
     ]
-    applied = {
-        gate.name: gate
-        for gate in judging(test, gates)
-        if any(gate_passes(gate, row) is not None for row in right_rows)
-    }
     rtols = {tolerance.rtol for tolerance in declared.values() if tolerance.rtol is not None}
-    windows = tuple(
-        window(comparator, right_rows, able, outputs) for comparator in comparators(rtols)
+    windows = [window(each, right_rows, able, outputs) for each in comparators(rtols)]
+    advised = advice(windows, able)
+    alarms = _rates(right_rows, [not _passes(declared, row) for row in right_rows])
+    misses = _rates(able, [_passes(declared, row) for row in able])
+    seen = _rates(
+        mutant_rows, [row["explanation"] == Explanation.unexplained for row in mutant_rows]
     )
-    passing = [_passes(declared, row) for row in useful]
-    passed = {id(row): green for row, green in zip(useful, passing, strict=True)}
-    wrong = tuple(dict.fromkeys(row["part"] for row in mutant_rows))
-    return Gauge(
-        test=test,
+    missed = _sum(misses.values())
+    predicted = _predicted(right_rows, declared)
+    with_outputs = {id(row) for row in useful}
+    broken = Counter(row["part"] for row in rows if id(row) not in with_outputs)
+    parts = {
+        name: MutantMisses(
+            **vars(misses.get(name, MeasuredRate.counted(0, 0))),
+            cannot_show=seen[name].of - (misses[name].of if name in misses else 0),
+            unexplained=seen[name],
+        )
+        for name in seen
+    }
+    found_gates = {
+        gate.name: found
+        for gate in judging(test, gates)
+        if (found := _gate(gate, test, right_rows, able)) is not None
+    }
+    sharpness = Sharpness.blunt if missed.count else Sharpness.sharp
+    measured = MeasuredTest(
+        test=test.canonical(),
+        key=test.key,
+        workload_key=test.workload_key,
         seeds=len({row["seed"] for row in rows}),
-        false_alarms={
-            part: Rate(
-                sum(not passed[id(row)] for row in right_rows if row["part"] == part),
-                sum(row["part"] == part for row in right_rows),
-            )
-            for part in dict.fromkeys(row["part"] for row in right_rows)
+        sharpness=sharpness if missed.of else Sharpness.unmeasured,
+        false_alarms=FalseAlarms(**vars(_sum(alarms.values())), predicted=predicted, parts=alarms),
+        misses=Misses(**vars(missed), parts=parts),
+        broken=dict(broken),
+        arithmetic={
+            part: list(of_results(row for row in useful if row["part"] == part))
+            for part in dict.fromkeys(row["part"] for row in useful)
         },
-        predicted=_predicted(right_rows, declared),
-        misses={
-            part: Rate(
-                sum(passed[id(row)] for row in able if row["part"] == part),
-                sum(row["part"] == part for row in able),
-            )
-            for part in wrong
-        },
-        seen={part: _seen([row for row in mutant_rows if row["part"] == part]) for part in wrong},
-        hidden={
-            part: count
-            for part in wrong
-            if (count := sum(row["part"] == part and not row.get("able") for row in mutant_rows))
-        },
-        broken=_counts(row["part"] for row in rows if id(row) not in passed),
-        arithmetic=by_part(useful),
         windows=windows,
-        advice=advice(windows, able),
-        gates={name: _gate(gate, right_rows, able) for name, gate in applied.items()},
-        applied_gates=applied,
+        advice=advised,
+        gates=found_gates,
+        words="",
     )
+    return replace(measured, words=" ".join([*findings(measured), advised.words]))
+
+
+def findings(measured: MeasuredTest) -> list[str]:
+    """Return the findings in sentences, without the advice."""
+    alarms, misses = measured.false_alarms, measured.misses
+    sentences = []
+    if alarms.of:
+        predicted = ""
+        if alarms.predicted is not None:
+            rare = 0 < alarms.predicted < RAREST
+            share = "below 1e-6" if rare else f"{alarms.predicted:.2g}"
+            predicted = f" (predicted: {share} of the seeds)"
+        counts = f"{alarms.count} of {alarms.of} runs of right kernels"
+        sentences.append(f"False alarms: {counts}{predicted}.")
+    if misses.of:
+        blind = f"; {', '.join(measured.blind)} on every seed" if measured.blind else ""
+        sentences.append(f"Missed: {misses.count} of {misses.of} runs of mutants{blind}.")
+    if never := [name for name, rate in misses.parts.items() if not rate.of]:
+        sentences.append(f"Can't show with these inputs: {', '.join(never)}.")
+    if measured.broken:
+        counts = ", ".join(f"{name} ({count})" for name, count in measured.broken.items())
+        sentences.append(f"Without numbers: {counts}.")
+    return sentences
 
 
 def with_numbers(rows: Sequence[Row]) -> list[Row]:
@@ -237,6 +129,22 @@ def with_numbers(rows: Sequence[Row]) -> list[Row]:
         if row.get("outputs")
         and (Verdict(row["verdict"]).judges_kernel or row["verdict"] == "inconclusive")
     ]
+
+
+def _rates(rows: Sequence[Row], counts: Sequence[bool]) -> dict[str, MeasuredRate]:
+    """Return how many of each part's rows count."""
+    total, count = Counter[str](), Counter[str]()
+    for row, counted in zip(rows, counts, strict=True):
+        total[row["part"]] += 1
+        count[row["part"]] += counted
+    return {part: MeasuredRate.counted(count[part], total[part]) for part in total}
+
+
+def _sum(rates: Iterable[MeasuredRate]) -> MeasuredRate:
+    all_rates = list(rates)
+    return MeasuredRate.counted(
+        sum(rate.count for rate in all_rates), sum(rate.of for rate in all_rates)
+    )
 
 
 def _passes(declared: Mapping[str, Tolerance], row: Row) -> bool:
@@ -264,17 +172,6 @@ def _predicted(right_rows: Sequence[Row], declared: Mapping[str, Tolerance]) -> 
     return sum(chances) / len(chances) if chances else None
 
 
-def _seen(rows: Sequence[Row]) -> Rate:
-    return Rate(sum(row["explanation"] == Explanation.unexplained.value for row in rows), len(rows))
-
-
-def _counts(names: Any) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for name in names:
-        counts[name] = counts.get(name, 0) + 1
-    return counts
-
-
 def gate_passes(gate: Gate, row: Row) -> bool | None:
     """Return whether a gate passes a row; None where the row has nothing that the gate judges.
 
@@ -300,17 +197,22 @@ def gate_passes(gate: Gate, row: Row) -> bool | None:
 
 
 def _gate(
-    gate: Gate, right_rows: Sequence[Row], able: Sequence[Row]
-) -> tuple[Rate, tuple[str, ...], tuple[str, ...]]:
+    gate: Gate, test: TestSpec, right_rows: Sequence[Row], able: Sequence[Row]
+) -> GateSummary | None:
+    """Return what a gate says of the runs; None where it judges no right kernel's."""
     right = [passes for row in right_rows if (passes := gate_passes(gate, row)) is not None]
+    if not right:
+        return None
     mutants = [
         (row["part"], passes) for row in able if (passes := gate_passes(gate, row)) is not None
     ]
-    alarms = Rate(right.count(False), len(right))
     missed = {part for part, passes in mutants if passes}
-    parts = tuple(dict.fromkeys(part for part, _ in mutants))
-    return (
-        alarms,
-        tuple(part for part in parts if part not in missed),
-        tuple(part for part in parts if part in missed),
+    parts = dict.fromkeys(part for part, _ in mutants)
+    return GateSummary(
+        false_alarms=MeasuredRate.counted(right.count(False), len(right)),
+        rejected=[part for part in parts if part not in missed],
+        missed=[part for part in parts if part in missed],
+        sentence=gate.sentence,
+        limit=gate.limit_in(test.numerics.output),
+        source=gate.source,
     )

@@ -18,10 +18,9 @@ from gonogo_cli.local import options
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from gonogo.gauge.elsewhere import TriedInputs
     from gonogo.gauge.kernels import Part
-    from gonogo.gauge.measure import Row
-    from gonogo.gauge.report import Gauge
+    from gonogo.gauge.measure import Drawn, Row
+    from gonogo.gauge.summary import MeasuredTest, TriedSummary
     from gonogo.gauge.tests_file import Entry
 
 SEEDS = 3
@@ -146,7 +145,7 @@ def gauge(
     _finish(results, single=file is None, as_json=as_json, fail_on=fail_on)
 
 
-Measured = tuple["Entry", "Gauge", "list[TriedInputs]"]
+Measured = tuple["Entry", "MeasuredTest", "list[TriedSummary]"]
 
 
 def gauged(
@@ -155,7 +154,7 @@ def gauged(
     search: bool,
     deadline: float | None,
     tell: Callable[[int, str], None] = lambda _total, _name: None,
-) -> tuple[Gauge, list[TriedInputs]]:
+) -> tuple[MeasuredTest, list[TriedSummary]]:
     """Measure one test, and with other inputs too where no tolerance works with its own."""
     from gonogo.gauge import elsewhere, report
 
@@ -175,7 +174,7 @@ def gauged(
 
         rows = _rows(other, deadline, report_progress)
         there = report.report(other.test, rows, entry.gates)
-        tried.append(elsewhere.TriedInputs.of(here, where, there))
+        tried.append(elsewhere.compared(here, where, there))
     return here, tried
 
 
@@ -204,42 +203,25 @@ def _rows(entry: Entry, deadline: float | None, tell: Callable[[int, str], None]
         ]
         for seed in range(entry.seed_start, entry.seed_start + entry.seeds):
             drawn = measure.Drawn.of(test, seed)
-            budgets: set[tuple[str, str | None]] = set()
             for part, runner in zip(parts, runners, strict=True):
-                # a build that names no budget has edges of its own
-                named = runner.arithmetic or part.name
-                budget = (part.judged.key, named)
-                rows.append(
-                    _row(
-                        part, runner, drawn, with_edges=part.kind == "go" and budget not in budgets
-                    )
-                )
-                if rows[-1]["edges"]:
-                    budgets.add(budget)
+                rows.append(_row(part, runner, drawn))
                 tell(total, part.name)
     return rows
 
 
-def _row(part: Part, runner: Any, drawn: Any, *, with_edges: bool) -> Row:
+def _row(part: Part, runner: Any, drawn: Drawn) -> Row:
     """One run, measured; a kernel that fails without numbers gives a row without outputs."""
     from gonogo.errors import KernelOutputError
     from gonogo.gauge import measure
     from gonogo_workers.executors.base import ExecutorFailure, Stopped
 
-    given = measure.given_to(part, drawn)
+    given = drawn.as_given_to(part).given
     try:
-        if (
-            part.unsure and runner.position == 0
-        ):  # what ran before may be the fault: let something have
+        if part.unsure and runner.position == 0:  # what ran before may be the fault
             runner.run(part.test, given, seed=drawn.seed)
         outputs = runner.run(part.test, given, seed=drawn.seed)
         return measure.measured(
-            part,
-            drawn,
-            outputs,
-            arithmetic=runner.arithmetic,
-            produced=runner.produced,
-            with_edges=with_edges,
+            part, drawn, outputs, arithmetic=runner.arithmetic, produced=runner.produced
         )
     except Stopped:
         raise
@@ -280,8 +262,8 @@ def _finish(results: Sequence[Measured], *, single: bool, as_json: bool, fail_on
         documents = [
             {
                 "name": entry.name,
-                **asdict(result.summary),
-                "elsewhere": [asdict(attempt.summary) for attempt in tried],
+                **asdict(result),
+                "elsewhere": [asdict(attempt) for attempt in tried],
             }
             for entry, result, tried in results
         ]
@@ -289,7 +271,8 @@ def _finish(results: Sequence[Measured], *, single: bool, as_json: bool, fail_on
     else:
         tables.show_gauges(results, single=single)
     hollow = any(result.sharpness is not Sharpness.sharp for _, result, _ in results)
-    alarmed = any(result.alarms.count or not result.alarms.of for _, result, _ in results)
+    alarms = [result.false_alarms for _, result, _ in results]
+    alarmed = any(rate.count or not rate.of for rate in alarms)
     broken = any(result.broken for _, result, _ in results)
     level = {FailOn.hollow: hollow, FailOn.fail: alarmed}
     failed = level.get(fail_on, hollow or alarmed or broken) or not results

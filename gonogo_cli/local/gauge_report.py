@@ -12,15 +12,15 @@ from gonogo.spec.arithmetic_words import unseen
 from gonogo_cli.kit import show
 
 if TYPE_CHECKING:
-    from gonogo.gauge.elsewhere import TriedInputs
-    from gonogo.gauge.rates import Rate
-    from gonogo.gauge.report import Gauge
+    from gonogo.gauge.summary import MeasuredTest, TriedSummary
     from gonogo.gauge.tests_file import Entry
 
 COLORS = {"sharp": "green", "blunt": "bold magenta", "unmeasured": "yellow"}
 
 
-def show_gauges(results: Sequence[tuple[Entry, Gauge, list[TriedInputs]]], *, single: bool) -> None:
+def show_gauges(
+    results: Sequence[tuple[Entry, MeasuredTest, list[TriedSummary]]], *, single: bool
+) -> None:
     """Print everything about one test, or the summary of many."""
     from gonogo.gauge.elsewhere import beyond
 
@@ -51,59 +51,40 @@ def _table(*columns: str) -> Table:
     return table
 
 
-def rate_text(rate: Rate) -> str:
-    """Return a rate with its interval, such as "2 of 12 [2.1%, 48%]"."""
-    if not rate.of:
-        return "-"
-    low, high = rate.interval
-    return f"{rate.count} of {rate.of} [{low:.1%}, {high:.1%}]"
-
-
-def parts(result: Gauge) -> Table:
+def parts(result: MeasuredTest) -> Table:
     """Return a table of kernels: right ones with false alarms, wrong ones with misses."""
     table = _table(
         "kernel", "is", "failed wrongly", "passed wrongly", "can't show", "rounding doesn't explain"
     )
-    for name, alarms in result.false_alarms.items():
-        table.add_row(
-            name,
-            Text("right", style="green"),
-            Text(rate_text(alarms), style="bold red" if alarms.count else ""),
-            "",
-            "",
-            "",
-        )
-    for name, missed in result.misses.items():
+    for name, alarms in result.false_alarms.parts.items():
+        style = "bold red" if alarms.count else ""
+        table.add_row(name, Text("right", style="green"), Text(str(alarms), style=style))
+    for name, missed in result.misses.parts.items():
         style = "bold magenta" if missed.count else "" if missed.of else "dim"
-        hidden, seen = result.hidden.get(name, 0), result.seen[name]
         table.add_row(
             name,
             Text("wrong", style="red"),
             "",
-            Text(rate_text(missed), style=style),
-            str(hidden or ""),
-            f"{seen.count} of {seen.of}",
+            Text(str(missed), style=style),
+            str(missed.cannot_show or ""),
+            f"{missed.unexplained.count} of {missed.unexplained.of}",
         )
     return table
 
 
-def arithmetic(result: Gauge) -> Table:
-    """Return the arithmetic models of the kernels, and what no seed of them could have shown."""
-    from gonogo.gauge.arithmetic import alike
+def arithmetic(result: MeasuredTest) -> Table:
+    """Return the arithmetics of the kernels, and what no seed of them could have shown."""
+    from gonogo.gauge.summary import alike
 
-    table = _table("kernels", "output", "arithmetic model", "detection limits")
+    table = _table("kernels", "output", "arithmetic", "detection limits")
     for kernels, outputs in alike(result.arithmetic):
         for number, output in enumerate(outputs):
-            table.add_row(
-                "" if number else kernels,
-                output.output,
-                output.model,
-                unseen(output.detection_limits) or "-",
-            )
+            limits = unseen(output.detection_limits) or "-"
+            table.add_row("" if number else kernels, output.output, output.model, limits)
     return table
 
 
-def windows(result: Gauge) -> Table:
+def windows(result: MeasuredTest) -> Table:
     """Return a table with the edges of the window, a row per comparator and output."""
     table = _table(
         "comparator",
@@ -115,11 +96,10 @@ def windows(result: Gauge) -> Table:
         "misses at the lower edge",
     )
     for window in result.windows:
-        edges_by_output = window.summary.outputs
         first = True
-        for name, edges in edges_by_output.items():
+        for name, edges in window.outputs.items():
             table.add_row(
-                str(window.comparator) if first else "",
+                str(window) if first else "",
                 name,
                 show.number(edges.lower),
                 show.number(edges.observed),
@@ -128,35 +108,31 @@ def windows(result: Gauge) -> Table:
                 ", ".join(window.missed) if first else "",
             )
             first = False
-        if not edges_by_output:
-            table.add_row(str(window.comparator), "", "unbounded", "", "", "no", "")
+        if not window.outputs:
+            table.add_row(str(window), "", "unbounded", "", "", "no", "")
     return table
 
 
-def gates(result: Gauge) -> Table:
+def gates(result: MeasuredTest) -> Table:
     """Return a table of what public suites' gates would have said of the same runs."""
     table = _table("gate of a public suite", "limit", "false alarms", "rejects", "misses")
-    for name, (alarms, rejected, missed) in result.gates.items():
-        table.add_row(
-            name,
-            result.applied_gates[name].limit_in(result.test.numerics.output),
-            rate_text(alarms),
-            f"{len(rejected)} of {len(rejected) + len(missed)}",
-            ", ".join(missed),
-        )
+    for name, gate in result.gates.items():
+        rejected = f"{len(gate.rejected)} of {len(gate.rejected) + len(gate.missed)}"
+        missed = ", ".join(gate.missed)
+        table.add_row(name, gate.limit, str(gate.false_alarms), rejected, missed)
     return table
 
 
-def summary(results: Sequence[tuple[Entry, Gauge, list[TriedInputs]]]) -> Table:
+def summary(results: Sequence[tuple[Entry, MeasuredTest, list[TriedSummary]]]) -> Table:
     """Return a table with a row per test."""
     table = _table("test", "is", "false alarms", "missed", "blind to", "a tolerance works")
     for entry, result, _ in results:
-        able = sum(1 for misses in result.misses.values() if misses.of)
+        able = sum(1 for misses in result.misses.parts.values() if misses.of)
         table.add_row(
             entry.name,
             Text(result.sharpness.value, style=COLORS[result.sharpness]),
-            rate_text(result.alarms),
-            rate_text(result.missed),
+            str(result.false_alarms),
+            str(result.misses),
             f"{len(result.blind)} of {able}",
             "yes" if result.advice.works else f"no ({len(result.advice.missed)} missed)",
         )

@@ -15,11 +15,11 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from gonogo.flakiness.grades import Sharpness
-from gonogo.gauge.elsewhere import OtherInputs, TriedInputs, beyond, candidates
+from gonogo.gauge.elsewhere import OtherInputs, beyond, candidates, compared
 from gonogo.gauge.kernels import Kind
 from gonogo.gauge.line import LEFT_OUT, gauge_line
-from gonogo.gauge.report import Gauge, report
-from gonogo.gauge.summary import GaugeCommand, GaugeReport
+from gonogo.gauge.report import findings, report
+from gonogo.gauge.summary import GaugeCommand, GaugeReport, MeasuredTest, TriedSummary
 from gonogo.spec.builds import EMULATOR
 from gonogo.spec.test_spec import TestSpec
 from gonogo_storage.db.records import from_object
@@ -57,7 +57,7 @@ def conclude(session: Session, job: JobRow, state: JobState, *, now: datetime) -
         state is JobState.finished
         and gauge.search
         and not gauge.elsewhere
-        and here.alarms.of
+        and here.false_alarms.of
         and not here.advice.works
     ):
         others = candidates(test)
@@ -69,14 +69,14 @@ def conclude(session: Session, job: JobRow, state: JobState, *, now: datetime) -
         for place, inputs in enumerate(gauge.elsewhere)
     ]
     gauge.sharpness = here.sharpness.value
-    gauge.misses = {name: [rate.count, rate.of] for name, rate in here.misses.items()}
+    gauge.misses = {name: [rate.count, rate.of] for name, rate in here.misses.parts.items()}
     gauge.words = _brief(here, tried)
     sentences = {row["part"]: row["sentence"] for row in rows if row.get("sentence")}
     stored = from_object(
         GaugeReport,
-        here.summary,
+        here,
         sentences=sentences,
-        elsewhere=[attempt.summary for attempt in tried],
+        elsewhere=tried,
         beyond=beyond(tried).strip(),
         command=_command(test.canonical(), gauge, gates),
     )
@@ -107,24 +107,21 @@ def _add_other_inputs(
     session.flush()
 
 
-def _brief(here: Gauge, tried: Sequence[TriedInputs]) -> str:
+def _brief(here: MeasuredTest, tried: Sequence[TriedSummary]) -> str:
     """Return the findings in a line or two; the report has all of them."""
-    words = here.words.removesuffix(here.advice.words).strip()
     if here.advice.works or not here.advice.tolerance:
-        return f"{words} {here.advice.words}"
-    able = [attempt.where.name for attempt in tried if attempt.gauge.advice.works and attempt.gains]
-    return f"{words} No tolerance works with these inputs" + (
-        f'; with "{able[0]}" one does.' if able else "."
-    )
+        return here.words
+    able = [attempt.name for attempt in tried if attempt.advice.works and attempt.gains]
+    none = "No tolerance works with these inputs"
+    none += f'; with "{able[0]}" one does.' if able else "."
+    return " ".join([*findings(here), none])
 
 
 def _tried(
-    test: TestSpec, here: Gauge, where: Mapping[str, Any], rows: Sequence[Row]
-) -> TriedInputs:
+    test: TestSpec, here: MeasuredTest, where: Mapping[str, Any], rows: Sequence[Row]
+) -> TriedSummary:
     there = report(test.replace(inputs=where["inputs"]), rows)
-    return TriedInputs.of(
-        here, OtherInputs(where["name"], where["sentence"], where["inputs"]), there
-    )
+    return compared(here, OtherInputs(**where), there)
 
 
 def _command(
@@ -150,7 +147,7 @@ def _open(
     session: Session,
     job: JobRow,
     gauge: GaugeRow,
-    here: Gauge,
+    here: MeasuredTest,
     stored: GaugeReport,
     rows: Sequence[Row],
     *,
@@ -161,8 +158,8 @@ def _open(
     Its evidence: which mutants pass and how often, what would reject them, and commands to repeat
     it.
     """
-    missed = {name: rate for name, rate in here.misses.items() if rate.count}
-    able = sum(1 for rate in here.misses.values() if rate.of)
+    missed = {name: rate for name, rate in here.misses.parts.items() if rate.count}
+    able = sum(1 for rate in here.misses.parts.values() if rate.of)
     # Of equals, the first one.
     worst = max(missed, key=lambda name: missed[name].count / missed[name].of)
     part = next(
@@ -173,15 +170,15 @@ def _open(
         for row in rows
         if row["part"] == worst and row["where"] is None and row.get("able")
     )
-    canonical = here.test.canonical()
+    canonical = here.test
     evidence = GaugeEvidence(
         sentence=f"{len(missed)} of {able} known-wrong kernels that can show pass this test.",
         gauge=gauge.id,
         misses={
-            name: MutantMiss(**asdict(rate.summary), sentence=stored.sentences.get(name))
+            name: from_object(MutantMiss, rate, sentence=stored.sentences.get(name))
             for name, rate in missed.items()
         },
-        on_every_seed=list(here.blind),
+        on_every_seed=here.blind,
         known_wrong=able,
         seeds=gauge.seeds,
         devices=sorted({row["device"] for row in rows if row["device"]}),
@@ -195,7 +192,7 @@ def _open(
             build=part["build"],
             executor=part["executor"],
             seed=seed,
-            output=here.test.outputs[0],
+            output=TestSpec.parse(canonical, max_elements=_ANY_SIZE).outputs[0],
         ),
     )
     finding = Finding(
@@ -213,7 +210,7 @@ def _open(
     flags.upsert(session, finding, now=now)
 
 
-def _resolve(session: Session, gauge: GaugeRow, here: Gauge, *, now: datetime) -> None:
+def _resolve(session: Session, gauge: GaugeRow, here: MeasuredTest, *, now: datetime) -> None:
     """Resolve the variant's flag if all mutants that passed before were measured and now fail."""
     query = select(FlagRow).where(
         FlagRow.kind == FlagKind.blunt_test,
@@ -224,7 +221,7 @@ def _resolve(session: Session, gauge: GaugeRow, here: Gauge, *, now: datetime) -
         FlagRow.state != FlagState.resolved,
     )
     flag = session.scalars(query.with_for_update()).first()
-    failed = {name for name, rate in here.misses.items() if rate.of}
+    failed = {name for name, rate in here.misses.parts.items() if rate.of}
     if flag is None or not set(flag.evidence.get("misses") or ()) <= failed:
         return
     why = (

@@ -14,8 +14,7 @@ from gonogo.flakiness.grades import Sharpness
 from gonogo.gauge.elsewhere import OtherInputs
 from gonogo.gauge.kernels import Kind
 from gonogo.gauge.plan import Planned
-from gonogo.gauge.rates import Rate
-from gonogo.gauge.summary import GaugeReport
+from gonogo.gauge.summary import GaugeReport, MeasuredRate
 from gonogo_storage.db.ids import is_id
 from gonogo_storage.db.paging import Page, newest_first
 from gonogo_storage.db.records import from_json, from_object
@@ -156,7 +155,7 @@ def last(session: Session, test_key: str, branch: str, arch: str, board: str) ->
 
 def sharpness_of(
     session: Session, test_key: str, branch: str, arch: str, board: str
-) -> dict[str, Rate]:
+) -> dict[str, MeasuredRate]:
     """Return {mutant: how often it passed the test} by the last finished gauge; {} without one.
 
     A gauge of this branch counts before a newer one of another branch. The gauge measures the test,
@@ -174,7 +173,8 @@ def sharpness_of(
         .order_by((GaugeRow.branch == branch).desc(), GaugeRow.id.desc())
         .limit(1)
     )
-    return {name: Rate(count, of) for name, (count, of) in (session.scalar(query) or {}).items()}
+    misses = session.scalar(query) or {}
+    return {name: MeasuredRate.counted(count, of) for name, (count, of) in misses.items()}
 
 
 def _joined() -> Any:

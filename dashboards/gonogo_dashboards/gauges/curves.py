@@ -125,7 +125,7 @@ def read(session: Session, gauge: Gauge, query: Mapping[str, str]) -> Picture | 
         [row for row in rows if row["kind"] == "go"],
         [row for row in rows if row["kind"] == "no_go" and row.get("able")],
     )
-    comparator = Comparator(chosen.comparator, chosen.rtol)
+    comparator = chosen.comparison
     rates = curves(comparator, go, able, names if of == ALL else [of])
     if not rates.steps:
         return None
@@ -158,7 +158,7 @@ def read(session: Session, gauge: Gauge, query: Mapping[str, str]) -> Picture | 
             for value, url in zip(values, links, strict=True)
         )
 
-    working = {str(Comparator(window.comparator, window.rtol)): window.works for window in windows}
+    working = {str(window): window.works for window in windows}
     picture = Picture(
         comparator=str(comparator),
         axis=NAMES[comparator.name]
@@ -189,7 +189,7 @@ def _chosen(
 
     Without either, the first window that works.
     """
-    by_name = {str(Comparator(window.comparator, window.rtol)): window for window in windows}
+    by_name = {str(window): window for window in windows}
     declared = [
         tolerance
         for name in report.windows[0].outputs
@@ -255,11 +255,7 @@ def _instead(report: GaugeReport, chosen: WindowSummary, working: Mapping[str, b
     alternatives = []
     if chosen.works and chosen.tolerance:
         alternatives.append(f"a separate tolerance for each output: {spelled(chosen.tolerance)}")
-    others = [
-        name
-        for name, works in working.items()
-        if works and name != str(Comparator(chosen.comparator, chosen.rtol))
-    ]
+    others = [name for name, works in working.items() if works and name != str(chosen)]
     if others:
         alternatives.append(f"another comparator: {', '.join(others)}")
     for inputs in report.elsewhere:

@@ -147,10 +147,7 @@ def read(report: GaugeReport) -> ReportView:
 
 
 def _rate(rate: MeasuredRate) -> RateLine:
-    count, of = rate.count, rate.of
-    return RateLine(
-        count, of, f"{count:,} of {of:,} [{rate.low:.1%}, {rate.high:.1%}]" if of else "–"
-    )
+    return RateLine(rate.count, rate.of, str(rate) if rate.of else "–")
 
 
 def _parts(report: GaugeReport) -> list[PartLine]:

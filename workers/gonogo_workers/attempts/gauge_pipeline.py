@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from gonogo.gauge import measure
+from gonogo.gauge.kernels import Part
 from gonogo.spec.verdicts import Verdict
 from gonogo_workers.attempts.lost_child import ChildLost
 from gonogo_workers.attempts.pipeline import SLOTS, Arrays, Item, Judged, Pipeline
@@ -25,7 +26,6 @@ from gonogo_workers.executors.kernel_host import KernelHost
 from gonogo_workers.executors.slots import Slot
 from gonogo_workers.messages import rows
 from gonogo_workers.messages.chunk import Work
-from gonogo_workers.messages.gauge_parts import GaugePart
 from gonogo_workers.messages.rows import Place
 
 
@@ -60,16 +60,16 @@ class GaugePipeline(Pipeline):
             )
         return place
 
-    def _gauged(self, work: Work) -> GaugePart:
+    def _part(self, work: Work) -> Part:
         part = (self._chunk.gauge or {})[work[1]]
         assert part is not None  # `begin` has answered for the others
         return part
 
     def _canonical_test(self, work: Work) -> dict[str, Any]:
-        return self._gauged(work).part.test.canonical()
+        return self._part(work).test.canonical()
 
     def _admits(self, host: KernelHost, work: Work) -> bool:
-        build = self._gauged(work).part.build
+        build = self._part(work).build
         if build != host.build:
             if self._running:  # the answer to `open` would come among those of the runs
                 return False
@@ -80,7 +80,7 @@ class GaugePipeline(Pipeline):
         return True
 
     def _make_inputs(self, work: Work, slot: Slot) -> tuple[Arrays, Arrays]:
-        part = self._gauged(work).part
+        part = self._part(work)
         with self._drawing:
             drawn = self._latest
             if drawn is None or drawn.seed != work[0]:
@@ -89,7 +89,7 @@ class GaugePipeline(Pipeline):
             # Failed runs are never judged, so their arrays are removed here
             while len(self._drawn) > self._max_judging + SLOTS:
                 del self._drawn[next(iter(self._drawn))]
-        given = dict(measure.given_to(part, drawn))
+        given = dict(drawn.as_given_to(part).given)
         slot.write(shaped_inputs(part.test, given))
         return {}, {}
 
@@ -99,20 +99,16 @@ class GaugePipeline(Pipeline):
         finally:
             item.home.append(item.slot)
             os.eventfd_write(self._wake, 1)
-        gauged = self._gauged(item.work)
+        part = self._part(item.work)
         with self._drawing:
             drawn = self._drawn.pop(item.work, None) or measure.Drawn.of(self._test, item.work[0])
         with np.errstate(all="ignore"):  # NaN and Inf are judged, not warned of
             row = measure.measured(
-                gauged.part,
+                part,
                 drawn,
                 outputs,
                 arithmetic=self._resolved.arithmetic,
                 produced=self._resolved.produced,
-                with_edges=gauged.edges,
             )
-        return (
-            {**rows.gauged(item.work, place, duration, row), "sentence": gauged.part.sentence},
-            {},
-            {},
-        )
+        stored = rows.gauged(item.work, place, duration, row)
+        return {**stored, "sentence": part.sentence}, {}, {}

@@ -6,7 +6,6 @@ The message has names only; this host knows what they do.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import Field
@@ -34,18 +33,7 @@ class _Gauge(MessagePart):
     parts: list[_Part] = Field(min_length=1, max_length=MAX_PARTS)
 
 
-@dataclass(frozen=True)
-class GaugePart:
-    """One part, and whether its runs also measure what a right kernel may need.
-
-    Measuring that (`edges`) once for each budget is enough.
-    """
-
-    part: Part
-    edges: bool
-
-
-Parts = Mapping[int, GaugePart | None]
+Parts = Mapping[int, Part | None]
 """The parts by number; the work has [seed, number]. None: the test has no such part."""
 
 
@@ -61,20 +49,6 @@ def parse(value: object, test: AnyTest, executor: str) -> Parts | None:
         reason = "a selection has no parts"
         raise FieldError("gauge.parts", len(listed), reason, limit="a test of a kernel")
     if executor == EMULATOR:
-        known = _emulated(test)
+        known = {part.name: part for part in (*kernels.right(test), *kernels.wrong(test))}
         return {part.number: known.get(part.name) for part in listed}
-    return {
-        part.number: GaugePart(
-            kernels.foreign(test, executor, part.build, part.kind), part.kind is Kind.go
-        )
-        for part in listed
-    }
-
-
-def _emulated(test: TestSpec) -> dict[str, GaugePart]:
-    parts: dict[str, GaugePart] = {}
-    budgets: set[str] = set()
-    for part in kernels.right(test):
-        parts[part.name] = GaugePart(part, part.judged.key not in budgets)
-        budgets.add(part.judged.key)
-    return parts | {part.name: GaugePart(part, False) for part in kernels.wrong(test)}
+    return {part.number: kernels.foreign(test, executor, part.build, part.kind) for part in listed}

@@ -100,7 +100,7 @@ def test_a_report_counts_only_rows_that_have_a_gate_s_number() -> None:
             "able": None if right else True,
             "verdict": "pass",
             "explanation": "explained",
-            "outputs": {"dx": {"nonfinite": 0, **gates}},
+            "outputs": {"dx": {"nonfinite": 0, "explanation": "explained", **gates}},
             "edges": None,
         }
 
@@ -112,7 +112,7 @@ def test_a_report_counts_only_rows_that_have_a_gate_s_number() -> None:
         row("subtle", 1.0, right=False),
         row("older bug", None, right=False),
     ]
-    alarms, rejected, missed = report(TestSpec.parse(TEST), rows, ["ulp-10"]).gates["ulp-10"]
-    assert (alarms.count, alarms.of) == (1, 2)
-    assert (rejected, missed) == (("bug",), ("subtle",))
+    gate = report(TestSpec.parse(TEST), rows, ["ulp-10"]).gates["ulp-10"]
+    assert (gate.false_alarms.count, gate.false_alarms.of) == (1, 2)
+    assert (gate.rejected, gate.missed) == (["bug"], ["subtle"])
     assert report(TestSpec.parse(TEST), rows[2:3], ["ulp-10"]).gates == {}

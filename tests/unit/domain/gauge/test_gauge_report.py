@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from gonogo.gauge import advice, comparators, windows
 from gonogo.gauge.comparators import STORED_RTOLS, Comparator, above
-from gonogo.gauge.rates import Rate
 from gonogo.gauge.report import Sharpness, report
-from gonogo.numerics.compare import NEEDED_RTOLS
+from gonogo.gauge.summary import MeasuredRate, alike
+from gonogo.judgment.statistics import NEEDED_RTOLS
 from gonogo.spec.tolerances import Tolerance
 from gonogo.spec.verdicts import within
 from numeric_cases import spec
@@ -32,7 +32,9 @@ def numbers(error: float, **more: Any) -> dict[str, Any]:
         "pcc_deficit": min(error**2, 2.0),
         "rel_frobenius": error,
         "ulp_max": 100 * error,
-        "budget_ratio": 1.0,
+        "rounding_ratio": 1.0,
+        "arithmetic": "fp32-inside",
+        "detection_limits": ["a common factor below 0.3 %"],
         **more,
     }
 
@@ -49,7 +51,7 @@ def row(
     kind = "go" if able is None else "no_go"
     edges = None if edge is None else {"dx": {**numbers(edge), "alarm": 0.0}}
     explanation = "explained" if able is None else "unexplained"
-    outputs = {"dx": numbers(error, **more)}
+    outputs = {"dx": numbers(error, explanation=explanation, **more)}
     return {
         "part": part,
         "kind": kind,
@@ -83,21 +85,18 @@ def test_the_stored_rtols_are_those_of_the_statistics() -> None:
 def test_the_interval_is_that_of_clopper_and_pearson(
     count: int, of: int, low: float, high: float
 ) -> None:
-    assert Rate(count, of).interval == pytest.approx((low, high), abs=1e-6)
-
-
-def test_a_count_beyond_its_trials_is_no_rate() -> None:
-    with pytest.raises(ValueError, match="3 of 2"):
-        Rate(3, 2)
+    rate = MeasuredRate.counted(count, of)
+    assert (rate.low, rate.high) == pytest.approx((low, high), abs=1e-6)
 
 
 def test_seeds_on_which_a_defect_cannot_show_are_left_out_of_its_miss_rate() -> None:
     rows = [row("correct", 0.01, edge=0.02)]
     rows += [row("bug", 0.03, seed=seed, able=seed != 2) for seed in range(3)]
     gauge = report(TEST, rows)
-    assert gauge.misses["bug"] == Rate(2, 2)
-    assert gauge.hidden == {"bug": 1}
-    assert gauge.blind == ("bug",)
+    bug = gauge.misses.parts["bug"]
+    assert (bug.count, bug.of, bug.cannot_show) == (2, 2, 1)
+    assert (bug.unexplained.count, bug.unexplained.of) == (3, 3)
+    assert gauge.blind == ["bug"]
     assert gauge.sharpness is Sharpness.blunt
     assert "bug on every seed" in gauge.words
 
@@ -110,12 +109,12 @@ def test_the_window_lies_between_what_right_kernels_need_and_what_wrong_ones_nee
         row("worse", 0.08, able=True),
     ]
     gauge = report(TEST, rows)
-    window = next(window for window in gauge.windows if window.comparator == ATOL)
+    window = next(window for window in gauge.windows if window.comparison == ATOL)
     assert window.works
-    assert window.lower == {"dx": 0.0214}
+    assert (window.outputs["dx"].lower, window.outputs["dx"].observed) == (0.0214, 0.015)
+    assert window.outputs["dx"].upper == pytest.approx(0.05)
     assert window.room == pytest.approx(0.05 / 0.0214)
-    assert window.single == (0.0214, 0.05)
-    assert window.tails["dx"].observed == 0.015
+    assert (window.single.lower, window.single.upper) == (0.0214, 0.05)
     assert gauge.advice.works
     assert gauge.advice.tolerance["dx"]["atol"] == 0.022
     advised = Tolerance(**gauge.advice.tolerance["dx"])
@@ -129,9 +128,8 @@ def test_the_window_lies_between_what_right_kernels_need_and_what_wrong_ones_nee
 
 def test_an_observation_beyond_the_analytic_edge_moves_it() -> None:
     gauge = report(TEST, [row("correct", 0.04, edge=0.02), row("bug", 0.05, able=True)])
-    assert next(window for window in gauge.windows if window.comparator == ATOL).lower == {
-        "dx": 0.04
-    }
+    window = next(window for window in gauge.windows if window.comparison == ATOL)
+    assert window.outputs["dx"].lower == 0.04
 
 
 def test_a_narrow_window_gets_the_digits_that_it_needs() -> None:
@@ -152,7 +150,7 @@ def test_without_a_window_the_advice_says_so_and_names_what_is_missed() -> None:
     assert not gauge.advice.works
     assert gauge.advice.missed == {"subtle": 1}
     assert "No tolerance works with these inputs" in gauge.advice.words
-    assert gauge.summary.advice.rejected == ["bug"]
+    assert gauge.advice.rejected == ["bug"]
 
 
 def test_another_comparator_is_added_for_what_it_rejects_beyond_the_first() -> None:
@@ -173,7 +171,7 @@ def test_a_right_kernel_outside_the_tolerance_is_a_false_alarm() -> None:
         spec(tolerance={"dx": {"rtol": 1e-3, "atol": 0.005}}),
         [row("correct", 0.01, edge=0.02), row("bug", 0.05, able=True)],
     )
-    assert gauge.false_alarms["correct"] == Rate(1, 1)
+    assert gauge.false_alarms.parts["correct"] == MeasuredRate.counted(1, 1)
     assert gauge.sharpness is Sharpness.sharp
 
 
@@ -183,8 +181,8 @@ def test_nan_is_rejected_by_every_comparator_and_a_right_kernel_s_nan_leaves_no_
     broken = row("correct", 0.01, edge=0.02)
     broken["outputs"]["dx"]["nonfinite"] = 3
     gauge = report(TEST, [broken, row("bug", 0.05, able=True)])
-    assert not any(window.usable for window in gauge.windows)
-    assert gauge.false_alarms["correct"] == Rate(1, 1)
+    assert not any(window.outputs for window in gauge.windows)
+    assert gauge.false_alarms.parts["correct"] == MeasuredRate.counted(1, 1)
     assert "No tolerance can be advised" in gauge.advice.words
 
 
@@ -200,7 +198,7 @@ def test_runs_without_numbers_count_into_no_rate() -> None:
         "edges": None,
     }
     gauge = report(TEST, [row("correct", 0.01, edge=0.02), crashed])
-    assert gauge.false_alarms["correct"] == Rate(0, 1)
+    assert gauge.false_alarms.parts["correct"] == MeasuredRate.counted(0, 1)
     assert gauge.broken == {"correct": 1}
     assert gauge.sharpness is Sharpness.unmeasured
 
@@ -208,7 +206,7 @@ def test_runs_without_numbers_count_into_no_rate() -> None:
 def test_no_rows_at_all_measure_nothing() -> None:
     gauge = report(TEST, [])
     assert gauge.sharpness is Sharpness.unmeasured
-    assert gauge.summary.false_alarms.rate is None
+    assert gauge.false_alarms.rate is None
     assert not gauge.advice.works
 
 
@@ -218,15 +216,22 @@ def test_one_tolerance_that_any_output_exceeds_is_a_rejection() -> None:
     assert not windows.rejects(limits, row("bug", 0.01, able=True))
 
 
-def test_the_tail_is_the_gumbel_level_and_never_rarer_than_one_in_ten_times_the_runs() -> None:
-    # maxima at the quantiles of a Gumbel with location 1 and scale .1
-    values = [1 - 0.1 * math.log(-math.log((k + 0.5) / 400)) for k in range(400)]
-    tail = windows.Tail.of(values)
-    assert tail.probability == 1e-3
-    assert tail.level == pytest.approx(1 - 0.1 * math.log(-math.log(1 - 1e-3)), rel=0.02)
-    assert windows.Tail.of(values[:20]).probability == 1 / 200
-    assert windows.Tail.of(values[:7]).level is None
-    assert windows.Tail.of([0.0] * 9).level == 0.0
+def test_what_no_seed_of_a_kernel_could_have_shown_stands_beside_its_arithmetic() -> None:
+    rows = [row("correct", 0.01, seed=seed, edge=0.02) for seed in range(2)]
+    rows[1]["outputs"]["dx"]["detection_limits"] = ["a common factor below 0.1 %", "gamma in bf16"]
+    gauge = report(TEST, [*rows, row("bug", 0.05, able=True)])
+    (dx,) = gauge.arithmetic["correct"]
+    assert (dx.output, dx.arithmetic, dx.seeds) == ("dx", "fp32-inside", 2)
+    assert dx.detection_limits == ["a common factor below 0.1 %"]
+    (wrong,) = gauge.arithmetic["bug"]
+    assert (wrong.arithmetic, wrong.closest, wrong.detection_limits) == (None, "fp32-inside", [])
+
+
+def test_kernels_with_equal_arithmetics_stand_together() -> None:
+    assert alike({"a": 1}) == [("a", 1)]
+    assert alike({"a": 1, "b": 1}) == [("all kernels", 1)]
+    groups = alike(dict.fromkeys("abcde", 1) | {"f": 2})
+    assert groups == [("a, b, c and 2 more", 1), ("f", 2)]
 
 
 @settings(max_examples=examples(200), deadline=None)
@@ -249,7 +254,6 @@ def test_what_is_advised_passes_every_right_kernel_and_misses_exactly_what_it_sa
         for seed, (error, able) in enumerate(wrong)
     ]
     gauge = report(TEST, rows)
-    assert gauge.summary.words
     assert gauge.words
     if not gauge.advice.tolerance:
         return
@@ -264,7 +268,7 @@ def test_what_is_advised_passes_every_right_kernel_and_misses_exactly_what_it_sa
         for stored_row in rows
         if stored_row["able"] and within(advised, stored_row["outputs"]["dx"])
     ]
-    assert {part: passed.count(part) for part in passed} == dict(gauge.advice.missed)
+    assert {part: passed.count(part) for part in passed} == gauge.advice.missed
 
 
 def test_the_words_of_an_advice_spell_the_tolerance() -> None:
