@@ -156,11 +156,6 @@ def main() -> None:
     """The console script: our own errors become one line and an exit code, never a traceback."""
     private_process.protect()
     _collect_rarely()
-    folder = os.environ.get("GONOGO_NUMBA_CACHE_DIR")
-    if (
-        folder
-    ):  # numba reads its own variable when it is first imported, in this process or in a child
-        os.environ["NUMBA_CACHE_DIR"] = folder
     try:
         try:
             run()
@@ -208,7 +203,7 @@ def _of_a_package(problem: Exception) -> str | None:
 
     if not loaded():
         return None
-    packages = {KERNELS[name].numerics.partition(".")[0] for name in loaded()}
+    packages = {KERNELS[name].reference.partition(".")[0] for name in loaded()}
     frames = traceback.extract_tb(problem.__traceback__)
     package_frames = [
         frame for frame in frames if packages.intersection(Path(frame.filename).parts)
@@ -218,6 +213,6 @@ def _of_a_package(problem: Exception) -> str | None:
     )
     return (
         f"the kernel {' or '.join(loaded())} of an installed package can't be judged: "
-        f"{in_words(problem)}{where} (GONOGO_LOG_LEVEL=debug shows the traceback; every part of "
-        "a kind: manual, kernel_parts)"
+        f"{in_words(problem)}{where} (GONOGO_LOG_LEVEL=debug shows the traceback; manual: "
+        "own_kernel)"
     )

@@ -16,13 +16,23 @@ import numpy as np
 
 from gonogo.arithmetic.matrix_unit import TILE
 from gonogo.emulator.spoiling import Spoiling
-from gonogo.faults.changes import Change, Edit, Elementwise, Factor, Moved, Weighted, shift
-from gonogo.faults.table import BLOCK, summed_axes
+from gonogo.errors import FieldError
+from gonogo.faults.changes import (
+    Change,
+    Edit,
+    Elementwise,
+    Factor,
+    Moved,
+    Replaced,
+    Weighted,
+    shift,
+)
+from gonogo.faults.table import BLOCK, faults, summed_axes
 from gonogo.graph import Graph, Node
 from gonogo.spec.kernels.registry import KERNELS
 
 Array = Any
-Edits = dict[int, Edit]
+Edits = dict[int, Edit | Replaced]
 STALE_ROWS = 8
 """Every so many rows use what the row before them left."""
 
@@ -499,6 +509,25 @@ def _of_kernel(kernel: str) -> list[Build]:
             ]
 
 
+def kind_of(kernel: str) -> Kind:
+    """Return the values of a kernel that builds make wrong; an installed one's have its faults."""
+    return KINDS.get(kernel) or Kind(KERNELS[kernel].outputs, "", "", "")
+
+
+def _of_table(name: str) -> Callable[[Graph, Kind], Edits]:
+    """Return the edits of a build that is named after a fault of the table."""
+    id = name.replace("/", ":", 1)
+
+    def edits(graph: Graph, kind: Kind) -> Edits:
+        found = (fault for output in graph.outputs for fault in faults(graph, output))
+        fault = next((fault for fault in found if fault.id == id), None)
+        if fault is None:
+            raise FieldError("build", name, "is no fault of the kernel's reference in this shape")
+        return dict(fault.edits)
+
+    return edits
+
+
 OTHER_PASS = {"layernorm_fw": "layernorm_bw", "layernorm_bw": "layernorm_fw"}
 """The passes of a kernel that have one list of builds."""
 
@@ -507,8 +536,17 @@ OTHER_PASS = {"layernorm_fw": "layernorm_bw", "layernorm_bw": "layernorm_fw"}
 def builds_of(kernel: str) -> Mapping[str, Build]:
     """Return the builds of a kernel by name, in the order of its test spec.
 
-    A build of the other pass is the right kernel here.
+    A build of the other pass is the right kernel here. Those of an installed kernel are named after
+    faults of gonogo.faults.table: "missing/gamma@y" has the fault missing:gamma@y.
     """
+    if kernel not in KINDS:
+        outputs = KERNELS[kernel].outputs
+        return {
+            name: Build(name, f"The fault {name} of its reference.", outputs, _of_table(name))
+            if name != "correct"
+            else Build(name, "The right kernel.", is_wrong=False)
+            for name in KERNELS[kernel].builds
+        }
     known = _known(kernel)
     others = _known(OTHER_PASS[kernel]) if kernel in OTHER_PASS else {}
     unchanged = {

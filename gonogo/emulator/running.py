@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from gonogo.arithmetic import Evaluation, Program
 from gonogo.arithmetic.matrix_unit import TILE
-from gonogo.emulator.builds import KINDS, Build, builds_of, divided, started, value
+from gonogo.emulator.builds import Build, builds_of, divided, kind_of, started, value
 from gonogo.emulator.spoiling import REGISTER, hang_or_crash, spoiled
 from gonogo.faults.changes import Edit, Elementwise, Factor
 from gonogo.graph import Graph
@@ -45,7 +45,7 @@ def run(
     if built.fate:
         hang_or_crash(built.fate)
     graph, inputs, program = _question(test, given, built)
-    kind = KINDS[test.kernel]
+    kind = kind_of(test.kernel)
     edits = built.edits(graph, kind)
     if built.is_stale and position:
         edits = started(REGISTER.lanes())(graph, kind)
@@ -74,7 +74,7 @@ def ideal(test: TestSpec, given: Arrays, build: str) -> dict[str, NDArray[np.flo
     """
     built = builds_of(test.kernel)[build]
     graph, inputs, _ = _question(test, given, built)
-    kind = KINDS[test.kernel]
+    kind = kind_of(test.kernel)
     edits = built.edits(graph, kind)
     if built.is_stale:
         more = TILE * STALE / test.features

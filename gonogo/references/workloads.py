@@ -16,10 +16,9 @@ from gonogo.arithmetic import Evaluation, Program
 from gonogo.errors import FieldError
 from gonogo.graph import Graph, Spec, trace
 from gonogo.references import kernel_of
-from gonogo.references.kernel import Kernel
 from gonogo.references.ttnn import DATAFLOWS
 from gonogo.references.wormhole import GENERIC, Dataflow, Options
-from gonogo.spec.arithmetic_names import TT_TRAIN, TTNN
+from gonogo.spec.arithmetic_names import TT_TRAIN, TTNN, WORMHOLE
 from gonogo.spec.kernels.kernel import last_axis
 from gonogo.spec.kernels.registry import KERNELS
 
@@ -44,7 +43,7 @@ TRACED = 64
 
 def kernel_name(test: TestSpec) -> str:
     """Return the name of a test's kernel: one that computes its own statistics is another one."""
-    is_own = test.kernel.endswith("_bw") and "rstd" not in test.input_names
+    is_own = KERNELS[test.kernel].given_statistics and "rstd" not in test.input_names
     return f"{test.kernel}_own" if is_own else test.kernel
 
 
@@ -117,15 +116,17 @@ def declared(test: TestSpec, inputs: Arrays, arithmetic: str) -> tuple[Graph, Pr
     if arithmetic == TTNN and kernel_name(test) in OPERATIONS:
         graph, program = on_wormhole(test, inputs, DATAFLOWS[OPERATIONS[kernel_name(test)]])
         return graph, replace(program, is_of_card=True)
-    if arithmetic == "wormhole":
+    if arithmetic == WORMHOLE:
         return on_wormhole(test, inputs, GENERIC)
     reason = f"{test.kernel} has no such program"
-    raise FieldError("arithmetic", arithmetic, reason, limit=", ".join(_names(test, kernel)))
+    names = ", ".join((*kernel.programs, *programs_on_wormhole(test)))
+    raise FieldError("arithmetic", arithmetic, reason, limit=names)
 
 
-def _names(test: TestSpec, kernel: Kernel) -> list[str]:
+def programs_on_wormhole(test: TestSpec) -> list[str]:
+    """Return the names of the arithmetics that a test's kernel has on a Wormhole."""
     ttnn = [TTNN] if kernel_name(test) in OPERATIONS else []
-    return [*kernel.programs, TT_TRAIN, *ttnn, "wormhole"]
+    return [TT_TRAIN, *ttnn, WORMHOLE]
 
 
 def on_wormhole(

@@ -10,6 +10,6 @@ L2NORM_FW = Kernel(
     outputs=("y",),
     drawn=("x", "gamma"),
     reference="l2norm_kind.reference:KERNEL",
-    builds=("correct", "without-tile-0:total", "without-last:total", "missing:gamma@y"),
+    builds=("correct", "without-tile-0/total", "without-last/total", "missing/gamma@y"),
     block_formats=False,
 )

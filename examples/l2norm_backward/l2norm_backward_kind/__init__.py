@@ -11,6 +11,6 @@ L2NORM_BW = Kernel(
     outputs=("dx", "dgamma"),
     drawn=("x", "gamma", "dy"),
     reference="l2norm_backward_kind.reference:KERNEL",
-    builds=("correct", "missing:share@rest", "sign:share@rest", "without-last:dgamma"),
+    builds=("correct", "missing/share@rest", "sign/share@rest", "without-last/dgamma"),
     block_formats=False,
 )

@@ -13,7 +13,7 @@ KERNEL = Kernel(
     "softmax_fw",
     ("y",),
     ("x",),
-    f"{__name__}.numerics",
-    ("correct", "last-tile-only", "temperature-ignored"),
+    f"{__name__}.reference:KERNEL",
+    ("correct", "without-tile-0/total", "missing/temperature@scaled"),
     parameters={"temperature": TEMPERATURE},
 )

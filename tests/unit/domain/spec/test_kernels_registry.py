@@ -16,10 +16,10 @@ from typer.testing import CliRunner
 
 import softmax
 from api import in_process
+from gonogo import emulator
 from gonogo.errors import FieldError
-from gonogo.judging.comparison import judge_here
+from gonogo.judging.comparison import case_of_test, record_of
 from gonogo.judging.inputs import generate, quantise
-from gonogo.kernels import registry
 from gonogo.spec.builds import emulator_builds
 from gonogo.spec.kernels import groupnorm, layernorm, rmsnorm
 from gonogo.spec.kernels.registry import KERNELS, register, unregister
@@ -49,16 +49,19 @@ def test_a_registered_kind_is_checked_like_any_other() -> None:
         "check", *TOY, "--build", "correct", "--seeds", "3", "--atol", "0.5", "--json"
     )
     assert (code, result["verdict"], list(result["seeds"][0]["outputs"])) == (0, "pass", ["y"])
-    for build in ("last-tile-only", "temperature-ignored"):
+    for build, expected in (
+        ("without-tile-0/total", "total leaves out tile 0 of 4"),
+        ("missing/temperature@scaled", "temperature is missing in scaled"),
+    ):
         code, result = command("check", *TOY, "--build", build, "--atol", "10", "--json")
         assert (code, result["verdict"]) == (1, "pass_by_tolerance")
-        assert result["diagnosis"]["words"] == "cannot tell: softmax_fw has no forensics"
+        assert expected in result["diagnosis"]["words"]
     # a fault of another kernel changes nothing here: its green would say nothing
     refused = CliRunner().invoke(app, ["check", *TOY, "--build", "double-subtract", "--json"])
     assert isinstance(refused.exception, FieldError)
     assert str(refused.exception) == (
         "build: is not a build of softmax_fw, only of layernorm_bw; it would run as `correct` "
-        "(allowed: one of correct, last-tile-only, temperature-ignored); got 'double-subtract'"
+        "(allowed: one of correct, without-tile-0/total, missing/temperature@scaled); got 'double-subtract'"
     )
 
 
@@ -66,7 +69,7 @@ def test_a_registered_kind_is_checked_like_any_other() -> None:
 def test_a_registered_kind_is_gauged() -> None:
     _, gauge = command("gauge", *TOY, "--atol", "1", "--seeds", "1", "--json", "--no-search")
     assert gauge["false_alarms"]["count"] == 0
-    assert gauge["misses"]["parts"]["temperature-ignored"]["unexplained"]["count"] == 1
+    assert gauge["misses"]["parts"]["missing/temperature@scaled"]["unexplained"]["count"] == 1
     assert gauge["sharpness"] == "blunt"
     assert "ttnn-bf16" not in gauge["gates"]
 
@@ -75,7 +78,7 @@ def test_a_registered_kind_is_gauged() -> None:
 def test_a_registered_kind_s_tensors_are_judged_where_they_lie(tmp_path: Path) -> None:
     test = TestSpec.parse({"kernel": "softmax_fw", "shape": [4, 40]})
     given = quantise(test, generate(test, 0))
-    outputs = registry.numerics(test).run(test, given, "correct")
+    outputs = emulator.run(test, given, "correct")
     (tmp_path / "spec.json").write_text(json.dumps({"test": test.canonical()}))
     for name, array in {**given, **outputs}.items():
         np.save(tmp_path / f"{name}.npy", array)
@@ -87,18 +90,19 @@ def test_a_registered_kind_s_tensors_are_judged_where_they_lie(tmp_path: Path) -
         "--json",
     )
     assert (code, result["verdict"]) == (0, "pass")
-    wrong = registry.numerics(test).run(test, given, "last-tile-only")
-    _, words, serious, _ = judge_here(test.canonical(), {**given, **wrong}, {})
-    assert serious
-    assert "softmax_fw [4, 40]" in str(words)
+    wrong = emulator.run(test, given, "without-tile-0/total")
+    case = case_of_test(test.canonical(), {**given, **wrong}, {}, None)
+    record = record_of(case, case.judge())
+    assert record["explanation"] == "unexplained"
+    assert "softmax_fw [4, 40]" in record["words"]
 
 
 @pytest.mark.usefixtures("toy")
 def test_a_registered_kind_is_submitted_and_its_builds_are_listed(tmp_path: Path) -> None:
-    assert "temperature-ignored" in emulator_builds()
+    assert "missing/temperature@scaled" in emulator_builds()
     test = {"kernel": "softmax_fw", "shape": [4, 64], "parameters": {"temperature": 2}}
     with in_process(f"sqlite:///{tmp_path / 'g.db'}") as api:
-        job = api.submit(test=test, build="temperature-ignored")
+        job = api.submit(test=test, build="missing/temperature@scaled")
         assert api.get(f"/jobs/{job}")["test"] == test
         assert "softmax_fw" in api.client.get(f"/jobs/{job}").text
         cold = {
@@ -126,15 +130,12 @@ def test_a_name_is_registered_once() -> None:
 
 
 @pytest.mark.parametrize("kind", [layernorm, rmsnorm, groupnorm])
-def test_the_builds_of_a_kernel_are_the_faults_of_its_numerics(kind: Any) -> None:
+def test_the_builds_of_a_kernel_are_the_emulator_s(kind: Any) -> None:
     for kernel in kind.KERNELS:
-        test = TestSpec.parse({"kernel": kernel.name, "shape": [2, 4]})
-        faults = registry.numerics(test).faults
-        assert tuple(faults) == kernel.builds
-        assert all(
-            name == fault.name and fault.sentence.endswith(".") for name, fault in faults.items()
-        )
-        assert set().union(*(fault.outputs for fault in faults.values())) >= set(kernel.outputs)
+        builds = emulator.builds_of(kernel.name)
+        assert tuple(builds) == kernel.builds
+        assert all(build.sentence.endswith(".") for build in builds.values())
+        assert set().union(*(build.outputs for build in builds.values())) >= set(kernel.outputs)
 
 
 def test_parameters_belong_to_the_test_s_key_and_those_at_their_default_do_not() -> None:
