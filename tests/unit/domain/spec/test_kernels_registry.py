@@ -61,7 +61,8 @@ def test_a_registered_kind_is_checked_like_any_other() -> None:
     assert isinstance(refused.exception, FieldError)
     assert str(refused.exception) == (
         "build: is not a build of softmax_fw, only of layernorm_bw; it would run as `correct` "
-        "(allowed: one of correct, without-tile-0/total, missing/temperature@scaled); got 'double-subtract'"
+        "(allowed: one of correct, without-tile-0/total, missing/temperature@scaled);"
+        " got 'double-subtract'"
     )
 
 
