@@ -39,9 +39,8 @@ def test_progress_and_marks_move_without_a_reload(server, page: Page) -> None:
     expect(page.locator("#diagnosis tbody tr")).to_have_text(["dx" + stored_jobs.FAULT])
 
     with server.writing() as session:
-        stored_jobs.report(
-            session, job.id, [stored_jobs.row(seed, wrong=True) for seed in range(2, 6)]
-        )
+        rows = [stored_jobs.row(seed, wrong=True) for seed in range(2, 6)]
+        stored_jobs.report(session, job.id, rows, diagnosed=True)
         stored_jobs.finish(session, job.id)
     expect(page.locator("#state")).to_have_text("Finished")
     expect(page.locator("[data-chart=chart-seeds]")).to_have_attribute("data-marks", "6")

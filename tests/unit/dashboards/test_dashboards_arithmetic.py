@@ -56,9 +56,8 @@ def test_an_output_without_an_arithmetic_has_no_line() -> None:
 
 def test_limits_are_folded_unless_only_an_unknown_order_explains_the_output() -> None:
     folded = html(arithmetic_view.of_seed("y", entry()))
-    assert f"<summary>1 limit</summary>couldn't have seen: {LIMIT}</details>" in folded.replace(
-        "&#39;", "'"
-    )
+    inside = folded.partition("<summary>1 limit</summary>")[2].partition("</details>")[0]
+    assert LIMIT in inside
     wide = html(arithmetic_view.of_seed("y", entry(is_wide=True)))
     assert LIMIT in wide
     assert "<details" not in wide
