@@ -40,7 +40,7 @@ _MOST_WORDS, _MOST_DIGITS = 26, 34
 """Labels of events that fit side by side, also on a phone: upright words, and digits."""
 _DASHES = 1000
 """Above this number of marks, a dash per mark would be a smear: the median stands for all."""
-_FLAT = 5.0
+_FLAT = 2.0
 """Limits of the seeds within this factor may share one straight line.
 
 Otherwise each has its own dash.
@@ -342,21 +342,9 @@ class _Places:
 
 
 def _one_line_will_do(plot: SeedPlot) -> bool:
-    """Return whether the median limit classifies every seed as its own limit does.
-
-    It also requires that no limit is far from it.
-    """
-    if plot.limit is None:
-        return True
-    known = [
-        (mark.value, mark.rounding)
-        for mark in plot.marks
-        if mark.value is not None and mark.rounding is not None
-    ]
-    limits = [limit for _, limit in known]
-    return max(limits) <= _FLAT * min(limits) and all(
-        (value > limit) is (value > plot.limit) for value, limit in known
-    )
+    """Return whether no seed's own limit is far from the median."""
+    limits = [mark.rounding for mark in plot.marks if mark.rounding is not None]
+    return not limits or max(limits) <= _FLAT * min(limits)
 
 
 def _span(xs: Sequence[int]) -> Options:

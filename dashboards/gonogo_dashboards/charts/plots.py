@@ -59,7 +59,7 @@ class SeedPlot:
     """A job's seeds for one output.
 
     `metric` is the unit of `value`: tolerance_ratio, or rounding_ratio where no tolerance is
-    declared. `limit` is where rounding ends on that axis: the median over the marks beyond it, or
+    declared. `limit` is where rounding ends on that axis: the median over the unexplained marks, or
     over all marks where none is (None: not known). `total` counts all seeds, shown or not. `whole`:
     each of them is a mark; else only the worst of each verdict are. `spread` is then the spread of
     all values, from seed `first` to seed `last`.
@@ -151,8 +151,8 @@ def picture(
     """Return the chart from stored rows."""
     marks = tuple(_mark(row, metric) for row in rows)
     known = [mark for mark in marks if mark.rounding is not None]
-    beyond = [mark for mark in known if (mark.rounding_ratio or 0.0) > 1]
-    limits = [mark.rounding for mark in beyond or known if mark.rounding is not None]
+    wrong = [mark for mark in known if mark.explanation == Explanation.unexplained]
+    limits = [mark.rounding for mark in wrong or known if mark.rounding is not None]
     limit = median(limits) if limits else None
     seeds = [mark.seed for mark in marks] + ([] if spread is None else [*(ends or ())])
     whole = len(marks) >= total
@@ -195,39 +195,36 @@ def _summary(
     low, high = words.number(min(values)), words.number(max(values))
     lies = f"is {high}" if low == high else f"lies between {low} and {high}"
     if metric == ROUNDING_RATIO:
-        text = f"{seeds}. The error {lies} times the largest by rounding;"
-        text += " there is no rtol and atol to compare with."
-        return f"{text}{_patterns(marks, noun)}"
+        text = (
+            f"{seeds}. The error {lies} times the largest by rounding: {_unexplained(marks, noun)}."
+        )
+        return f"{text} There is no rtol and atol to compare with."
     text = f"{seeds}. The error {lies} times the declared tolerance (1 = where green turns red)."
     if limit is None:
         return text
-    ratios = [mark.rounding_ratio for mark in marks if mark.rounding_ratio is not None]
-    text += f" Rounding makes at most {words.number(limit)}"
+    text += f" Rounding makes at most {words.number(limit)}: {_unexplained(marks, noun)}."
     without = sum(mark.value is None for mark in marks)
-    every = f"every {'other ' if without else ''}{noun}"
-    rest = _patterns(marks, noun)
-    rest += f" At the top: {words.count(without, noun)} without a finite number." if without else ""
-    if min(ratios) > 1:
-        worst = words.number(max(ratios))
-        return f"{text}: {every} shown is beyond that, the worst {worst} times.{rest}"
-    if max(ratios) > 1:
-        some = f"{sum(value > 1 for value in ratios):,} of {len(ratios):,} {noun}s shown are"
-        return f"{text}: {some} beyond that, the worst {words.number(max(ratios))} times.{rest}"
-    return f"{text}: {every} shown is within that.{rest}"
-
-
-def _patterns(marks: Sequence[SeedMark], noun: str) -> str:
-    """Return a sentence about errors that are no larger than rounding's, and unexplained."""
-    small = sum(
-        mark.explanation == Explanation.unexplained
-        and mark.rounding_ratio is not None
-        and mark.rounding_ratio <= 1
-        for mark in marks
+    return text + (
+        f" At the top: {words.count(without, noun)} without a finite number." if without else ""
     )
-    if not small:
-        return ""
-    verb = "has" if small == 1 else "have"
-    return f" Of those within, {words.count(small, noun)} {verb} a pattern that rounding never has."
+
+
+def _unexplained(marks: Sequence[SeedMark], noun: str) -> str:
+    """Return how many of the marks with numbers are unexplained, and how large these are."""
+    known = [mark for mark in marks if mark.rounding_ratio is not None]
+    wrong = [
+        mark.rounding_ratio or 0.0 for mark in known if mark.explanation == Explanation.unexplained
+    ]
+    if not wrong:
+        return f"no {noun} shown is unexplained"
+    all_of = f"{len(wrong):,} of {words.count(len(known), noun)} shown"
+    text = f"{all_of} {'is' if len(wrong) == 1 else 'are'} unexplained"
+    text += f", the worst {words.number(max(wrong))} times as large"
+    small = sum(ratio <= 1 for ratio in wrong)
+    if small:
+        text += f"; {small:,} {'is' if small == 1 else 'are'} no larger than that, in a pattern"
+        text += " that rounding never has"
+    return text
 
 
 def _left_out(shown: int, noun: str, spread: Spread | None) -> str:

@@ -62,18 +62,19 @@ def test_a_mark_lies_below_its_line_exactly_when_its_rounding_ratio_is_at_most_1
 
 
 def test_an_error_as_small_as_rounding_s_is_said_to_be_unexplained_all_the_same() -> None:
-    small = mark(1, "pass_by_tolerance", **RIGHT)
-    summary = plot(mark(0, **RIGHT), small).summary
-    assert "every seed shown is within that" in summary
-    assert "Of those within, 1 seed has a pattern that rounding never has." in summary
-    assert "pattern" not in plot(mark(0, **RIGHT), mark(1, "fail", **HOLLOW)).summary
-    no_tolerance = plot(mark(0, **RIGHT), small, small, metric=ROUNDING_RATIO).summary
-    assert "Of those within, 2 seeds have a pattern" in no_tolerance
+    small, large = mark(1, "pass_by_tolerance", **RIGHT), mark(2, "fail", **HOLLOW)
+    assert (
+        "1 of 2 seeds shown is unexplained, the worst 0.99 times as large; 1 is no larger than"
+        " that, in a pattern that rounding never has." in plot(mark(0, **RIGHT), small).summary
+    )
+    assert "pattern" not in plot(mark(0, **RIGHT), large).summary
+    no_tolerance = plot(small, small, large, metric=ROUNDING_RATIO).summary
+    assert "3 of 3 seeds shown are unexplained, the worst 50 times as large; 2 are" in no_tolerance
 
 
 def test_the_summary_says_how_far_beyond_rounding_a_green_seed_is() -> None:
     summary = plot(mark(0, "pass_by_tolerance", **HOLLOW), mark(1, "pass", **RIGHT)).summary
-    assert "1 of 2 seeds shown are beyond that, the worst 50 times" in summary
+    assert "1 of 2 seeds shown is unexplained, the worst 50 times as large." in summary
     assert "between 0.0265 and 0.101 times the declared tolerance" in summary
 
 
@@ -217,9 +218,9 @@ def test_the_plot_shows_the_output_with_the_worst_verdict_unless_asked() -> None
     assert plots.choose([], "dx") == ""
 
 
-def test_the_words_do_not_call_every_seed_small_where_some_have_no_number() -> None:
+def test_the_words_say_how_many_seeds_have_no_number() -> None:
     odd = mark(1, "fail", nonfinite=1.0, **RIGHT)
     assert plot(mark(**RIGHT), odd, mark(2, "hang")).summary.endswith(
-        "every other seed shown is within that. At the top: 2 seeds without a finite number."
+        "no seed shown is unexplained. At the top: 2 seeds without a finite number."
     )
-    assert plot(mark(**RIGHT)).summary.endswith("every seed shown is within that.")
+    assert plot(mark(**RIGHT)).summary.endswith(": no seed shown is unexplained.")
