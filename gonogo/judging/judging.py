@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from gonogo.errors import KernelOutputError
 from gonogo.exactness import ExactJudgment, judge_exact
+from gonogo.faults.table import STORED
 from gonogo.judging.questions import Question, questions, reference
 from gonogo.judgment import Judgment
 from gonogo.judgment import OutputJudgment as Answer
@@ -115,13 +116,11 @@ def judge(
     names = [name for name in test.outputs if produced is None or name in produced]
     matrices = {name: matrix(test, name, outputs) for name in names}
     right, quantized = reference(test, raw), reference(test, given)
-    exact: Mapping[str, ExactJudgment] = {}
     judged: dict[str, OutputJudgement] = {}
     left = names
     for question in questions(test, given, arithmetic):
         known = question.graphs[0].outputs
         some = {name: matrices[name].reshape(known[name].shape) for name in left if name in known}
-        left = [name for name in left if name not in known]
         if not some:
             continue
         forms = dict.fromkeys(some, question.form)
@@ -133,16 +132,19 @@ def judge(
             forms,
             question.narrow,
             question.programs,
+            question.known,
             question.tolerances,
             expected,
         )
+        bits: Mapping[str, ExactJudgment] = {}
         if is_exact(test.inputs):
-            exact = judge_exact(question.graphs, question.inputs, some, forms)
+            bits = judge_exact(question.graphs, question.inputs, some, forms)
         for name in some:
+            references = right[name], quantized[name]
             judged[name] = _output(
-                test, question, judgment, name, right[name], quantized[name], exact.get(name),
-                with_limits,
-            )  # fmt: skip
+                test, question, judgment, name, *references, bits.get(name), with_limits
+            )
+        left = [name for name in left if name not in judged]
     ordered = {name: judged[name] for name in names}
     downstream = [name for name in test.downstream if produced is not None and name in produced]
     return SeedJudgement(
@@ -185,9 +187,9 @@ def _output(
         explanation = _with_exact(numbers, explanation, exact)
     is_within = within(test.tolerance_for(name), numbers)
     if explanation is Explanation.explained:
-        if with_limits or not is_within:
+        if with_limits:
             numbers["detection_limits"] = _detection_limits(test, judgment, name)
-        if not is_within and tolerance is None and numbers["detection_limits"]:
+        if not is_within and tolerance is None and _hides_faults(judgment, name):
             explanation = Explanation.inconclusive
             numbers["reason"] = "the test may fail for another reason than rounding"
         if tolerance is not None and (numbers["tolerance_ratio"] or 0.0) > NEARLY_RED:
@@ -214,7 +216,7 @@ def _with_exact(numbers: Statistics, explanation: Explanation, exact: ExactJudgm
     )
     if exact.explanation is not Explanation.unexplained or told is None:
         return explanation
-    numbers.setdefault("places", told.places.sentence)
+    numbers["places"] = numbers.get("places") or told.places.sentence
     if told.fault is not None and not numbers.get("fault"):
         numbers |= {"fault": told.message.rstrip("."), "fault_share": told.share}
     return Explanation.unexplained
@@ -227,11 +229,17 @@ def _detection_limits(test: TestSpec, judgment: Judgment, name: str) -> list[str
     if key not in _limits:
         limits = judgment.detection_limits(name)
         largest = max((size for size in limits.factors.values() if size < np.inf), default=0.0)
-        factors = [f"factors below {1 + largest:.4g}"] if largest else []
+        factors = [f"factors below {100 * largest:.2g} %"] if largest else []
         _limits[key] = [*limits.unseen.values(), *factors]
         if len(_limits) > WORKLOADS:
             _limits.popitem(last=False)
     return list(_limits[key])
+
+
+def _hides_faults(judgment: Judgment, name: str) -> bool:
+    """Return whether an output's explanation would hide a fault; other roundings are none."""
+    unseen = judgment.detection_limits(name).unseen
+    return any(fault.partition(":")[0] not in STORED for fault in unseen)
 
 
 def exact_words(judged: SeedJudgement) -> str | None:

@@ -1,4 +1,4 @@
-"""What a test asks the judge: its kernel's graphs, what the device was given, and in which formats."""
+"""What a test asks the judge: its kernel's graphs, what the device was given, and the formats."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from gonogo.arithmetic import Program
 from gonogo.graph import Graph
-from gonogo.judgment import Tolerance
+from gonogo.judgment import Candidate, Tolerance
 from gonogo.references import workloads
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ class Question:
         form: the format of the outputs.
         narrow: the 16-bit formats of the tensors.
         programs: the declared arithmetic; empty: it is found.
+        known: other arithmetics, of graphs of their own.
         tolerances: by output, as far as they are allclose's.
     """
 
@@ -39,30 +40,33 @@ class Question:
     form: str
     narrow: Sequence[str]
     programs: Sequence[Program]
+    known: Sequence[Candidate]
     tolerances: Mapping[str, Tolerance]
 
 
 def questions(test: TestSpec, given: Arrays, arithmetic: str | None) -> list[Question]:
-    """Return what a test asks: first by the declared arithmetic, if there is one.
+    """Return what a test asks: by the declared arithmetic, then by any, if outputs are left.
 
-    Outputs that its graph doesn't have are those of the last question. Raises FieldError where the
-    kernel has no such arithmetic.
+    Where none is declared, the known programs of a Wormhole are among those that are tried. Raises
+    FieldError where the kernel has no such arithmetic.
     """
     inputs = workloads.shaped(test, given)
-    formats = [test.numerics.output, *map(test.numerics.format_of, test.input_names)]
+    form = test.numerics.output
+    formats = [form, *map(test.numerics.format_of, test.input_names)]
     narrow = [form for form in dict.fromkeys(formats) if form in NARROW]
     tolerances = {}
     for name in test.outputs:
         declared = test.tolerance_for(name)
         if declared is not None and declared.allclose is not None:
             tolerances[name] = Tolerance(*declared.allclose)
+    names = workloads.programs_on_wormhole(test) if arithmetic is None else [arithmetic]
+    known = [Candidate(*workloads.declared(test, inputs, name)) for name in names]
     graphs = workloads.graphs_of(test, inputs)
-    every = [Question(graphs, inputs, test.numerics.output, narrow, (), tolerances)]
-    if arithmetic is not None:
-        graph, program = workloads.declared(test, inputs, arithmetic)
-        first = Question([graph], inputs, test.numerics.output, narrow, [program], tolerances)
-        every.insert(0, first)
-    return every
+    found = Question(graphs, inputs, form, narrow, (), known, tolerances)
+    if arithmetic is None:
+        return [found]
+    (only,) = known
+    return [Question([only.graph], inputs, form, narrow, [only.program], (), tolerances), found]
 
 
 def reference(test: TestSpec, arrays: Arrays) -> dict[str, NDArray[Any]]:

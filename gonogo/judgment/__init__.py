@@ -13,9 +13,10 @@ limits.py       what would not be seen; advice.py: the tolerance to take
 pooling.py      several seeds; pairs.py: two builds on equal seeds
 """
 
+from gonogo.judgment.fits import Candidate
 from gonogo.judgment.judging import judge
 from gonogo.judgment.pooling import pooled_entries
 from gonogo.judgment.tolerance import Tolerance
 from gonogo.judgment.verdict import Judgment, OutputJudgment
 
-__all__ = ["Judgment", "OutputJudgment", "Tolerance", "judge", "pooled_entries"]
+__all__ = ["Candidate", "Judgment", "OutputJudgment", "Tolerance", "judge", "pooled_entries"]

@@ -67,7 +67,7 @@ def advised(fit: Fit, today: Tolerance) -> Advice:
         fit: the output beside the arithmetic's replay.
         today: the test's tolerance.
     """
-    cells, exact = fit.cells, fit.output.exact
+    cells, exact = fit.cells, fit.output.expected
     size, half, unit = np.abs(exact), cells.half, unit_roundoff(cells.form)
     largest = HEADROOM * float(np.abs(cells.values).max(initial=0.0))
     magnitude = 2.0 ** math.ceil(math.log2(largest)) if 0 < largest < math.inf else 1.0

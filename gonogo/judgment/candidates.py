@@ -2,10 +2,11 @@
 
 1. What the build declares; then nothing else.
 2. Nothing stored: each way with blocked, running and updated sums.
-3. A truncated output, and stored values that a search finds, in each way.
-4. Ways that are much noisier than the reference on these inputs.
-5. 16-bit operations in an unknown order: only noise.
-6. The same with totals kept in 16 bits, which explains nearly anything.
+3. Programs that the caller knows, such as those of a Wormhole.
+4. A truncated output, and stored values that a search finds, in each way.
+5. Ways that are much noisier than the reference on these inputs.
+6. 16-bit operations in an unknown order: only noise.
+7. The same with totals kept in 16 bits, which explains nearly anything.
 """
 
 from __future__ import annotations
@@ -45,6 +46,14 @@ def sharp(output: Output) -> Iterator[Candidate]:
         for graph in output.usual_ways:
             if order == "blocked" or has_sums(graph, output.name):
                 yield Candidate(graph, Program(order=order))
+
+
+def known(output: Output) -> Iterator[Candidate]:
+    """Yield the arithmetics that the caller knows, as far as they have the output."""
+    for candidate in output.kernel.known:
+        node = candidate.graph.outputs.get(output.name)
+        if node is not None and node.shape == output.values.shape:
+            yield Candidate(candidate.graph, candidate.program.before_last_rounding(node.key))
 
 
 def truncated(output: Output) -> Iterator[Candidate]:

@@ -55,14 +55,21 @@ class Kernel:
         inputs: its tensors by name.
         narrow: the 16-bit formats of its tensors, in which it may store.
         programs: those that the build declares, of the reference; then nothing else explains it.
+        known: other arithmetics that are tried, of graphs of their own.
     """
 
     graphs: Sequence[Graph]
     inputs: Inputs
     narrow: Sequence[str] = ()
     programs: Sequence[Program] = ()
+    known: Sequence[Candidate] = ()
     _replays: dict[tuple[int, str], Replay] = field(default_factory=dict, repr=False)
     _exact: dict[tuple[int, str], Mapping[int, Array]] = field(default_factory=dict, repr=False)
+
+    @property
+    def every(self) -> list[Graph]:
+        """All graphs, those of known arithmetics last."""
+        return [*self.graphs, *(candidate.graph for candidate in self.known)]
 
     def replay(self, candidate: Candidate) -> Replay:
         """Return a replay; those in which nothing is stored are kept, for other outputs too."""

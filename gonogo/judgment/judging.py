@@ -60,6 +60,7 @@ def judge(
     formats: Mapping[str, str],
     narrow: Sequence[str] = (),
     programs: Sequence[Program] = (),
+    known: Sequence[Candidate] = (),
     tolerances: Mapping[str, Tolerance] = MappingProxyType({}),
     expected: Mapping[str, Doubles] = MappingProxyType({}),
 ) -> Judgment:
@@ -73,13 +74,14 @@ def judge(
         narrow: 16-bit formats of the kernel's tensors, in which it may store values.
         programs: those that the build declares, of the reference; then nothing else explains its
             outputs.
+        known: other arithmetics that are tried, of graphs of their own.
         tolerances: those of the test, by output. An output that fails its own is explained only if
             no fault is the likelier reason.
         expected: what tolerances are measured from, by output; the exact values, where it has none.
 
     Raises ValueError for an output that the reference doesn't have, or has in another shape.
     """
-    kernel = Kernel(graphs, inputs, tuple(dict.fromkeys(narrow)), tuple(programs))
+    kernel = Kernel(graphs, inputs, tuple(dict.fromkeys(narrow)), tuple(programs), tuple(known))
     judged, doubles = {}, {}
     for name, values in outputs.items():
         node = graphs[0].outputs.get(name)
@@ -93,7 +95,7 @@ def judge(
             kernel, name, given, formats[name], tolerances.get(name), expected.get(name)
         )
         judged[name] = judge_output(output)
-    return Judgment(judged, graphs, inputs, doubles, formats, tolerances)
+    return Judgment(judged, kernel.every, inputs, doubles, formats, tolerances)
 
 
 def judge_output(output: Output) -> OutputJudgment:
@@ -104,6 +106,9 @@ def judge_output(output: Output) -> OutputJudgment:
         return _explained(output, sharp.last)
     if is_declared:
         return _unexplained(output, sharp, _diagnosed(output, sharp.best))
+    known = _Tried(output)
+    if known.explained_by(candidates.known(output)):
+        return _explained(output, known.last)
     diagnosis = _diagnosed(output, sharp.best)
     storing = _Tried(output)
     if not _is_settled(output, sharp.best, diagnosis):
@@ -326,11 +331,11 @@ def _answer(
     reason: str = "",
     diagnosis: Diagnosis | None = None,
 ) -> OutputJudgment:
-    way = next(at for at, graph in enumerate(output.kernel.graphs) if graph is fit.candidate.graph)
-    label = fit.candidate.program.label
+    way = next(at for at, graph in enumerate(output.kernel.every) if graph is fit.candidate.graph)
+    label, is_named = fit.candidate.program.label, bool(fit.candidate.program.name)
     return OutputJudgment(
         explanation=explanation,
-        arithmetic=f"{fit.candidate.graph.name}; {label}" if way else label,
+        arithmetic=f"{fit.candidate.graph.name}; {label}" if way and not is_named else label,
         program=fit.candidate.program,
         way=way,
         rounding_ratio=fit.comparison.ratio,

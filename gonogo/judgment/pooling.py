@@ -76,7 +76,7 @@ def pooled_entries(entries: Iterable[Entry]) -> Pooled:
     reason = ""
     if beyond:
         largest = max(beyond, key=lambda factor: abs(factor.estimate))
-        reason = f"{largest.source} has a factor of {1 + largest.estimate:.7g}"
+        reason = f"{largest.source} has a factor of 1 {largest.estimate:+.2g}"
         reason += f" over {len(seeds):,} seeds"
     elif worst is Explanation.suspect and suspect > MAX_SUSPECT:
         reason = f"suspect in {suspect:,} of {len(seeds):,} seeds: together that is no chance"

@@ -12,12 +12,12 @@ from types import MappingProxyType
 from gonogo.errors import FieldError
 from gonogo.spec import fields
 
-TT_TRAIN, TTNN = "tt-train", "ttnn"
+TT_TRAIN, TTNN, WORMHOLE = "tt-train", "ttnn", "wormhole"
 NAMES: Mapping[str, str] = MappingProxyType(
     {
         TT_TRAIN: "tt-train's dataflow on a Wormhole, by the test's numerics",
         TTNN: "that of ttnn's own operations on a Wormhole, by the test's numerics",
-        "wormhole": "operation by operation on a Wormhole, by the test's numerics",
+        WORMHOLE: "operation by operation on a Wormhole, by the test's numerics",
         "fused": "one kernel in fp32 that stores nothing in between",
         "eager": "each operation's result is stored in the format of the tensors",
         "stored-xhat": "x^ is stored in the format of the tensors, the rest is fp32",

@@ -34,7 +34,7 @@ NAN, INF = math.nan, math.inf
                 "ulp_max": 32.0,  # a step of bf16 at 2 is 2^-6
                 "ulp_p99": 32.0,
                 "needed_atol": {
-                    "0": 0.5,
+                    "0.0": 0.5,
                     "1e-05": 0.49998,
                     "0.001": 0.498,
                     "0.01": 0.48,
@@ -99,7 +99,7 @@ NAN, INF = math.nan, math.inf
                 "rel_frobenius": None,
                 "tolerance_ratio": None,
                 "nonfinite_statistics": {"rel_frobenius": "inf", "tolerance_ratio": "inf"},
-                "needed_atol": dict.fromkeys(("0", "1e-05", "0.001", "0.01", "0.016", "0.1"), 3.0),
+                "needed_atol": dict.fromkeys(("0.0", "1e-05", "0.001", "0.01", "0.016", "0.1"), 3.0),
             },
         ),
         ([0.0], [0.0], Gate(), None, {"rel_frobenius": 0.0, "max_abs": 0.0}),
