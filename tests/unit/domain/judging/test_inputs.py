@@ -15,10 +15,11 @@ import pytest
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from gonogo.arithmetic.formats import round_to
 from gonogo.errors import FieldError
+from gonogo.judging import normals
 from gonogo.judging.inputs import MAX_SEED, _uniform, generate, quantise, row_statistics
-from gonogo.numerics import normals
-from gonogo.numerics.formats import round_to
+from gonogo.spec.regimes import EXACT_KERNELS
 from gonogo.spec.test_spec import TestSpec
 
 
@@ -259,16 +260,31 @@ def test_the_logarithm_is_numpys_to_the_last_digits() -> None:
     assert (np.abs(normals.log(v) - np.log(v)) <= 4e-16 * np.maximum(np.abs(np.log(v)), 0.4)).all()
 
 
-def test_neither_scipy_nor_numba_is_needed_for_specs_verdicts_and_builds() -> None:
+def test_specs_verdicts_and_builds_need_no_numpy() -> None:
     """The API process imports these modules, and takes 67 MB instead of 179 MB."""
     import subprocess
 
     code = (
         "import gonogo.spec.test_spec, gonogo.spec.verdicts, gonogo.spec.builds, sys; "
         "gonogo.spec.builds.emulator_builds();"
-        "sys.exit(str(sorted({'numba', 'scipy', 'numpy'} & set(sys.modules))))"
+        "sys.exit(str(sorted({'scipy', 'numpy'} & set(sys.modules))))"
     )
     completed = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False
     )
     assert completed.stderr.strip() == "[]"
+
+
+@pytest.mark.parametrize("kernel", EXACT_KERNELS)
+@pytest.mark.parametrize("form", ["fp32", "bf16"])
+def test_exact_inputs_are_drawn_together_and_given_as_they_are(kernel: str, form: str) -> None:
+    fields = {"shape": [8, 64], "numerics": {"input": form, "output": form}}
+    fields |= {"shape": [2, 8, 16], "parameters": {"num_groups": 4}} if "group" in kernel else {}
+    test = TestSpec.parse({"kernel": kernel, "inputs": {"regime": "exact"}, **fields})
+    raw = generate(test, 5)
+    given = quantise(test, raw)
+    assert list(given) == list(test.input_names)
+    assert digest(raw) == digest(generate(test, 5)) != digest(generate(test, 6))
+    for name in test.input_names:
+        assert raw[name].shape == test.flat_shape_of(name)
+        assert (given[name] == raw[name]).all()
