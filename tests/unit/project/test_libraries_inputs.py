@@ -13,7 +13,7 @@ from benchmarks.libraries import cases, exact, failures, mutants
 from benchmarks.libraries.cases import FORMATS, KINDS, Case
 from benchmarks.libraries.environments import ENVIRONMENTS
 from benchmarks.libraries.sources import SUMS
-from gonogo.numerics.formats import round_to
+from gonogo.arithmetic.formats import round_to
 
 ROOT = Path(__file__).resolve().parents[3]
 SMALL = {
