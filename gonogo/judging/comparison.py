@@ -93,9 +93,11 @@ class Case(ABC):
         if output.explanation is not Explanation.explained or output.answer is None:
             return ()
         asked, answer = self.question(name), output.answer
-        graph = asked.graphs[answer.way]
+        every = [*asked.graphs, *(known.graph for known in asked.known)]
         with np.errstate(all="ignore"):
-            limits = detection_limits(graph, asked.inputs, name, asked.form, answer.program)
+            limits = detection_limits(
+                every[answer.way], asked.inputs, name, asked.form, answer.program
+            )
         return tuple(limits.phrases)
 
 

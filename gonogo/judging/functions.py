@@ -67,7 +67,7 @@ class FunctionCase(Case):
         }
         graphs = self.graphs[:1] if self.programs else self.graphs
         form = self.formats[output]
-        return Question(graphs, self.inputs, form, narrow, self.programs, allclose)
+        return Question(graphs, self.inputs, form, narrow, self.programs, (), allclose)
 
     def judge_alone(self) -> SeedJudgement:
         """Return the judgment of the outputs, without limits."""
@@ -85,8 +85,8 @@ class FunctionCase(Case):
             self.formats,
             one.narrow,
             one.programs,
-            one.tolerances,
-            right,
+            tolerances=one.tolerances,
+            expected=right,
         )
         # it asks a test for no more than a case has, too
         test = cast(Any, self)

@@ -4,6 +4,7 @@ stores the numbers of the definition, and judges in full."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from typing import Any
 
 import ml_dtypes
@@ -13,16 +14,16 @@ from numpy.typing import NDArray
 
 import gonogo
 from gonogo import emulator
+from gonogo.arithmetic import formats
+from gonogo.arithmetic.formats import FORMATS, step
 from gonogo.judging import closeness
 from gonogo.judging.closeness import Gate
 from gonogo.judging.inputs import generate, quantise
-from gonogo.kernels.layernorm.arithmetic import forward, forward_terms
-from gonogo.kernels.layernorm.reference import reference
-from gonogo.numerics import compare
-from gonogo.numerics.formats import round_to
+from gonogo.judging.questions import reference
+from gonogo.judgment import Tolerance
+from gonogo.judgment.statistics import statistics_of
 from gonogo.public import handover, recorded, tensors
 from gonogo.public.recorded import Comparison
-from gonogo.spec import diagnoses
 from gonogo.spec.test_spec import TestSpec
 from torch_interpreter import run_in_torch
 
@@ -52,6 +53,10 @@ def case() -> Callable[[str], tuple[Any, Any, dict[str, Any]]]:
     )
 
 
+def round_to(values: Any, form: str) -> NDArray[np.float32]:
+    return formats.round_to(values, form).astype(np.float32)
+
+
 def noisy(seed: int = 0, size: int = 500) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
     chance = np.random.default_rng(seed)
     expected = chance.standard_normal(size)
@@ -59,31 +64,29 @@ def noisy(seed: int = 0, size: int = 500) -> tuple[NDArray[np.float32], NDArray[
 
 
 def test_the_numbers_are_those_of_the_definition() -> None:
-    test = TestSpec.parse({"kernel": "layernorm_fw", "shape": [16, 64]})
-    given = quantise(test, generate(test, 0))
-    expectation = forward.expectations(given, test.epsilon, forward_terms(test, None))["y"]
-    output = round_to(expectation.reference * 1.01, "bf16")
-    defined = compare.storable(
-        compare.statistics(
-            output, expectation, expectation.reference, allclose=(1e-3, 0.05), shape=test.shape
-        )
+    expected = np.random.default_rng(0).normal(size=(16, 64))
+    output = formats.round_to(expected * 1.01, "bf16")
+    nowhere = np.zeros(output.shape, np.bool_)
+    defined = asdict(
+        statistics_of(output, expected, expected, "bf16", nowhere, Tolerance(1e-3, 0.05))
     )
-    numbers = closeness.numbers(output, expectation.reference, Gate(1e-3, 0.05), "bf16")
-    same = (
-        "count",
-        "nonfinite",
-        "max_abs",
-        "mean_abs",
-        "rms",
-        "rel_frobenius",
-        "pcc_deficit",
-        "ulp_max",
-        "ulp_p99",
-        "needed_atol",
+    numbers = closeness.numbers(output, expected, Gate(1e-3, 0.05), "bf16")
+    needed = numbers.pop("needed_atol")
+    assert [float(rtol) for rtol in needed] == list(defined.pop("needed_atol"))
+    same = defined.keys() & numbers.keys()
+    assert {"max_abs", "rms", "pcc_deficit", "ulp_max", "ulp_p99", "tolerance_ratio"} < same
+    assert {name: numbers[name] for name in same} == pytest.approx(
+        {name: defined[name] for name in same}, rel=1e-12
     )
-    assert {name: numbers[name] for name in (*same, "tolerance_ratio")} == {
-        name: defined[name] for name in (*same, "tolerance_ratio")
-    }
+
+
+@pytest.mark.parametrize("form", ["fp32", "bf16", "fp16", "bfp8_b"])
+def test_the_steps_of_a_format_are_those_of_the_judge(form: str) -> None:
+    chance = np.random.default_rng(0)
+    values = chance.normal(size=(20, 40)) * 2.0 ** chance.integers(-30, 18, (20, 40))
+    values[0, :3] = 0.0, 2.0**-140, FORMATS["fp16"].largest * 2
+    assert np.array_equal(closeness.step(values, form), step(values, form))
+    assert np.array_equal(closeness.rounded(values, form), formats.round_to(values, form))
 
 
 SPECIAL = [0.0, -0.0, 1.0, 1.0 + 1e-7, -3.0, np.inf, -np.inf, np.nan, 1e-300]
@@ -252,7 +255,7 @@ def test_the_tolerance_is_told_in_the_output_s_own_roundings(heard: list[Compari
     chance = np.random.default_rng(0).standard_normal(200_000)
     error = round_to(chance, "bf16") - chance
     one = Gate(
-        pcc=1 - float(compare.pcc_deficit(chance, error) or 0),
+        pcc=1 - float(closeness.pcc_deficit(chance, error) or 0),
         frobenius=float(np.linalg.norm(error) / np.linalg.norm(chance)),
     )
     by = closeness.roundings(chance, one, "bf16")["by"]  # type: ignore[index]
@@ -287,9 +290,10 @@ def test_a_right_kernel_passes_and_a_wrong_one_is_hollow(
             "tolerance": GATE,
         }
     assert [call.verdict for call in heard] == ["pass", "pass_by_tolerance"]
-    assert heard[1].words.endswith("s1 is subtracted twice in all 8 tiles")
+    assert "dx: s1 is subtracted twice in P_centered: explains" in heard[1].words
     numbers = heard[1].outputs["dx"]
-    assert numbers["budget_ratio"] > 100
+    assert (numbers["verdict"], numbers["explanation"]) == ("pass_by_tolerance", "unexplained")
+    assert numbers["rounding_ratio"] > 100
     assert numbers["against_float64"]["tolerance_ratio"] == pytest.approx(
         numbers["tolerance_ratio"], rel=1e-12
     ), "the same reference"
@@ -304,7 +308,8 @@ def test_an_error_that_no_term_explains_is_not_called_right(case: Any) -> None:
         spoiled, expected, **GATE, kernel="layernorm_bw", inputs=inputs, arithmetic="tt-train"
     )
     assert comparison.hollow
-    assert comparison.words.endswith(diagnoses.NOT_FOUND)
+    assert "values are off, in all 32 rows" in comparison.words
+    assert "fault" not in comparison.outputs["dx"]
 
 
 def test_a_false_alarm_is_red_and_says_so(case: Any) -> None:
@@ -324,20 +329,67 @@ def test_a_false_alarm_is_red_and_says_so(case: Any) -> None:
         )
 
 
-def test_the_gate_holds_against_the_test_s_own_expectation(case: Any) -> None:
-    actual, expected, inputs = case("correct")
+@pytest.mark.parametrize("wide", [False, True])
+def test_a_right_kernel_beside_a_wrong_expectation_is_told_so(wide: bool) -> None:
+    """The expectation divides the variance by N - 1; the kernel doesn't."""
+    chance = np.random.default_rng(0)
+    x, ones, zeros = (
+        chance.normal(size=(16, 64)).astype("f4"),
+        np.ones(64, "f4"),
+        np.zeros(64, "f4"),
+    )
+    centered = x - x.mean(-1, keepdims=True)
+    y, expected = (
+        centered / np.sqrt(x.var(-1, keepdims=True, ddof=ddof) + np.float32(1e-5))
+        for ddof in (0, 1)
+    )
     with pytest.raises(AssertionError) as raised:
         gonogo.compare(
-            actual,
-            expected + 1,
-            **GATE,
-            kernel="layernorm_bw",
-            inputs=inputs,
-            arithmetic="tt-train",
+            y,
+            expected.astype("f8" if wide else "f4"),
+            rtol=1e-3,
+            atol=1e-3,
+            kernel="layernorm_fw",
+            inputs={"x": x, "gamma": ones, "beta": zeros},
+            epsilon=1e-5,
         )
-    assert "verdict fail_by_tolerance" in str(raised.value), (
-        "rounding explains the kernel: the expectation is wrong"
-    )
+    message = str(raised.value)
+    assert "the values that the test expects are wrong" in message
+    assert "y: the expected values are off from float64: variance divides by N - 1" in message
+    assert "tolerance turns" not in message, "another tolerance is no remedy"
+
+
+def test_an_expectation_that_rounding_explains_is_not_called_wrong(case: Any) -> None:
+    actual, expected, inputs = case("correct")
+    with pytest.raises(AssertionError) as raised:
+        gonogo.compare(actual, expected, rtol=0, atol=1e-6, kernel="layernorm_bw", inputs=inputs)
+    assert "the tolerance is tighter than the formats allow" in str(raised.value)
+    assert "expected values" not in str(raised.value)
+
+
+def rms(x: Any, epsilon: float = 1e-6) -> dict[str, Any]:
+    """Return x by its root mean square."""
+    square = np.mean(x * x, axis=-1, keepdims=True)
+    rstd = 1 / np.sqrt(square + epsilon)
+    return {"y": x * rstd}
+
+
+def test_a_function_judges_a_comparison_like_a_kernel(heard: list[Comparison]) -> None:
+    x = np.random.default_rng(0).normal(size=(16, 64)).astype("f4")
+    right = (x / np.sqrt((x * x).mean(-1, keepdims=True) + np.float32(1e-3))).astype("f4")
+    exact = rms(x.astype("f8"), 1e-3)["y"]
+    given: dict[str, Any] = {"reference": rms, "inputs": {"x": x}, "parameters": {"epsilon": 1e-3}}
+    for factor in (1, 1.001):
+        gonogo.compare(right * np.float32(factor), exact, rtol=1e-2, output="y", **given)
+    assert [call.verdict for call in heard] == ["pass", "pass_by_tolerance"]
+    assert heard[1].spec is None
+    assert "y: rstd has a factor of 1.001" in heard[1].words
+    with pytest.raises(AssertionError, match="the expected values are off from float64: rstd"):
+        gonogo.compare(right, exact * 1.001, rtol=1e-5, output="y", **given)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'shape'"):
+        gonogo.compare(right, exact, shape=[3], **given)
+    with pytest.raises(TypeError, match="reference: must be a function"):
+        gonogo.compare(right, exact, reference="rms")
 
 
 def test_the_formats_are_those_of_the_tensors(case: Any) -> None:
@@ -393,7 +445,7 @@ def test_who_takes_the_arrays_judges_them(case: Any) -> None:
     )
     with pytest.raises(AssertionError):
         gonogo.compare(actual, expected, rtol=0, atol=1e-6, kernel="layernorm_bw", inputs=inputs)
-    assert gonogo.compare("layernorm_bw", **inputs, dx=actual, arithmetic="fp32") is None
+    assert gonogo.compare("layernorm_bw", **inputs, dx=actual, arithmetic="fused") is None
     stop()
     first, _, third = arrays
     assert (first.fields["kernel"], first.name, first.arithmetic) == (
@@ -402,7 +454,7 @@ def test_who_takes_the_arrays_judges_them(case: Any) -> None:
         None,
     )
     assert (first.tensors["dx"] == actual).all()
-    assert (third.arithmetic, set(third.tensors)) == ("fp32", {*inputs, "dx"})
+    assert (third.arithmetic, set(third.tensors)) == ("fused", {*inputs, "dx"})
     assert (
         gonogo.compare(actual, expected, **GATE, kernel="layernorm_bw", inputs=inputs).verdict
         == "pass_by_tolerance"

@@ -161,7 +161,7 @@ def test_pooled_seeds_have_the_worst_verdict_and_the_limits_that_all_share() -> 
 
 def suspect(judgment: gonogo.Judgment) -> gonogo.Judgment:
     """The same, at the edge of what rounding explains."""
-    answer = {"verdict": "suspect", "explanation": "suspect"}
+    answer: dict[str, Any] = {"verdict": "suspect", "explanation": "suspect"}
     entry = {**judgment.outputs["y"], **answer, "reason": "9.1 deviations from blocked sums"}
     title = judgment.message.partition(":")[0]
     message = f"{title}: Suspect. More.\n  y: more seeds decide; so far 9.1 deviations from it"
