@@ -60,7 +60,7 @@ class MapContent:
     format: str | None
     """The format whose ulp is the unit of the largest errors.
 
-    It is null in a map of an older worker, whose errors are absolute.
+    It is null where the errors are absolute.
     """
     largest: float | None
     smallest: float | None
