@@ -100,7 +100,7 @@ class ModelLine:
     output: str
     model: str
     hover: str
-    """What the name means, if a build may declare it."""
+    """The meaning of the name, if a build may declare it."""
     detection_limits: tuple[str, ...]
 
 

@@ -29,7 +29,7 @@ class ComparisonLine:
     ulp_max: float | None
     mismatch_fraction: float | None
     reference_explanation: str
-    """Of the reference build's own error against float64."""
+    """The explanation of the reference build's own error against float64."""
 
 
 def flip_lines(session: Session, job: Job) -> tuple[FlipsSummary, ...]:

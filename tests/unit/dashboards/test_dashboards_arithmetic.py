@@ -1,4 +1,4 @@
-"""What pages say of an output's arithmetic, its detection limits, and its fault."""
+"""The arithmetic of an output on pages, with its detection limits and its fault."""
 
 from __future__ import annotations
 
