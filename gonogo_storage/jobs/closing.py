@@ -169,7 +169,7 @@ def advance_sequential(session: Session, job: JobRow, *, now: datetime) -> None:
 
     The job is finished when the running attempts have ended. Rows that they send until then count,
     later ones don't. The attempt that found a kernel wrong runs to the end of its chunk, because
-    its diagnosis comes last.
+    its artifacts come last.
     """
     step = sequential.advance(session, job) if job.state in _LIVE else None
     if step is None:

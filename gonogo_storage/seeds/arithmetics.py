@@ -17,16 +17,14 @@ from gonogo_storage.seed_rows import slots, stored
 from gonogo_storage.tables import SeedResultRow, SeedSourceRow
 
 MAX_SEEDS = 64
-"""The first (seed, repeat) of each job whose arithmetics are counted: enough for a majority."""
-SHOWN_SEEDS = 200
-"""Seeds of a job whose arithmetics its page shows."""
+"""The first (seed, repeat) of each job that are read: enough for a majority."""
 _AT_ONCE = 500
 
 
 def of_job(session: Session, job_id: str) -> tuple[OutputArithmetic, ...]:
-    """Return the arithmetics of each output of a job, by name; of its first SHOWN_SEEDS."""
+    """Return the arithmetics of each output of a job, by name; of its first MAX_SEEDS."""
     table = SeedResultRow
-    query = stored.query(table.job_id == job_id, table.arrival <= SHOWN_SEEDS)
+    query = stored.query(table.job_id == job_id, table.arrival <= MAX_SEEDS)
     rows: dict[str, list[Mapping[str, Any]]] = {}
     has_numbers = slots.with_numbers(session, [job_id])
     in_order = stored.read(session, query.order_by(table.arrival), *arithmetic_words.READ)

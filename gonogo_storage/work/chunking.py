@@ -14,7 +14,7 @@ from gonogo.flakiness import sequential
 
 MAX_WORK = 2000  # a message stays below some 64 KiB, and a lost attempt costs no more than this
 # For sequential seeds: a logic bug shows in one seed, and the chunk that shows it runs to its end
-# for its diagnosis.
+# for its artifacts.
 FIRST_SEEDS = 2
 USUAL_SEEDS = 8  # a decision needs at least 49 seeds: about six starts of a child process
 # Later chunks are a quarter of the seeds before them, so that stopping wastes at most a fifth.

@@ -214,9 +214,9 @@ def test_a_job_compares_two_builds_over_http(place: Service) -> None:
         assert sorted(item["seed"] for item in items) == [0, 1, 2]
         for item in items:
             dx = item["outputs"]["dx"]
-            assert dx["budget_ratio"] < 1.1  # against float64: this build is right
+            assert dx["rounding_ratio"] < 1.1  # against float64: this build is right
             assert dx["reference"]["build"] == "tt-train-2025"
-            assert dx["reference"]["budget_ratio"] > 10
+            assert dx["reference"]["rounding_ratio"] > 10
             assert "the reference" in item["message"]
         # a flag is about one build and float64
         assert client.call("GET", "/flags", job=job)["items"] == []

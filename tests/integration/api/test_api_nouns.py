@@ -24,7 +24,7 @@ V60 = {
     "branch": "main",
     "sequence": 60,
     "commit": "abc123",
-    "arithmetic": "generic",
+    "arithmetic": "wormhole",
     "outputs": ["dx"],
 }
 

@@ -39,10 +39,10 @@ def test_a_masked_fix_is_told_from_a_fix(database_url: str) -> None:
         masked = api.get(f"/tests/{key}/comparison?base=b747edd158&head=b0304ff7a5")
         assert (masked["change"], masked["by"], masked["turned_green"]) == (
             "fix_masked",
-            "coefficients",
+            "faults",
             True,
         )
-        assert masked["same"] == ["dx s1", "dx s2"]
+        assert masked["same"] == ["dx: s1 is subtracted twice"]
         assert "masked, not fixed" in masked["sentence"]
         assert (
             masked["red"][0]["failures"],

@@ -98,8 +98,8 @@ def test_masked_at_one_build_and_fixed_at_another(api: Api) -> None:
     }
     assert findings == {"masked": ("correct", 5, "verdicts"), "fixed": ("correct", 12, "numbers")}
     masked = next(finding for finding in bisection["findings"] if finding["kind"] == "masked")
-    assert masked["comparison"]["by"] == "coefficients"
-    assert set(masked["comparison"]["same"]) == {"dx s1", "dx s2"}
+    assert masked["comparison"]["by"] == "faults"
+    assert masked["comparison"]["same"] == ["dx: s1 is subtracted twice"]
     assert "masked at" in bisection["words"]
     assert "fixed at" in bisection["words"]
 

@@ -99,7 +99,7 @@ def test_every_class_from_stored_seeds(database_url: str) -> None:
         )
         assert (
             of(comparison, compared_builds.BROKEN)["findings"][0]["evidence"]["change"]["by"]
-            == "coefficients"
+            == "explanations"
         )
         flaky = of(comparison, compared_builds.FLAKY)
         assert (flaky["class"], flaky["findings"][0]["evidence"]["flag"]["kind"]) == (

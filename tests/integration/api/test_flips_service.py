@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 import stored_jobs
 from api import Api, in_process, on_port
 from database_params import BOTH
-from gonogo.judging import flips
-from gonogo.numerics.formats import round_to
+from gonogo.arithmetic.formats import round_to
+from gonogo.judgment.pairs import flips_of
 from gonogo_cli.app import app
 from gonogo_storage.jobs import jobs
 
@@ -35,17 +35,16 @@ def api(lite_database_url: str) -> Iterator[Api]:
 def row(seed: int, factor: float = FACTOR, repeat: int = 0) -> dict[str, Any]:
     """Return a result row whose dx has real counts, of a build that differs by a factor."""
     values = np.random.default_rng(seed).standard_normal((32, 1024))
-    counts = flips.count(round_to(values * factor, "bf16"), round_to(values, "bf16"))
+    counts = flips_of(round_to(values * factor, "bf16"), round_to(values, "bf16"))
     result = stored_jobs.row(seed, wrong=False) | {"repeat": repeat}
     entry = {
         "build": BASE,
         "explanation": "explained",
         "within": True,
-        "against_float64": {"explanation": "explained", "budget_ratio": 0.5, "chi": 0.8},
+        "arithmetic": "tt-train",
         "max_abs": 0.01,
         "ulp_max": 1.0,
         "mismatch_fraction": 1e-3,
-        "budget_ratio": 0.3,
         "flips": asdict(counts),
     }
     result["outputs"]["dx"]["reference"] = entry

@@ -51,8 +51,8 @@ def hollow(seed: int, ratio: float) -> dict[str, Any]:
         "count": 2048,
         "nonfinite": 0,
         "tolerance_ratio": 0.1,
-        "budget_ratio": ratio,
-        "chi": 0.9,
+        "rounding_ratio": ratio,
+        "explanation": "unexplained" if ratio > 1 else "explained",
         "needed_atol": {"0.001": 0.05},
     }
     return {

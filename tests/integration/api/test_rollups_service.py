@@ -116,7 +116,7 @@ def fill(engine: Engine) -> list[dict[str, Any]]:
         (
             first,
             NOON + timedelta(hours=11, minutes=59),
-            [wild(4, "emulator:1", budget_ratio=0.0), wild(4, "emulator:1", repeat=1)],
+            [wild(4, "emulator:1", rounding_ratio=0.0), wild(4, "emulator:1", repeat=1)],
         ),
         (
             first,
@@ -169,7 +169,7 @@ def test_the_sums_are_those_of_the_rows_and_of_a_rebuild(engine: Engine) -> None
         1,
         5e-324,
     )
-    assert whole.outputs["dx"].sketch("budget_ratio").zero == 1
+    assert whole.outputs["dx"].sketch("rounding_ratio").zero == 1
     assert whole.sketch("tolerance_ratio").inf == 2
     assert whole.sketch("duration_ms").missing == 2
 
@@ -211,7 +211,7 @@ def test_axes_that_are_left_out_are_summed_over_and_jobs_that_compare_builds_lef
         8,
         {"pass": 8},
     )
-    assert newest.outputs["dx"]["budget_ratio"] < 1.1
+    assert newest.outputs["dx"]["rounding_ratio"] < 1.1
     assert (oldest.build, oldest.jobs, oldest.seeds) == (
         "tt-train-2025",
         0,

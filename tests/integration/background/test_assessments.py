@@ -365,12 +365,12 @@ def strange(number: int) -> list[dict[str, Any]]:
                 output.update(tolerance_ratio=0.5, rms=0.01)
             elif number == 2:
                 output.update(
-                    dict.fromkeys(("tolerance_ratio", "rms", "budget_ratio", "max_abs"), 0.0)
+                    dict.fromkeys(("tolerance_ratio", "rms", "rounding_ratio", "max_abs"), 0.0)
                 )
             elif number == 3:
                 output.update(
                     dict.fromkeys(
-                        ("tolerance_ratio", "rms", "budget_ratio", "chi", "row_z"), float("nan")
+                        ("tolerance_ratio", "rms", "rounding_ratio", "max_abs", "pcc_deficit"), float("nan")
                     ),
                     verdict="fail",
                 )

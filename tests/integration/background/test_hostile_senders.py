@@ -13,7 +13,6 @@ import pytest
 from redis.exceptions import OutOfMemoryError
 from sqlalchemy import Engine, delete, func, select
 
-import stored_jobs
 from background_thread import broker, running, short, submit, until
 from database_params import BOTH
 from gonogo_storage.access import audit, hosts, refused_messages
@@ -377,7 +376,7 @@ def test_a_statistic_that_no_judgment_has_is_refused(post: Post) -> None:
     values = ("NaN", -1, -1.0, 1e308, 10**400, True, [1.0])
     for value in values:
         hostile = row(0)
-        hostile["outputs"]["dx"]["row_z"] = value
+        hostile["outputs"]["dx"]["rounding_ratio"] = value
         post.send(queue.RESULTS, batch(attempt, hostile))
     post.send(queue.RESULTS, batch(attempt, row(0, position="first")))
     post.send(queue.RESULTS, batch(attempt, row(0, duration_ms=-1)))
@@ -444,20 +443,24 @@ ERROR_MAP = {
     "signed_mean": CELLS,
     "nonfinite": [[0, 1]],
 }
-TERMS = stored_jobs.diagnosis(2)["terms"]
-DIAGNOSIS = {"terms": TERMS, "words": "s1 is wrong", "can_tell": True, "residuals": {}}
+FACTOR = {
+    "source": "rstd",
+    "estimate": 1e-7,
+    "deviation": 1e-8,
+    "is_certain": False,
+    "limit": 2.0**-22,
+}
+SENSELESS_FACTORS: list[Any] = [
+    *("rstd", [FACTOR | {"more": 1}], [FACTOR | {"limit": 0.0}], [FACTOR | {"estimate": 1e308}]),
+    *([FACTOR | {"deviation": -1.0}], [FACTOR | {"deviation": 1e-300}], [{"source": "rstd"}]),
+]
+"""Common factors that pooling a job's seeds would break at."""
+BEST = {"id": "twice:s1", "label": "s1 is subtracted twice", "size": 1.0, "share": 0.99}
 SENSELESS_CONTENTS: list[tuple[str, Any]] = [
     ("error_map", {}),
     ("error_map", {**ERROR_MAP, "cells": [10**9, 10**9]}),
     ("error_map", {**ERROR_MAP, "max_abs": [[0.1]]}),
     ("error_map", {**ERROR_MAP, "nonfinite": [["1", 0]]}),
-    ("diagnosis", {"terms": True}),
-    ("diagnosis", {**DIAGNOSIS, "words": None}),
-    ("diagnosis", {**DIAGNOSIS, "stages": {"stages": 7}}),
-    ("diagnosis", {**DIAGNOSIS, "terms": [{**TERMS[0], "tiles": "x"}]}),
-    ("diagnosis", {**DIAGNOSIS, "terms": [{**TERMS[0], "errors": [0.1]}]}),
-    ("diagnosis", {**DIAGNOSIS, "residuals": {"dx": {"before": "x"}}}),
-    ("coefficients", {"terms": [1e308]}),
     ("stages", {"stages": [{"name": 7}]}),
     ("log", {"text": ["x"]}),
     ("triage", {"text": "nul\0"}),
@@ -465,10 +468,12 @@ SENSELESS_CONTENTS: list[tuple[str, Any]] = [
 """Contents of artifacts that pages or the API would break at, by their kind."""
 SENSELESS_OUTPUTS: list[dict[str, Any]] = [
     *({"arithmetic": 2**63}, {"arithmetic": 5.0}, {"detection_limits": [[[]]]}, {"count": -1}),
-    *({"nonfinite_kinds": {"a": {"b": 1}}}, {"worst_index": 7}, {"digest": {}}, {"may_store": 1}),
+    *({"nonfinite_kinds": {"a": {"b": 1}}}, {"worst_index": 7}, {"digest": {}}, {"is_wide": 1}),
     *({"exact": "x"}, {"reference": {"flips": {"rows": "x"}}}, {"advice": "nul\0"}),
     {"verdict": "splendid"},
-    *({"gates": {"kernelbench": "x"}}, {"exact": {"share": 0.5}}, {"reference": {"chi": 0.5}}),
+    *({"gates": {"kernelbench": "x"}}, {"exact": {"share": 0.5}}, {"reference": {"rms": 0.5}}),
+    *({"common": factors} for factors in SENSELESS_FACTORS),
+    *({"faults": faults} for faults in ({}, [BEST | {"more": 1}], [BEST | {"size": "x"}])),
 ]
 SENSELESS_ROWS: list[dict[str, Any]] = [
     *({"duration_ms": 2**64}, {"duration_ms": 1e40}, {"verdict": "splendid"}, {"seed": "0"}),
@@ -503,7 +508,7 @@ def test_what_pages_would_break_at_is_refused_where_it_comes_in(post: Post) -> N
     assert post.job(job).done == 0
     long = "x" * 2**18  # a worker keeps as much of a watcher's log
     contents = (
-        *(("error_map", ERROR_MAP), ("diagnosis", DIAGNOSIS), ("log", {"text": "x"})),
+        *(("error_map", ERROR_MAP), ("log", {"text": "x"})),
         *(("triage", {"text": long, "trouble": None}), ("watcher", {"log": long, "prints": long})),
     )
     artifacts = [{"kind": kind, "seed": 0, "content": content} for kind, content in contents]

@@ -20,7 +20,7 @@ from database_params import BOTH_ENGINES
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.engine import reading, session
 from gonogo_storage.flags import flags
-from gonogo_storage.jobs import attempts, chunks, closing, jobs, queues
+from gonogo_storage.jobs import artifacts, attempts, chunks, closing, jobs, queues
 from gonogo_storage.jobs.attempts import Sendable
 from gonogo_storage.jobs.job import Job
 from gonogo_storage.jobs.sequential import SeedDecision, SeedProgress
@@ -247,7 +247,7 @@ def test_the_decision_is_the_same_whatever_comes_when(
     assert stop.seeds_saved == 200 - ended.done
 
 
-def test_a_logic_bug_stops_at_its_first_seed_and_its_attempt_runs_on_for_the_diagnosis(
+def test_a_logic_bug_stops_at_its_first_seed_and_its_attempt_runs_on_for_its_artifacts(
     current: Session,
 ) -> None:
     job = submit(current)
@@ -276,18 +276,10 @@ def test_a_logic_bug_stops_at_its_first_seed_and_its_attempt_runs_on_for_the_dia
         end(current, item, "cancelled", [])
     end(current, items[1], "cancelled", [[2, 0]])
     store(current, items[1], [row(3)], batch=1)  # its chunk is closed: too late
-    artifact = {
-        "kind": "diagnosis",
-        "seed": 0,
-        "repeat": 0,
-        "output": "",
-        "content": {"words": "s1 is subtracted twice", "terms": []},
-    }
-    body = {
-        "batch": 1,
-        "rows": [row(1, verdict="fail", explanation="unexplained")],
-        "artifacts": [artifact],
-    }
+    wrong = row(1, verdict="fail", explanation="unexplained")
+    wrong["outputs"]["dx"] |= {"fault": "s1 is subtracted twice", "rounding_ratio": 9.0}
+    log = {"kind": "log", "seed": 1, "repeat": 0, "output": "", "content": {"text": "x"}}
+    body = {"batch": 1, "rows": [wrong], "artifacts": [log]}
     attempts.store(current, items[0].attempt, body, now=NOW)
     end(current, items[0])
     ended = now_of(current, job)
@@ -297,6 +289,8 @@ def test_a_logic_bug_stops_at_its_first_seed_and_its_attempt_runs_on_for_the_dia
         {"fail": 2, "pass": 1},
     )
     assert ended.diagnosis is not None
+    assert ended.diagnosis.words == "dx: s1 is subtracted twice"
+    assert [head.kind for head in artifacts.list_(current, ended.id)] == ["log"]
     assert (ended.total, stop_of(current, job).seeds_saved) == (3, 497)
     store(current, items[0], [row(9)], batch=2)
     assert now_of(current, job).done == 3

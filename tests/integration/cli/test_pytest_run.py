@@ -126,7 +126,7 @@ def test_without_a_server_the_numbers_of_each_seed_go_into_a_file(
     with sqlite3.connect(project / ".gonogo.sqlite") as file:
         tests = file.execute("SELECT name, seed, outcome FROM tests ORDER BY number").fetchall()
         hollow = file.execute(
-            "SELECT verdict, within, budget_ratio FROM outputs WHERE verdict <> 'pass' AND "
+            "SELECT verdict, within, rounding_ratio FROM outputs WHERE verdict <> 'pass' AND "
             "output = 'dx'"
         ).fetchall()
         (header,) = file.execute("SELECT header FROM runs").fetchone()
@@ -229,7 +229,7 @@ def test_strict_and_parallel_the_server_judges_the_same(
         "pass_by_tolerance",
         "gw",
     ), "red for strictness only"
-    assert outputs["test_kernel.py::test_backward[double-subtract]/dx"]["budget_ratio"] > 10
+    assert outputs["test_kernel.py::test_backward[double-subtract]/dx"]["rounding_ratio"] > 10
     assert outputs["test_kernel.py::test_backward[correct]"]["verdict"] == "pass"
     assert outputs["test_kernel.py::test_loose"]["verdict"] == "not_judged"
     assert outputs["test_kernel.py::test_loose/actual"]["tolerance_roundings"] > 1e6

@@ -88,7 +88,7 @@ def test_parquet_holds_what_csv_and_ndjson_hold(
     ]
     for row, (seed, output, judged) in zip(rows, flat, strict=True):
         same = {name: seed[name] for name in ("seed", "iteration", "repeat", "message", "verdict")}
-        same |= {name: judged.get(name) for name in ("budget_ratio", "max_abs", "digest", "col_z")}
+        same |= {name: judged.get(name) for name in ("rounding_ratio", "max_abs", "digest", "col_z")}
         same |= {"job": job, "build": "tt-train-2025", "output": output}
         assert {name: row[name] for name in same} == same
     assert rows[-1]["message"] == TEXT
@@ -96,8 +96,8 @@ def test_parquet_holds_what_csv_and_ndjson_hold(
     assert [row["other"] and json.loads(row["other"]) for row in rows] == [
         json.loads(line["other"]) if line["other"] else None for line in lines
     ]
-    assert [float(line["budget_ratio"]) for line in lines[:9]] == [
-        row["budget_ratio"] for row in rows[:9]
+    assert [float(line["rounding_ratio"]) for line in lines[:9]] == [
+        row["rounding_ratio"] for row in rows[:9]
     ]
 
 

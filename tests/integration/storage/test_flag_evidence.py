@@ -12,11 +12,8 @@ from sqlalchemy.orm import Session
 import migrated_database
 import stored_jobs
 from gonogo.spec.canonical import key_of
-from gonogo.spec.verdicts import Explanation
-from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.db.ids import new_id
 from gonogo_storage.flags import evidence, flags, suspects
-from gonogo_storage.jobs import artifacts, jobs
+from gonogo_storage.jobs import jobs
 from gonogo_storage.tables import JobRow
 from job_flow import new_job, output, row
 
@@ -38,23 +35,10 @@ def current(engine: Engine) -> Iterator[Session]:
         yield transaction
 
 
-def ended(
-    current: Session, *rows: dict[str, Any], diagnosed: tuple[int, ...] = (), **changes: Any
-) -> str:
-    """A job that has ended with these rows, and a diagnosis of each seed of `diagnosed`."""
+def ended(current: Session, *rows: dict[str, Any], **changes: Any) -> str:
+    """A job that has ended with these rows."""
     job = jobs.create(current, new_job(len(rows), **changes))
     stored_jobs.report(current, job.id, list(rows))
-    sent = [
-        {
-            "kind": "diagnosis",
-            "seed": seed,
-            "repeat": 0,
-            "output": "",
-            "content": {"words": f"words of seed {seed}", "can_tell": True, "terms": []},
-        }
-        for seed in diagnosed
-    ]
-    artifacts.add(current, job.id, new_id(), sent, now=utcnow())
     stored_jobs.finish(current, job.id)
     return job.id
 
@@ -89,11 +73,11 @@ def test_a_flag_shows_a_seed_of_its_own_verdict(current: Session) -> None:
 def test_a_hollow_pass_shows_the_output_with_the_largest_error_that_nothing_explains(
     current: Session,
 ) -> None:
-    right = {"explanation": "explained", "verdict": "pass", "budget_ratio": 99.0}
+    right = {"explanation": "explained", "verdict": "pass", "rounding_ratio": 99.0}
     job = ended(
         current,
-        of(0, *HOLLOW, dx={"budget_ratio": 5.0}, dgamma=right),
-        of(1, *HOLLOW, dx={"budget_ratio": 6.0}, dgamma={"budget_ratio": 7.0}),
+        of(0, *HOLLOW, dx={"rounding_ratio": 5.0}, dgamma=right),
+        of(1, *HOLLOW, dx={"rounding_ratio": 6.0}, dgamma={"rounding_ratio": 7.0}),
     )
     shown = the_evidence(current, job, "passes_by_tolerance")
     assert (shown["seed"], shown["output"]) == (1, "dgamma")
@@ -145,60 +129,72 @@ def test_the_command_of_a_selection_has_its_order(shuffle: bool | int | None, wo
     )
 
 
+def told(current: Session, *rows: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    """What the diagnosis of a job that ended with these rows says."""
+    diagnosis = current.get_one(JobRow, ended(current, *rows, **changes)).diagnosis or {}
+    return {name: diagnosis.get(name) for name in ("seed", "verdict", "explanation", "words")}
+
+
+def wrong(fault: str, ratio: float | None) -> dict[str, Any]:
+    """The statistics of an output with a fault."""
+    return {"rounding_ratio": ratio, "fault": fault, "reason": "rounding does not explain it"}
+
+
 def test_the_diagnosis_of_a_job_is_that_of_its_most_telling_seed(current: Session) -> None:
     """The worst verdict, then the error of any output that is farthest beyond rounding."""
-    far, near, none = ({"budget_ratio": ratio} for ratio in (9.0, 8.0, None))
-    rows = (
-        of(0, "pass", "explained", dx=far, dgamma=far),
-        of(1, *HOLLOW, dx=near, dgamma=near),
-        of(2, *HOLLOW, dx=none, dgamma=far),
-    )
-    job_row = current.get_one(JobRow, ended(current, *rows, diagnosed=(0, 1, 2)))
-    assert job_row.diagnosis is not None
-    assert {
-        name: job_row.diagnosis[name] for name in ("seed", "verdict", "explanation", "words")
-    } == {
+    assert told(
+        current,
+        of(0, "pass", "explained", dx={"rounding_ratio": 9.0}),
+        of(1, *HOLLOW, dx=wrong("first", 8.0), dgamma=wrong("first", 8.0)),
+        of(2, *HOLLOW, dx=wrong("no size", None), dgamma=wrong("second", 9.0)),
+        of(3, "suspect", "suspect", dx=wrong("third", 99.0)),
+    ) == {
         "seed": 2,
         "verdict": "pass_by_tolerance",
         "explanation": "unexplained",
-        "words": "words of seed 2",
+        "words": "dgamma: second; dx: no size",
     }
 
 
-def test_an_error_that_was_not_measured_is_the_least(current: Session) -> None:
-    silent = dict.fromkeys(name for name in output() if name == "chi" or name.endswith("_z"))
-    half, none = {**silent, "budget_ratio": 0.5}, {**silent, "budget_ratio": None}
-    rows = (of(0, *HOLLOW, dx=none), of(1, *HOLLOW, dx=half))
-    job_row = current.get_one(JobRow, ended(current, *rows, diagnosed=(0, 1)))
-    assert (job_row.diagnosis or {})["seed"] == 1
+def test_a_hang_hides_no_diagnosis_and_a_right_job_has_none(current: Session) -> None:
+    hung = stored_jobs.unwell(1, "hang", "no answer")
+    assert told(current, of(0, *HOLLOW, dx=wrong("the fault", 8.0)), hung)["seed"] == 0
+    right = of(0, "fail_by_tolerance", "explained", dx={"reason": "", "places": ""})
+    assert current.get_one(JobRow, ended(current, right)).diagnosis is None
 
 
-def test_a_diagnosis_without_its_seed_s_row_stands_without_a_verdict(current: Session) -> None:
-    job = jobs.create(current, new_job(1))
-    sent = {"kind": "diagnosis", "seed": 0, "repeat": 0, "output": ""}
-    content = {"words": "early", "can_tell": True, "terms": []}
-    artifacts.add(current, job.id, new_id(), [{**sent, "content": content}], now=utcnow())
-    shown = evidence.diagnosis(current, job.id)
-    assert shown is not None
-    assert (shown.words, shown.seed, shown.verdict, shown.explanation) == ("early", 0, None, None)
-
-
-def test_counters_move_suspect_seeds_alone_to_what_they_are_together(current: Session) -> None:
-    rows = (
-        *(of(seed, "suspect", "suspect", dx={}) for seed in (0, 1)),
-        of(2, "fail", "suspect", dx={}),
-        of(3, "fail", "unexplained", dx={}),
-        of(4, "pass", "explained", dx={}),
-    )
-    job = current.get_one(JobRow, ended(current, *rows))
-    assert suspects.counts(current, job.id, job.counts, Explanation.explained) == {
-        "fail": 1,
-        "fail_by_tolerance": 1,
-        "pass": 3,
+def test_the_diagnosis_of_a_selection_is_that_of_a_test_with_arrays(current: Session) -> None:
+    spec = {"selection": {"suite": "nightly"}}
+    crashed = {"outcome": "crash", "verdict": "crash", "explanation": "not_judged"}
+    assert told(
+        current,
+        of(0, "pass", "explained", **{"first": {"outcome": "passed"}}),
+        row(
+            1,
+            0,
+            "crash",
+            "unexplained",
+            outputs={"first": output(**crashed), "second/dx": output(*HOLLOW, **wrong("it", 3.0))},
+        ),
+        kernel="selection",
+        canonical=spec,
+        test_key=key_of(spec),
+        workload_key=key_of(spec),
+        elements=0,
+        executor="pytest",
+        request={"test": spec},
+    ) == {
+        "seed": 1,
+        "verdict": "crash",
+        "explanation": "unexplained",
+        "words": "second/dx: it",
     }
 
 
-def test_a_suspect_verdict_without_a_suspect_seed_says_nothing_of_seeds(current: Session) -> None:
-    """The verdict of a test in a selection, for example, is its plug-in's."""
-    job = current.get_one(JobRow, ended(current, of(0, "suspect", "not_judged", dx={})))
-    assert (job.verdict, job.suspects) == ("suspect", None)
+def test_counters_move_all_seeds_to_what_they_are_together() -> None:
+    counts = {"pass": 3, "suspect": 2, "fail_by_tolerance": 1, "fail": 1, "hang": 1}
+    together = {"explanation": "unexplained", "pooled": {"dx": {}}}
+    settled = {"pass_by_tolerance": 5, "fail": 2, "hang": 1}
+    assert suspects.settled_counts(counts, together) == settled
+    alone = ({"explanation": "suspect", "pooled": {}}, together | {"pooled": None}, None)
+    assert all(suspects.settled_counts(counts, status) == counts for status in alone)

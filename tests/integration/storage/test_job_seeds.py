@@ -41,7 +41,7 @@ def _large() -> list[dict[str, Any]]:
     odd = stored_jobs.row(SEEDS - 2, wrong=True, within=False)
     odd["outputs"]["dx"] |= {
         "tolerance_ratio": None,
-        "budget_ratio": None,
+        "rounding_ratio": None,
         "nonfinite_statistics": {"tolerance_ratio": "nan"},
     }
     return [*rows, odd, stored_jobs.unwell(SEEDS - 1, "hang", "no answer")]
@@ -147,7 +147,7 @@ def test_of_a_large_job_only_what_is_shown_is_read(
         ("hang", None),
     }
     assert [mark.seed for mark in plot.marks] == sorted(mark.seed for mark in plot.marks)
-    assert plot.marks[0].evidence is not None
+    assert plot.marks[0].rounding_ratio is not None
     # the spread is that of all
     assert [plot.spread.low, plot.spread.high] == pytest.approx(
         [min(values["pass"]), values["pass_by_tolerance"][0]]
@@ -158,7 +158,7 @@ def test_of_a_large_job_only_what_is_shown_is_read(
     assert [seed.seed for seed in view.worst[:2]] == [SEEDS - 1, SEEDS - 2]
     assert view.worst[0].message == "no answer"
     assert {output.output for output in view.worst[2].outputs} == {"dx", "dgamma", "dbeta"}
-    beyond = [seed.outputs[0].evidence or 0.0 for seed in view.worst[2:]]
+    beyond = [seed.outputs[0].rounding_ratio or 0.0 for seed in view.worst[2:]]
     assert beyond == sorted(beyond, reverse=True)
     assert view.grid.finished == SEEDS
 
@@ -177,7 +177,7 @@ def test_few_seeds_are_all_marks_and_say_the_same_by_either_way(
         every = job_seeds.marks(session, job, "dx", "tolerance_ratio", sums)
         assert [mark.seed for mark in every] == list(range(20))
         assert every[0].statistics["count"] == 6930378
-        assert every[0].statistics["xhat_z"] == pytest.approx(rows[0]["outputs"]["dx"]["xhat_z"])
+        assert every[0].statistics["distance"] == pytest.approx(rows[0]["outputs"]["dx"]["distance"])
         assert job_seeds.marks(session, job, "dx", "tolerance_ratio", sums, 60) == every
         assert job_seeds.marks(session, job, "dx", "tolerance_ratio", None, 60) == every, (
             "while it isn't counted"
@@ -195,17 +195,11 @@ def test_few_seeds_are_all_marks_and_say_the_same_by_either_way(
 
 def test_among_equal_verdicts_the_seed_farthest_beyond_rounding_comes_first(engine: Engine) -> None:
     rows = [stored_jobs.row(seed, wrong=True) for seed in range(4)]
-    for row, xhat, budget, right in zip(
-        rows,
-        (50.0, 900.0, 200.0, 20.0),
-        (20.0, 12.0, 30.0, 11.0),
-        (0.5, 0.5, 0.5, 2.9),
-        strict=True,
-    ):
-        row["outputs"]["dx"] |= {"xhat_z": xhat, "row_z": 5.0, "chi": 3.0, "budget_ratio": budget}
+    for row, wrong, right in zip(rows, (5.0, 90.0, 20.0, 2.0), (0.5, 0.5, 500.0, 2.9), strict=True):
+        row["outputs"]["dx"]["rounding_ratio"] = wrong
         # this output passes, so its ratio doesn't count
-        row["outputs"]["dgamma"]["budget_ratio"] = right
-    rows[3]["outputs"]["dx"] |= {"budget_ratio": None, "nonfinite": 2}
+        row["outputs"]["dgamma"]["rounding_ratio"] = right
+    rows[3]["outputs"]["dx"] |= {"rounding_ratio": None, "nonfinite": 2}
     with engines.session(engine) as session:
         job = stored_jobs.submit(session, seeds=4)
         stored_jobs.report(session, job.id, rows)

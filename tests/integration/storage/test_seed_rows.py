@@ -32,7 +32,7 @@ SEED: dict[str, Any] = {
     "position": 17,
     "duration_ms": 812.503,
     "arithmetic": "tt-train",
-    "policy": "2",
+    "judge": "3",
 }
 DX: dict[str, Any] = {
     "verdict": "pass_by_tolerance",
@@ -43,30 +43,36 @@ DX: dict[str, Any] = {
     "ulp_max": 962696.0,
     "needed_atol": {"0": 0.01108998, "0.016": 0.0007299266, "0.1": 0.0},
     "tolerance_ratio": 0.022112797560788874,
-    "budget_ratio": 280.8293497918243,
-    "chi": 200.9335,
+    "rounding_ratio": 280.8293497918243,
+    "distance": 200.9335,
+    "shared": 456.3416,
+    "common": [
+        {"source": "rstd", "estimate": 0.25, "deviation": 1e-9, "is_certain": True, "limit": 2e-7}
+    ],
     "outliers": 266,
     "worst_index": [10, 173],
-    "row_z": 456.3416,
-    "row_count": 64,
     "count": 32768,
     "nonfinite": 0,
     "digest": "0f02dcd28a426462",
     "nonfinite_statistics": None,
+    "arithmetic": "fp32-inside",
+    "is_wide": False,
+    "fault": "s1 is subtracted twice: explains 99 % of the misfit",
+    "faults": [{"id": "twice:s1", "label": "s1 is subtracted twice", "size": 1.0, "share": 0.99}],
+    "places": "",
     "detection_limits": ["a common factor below 0.03 %"],
-    "unseen_terms": [],
 }
 UNUSUAL: dict[str, dict[str, Any]] = {
     "as usual": {},
     "whole numbers and booleans": {"count": 2**40, "exact": True, "note": "é \N{SNOWMAN}"},
     "lists and objects": {"reference": {"max_abs": 0.25, "within": None}, "shares": [[0.1, None]]},
-    "no numbers at all": dict.fromkeys(("tolerance_ratio", "budget_ratio", "rms", "needed_atol")),
+    "no numbers at all": dict.fromkeys(("tolerance_ratio", "rounding_ratio", "rms", "needed_atol")),
     "kinds that the worker names": {
         "tolerance_ratio": None,
         "nonfinite_kinds": {"nan": 3, "inf": 1},
         "nonfinite_statistics": {"tolerance_ratio": "-inf"},
     },
-    "smaller than any float32": {"max_abs": 1e-60, "chi": 5e-324},
+    "smaller than any float32": {"max_abs": 1e-60, "distance": 5e-324},
     "larger than any float32": {"max_abs": 1e300, "needed_atol": {"0": 1e300}},
     "an object of other things": {"needed_atol": {"0": 0.5, "words": "none"}},
     "another digest": {"digest": "not 16 digits"},
@@ -112,17 +118,15 @@ def test_every_statistic_comes_back_as_it_was_sent(engine: Engine, changes: dict
     assert statistics.items() <= stored["outputs"]["dx"].items()
 
 
-def test_a_comparison_reads_every_direction_but_not_every_statistic(engine: Engine) -> None:
-    sent = {**DX, "xhat_z": None, "scale_z": None, "tile_z": 3.5, "tile_z_max": 9.0}
-    job_id = _job(engine, [{**SEED, "outputs": {"dx": sent}}])
+def test_a_comparison_reads_the_statistics_that_it_names(engine: Engine) -> None:
+    job_id = _job(engine, [{**SEED, "outputs": {"dx": DX}}])
     conditions = (SeedResultRow.__table__.c.job_id == job_id,)
-    names = frozenset({"chi", "*_z"})
+    names = frozenset({"distance", "faults"})
     with reading(engine) as current:
         [seed] = read_judged(current, conditions, lambda _: names)
     assert (seed.job, seed.seed, seed.verdict) == (job_id, SEED["seed"], SEED["verdict"])
-    directions = {"row_z": DX["row_z"], "xhat_z": None, "scale_z": None, "tile_z": 3.5}
-    judged = {name: DX[name] for name in ("verdict", "explanation", "chi")}
-    assert seed.outputs["dx"] == {**judged, **directions}
+    read = ("verdict", "explanation", "distance", "faults")
+    assert seed.outputs["dx"] == {name: DX[name] for name in read}
 
 
 def test_numbers_have_seven_digits_and_those_that_are_compared_have_all(engine: Engine) -> None:
@@ -139,7 +143,7 @@ def test_numbers_have_seven_digits_and_those_that_are_compared_have_all(engine: 
 
 
 def test_a_number_that_is_not_finite_is_none_beside_its_kind(engine: Engine) -> None:
-    numbers = {"chi": math.nan, "tolerance_ratio": math.inf, "mean_abs": -math.inf}
+    numbers = {"distance": math.nan, "tolerance_ratio": math.inf, "mean_abs": -math.inf}
     sent = {**DX, **numbers, "nonfinite_kinds": {"nan": 3}}
     job_id = _job(engine, [{**SEED, "duration_ms": math.inf, "outputs": {"dx": sent}}])
     with reading(engine) as current:
@@ -148,7 +152,7 @@ def test_a_number_that_is_not_finite_is_none_beside_its_kind(engine: Engine) -> 
     dx = stored["outputs"]["dx"]
     assert stored["duration_ms"] is None
     assert [dx[name] for name in numbers] == [None, None, None]
-    kinds = {"chi": "nan", "tolerance_ratio": "inf", "mean_abs": "-inf", "nan": 3}
+    kinds = {"distance": "nan", "tolerance_ratio": "inf", "mean_abs": "-inf", "nan": 3}
     assert dx["nonfinite_kinds"] == kinds
 
 

@@ -3,7 +3,8 @@ same suite and branch."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -32,9 +33,13 @@ def job_of(
     *iterations: dict[str, str],
     suite: str = "staged",
     end: bool = True,
+    rows: Mapping[int, dict[str, Any]] = MappingProxyType({}),
     **changes: Any,
 ) -> str:
-    """A job of a staged suite; an iteration is {stage: outcome of its one test}."""
+    """A job of a staged suite; an iteration is {stage: outcome of its one test}.
+
+    rows: those of some iterations.
+    """
     spec = {"selection": {"suite": suite, **changes.pop("selection", {})}}
     fields: dict[str, Any] = {
         "build": "v1",
@@ -56,11 +61,9 @@ def job_of(
         **fields,
     )
     job = jobs.create(session, new)
-    rows = [
-        {"seed": seed, "repeat": 0, "verdict": "not_judged", "outputs": {}}
-        for seed in range(len(iterations))
-    ]
-    stored_jobs.report(session, job.id, rows)
+    empty = {"repeat": 0, "verdict": "not_judged", "outputs": {}}
+    all_rows = [rows.get(seed, {"seed": seed, **empty}) for seed in range(len(iterations))]
+    stored_jobs.report(session, job.id, all_rows)
     tables = [
         table(
             {"stage": name, "name": "test", "outcome": outcome}
@@ -105,7 +108,7 @@ def test_a_stage_has_its_worst_status_of_all_iterations_in_the_job_s_diagnosis(a
         "Of 2 stages 1 passed, 2 (kernels) failed; the blocker is 'kernels':"
         " in 1 of 3 iterations: no test passed, first test: failed."
     )
-    assert (diagnosis["words"], diagnosis["terms"]) == (words, [])
+    assert diagnosis["words"] == words
     assert api.get(f"/jobs/{job_id}")["diagnosis"]["words"] == words
 
 
@@ -156,13 +159,11 @@ def test_only_earlier_jobs_of_the_same_suite_line_and_executor_count(api: Api) -
 
 
 def test_the_words_of_stages_come_before_those_of_the_numbers(api: Api) -> None:
+    wrong = stored_jobs.with_fault(stored_jobs.row(1, wrong=True))
+    wrong["outputs"] = {"test/dx": wrong["outputs"]["dx"]}
     with api.context.session() as session:
-        job_id = job_of(session, GOOD, end=False)
-        items = [
-            {"kind": "diagnosis", "seed": 0, "repeat": 0, "content": stored_jobs.diagnosis(tiles=2)}
-        ]
-        artifacts.add(session, job_id, new_id(), items, now=utcnow())
+        job_id = job_of(session, GOOD, GOOD, end=False, rows={1: wrong})
         diagnosis = evidence.diagnosis(session, job_id)
     assert diagnosis is not None
-    assert diagnosis.words.startswith("All 2 stages passed. s1 is subtracted twice")
-    assert len(diagnosis.terms) == 3
+    assert diagnosis.words == f"All 2 stages passed. test/dx: {stored_jobs.FAULT}"
+    assert diagnosis.seed == 1

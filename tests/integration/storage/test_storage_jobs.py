@@ -17,6 +17,7 @@ from sqlalchemy.orm import Session
 from gonogo_storage.catalogue import builds, test_specs
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.engine import ReadTimeout, is_postgres, reading, session
+from gonogo_storage.db.ids import new_id
 from gonogo_storage.db.paging import BadCursor
 from gonogo_storage.db.states import FlagState, JobState
 from gonogo_storage.devices import workers
@@ -49,7 +50,6 @@ def dispatch_all(current: Session) -> list[attempts.Sendable]:
 def run(
     engine: Engine,
     rows: list[dict[str, Any]],
-    sent_artifacts: list[dict[str, Any]] | None = None,
     **changes: Any,
 ) -> Job:
     """Run a job whose seeds give these rows, from its creation to its end."""
@@ -60,7 +60,7 @@ def run(
             attempts.store(
                 current,
                 item.attempt,
-                {"batch": 0, "rows": rows, "artifacts": sent_artifacts or []},
+                {"batch": 0, "rows": rows, "artifacts": []},
                 now=utcnow(),
             )
             attempts.finished(
@@ -235,7 +235,7 @@ def test_statistics_come_back_as_they_were_sent_and_non_finite_ones_as_null_with
         None,
         {"tolerance_ratio": "inf", "rms": "nan"},
     )
-    assert (dx["budget_ratio"], dx["needed_atol"], dx["nonfinite"], dx["tiny"], dx["digest"]) == (
+    assert (dx["rounding_ratio"], dx["needed_atol"], dx["nonfinite"], dx["tiny"], dx["digest"]) == (
         0.99,
         {"0": 0.5},
         3,
@@ -252,7 +252,7 @@ def test_statistics_come_back_as_they_were_sent_and_non_finite_ones_as_null_with
 def test_worst_seeds_come_first_and_those_without_numbers_before_all(engine: Engine) -> None:
     rows = [
         row(0),
-        row(1, outputs={"dx": output(budget_ratio=50.0)}),
+        row(1, outputs={"dx": output(rounding_ratio=50.0)}),
         empty_row(2, "hang", "no answer in 1 s"),
     ]
     job = run(engine, rows)
@@ -267,26 +267,16 @@ def test_a_hollow_pass_opens_a_flag_with_evidence_and_the_command_that_shows_it(
 ) -> None:
     hollow = {"verdict": "pass_by_tolerance", "explanation": "unexplained"}
     rows = [row(0, **hollow), row(1, **hollow), row(2)]
-    rows[1]["outputs"]["dx"]["budget_ratio"] = 157.0
-    rows[1]["outputs"]["dx"]["fault"] = "s2 is missing: explains 99.9 % of the error"
-    diagnoses = [
-        {
-            "kind": "diagnosis",
-            "seed": seed,
-            "repeat": 0,
-            "output": "",
-            "content": {"words": f"words of seed {seed}"},
-        }
-        for seed in (0, 1, 2)
-    ]
-    job = run(engine, rows, diagnoses)
+    rows[1]["outputs"]["dx"]["rounding_ratio"] = 157.0
+    rows[1]["outputs"]["dx"]["fault"] = "s2 is missing: explains 99.9 % of the misfit"
+    job = run(engine, rows)
     assert (job.state, job.verdict, job.counts) == (
         JobState.finished,
         "pass_by_tolerance",
         {"pass_by_tolerance": 2, "pass": 1},
     )
     assert job.diagnosis is not None
-    words = "dx: s2 is missing: explains 99.9 % of the error"
+    words = "dx: s2 is missing: explains 99.9 % of the misfit"
     assert (job.diagnosis.seed, job.diagnosis.words) == (1, words)
     with reading(engine) as current:
         (flag,) = flags.list_(current, state="open").items
@@ -304,7 +294,7 @@ def test_a_hollow_pass_opens_a_flag_with_evidence_and_the_command_that_shows_it(
     )
     proof = flag.evidence
     assert (proof["seed"], proof["output"], proof["seeds"], proof["of"]) == (1, "dx", 2, 3)
-    assert proof["statistics"]["budget_ratio"] == 157.0
+    assert proof["statistics"]["rounding_ratio"] == 157.0
     assert proof["diagnosis"] == words
     assert proof["check"] == (
         "gonogo check --kernel layernorm_bw --shape 8,64 --build tt-train-2025 --seeds 1"
@@ -349,7 +339,7 @@ def test_history_of_test_and_workload(engine: Engine) -> None:
                 0,
                 verdict="fail",
                 explanation="unexplained",
-                outputs={"dx": output(budget_ratio=157.0)},
+                outputs={"dx": output(rounding_ratio=157.0)},
             )
         ],
     )
@@ -357,15 +347,15 @@ def test_history_of_test_and_workload(engine: Engine) -> None:
     with reading(engine) as current:
         newest, oldest = test_specs.builds_of(current, "v1-test")
         assert (newest.build, newest.seeds, newest.counts) == ("correct", 2, {"pass": 2})
-        assert newest.outputs["dx"]["budget_ratio"] == 0.99
-        assert (oldest.build, oldest.outputs["dx"]["budget_ratio"], oldest.last_job) == (
+        assert newest.outputs["dx"]["rounding_ratio"] == 0.99
+        assert (oldest.build, oldest.outputs["dx"]["rounding_ratio"], oldest.last_job) == (
             "tt-train-2025",
             157.0,
             wrong.id,
         )
         page = test_specs.history(current, "v1-workload", limit=2)
         assert [item.job for item in page.items] == [other.id, wrong.id]
-        assert page.items[1].outputs["dx"]["budget_ratio"] == 157.0
+        assert page.items[1].outputs["dx"]["rounding_ratio"] == 157.0
         assert len(test_specs.history(current, "v1-workload", limit=2, cursor=page.next).items) == 1
         assert [spec.key for spec in test_specs.workload(current, "v1-workload")] == [
             "v1-test",
@@ -396,7 +386,10 @@ def test_resubmission_asks_for_the_same_work(engine: Engine) -> None:
 
 def test_artifacts_are_listed_without_and_read_with_their_content(engine: Engine) -> None:
     item = {"kind": "log", "seed": 0, "repeat": 0, "output": "", "content": {"text": "é\n" * 10}}
-    job = run(engine, [row(0)], [item, {**item, "content": {"text": "second"}}])
+    job = run(engine, [row(0)])
+    with session(engine) as current:
+        for sent in (item, {**item, "content": {"text": "second"}}):
+            assert artifacts.add(current, job.id, new_id(), [sent], now=utcnow()) == 0
     with reading(engine) as current:
         (listed,) = artifacts.list_(current, job.id)
         assert not hasattr(listed, "content")
@@ -425,7 +418,7 @@ def test_an_attempt_carries_what_is_registered_of_its_build(engine: Engine) -> N
             executor="emulator",
             branch="main",
             sequence=1,
-            arithmetic="generic",
+            arithmetic="wormhole",
             outputs=["dx"],
         )
         builds.add(
@@ -434,7 +427,7 @@ def test_an_attempt_carries_what_is_registered_of_its_build(engine: Engine) -> N
             executor="ttnn",
             branch="main",
             sequence=1,
-            arithmetic="fp32",
+            arithmetic="fused",
             outputs=["dgamma"],
         )
         for build in ("nightly", "other", "correct"):
@@ -444,14 +437,14 @@ def test_an_attempt_carries_what_is_registered_of_its_build(engine: Engine) -> N
     with session(engine) as current:
         sent = dispatch_all(current)
     assert {item.build: (item.arithmetic, item.outputs) for item in sent} == {
-        "nightly": ("generic", ["dx"]),
+        "nightly": ("wormhole", ["dx"]),
         "other": (None, None),
         "correct": (None, None),
         "old": (None, None),
     }  # a build of another executor is another build
     assert [item.reference for item in sent] == [
         *(None, None, None),
-        {"build": "nightly", "arithmetic": "generic", "outputs": ["dx"]},
+        {"build": "nightly", "arithmetic": "wormhole", "outputs": ["dx"]},
         {"build": "other", "arithmetic": None, "outputs": None},
     ]
     assert all(item.first and item.gauge is None and item.seed_s is not None for item in sent)

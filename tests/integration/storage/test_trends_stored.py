@@ -11,6 +11,7 @@ from sqlalchemy import func, select, update
 
 import stored_jobs
 from api import Api, in_process
+from gonogo.flakiness.masking import Fault
 from gonogo_storage.db import engine as engines
 from gonogo_storage.db.encoding import decode, encode
 from gonogo_storage.history import assessments, build_series, trends
@@ -20,6 +21,7 @@ from gonogo_storage.rollups.variants import jobs_of
 from gonogo_storage.seed_rows import stored as seed_rows
 from gonogo_storage.tables import JobRow, TrendRow
 from stored_histories import World, row, spec_of, variant, world
+from stored_jobs import PLACES
 
 
 @pytest.fixture(scope="module")
@@ -93,8 +95,8 @@ def test_what_is_stored_is_what_would_be_computed_and_is_left_when_a_job_has_com
         (change["at"], change["between"])
         for change in trends_of(here, test)["numbers"]["dx"]["changes"]
     ] == [("n3", ["n3", "n3"])]
-    other = trends_of(here, test, metric="chi")
-    assert (other["metric"], other["steps"]) == ("chi", trends_of(here, test)["steps"])
+    other = trends_of(here, test, metric="max_abs")
+    assert (other["metric"], other["steps"]) == ("max_abs", trends_of(here, test)["steps"])
     assert other["numbers"] != trends_of(here, test)["numbers"]
 
     night(here, 5, assess=False)
@@ -209,22 +211,23 @@ def test_trends_of_another_form_are_made_anew(here: World) -> None:
     assert stored(here, test) is not None
 
 
-def test_builds_without_a_diagnosis_are_compared_by_the_statistics_of_their_unexplained_seeds(
-    here: World,
+@pytest.mark.parametrize("named", [True, False])
+def test_builds_are_compared_by_the_faults_of_their_unexplained_seeds_else_by_the_places(
+    here: World, named: bool
 ) -> None:
-    """The stored statistics of explained seeds aren't read, because they decide nothing."""
-    test = spec_of(0.52)
+    test = spec_of(0.52 if named else 0.53)
     for number, wrong in enumerate((5, 8)):
         rows = [row(seed, wrong=seed < wrong, bits=str(number)) for seed in range(8)]
-        for result in rows:  # a direction that has no column of its own
-            result["outputs"]["dx"]["mean_z"] = 40.0 if result["seed"] < wrong else 4000.0
-        here.job(rows, test=test, build=f"n{number}", sequence=number)
+        here.job(rows, test=test, build=f"n{number}", sequence=number, diagnosed=named)
     with engines.reading(here.engine) as session:
         before, after = build_series.records(session, jobs_of(session, variant(test)))
     assert [len(record.seeds) for record in (before, after)] == [8, 8]
-    mean_zs = [before.seeds[seed].statistics.get("dx", {}).get("mean_z") for seed in range(8)]
-    assert mean_zs == [40.0] * 5 + [None] * 3
+    faults = [before.seeds[seed].faults.get("dx") for seed in range(8)]
+    fault = Fault("twice:s1", 1.0, "s1 is subtracted twice") if named else None
+    assert faults == [fault] * 5 + [None] * 3
+    assert [seed.places for seed in before.seeds.values()] == [{"dx": PLACES}] * 5 + [{}] * 3
     (step,) = trends_of(here, test)["steps"]
-    assert (step["change"], step["by"]) == ("still_wrong", "statistics")
-    assert step["same"] == ["dx budget_ratio", "dx chi", "dx mean_z", "dx row_z", "dx xhat_z"]
+    by, text = ("faults", "s1 is subtracted twice") if named else ("places", PLACES)
+    assert (step["change"], step["by"]) == ("still_wrong", by)
+    assert step["same"] == [f"dx: {text}"]
     assert [(rate["failures"], rate["runs"]) for rate in step["unexplained"]] == [(5, 8), (8, 8)]

@@ -31,7 +31,7 @@ def output(**changes: Any) -> dict[str, Any]:
         "verdict": "pass",
         "explanation": "explained",
         "tolerance_ratio": 0.0265,
-        "budget_ratio": 0.99,
+        "rounding_ratio": 0.99,
         "rms": 0.0017,
     }
     return usual | changes
@@ -89,14 +89,14 @@ def test_the_sums_of_the_parts_are_the_sums_of_all_and_survive_the_database(
 
 def test_a_null_is_what_its_kind_says() -> None:
     row = output(
-        **dict.fromkeys(("tolerance_ratio", "rms", "budget_ratio")),
+        **dict.fromkeys(("tolerance_ratio", "rms", "rounding_ratio")),
         nonfinite_kinds={"rms": "nan", "nan": 3},
         nonfinite_statistics={"tolerance_ratio": "inf"},
     )
     assert value_of(row, "tolerance_ratio") == math.inf
     assert math.isnan(value_of(row, "rms") or 0.0)
-    assert value_of(row, "budget_ratio") is None
-    assert value_of(row | {"budget_ratio": 0.0}, "budget_ratio") == 0.0
+    assert value_of(row, "rounding_ratio") is None
+    assert value_of(row | {"rounding_ratio": 0.0}, "rounding_ratio") == 0.0
 
 
 @pytest.mark.parametrize(
@@ -159,14 +159,14 @@ def test_times_that_cannot_be_add_nothing() -> None:
 
 def test_an_output_has_its_largest_errors_and_what_its_means_are_made_of() -> None:
     rows = [
-        part(n, {"dx": output(chi=chi, rms=rms)}, duration_ms=duration_ms)
-        for n, (chi, rms, duration_ms) in enumerate(
+        part(n, {"dx": output(max_abs=worst, rms=rms)}, duration_ms=duration_ms)
+        for n, (worst, rms, duration_ms) in enumerate(
             [(1.5, 0.25, 4.0), (None, 0.75, 6.0), (2.25, math.nan, None)]
         )
     ]
     sums = tallies([*rows, part(3, {}, verdict="hang", duration_ms=9e4)])
     figures = sums["emulator:0", "dx"].figures
-    assert [figure(figures, name) for name in ("chi", "rms", "row_z")] == [2.25, 0.5, None]
+    assert [figure(figures, name) for name in ("max_abs", "rms", "pcc_deficit")] == [2.25, 0.5, None]
     assert figure(sums["emulator:0", ""].figures, "duration_ms") == 5.0
     numbers = [0.1, -1e-3, 2.0**-40, *(n / 7 for n in range(3000)), 5e-324, -1e300, 1e300]
     sums_of, count = mean(np.array(numbers)), len(numbers)
