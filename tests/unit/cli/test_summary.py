@@ -1,4 +1,4 @@
-"""The report of several seeds: suspect ones that miss too many rows together are no chance."""
+"""The report of several seeds: all of a test's seeds decide together."""
 
 from __future__ import annotations
 
@@ -9,36 +9,41 @@ import pytest
 from gonogo_cli.local import options
 
 
-def row(seed: int, missed: int, verdict: str = "suspect") -> options.Row:
-    """A seed of which a program misses some of 32 rows."""
-    explanation = "suspect" if missed else "explained"
-    counted = {"arithmetic": "bf16: rstd stored", "missed": missed, "rows": 32}
-    outputs: dict[str, Any] = {"y": {"explanation": explanation, "missed_rows": counted}}
-    seed_verdict = verdict if missed else "pass"
-    return {"seed": seed, "verdict": seed_verdict, "explanation": explanation, "outputs": outputs}
+def row(seed: int, explanation: str, verdict: str, estimate: float = 0.0) -> options.Row:
+    """A seed with one output, and a factor of its rstd that it doesn't show alone."""
+    factor = {"source": "rstd", "estimate": estimate, "deviation": 3e-7, "limit": 2.0**-22}
+    entry: dict[str, Any] = {
+        "verdict": verdict,
+        "explanation": explanation,
+        "common": [{**factor, "is_certain": False}],
+    }
+    return {
+        "seed": seed,
+        "repeat": 0,
+        "verdict": verdict,
+        "explanation": explanation,
+        "outputs": {"y": entry},
+    }
+
+
+RIGHT, EDGE = ("explained", "pass"), ("suspect", "suspect")
 
 
 @pytest.mark.parametrize(
     ("rows", "verdict"),
     [
-        ([row(0, 1), row(1, 0), row(2, 0)], "suspect"),
-        ([row(0, 1), row(1, 1), row(2, 0)], "pass_by_tolerance"),
-        ([row(0, 3), row(1, 0), row(2, 0)], "pass_by_tolerance"),
-        ([row(0, 1, "fail"), row(1, 1), row(2, 0)], "fail"),
-        ([row(0, 3)], "suspect"),
+        ([row(0, *EDGE), row(1, *RIGHT)], "suspect"),
+        ([row(0, *EDGE), row(0, *EDGE)], "suspect"),
+        ([row(0, *EDGE), row(1, *EDGE), row(2, *RIGHT)], "pass_by_tolerance"),
+        ([row(0, "suspect", "fail"), row(1, *EDGE)], "fail"),
+        ([row(seed, *RIGHT, 1e-6) for seed in range(2)], "pass"),
+        ([row(seed, *RIGHT, 1e-6) for seed in range(4)], "pass_by_tolerance"),
+        ([row(seed, "explained", "fail_by_tolerance", 1e-6) for seed in range(4)], "fail"),
     ],
-    ids=["one row", "one row in two seeds", "three rows in a seed", "red", "one seed"],
+    ids=["one of two", "a seed twice", "two", "red", "a factor", "that adds up", "and is red"],
 )
-def test_missed_rows_of_several_seeds_decide_a_suspect_test(
-    rows: list[options.Row], verdict: str
-) -> None:
-    report = options.summary(rows, None)
+def test_several_seeds_decide_a_test(rows: list[options.Row], verdict: str) -> None:
+    report = options.summary(rows)
     assert report["verdict"] == verdict
-    assert report["counts"].get("suspect", 0) == sum(item["verdict"] == "suspect" for item in rows)
-
-
-def test_missed_rows_of_explained_seeds_decide_nothing() -> None:
-    explained = row(0, 3)
-    explained["outputs"]["y"]["explanation"] = "explained"
-    beside = {**row(1, 0), "verdict": "suspect", "outputs": {"mean": {"explanation": "suspect"}}}
-    assert options.summary([explained, beside], None)["verdict"] == "suspect"
+    assert sum(report["counts"].values()) == len(rows)
+    assert ("together" in report) is (verdict in ("pass_by_tolerance", "fail"))
