@@ -72,7 +72,10 @@ def elementwise(node: Node, args: Sequence[Quantity], program: Program) -> Quant
         slack = sum_of(slack, _other_choice(args))
     if node.kind != "float":
         return Quantity(values, slack=slack)
-    return rounded(node, Quantity(values, result.noise, result.shared, slack), program)
+    quantity = rounded(node, Quantity(values, result.noise, result.shared, slack), program)
+    if rule is None or not program.is_of_card or rule.dst == "fp32":
+        return quantity
+    return _in_narrow_dst(quantity, rule.computed(node, arrays).astype(np.float64))
 
 
 def rounded(node: Node, a: Quantity, program: Program) -> Quantity:
@@ -102,6 +105,16 @@ def _of_card(a: Quantity, rule: Rule, half_steps: float) -> Quantity:
         noise = sum_of(a.noise, rounding_noise(a.values, "fp32", half_steps))
         a = Quantity(a.values, noise, a.shared, a.slack)
     return a if rule.dst == "fp32" else stored(a, "bf16/zero" if is_sfpu else "bf16/away")
+
+
+def _in_narrow_dst(a: Quantity, values: Doubles) -> Quantity:
+    """Return a quantity as a 16-bit Dst has it, which rounds each phase of a product.
+
+    values: the results of that. What separates them from one rounding is slack.
+    """
+    with np.errstate(invalid="ignore"):
+        apart = np.where(a.values == values, 0.0, np.abs(a.values - values))
+    return Quantity(values, a.noise, a.shared, sum_of(a.slack, apart))
 
 
 def rounding_noise(values: Doubles, form: str, half_steps: float = 1.0) -> Doubles:

@@ -114,7 +114,6 @@ def _defined(executor: str) -> Mapping[str, Build]:
             executor=executor,
             branch=executor,
             sequence=sequence,
-            arithmetic=build.arithmetic,
             outputs=build.outputs,
         )
         for sequence, build in enumerate(EXECUTORS[executor].builds)

@@ -16,11 +16,10 @@ EMULATOR = "emulator"
 class OwnBuild:
     """A build that an executor defines itself.
 
-    arithmetic: the one it declares; None: it is found. outputs: those it produces; None: all.
+    outputs: those it produces; None: all.
     """
 
     name: str
-    arithmetic: str | None = None
     outputs: tuple[str, ...] | None = None
 
 
@@ -117,15 +116,15 @@ _ROWS = (
         on_wormhole=True,
         # `ttnn` is ttnn.layer_norm, whose only output is y, with moreh's backward. -legacy and
         # -welford are its two other reductions, -moreh is moreh's own forward. -generic-bw is our
-        # LayerNorm backward in C++ for ttnn.generic_op; it stores every step as bf16, as the
-        # `generic` arithmetic model expects. -double-subtract is the same with a planted fault.
+        # LayerNorm backward in C++ for ttnn.generic_op. -double-subtract is the same with a planted
+        # fault. Rows that don't fit a core run another program, so that none is declared.
         builds=(
-            OwnBuild("ttnn", "ttnn", ("dbeta", "dgamma", "dx", "y")),
-            OwnBuild("ttnn-legacy", "ttnn", ("y",)),
-            OwnBuild("ttnn-welford", "ttnn", ("y",)),
-            OwnBuild("ttnn-moreh", "ttnn"),
-            OwnBuild("ttnn-generic-bw", "generic", ("dx",)),
-            OwnBuild("ttnn-generic-bw-double-subtract", "generic", ("dx",)),
+            OwnBuild("ttnn", outputs=("dbeta", "dgamma", "dx", "y")),
+            OwnBuild("ttnn-legacy", outputs=("y",)),
+            OwnBuild("ttnn-welford", outputs=("y",)),
+            OwnBuild("ttnn-moreh"),
+            OwnBuild("ttnn-generic-bw", outputs=("dx",)),
+            OwnBuild("ttnn-generic-bw-double-subtract", outputs=("dx",)),
         ),
         default_build="ttnn",
         canary="ttnn",

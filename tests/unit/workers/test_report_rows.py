@@ -51,7 +51,7 @@ def arrays(*, right: bool = True, tolerance: dict[str, float] | None = None) -> 
     rounded = quantise(test, {"dy": np.asarray(dx, np.float32)})[
         "dy"
     ]  # to bf16, as any other tensor
-    judgement = judge(test, raw, given, {"dx": rounded}, arithmetic="fp32", produced=("dx",))
+    judgement = judge(test, raw, given, {"dx": rounded}, arithmetic="fused", produced=("dx",))
     return Judged(test, judgement, "", "A.B")
 
 
@@ -132,7 +132,7 @@ def test_with_arrays_a_test_is_judged_in_full(
     assert row["outputs"]["A.B/dx"]["rounding_ratio"] > 0
     assert "outcome" not in row["outputs"]["A.B/dx"]
     assert row["judge"] == JUDGE
-    assert row["arithmetic"] == ("fp32-inside" if right else "unknown")
+    assert row["arithmetic"] == row["outputs"]["A.B/dx"]["arithmetic"]
 
 
 def test_a_red_test_beside_explained_arrays_says_that_they_do_not_show_why() -> None:

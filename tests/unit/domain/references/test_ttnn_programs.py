@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from zlib import crc32
 
 import numpy as np
 import pytest
 
+from gonogo.judgment import judge
 from gonogo.spec.verdicts import Explanation
 from ttnn_cases import GROUPS, RIGHT, Case
 
@@ -32,6 +34,15 @@ def test_a_program_gives_the_recorded_bits(case: Case) -> None:
     output = first_output(case)
     bits = np.ascontiguousarray(case.replayed(output)[output], np.float32).view(np.uint32) >> 16
     assert crc32(bits.astype(np.uint16).tobytes()) == RECORDED[case.name]
+
+
+@pytest.mark.parametrize("case", RIGHT, ids=[case.name for case in RIGHT])
+def test_those_bits_are_explained_where_only_their_size_is_known(case: Case) -> None:
+    output = first_output(case)
+    graph, program = case.question()
+    card = replace(program, is_of_card=True)
+    answer = judge([graph], case.inputs(), case.replayed(output), {output: "bf16"}, programs=[card])
+    assert answer.outputs[output].explanation is Explanation.explained
 
 
 @pytest.mark.parametrize("case", RIGHT[::3], ids=[case.name for case in RIGHT[::3]])
