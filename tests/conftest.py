@@ -21,7 +21,6 @@ import gtest_programs as gtest_support
 import migrated_files
 import postgres_databases
 import shared_statements
-from gonogo.numerics.jit import load_for_all
 from gonogo.spec.kernels import registry
 from gonogo_storage.db import ids
 from gonogo_storage.db.engine import make_engine
@@ -67,8 +66,6 @@ REQUIRED = {
 # again, which takes longer than the rest of the collection.
 gc.disable()
 
-# small tests are for compiled code, too; test_without_numba.py has the others
-load_for_all()
 shared_statements.share()
 
 

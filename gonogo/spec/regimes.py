@@ -163,7 +163,7 @@ class Inputs(Regime):
 
     @property
     def exact(self) -> bool:
-        """Return whether all tensors are drawn together, see gonogo.exact."""
+        """Return whether all tensors are drawn together, see gonogo.exactness."""
         return self.regime == EXACT
 
     def to_json(self) -> dict[str, Any]:

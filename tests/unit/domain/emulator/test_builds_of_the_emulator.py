@@ -9,7 +9,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from gonogo import emulator
 from gonogo.emulator.builds import LAST_BLOCK, LAST_TWO, builds_of
 from gonogo.judging.inputs import generate, quantise
-from gonogo.kernels import registry
+from gonogo.judging.questions import reference
 from gonogo.spec.test_spec import TestSpec
 from patience import WAIT_S
 
@@ -57,10 +57,6 @@ def case(
         }
     )
     return test, quantise(test, generate(test, 3))
-
-
-def reference(test: TestSpec, given: dict[str, Array]) -> Mapping[str, NDArray[np.float64]]:
-    return registry.numerics(test).reference(test, given)
 
 
 def touched(one: dict[str, Array], other: dict[str, Array]) -> set[str]:

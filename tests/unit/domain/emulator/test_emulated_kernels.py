@@ -9,9 +9,9 @@ import pytest
 from numpy.typing import NDArray
 
 from gonogo import emulator
+from gonogo.arithmetic.formats import round_to
 from gonogo.judging.inputs import generate, quantise
-from gonogo.kernels.layernorm.reference import reference
-from gonogo.numerics.formats import round_to
+from gonogo.judging.questions import reference
 from gonogo.spec.test_spec import TestSpec
 
 Array = NDArray[np.float32]

@@ -1,1 +1,0 @@
-"""Detection limits: the faults that an output could not have shown."""

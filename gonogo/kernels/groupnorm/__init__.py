@@ -1,1 +1,0 @@
-"""Group norm, forward: LayerNorm over each sample's groups of channels."""

@@ -1,1 +1,0 @@
-"""LayerNorm: reference, arithmetic models, statistics and forensics of both passes."""

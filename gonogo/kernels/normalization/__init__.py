@@ -1,1 +1,0 @@
-"""The replay of kernels that normalize rows: statistics and outputs of each program."""

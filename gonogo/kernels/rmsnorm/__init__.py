@@ -1,1 +1,0 @@
-"""RMSNorm, forward: y = gamma x rstd with rstd = 1/sqrt(mean(x^2) + epsilon)."""

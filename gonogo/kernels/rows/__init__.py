@@ -1,1 +1,0 @@
-"""Emulation and forensics shared by kernels that normalize rows: RMSNorm and group norm."""

@@ -1,4 +1,0 @@
-"""The comparison of an output with its expectation, compiled, in blocks of rows.
-
-gonogo.numerics.compare defines it, in NumPy.
-"""
