@@ -17,11 +17,10 @@ import time
 from rich.console import Console
 from rich.table import Table
 
-from gonogo.gauge.report import Gauge
+from gonogo.gauge.summary import MeasuredTest
 from gonogo.gauge.tests_file import Entry
 from gonogo.spec.test_spec import TestSpec
 from gonogo_cli.local.gauge import gauged
-from gonogo_cli.local.gauge_report import rate_text
 
 REDUCTIONS = ("last-two-tiles", "double-subtract", "last-block-only", "tt-train-2025", "drop-s1")
 """The faults of the nightly kernel's two reductions: what was wrong, and what was said to be
@@ -32,27 +31,27 @@ WIDTHS = (64, 519, 4096)
 ROWS = 32
 
 
-def measure(test: TestSpec, seeds: int) -> Gauge:
+def measure(test: TestSpec, seeds: int) -> MeasuredTest:
     """The gauge of a test, without other inputs."""
     return gauged(Entry(test.kernel, test, seeds), search=False, deadline=None)[0]
 
 
-def show(console: Console, title: str, gauge: Gauge, names: tuple[str, ...]) -> None:
+def show(console: Console, title: str, gauge: MeasuredTest, names: tuple[str, ...]) -> None:
     """One line a gate."""
     table = Table(title=title, title_justify="left", box=None)
     for column in ("gate", "false alarms", "misses", "which"):
         table.add_column(column)
     for name in names:
         if name in gauge.gates:
-            alarms, rejected, missed = gauge.gates[name]
+            gate = gauge.gates[name]
             table.add_row(
                 name,
-                rate_text(alarms),
-                f"{len(missed)} of {len(missed) + len(rejected)}",
-                ", ".join(missed) or "none",
+                str(gate.false_alarms),
+                f"{len(gate.missed)} of {len(gate.missed) + len(gate.rejected)}",
+                ", ".join(gate.missed) or "none",
             )
     console.print(table)
-    hidden = [name for name, misses in gauge.misses.items() if not misses.of]
+    hidden = [name for name, misses in gauge.misses.parts.items() if not misses.of]
     console.print(f"can't show with these inputs: {', '.join(hidden) or 'none'}\n")
 
 
@@ -79,11 +78,14 @@ def main(words: list[str] | None = None) -> int:
     )
     for name in REDUCTIONS:
         broken += [
-            f"{gate} rejects {name}" for gate in NIGHTLY_GATES if name not in gauge.gates[gate][2]
+            f"{gate} rejects {name}"
+            for gate in NIGHTLY_GATES
+            if name not in gauge.gates[gate].missed
         ]
         if name not in gauge.blind:
             broken.append(f"the nightly test rejects {name}")
-        if gauge.seen[name].count < gauge.seen[name].of:
+        seen = gauge.misses.parts[name].unexplained
+        if seen.count < seen.of:
             broken.append(f"GoNoGo does not see {name} on every seed")
     for width in WIDTHS:
         test = TestSpec.parse({"kernel": "layernorm_fw", "shape": [1, 1, ROWS, width]})
@@ -97,7 +99,7 @@ def main(words: list[str] | None = None) -> int:
         broken += [
             f"{gate} misses nothing at width {width}"
             for gate in TTNN_GATES[:2]
-            if not gauge.gates[gate][2]
+            if not gauge.gates[gate].missed
         ]
     console.print(f"{time.monotonic() - began:.0f} s")
     console.print(f"not met: {'; '.join(broken)}" if broken else "every claim holds")

@@ -10,15 +10,15 @@ import numpy as np
 
 from benchmarks.corpus.answers import NOT_A_TERM, Answer, Verdict, leading_term
 from benchmarks.corpus.run import Arrays, Label, Question
-from gonogo.arithmetic import exact
+from gonogo.arithmetic import Program, exact
 from gonogo.arithmetic.formats import round_to
 from gonogo.graph import Graph, trace
-from gonogo.judging.questions import questions
 from gonogo.judgment.judging import judge as judged
 from gonogo.judgment.limits import Limits
 from gonogo.judgment.tolerance import Tolerance
 from gonogo.judgment.verdict import Judgment
-from gonogo.references import KERNELS
+from gonogo.references import KERNELS, workloads
+from gonogo.references.ttnn import DATAFLOWS
 from gonogo.spec.test_spec import TestSpec
 
 VERDICTS = {
@@ -49,19 +49,27 @@ VALUES = {
 def ask(question: Question, outputs: Arrays) -> Judgment:
     """Return the judge's own answer."""
     if question.arithmetic is not None:
-        declared, *_ = questions(_test(question), question.inputs, question.arithmetic)
-        graphs, inputs, narrow, form = declared.graphs, declared.inputs, (), declared.form
-        given = _shaped(graphs[0], outputs)
-        forms, programs = dict.fromkeys(given, form), declared.programs
+        test = _test(question)
+        inputs, narrow = workloads.shaped(test, question.inputs), ()
+        graph, program = _declared(test, inputs, question.arithmetic)
+        graphs, programs, given = [graph], [program], _shaped(graph, outputs)
+        forms = dict.fromkeys(given, test.numerics.output)
     else:
-        form, programs = str(question.numerics.get("output", "fp32")), ()
+        form, programs = str(question.numerics.get("output", "fp32")), []
         graphs, inputs = _graphs_and_inputs(question)
         formats = dict.fromkeys((form, question.numerics.get("input", form)))
         narrow = tuple(name for name in formats if name != "fp32")
         given = _shaped(graphs[0], outputs)
         forms = {name: form if _fits(values, form) else "fp32" for name, values in given.items()}
     tolerances = dict.fromkeys(given, _tolerance(question))
-    return judged(graphs, inputs, given, forms, narrow, programs, tolerances)
+    return judged(graphs, inputs, given, forms, narrow, programs, tolerances=tolerances)
+
+
+def _declared(test: TestSpec, inputs: Arrays, arithmetic: str) -> tuple[Graph, Program]:
+    """Return the graph and the program of a Wormhole's run: an operation of ttnn, or a name."""
+    if arithmetic in DATAFLOWS:
+        return workloads.on_wormhole(test, inputs, DATAFLOWS[arithmetic])
+    return workloads.declared(test, inputs, arithmetic)
 
 
 def _test(question: Question) -> TestSpec:

@@ -19,6 +19,12 @@ from gonogo_workers.executors.kernel_host import KernelHost
 from gonogo_workers.executors.slots import Slot
 from simulator import place
 
+OPERATIONS: Final = {
+    ("ttnn", "layernorm_fw"): "ttnn.layer_norm",
+    ("ttnn", "layernorm_bw"): "moreh.layer_norm_backward",
+    ("ttnn-generic-bw", "layernorm_bw"): "ttnn.generic_op",
+}
+"""Operations of gonogo.references.ttnn by build and kernel."""
 SHAPES: Final = ("33x50", "64x96", "32x64", "64x256", "96x40")
 DEADLINE_S: Final = 300.0
 
@@ -36,11 +42,7 @@ class Simulated:
             left_out.append(f"simulated Wormhole: {problem}")
             return
         for shape in SHAPES:
-            for kernel, kind in (
-                ("ttnn", "layernorm_fw"),
-                ("ttnn", "layernorm_bw"),
-                ("ttnn-generic-bw", "layernorm_bw"),
-            ):
+            for kernel, kind in OPERATIONS:
                 for seed in range(2):
                     yield Run("wormhole", kernel, f"{kind}-{shape}-uniform-bf16", seed)
 
@@ -57,10 +59,10 @@ class Simulated:
                 self._host.close()
 
     def question(self, run: Run) -> Question:
-        """Return the question with the build's program."""
+        """Return the question with the operation's program."""
         test = test_of(run)
         given = quantise(test, generate(test, run.seed))
-        arithmetic = own_builds("ttnn")[run.kernel].arithmetic
+        arithmetic = OPERATIONS[run.kernel, run.kind]
         numerics = {"input": "bf16", "output": "bf16"}
         return Question(
             test.kernel, given, test.epsilon, numerics, tolerance=LOOSE, arithmetic=arithmetic
