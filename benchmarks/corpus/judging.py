@@ -53,7 +53,7 @@ def ask(question: Question, outputs: Arrays) -> Judgment:
         inputs, narrow = workloads.shaped(test, question.inputs), ()
         graph, program = _declared(test, inputs, question.arithmetic)
         graphs, programs, given = [graph], [program], _shaped(graph, outputs)
-        forms = dict.fromkeys(given, test.numerics.output)
+        forms = dict.fromkeys(given, str(test.numerics.output))
     else:
         form, programs = str(question.numerics.get("output", "fp32")), []
         graphs, inputs = _graphs_and_inputs(question)
