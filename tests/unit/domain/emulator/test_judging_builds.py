@@ -15,13 +15,13 @@ from gonogo import emulator
 from gonogo.arithmetic import Evaluation
 from gonogo.arithmetic.datapath import Width
 from gonogo.arithmetic.formats import round_to
-from gonogo.emulator.running import question_of
 from gonogo.gauge.measure import turn
 from gonogo.graph import trace
 from gonogo.judging.inputs import generate, quantise
 from gonogo.judgment import Judgment, judge
 from gonogo.references import KERNELS as REFERENCES
 from gonogo.references.wormhole import Options, generic
+from gonogo.references.workloads import declared, shaped
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import Explanation
 
@@ -60,11 +60,11 @@ def judged_outputs(
     test: TestSpec, given: Mapping[str, Array], outputs: Mapping[str, Array], **changes: Any
 ) -> Judgment:
     """Return the answer, with the program declared, but for some changes of it."""
-    graph, inputs, declared = question_of(test, given)
-    program = replace(declared, **changes)
-    shaped = {name: a.reshape(graph.outputs[name].shape) for name, a in outputs.items()}
-    formats = dict.fromkeys(shaped, test.numerics.output)
-    return judge([graph], inputs, shaped, formats, programs=[program])
+    inputs = shaped(test, given)
+    graph, program = declared(test, inputs, "tt-train")
+    values = {name: a.reshape(graph.outputs[name].shape) for name, a in outputs.items()}
+    formats = dict.fromkeys(values, test.numerics.output)
+    return judge([graph], inputs, values, formats, programs=[replace(program, **changes)])
 
 
 @pytest.mark.parametrize("numerics", NUMERICS)
