@@ -96,7 +96,7 @@ COMMANDS: dict[str, Entry] = {
     "rejudge": Entry(
         "gonogo_cli.server.rejudge:rejudge",
         SERVER,
-        "Judge a test's stored seeds again: under another tolerance, or another policy.",
+        "Judge a test's stored seeds again, under another tolerance.",
     ),
     "bisect": Entry(
         "gonogo_cli.server.bisect:bisect",

@@ -16,6 +16,8 @@ from gonogo.spec.verdicts import Explanation
 READ = ("arithmetic", "detection_limits", "is_wide")
 """The statistics that `of_output` reads, besides the explanation."""
 NONE = "none explains it"
+SHOWN = 3
+"""Faults that a phrase of limits names; more are counted."""
 _SIZE = re.compile(r"(?<=below )\d[\d.]*(?:e[+-]?\d+)?")
 
 
@@ -97,8 +99,13 @@ def of_results(rows: Iterable[Mapping[str, Any]]) -> tuple[OutputArithmetic, ...
 
 
 def unseen(limits: Sequence[str]) -> str:
-    """Return the detection limits as one phrase; "" for none."""
-    return f"couldn't have seen: {'; '.join(limits)}" if limits else ""
+    """Return the detection limits as one phrase, the first faults and all sizes; "" for none."""
+    faults = [phrase for phrase in limits if not _SIZE.search(phrase)]
+    sizes = [phrase for phrase in limits if _SIZE.search(phrase)]
+    more = len(faults) - SHOWN
+    others = [f"{more} more faults" if more > 1 else faults[-1]] if more > 0 else []
+    shown = [*faults[:SHOWN], *others, *sizes]
+    return f"couldn't have seen: {'; '.join(shown)}" if shown else ""
 
 
 def shared_limits(seeds: Iterable[Sequence[str]]) -> tuple[str, ...]:

@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
-from gonogo.spec.arithmetic_words import ArithmeticCount, of_output, of_results, shared_limits
+from gonogo.spec.arithmetic_words import (
+    ArithmeticCount,
+    of_output,
+    of_results,
+    shared_limits,
+    unseen,
+)
 
 
 def entry(arithmetic: str, explanation: str = "explained", **more: Any) -> dict[str, Any]:
@@ -69,3 +75,19 @@ def test_a_job_s_limits_are_those_of_all_seeds_with_the_smallest_size() -> None:
     assert shared_limits(seeds) == ("gamma is missing", "factors below 1.0003")
     assert shared_limits([["gamma is missing"], []]) == ()
     assert shared_limits([]) == ()
+
+
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [
+        ([], ""),
+        (["a", "factors below 3 %"], "couldn't have seen: a; factors below 3 %"),
+        (["a", "b", "c", "d"], "couldn't have seen: a; b; c; d"),
+        (
+            [*"abcdef", "a common factor below 0.3 %"],
+            "couldn't have seen: a; b; c; 3 more faults; a common factor below 0.3 %",
+        ),
+    ],
+)
+def test_a_phrase_of_limits_is_short(limits: list[str], words: str) -> None:
+    assert unseen(limits) == words
