@@ -519,8 +519,8 @@ def _of_table(name: str) -> Callable[[Graph, Kind], Edits]:
     id = name.replace("/", ":", 1)
 
     def edits(graph: Graph, kind: Kind) -> Edits:
-        found = (fault for output in graph.outputs for fault in faults(graph, output))
-        fault = next((fault for fault in found if fault.id == id), None)
+        table = (fault for output in graph.outputs for fault in faults(graph, output))
+        fault = next((fault for fault in table if fault.id == id), None)
         if fault is None:
             raise FieldError("build", name, "is no fault of the kernel's reference in this shape")
         return dict(fault.edits)

@@ -201,8 +201,8 @@ def _output(
 
 def _with_exact(numbers: Statistics, explanation: Explanation, exact: ExactJudgment) -> Explanation:
     """Add what exact inputs show of an output, and return its explanation: bits decide."""
-    told = exact.diagnosis
-    fault = None if told is None or told.fault is None else told.fault.id
+    diagnosis = exact.diagnosis
+    fault = None if diagnosis is None or diagnosis.fault is None else diagnosis.fault.id
     numbers["exact"] = asdict(
         ExactComparison(
             exact.judged,
@@ -211,14 +211,14 @@ def _with_exact(numbers: Statistics, explanation: Explanation, exact: ExactJudgm
             exact.explanation,
             exact.message,
             fault,
-            None if told is None else told.share,
+            None if diagnosis is None else diagnosis.share,
         )
     )
-    if exact.explanation is not Explanation.unexplained or told is None:
+    if exact.explanation is not Explanation.unexplained or diagnosis is None:
         return explanation
-    numbers["places"] = numbers.get("places") or told.places.sentence
-    if told.fault is not None and not numbers.get("fault"):
-        numbers |= {"fault": told.message.rstrip("."), "fault_share": told.share}
+    numbers["places"] = numbers.get("places") or diagnosis.places.sentence
+    if diagnosis.fault is not None and not numbers.get("fault"):
+        numbers |= {"fault": diagnosis.message.rstrip("."), "fault_share": diagnosis.share}
     return Explanation.unexplained
 
 

@@ -1,4 +1,4 @@
-"""What a test asks the judge: its kernel's graphs, what the device was given, and the formats."""
+"""Questions to the judge, as a test asks them: graphs of its kernel, inputs, and formats."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NARROW = ("bf16", "fp16")
 
 @dataclass(frozen=True)
 class Question:
-    """What gonogo.judgment.judge takes, but for outputs.
+    """The arguments of gonogo.judgment.judge, but for outputs.
 
     Attributes:
         graphs: the reference, then other ways; of a declared arithmetic its graph alone.
@@ -62,11 +62,11 @@ def questions(test: TestSpec, given: Arrays, arithmetic: str | None) -> list[Que
     names = workloads.programs_on_wormhole(test) if arithmetic is None else [arithmetic]
     known = [Candidate(*workloads.declared(test, inputs, name)) for name in names]
     graphs = workloads.graphs_of(test, inputs)
-    found = Question(graphs, inputs, form, narrow, (), known, tolerances)
+    without = Question(graphs, inputs, form, narrow, (), known, tolerances)
     if arithmetic is None:
-        return [found]
+        return [without]
     (only,) = known
-    return [Question([only.graph], inputs, form, narrow, [only.program], (), tolerances), found]
+    return [Question([only.graph], inputs, form, narrow, [only.program], (), tolerances), without]
 
 
 def reference(test: TestSpec, arrays: Arrays) -> dict[str, NDArray[Any]]:

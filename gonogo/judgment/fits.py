@@ -148,7 +148,7 @@ class Output:
 
     @property
     def expected(self) -> Doubles:
-        """What the tolerance is measured from."""
+        """The values from which the tolerance is measured."""
         return self.exact if self.given is None else self.given
 
     def exact_whole(self) -> Doubles:

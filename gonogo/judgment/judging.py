@@ -86,8 +86,8 @@ def judge(
     for name, values in outputs.items():
         node = graphs[0].outputs.get(name)
         if node is None:
-            known = ", ".join(graphs[0].outputs)
-            raise ValueError(f"the kernel has no output {name!r}; it has {known}")
+            names = ", ".join(graphs[0].outputs)
+            raise ValueError(f"the kernel has no output {name!r}; it has {names}")
         given = doubles[name] = np.asarray(values, np.float64)
         if given.shape != node.shape:
             raise ValueError(f"output {name} has shape {given.shape}, its reference {node.shape}")

@@ -88,17 +88,17 @@ def pooled_fault(seeds: Sequence[Entry]) -> PooledFault | None:
 
     A fault that isn't among a seed's best explains nothing of it.
     """
-    told = [seed["faults"] for seed in seeds if seed.get("faults") is not None]
+    rankings = [seed["faults"] for seed in seeds if seed.get("faults") is not None]
     by_id: dict[str, list[BestFault]] = defaultdict(list)
     ranks: dict[str, int] = defaultdict(int)
-    for best in told:
+    for best in rankings:
         for rank, entry in enumerate(best):
             fault = BestFault(**entry)
             by_id[fault.id].append(fault)
             ranks[fault.id] += rank
     if not by_id:
         return None
-    shares = {id: sum(one.share for one in of_id) / len(told) for id, of_id in by_id.items()}
+    shares = {id: sum(one.share for one in of_id) / len(rankings) for id, of_id in by_id.items()}
     # of a tie, that which the seeds name first
     id = max(shares, key=lambda id: (round(shares[id], 2), -ranks[id]))
     if shares[id] < NAMED:

@@ -86,19 +86,19 @@ class OutputJudgment:
         return entry if self.explanation is Explanation.explained else entry | self._problem()
 
     def _problem(self) -> dict[str, Any]:
-        told = self.diagnosis
+        diagnosis = self.diagnosis
         problem: dict[str, Any] = {"reason": self.reason}
-        if told is not None:
+        if diagnosis is not None:
             best = [
                 asdict(BestFault(one.fault.id, one.fault.label, one.size, max(one.share, 0.0)))
-                for one in told.best
+                for one in diagnosis.best
                 if not one.is_refuted
             ]
-            problem |= {"places": told.places.sentence, "faults": best}
-            if told.fault is not None:
-                problem |= {"fault": told.message.rstrip("."), "fault_share": told.share}
-            elif told.message and told.message != told.places.sentence:
-                problem["places"] = told.message
+            problem |= {"places": diagnosis.places.sentence, "faults": best}
+            if diagnosis.fault is not None:
+                problem |= {"fault": diagnosis.message.rstrip("."), "fault_share": diagnosis.share}
+            elif diagnosis.message and diagnosis.message != diagnosis.places.sentence:
+                problem["places"] = diagnosis.message
         return problem
 
     @property

@@ -44,7 +44,7 @@ class ExactComparison:
     judged: int
     """The elements that no right arithmetic changes"""
     unequal: int
-    """Those of them with other bits than the exact result, rounded once"""
+    """The number of them with other bits than the exact result, rounded once"""
     mismatches: int
     """The elements that no right arithmetic gives"""
     explanation: Explanation
@@ -80,9 +80,9 @@ class AgainstReference:
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="allow")
     build: str
     explanation: Explanation
-    """Of the reference build's own output"""
+    """The answer about the reference build's own output"""
     arithmetic: str | None
-    """Of the reference build's own output"""
+    """The answer about the reference build's own output"""
     within: bool | None
     """Whether the test's tolerance holds between the two; null for an output without one"""
     flips: FlipCounts

@@ -142,9 +142,9 @@ def test_a_vector_as_shape_is_one_row() -> None:
 
 def test_the_result_names_the_arithmetic_and_the_judge(case: Case) -> None:
     assert judged(case).arithmetic == "tt-train's dataflow on a Wormhole"
-    found = judged(case, perfect(case.test, case.given), None)
-    assert found.arithmetic == "blocked sums"
-    assert found.judge == judged(case).judge == JUDGE
+    answer = judged(case, perfect(case.test, case.given), None)
+    assert answer.arithmetic == "blocked sums"
+    assert answer.judge == judged(case).judge == JUDGE
 
 
 # Outputs that the build doesn't declare.
