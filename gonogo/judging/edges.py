@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from gonogo.arithmetic.formats import Doubles, round_to, step
 from gonogo.judging.judging import SeedJudgement, matrix
 from gonogo.judging.questions import questions, reference
-from gonogo.judgment.advice import red_rate
+from gonogo.judgment.advice import HEADROOM, red_rate
 from gonogo.judgment.cells import LIMIT, Cells
 from gonogo.judgment.fits import Candidate, Kernel, Output
 from gonogo.judgment.tolerance import Tolerance
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from gonogo.spec.test_spec import TestSpec
 
 Arrays = Mapping[str, NDArray[Any]]
+DEVIATIONS = 5.0
+"""How far the sum of squared errors may be from that of another seed, in deviations."""
 RARE = 1e-3
 """The share of other seeds in which an error may be larger than allowed for."""
 
@@ -77,7 +79,8 @@ def edges_of(
     """Return the edges of an output.
 
     An error is at most half a cell, 8 deviations of the noise, and the shift by what the arithmetic
-    stores and by the rounding of the inputs. That is this seed's, with headroom for others.
+    stores and by the rounding of the inputs. Sizes, shifts and sums are this seed's, with headroom
+    for others.
 
     Args:
         cells: the output beside a replay of the arithmetic that explains it.
@@ -85,19 +88,20 @@ def edges_of(
         rtols: for which the smallest atol is needed.
         today: the test's tolerance.
     """
-    size, half, deviation = np.abs(raw), cells.half, cells.deviation
+    size, deviation = np.abs(raw), cells.deviation
     with np.errstate(all="ignore"):
+        half = np.maximum(cells.half, step(HEADROOM * cells.values, cells.form) / 2)
         shift = np.abs(cells.replay.values - raw) + cells.replay.slack
-        most = half + LIMIT * deviation + headroom(raw.size) * shift
-        golden = round_to(raw, cells.form)
-        squares = float((shift**2 + half**2 / 3 + deviation**2).sum())
-        squares *= 1 + LIMIT * math.sqrt(2 / max(raw.size, 1))
+        moved = LIMIT * deviation + headroom(raw.size) * shift
+        most, golden = half + moved, round_to(raw, cells.form)
+        steps = (cells.half + moved + np.abs(golden - raw)) / step(golden, cells.form)
+        squares = _largest_sum(np.square(cells.values - raw))
         error = math.sqrt(min(squares, float((most**2).sum())))
         norm, spread = float(np.linalg.norm(raw)), float(np.linalg.norm(raw - raw.mean()))
         numbers = {
             "rel_frobenius": error / norm if norm else math.inf if error else 0.0,
             "pcc_deficit": _pcc_deficit(error / spread) if spread > error else math.inf,
-            "ulp_max": float(((most + np.abs(golden - raw)) / step(golden, cells.form)).max()),
+            "ulp_max": float(steps.max()),
         }
         needed = {repr(rtol): max(float((most - rtol * size).max()), 0.0) for rtol in rtols}
         alarm = None if today is None else red_rate(cells, shift, today.allowed(raw))
@@ -115,6 +119,18 @@ def headroom(count: int) -> float:
     """
     usual, rare = (NormalDist().inv_cdf(1 - p / 2) for p in (1 / (count + 1), RARE / count))
     return rare / usual
+
+
+def _largest_sum(squares: Doubles) -> float:
+    """Return the largest sum of squared errors that other seeds may have, from those of one.
+
+    Values of a row may share errors, and those of a column: their sums say how much they vary.
+    """
+    spreads = [0.0]
+    for axis in range(squares.ndim):
+        sums = np.moveaxis(squares, axis, 0).reshape(squares.shape[axis], -1).sum(axis=1)
+        spreads.append(math.sqrt(sums.size) * float(sums.std()))
+    return float(squares.sum()) + DEVIATIONS * max(spreads)
 
 
 def _pcc_deficit(relative: float) -> float:

