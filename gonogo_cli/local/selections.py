@@ -128,7 +128,7 @@ def check(
         task = bars.add_task(build, total=len(iterations) * repeats, note="", visible=not as_json)
         for number in iterations:
             for repeat in range(repeats):
-                row, _ = runner.run(selection, number, repeat)
+                row = runner.run(selection, number, repeat)
                 rows.append({**row, "seed": selection.seed_of(number), "iteration": number})
                 bars.update(task, advance=1)
     report = options.summary(rows)

@@ -40,5 +40,5 @@ def test_a_crash_says_how_many_milliseconds_it_took(
     monkeypatch.setattr(reports.LocalReporter, "_open", lambda _: Dead(tmp_path))
     build: Any = SimpleNamespace(executor=SimpleNamespace(name="gtest"))
     local = reports.LocalReporter(build, "mine", patience=Patience(9.0))
-    row, arrays = local.run(Selection.parse({"selection": {}}), 0)
-    assert (row["verdict"], row["duration_ms"], arrays) == ("crash", 250.0, [])
+    row = local.run(Selection.parse({"selection": {}}), 0)
+    assert (row["verdict"], row["duration_ms"]) == ("crash", 250.0)

@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 import gonogo_settings
 from gonogo.spec.selections import Selection
-from gonogo_workers.attempts.report_evidence import JudgedArrays
 from gonogo_workers.attempts.report_pipeline import judge_iteration, read_dumps
 from gonogo_workers.executors import builds_file, registry
 from gonogo_workers.executors.base import KernelCrash, KernelError, KernelHang, duration_of
@@ -33,10 +32,8 @@ class LocalReporter(LocalChild):
         self._max_elements = gonogo_settings.load().max_elements
         self._open()
 
-    def run(
-        self, selection: Selection, iteration: int, repeat: int = 0
-    ) -> tuple[Row, list[JudgedArrays]]:
-        """Run one iteration; return its row and its judged arrays.
+    def run(self, selection: Selection, iteration: int, repeat: int = 0) -> Row:
+        """Run one iteration; return its row.
 
         A failure of the tests becomes the row's verdict. After a crash or a hang the next iteration
         gets a fresh child. Raises HostUnavailable when none can be started.
@@ -57,16 +54,17 @@ class LocalReporter(LocalChild):
         except (KernelHang, KernelCrash) as problem:
             self.close(kill=True)
             spent = (time.perf_counter() - start) * 1e3
-            return failed((iteration, repeat), place, spent, problem.verdict, str(problem)), []
+            return failed((iteration, repeat), place, spent, problem.verdict, str(problem))
         except KernelError as problem:
-            return failed((iteration, repeat), place, None, problem.verdict, str(problem)), []
+            return failed((iteration, repeat), place, None, problem.verdict, str(problem))
         duration = duration_of(answer)
         arrays = read_dumps(reports, self._max_elements)
         if any(report.outcome in LOST for report in reports):
             self.close(kill=True)
-        return judge_iteration(
+        row, _ = judge_iteration(
             (iteration, repeat), place, duration, reports, arrays, self.resolved.arithmetic
         )
+        return row
 
 
 def reporter(
