@@ -3,8 +3,9 @@
 The stored numbers allow, for each output:
 
 - *explained* is as stored, unless the output changes between green and red. Rounding acquits a red
-  output only where no fault may be the reason, which a green one wasn't asked. Its detection limits
-  answer that; without them the seed is undecided. So is one that was inconclusive while it was red.
+  output only where no fault may be the reason, which a green one wasn't asked. With a detection
+  limit that may be it, it is inconclusive; without limits the seed is undecided. So is one that was
+  inconclusive while it was red.
 - *within* is exact for PCC, Frobenius and ULP, for an allclose whose rtol is one of
   `needed_atol`'s, and for the declared one.
 - For another rtol bounds decide. needed(r) = max(|e| - r |ref|, 0) is convex in r and falls:
@@ -19,6 +20,7 @@ A seed without numbers (hang, crash, error) keeps its verdict.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
@@ -32,6 +34,9 @@ MARGIN = 1e-9
 """Relative room at a bound for the rounding of stored float64 numbers."""
 APART = 1e-3
 """Points nearer than this count as one: a chord between them would consist of rounding."""
+_FACTORS = re.compile(r"factors below (\S+) %$")
+_ROUNDED = re.compile(r" is (stored in|truncated to) (?!int8)\w+$")
+"""Detection limits as gonogo.judging.judging writes them: of factors, and of other roundings."""
 Point = tuple[float, float]
 """(rtol, the atol that is needed with it)."""
 
@@ -64,7 +69,7 @@ def rejudge(row: Mapping[str, Any], test: TestSpec, declared: TestSpec) -> Rejud
         answers = [
             (is_within, explanation)
             for is_within in ((True, False) if holds is None else (holds,))
-            for explanation in _explanations(stored, is_within, was_within)
+            for explanation in _explanations(stored, tolerance, is_within, was_within)
         ]
         possible.append(answers)
         if holds is None and tolerance is not None:
@@ -82,7 +87,9 @@ def _compared(stored: Statistics) -> Statistics:
     return other if has_other else stored  # type: ignore[return-value]
 
 
-def _explanations(stored: Statistics, is_within: bool, was_within: bool) -> tuple[Explanation, ...]:
+def _explanations(
+    stored: Statistics, tolerance: Tolerance | None, is_within: bool, was_within: bool
+) -> tuple[Explanation, ...]:
     """Return what may be the explanation of an output under the new tolerance."""
     explanation = Explanation(stored["explanation"])
     explained, inconclusive = Explanation.explained, Explanation.inconclusive
@@ -95,7 +102,20 @@ def _explanations(stored: Statistics, is_within: bool, was_within: bool) -> tupl
     limits = stored.get("detection_limits")
     if limits is None:
         return explained, inconclusive
-    return (inconclusive if limits else explained,)
+    hides = any(_may_be_reason(limit, tolerance) for limit in limits)
+    return (inconclusive if hides else explained,)
+
+
+def _may_be_reason(limit: str, tolerance: Tolerance | None) -> bool:
+    """Return whether what a verdict could not have seen may be why an output is red.
+
+    Another rounding is no fault, and a factor has to be larger than the relative tolerance.
+    """
+    factors = _FACTORS.match(limit)
+    if factors is None:
+        return _ROUNDED.search(limit) is None
+    allclose = None if tolerance is None else tolerance.allclose
+    return allclose is not None and float(factors[1]) / 100 > allclose[0]
 
 
 def within_stored(

@@ -35,7 +35,6 @@ EVIDENCE = {
     "rerun",
     "check",
     "extent",
-    "policy",
 }
 
 
