@@ -40,11 +40,11 @@ def settled(records: Sequence[Record]) -> list[Record]:
 
 def suspect(records: Sequence[Record]) -> list[Record]:
     """Return the passed records of comparisons that are suspect with every seed: not green."""
-    found: dict[int, Record] = {}
+    by_id: dict[int, Record] = {}
     for group in _groups(records):
         if all(record.comparisons[place].explanation == SUSPECT for record, place in group):
-            found |= {id(record): record for record, _ in group if _is_green(record)}
-    return list(found.values())
+            by_id |= {id(record): record for record, _ in group if _is_green(record)}
+    return list(by_id.values())
 
 
 def _groups(records: Sequence[Record]) -> list[Group]:

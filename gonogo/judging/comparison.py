@@ -24,7 +24,7 @@ from gonogo.spec.verdicts import Explanation, Verdict, seed_verdict, verdict, wi
 Arrays = Mapping[str, NDArray[Any]]
 FLOAT64_STATISTICS = ("max_abs", "tolerance_ratio", "pcc_deficit", "rel_frobenius")
 """The statistics against float64 that are stored where a test has its own expectation."""
-KEPT = ("count", "worst_index", "nonfinite", "nonfinite_kinds")
+AGAINST_FLOAT64 = ("count", "worst_index", "nonfinite", "nonfinite_kinds")
 """The statistics against float64 that an expectation's don't replace."""
 SHOWN = ("rounding_ratio", "tolerance_ratio", "max_abs")
 BESIDE_SUSPECT = (
@@ -92,11 +92,11 @@ class Case(ABC):
         """Return what a right output could hide. It takes longer than most judgments."""
         if output.explanation is not Explanation.explained or output.answer is None:
             return ()
-        asked, answer = self.question(name), output.answer
-        every = [*asked.graphs, *(known.graph for known in asked.known)]
+        question, answer = self.question(name), output.answer
+        every = [*question.graphs, *(known.graph for known in question.known)]
         with np.errstate(all="ignore"):
             limits = detection_limits(
-                every[answer.way], asked.inputs, name, asked.form, answer.program
+                every[answer.way], question.inputs, name, question.form, answer.program
             )
         return tuple(limits.phrases)
 
@@ -126,8 +126,8 @@ class TestCase(Case):
 
     def question(self, output: str) -> Question:
         """Return what the judge is asked about an output."""
-        asked = questions(self.test, self.given, self.arithmetic)
-        return next(question for question in asked if output in question.graphs[0].outputs)
+        every = questions(self.test, self.given, self.arithmetic)
+        return next(question for question in every if output in question.graphs[0].outputs)
 
     def of_expected(self, outputs: Arrays, form: str) -> TestCase:
         """Return the case of the values that a test expects, from what tolerances compare with."""
@@ -205,13 +205,15 @@ def judge_against(case: Case, expected: Mapping[str, Expectation]) -> dict[str, 
     alone = case.judge()
     outputs = {}
     for name, output in alone.outputs.items():
-        told, numbers = expected[name], output.statistics
-        own = {key: value for key, value in told.numbers.items() if key not in KEPT}
+        expectation, numbers = expected[name], output.statistics
+        own_numbers = {
+            key: value for key, value in expectation.numbers.items() if key not in AGAINST_FLOAT64
+        }
         float64 = {key: numbers.get(key) for key in FLOAT64_STATISTICS}
         outputs[name] = OutputJudgement(
-            verdict(told.is_within, output.explanation),
+            verdict(expectation.is_within, output.explanation),
             output.explanation,
-            {**numbers, **own, "against_float64": float64},
+            {**numbers, **own_numbers, "against_float64": float64},
             output.answer,
         )
     answers = [(expected[name].is_within, one.explanation) for name, one in outputs.items()]
@@ -226,7 +228,9 @@ def judge_against(case: Case, expected: Mapping[str, Expectation]) -> dict[str, 
         words = ""
     parts = record_of(case, compared)
     parts["within"] = all(one.is_within for one in expected.values())
-    parts["words"] = "\n".join([words, *(f"  {name}: {told}" for name, told in wrong.items())])
+    parts["words"] = "\n".join(
+        [words, *(f"  {name}: {sentence}" for name, sentence in wrong.items())]
+    )
     return parts
 
 
@@ -234,18 +238,20 @@ def _wrong_expectations(
     case: Case, alone: SeedJudgement, expected: Mapping[str, Expectation]
 ) -> dict[str, str]:
     """Return the expectations that make a right output red, each with what is wrong with it."""
-    found = {}
-    for name, told in expected.items():
+    sentences = {}
+    for name, expectation in expected.items():
         output = alone.outputs[name]
         is_right = output.explanation is Explanation.explained
-        if told.is_within or not is_right or not case.is_within(name, output.statistics):
+        if expectation.is_within or not is_right or not case.is_within(name, output.statistics):
             continue
-        values = np.broadcast_to(told.values, np.shape(told.actual))
-        form = "fp32" if told.form in (None, "fp64") else str(told.form)
+        values = np.broadcast_to(expectation.values, np.shape(expectation.actual))
+        form = "fp32" if expectation.form in (None, "fp64") else str(expectation.form)
         entry = case.of_expected({name: values}, form).judge().outputs[name].to_json()
         if entry["explanation"] == Explanation.unexplained:
-            found[name] = f"the expected values are off from float64: {_told(entry)}"
-    return found
+            sentences[name] = (
+                f"the expected values are off from float64: {diagnoses.sentence_of(entry)}"
+            )
+    return sentences
 
 
 def message(title: str, judgement: SeedJudgement, sentence: str = "") -> str:
@@ -260,23 +266,21 @@ def message(title: str, judgement: SeedJudgement, sentence: str = "") -> str:
     sentence = sentence or (BESIDE_SUSPECT if is_open else judgement.verdict.sentence)
     lines = [f"{title}: {judgement.verdict.label} (arithmetic: {judgement.arithmetic}). {sentence}"]
     for name, output in judgement.outputs.items():
-        entry, told = output.to_json(), []
+        entry, phrases = output.to_json(), []
         if output.verdict is not Verdict.pass_:
             numbers = [
                 f"{key} {value:.3g}" for key in SHOWN if isinstance(value := entry.get(key), float)
             ]
-            told.append(f"{output.verdict.label}, {output.explanation.value}; {', '.join(numbers)}")
-        told += [
-            _told(entry),
+            phrases.append(
+                f"{output.verdict.label}, {output.explanation.value}; {', '.join(numbers)}"
+            )
+        phrases += [
+            diagnoses.sentence_of(entry),
             entry.get("advice") or "",
             arithmetic_words.unseen(entry.get("detection_limits") or ()),
         ]
-        lines += [f"  {name}: {part}" for part in told if part]
+        lines += [f"  {name}: {part}" for part in phrases if part]
     return "\n".join(lines)
-
-
-def _told(entry: Mapping[str, Any]) -> str:
-    return diagnoses.sentence_of(entry)
 
 
 def settled_words(words: str, settled: Verdict, together: Mapping[str, str]) -> str:
@@ -288,4 +292,4 @@ def settled_words(words: str, settled: Verdict, together: Mapping[str, str]) -> 
     title = first.split(": ", 1)[0]
     lines = [line.replace(f"{diagnoses.SO_FAR} ", "") for line in lines]
     head = f"{title}: {settled.label}. {settled.sentence}"
-    return "\n".join([head, *lines, *(f"  {name}: {told}" for name, told in together.items())])
+    return "\n".join([head, *lines, *(f"  {name}: {reason}" for name, reason in together.items())])

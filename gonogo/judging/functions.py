@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,13 +24,23 @@ from gonogo.spec.tolerances import AnyTolerance
 from gonogo.spec.validation import Model
 from gonogo.spec.verdicts import seed_verdict, worst_explanation
 
-if TYPE_CHECKING:
-    from gonogo.public.tensors import Tensor
-
 WORMHOLE = "wormhole"
 WHOLE = {"int": np.int64, "uint": np.int64, "long": np.int64, "short": np.int64, "bool": np.bool_}
 """Beginnings of the names of dtypes without a format, and as what they are traced."""
 Formats = Mapping[str, str]
+
+
+class Tensor(Protocol):
+    """A tensor that was read: its values, the name of its type, and its format if it has one."""
+
+    @property
+    def values(self) -> NDArray[Any]: ...
+
+    @property
+    def dtype(self) -> str: ...
+
+    @property
+    def format(self) -> str | None: ...
 
 
 class _Declared(Model):
@@ -58,12 +68,12 @@ class FunctionCase(Case):
     programs: Sequence[Program]
 
     def question(self, output: str) -> Question:
-        """Return what the judge is asked about an output."""
+        """Return what the judge is questions about an output."""
         narrow = [form for form in dict.fromkeys(self.formats.values()) if form in NARROW]
         allclose = {
-            name: Tolerance(*told.allclose)
+            name: Tolerance(*declared.allclose)
             for name in self.outputs
-            if (told := self.tolerance_for(name)) is not None and told.allclose is not None
+            if (declared := self.tolerance_for(name)) is not None and declared.allclose is not None
         }
         graphs = self.graphs[:1] if self.programs else self.graphs
         form = self.formats[output]
@@ -71,30 +81,30 @@ class FunctionCase(Case):
 
     def judge_alone(self) -> SeedJudgement:
         """Return the judgment of the outputs, without limits."""
-        asked = {name: self.question(name) for name in self.outputs}
-        quantized = {name: _exact(self.graphs[0], self.inputs, name) for name in asked}
+        questions = {name: self.question(name) for name in self.outputs}
+        quantized = {name: _exact(self.graphs[0], self.inputs, name) for name in questions}
         right = quantized
         if self.raw:
             raw = {**self.inputs, **self.raw}
-            right = {name: _exact(self.graphs[0], raw, name) for name in asked}
-        one = next(iter(asked.values()))
+            right = {name: _exact(self.graphs[0], raw, name) for name in questions}
+        first = next(iter(questions.values()))
         judgment = judge(
-            one.graphs,
+            first.graphs,
             self.inputs,
             self.outputs,
             self.formats,
-            one.narrow,
-            one.programs,
-            tolerances=one.tolerances,
+            first.narrow,
+            first.programs,
+            tolerances=first.tolerances,
             expected=right,
         )
         # it asks a test for no more than a case has, too
         test = cast(Any, self)
         judged = {
             name: _output(
-                test, asked[name], judgment, name, right[name], quantized[name], None, False
+                test, questions[name], judgment, name, right[name], quantized[name], None, False
             )
-            for name in asked
+            for name in questions
         }
         names = [str(output.statistics["arithmetic"]) for output in judged.values()]
         return SeedJudgement(
@@ -207,7 +217,7 @@ def _formats(tensors: Mapping[str, Tensor], named: Any, kind: str) -> dict[str, 
     """Return the formats of tensors, as far as they have some. Raises FieldError."""
     given = named if isinstance(named, Mapping) else dict.fromkeys(tensors, named)
     fields.known(given, tuple(tensors), f"numerics.{kind}")
-    found = {}
+    formats = {}
     for name, tensor in tensors.items():
         form = given.get(name) or ("fp32" if tensor.format == "fp64" else tensor.format)
         if form is not None:
@@ -215,8 +225,8 @@ def _formats(tensors: Mapping[str, Tensor], named: Any, kind: str) -> dict[str, 
                 format_named(form)
             except (ValueError, AttributeError) as problem:
                 raise FieldError(f"numerics.{kind}.{name}", form, str(problem)) from None
-            found[name] = str(form)
-    return found
+            formats[name] = str(form)
+    return formats
 
 
 def _programs(

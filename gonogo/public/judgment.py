@@ -243,8 +243,8 @@ def _shared_limits(seeds: Sequence[Judgment]) -> Limits:
     from gonogo.spec.arithmetic_words import shared_limits
 
     limits = [seed.detection_limits for seed in seeds]
-    names = dict.fromkeys(name for each in limits for name in each)
-    return {name: shared_limits(each[name] for each in limits if name in each) for name in names}
+    names = dict.fromkeys(name for seed in limits for name in seed)
+    return {name: shared_limits(seed[name] for seed in limits if name in seed) for name in names}
 
 
 def _settled(seed: Judgment, settled: str, together: Mapping[str, str]) -> Judgment:

@@ -142,11 +142,11 @@ def _diagnosis(rows: Iterable[Row], *, is_certain: bool) -> dict[str, Any] | Non
     if not wrong:
         return None
     row = min(wrong, key=lambda row: severity(row["verdict"], row["outputs"]))
-    found = diagnosis_of(row["outputs"])
-    if found is None:
+    diagnosis = diagnosis_of(row["outputs"])
+    if diagnosis is None:
         return None
-    words = str(found.words).replace(f"{SO_FAR} ", "") if is_certain else found.words
-    return asdict(replace(found, seed=row["seed"], repeat=row["repeat"], words=words))
+    words = str(diagnosis.words).replace(f"{SO_FAR} ", "") if is_certain else diagnosis.words
+    return asdict(replace(diagnosis, seed=row["seed"], repeat=row["repeat"], words=words))
 
 
 def finish(

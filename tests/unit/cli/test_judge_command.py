@@ -136,8 +136,8 @@ def test_a_job_is_a_spec_too_and_its_build_names_the_arithmetic(stored: Stored) 
     stored.save("spec.json", {"test": TEST, "build": "main", "target": {"executor": "ttnn"}})
     dbeta = np.load(stored.path("dy.npy")).reshape(300, 512).astype("f8").sum(0)
     stored.store("dbeta", round_to(dbeta, "bf16").astype("f4"))
-    found = report(stored.judge(*INPUTS, "dbeta", options=()))["seeds"][0]
-    assert (found["verdict"], found["arithmetic"]) == ("pass", "blocked sums")
+    row = report(stored.judge(*INPUTS, "dbeta", options=()))["seeds"][0]
+    assert (row["verdict"], row["arithmetic"]) == ("pass", "blocked sums")
 
 
 def test_unquantised_inputs_are_refused_unless_asked_to_be_rounded(stored: Stored) -> None:

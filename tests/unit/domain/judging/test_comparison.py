@@ -84,7 +84,7 @@ def test_a_green_that_rounding_can_t_explain_fails_with_numbers_and_the_term(
     assert diagnosis.startswith("  dx: s1 is subtracted twice in P_centered: explains 99.8 %")
 
 
-def told(verdict: Verdict, explanation: Explanation, **statistics: Any) -> list[str]:
+def lines_of(verdict: Verdict, explanation: Explanation, **statistics: Any) -> list[str]:
     """Return the lines of a message about y, but for the first; dgamma passes."""
     outputs = {
         "y": OutputJudgement(verdict, explanation, {"count": 9, **statistics}),
@@ -103,19 +103,21 @@ WRONG = Verdict.pass_by_tolerance, Explanation.unexplained
     ("lines", "expected"),
     [
         (
-            told(*WRONG, rounding_ratio=5.0, tolerance_ratio=None, reason="no", places="Row 3."),
+            lines_of(
+                *WRONG, rounding_ratio=5.0, tolerance_ratio=None, reason="no", places="Row 3."
+            ),
             ["  y: Hollow pass, unexplained; rounding_ratio 5", "  y: no; Row 3"],
         ),
         (
-            told(*WRONG, max_abs=0.25, fault="s1 is missing", reason="no", places="Row 3."),
+            lines_of(*WRONG, max_abs=0.25, fault="s1 is missing", reason="no", places="Row 3."),
             ["  y: Hollow pass, unexplained; max_abs 0.25", "  y: s1 is missing"],
         ),
         (
-            told(Verdict.suspect, Explanation.suspect, max_abs=2.0, fault="s1 is missing"),
+            lines_of(Verdict.suspect, Explanation.suspect, max_abs=2.0, fault="s1 is missing"),
             ["  y: Suspect, suspect; max_abs 2", "  y: more seeds decide; so far s1 is missing"],
         ),
         (
-            told(
+            lines_of(
                 Verdict.fail_by_tolerance,
                 Explanation.explained,
                 max_abs=2.0,

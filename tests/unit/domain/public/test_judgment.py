@@ -271,8 +271,8 @@ def test_other_ways_explain_what_the_reference_does_not() -> None:
     outputs = {"variance": (x * x).mean(-1) - mean * mean}
     given: dict[str, Any] = {"inputs": {"x": x}, "outputs": outputs, "tolerance": {"rtol": 0.1}}
     assert gonogo.judge(reference=variance, **given).verdict == "pass_by_tolerance"
-    found = gonogo.judge(reference=variance, ways=[by_difference], **given)
-    assert found.explanation in ("explained", "inconclusive")
+    judgment = gonogo.judge(reference=variance, ways=[by_difference], **given)
+    assert judgment.explanation in ("explained", "inconclusive")
 
 
 def test_a_declared_program_alone_may_explain_a_function() -> None:
