@@ -89,8 +89,8 @@ def check(
 ) -> None:
     """Run a test here and judge every seed; with gtest or pytest, run tests that exist already.
 
-    Exit codes: 0 as hoped, 1 as bad as --fail-on (a red test, or none at all, is), 2 usage, 3
-    infrastructure.
+    Exit codes: 0 as hoped, 1 as bad as --fail-on (a red test, or none at all, is), or suspect with
+    every seed, 2 usage, 3 infrastructure.
     """
     import gonogo_settings
     from gonogo.spec.builds import check_emulated
