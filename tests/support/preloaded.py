@@ -1,4 +1,4 @@
-"""Imports and compiled code of the server that forks the tests' processes (see forked.py): each of
+"""Imports of the server that forks the tests' processes (see forked.py): each of
 them would spend seconds of a core on it."""
 
 from __future__ import annotations
@@ -51,14 +51,12 @@ def preload() -> None:
         for module in MODULES:
             import_module(module)
 
-        from gonogo_workers.attempts.warm_up import warm_up
         from sqlalchemy.orm import configure_mappers
 
         from gonogo_dashboards import pages
 
         configure_mappers()
         pages.environment()
-        warm_up()
 
 
 preload()

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import stat
 import threading
 import time
@@ -21,7 +20,6 @@ from typer.testing import CliRunner
 
 import gonogo_settings
 from background_thread import running, short, submit, until
-from checkout import NUMPY_ONLY
 from gonogo.errors import InfrastructureError
 from gonogo_cli.app import app
 from gonogo_cli.operate.broker_accounts import SERVICE, WORKER, acl
@@ -136,7 +134,6 @@ def test_a_job_flows_on_accounts_that_may_do_little(
     environment = clean_environment(
         GONOGO_BROKER_URL=guarded.worker_url, GONOGO_VAR_DIR=str(tmp_path), GONOGO_HEARTBEAT_S="0.5"
     )
-    environment["PYTHONPATH"] += f"{os.pathsep}{NUMPY_ONLY}"
     worker = Process(["worker"], environment, tmp_path / "worker.log")
     settings = settings_for(engine, guarded.url)
     try:

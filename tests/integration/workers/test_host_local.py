@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from checkout import NUMPY_ONLY
 from gonogo import emulator
 from gonogo.errors import FieldError
 from gonogo.judging.inputs import generate, quantise
@@ -43,12 +42,6 @@ def _plugins(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-@pytest.fixture
-def _numpy_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let children do without compiled code, which gives the same bits: see the next test."""
-    monkeypatch.setenv("PYTHONPATH", str(NUMPY_ONLY))
-
-
 def test_the_emulator_gives_the_same_bits_here_and_in_a_child() -> None:
     with (
         load("emulator", "tt-train-2025") as here,
@@ -64,7 +57,6 @@ def test_the_emulator_gives_the_same_bits_here_and_in_a_child() -> None:
     assert all(np.array_equal(first[name].ravel(), direct[name].ravel()) for name in TEST.outputs)
 
 
-@pytest.mark.usefixtures("_numpy_only")
 def test_the_emulator_is_told_its_position() -> None:
     # The build stale-register is right in a process's first run and wrong after another run, here
     # and in a child process
@@ -75,7 +67,6 @@ def test_the_emulator_is_told_its_position() -> None:
             assert runner.position == 2
 
 
-@pytest.mark.usefixtures("_numpy_only")
 def test_the_emulators_hang_and_crash_do_not_take_us_along() -> None:
     with load("emulator", "hang", deadline_s=0.7) as runner, pytest.raises(KernelHang):
         runner.run(TEST, GIVEN)

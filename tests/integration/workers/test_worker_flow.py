@@ -49,7 +49,7 @@ def test_a_wrong_kernel_within_the_tolerance_is_found_out_with_evidence(place: W
         == list(range(5))
     )
     assert len({row["host_run"] for row in answer.rows}) == 1
-    assert {row["arithmetic"] for row in answer.rows} == {"tt-train"}
+    assert all("tt-train" in row["arithmetic"] for row in answer.rows)
     assert set(answer.rows[0]["outputs"]) == {"dx", "dgamma", "dbeta"}
     assert {row["judge"] for row in answer.rows} == {JUDGE}
     assert "s1" in answer.rows[0]["outputs"]["dx"]["fault"]
@@ -209,23 +209,23 @@ def test_a_build_of_another_kernel_ends_the_chunk_with_the_builds_that_belong(
 
 
 def test_an_executor_of_a_package_serves_where_the_command_names_it(place: Workplace) -> None:
-    answer = place.run("float32", 1, executor="numpy", arithmetic="fp32")
-    assert answer.verdicts == {0: "pass"}
+    answer = place.run("float32", 1, executor="numpy", arithmetic="fused")
+    assert answer.verdicts == {0: "pass"}, answer.rows
 
 
 def test_a_kernel_of_a_package_runs_where_the_setting_allows_it(place: Workplace) -> None:
     test = {"kernel": "l2norm_fw", "shape": [64, 1024], "tolerance": {"rtol": 0.05}}
-    answer = place.run("sum-tile-missing", 2, executor="emulator", test=test)
-    assert answer.verdicts == {0: "pass_by_tolerance", 1: "pass_by_tolerance"}
+    answer = place.run("without-tile-0/total", 2, executor="emulator", test=test)
+    assert answer.verdicts == {0: "pass_by_tolerance", 1: "pass_by_tolerance"}, answer.rows
     refused = place.run("correct", 1, executor="emulator", test={**test, "kernel": "l2norm_bw"})
     assert refused.finished is not None
     assert "test.kernel: unknown value; did you mean 'l2norm_fw'" in refused.finished["error"]
 
 
 def test_a_build_need_not_produce_every_output(place: Workplace) -> None:
-    answer = place.run("missing", 2, outputs=["dx", "dgamma"], arithmetic="fp32")
+    answer = place.run("missing", 2, outputs=["dx", "dgamma"], arithmetic="fused")
     assert [set(row["outputs"]) for row in answer.rows] == [{"dx", "dgamma"}] * 2
-    assert {row["arithmetic"] for row in answer.rows} == {"fp32-inside"}
+    assert "tt-train" not in answer.rows[0]["arithmetic"]
 
 
 def test_a_chunk_that_makes_no_sense_is_answered_and_a_forged_one_is_not(place: Workplace) -> None:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from checkout import NUMPY_ONLY, PYTHONPATH
+from checkout import PYTHONPATH
 
 START = """
 import sys
@@ -22,7 +22,7 @@ print(*loaded(), sorted(heavy & set(sys.modules)))
 def test_the_emulator_s_child_has_its_worker_s_kernels_and_none_of_its_settings(
     example_site: Path,
 ) -> None:
-    path = os.pathsep.join((PYTHONPATH, str(example_site), str(NUMPY_ONLY)))
+    path = os.pathsep.join((PYTHONPATH, str(example_site)))
     done = subprocess.run(
         [sys.executable, "-P", "-c", START],
         env={**os.environ, "PYTHONPATH": path, "GONOGO_KERNELS": "l2norm_fw, l2norm_bw,"},

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from checkout import NUMPY_ONLY
 from gonogo.judging.inputs import generate, quantise
 from gonogo.spec.test_spec import TestSpec
 from gonogo_workers.executors.base import KernelHang
@@ -36,7 +35,6 @@ def test_the_limit_of_a_run_follows_its_size(
 
 def test_a_run_that_takes_long_is_told_with_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patience, "TELL_AFTER_S", 0.0)
-    monkeypatch.setenv("PYTHONPATH", str(NUMPY_ONLY))  # its child starts in a third of the time
     messages: list[str] = []
     with (
         load("emulator", "hang", deadline_s=2.0, tell=messages.append) as runner,

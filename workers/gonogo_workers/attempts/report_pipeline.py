@@ -292,4 +292,6 @@ def judge_iteration(
                         judged_dump.outputs,
                     )
                 )
-    return report_rows.iteration_row(work, place, duration_ms, reports, judged_by_test), judged_arrays
+    return report_rows.iteration_row(
+        work, place, duration_ms, reports, judged_by_test
+    ), judged_arrays
