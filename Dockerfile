@@ -17,16 +17,15 @@ RUN PYTHONPATH=. /opt/build/bin/python -m checks.manual \
 FROM python:3.12.12-slim-bookworm
 RUN groupadd --gid 10001 gonogo \
  && useradd --uid 10001 --gid gonogo --no-create-home --home-dir /var/lib/gonogo --shell /usr/sbin/nologin gonogo \
- && install -d -o gonogo -g gonogo /var/lib/gonogo /var/cache/gonogo \
- # the user that kernels run as on a worker (GONOGO_CHILD_USER); its compiled code is its own
+ && install -d -o gonogo -g gonogo /var/lib/gonogo \
+ # the user that kernels run as on a worker (GONOGO_CHILD_USER); its cache is its own
  && groupadd --gid 10002 gonogo-kernel \
  && useradd --uid 10002 --gid gonogo-kernel --no-create-home --home-dir /var/cache/gonogo-kernel --shell /usr/sbin/nologin gonogo-kernel \
  && install -d -m 700 -o gonogo-kernel -g gonogo-kernel /var/cache/gonogo-kernel
 COPY --from=build /opt/gonogo /opt/gonogo
 ENV PATH=/opt/gonogo/bin:$PATH \
     PYTHONUNBUFFERED=1 \
-    GONOGO_VAR_DIR=/var/lib/gonogo \
-    GONOGO_NUMBA_CACHE_DIR=/var/cache/gonogo
+    GONOGO_VAR_DIR=/var/lib/gonogo
 USER gonogo
 WORKDIR /var/lib/gonogo
 EXPOSE 8717

@@ -167,12 +167,6 @@ class Settings(BaseSettings):
             "its private key `host.json`, and what its workers remember"
         ),
     )
-    numba_cache_dir: str | None = Field(
-        None,
-        description=(
-            "folder of compiled code; default beside the source, else in the user's cache folder"
-        ),
-    )
     builds: str | None = Field(
         None, description="worker: the TOML file that says what a build's name means on this host"
     )

@@ -22,7 +22,6 @@ import psutil
 import pytest
 
 import documented
-from checkout import NUMPY_ONLY
 from gonogo_cli.kit.client import Client
 from gonogo_cli.operate import redis_server
 from gonogo_workers.queue import HEARTBEAT_QUEUE, redis_client
@@ -45,15 +44,11 @@ TROUBLESOME = {"GONOGO_EXECUTORS": "troublesome=troublesome:Troublesome"}
 
 
 class Up:
-    """A `gonogo up` in a folder of its own.
-
-    Its worker and what that starts do without compiled code, which each would load for a second.
-    """
+    """A `gonogo up` in a folder of its own."""
 
     def __init__(self, folder: Path, **extra: str) -> None:
         self.folder = folder
         environment = clean_environment(**QUICK, **extra)
-        environment["PYTHONPATH"] += f"{os.pathsep}{NUMPY_ONLY}"
         self.process = subprocess.Popen(
             gonogo("up", "--port", "0", "--json"),
             cwd=folder,

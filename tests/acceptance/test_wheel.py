@@ -45,7 +45,7 @@ def run(*words: str | Path, cwd: Path, code: int = 0) -> str:
     environment = {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith(("GONOGO_", "PYTHON", "NUMBA_"))
+        if not name.startswith(("GONOGO_", "PYTHON"))
     }
     done = subprocess.run(
         words,
@@ -86,8 +86,7 @@ def install(wheel: Path, folder: Path) -> Path:
 
     Other packages are borrowed from the environment at hand, by a .pth file. A folder named there
     is searched, but its own .pth files are not read: an editable install of this checkout stays
-    out. So does numba, which would compile for forty seconds in a place that is new to it
-    (test_jit_cache.py has the places).
+    out.
     """
     venv.create(folder, symlinks=True)
     programs = folder / "bin"
@@ -112,8 +111,7 @@ def install(wheel: Path, folder: Path) -> Path:
         ).strip()
     )
     borrowed = dict.fromkeys(sysconfig.get_path(name) for name in ("purelib", "platlib"))
-    without_numba = "import sys; sys.modules['numba'] = None"
-    (purelib / "borrowed.pth").write_text("\n".join([*borrowed, without_numba]) + "\n")
+    (purelib / "borrowed.pth").write_text("\n".join(borrowed) + "\n")
     return programs
 
 

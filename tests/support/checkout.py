@@ -18,6 +18,4 @@ HOMES = {
     "gonogo_migrations": ROOT / "migrations",
 }
 """Each package, and the folder that holds it."""
-NUMPY_ONLY = ROOT / "tests" / "support" / "numpy_only"
-"""On the path of a process that starts, this folder makes it do without compiled code."""
 PYTHONPATH = os.pathsep.join(dict.fromkeys(map(str, HOMES.values())))

@@ -19,7 +19,7 @@ import httpx
 import psutil
 
 import migrated_files
-from checkout import NUMPY_ONLY, PYTHONPATH, ROOT
+from checkout import PYTHONPATH, ROOT
 from forked import Forked
 from gonogo_cli.kit.client import Client
 from gonogo_cli.operate.db import enroll_host
@@ -157,8 +157,6 @@ class Service:
             "GONOGO_BROKER_URL": broker_url,
             "GONOGO_VAR_DIR": str(folder / "var"),
         }
-        # the workers themselves are forked and judge by compiled code; their children start anew
-        worker["PYTHONPATH"] += f"{os.pathsep}{NUMPY_ONLY}"
         # embedded: no login on loopback, which other tests are about
         self.environment = worker | {
             "GONOGO_EMBEDDED": "true",

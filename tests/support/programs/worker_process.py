@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 
 from batch_rows import rows_of
-from checkout import NUMPY_ONLY, PYTHONPATH, ROOT
+from checkout import PYTHONPATH, ROOT
 from forked import Forked
 from gonogo_service.kit.signing import service_key
 from gonogo_workers import queue
@@ -256,9 +256,7 @@ class Workplace:
             "GONOGO_EXECUTORS": "troublesome=troublesome:Troublesome",
             "GONOGO_CHILD_VARIABLES": "TROUBLE_*,REPORT_*",
             "GONOGO_HEARTBEAT_S": "1",
-            "PYTHONPATH": os.pathsep.join(
-                (PYTHONPATH, str(ROOT / "tests" / "plugins"), str(NUMPY_ONLY))
-            ),
+            "PYTHONPATH": os.pathsep.join((PYTHONPATH, str(ROOT / "tests" / "plugins"))),
             **added,
         }
 
