@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from gonogo.judgment.pairs import SIGN_LIMIT, sign_probability
 from gonogo.spec.compared_outputs import FlipCounts
 
 
@@ -43,6 +42,9 @@ def pooled_rows(rows: Iterable[Mapping[str, Any]]) -> tuple[FlipsSummary, ...]:
 
 
 def _pooled(output: str, entries: Sequence[Mapping[str, Any]]) -> FlipsSummary:
+    # Imported here because it loads NumPy, which the API doesn't need.
+    from gonogo.judgment.pairs import SIGN_LIMIT, sign_probability
+
     names = [field.name for field in fields(FlipCounts)]
     total = FlipCounts(**{name: sum(int(entry[name]) for entry in entries) for name in names})
     probability = sign_probability(total.rows_away, total.rows_toward)

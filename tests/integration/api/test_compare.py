@@ -99,7 +99,7 @@ def test_every_class_from_stored_seeds(database_url: str) -> None:
         )
         assert (
             of(comparison, compared_builds.BROKEN)["findings"][0]["evidence"]["change"]["by"]
-            == "explanations"
+            == "faults"
         )
         flaky = of(comparison, compared_builds.FLAKY)
         assert (flaky["class"], flaky["findings"][0]["evidence"]["flag"]["kind"]) == (
@@ -297,7 +297,7 @@ def test_of_many_tests_fewer_seeds_of_each_are_compared_and_all_are_counted(
 
 @pytest.mark.parametrize(
     ("together", "kind"),
-    [("explained", "passed"), ("unexplained", "new_hollow_pass"), ("suspect", "undecided")],
+    [("unexplained", "new_hollow_pass"), ("suspect", "undecided")],
 )
 def test_suspect_seeds_count_as_what_all_seeds_together_say(
     api: Api, together: str, kind: str
@@ -310,7 +310,7 @@ def test_suspect_seeds_count_as_what_all_seeds_together_say(
     with api.context.session() as session:
         compared_builds.both(session, compared_builds.NEW, {}, None)
         job = compared_builds.rows_of(session, compared_builds.NEW, HEAD, rows)
-        session.get_one(JobRow, job.id).suspects = {"explanation": together}
+        session.get_one(JobRow, job.id).suspects = {"explanation": together, "pooled": {"dx": {}}}
         session.flush()
         assert comparing.compare(session, BASE, HEAD).counts == {kind: 1}
 
