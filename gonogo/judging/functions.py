@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from gonogo.arithmetic.formats import format_named
 from gonogo.errors import FieldError, JobError, KernelOutputError
 from gonogo.graph import Graph, trace
 from gonogo.judging.comparison import Arrays, Case
-from gonogo.judging.judging import SeedJudgement, _output
+from gonogo.judging.judging import SeedJudgement, judged_output
 from gonogo.judging.questions import NARROW, Question
 from gonogo.judgment import Tolerance, judge
 from gonogo.references.kernel import Function, Kernel
@@ -68,7 +68,7 @@ class FunctionCase(Case):
     programs: Sequence[Program]
 
     def question(self, output: str) -> Question:
-        """Return what the judge is questions about an output."""
+        """Return the question about an output."""
         narrow = [form for form in dict.fromkeys(self.formats.values()) if form in NARROW]
         allclose = {
             name: Tolerance(*declared.allclose)
@@ -98,11 +98,14 @@ class FunctionCase(Case):
             tolerances=first.tolerances,
             expected=right,
         )
-        # it asks a test for no more than a case has, too
-        test = cast(Any, self)
         judged = {
-            name: _output(
-                test, questions[name], judgment, name, right[name], quantized[name], None, False
+            name: judged_output(
+                judgment,
+                name,
+                right[name],
+                quantized[name],
+                self.tolerance_for(name),
+                self.shape_of(name),
             )
             for name in questions
         }
@@ -128,11 +131,6 @@ class FunctionCase(Case):
         return replace(
             self, outputs=values, inputs=inputs, raw={}, formats=formats, programs=(), tolerance={}
         )
-
-    @property
-    def workload_key(self) -> str:
-        """A key of the kernel in this shape."""
-        return self.graphs[0].digest
 
     def shape_of(self, output: str) -> tuple[int, ...]:
         """Return an output's shape."""

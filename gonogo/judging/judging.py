@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,13 +14,15 @@ from numpy.typing import NDArray
 from gonogo.errors import KernelOutputError
 from gonogo.exactness import ExactJudgment, judge_exact
 from gonogo.faults.table import STORED
-from gonogo.judging.questions import Question, questions, reference
-from gonogo.judgment import Judgment
+from gonogo.judging.questions import questions, reference
+from gonogo.judging.storable import storable
+from gonogo.judgment import Judgment, Tolerance
 from gonogo.judgment import OutputJudgment as Answer
 from gonogo.judgment import judge as judge_values
 from gonogo.judgment.statistics import statistics_of
 from gonogo.spec.compared_outputs import ExactComparison
 from gonogo.spec.regimes import is_exact
+from gonogo.spec.tolerances import Tolerance as DeclaredTolerance
 from gonogo.spec.verdicts import (
     JUDGE,
     Explanation,
@@ -140,9 +142,16 @@ def judge(
         if is_exact(test.inputs):
             bits = judge_exact(question.graphs, question.inputs, some, forms)
         for name in some:
-            references = right[name], quantized[name]
-            judged[name] = _output(
-                test, question, judgment, name, *references, bits.get(name), with_limits
+            limits = partial(_detection_limits, test, judgment, name) if with_limits else None
+            judged[name] = judged_output(
+                judgment,
+                name,
+                right[name],
+                quantized[name],
+                test.tolerance_for(name),
+                test.shape_of(name),
+                bits.get(name),
+                limits,
             )
         left = [name for name in left if name not in judged]
     ordered = {name: judged[name] for name in names}
@@ -161,42 +170,55 @@ def _is_within(test: TestSpec, name: str, output: OutputJudgement) -> bool:
     return within(test.tolerance_for(name), output.statistics)
 
 
-def _output(
-    test: TestSpec,
-    question: Question,
+def judged_output(
     judgment: Judgment,
     name: str,
     right: NDArray[Any],
     quantized: NDArray[Any],
-    exact: ExactJudgment | None,
-    with_limits: bool,
+    tolerance: DeclaredTolerance | None,
+    shape: Sequence[int],
+    exact: ExactJudgment | None = None,
+    limits: Callable[[], list[str]] | None = None,
 ) -> OutputJudgement:
-    """Return the judgment of one output; right, quantized: its references, flat."""
-    answer, values = judgment.outputs[name], judgment.values[name]
-    flat = values.reshape(right.shape)
-    outside = answer.outside.reshape(right.shape)
-    tolerance = question.tolerances.get(name)
-    numbers: Statistics = asdict(
-        statistics_of(flat, right, quantized, question.form, outside, tolerance)
+    """Return the judgment of one output.
+
+    Args:
+        judgment: the answers about the kernel.
+        name: the output's.
+        right: the exact function of the data, in any shape: tolerances are measured from it.
+        quantized: that of what the kernel was given, in the same shape.
+        tolerance: the test's.
+        shape: that of which the digest speaks.
+        exact: the answer about the output on exact inputs.
+        limits: returns the detection limits, which a right output has.
+    """
+    answer, form = judgment.outputs[name], judgment.formats[name]
+    values, outside = (
+        judgment.values[name].reshape(right.shape),
+        answer.outside.reshape(right.shape),
     )
-    numbers["needed_atol"] = {repr(rtol): atol for rtol, atol in numbers["needed_atol"].items()}
-    numbers |= {"worst_index": _worst(flat, quantized, outside), **_nonfinite(flat, right)}
-    numbers |= {"digest": digest(flat, test.shape_of(name)), **answer.entry()}
+    allclose = None if tolerance is None or tolerance.allclose is None else tolerance.allclose
+    measured = None if allclose is None else Tolerance(*allclose)
+    numbers: Statistics = asdict(statistics_of(values, right, quantized, form, outside, measured))
+    numbers |= {"worst_index": _worst(values, quantized, outside), **_nonfinite(values, right)}
+    numbers |= {"digest": digest(values, shape), **answer.entry()}
     explanation = Explanation(numbers.pop("explanation"))
     if exact is not None:
         explanation = _with_exact(numbers, explanation, exact)
-    is_within = within(test.tolerance_for(name), numbers)
+    stored = storable(numbers)
+    is_within = within(tolerance, stored)
     if explanation is Explanation.explained:
-        if with_limits:
-            numbers["detection_limits"] = _detection_limits(test, judgment, name)
-        if not is_within and tolerance is None and _hides_faults(judgment, name):
+        if limits is not None:
+            stored["detection_limits"] = limits()
+        if not is_within and allclose is None and _hides_faults(judgment, name):
             explanation = Explanation.inconclusive
-            numbers["reason"] = "the test may fail for another reason than rounding"
-        if tolerance is not None and (numbers["tolerance_ratio"] or 0.0) > NEARLY_RED:
+            stored["reason"] = "the test may fail for another reason than rounding"
+        advice = None
+        if allclose is not None and (numbers["tolerance_ratio"] or 0.0) > NEARLY_RED:
             advice = judgment.advice(name)
-            if advice is not None:
-                numbers |= {"red_rate": advice.red_rate, "advice": advice.message}
-    return OutputJudgement(verdict(is_within, explanation), explanation, _storable(numbers), answer)
+        if advice is not None:
+            stored |= {"red_rate": advice.red_rate, "advice": advice.message}
+    return OutputJudgement(verdict(is_within, explanation), explanation, stored, answer)
 
 
 def _with_exact(numbers: Statistics, explanation: Explanation, exact: ExactJudgment) -> Explanation:
@@ -227,10 +249,7 @@ def _detection_limits(test: TestSpec, judgment: Judgment, name: str) -> list[str
     answer = judgment.outputs[name]
     key = test.workload_key, name, answer.arithmetic, str(answer.way)
     if key not in _limits:
-        limits = judgment.detection_limits(name)
-        largest = max((size for size in limits.factors.values() if size < np.inf), default=0.0)
-        factors = [f"factors below {100 * largest:.2g} %"] if largest else []
-        _limits[key] = [*limits.unseen.values(), *factors]
+        _limits[key] = judgment.detection_limits(name).phrases
         if len(_limits) > WORKLOADS:
             _limits.popitem(last=False)
     return list(_limits[key])
@@ -322,19 +341,3 @@ def _nonfinite(values: NDArray[Any], right: NDArray[Any]) -> Statistics:
     kinds = {"nan": np.isnan(wrong), "+inf": wrong == np.inf, "-inf": wrong == -np.inf}
     counts = {kind: int(np.count_nonzero(mask)) for kind, mask in kinds.items() if mask.any()}
     return {"nonfinite_kinds": counts} if counts else {}
-
-
-def _storable(numbers: Statistics) -> Statistics:
-    """Return statistics for JSON, which has no NaN and no Inf: those are null, and named."""
-    infinite = {
-        name: "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
-        for name, value in numbers.items()
-        if isinstance(value, float) and not math.isfinite(value)
-    }
-    if isinstance(numbers.get("needed_atol"), dict):
-        numbers["needed_atol"] = {
-            rtol: atol if math.isfinite(atol) else None
-            for rtol, atol in numbers["needed_atol"].items()
-        }
-    stored = {name: None if name in infinite else value for name, value in numbers.items()}
-    return stored | ({"nonfinite_statistics": infinite} if infinite else {})
