@@ -97,13 +97,13 @@ class Run:
     @cached_property
     def judgment(self) -> Judgment:
         """The answer, with the build's program declared."""
-        asked = self.question
-        (graph,) = asked.graphs
+        question = self.question
+        (graph,) = question.graphs
         shaped = {
             name: values.reshape(graph.outputs[name].shape) for name, values in self.outputs.items()
         }
-        formats = dict.fromkeys(shaped, asked.form)
-        return judge([graph], asked.inputs, shaped, formats, programs=asked.programs)
+        formats = dict.fromkeys(shaped, question.form)
+        return judge([graph], question.inputs, shaped, formats, programs=question.programs)
 
     def error(self, name: str) -> NDArray[np.float64]:
         """Return the errors of an output against the raw reference."""

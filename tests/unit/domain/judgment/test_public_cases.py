@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from benchmarks.corpus.judging import ask
 from benchmarks.corpus.run import Run
 from benchmarks.corpus.sources.cases import CASES, Cases
-from benchmarks.corpus.judging import ask
 
 FLAGGED = ("unexplained", "suspect")
 
