@@ -411,7 +411,7 @@ def test_a_wrong_output_has_its_fault_and_places_and_a_right_one_its_limits(case
     assert outputs["dx"]["faults"][0]["share"] <= outputs["dx"]["fault_share"]
     assert "values are off" in outputs["dx"]["places"]
     assert "fault" not in outputs["dgamma"]
-    assert any("factors below" in limit for limit in outputs["dgamma"]["detection_limits"])
+    assert any("factor below" in limit for limit in outputs["dgamma"]["detection_limits"])
 
 
 def test_advice_stands_where_a_right_kernel_is_red_or_nearly() -> None:
