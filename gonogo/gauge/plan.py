@@ -1,4 +1,4 @@
-"""The parts of a gauge by name, for a service that loads neither the emulator nor numba nor NumPy.
+"""The parts of a gauge by name, for a service that loads neither the emulator nor NumPy.
 
 Workers know what the parts do.
 """

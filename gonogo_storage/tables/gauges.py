@@ -39,7 +39,7 @@ class GaugeRow(Base):
     # Wrong part -> [passed seeds, seeds on which it can show]; the grade is computed from this.
     misses: Mapped[dict[str, Any] | None]
     words: Mapped[str | None]  # the findings in a few sentences
-    report: Mapped[dict[str, Any] | None]  # gonogo.gauge.report.Gauge.to_json, with "elsewhere"
+    report: Mapped[dict[str, Any] | None]  # gonogo.gauge.summary.GaugeReport
     __table_args__ = (Index("ix_gauges_test", "test_key", "id"),)
 
 

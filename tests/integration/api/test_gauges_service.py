@@ -169,10 +169,15 @@ def test_the_pages_show_a_gauge_and_their_twins_say_the_same(api: Api) -> None:
     )
     assert "Some mutants (known-wrong kernels) pass this test." in page
     assert "s1 is subtracted twice." in page
-    assert "fp32-inside" in page
     assert "couldn't have seen: a common factor below 0.3 %" in page
-    (model,) = twin["report"]["models"]
-    assert (model["kernels"], model["output"]) == ("all kernels", "dx")
+    right, wrong = twin["report"]["models"]
+    assert (right["kernels"], right["output"], right["model"]) == (
+        "correct, reversed, srcb-bf16 and 1 more",
+        "dx",
+        "fused",
+    )
+    assert "none explains it" in wrong["model"]
+    assert wrong["detection_limits"] == []
     assert "gonogo gauge --kernel layernorm_bw" in page
     assert twin["gauge"]["sharpness"] == "blunt"
     lines = {part["name"]: part for part in twin["report"]["parts"]}

@@ -283,7 +283,7 @@ def test_a_person_sees_parts_windows_and_gates(run: Run) -> None:
     for words in (
         "double-subtract",
         "detection limits",
-        "correct, reversed, srcb-bf16",
+        "correct, reversed",
         "tt-train",
         "right kernels need",
         "gate of a public suite",

@@ -128,7 +128,7 @@ class Chunk:
         if (
             gauge is not None
             and isinstance(test, TestSpec)
-            and any(part is not None and part.part.unsure for part in gauge.values())
+            and any(part is not None and part.unsure for part in gauge.values())
         ):
             before = (test,)  # this fault depends on what ran before, so something must run before
         deadline_s = given.seed_deadline_s or seed_deadline_s
