@@ -75,13 +75,13 @@ def _of_numbers(session: Session, job_id: str) -> JobDiagnosis | None:
     elif job.slots:  # some tests have arrays
         is_wrong = SeedResultRow.explanation.in_(_NOT_EXPLAINED)
         worst = worst_seeds.read(session, job_id, 1, None, is_wrong)
-    told = diagnosis_of(worst[0].outputs) if worst else None
-    if told is None:
+    seed_diagnosis = diagnosis_of(worst[0].outputs) if worst else None
+    if seed_diagnosis is None:
         return None
     seed = worst[0]
     explanation = Explanation(seed.explanation or Explanation.not_judged)
     return replace(
-        told,
+        seed_diagnosis,
         seed=seed.seed,
         repeat=seed.repeat,
         verdict=Verdict(seed.verdict),

@@ -132,7 +132,7 @@ class SuspectsOfJob:
     rounds: int
     """How often seeds were added"""
     explanation: Explanation | None
-    """Of all seeds together; null while the added seeds run"""
+    """The answer of all seeds together; null while the added seeds run"""
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class PooledOutput:
     reason: str
     """Why the seeds together are worse than each alone; empty if they aren't"""
     factors: list[CommonFactor]
-    """Those that all values of a source share, with the mean of the seeds' estimates"""
+    """Factors that all values of a source share, with the mean of the seeds' estimates"""
     fault: str | None
     """The fault that explains what rounding doesn't"""
 

@@ -1,4 +1,4 @@
-"""What all seeds of a job show together: suspect seeds, and factors too small for a single seed.
+"""The seeds of a job together: suspect ones, and factors too small for a single seed.
 
 A suspect seed raises no flag. It adds seeds to its job, and all seeds together decide.
 """

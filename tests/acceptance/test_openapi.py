@@ -63,7 +63,10 @@ def service(tmp_path_factory: pytest.TempPathFactory, redis_server: RedisServer)
             ("suites", SUITE),
             ("runs", {"suite": "nightly"}),
             ("schedules", {"name": "every night", "suite": "nightly", "cron": "30 2 * * *"}),
-            ("rejudgements", {"test": job.test_key, "tolerance": {"rtol": 1e-3, "atol": 0.5}, "store": True}),
+            (
+                "rejudgements",
+                {"test": job.test_key, "tolerance": {"rtol": 1e-3, "atol": 0.5}, "store": True},
+            ),
             ("bisections", {"test": JOB["test"], "builds": ["correct", "tt-train-2025"]}),
             (
                 "waivers",
@@ -302,6 +305,5 @@ def test_answers_describe_their_tests_and_their_inherited_fields(service: Api) -
     output = schemas["OutputNumbers"]
     assert STATISTICS.keys() <= output["properties"].keys()
     assert output["properties"]["worst_index"]["anyOf"][0]["items"] == {"type": "integer"}
-    assert output["patternProperties"]["_count$"]["anyOf"][0] == {"type": "integer"}
     report = schemas["GaugeOut"]["properties"]["report"]
     assert {"$ref": "#/components/schemas/GaugeReport"} in report["anyOf"]

@@ -211,7 +211,7 @@ def _case(
 def _arithmetic(outputs: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     """Return the arithmetics that explain outputs, and what each could not have seen, in words."""
     judged = {output.rpartition("/")[2]: entry for output, entry in outputs.items()}
-    found = [
+    names = [
         f"{output}: {entry['arithmetic']}"
         for output, entry in judged.items()
         if entry.get("arithmetic") and entry["explanation"] == Explanation.explained
@@ -222,7 +222,7 @@ def _arithmetic(outputs: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
         if entry.get("detection_limits")
     ]
     return {
-        **({"arithmetic": "; ".join(found)} if found else {}),
+        **({"arithmetic": "; ".join(names)} if names else {}),
         **({"detection_limits": "; ".join(limits)} if limits else {}),
     }
 

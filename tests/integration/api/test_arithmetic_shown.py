@@ -40,10 +40,10 @@ def job_of(api: Api, build: str) -> str:
 
 
 def test_the_api_has_the_arithmetic_and_what_no_seed_could_have_seen(api: Api) -> None:
-    (found,) = api.get(f"/jobs/{job_of(api, HEAD)}")["arithmetic"]
-    assert (found["output"], found["arithmetic"], found["seeds"]) == ("y", STORED, 4)
-    assert found["detection_limits"] == [LIMIT]
-    assert found["words"] == f"arithmetic of y: {STORED}; couldn't have seen: {LIMIT}"
+    (of_y,) = api.get(f"/jobs/{job_of(api, HEAD)}")["arithmetic"]
+    assert (of_y["output"], of_y["arithmetic"], of_y["seeds"]) == ("y", STORED, 4)
+    assert of_y["detection_limits"] == [LIMIT]
+    assert of_y["words"] == f"arithmetic of y: {STORED}; couldn't have seen: {LIMIT}"
 
 
 @BOTH
@@ -56,13 +56,13 @@ def test_a_seed_that_no_arithmetic_explains_counts_as_such(api: Api) -> None:
         job = nightly_history.submit(session, [0, 1, 2], test=TEST, build="b3", sequence=3)
         stored_jobs.report(session, job.id, [unknown, row(1), row(2)])
         stored_jobs.finish(session, job.id)
-    (found,) = api.get(f"/jobs/{job.id}")["arithmetic"]
-    assert (found["arithmetic"], found["closest"], found["detection_limits"]) == (
+    (of_y,) = api.get(f"/jobs/{job.id}")["arithmetic"]
+    assert (of_y["arithmetic"], of_y["closest"], of_y["detection_limits"]) == (
         INSIDE,
         INSIDE,
         [LIMIT],
     )
-    assert found["counts"] == [
+    assert of_y["counts"] == [
         {"arithmetic": INSIDE, "seeds": 2},
         {"arithmetic": None, "seeds": 1},
     ]

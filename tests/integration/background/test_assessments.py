@@ -370,7 +370,8 @@ def strange(number: int) -> list[dict[str, Any]]:
             elif number == 3:
                 output.update(
                     dict.fromkeys(
-                        ("tolerance_ratio", "rms", "rounding_ratio", "max_abs", "pcc_deficit"), float("nan")
+                        ("tolerance_ratio", "rms", "rounding_ratio", "max_abs", "pcc_deficit"),
+                        float("nan"),
                     ),
                     verdict="fail",
                 )

@@ -129,8 +129,8 @@ def test_the_command_of_a_selection_has_its_order(shuffle: bool | int | None, wo
     )
 
 
-def told(current: Session, *rows: dict[str, Any], **changes: Any) -> dict[str, Any]:
-    """What the diagnosis of a job that ended with these rows says."""
+def shown_of(current: Session, *rows: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    """Return what the diagnosis of a job that ended with these rows says."""
     diagnosis = current.get_one(JobRow, ended(current, *rows, **changes)).diagnosis or {}
     return {name: diagnosis.get(name) for name in ("seed", "verdict", "explanation", "words")}
 
@@ -142,7 +142,7 @@ def wrong(fault: str, ratio: float | None) -> dict[str, Any]:
 
 def test_the_diagnosis_of_a_job_is_that_of_its_most_telling_seed(current: Session) -> None:
     """The worst verdict, then the error of any output that is farthest beyond rounding."""
-    assert told(
+    assert shown_of(
         current,
         of(0, "pass", "explained", dx={"rounding_ratio": 9.0}),
         of(1, *HOLLOW, dx=wrong("first", 8.0), dgamma=wrong("first", 8.0)),
@@ -158,7 +158,7 @@ def test_the_diagnosis_of_a_job_is_that_of_its_most_telling_seed(current: Sessio
 
 def test_a_hang_hides_no_diagnosis_and_a_right_job_has_none(current: Session) -> None:
     hung = stored_jobs.unwell(1, "hang", "no answer")
-    assert told(current, of(0, *HOLLOW, dx=wrong("the fault", 8.0)), hung)["seed"] == 0
+    assert shown_of(current, of(0, *HOLLOW, dx=wrong("the fault", 8.0)), hung)["seed"] == 0
     right = of(0, "fail_by_tolerance", "explained", dx={"reason": "", "places": ""})
     assert current.get_one(JobRow, ended(current, right)).diagnosis is None
 
@@ -166,9 +166,9 @@ def test_a_hang_hides_no_diagnosis_and_a_right_job_has_none(current: Session) ->
 def test_the_diagnosis_of_a_selection_is_that_of_a_test_with_arrays(current: Session) -> None:
     spec = {"selection": {"suite": "nightly"}}
     crashed = {"outcome": "crash", "verdict": "crash", "explanation": "not_judged"}
-    assert told(
+    assert shown_of(
         current,
-        of(0, "pass", "explained", **{"first": {"outcome": "passed"}}),
+        of(0, "pass", "explained", first={"outcome": "passed"}),
         row(
             1,
             0,

@@ -177,7 +177,8 @@ def test_few_seeds_are_all_marks_and_say_the_same_by_either_way(
         every = job_seeds.marks(session, job, "dx", "tolerance_ratio", sums)
         assert [mark.seed for mark in every] == list(range(20))
         assert every[0].statistics["count"] == 6930378
-        assert every[0].statistics["distance"] == pytest.approx(rows[0]["outputs"]["dx"]["distance"])
+        sent = rows[0]["outputs"]["dx"]["distance"]
+        assert every[0].statistics["distance"] == pytest.approx(sent)
         assert job_seeds.marks(session, job, "dx", "tolerance_ratio", sums, 60) == every
         assert job_seeds.marks(session, job, "dx", "tolerance_ratio", None, 60) == every, (
             "while it isn't counted"

@@ -166,7 +166,8 @@ def test_an_output_has_its_largest_errors_and_what_its_means_are_made_of() -> No
     ]
     sums = tallies([*rows, part(3, {}, verdict="hang", duration_ms=9e4)])
     figures = sums["emulator:0", "dx"].figures
-    assert [figure(figures, name) for name in ("max_abs", "rms", "pcc_deficit")] == [2.25, 0.5, None]
+    names = ("max_abs", "rms", "pcc_deficit")
+    assert [figure(figures, name) for name in names] == [2.25, 0.5, None]
     assert figure(sums["emulator:0", ""].figures, "duration_ms") == 5.0
     numbers = [0.1, -1e-3, 2.0**-40, *(n / 7 for n in range(3000)), 5e-324, -1e300, 1e300]
     sums_of, count = mean(np.array(numbers)), len(numbers)

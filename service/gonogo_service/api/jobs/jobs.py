@@ -161,12 +161,12 @@ def look(context: Ctx, _who: Reader, job_id: str) -> JobOut:
             job = replace(job, waiting_reason=queue_estimate.unserved_words(job.queue))
         compares = job.reference is not None and job.seeds_removed_at is None
         pooled = flips.of_job(session, job_id) if compares else None
-        found = arithmetics.of_job(session, job_id)
+        by_output = arithmetics.of_job(session, job_id)
     return from_object(
         JobOut,
         job,
         flips=None if pooled is None else list(pooled),
-        arithmetic=list(found) or None,
+        arithmetic=list(by_output) or None,
         links=links(job_id),
     )
 
