@@ -1,0 +1,161 @@
+"""Replays of known-right kernels: whether a card computes as its program says.
+
+A real card is not the emulator. Where a program doesn't replay what is known to be right, the
+program is wrong, and accuses every kernel of that card.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gonogo.arithmetic import Evaluation
+from gonogo.judging.judging import OutputJudgement, SeedJudgement, matrix
+from gonogo.judgment import judge as judge_values
+from gonogo.references import workloads
+from gonogo.spec.verdicts import (
+    LIMIT,
+    Explanation,
+    has_nonfinite,
+    seed_verdict,
+    verdict,
+    within,
+    worst_explanation,
+)
+
+if TYPE_CHECKING:
+    from gonogo.spec.test_spec import TestSpec
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """How an arithmetic replays the outputs of known-right kernels.
+
+    Attributes:
+        arithmetic: its name.
+        elements: how many values the kernels gave.
+        equal: how many of them it replays to the bit.
+        distance: the largest distance of a value from its cell, in deviations.
+    """
+
+    arithmetic: str
+    elements: int
+    equal: int
+    distance: float
+
+    @property
+    def is_right(self) -> bool:
+        """Whether the card computes as the arithmetic says, as far as rounding shows it."""
+        return self.distance <= LIMIT
+
+    @property
+    def words(self) -> str:
+        """A phrase about it."""
+        share = f"{100 * self.equal / max(self.elements, 1):.4g} %"
+        return (
+            f"{self.arithmetic} replays {share} of {self.elements:,} values of known-right kernels"
+            f" to the bit; the largest distance is {self.distance:.3g} of {LIMIT:g} deviations"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON; a distance that isn't finite is null."""
+        distance = self.distance if np.isfinite(self.distance) else None
+        return {
+            "arithmetic": self.arithmetic,
+            "elements": self.elements,
+            "equal": self.equal,
+            "distance": distance,
+            "is_right": self.is_right,
+            "words": self.words,
+        }
+
+
+def replayed(test: TestSpec, given: Arrays, outputs: Arrays, arithmetic: str) -> Replayed:
+    """Return how an arithmetic replays a known-right kernel's outputs, as far as it has them.
+
+    Raises FieldError where the kernel has no such arithmetic.
+    """
+    inputs = workloads.shaped(test, given)
+    graph, program = workloads.declared(test, inputs, arithmetic)
+    values = {
+        name: matrix(test, name, outputs).reshape(graph.outputs[name].shape)
+        for name in outputs
+        if name in graph.outputs
+    }
+    forms = dict.fromkeys(values, test.numerics.output)
+    answers = judge_values([graph], inputs, values, forms, programs=[program]).outputs
+    evaluation = Evaluation(graph, inputs, program).run(*values)
+    equal = sum(
+        int(np.count_nonzero(array == evaluation.output(name))) for name, array in values.items()
+    )
+    return Replayed(
+        arithmetic,
+        sum(array.size for array in values.values()),
+        equal,
+        max((answer.distance for answer in answers.values()), default=0.0),
+    )
+
+
+def together(parts: Iterable[Replayed]) -> Replayed:
+    """Return the replay of several kernels by one arithmetic."""
+    every = list(parts)
+    return Replayed(
+        every[0].arithmetic,
+        sum(part.elements for part in every),
+        sum(part.equal for part in every),
+        max(part.distance for part in every),
+    )
+
+
+def closest(replays: Iterable[Replayed]) -> Replayed | None:
+    """Return the arithmetic that comes closest; None where there is none."""
+    return min(replays, key=lambda one: (one.distance, -one.equal), default=None)
+
+
+def undecided(test: TestSpec, judged: SeedJudgement, reason: str) -> SeedJudgement:
+    """Return a seed's judgment without accusations: those outputs are inconclusive for a reason.
+
+    NaN and Inf where the reference has none are no question of arithmetic, and stay.
+    """
+    accused = (Explanation.unexplained, Explanation.suspect)
+    outputs = {
+        name: _without_accusation(test, name, output, reason)
+        if output.explanation in accused and not has_nonfinite(output.statistics)
+        else output
+        for name, output in judged.outputs.items()
+    }
+    counted = {name: outputs[name] for name in outputs if name in test.outputs}
+    answers = [
+        (within(test.tolerance_for(name), output.statistics), output.explanation)
+        for name, output in counted.items()
+    ]
+    return replace(
+        judged,
+        verdict=seed_verdict(answers),
+        explanation=worst_explanation(explanation for _, explanation in answers),
+        outputs=outputs,
+    )
+
+
+def _without_accusation(
+    test: TestSpec, name: str, output: OutputJudgement, reason: str
+) -> OutputJudgement:
+    statistics = {
+        key: value
+        for key, value in output.statistics.items()
+        if key not in ("fault", "fault_share", "faults")
+    }
+    explanation = Explanation.inconclusive
+    is_within = within(test.tolerance_for(name), statistics)
+    return replace(
+        output,
+        verdict=verdict(is_within, explanation),
+        explanation=explanation,
+        statistics=statistics | {"reason": reason},
+    )
