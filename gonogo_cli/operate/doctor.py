@@ -1,4 +1,4 @@
-"""`gonogo doctor`: twelve checks of what stops a new user, each with its remedy."""
+"""`gonogo doctor`: checks of what stops a new user, each with its remedy."""
 
 from __future__ import annotations
 
@@ -231,6 +231,19 @@ def device_files() -> Result:
     if shut:
         return State.fail, f"this user can't open {', '.join(shut)}"
     return State.ok, f"{chips} chips, and this user can open their files"
+
+
+@check("mend the program of the card's arithmetic: docs/wormhole.md")
+def cards() -> Result:
+    """The programs of the cards here, by which known-right kernels are replayed."""
+    from gonogo_workers.devices import health_monitor, locks
+
+    canaries = health_monitor.canaries(locks.folder_of(gonogo_settings.load()))
+    if not canaries:
+        return State.ok, "no canary has run on this machine"
+    sentences = [f"{name}: {strange or replay}" for name, replay, strange in canaries]
+    is_strange = any(strange for _, _, strange in canaries)
+    return (State.warn if is_strange else State.ok), "; ".join(sentences)
 
 
 @check("install ttnn there, or name another `python` in the file of GONOGO_BUILDS")

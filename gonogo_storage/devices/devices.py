@@ -56,6 +56,8 @@ class PassedCanary:
     outputs: dict[str, str]
     """The digest of each output"""
     executor: str = ""
+    replay: str = ""
+    """How its program replays its numbers, in a phrase"""
     at: datetime | None = None
     golden: Standing | None = None
     """`first`: no second device of the host has confirmed these bits"""

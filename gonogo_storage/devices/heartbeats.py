@@ -25,6 +25,8 @@ MAX_QUEUES = 16
 BUNDLE = "fw_bundle_version"
 """tt-smi's name for the firmware as a whole."""
 MAX_VERSION = 200
+MAX_REPLAY = 500
+"""Characters of what a canary says about its program."""
 FIRMWARE_EVERY = timedelta(minutes=10)
 """A change of the firmware so soon after another one is not recorded: flashing takes longer."""
 _FACTS = ("host", "name", "arch", "board", "serial", "pci", "driver", "source")
@@ -160,6 +162,7 @@ def report(session: Session, body: Mapping[str, Any], *, now: datetime) -> bool:
             "build": evidence.get("canary"),
             "arch": row.arch,
             "outputs": digests,
+            "replay": str(storable(evidence.get("replay") or ""))[:MAX_REPLAY],
             "at": timestamp(canary_time(body, now)),
         }
     if body.get("routine") and after is DeviceHealth.good and row.health != DeviceHealth.bad:

@@ -53,7 +53,7 @@ class DeviceRow(Base):
     test_requests: Mapped[int] = mapped_column("asked")  # how often a canary was requested
     version: Mapped[int]
     telemetry: Mapped[dict[str, Any] | None]
-    # Of its last canary: {"build", "arch", "outputs": {output: digest}}.
+    # Of its last canary: {"build", "arch", "outputs": {output: digest}, "replay": phrase}.
     digests: Mapped[dict[str, Any] | None]
     first_heard_at: Mapped[datetime]
     heard_at: Mapped[datetime]

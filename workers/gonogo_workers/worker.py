@@ -26,6 +26,7 @@ from gonogo_settings import Settings
 from gonogo_workers import queue
 from gonogo_workers.attempts.attempt import DeviceContext
 from gonogo_workers.claims import Claims, claim
+from gonogo_workers.devices import locks
 from gonogo_workers.devices.health_monitor import DeviceHealthMonitor, canary_of
 from gonogo_workers.devices.orders import Orders
 from gonogo_workers.devices.telemetry import Telemetry
@@ -151,8 +152,7 @@ class Folders:
     def of(settings: Settings) -> Folders:
         """Return those that the settings name; the others are below `var_dir`."""
         state = Path(settings.var_dir).absolute()
-        locks = Path(settings.lock_dir or state / "locks").absolute()
-        return Folders(state, locks, state / "spool")
+        return Folders(state, locks.folder_of(settings), state / "spool")
 
 
 @dataclass(frozen=True)

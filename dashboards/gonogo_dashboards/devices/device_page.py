@@ -51,7 +51,8 @@ MAX_DIGITS = 12
 class CanaryLine:
     """A device's last canary that passed.
 
-    `standing` compares its bits with those of other devices.
+    `standing` compares its bits with those of other devices. `replay` says how its program replays
+    them.
     """
 
     build: str
@@ -59,6 +60,7 @@ class CanaryLine:
     standing: str
     differs: bool
     outputs: Mapping[str, str]
+    replay: str
     at: str | None
     age: str
 
@@ -367,6 +369,7 @@ def _canary(canary: PassedCanary | None, now: datetime) -> CanaryLine | None:
         standing=words.STANDINGS.get(canary.golden or "", ""),
         differs=canary.golden == "differs",
         outputs=canary.outputs,
+        replay=canary.replay,
         at=timestamp(canary.at),
         age=_age(canary.at, now) if canary.at else "",
     )

@@ -62,7 +62,7 @@ def finding_of(part: str, **settings: str) -> doctor.Finding:
 def test_a_new_machine_is_well() -> None:
     results = list(doctor.findings())
     assert [finding.part for finding in results] == list(doctor.CHECKS)
-    assert len(results) == 12
+    assert len(results) == 13
     for finding in results:
         assert (finding.state, finding.remedy) == ("ok", None), finding
 
@@ -229,3 +229,17 @@ def test_an_interpreter_without_ttnn_is_named(place: Path) -> None:
     assert finding.state == "fail"
     assert finding.message.startswith(f"{sys.executable}: ")
     assert "PackageNotFoundError" in finding.message
+
+
+def test_a_card_that_its_program_does_not_replay_is_warned_of(place: Path) -> None:
+    ledger = {"subject": {}, "replay": "ttnn replays 100 %", "strange": ""}
+    folder = place / "locks"
+    folder.mkdir()
+    for name, strange in (("wormhole-0", ""), ("wormhole-1", "the card isn't known")):
+        (folder / f"{name}.canary").write_text(json.dumps(ledger | {"strange": strange}))
+    finding = finding_of("cards", lock_dir=str(folder))
+    assert finding.state == "warn"
+    assert finding.message == "wormhole-0: ttnn replays 100 %; wormhole-1: the card isn't known"
+    assert "docs/wormhole.md" in str(finding.remedy)
+    (folder / "wormhole-1.canary").write_text("{")
+    assert finding_of("cards", lock_dir=str(folder)).state == "ok"

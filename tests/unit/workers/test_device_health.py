@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
@@ -19,8 +20,8 @@ from gonogo.spec.test_spec import TestSpec
 from gonogo_workers.devices import health
 from gonogo_workers.devices.discovery import Device
 from gonogo_workers.devices.health import DeviceSick, Health
-from gonogo_workers.devices.health_monitor import Order, canary_of
-from gonogo_workers.executors.builds_file import BuildsFile, ResolvedBuild
+from gonogo_workers.devices.health_monitor import Canary, Order, canaries, canary_of
+from gonogo_workers.executors.builds_file import BuildsFile, ResolvedBuild, resolve_build
 from gonogo_workers.executors.kernel_host import KernelHost
 from gonogo_workers.executors.registry import ExecutorSpec, built_in
 from monitored_device import DEVICE, HOUR_S, PLUGINS, SPEC, Lab, monitored_device, retester
@@ -42,8 +43,8 @@ def test_a_canary_runs_with_the_same_numbers_on_every_host(
 ) -> None:
     hosts: list[KernelHost] = []
     canary = lab.canary()
-    digests = health.canary(canary.resolved, canary.build, started=hosts.append)
-    test = TestSpec.parse(dict(health.CANARY))
+    run = health.canary(canary.resolved, canary.build, on_wormhole=False, started=hosts.append)
+    test = TestSpec.parse(dict(health.CANARIES[0]))
     raw = generate(test, 0)
     given = quantise(test, raw)
     (host,) = hosts
@@ -53,18 +54,42 @@ def test_a_canary_runs_with_the_same_numbers_on_every_host(
     monkeypatch.syspath_prepend(str(PLUGINS))
     outputs = import_module("troublesome").reference(test.canonical(), given)
     judged = judge(test, raw, given, outputs, arithmetic=None).to_json()["outputs"]
-    assert digests == {name: judged[name]["digest"] for name in ("dx", "dgamma", "dbeta")}
+    assert run.digests == {name: judged[name]["digest"] for name in ("dx", "dgamma", "dbeta")}
+    assert run.replay is None  # it declares no arithmetic, and is no Wormhole
 
 
 def test_a_canary_whose_numbers_nothing_explains_is_sick(lab: Lab) -> None:
     with pytest.raises(DeviceSick, match="the canary's numbers are"):
-        health.canary(lab.canary("nan").resolved, "nan")
+        health.canary(lab.canary("nan").resolved, "nan", on_wormhole=False)
 
 
 def test_a_canary_says_the_last_words_of_its_child(tmp_path: Path) -> None:
     missing = ExecutorSpec("x", "x", "X", python=str(tmp_path / "python"))
     with pytest.raises(DeviceSick, match="can't start"):
-        health.canary(ResolvedBuild(missing), "right")
+        health.canary(ResolvedBuild(missing), "right", on_wormhole=False)
+
+
+def test_the_emulator_s_canary_is_replayed_to_the_bit() -> None:
+    resolved = resolve_build(built_in(EMULATOR), "correct", BuildsFile())
+    replay = health.canary(resolved, "correct", on_wormhole=True).replay
+    assert replay is not None
+    assert (replay.arithmetic, replay.distance) == ("tt-train", 0.0)
+    assert replay.equal == replay.elements > 3 * 32 * 128
+
+
+def test_a_card_that_no_program_replays_accuses_nobody(lab: Lab) -> None:
+    """Its numbers are right by another arithmetic: float64, rounded once."""
+    monitor = lab.monitor()
+    monitor.canary = Canary(replace(lab.canary().resolved, arithmetic="tt-train"), "right")
+    assert monitor.strange == ""
+    lab.check(monitor)
+    assert monitor.health is Health.good
+    assert "the card isn't known well enough: " in monitor.strange
+    assert "of known-right kernels to the bit" in lab.reports[-1]["evidence"]["replay"]
+    assert lab.monitor().strange == monitor.strange  # after a restart, too
+    ((name, replay, strange),) = canaries(lab.locks)
+    assert (name, strange) == ("troublesome-0", monitor.strange)
+    assert replay in strange
 
 
 def test_an_executor_has_the_canary_of_the_builds_file_else_its_usual_one() -> None:

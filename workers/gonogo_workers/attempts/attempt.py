@@ -129,6 +129,8 @@ class Attempt:
             self._batches,
             device_context.vitals,
         )
+        monitor = device_context.monitor
+        self._pipeline.strange = lambda: monitor.strange
         self._log_tail = ""
         self._error: str | None = None
         self._references: References | None = None

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from gonogo.errors import InfrastructureError, KernelOutputError, in_words
 from gonogo.judging.inputs import generate, quantise
 from gonogo.judging.judging import SeedJudgement, judge
+from gonogo.judging.replayed import undecided
 from gonogo.spec.selections import AnyTest
 from gonogo.spec.test_spec import TestSpec
 from gonogo_workers.attempts.evidence import Artifact, Evidence, of_seed
@@ -127,6 +128,8 @@ class Pipeline:
         """The number of seeds that the current child has answered, with or without numbers."""
         self.compare: Compare | None = None
         """Compares a judged seed with the reference build's result; None without a reference."""
+        self.strange: Callable[[], str] = lambda: ""
+        """Returns why this card's results accuse no kernel; "" where they do."""
         self._host_run = ""
         self._position = 0
         self._warm = False
@@ -452,6 +455,9 @@ class Pipeline:
                 arithmetic=self._resolved.arithmetic,
                 produced=self._resolved.produced,
             )
+        reason = self.strange()
+        if reason:
+            judgement = undecided(self._test, judgement, reason)
         if self.compare is not None:
             judgement = self.compare(judgement, item.work[0], raw, given, outputs)
         return rows.judged(item.work, place, duration, judgement), outputs, given

@@ -1,27 +1,40 @@
 """The states of a device's health, and its canary.
 
-The canary is a small known LayerNorm whose result must be explained by rounding.
+The canary is a LayerNorm, known to be right, in several shapes. Rounding must explain its results;
+how far its program replays them says whether a card computes as we think.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
 from gonogo.errors import InfrastructureError
 from gonogo.judging.inputs import generate, quantise
 from gonogo.judging.judging import judge
+from gonogo.judging.replayed import Replayed, closest, replayed, together
+from gonogo.references.workloads import programs_on_wormhole
 from gonogo.spec.executors import EXECUTORS
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import Explanation
-from gonogo_workers.executors.base import ExecutorFailure, output_shapes, shaped_inputs
+from gonogo_workers.executors.base import (
+    ExecutorFailure,
+    FloatArray,
+    output_shapes,
+    shaped_inputs,
+)
 from gonogo_workers.executors.builds_file import ResolvedBuild
 from gonogo_workers.executors.kernel_host import KernelHost
 from gonogo_workers.executors.slots import Slot
 
-CANARY: Final[Mapping[str, Any]] = {"kernel": "layernorm_bw", "shape": [1, 1, 32, 128]}
+CANARIES: Final[Sequence[Mapping[str, Any]]] = tuple(
+    {"kernel": "layernorm_bw", "shape": [1, 1, *shape]}
+    for shape in ((32, 128), (33, 150), (64, 1024))
+)
+"""The canary's tests; the digests of the first are compared between devices."""
 CANARY_BUILDS: Final[Mapping[str, str]] = {
     row.name: row.canary for row in EXECUTORS.values() if row.canary is not None
 }
@@ -51,34 +64,86 @@ class DeviceSick(InfrastructureError):
     """The canary failed: no result of this device counts until it is good again."""
 
 
+@dataclass(frozen=True)
+class CanaryRun:
+    """A canary that passed.
+
+    Attributes:
+        digests: of the first test, by output.
+        replay: how the program that comes closest replays all tests; None where none is known.
+    """
+
+    digests: Mapping[str, str]
+    replay: Replayed | None
+
+
 def canary(
     resolved: ResolvedBuild,
     build: str,
     *,
+    on_wormhole: bool,
     lock_fd: int | None = None,
     started: Callable[[KernelHost], None] = lambda _: None,
-) -> dict[str, str]:
-    """Run the canary in a separate child and return the digest of each output.
+) -> CanaryRun:
+    """Run the canary in a separate child.
 
-    The child shares the chip's lock. Raises DeviceSick when the canary fails.
-    `started` receives the child before it works.
+    The child shares the chip's lock. Raises DeviceSick when the canary fails. `started` receives
+    the child before it works. on_wormhole: whether a Wormhole's programs are tried, where the build
+    declares none.
     """
-    test = TestSpec.parse(dict(CANARY))
-    raw = generate(test, 0)
-    given = quantise(test, raw)
+    tests = [TestSpec.parse(dict(test)) for test in CANARIES]
+    drawn = [generate(test, 0) for test in tests]
+    given = [quantise(test, raw) for test, raw in zip(tests, drawn, strict=True)]
+    outputs = _outputs(tests, given, resolved, build, lock_fd, started)
+    digests: dict[str, str] = {}
+    for test, raw, arrays, values in zip(tests, drawn, given, outputs, strict=True):
+        judged = judge(
+            test,
+            raw,
+            arrays,
+            values,
+            arithmetic=None,
+            produced=resolved.produced,
+            with_limits=False,
+        )
+        if judged.explanation not in (Explanation.explained, Explanation.inconclusive):
+            raise DeviceSick(f"the canary's numbers are {judged.explanation.value}")
+        digests = digests or {
+            name: str(output.statistics["digest"]) for name, output in judged.outputs.items()
+        }
+    names = [resolved.arithmetic] if resolved.arithmetic else []
+    if on_wormhole and not names:
+        names = programs_on_wormhole(tests[0])
+    runs = list(zip(tests, given, outputs, strict=True))
+    replays = [together(replayed(*run, name) for run in runs) for name in names]
+    return CanaryRun(digests, closest(replays))
+
+
+def _outputs(
+    tests: Sequence[TestSpec],
+    given: Sequence[Mapping[str, FloatArray]],
+    resolved: ResolvedBuild,
+    build: str,
+    lock_fd: int | None,
+    started: Callable[[KernelHost], None],
+) -> list[dict[str, FloatArray]]:
+    """Return the outputs of each test, all of one child."""
     deadline = time.monotonic() + CANARY_DEADLINE_S
+    outputs = []
     host: KernelHost | None = None
     try:
         host = KernelHost(resolved.executor, resolved.environment)
         started(host)
         host.open(build, lock_fd=lock_fd, deadline_s=CANARY_DEADLINE_S)
-        inputs = shaped_inputs(test, given)
-        shapes = {name: array.shape for name, array in inputs.items()}
-        slot = Slot(host.folder, "canary", shapes, output_shapes(test, resolved.produced))
-        slot.write(inputs)
-        host.submit({"test": test.canonical(), "seed": 0, **slot.request()})
-        host.receive(deadline)
-        outputs = slot.read()
+        for number, test in enumerate(tests):
+            inputs = shaped_inputs(test, given[number])
+            shapes = {name: array.shape for name, array in inputs.items()}
+            expected = output_shapes(test, resolved.produced)
+            slot = Slot(host.folder, f"canary{number}", shapes, expected)
+            slot.write(inputs)
+            host.submit({"test": test.canonical(), "seed": 0, **slot.request()})
+            host.receive(deadline)
+            outputs.append(slot.read())
     except ExecutorFailure as problem:
         last_words = problem.log_tail.strip()[-LAST_WORDS:]
         raise DeviceSick(
@@ -88,13 +153,4 @@ def canary(
     finally:
         if host is not None:
             host.kill()
-    judged = judge(
-        test, raw, given, outputs, arithmetic=resolved.arithmetic, produced=resolved.produced
-    )
-    if judged.explanation is not Explanation.explained:
-        raise DeviceSick(f"the canary's numbers are {judged.explanation.value}")
-    return {
-        name: str(output["digest"])
-        for name, output in judged.to_json()["outputs"].items()
-        if output.get("digest")
-    }
+    return outputs

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from gonogo.errors import InfrastructureError
+from gonogo.spec.executors import ON_WORMHOLE
 from gonogo_settings import Settings
 from gonogo_workers.devices import health, locks, recovery
 from gonogo_workers.devices.discovery import Device
@@ -60,6 +61,20 @@ def canary_of(spec: ExecutorSpec, builds: BuildsFile, device: Device) -> Canary 
     )
 
 
+def canaries(folder: Path) -> list[tuple[str, str, str]]:
+    """Return what the last canary says of each device of this host that has had one.
+
+    That is its name, how its program replays known-right kernels, and why it accuses nobody ("").
+    """
+    canaries_of = []
+    for ledger in sorted(folder.glob("*.canary")):
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            stored = json.loads(ledger.read_text())
+            if stored["replay"]:
+                canaries_of.append((ledger.stem, str(stored["replay"]), str(stored["strange"])))
+    return canaries_of
+
+
 class DeviceHealthMonitor:
     """The health of one device, as this worker knows it.
 
@@ -92,8 +107,11 @@ class DeviceHealthMonitor:
         self._test_requests: int | None = None
         self._last_canary_at = self._retest_at = time.monotonic()
         self._chunks = 0
-        self._digests: dict[str, str] = {}
+        self._latest = health.CanaryRun({}, None)
+        self._ledger = self._memory.with_suffix(".canary")
         self._doubt: str | None = None
+        self.strange = self._known_canary()
+        """Why the card doesn't compute as its program says; "" where it does, or isn't known."""
         self._test_requested = False
         """True while the service waits for the result of a test, even if it changes nothing."""
         self._stop = threading.Event()
@@ -197,9 +215,10 @@ class DeviceHealthMonitor:
             locked.record(host.pid, host.host_run)
 
         try:
-            digests = health.canary(
+            self._latest = health.canary(
                 self.canary.resolved,
                 self.canary.build,
+                on_wormhole=self._is_on_wormhole,
                 lock_fd=locked.fd,
                 started=started,
             )
@@ -208,8 +227,43 @@ class DeviceHealthMonitor:
         finally:
             self._host = None
         self._last_canary_at, self._chunks, self._doubt = time.monotonic(), 0, None
-        self._digests = digests
+        self._note_canary()
         return None
+
+    @property
+    def _is_on_wormhole(self) -> bool:
+        return self.device.chip is not None or self.device.executor in ON_WORMHOLE
+
+    @property
+    def _subject(self) -> dict[str, Any]:
+        """The parts of a device whose change needs a new canary."""
+        build = self.canary.build if self.canary else None
+        return {"build": build, "firmware": self.device.facts["firmware"]}
+
+    def _known_canary(self) -> str:
+        """Return what the last canary said against the card; doubt a chip that has had none."""
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            stored = json.loads(self._ledger.read_text())
+            if stored["subject"] == self._subject:
+                return str(stored["strange"])
+        if self.device.chip is not None and self.canary is not None:
+            self._doubt = "the device, its firmware or its canary is new here"
+        return ""
+
+    def _note_canary(self) -> None:
+        """Keep what the last canary says about the card, for other workers and the doctor."""
+        replay = self._latest.replay
+        self.strange = ""
+        if replay is not None and not replay.is_right:
+            self.strange = f"the card isn't known well enough: {replay.words}"
+        content = {"subject": self._subject, "strange": self.strange}
+        content |= {"replay": replay.words if replay else ""}
+        try:
+            part = self._ledger.with_suffix(f".{os.getpid()}")
+            part.write_text(json.dumps(content))
+            part.replace(self._ledger)
+        except OSError as problem:
+            log.warning("can't write %s: %s", self._ledger, problem.strerror)
 
     def _become(self, now: health.Health, reason: str, done: recovery.Recovery) -> None:
         before, self.health, self.reason = self.health, now, reason
@@ -229,7 +283,8 @@ class DeviceHealthMonitor:
             "steps": [asdict(step) for step in done.steps],
             "executor": self.device.executor,
             "canary": self.canary.build if self.canary else None,
-            "digests": self._digests,
+            "digests": dict(self._latest.digests),
+            "replay": self._latest.replay.words if self._latest.replay else "",
         }
         report = {
             "device": self.device.identity,

@@ -22,6 +22,7 @@ from typing import Any
 
 from gonogo.devices.boards import ARCHES
 from gonogo.errors import InfrastructureError
+from gonogo_settings import Settings
 from gonogo_workers.devices.chip import Chip
 from gonogo_workers.executors.child_user import child_user
 from gonogo_workers.executors.kernel_host import HOST_RUN_VARIABLE, TERM_GRACE_S
@@ -88,6 +89,11 @@ class HeldDevice:
             raise InfrastructureError(
                 f"can't write the lock file {self.path}: {problem.strerror}"
             ) from problem
+
+
+def folder_of(settings: Settings) -> Path:
+    """Return the folder of a host's lock files, and of what it knows about its devices."""
+    return Path(settings.lock_dir or Path(settings.var_dir) / "locks").absolute()
 
 
 def lock_path(folder: Path, device: str) -> Path:
