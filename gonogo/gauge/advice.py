@@ -46,7 +46,7 @@ def advice(windows: Sequence[WindowSummary], mutant_rows: Sequence[Row]) -> Advi
             if comparator.name not in names
         }
         best = min(
-            rests, key=lambda each: (len(_parts(rests[each])), len(rests[each])), default=None
+            rests, key=lambda name: (len(_parts(rests[name])), len(rests[name])), default=None
         )
         if best is None or len(_parts(rests[best])) == len(_parts(left)):
             break  # nothing rejects another part on every seed

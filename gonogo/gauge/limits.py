@@ -42,7 +42,7 @@ def ratios(
     expected = round_to(reference, test.numerics.output)
     error = np.abs(output - expected)
     by_limit: dict[str, float] = {}  # several suites share a limit
-    found: Ratios = {}
+    by_gate: Ratios = {}
     for gate in applied:
         key = gate.formula or str(gate.limits_in(test.numerics.output))
         if key not in by_limit:
@@ -51,8 +51,8 @@ def ratios(
             with np.errstate(divide="ignore", invalid="ignore"):  # an error of 0 is within 0
                 ratio = np.where(size == 0, 0.0, size / _limit(gate, test, name, given, expected))
             by_limit[key] = float(ratio.max(initial=0.0))
-        found[gate.name] = by_limit[key] if math.isfinite(by_limit[key]) else None
-    return found
+        by_gate[gate.name] = by_limit[key] if math.isfinite(by_limit[key]) else None
+    return by_gate
 
 
 def _limit(

@@ -78,14 +78,14 @@ class Drawn:
         It is the shift by what the kernel stores, slack, 8 deviations of noise, and half a step.
         """
         allowed = {}
-        for asked in reversed(questions(self.test, self.given, TT_TRAIN)):
-            kernel = Kernel(asked.graphs, asked.inputs, programs=asked.programs)
-            for name, node in asked.graphs[0].outputs.items():
+        for question in reversed(questions(self.test, self.given, TT_TRAIN)):
+            kernel = Kernel(question.graphs, question.inputs, programs=question.programs)
+            for name, node in question.graphs[0].outputs.items():
                 if name not in self.expected:
                     continue
-                exact, form = self.expected[name].reshape(node.shape), asked.form
+                exact, form = self.expected[name].reshape(node.shape), question.form
                 output = Output(kernel, name, round_to(exact, form), form)
-                right = next(iter(candidates.declared(output)), Candidate(asked.graphs[0]))
+                right = next(iter(candidates.declared(output)), Candidate(question.graphs[0]))
                 replay = output.quantity(right)
                 half = half_cell(round_to(replay.values, form), replay.values, form)
                 noise = LIMIT * np.sqrt(replay.variance) + replay.slack

@@ -52,7 +52,7 @@ def report(test: TestSpec, rows: Sequence[Row], gates: Sequence[str] = ()) -> Me
         if any(name in row["outputs"] for row in right_rows)
     ]
     rtols = {tolerance.rtol for tolerance in declared.values() if tolerance.rtol is not None}
-    windows = [window(each, right_rows, able, outputs) for each in comparators(rtols)]
+    windows = [window(comparator, right_rows, able, outputs) for comparator in comparators(rtols)]
     advised = advice(windows, able)
     alarms = _rates(right_rows, [not _passes(declared, row) for row in right_rows])
     misses = _rates(able, [_passes(declared, row) for row in able])
@@ -72,9 +72,9 @@ def report(test: TestSpec, rows: Sequence[Row], gates: Sequence[str] = ()) -> Me
         for name in seen
     }
     found_gates = {
-        gate.name: found
+        gate.name: answer
         for gate in judging(test, gates)
-        if (found := _gate(gate, test, right_rows, able)) is not None
+        if (answer := _gate(gate, test, right_rows, able)) is not None
     }
     sharpness = Sharpness.blunt if missed.count else Sharpness.sharp
     measured = MeasuredTest(

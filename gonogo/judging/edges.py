@@ -56,21 +56,21 @@ def edges(
         rtols: for which the smallest atol is needed.
         arithmetic: that which the build declares.
     """
-    asked = questions(test, given, arithmetic)
+    all_questions = questions(test, given, arithmetic)
     references = reference(test, raw)
-    found = {}
+    by_output = {}
     for name, judged in judgement.outputs.items():
         if judged.answer is None or judged.explanation is not Explanation.explained:
             continue
-        question = next(one for one in asked if name in one.graphs[0].outputs)
+        question = next(one for one in all_questions if name in one.graphs[0].outputs)
         graph = question.graphs[judged.answer.way]
         shape = graph.outputs[name].shape
         values = np.asarray(matrix(test, name, outputs), np.float64).reshape(shape)
         output = Output(Kernel([graph], question.inputs), name, values, question.form)
         cells = output.cells(Candidate(graph, judged.answer.program))
         today = question.tolerances.get(name)
-        found[name] = edges_of(cells, references[name].reshape(shape), rtols, today)
-    return found
+        by_output[name] = edges_of(cells, references[name].reshape(shape), rtols, today)
+    return by_output
 
 
 def edges_of(
@@ -104,7 +104,7 @@ def edges_of(
             "ulp_max": float(steps.max()),
         }
         needed = {repr(rtol): max(float((most - rtol * size).max()), 0.0) for rtol in rtols}
-        alarm = None if today is None else red_rate(cells, shift, today.allowed(raw))
+        alarm = None if today is None else _plain(red_rate(cells, shift, today.allowed(raw)))
     return {
         "needed_atol": {rtol: _plain(atol) for rtol, atol in needed.items()},
         **{name: _plain(number) for name, number in numbers.items()},

@@ -74,11 +74,12 @@ def test_the_advised_nightly_tolerance_rejects_mutants_and_passes_right_kernels(
     _, measured_rows, gauge = nightly()
     assert not set(REDUCTIONS) & set(gauge.advice.missed)
     advised = {name: Tolerance(**limits) for name, limits in gauge.advice.tolerance.items()}
-    for each in measured_rows:
-        green = all(within(advised.get(name), numbers) for name, numbers in each["outputs"].items())
-        if each["kind"] == "go" or each["able"]:
-            passes = each["kind"] == "go" or each["part"] in gauge.advice.missed
-            assert green == passes, each["part"]
+    for measured in measured_rows:
+        outputs = measured["outputs"]
+        green = all(within(advised.get(name), numbers) for name, numbers in outputs.items())
+        if measured["kind"] == "go" or measured["able"]:
+            passes = measured["kind"] == "go" or measured["part"] in gauge.advice.missed
+            assert green == passes, measured["part"]
 
 
 @pytest.mark.parametrize(
@@ -104,7 +105,8 @@ def test_other_inputs_show_more(inputs: str, name: str) -> None:
 
 def test_a_fault_within_the_rounding_of_a_right_kernel_cannot_show() -> None:
     _, measured_rows, gauge = nightly()
-    able = {each["part"]: each["able"] for each in measured_rows if each["kind"] == "no_go"}
+    mutants = [measured for measured in measured_rows if measured["kind"] == "no_go"]
+    able = {measured["part"]: measured["able"] for measured in mutants}
     assert able == dict.fromkeys((*REDUCTIONS, "tile-missing"), True) | {
         "unbiased-variance": False,  # mean and rstd are given
         "bf16-accumulate": False,  # a loss of precision, not of logic
