@@ -140,6 +140,7 @@ def measured(
         arithmetic=arithmetic,
         produced=produced,
         with_limits=not is_wrong and test == seed.test,
+        with_faults=not is_wrong,
     )
     declared = {
         name: output.to_json() for name, output in judgement.outputs.items() if name in test.outputs

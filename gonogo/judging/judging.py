@@ -96,6 +96,7 @@ def judge(
     arithmetic: str | None,
     produced: tuple[str, ...] | None = None,
     with_limits: bool = True,
+    with_faults: bool = True,
 ) -> SeedJudgement:
     """Judge a kernel's outputs for `given`. NaN and Inf are judged, not refused.
 
@@ -110,6 +111,7 @@ def judge(
             and not missed.
         with_limits: whether to say what right outputs could hide, once per workload: it takes
             longer than the rest.
+        with_faults: whether to name the fault of what a declared arithmetic doesn't explain.
 
     Raises:
         FieldError: the kernel has no such arithmetic.
@@ -137,6 +139,7 @@ def judge(
             question.known,
             question.tolerances,
             expected,
+            with_faults=with_faults,
         )
         bits: Mapping[str, ExactJudgment] = {}
         if is_exact(test.inputs):

@@ -63,6 +63,8 @@ def judge(
     known: Sequence[Candidate] = (),
     tolerances: Mapping[str, Tolerance] = MappingProxyType({}),
     expected: Mapping[str, Doubles] = MappingProxyType({}),
+    *,
+    with_faults: bool = True,
 ) -> Judgment:
     """Judge the outputs of a kernel.
 
@@ -78,6 +80,8 @@ def judge(
         tolerances: those of the test, by output. An output that fails its own is explained only if
             no fault is the likelier reason.
         expected: what tolerances are measured from, by output; the exact values, where it has none.
+        with_faults: whether to name the fault of an output that a declared program doesn't explain:
+            it takes longer than the rest.
 
     Raises ValueError for an output that the reference doesn't have, or has in another shape.
     """
@@ -94,18 +98,19 @@ def judge(
         output = Output(
             kernel, name, given, formats[name], tolerances.get(name), expected.get(name)
         )
-        judged[name] = judge_output(output)
-    return Judgment(judged, kernel.every, inputs, doubles, formats, tolerances)
+        judged[name] = judge_output(output, with_faults)
+    return Judgment(judged, kernel.every, inputs, doubles, formats, tolerances, expected)
 
 
-def judge_output(output: Output) -> OutputJudgment:
+def judge_output(output: Output, with_faults: bool = True) -> OutputJudgment:
     """Judge one output."""
     sharp = _Tried(output)
     is_declared = bool(output.kernel.programs)
     if sharp.explained_by(candidates.declared(output) if is_declared else candidates.sharp(output)):
         return _explained(output, sharp.last)
     if is_declared:
-        return _unexplained(output, sharp, _diagnosed(output, sharp.best))
+        best = sharp.best
+        return _unexplained(output, sharp, _diagnosed(output, best) if with_faults else None)
     known = _Tried(output)
     if known.explained_by(candidates.known(output)):
         return _explained(output, known.last)
@@ -303,7 +308,7 @@ def _explained_by_wide(
 
 
 def _unexplained(
-    output: Output, tried: _Tried, diagnosis: Diagnosis, reason: str = ""
+    output: Output, tried: _Tried, diagnosis: Diagnosis | None, reason: str = ""
 ) -> OutputJudgment:
     """Return the answer where nothing explains an output: suspect, where it is close."""
     best = tried.best

@@ -117,7 +117,7 @@ class Judgment:
 
     Attributes:
         outputs: the answers by the names of the outputs.
-        graphs, inputs, values, formats, tolerances: what was asked about; see judge.
+        graphs, inputs, values, formats, tolerances, expected: what was asked about; see judge.
     """
 
     outputs: Mapping[str, OutputJudgment]
@@ -126,6 +126,7 @@ class Judgment:
     values: Mapping[str, Doubles] = field(repr=False)
     formats: Mapping[str, str] = field(repr=False)
     tolerances: Mapping[str, Tolerance] = field(repr=False)
+    expected: Mapping[str, Doubles] = field(repr=False)
 
     @property
     def explanation(self) -> Explanation:
@@ -147,7 +148,8 @@ class Judgment:
         if today is None or answer.explanation is not Explanation.explained:
             return None
         graph, form = self.graphs[answer.way], self.formats[output]
-        beside = Output(Kernel([graph], self.inputs), output, self.values[output], form)
+        kernel, expected = Kernel([graph], self.inputs), self.expected.get(output)
+        beside = Output(kernel, output, self.values[output], form, given=expected)
         return advised(beside.fit(Candidate(graph, answer.program)), today)
 
     @property
