@@ -131,15 +131,15 @@ def _difference(
 
     What isn't finite counts as not finite, unless both sides have the same.
     """
-    ours, theirs = (
+    output, other = (
         matrix(test, name, side).astype(np.float64).reshape(test.flat_shape_of(name))
         for side in (outputs, reference_outputs)
     )
-    counts = flips_of(ours, theirs)
-    is_same = (ours == theirs) | (np.isnan(ours) & np.isnan(theirs))
-    is_finite = np.isfinite(theirs)
-    values = np.where(is_finite, ours, np.where(is_same, 0.0, np.nan))
-    right = np.where(is_finite, theirs, 0.0)
+    counts = flips_of(output, other)
+    is_same = (output == other) | (np.isnan(output) & np.isnan(other))
+    is_finite = np.isfinite(other)
+    values = np.where(is_finite, output, np.where(is_same, 0.0, np.nan))
+    right = np.where(is_finite, other, 0.0)
     declared = test.tolerance_for(name)
     tolerance = None if declared is None or declared.allclose is None else declared.allclose
     numbers = statistics_of(

@@ -14,6 +14,7 @@ from gonogo.references.normalization import (
     Rows,
     other_norms,
     two_pass,
+    updated,
     variance_gradient,
 )
 
@@ -65,7 +66,7 @@ def column_sums(xhat: Array, dy: Array) -> Outputs:
 
 
 def _linear_backward(x: Array, gamma: Array, mean: Array, rstd: Array, dy: Array) -> Outputs:
-    """Return dx as rstd P + b x + c, which ATen computes on a CPU."""
+    """Return dx as rstd P + b x + c, and x^ as x rstd + shift, which ATen computes on a CPU."""
     P = dy * gamma
     s1 = np.mean(P, axis=-1, keepdims=True)
     P_x = P * x
@@ -75,7 +76,8 @@ def _linear_backward(x: Array, gamma: Array, mean: Array, rstd: Array, dy: Array
     c = -b * mean - s1 * rstd
     scaled_P = rstd * P
     dx = scaled_P + b * x + c
-    xhat = (x - mean) * rstd
+    shift = -rstd * mean
+    xhat = x * rstd + shift
     return {"dx": dx, **column_sums(xhat, dy)}
 
 
@@ -110,6 +112,18 @@ def _own_statistics(
     """Return a backward pass that computes mean and rstd of x itself."""
     rows, rstd = _statistics(x, epsilon)
     return backward(x, gamma, rows.mean, rstd, dy)
+
+
+def _after_forward(x: Array, gamma: Array, dy: Array, epsilon: Array) -> Outputs:
+    """Return a linear backward pass after a forward one, as torch runs them.
+
+    The forward pass may round the mean that it hands on, which its variance doesn't take.
+    """
+    rows, variance = updated(x, -1)
+    shifted = variance + epsilon
+    root = np.sqrt(shifted)
+    rstd = 1.0 / root
+    return _linear_backward(x, gamma, rows.mean, rstd, dy)
 
 
 def _autograd(x: Array, gamma: Array, dy: Array, epsilon: Array) -> Outputs:
@@ -170,6 +184,7 @@ KERNELS = (
         partial(_own_statistics, layernorm_backward),
         (
             *(partial(_own_statistics, way) for way in BACKWARD[1:]),
+            _after_forward,
             _autograd,
             _autograd_quotient,
         ),

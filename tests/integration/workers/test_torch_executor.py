@@ -39,7 +39,7 @@ SHAPES = ((64, 128), (2, 5, 33), (7,))
 REGIMES: dict[str, dict[str, Any]] = {
     "uniform": {},
     "offset": {"regime": "offset", "offset": 10},
-    "ramp": {"regime": "ramp"},
+    "ramp": {"regime": "ramp", "low": -1, "high": 2},
 }
 
 

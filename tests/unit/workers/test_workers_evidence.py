@@ -3,8 +3,6 @@ the flat rows."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 

@@ -59,8 +59,8 @@ def test_each_build_has_its_own_explanation_and_arithmetic() -> None:
         reference_entry = entry(judgement, output)
         assert reference_entry["build"] == "other"
         assert (reference_entry["explanation"], reference_entry["within"]) == ("explained", True)
-        ours = judgement.outputs[output].statistics["arithmetic"]
-        assert reference_entry["arithmetic"] not in (None, ours)
+        arithmetic = judgement.outputs[output].statistics["arithmetic"]
+        assert reference_entry["arithmetic"] not in (None, arithmetic)
 
 
 def test_a_wrong_build_is_told_from_a_wrong_reference() -> None:
@@ -161,8 +161,8 @@ def test_a_downstream_output_shows_its_difference_and_counts_for_nothing() -> No
     assert judgement.verdict == "pass"
     assert judgement.outputs["linear"].verdict == "not_judged"
     reference_entry = entry(judgement, "linear")
-    told = ("explanation", "within", "arithmetic", "max_abs", "ulp_max", "mismatch_fraction")
-    assert [reference_entry[name] for name in told] == [
+    names = ("explanation", "within", "arithmetic", "max_abs", "ulp_max", "mismatch_fraction")
+    assert [reference_entry[name] for name in names] == [
         "not_judged", None, None, 2.0**-6, 1.0, 1.0,
     ]  # fmt: skip
     assert "linear" not in pair(case, outputs, reference_outputs).outputs
