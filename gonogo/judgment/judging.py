@@ -320,7 +320,12 @@ def _unexplained(
 
 
 def _factors(output: Output, fit: Fit) -> list[Common]:
-    """Return the common factors of the sources, and that of the output itself."""
+    """Return the common factors of the sources, and that of the output itself.
+
+    A program of a Wormhole says how the output is stored, ties away from zero: that is no noise.
+    """
+    if fit.candidate.program.rules:
+        return list(fit.common)
     along = component(output.name, *fit.comparison.projections)
     if not along.score:
         return list(fit.common)

@@ -16,7 +16,7 @@ from gonogo.judgment.diagnosis import Diagnosis
 from gonogo.judgment.fits import Candidate, Kernel, Output
 from gonogo.judgment.limits import Limits, detection_limits
 from gonogo.judgment.tolerance import Tolerance
-from gonogo.spec.compared_outputs import BestFault, CommonFactor
+from gonogo.spec.compared_outputs import MOST, BestFault, CommonFactor
 from gonogo.spec.verdicts import Explanation, worst_explanation
 
 WIDE_SHARE = 1 / 4
@@ -81,6 +81,7 @@ class OutputJudgment:
             "common": [
                 asdict(CommonFactor(one.key, one.estimate, one.deviation, one.is_certain, limit))
                 for one in self.common
+                if abs(one.estimate) < MOST and 1 / MOST < one.deviation < MOST
             ],
         }
         return entry if self.explanation is Explanation.explained else entry | self._problem()

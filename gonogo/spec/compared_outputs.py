@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field
 
 from gonogo.spec.verdicts import Explanation
+
+MOST = 1e100
+"""Numbers beyond it, or below its inverse, are no measurements; sums take their squares."""
+Positive = Annotated[float, Field(ge=1 / MOST, le=MOST, allow_inf_nan=False)]
 
 
 @dataclass(frozen=True)
 class CommonFactor:
     """A factor 1 + `estimate` of all values of a source."""
 
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
     source: str
     """The name of a value of the kernel, or of the output"""
-    estimate: float
-    deviation: float
+    estimate: Annotated[float, Field(ge=-MOST, le=MOST, allow_inf_nan=False)]
+    deviation: Positive
     """Its standard deviation by rounding alone"""
     is_certain: bool
     """Whether this seed alone shows that it isn't 0"""
-    limit: float
+    limit: Positive
     """The largest |estimate| that is rounding"""
 
 
@@ -29,6 +34,7 @@ class CommonFactor:
 class BestFault:
     """A fault that takes away some of what rounding doesn't explain."""
 
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
     id: str
     label: str
     size: float

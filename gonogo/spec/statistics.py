@@ -30,7 +30,7 @@ class Statistic:
         name: its key in results.
         sentence: what it is, for the docs and for hovering on pages.
         reference: what the output is compared with: the raw reference, the quantized one, or a
-            replay of its arithmetic model; "" where nothing is.
+            replay of its arithmetic; "" where nothing is.
         unit: the unit of its value, if it has one.
         label: the heading of its column on the page of a seed, which doesn't show it without one.
         column: exports have a column of that name; the others are JSON in the column `other`.

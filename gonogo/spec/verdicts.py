@@ -73,7 +73,7 @@ _SENTENCES = {
         "Within the tolerance, and at the edge of what rounding explains: more seeds decide."
     ),
     Verdict.inconclusive: (
-        "The inputs or the arithmetic model can't tell a right kernel from a wrong one."
+        "The inputs or the arithmetic can't tell a right kernel from a wrong one."
     ),
     Verdict.not_judged: "Green or red without arrays: whether rounding explains it is unknown.",
     Verdict.skipped: "The test was skipped.",

@@ -233,7 +233,7 @@ def device_files() -> Result:
     return State.ok, f"{chips} chips, and this user can open their files"
 
 
-@check("mend the program of the card's arithmetic: docs/wormhole.md")
+@check("mend the program of the card's arithmetic (manual: wormhole)")
 def cards() -> Result:
     """The programs of the cards here, by which known-right kernels are replayed."""
     from gonogo_workers.devices import health_monitor, locks

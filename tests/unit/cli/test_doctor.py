@@ -240,6 +240,6 @@ def test_a_card_that_its_program_does_not_replay_is_warned_of(place: Path) -> No
     finding = finding_of("cards", lock_dir=str(folder))
     assert finding.state == "warn"
     assert finding.message == "wormhole-0: ttnn replays 100 %; wormhole-1: the card isn't known"
-    assert "docs/wormhole.md" in str(finding.remedy)
+    assert "manual: wormhole" in str(finding.remedy)
     (folder / "wormhole-1.canary").write_text("{")
     assert finding_of("cards", lock_dir=str(folder)).state == "ok"

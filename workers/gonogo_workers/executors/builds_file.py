@@ -1,6 +1,6 @@
 """Resolves a build's name on this host, from the host's builds file.
 
-A build has an interpreter, an environment, a command, an arithmetic model and outputs. Nothing in a
+A build has an interpreter, an environment, a command, an arithmetic and outputs. Nothing in a
 job's JSON becomes a command, a path or a variable: a message carries the name, and the file that
 GONOGO_BUILDS names defines it. Everything but a build's `executor` is optional:
 

@@ -220,7 +220,7 @@ public:
         return json(name, words);
     }
 
-    /// Set the arithmetic model of the kernel ("generic", "fp32", "tt-train", ...), used where the build names none.
+    /// Declare the arithmetic of the kernel ("tt-train", "ttnn", "fused", ...), used where the build declares none.
     Dump& arithmetic(std::string name) {
         arithmetic_ = std::move(name);
         return *this;

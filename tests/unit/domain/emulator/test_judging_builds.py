@@ -20,8 +20,8 @@ from gonogo.graph import trace
 from gonogo.judging.inputs import generate, quantise
 from gonogo.judgment import Judgment, judge
 from gonogo.references import KERNELS as REFERENCES
-from gonogo.references.wormhole import Options, generic
 from gonogo.references.workloads import declared, shaped
+from gonogo.references.wormhole import Options, generic
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import Explanation
 

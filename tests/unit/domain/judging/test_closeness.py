@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gonogo.judging.closeness import Gate, missed, numbers, roundings
+from gonogo.judging.closeness import NEEDED_RTOLS, Gate, missed, numbers, roundings
 
 NAN, INF = math.nan, math.inf
 
@@ -99,7 +99,7 @@ NAN, INF = math.nan, math.inf
                 "rel_frobenius": None,
                 "tolerance_ratio": None,
                 "nonfinite_statistics": {"rel_frobenius": "inf", "tolerance_ratio": "inf"},
-                "needed_atol": dict.fromkeys(("0.0", "1e-05", "0.001", "0.01", "0.016", "0.1"), 3.0),
+                "needed_atol": dict.fromkeys(map(repr, NEEDED_RTOLS), 3.0),
             },
         ),
         ([0.0], [0.0], Gate(), None, {"rel_frobenius": 0.0, "max_abs": 0.0}),
