@@ -93,10 +93,9 @@ class Case(ABC):
         if output.explanation is not Explanation.explained or output.answer is None:
             return ()
         question, answer = self.question(name), output.answer
-        every = [*question.graphs, *(known.graph for known in question.known)]
         with np.errstate(all="ignore"):
             limits = detection_limits(
-                every[answer.way], question.inputs, name, question.form, answer.program
+                question.every[answer.way], question.inputs, name, question.form, answer.program
             )
         return tuple(limits.phrases)
 

@@ -63,7 +63,7 @@ def edges(
         if judged.answer is None or judged.explanation is not Explanation.explained:
             continue
         question = next(one for one in all_questions if name in one.graphs[0].outputs)
-        graph = question.graphs[judged.answer.way]
+        graph = question.every[judged.answer.way]
         shape = graph.outputs[name].shape
         values = np.asarray(matrix(test, name, outputs), np.float64).reshape(shape)
         output = Output(Kernel([graph], question.inputs), name, values, question.form)

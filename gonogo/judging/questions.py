@@ -43,6 +43,11 @@ class Question:
     known: Sequence[Candidate]
     tolerances: Mapping[str, Tolerance]
 
+    @property
+    def every(self) -> list[Graph]:
+        """All graphs, by the number of an answer's way."""
+        return [*self.graphs, *(candidate.graph for candidate in self.known)]
+
 
 def questions(test: TestSpec, given: Arrays, arithmetic: str | None) -> list[Question]:
     """Return what a test asks: by the declared arithmetic, then by any, if outputs are left.
