@@ -103,7 +103,7 @@ class Run:
             name: values.reshape(graph.outputs[name].shape) for name, values in self.outputs.items()
         }
         formats = dict.fromkeys(shaped, question.form)
-        return judge([graph], question.inputs, shaped, formats, programs=question.programs)
+        return judge([graph], question.inputs, shaped, formats, programs=question.declared)
 
     def error(self, name: str) -> NDArray[np.float64]:
         """Return the errors of an output against the raw reference."""

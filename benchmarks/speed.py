@@ -80,7 +80,7 @@ def cases() -> Iterator[Case]:
         "the same judged, program declared",
         2.0,
         lambda: judge(
-            question.graphs, question.inputs, outputs, formats, programs=question.programs
+            question.graphs, question.inputs, outputs, formats, programs=question.declared
         ),
     )
     yield Case("the same as a seed: inputs, kernel, judgment, statistics", 5.0, lambda: seed(test))

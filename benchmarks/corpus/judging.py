@@ -69,7 +69,7 @@ def _declared(test: TestSpec, inputs: Arrays, arithmetic: str) -> tuple[Graph, P
     """Return the graph and the program of a Wormhole's run: an operation of ttnn, or a name."""
     if arithmetic in DATAFLOWS:
         return workloads.on_wormhole(test, inputs, DATAFLOWS[arithmetic])
-    return workloads.declared(test, inputs, arithmetic)
+    return workloads.declared(test, inputs, arithmetic)[0]
 
 
 def _test(question: Question) -> TestSpec:

@@ -79,7 +79,7 @@ class Drawn:
         """
         allowed = {}
         for question in reversed(questions(self.test, self.given, TT_TRAIN)):
-            kernel = Kernel(question.graphs, question.inputs, programs=question.programs)
+            kernel = Kernel(question.graphs, question.inputs, declared=question.declared)
             for name, node in question.graphs[0].outputs.items():
                 if name not in self.expected:
                     continue

@@ -16,7 +16,7 @@ from gonogo.graph import Graph, trace
 from gonogo.judging.comparison import Arrays, Case
 from gonogo.judging.judging import SeedJudgement, judged_output
 from gonogo.judging.questions import NARROW, Question
-from gonogo.judgment import Tolerance, judge
+from gonogo.judgment import Candidate, Tolerance, judge
 from gonogo.references.kernel import Function, Kernel
 from gonogo.references.wormhole import GENERIC, Options
 from gonogo.spec import fields, tolerances
@@ -77,7 +77,8 @@ class FunctionCase(Case):
         }
         graphs = self.graphs[:1] if self.programs else self.graphs
         form = self.formats[output]
-        return Question(graphs, self.inputs, form, narrow, self.programs, (), allclose)
+        programs = [Candidate(graphs[0], program) for program in self.programs]
+        return Question(graphs, self.inputs, form, narrow, programs, (), allclose)
 
     def judge_alone(self) -> SeedJudgement:
         """Return the judgment of the outputs, without limits."""
@@ -94,7 +95,7 @@ class FunctionCase(Case):
             self.outputs,
             self.formats,
             first.narrow,
-            first.programs,
+            first.declared,
             tolerances=first.tolerances,
             expected=right,
         )

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from gonogo.errors import KernelOutputError
 from gonogo.exactness import ExactJudgment, judge_exact
 from gonogo.faults.table import STORED
-from gonogo.judging.questions import questions, reference
+from gonogo.judging.questions import questions, reference, reference_digest
 from gonogo.judging.storable import storable
 from gonogo.judgment import Judgment, Tolerance
 from gonogo.judgment import OutputJudgment as Answer
@@ -67,7 +67,7 @@ class OutputJudgement:
 class SeedJudgement:
     """The judgment of one seed: `seed_verdict` and `worst_explanation` of its outputs.
 
-    judge: the version of the judge.
+    judge: the version of the judge, and the beginning of its reference's hash.
     """
 
     verdict: Verdict
@@ -135,7 +135,7 @@ def judge(
             some,
             forms,
             question.narrow,
-            question.programs,
+            question.declared,
             question.known,
             question.tolerances,
             expected,
@@ -166,6 +166,7 @@ def judge(
         worst_explanation(one.explanation for one in ordered.values()),
         ordered | {name: _not_judged(test, name, outputs) for name in downstream},
         "; ".join(dict.fromkeys(str(one.statistics["arithmetic"]) for one in ordered.values())),
+        f"{JUDGE}:{reference_digest(test, given)}",
     )
 
 

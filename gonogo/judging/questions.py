@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from gonogo.arithmetic import Program
 from gonogo.graph import Graph
 from gonogo.judgment import Candidate, Tolerance
 from gonogo.references import workloads
@@ -17,6 +16,8 @@ if TYPE_CHECKING:
     from gonogo.spec.test_spec import TestSpec
 
 Arrays = Mapping[str, NDArray[Any]]
+DIGITS = 12
+"""Hex digits of a reference's hash."""
 NARROW = ("bf16", "fp16")
 """The formats in which a kernel whose tensors have them may store values in between."""
 
@@ -30,7 +31,7 @@ class Question:
         inputs: what the kernel was given, in the shapes of the reference.
         form: the format of the outputs.
         narrow: the 16-bit formats of the tensors.
-        programs: the declared arithmetic; empty: it is found.
+        declared: the declared arithmetics; empty: it is found.
         known: other arithmetics, of graphs of their own.
         tolerances: by output, as far as they are allclose's.
     """
@@ -39,7 +40,7 @@ class Question:
     inputs: Arrays
     form: str
     narrow: Sequence[str]
-    programs: Sequence[Program]
+    declared: Sequence[Candidate]
     known: Sequence[Candidate]
     tolerances: Mapping[str, Tolerance]
 
@@ -61,21 +62,26 @@ def questions(test: TestSpec, given: Arrays, arithmetic: str | None) -> list[Que
     narrow = [form for form in dict.fromkeys(formats) if form in NARROW]
     tolerances = {}
     for name in test.outputs:
-        declared = test.tolerance_for(name)
-        if declared is not None and declared.allclose is not None:
-            tolerances[name] = Tolerance(*declared.allclose)
+        tolerance = test.tolerance_for(name)
+        if tolerance is not None and tolerance.allclose is not None:
+            tolerances[name] = Tolerance(*tolerance.allclose)
     names = workloads.programs_on_wormhole(test) if arithmetic is None else [arithmetic]
-    known = [Candidate(*workloads.declared(test, inputs, name)) for name in names]
+    known = [Candidate(*one) for name in names for one in workloads.declared(test, inputs, name)]
     if arithmetic is None:  # without noise, what they explain is no other kernel's
         known = [replace(one, program=replace(one.program, is_of_card=False)) for one in known]
     graphs = workloads.graphs_of(test, inputs)
     without = Question(graphs, inputs, form, narrow, (), known, tolerances)
     if arithmetic is None:
         return [without]
-    (only,) = known
-    return [Question([only.graph], inputs, form, narrow, [only.program], (), tolerances), without]
+    graphs = [one.graph for one in known]
+    return [Question(graphs, inputs, form, narrow, known, (), tolerances), without]
 
 
 def reference(test: TestSpec, arrays: Arrays) -> dict[str, NDArray[Any]]:
     """Return the float64 function of inputs, flat (TestSpec.flat_shape_of), by output."""
     return workloads.exact_outputs(test, arrays)
+
+
+def reference_digest(test: TestSpec, given: Arrays) -> str:
+    """Return the beginning of the hash of a test's reference: results of another don't compare."""
+    return workloads.graphs_of(test, workloads.shaped(test, given))[0].digest[:DIGITS]

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo.arithmetic import Evaluation
+from gonogo.arithmetic import Evaluation, Program
+from gonogo.graph import Graph
 from gonogo.judging.judging import OutputJudgement, SeedJudgement, matrix
 from gonogo.judgment import judge as judge_values
 from gonogo.references import workloads
@@ -82,7 +83,21 @@ def replayed(test: TestSpec, given: Arrays, outputs: Arrays, arithmetic: str) ->
     Raises FieldError where the kernel has no such arithmetic.
     """
     inputs = workloads.shaped(test, given)
-    graph, program = workloads.declared(test, inputs, arithmetic)
+    replays = [
+        _replayed(test, outputs, inputs, arithmetic, *one)
+        for one in workloads.declared(test, inputs, arithmetic)
+    ]
+    return min(replays, key=lambda one: (one.distance, -one.equal))
+
+
+def _replayed(
+    test: TestSpec,
+    outputs: Arrays,
+    inputs: Arrays,
+    arithmetic: str,
+    graph: Graph,
+    program: Program,
+) -> Replayed:
     values = {
         name: matrix(test, name, outputs).reshape(graph.outputs[name].shape)
         for name in outputs

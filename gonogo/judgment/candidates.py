@@ -34,10 +34,8 @@ ROUNDINGS = ("", "/zero")
 
 
 def declared(output: Output) -> list[Candidate]:
-    """Return the programs that the build declares."""
-    key = output.reference.outputs[output.name].key
-    programs = [program.before_last_rounding(key) for program in output.kernel.programs]
-    return [Candidate(output.reference, program) for program in programs]
+    """Return the arithmetics that the build declares."""
+    return list(_of_output(output, output.kernel.declared))
 
 
 def sharp(output: Output) -> Iterator[Candidate]:
@@ -49,8 +47,13 @@ def sharp(output: Output) -> Iterator[Candidate]:
 
 
 def known(output: Output) -> Iterator[Candidate]:
-    """Yield the arithmetics that the caller knows, as far as they have the output."""
-    for candidate in output.kernel.known:
+    """Yield the arithmetics that the caller knows."""
+    return _of_output(output, output.kernel.known)
+
+
+def _of_output(output: Output, every: Sequence[Candidate]) -> Iterator[Candidate]:
+    """Yield the arithmetics that have an output, without its last rounding."""
+    for candidate in every:
         node = candidate.graph.outputs.get(output.name)
         if node is not None and node.shape == output.values.shape:
             yield Candidate(candidate.graph, candidate.program.before_last_rounding(node.key))

@@ -54,14 +54,14 @@ class Kernel:
         graphs: the reference, then other ways to compute the same.
         inputs: its tensors by name.
         narrow: the 16-bit formats of its tensors, in which it may store.
-        programs: those that the build declares, of the reference; then nothing else explains it.
+        declared: the arithmetics that the build declares; then nothing else explains it.
         known: other arithmetics that are tried, of graphs of their own.
     """
 
     graphs: Sequence[Graph]
     inputs: Inputs
     narrow: Sequence[str] = ()
-    programs: Sequence[Program] = ()
+    declared: Sequence[Candidate] = ()
     known: Sequence[Candidate] = ()
     _replays: dict[tuple[int, str], Replay] = field(default_factory=dict, repr=False)
     _exact: dict[tuple[int, str], Mapping[int, Array]] = field(default_factory=dict, repr=False)

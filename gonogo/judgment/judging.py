@@ -59,7 +59,7 @@ def judge(
     outputs: Mapping[str, Array],
     formats: Mapping[str, str],
     narrow: Sequence[str] = (),
-    programs: Sequence[Program] = (),
+    programs: Sequence[Program | Candidate] = (),
     known: Sequence[Candidate] = (),
     tolerances: Mapping[str, Tolerance] = MappingProxyType({}),
     expected: Mapping[str, Doubles] = MappingProxyType({}),
@@ -74,8 +74,8 @@ def judge(
         outputs: what it gave, by name.
         formats: the format of each output.
         narrow: 16-bit formats of the kernel's tensors, in which it may store values.
-        programs: those that the build declares, of the reference; then nothing else explains its
-            outputs.
+        programs: those that the build declares, of the reference if they have no graph of their
+            own; then nothing else explains its outputs.
         known: other arithmetics that are tried, of graphs of their own.
         tolerances: those of the test, by output. An output that fails its own is explained only if
             no fault is the likelier reason.
@@ -85,7 +85,10 @@ def judge(
 
     Raises ValueError for an output that the reference doesn't have, or has in another shape.
     """
-    kernel = Kernel(graphs, inputs, tuple(dict.fromkeys(narrow)), tuple(programs), tuple(known))
+    declared = tuple(
+        Candidate(graphs[0], one) if isinstance(one, Program) else one for one in programs
+    )
+    kernel = Kernel(graphs, inputs, tuple(dict.fromkeys(narrow)), declared, tuple(known))
     judged, doubles = {}, {}
     for name, values in outputs.items():
         node = graphs[0].outputs.get(name)
@@ -105,7 +108,7 @@ def judge(
 def judge_output(output: Output, with_faults: bool = True) -> OutputJudgment:
     """Judge one output."""
     sharp = _Tried(output)
-    is_declared = bool(output.kernel.programs)
+    is_declared = bool(output.kernel.declared)
     if sharp.explained_by(candidates.declared(output) if is_declared else candidates.sharp(output)):
         return _explained(output, sharp.last)
     if is_declared:
@@ -115,6 +118,9 @@ def judge_output(output: Output, with_faults: bool = True) -> OutputJudgment:
     if known.explained_by(candidates.known(output)):
         return _explained(output, known.last)
     diagnosis = _diagnosed(output, sharp.best)
+    if not known.is_empty and not _says_why(output, diagnosis):
+        of_known = _diagnosed_by(output, known.best.candidate)
+        diagnosis = of_known if _says_why(output, of_known) else diagnosis
     storing = _Tried(output)
     if not _is_settled(output, sharp.best, diagnosis):
         simple = _Tried(output)

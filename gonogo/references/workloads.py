@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from types import MappingProxyType
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 
 Arrays = Mapping[str, NDArray[Any]]
 Shapes = tuple[tuple[str, tuple[int, ...]], ...]
-OPERATIONS: Final[Mapping[str, str]] = MappingProxyType(
+OPERATIONS: Final[Mapping[str, Sequence[str]]] = MappingProxyType(
     {
-        "layernorm_fw": "ttnn.layer_norm",
-        "rmsnorm_fw": "ttnn.rms_norm",
-        "groupnorm_fw": "ttnn.group_norm",
-        "softmax": "ttnn.softmax",
-        "layernorm_bw": "moreh.layer_norm_backward",
+        "layernorm_fw": ("ttnn.layer_norm", "ttnn.layer_norm, large"),
+        "rmsnorm_fw": ("ttnn.rms_norm", "ttnn.rms_norm, large"),
+        "groupnorm_fw": ("ttnn.group_norm",),
+        "softmax": ("ttnn.softmax", "ttnn.softmax, large", "ttnn.softmax, not stable"),
+        "layernorm_bw": ("moreh.layer_norm_backward", "ttnn.generic_op"),
     }
 )
-"""ttnn's operation of each kernel."""
+"""ttnn's operations of each kernel; rows that don't fit a core have a large one."""
 TRACED = 64
 """Kernels in a shape whose graphs stay: a service judges a few tests many times."""
 
@@ -102,22 +102,23 @@ def options_of(test: TestSpec) -> Options:
     )
 
 
-def declared(test: TestSpec, inputs: Arrays, arithmetic: str) -> tuple[Graph, Program]:
-    """Return the graph and the program of a declared arithmetic (gonogo.spec.arithmetic_names).
+def declared(test: TestSpec, inputs: Arrays, arithmetic: str) -> list[tuple[Graph, Program]]:
+    """Return the graphs and programs of a declared arithmetic (gonogo.spec.arithmetic_names).
 
-    Raises FieldError where the kernel has no such program.
+    ttnn has several of a kernel: which one runs depends on the memory of a core. Raises FieldError where the kernel has no such program.
     """
     kernel = kernel_of(kernel_name(test))
     if arithmetic in kernel.programs:
         graph = _graph(test, inputs, kernel.reference)
-        return graph, kernel.programs[arithmetic](graph, test.numerics.format_of("x"))
+        return [(graph, kernel.programs[arithmetic](graph, test.numerics.format_of("x")))]
     if arithmetic == TT_TRAIN:
-        return on_wormhole(test, inputs, kernel.wormhole)
+        return [on_wormhole(test, inputs, kernel.wormhole)]
     if arithmetic == TTNN and kernel_name(test) in OPERATIONS:
-        graph, program = on_wormhole(test, inputs, DATAFLOWS[OPERATIONS[kernel_name(test)]])
-        return graph, replace(program, is_of_card=True)
+        flows = [DATAFLOWS[name] for name in OPERATIONS[kernel_name(test)]]
+        every = [on_wormhole(test, inputs, flow) for flow in flows]
+        return [(graph, replace(program, is_of_card=True)) for graph, program in every]
     if arithmetic == WORMHOLE:
-        return on_wormhole(test, inputs, GENERIC)
+        return [on_wormhole(test, inputs, GENERIC)]
     reason = f"{test.kernel} has no such program"
     names = ", ".join((*kernel.programs, *programs_on_wormhole(test)))
     raise FieldError("arithmetic", arithmetic, reason, limit=names)

@@ -17,7 +17,7 @@ from gonogo.flakiness.arithmetic_changes import (
     changes,
     pooled,
 )
-from gonogo_storage.rollups.variants import JobFacts
+from gonogo_storage.rollups.variants import JobFacts, judged_alike
 from gonogo_storage.seeds import arithmetics
 
 MAX_JOBS = 2
@@ -42,7 +42,7 @@ def changed(
     if job.id not in here:
         return ()
     earlier: dict[tuple[int, str], list[str]] = {}
-    for other in jobs:
+    for other in judged_alike((job, *jobs)):
         if other.sequence < job.sequence and other.build != job.build:
             earlier.setdefault((other.sequence, other.build), []).append(other.id)
     newest = sorted(earlier, reverse=True)[:MAX_BUILDS]

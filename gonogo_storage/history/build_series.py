@@ -15,7 +15,7 @@ from gonogo.flakiness.masking import Fault, Record, Seed
 from gonogo.flakiness.rates import Outcome, outcome_of
 from gonogo.spec.verdicts import Explanation
 from gonogo_storage.db.each import among
-from gonogo_storage.rollups.variants import JobFacts
+from gonogo_storage.rollups.variants import JobFacts, judged_alike
 from gonogo_storage.seed_rows import stored
 from gonogo_storage.tables import SeedResultRow
 
@@ -36,7 +36,7 @@ def records(
 ) -> tuple[Record, ...]:
     """Return records of the newest `most` builds among these jobs, in order of their sequence.
 
-    They are the input of gonogo.flakiness.masking. Each build has the seeds (repeat 0) of its
+    They are the input of gonogo.flakiness.masking. Builds that another judge judged are left out. Each build has the seeds (repeat 0) of its
     newest jobs, up to `seeds`, with the faults and places of the unexplained ones.
     """
     return records_of(session, {"": jobs}, most=most, seeds=seeds)[""]
@@ -50,7 +50,7 @@ def records_of(
     seeds: int = SEEDS_PER_BUILD,
 ) -> dict[K, tuple[Record, ...]]:
     """Return the `records` of several tests, read together. No job may be in two groups."""
-    chosen = {key: _newest(jobs, most, seeds) for key, jobs in groups.items()}
+    chosen = {key: _newest(judged_alike(jobs), most, seeds) for key, jobs in groups.items()}
     read = [pair for builds in chosen.values() for _, pairs in builds for pair in pairs]
     seeds_by_job = _seeds(session, {job.id: number for job, number in read})
     records_by_group: dict[K, tuple[Record, ...]] = {}

@@ -21,7 +21,7 @@ from gonogo_storage.history.build_series import (
     shares,
 )
 from gonogo_storage.history.samples import outcomes_of
-from gonogo_storage.rollups.variants import JobFacts, Variant, jobs_of, probes
+from gonogo_storage.rollups.variants import JobFacts, Variant, jobs_of, judged_alike, probes
 from gonogo_storage.seed_rows import slots, stored
 from gonogo_storage.tables import SeedResultRow
 
@@ -116,7 +116,7 @@ class PointsReader:
 
     def _jobs_of(self, variant: Variant) -> tuple[JobFacts, ...]:
         if variant not in self._jobs:
-            self._jobs[variant] = jobs_of(self.session, variant, limit=MAX_JOBS)
+            self._jobs[variant] = judged_alike(jobs_of(self.session, variant, limit=MAX_JOBS))
         return self._jobs[variant]
 
     def _numbers_of(self, seeds_per_job: Mapping[str, int]) -> dict[str, _Numbers]:

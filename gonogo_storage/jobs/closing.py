@@ -116,6 +116,7 @@ def record(session: Session, job: JobRow, attempt_id: str, batch: Batch, *, now:
     job.red += sum(red for red, _ in both)
     job.hollow += sum(hollow for _, hollow in both)
     job.done += len(rows)
+    job.judge = job.judge or next((row["judge"] for row in rows if row.get("judge")), None)
     worst_added = worst_verdict([Verdict(name) for name in added])
     if worst_before is None or worst_added.rank < worst_before.rank:
         worst_row = min(

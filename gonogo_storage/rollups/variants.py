@@ -5,7 +5,7 @@ All reads are bounded. The API process imports this module, so it must not impor
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, astuple, dataclass
 from datetime import datetime
 from functools import cache
@@ -56,6 +56,7 @@ _FACTS = (
     "done",
     "counts",
     "outcomes",
+    "judge",
     "created_at",
     "finished_at",
 )
@@ -98,6 +99,8 @@ class JobFacts:
     outcomes: Mapping[str, int]
     """A selection's tests of all iterations by their own result (passed, failed, ...); empty for a
     kernel."""
+    judge: str | None
+    """The judge's version and the hash of its reference's graph; null where no arrays were judged."""
     created_at: datetime
     finished_at: datetime | None
 
@@ -129,6 +132,17 @@ def jobs_of(
         job_facts(row, row.build_sequence)
         for row in session.execute(_newest_of(*of_build), parameters)
     )
+
+
+def judged_alike(jobs: Iterable[JobFacts]) -> tuple[JobFacts, ...]:
+    """Return the jobs that the same judge judged by the same reference as the newest of them.
+
+    Another judge, or another reference, says nothing about a kernel's change.
+    """
+    every = tuple(jobs)
+    known = [job for job in every if job.judge is not None]
+    judge = max(known, key=lambda job: job.id).judge if known else None
+    return tuple(job for job in every if job.judge in (None, judge))
 
 
 def probes(session: Session, jobs: Collection[JobFacts]) -> set[str]:

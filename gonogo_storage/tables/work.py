@@ -91,6 +91,8 @@ class JobRow(Base):
     slots: Mapped[list[Any] | None]
     last_event: Mapped[int] = mapped_column(default=0)
     diagnosis: Mapped[dict[str, Any] | None]
+    # The judge's version, and the hash of its reference's graph; null until arrays are judged.
+    judge: Mapped[str | None]
     created_at: Mapped[datetime]
     deadline_at: Mapped[datetime]
     started_at: Mapped[datetime | None]

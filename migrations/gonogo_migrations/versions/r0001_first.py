@@ -694,6 +694,7 @@ def upgrade() -> None:
         sa.Column("slots", sa.JSON(), nullable=True),
         sa.Column("last_event", sa.Integer(), nullable=False),
         sa.Column("diagnosis", sa.JSON(), nullable=True),
+        sa.Column("judge", sa.Text(), nullable=True),
         sa.Column("created_at", TIME, nullable=False),
         sa.Column("deadline_at", TIME, nullable=False),
         sa.Column("started_at", TIME, nullable=True),

@@ -51,7 +51,7 @@ def test_a_wrong_kernel_within_the_tolerance_is_found_out_with_evidence(place: W
     assert len({row["host_run"] for row in answer.rows}) == 1
     assert all("tt-train" in row["arithmetic"] for row in answer.rows)
     assert set(answer.rows[0]["outputs"]) == {"dx", "dgamma", "dbeta"}
-    assert {row["judge"] for row in answer.rows} == {JUDGE}
+    assert {row["judge"].partition(":")[0] for row in answer.rows} == {JUDGE}
     assert "s1" in answer.rows[0]["outputs"]["dx"]["fault"]
     assert answer.rows[0]["outputs"]["dx"]["rounding_ratio"] > 2
     # Artifacts of the first seed judged and of the worst other one

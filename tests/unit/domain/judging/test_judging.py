@@ -144,7 +144,11 @@ def test_the_result_names_the_arithmetic_and_the_judge(case: Case) -> None:
     assert judged(case).arithmetic == "tt-train's dataflow on a Wormhole"
     answer = judged(case, perfect(case.test, case.given), None)
     assert answer.arithmetic == "blocked sums"
-    assert answer.judge == judged(case).judge == JUDGE
+    assert answer.judge == judged(case).judge
+    version, _, reference = answer.judge.partition(":")
+    assert version == JUDGE
+    other = Case.of(spec(shape=(60, 41)))
+    assert reference != judged(other).judge.partition(":")[2]
 
 
 # Outputs that the build doesn't declare.
