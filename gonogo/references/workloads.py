@@ -105,7 +105,8 @@ def options_of(test: TestSpec) -> Options:
 def declared(test: TestSpec, inputs: Arrays, arithmetic: str) -> list[tuple[Graph, Program]]:
     """Return the graphs and programs of a declared arithmetic (gonogo.spec.arithmetic_names).
 
-    ttnn has several of a kernel: which one runs depends on the memory of a core. Raises FieldError where the kernel has no such program.
+    ttnn has several of a kernel: which one runs depends on the memory of a core. Raises FieldError
+    where the kernel has no such program.
     """
     kernel = kernel_of(kernel_name(test))
     if arithmetic in kernel.programs:

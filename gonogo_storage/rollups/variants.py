@@ -100,7 +100,7 @@ class JobFacts:
     """A selection's tests of all iterations by their own result (passed, failed, ...); empty for a
     kernel."""
     judge: str | None
-    """The judge's version and the hash of its reference's graph; null where no arrays were judged."""
+    """The judge's version and the hash of its reference; null where no arrays were judged."""
     created_at: datetime
     finished_at: datetime | None
 
