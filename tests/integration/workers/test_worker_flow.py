@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import time
@@ -305,3 +306,24 @@ def test_an_attempt_cancelled_before_it_began_runs_nothing(place: Workplace) -> 
 
 def test_the_key_never_reaches_the_log(place: Workplace) -> None:
     assert IDENTITY.key.text not in (place.folder / "worker.log").read_text()
+
+
+def test_a_card_that_its_program_does_not_replay_accuses_nobody(
+    tmp_path: Path, redis_server: RedisServer
+) -> None:
+    """Its last canary said so; NaN is wrong on any card."""
+    reason = "the card isn't known well enough"
+    ledger = {"subject": {"build": "correct", "firmware": {}}, "replay": "9 %", "strange": reason}
+    (tmp_path / "locks").mkdir()
+    (tmp_path / "locks/emulator-0.canary").write_text(json.dumps(ledger))
+    place = Workplace(redis_server.url.removesuffix("/0") + "/6", tmp_path)
+    try:
+        place.start("emulator")
+        wrong = place.run("tt-train-2025", 1, executor="emulator").rows[0]
+        nan = place.run("nan-tile", 1, executor="emulator").rows[0]
+    finally:
+        place.close()
+    assert wrong["verdict"] == "inconclusive"
+    assert wrong["outputs"]["dx"]["reason"] == reason
+    assert wrong["outputs"]["dgamma"]["explanation"] == "explained"
+    assert nan["verdict"] == "fail"
