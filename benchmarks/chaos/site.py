@@ -27,7 +27,6 @@ from sqlalchemy import Engine
 
 from benchmarks.chaos import processes
 from benchmarks.chaos.processes import Child, wait_until
-from checkout import NUMPY_ONLY
 from gonogo_cli.operate.db import enroll_host
 from gonogo_service.access.issuing import issue_token
 from gonogo_service.access.principals import Keys
@@ -122,11 +121,7 @@ class Site:
         worker = common
         if is_forked:
             server |= LIGHT
-            # the children of forked workers start anew, and need no compiled code
-            worker = common | {
-                "CHAOS_EXTRA_SEED_S": EXTRA_SEED_S,
-                "PYTHONPATH": os.pathsep.join((common["PYTHONPATH"], str(NUMPY_ONLY))),
-            }
+            worker = common | {"CHAOS_EXTRA_SEED_S": EXTRA_SEED_S}
         self.server_environment = server
         self.api = Child(
             "api", gonogo("serve"), server, self.folder, self.listener, is_forked=is_forked

@@ -27,6 +27,7 @@ from gonogo.judgment import candidates
 from gonogo.judgment.cells import LIMIT
 from gonogo.judgment.fits import Candidate, Kernel, Output
 from gonogo.spec.arithmetic_names import TT_TRAIN
+from gonogo.spec.executors import ON_WORMHOLE
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import Explanation
 
@@ -139,6 +140,7 @@ def measured(
         outputs,
         arithmetic=arithmetic,
         produced=produced,
+        on_wormhole=part.executor in ON_WORMHOLE,
         with_limits=not is_wrong and test == seed.test,
         with_faults=not is_wrong,
     )

@@ -95,6 +95,7 @@ def judge(
     *,
     arithmetic: str | None,
     produced: tuple[str, ...] | None = None,
+    on_wormhole: bool = False,
     with_limits: bool = True,
     with_faults: bool = True,
 ) -> SeedJudgement:
@@ -109,6 +110,7 @@ def judge(
             each output.
         produced: the outputs that the build declares (None: all of them); others are not produced
             and not missed.
+        on_wormhole: whether the kernel ran on a card, or on a simulated one.
         with_limits: whether to say what right outputs could hide, once per workload: it takes
             longer than the rest.
         with_faults: whether to name the fault of what a declared arithmetic doesn't explain.
@@ -122,7 +124,7 @@ def judge(
     right, quantized = reference(test, raw), reference(test, given)
     judged: dict[str, OutputJudgement] = {}
     left = names
-    for question in questions(test, given, arithmetic):
+    for question in questions(test, given, arithmetic, on_wormhole=on_wormhole):
         known = question.graphs[0].outputs
         some = {name: matrices[name].reshape(known[name].shape) for name in left if name in known}
         if not some:

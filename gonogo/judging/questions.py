@@ -50,11 +50,14 @@ class Question:
         return [*self.graphs, *(candidate.graph for candidate in self.known)]
 
 
-def questions(test: TestSpec, given: Arrays, arithmetic: str | None) -> list[Question]:
+def questions(
+    test: TestSpec, given: Arrays, arithmetic: str | None, *, on_wormhole: bool = False
+) -> list[Question]:
     """Return what a test asks: by the declared arithmetic, then by any, if outputs are left.
 
-    Where none is declared, the known programs of a Wormhole are among those that are tried. Raises
-    FieldError where the kernel has no such arithmetic.
+    Where none is declared, the known programs of a Wormhole are among those that are tried, with a
+    card's noise if the kernel ran on one. Raises FieldError where the kernel hasn't the declared
+    one.
     """
     inputs = workloads.shaped(test, given)
     form = test.numerics.output
@@ -67,8 +70,10 @@ def questions(test: TestSpec, given: Arrays, arithmetic: str | None) -> list[Que
             tolerances[name] = Tolerance(*tolerance.allclose)
     names = workloads.programs_on_wormhole(test) if arithmetic is None else [arithmetic]
     known = [Candidate(*one) for name in names for one in workloads.declared(test, inputs, name)]
-    if arithmetic is None:  # without noise, what they explain is no other kernel's
-        known = [replace(one, program=replace(one.program, is_of_card=False)) for one in known]
+    if arithmetic is None:  # elsewhere, what they explain to the bit is no other kernel's
+        known = [
+            replace(one, program=replace(one.program, is_of_card=on_wormhole)) for one in known
+        ]
     graphs = workloads.graphs_of(test, inputs)
     without = Question(graphs, inputs, form, narrow, (), known, tolerances)
     if arithmetic is None:

@@ -7,6 +7,7 @@ wide arithmetics, which may explain it only where none of the rules in wide.py s
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain, islice
 from types import MappingProxyType
 
@@ -118,9 +119,13 @@ def judge_output(output: Output, with_faults: bool = True) -> OutputJudgment:
     if known.explained_by(candidates.known(output)):
         return _explained(output, known.last)
     diagnosis = _diagnosed(output, sharp.best)
-    if not known.is_empty and not _says_why(output, diagnosis):
-        of_known = _diagnosed_by(output, known.best.candidate)
-        diagnosis = of_known if _says_why(output, of_known) else diagnosis
+    for candidate in candidates.known(output):
+        if _says_why(output, diagnosis):
+            break
+        # of a wrong kernel less is known to the bit: it may round elsewhere
+        loose = replace(candidate, program=replace(candidate.program, is_of_card=True))
+        of_known = _diagnosed_by(output, loose)
+        diagnosis = max(diagnosis, of_known, key=lambda one: one.share)
     storing = _Tried(output)
     if not _is_settled(output, sharp.best, diagnosis):
         simple = _Tried(output)

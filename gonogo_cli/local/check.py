@@ -253,7 +253,13 @@ def _seed(
         outputs = runner.run(test, given, seed=seed)
         row["duration_ms"] = round((time.perf_counter() - start) * 1e3, 3)
         judgement = judge(
-            test, raw, given, outputs, arithmetic=runner.arithmetic, produced=runner.produced
+            test,
+            raw,
+            given,
+            outputs,
+            arithmetic=runner.arithmetic,
+            produced=runner.produced,
+            on_wormhole=runner.on_wormhole,
         )
         if compared is not None:
             judgement = compared.compare(judgement, seed, raw, given, outputs)

@@ -64,6 +64,7 @@ _COLUMNS = (
     "done",
     "counts",
     "outcomes",
+    "judge",
     "suspects",
     "created_at",
     "finished_at",

@@ -37,8 +37,8 @@ def records(
     """Return records of the newest `most` builds among these jobs, in order of their sequence.
 
     They are the input of gonogo.flakiness.masking. Builds that another judge judged are left out.
-    Each build has the seeds (repeat 0) of its newest jobs, up to `seeds`, with the faults and places
-    of the unexplained ones.
+    Each build has the seeds (repeat 0) of its newest jobs, up to `seeds`, with the faults and
+    places of the unexplained ones.
     """
     return records_of(session, {"": jobs}, most=most, seeds=seeds)[""]
 

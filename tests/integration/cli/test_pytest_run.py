@@ -38,7 +38,8 @@ SUITE = """
 
     @pytest.mark.parametrize("build", ["correct", "double-subtract"])
     def test_backward(build, gonogo_seed):
-        given = np.load(f"{build}-{gonogo_seed}.npz")
+        with np.load(f"{build}-{gonogo_seed}.npz") as file:
+            given = dict(file)
         inputs = {name: given[name] for name in ("x", "gamma", "dy", "mean", "rstd")}
         gonogo.compare(
             given["dx"], given["expected"], rtol=1e-3, atol=0.5, kernel="layernorm_bw",

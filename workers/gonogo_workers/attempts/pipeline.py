@@ -454,6 +454,7 @@ class Pipeline:
                 outputs,
                 arithmetic=self._resolved.arithmetic,
                 produced=self._resolved.produced,
+                on_wormhole=self._resolved.executor.on_wormhole,
             )
         reason = self.strange()
         if reason:

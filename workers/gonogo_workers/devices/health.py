@@ -104,6 +104,7 @@ def canary(
             values,
             arithmetic=None,
             produced=resolved.produced,
+            on_wormhole=on_wormhole,
             with_limits=False,
         )
         if judged.explanation not in (Explanation.explained, Explanation.inconclusive):

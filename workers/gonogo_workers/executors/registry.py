@@ -16,7 +16,7 @@ from pathlib import Path
 
 from gonogo.errors import FieldError
 from gonogo.spec.executors import EMULATOR as EMULATOR
-from gonogo.spec.executors import EXECUTORS
+from gonogo.spec.executors import EXECUTORS, ON_WORMHOLE
 from gonogo.spec.fields import did_you_mean
 from gonogo_settings import load as load_settings
 
@@ -59,6 +59,11 @@ class ExecutorSpec:
     paths: tuple[str, ...] = ()
     memory_bytes: int | None = None
     """The memory that each process of the executor may allocate; None: no limit."""
+
+    @property
+    def on_wormhole(self) -> bool:
+        """Whether its kernels run on a Wormhole, emulated and simulated ones included."""
+        return self.name in ON_WORMHOLE
 
     @property
     def interpreter(self) -> str:

@@ -76,6 +76,11 @@ class LocalRunner(LocalChild):
         return self.resolved.arithmetic
 
     @property
+    def on_wormhole(self) -> bool:
+        """Whether the kernels run on a Wormhole, for gonogo.judging.judging.judge."""
+        return self.resolved.executor.on_wormhole
+
+    @property
     def produced(self) -> tuple[str, ...] | None:
         """The outputs that the build declares (None = all), for gonogo.judging.judging.judge."""
         return self.resolved.produced
