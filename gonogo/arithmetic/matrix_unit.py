@@ -51,11 +51,11 @@ def product_in_dst(a: Doubles, b: Doubles, fidelity: str, width: Width) -> Doubl
     return total
 
 
-def row_sums(tiles: Doubles, fidelity: str, width: Width) -> Doubles:
-    """Return the sums of rows, (..., tiles, 32): each phase of a tile has both faces."""
+def row_sums(tiles: Doubles, fidelity: str, width: Width, factor: float = 1.0) -> Doubles:
+    """Return the sums of rows, (..., tiles, 32), times a factor: each phase has both faces."""
     total = np.zeros(tiles.shape[:-2])
     for tile in np.moveaxis(tiles, -2, 0):
-        for (terms, powers), at in pairs(phases(np.ones(1), tile, fidelity), (0, FACE)):
+        for (terms, powers), at in pairs(phases(np.full(1, factor), tile, fidelity), (0, FACE)):
             face = slice(at, at + FACE)
             total = pooled(total, terms[..., face], powers[..., face], width)
     return total

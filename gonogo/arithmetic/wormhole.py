@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -71,6 +72,7 @@ class Rule:
             "rows" and "down": how a buffer stores what tiles add up to, which is summed then.
         reads: how the FPU reads them.
         divisor: what a mean divides by; 0: the number of its terms.
+        is_scaled: whether "rows" sums products with truncated 1/N, which the SFPU leaves alone.
         block: the tiles that "rows" sums at once; the SFPU adds what they give. 0: all.
     """
 
@@ -81,6 +83,7 @@ class Rule:
     partials: str = ""
     reads: str = "tf32/zero"
     divisor: int = 0
+    is_scaled: bool = False
     block: int = 0
 
     def __post_init__(self) -> None:
@@ -167,14 +170,16 @@ class Rule:
         tiles = np.zeros((*rows.shape[:-1], -(-rows.shape[-1] // TILE), TILE), np.float32)
         tiles.reshape(*rows.shape[:-1], -1)[..., : rows.shape[-1]] = rows
         tiles = stored(self._through_buffer(tiles) if self.partials else tiles, self.reads)
-        sums = row_sums if self.unit == "rows" else column_sums
+        divisor = self.divisor or count
+        factor = float(round_to(1 / divisor, *format_and_mode(SCALER))) if self.is_scaled else 1.0
+        sums = column_sums if self.unit == "down" else partial(row_sums, factor=factor)
         size = self.block or tiles.shape[-2]
         result = np.zeros(tiles.shape[:-2], np.float32)
         for at in range(0, tiles.shape[-2], size):
             block = tiles[..., at : at + size, :].astype(float)
             total = stored(result, "tf32/zero") + _singles(sums(block, self.fidelity, self.dst))
             result = _in_dst(total, self.dst, "bf16/zero")
-        return np.expand_dims(self._averaged(node, result), axes)
+        return np.expand_dims(result if self.is_scaled else self._averaged(node, result), axes)
 
     def _averaged(self, node: Node, total: Singles) -> Singles:
         """Return a mean's total, which the SFPU multiplies by 1/N; a sum's as it is."""

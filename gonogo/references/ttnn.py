@@ -184,6 +184,15 @@ def _moreh_program(graph: Graph, o: Options) -> Program:
     return _program(graph, o, names, rules, mixed="P@scaled_P")
 
 
+def _moreh_layernorm(graph: Graph, o: Options) -> Program:
+    """Return the program of moreh's LayerNorm: the tile that it reduces with has truncated 1/N."""
+    partials = "fp32" if o.dst == "fp32" else PACKED
+    rows = Rule("rows", o.dst, o.fidelity, partials=partials, reads=CUT, is_scaled=True)
+    rules = {"mean": rows, "variance": rows, **_root(o)}
+    names = "centered square shifted xhat weighted y"
+    return _program(graph, o, names, rules, in_dst="shifted", mixed="mean@centered")
+
+
 def _generic_backward(graph: Graph, o: Options) -> Program:
     """Return the program of our kernel for ttnn.generic_op, whose buffers are bf16."""
     rows = Rule("rows", o.dst, o.fidelity)
@@ -201,6 +210,7 @@ DATAFLOWS: Mapping[str, Dataflow] = MappingProxyType(
         "ttnn.softmax": Dataflow(_softmax_program, _softmax),
         "ttnn.softmax, large": Dataflow(_large_softmax, _softmax),
         "ttnn.softmax, not stable": Dataflow(_softmax_program, _plain_softmax),
+        "moreh.layer_norm": Dataflow(_moreh_layernorm),
         "moreh.layer_norm_backward": Dataflow(_moreh_program, _moreh_backward),
         "ttnn.generic_op": Dataflow(_generic_backward),
     }

@@ -29,7 +29,7 @@ Arrays = Mapping[str, NDArray[Any]]
 Shapes = tuple[tuple[str, tuple[int, ...]], ...]
 OPERATIONS: Final[Mapping[str, Sequence[str]]] = MappingProxyType(
     {
-        "layernorm_fw": ("ttnn.layer_norm", "ttnn.layer_norm, large"),
+        "layernorm_fw": ("ttnn.layer_norm", "ttnn.layer_norm, large", "moreh.layer_norm"),
         "rmsnorm_fw": ("ttnn.rms_norm", "ttnn.rms_norm, large"),
         "groupnorm_fw": ("ttnn.group_norm",),
         "softmax": ("ttnn.softmax", "ttnn.softmax, large", "ttnn.softmax, not stable"),
