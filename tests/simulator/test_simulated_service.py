@@ -102,7 +102,7 @@ def test_moreh_s_wrong_mean_and_rstd_fail_and_are_told(place: Service) -> None:
         "rstd": "fail",
     }
     mean = next(part for part in diagnosis["words"].split("; rstd:") if "mean:" in part)
-    assert "in rows 0 to 31 and 33 to 63 (counted from 0); they are 0" in mean
+    assert "in rows 1 to 31 and 33 to 63 (counted from 0); they are 0" in mean
 
 
 def test_welford_fails_with_a_diagnosis(place: Service) -> None:
