@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gonogo.errors import JobError
-from gonogo.judging.judging import OutputJudgement, SeedJudgement, judge
+from gonogo.judging.judging import OutputJudgement, SeedJudgement, judge, stored_limits
 from gonogo.judging.questions import Question, questions
 from gonogo.judging.stored_tensors import given_inputs, shaped
-from gonogo.judgment.limits import detection_limits
+from gonogo.judgment.limits import Limits, detection_limits
 from gonogo.spec import arithmetic_words, diagnoses, tolerances
 from gonogo.spec.arithmetic_names import canonical
 from gonogo.spec.test_spec import TestSpec
@@ -85,19 +85,19 @@ class Case(ABC):
         for name, output in judgement.outputs.items():
             numbers = output.statistics
             if numbers.get("is_wide") or not self.is_within(name, numbers):
-                numbers |= {"detection_limits": list(self.limits(name, output))}
+                limits = self.limits(name, output)
+                numbers |= {} if limits is None else stored_limits(limits)
         return judgement
 
-    def limits(self, name: str, output: OutputJudgement) -> tuple[str, ...]:
-        """Return what a right output could hide. It takes longer than most judgments."""
+    def limits(self, name: str, output: OutputJudgement) -> Limits | None:
+        """Return what a right output could hide; None of another. It takes a while."""
         if output.explanation is not Explanation.explained or output.answer is None:
-            return ()
+            return None
         question, answer = self.question(name), output.answer
         with np.errstate(all="ignore"):
-            limits = detection_limits(
+            return detection_limits(
                 question.every[answer.way], question.inputs, name, question.form, answer.program
             )
-        return tuple(limits.phrases)
 
 
 @dataclass(frozen=True)

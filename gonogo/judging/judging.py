@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from gonogo.errors import KernelOutputError
 from gonogo.exactness import ExactJudgment, judge_exact
-from gonogo.faults.table import STORED
 from gonogo.judging.questions import questions, reference, reference_digest
 from gonogo.judging.storable import storable
 from gonogo.judgment import Judgment, Tolerance
 from gonogo.judgment import OutputJudgment as Answer
 from gonogo.judgment import judge as judge_values
+from gonogo.judgment.limits import Limits
 from gonogo.judgment.statistics import statistics_of
 from gonogo.spec.compared_outputs import ExactComparison
 from gonogo.spec.regimes import is_exact
@@ -42,7 +42,7 @@ NEARLY_RED = 0.5
 """The part of a tolerance from which a right output's error gets advice on it."""
 WORKLOADS = 256
 """Detection limits that stay: they depend on inputs and arithmetic only as far as regimes do."""
-_limits: OrderedDict[tuple[str, ...], list[str]] = OrderedDict()
+_limits: OrderedDict[tuple[str, ...], Limits] = OrderedDict()
 
 
 @dataclass(frozen=True)
@@ -184,7 +184,7 @@ def judged_output(
     tolerance: DeclaredTolerance | None,
     shape: Sequence[int],
     exact: ExactJudgment | None = None,
-    limits: Callable[[], list[str]] | None = None,
+    limits: Callable[[], Limits] | None = None,
 ) -> OutputJudgement:
     """Return the judgment of one output.
 
@@ -215,8 +215,8 @@ def judged_output(
     is_within = within(tolerance, stored)
     if explanation is Explanation.explained:
         if limits is not None:
-            stored["detection_limits"] = limits()
-        if not is_within and allclose is None and _hides_faults(judgment, name):
+            stored |= stored_limits(limits())
+        if not is_within and allclose is None and judgment.detection_limits(name).has_fault:
             explanation = Explanation.inconclusive
             stored["reason"] = "the test may fail for another reason than rounding"
         advice = None
@@ -250,21 +250,24 @@ def _with_exact(numbers: Statistics, explanation: Explanation, exact: ExactJudgm
     return Explanation.unexplained
 
 
-def _detection_limits(test: TestSpec, judgment: Judgment, name: str) -> list[str]:
-    """Return what an output's explanation would hide, a phrase each."""
+def stored_limits(limits: Limits) -> Statistics:
+    """Return the statistics that say what an output's explanation would hide."""
+    return {
+        "detection_limits": limits.phrases,
+        "hides_fault": limits.has_fault,
+        "least_factor": limits.factor,
+    }
+
+
+def _detection_limits(test: TestSpec, judgment: Judgment, name: str) -> Limits:
+    """Return what an output's explanation would hide: it is computed once per workload."""
     answer = judgment.outputs[name]
     key = test.workload_key, name, answer.arithmetic, str(answer.way)
     if key not in _limits:
-        _limits[key] = judgment.detection_limits(name).phrases
+        _limits[key] = judgment.detection_limits(name)
         if len(_limits) > WORKLOADS:
             _limits.popitem(last=False)
-    return list(_limits[key])
-
-
-def _hides_faults(judgment: Judgment, name: str) -> bool:
-    """Return whether an output's explanation would hide a fault; other roundings are none."""
-    unseen = judgment.detection_limits(name).unseen
-    return any(fault.partition(":")[0] not in STORED for fault in unseen)
+    return _limits[key]
 
 
 def exact_words(judged: SeedJudgement) -> str | None:

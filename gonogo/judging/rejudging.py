@@ -20,7 +20,6 @@ A seed without numbers (hang, crash, error) keeps its verdict.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
@@ -34,9 +33,6 @@ MARGIN = 1e-9
 """Relative room at a bound for the rounding of stored float64 numbers."""
 APART = 1e-3
 """Points nearer than this count as one: a chord between them would consist of rounding."""
-_FACTORS = re.compile(r"factors below (\S+) %$")
-_ROUNDED = re.compile(r" is (stored in|truncated to) (?!int8)\w+$")
-"""Detection limits as gonogo.judging.judging writes them: of factors, and of other roundings."""
 Point = tuple[float, float]
 """(rtol, the atol that is needed with it)."""
 
@@ -99,23 +95,12 @@ def _explanations(
         return explained, inconclusive
     if is_within or explanation is not explained:
         return (explanation,)
-    limits = stored.get("detection_limits")
-    if limits is None:
+    if stored.get("hides_fault") is None:
         return explained, inconclusive
-    hides = any(_may_be_reason(limit, tolerance) for limit in limits)
-    return (inconclusive if hides else explained,)
-
-
-def _may_be_reason(limit: str, tolerance: Tolerance | None) -> bool:
-    """Return whether what a verdict could not have seen may be why an output is red.
-
-    Another rounding is no fault, and a factor has to be larger than the relative tolerance.
-    """
-    factors = _FACTORS.match(limit)
-    if factors is None:
-        return _ROUNDED.search(limit) is None
+    # a factor that isn't seen has to be larger than the relative tolerance to be the reason
     allclose = None if tolerance is None else tolerance.allclose
-    return allclose is not None and float(factors[1]) / 100 > allclose[0]
+    hides_factor = allclose is not None and (stored.get("least_factor") or 0.0) > allclose[0]
+    return (inconclusive if stored["hides_fault"] or hides_factor else explained,)
 
 
 def within_stored(

@@ -14,7 +14,7 @@ from gonogo.arithmetic import Inputs, Replay
 from gonogo.arithmetic.formats import round_to
 from gonogo.arithmetic.program import NOTHING_STORED, Program
 from gonogo.faults.changes import Fault
-from gonogo.faults.table import faults
+from gonogo.faults.table import STORED, faults
 from gonogo.graph import Graph
 from gonogo.judgment.cells import Cells
 from gonogo.judgment.sample import Sample, some_groups
@@ -54,6 +54,11 @@ class Limits:
     def factor(self) -> float:
         """The largest of the least sizes of factors that would be seen."""
         return max((size for size in self.factors.values() if size < np.inf), default=0.0)
+
+    @property
+    def has_fault(self) -> bool:
+        """Whether a fault would not be seen that is no other rounding."""
+        return any(fault.partition(":")[0] not in STORED for fault in self.unseen)
 
     @property
     def phrases(self) -> list[str]:

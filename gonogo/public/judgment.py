@@ -184,9 +184,9 @@ def _judged(case: Any) -> Judgment:
         message=record["words"],
         outputs=record["outputs"],
         _limits=lambda: {
-            name: limits
+            name: tuple(limits.phrases)
             for name, output in judgment.outputs.items()
-            if (limits := case.limits(name, output))
+            if (limits := case.limits(name, output)) is not None
         },
     )
 

@@ -231,6 +231,15 @@ _ROWS = (
         shared=True,
         kind=list[str],
     ),
+    Statistic(
+        "hides_fault",
+        "whether one of these is a fault, and no other rounding",
+        shared=True,
+        kind=bool,
+    ),
+    Statistic(
+        "least_factor", "the size from which every common factor would have shown", shared=True
+    ),
     Statistic("red_rate", "how often today's tolerance turns a right kernel red", "replay"),
     Statistic("advice", "a sentence on the tolerance to take", "replay", kind=str),
     Statistic(
