@@ -16,6 +16,7 @@ from itertools import islice
 
 from gonogo.arithmetic import Program
 from gonogo.arithmetic.formats import Doubles, format_and_mode, unit_roundoff
+from gonogo.arithmetic.program import TOTAL
 from gonogo.arithmetic.quantity import ZERO
 from gonogo.arithmetic.sums import Order
 from gonogo.faults.changes import Fault
@@ -97,12 +98,17 @@ def storing(output: Output, shift: Doubles = ZERO) -> Iterator[Candidate]:
 
 
 def with_totals(output: Output) -> Iterator[Candidate]:
-    """Yield the programs that store values, and the totals of the sum that the output is."""
+    """Yield the programs that store values, and the totals of the sum that the output is.
+
+    Where few values differ, a search finds nothing: totals alone are tried without one.
+    """
     for totals in TOTALS:
         for graph in islice(output.usual_ways, WAYS_OF_TOTALS):
-            if last_sum(graph, output.name):
-                for form in output.kernel.narrow:
-                    yield from stored_programs(output, graph, form, totals=totals)
+            last = last_sum(graph, output.name)
+            for form in output.kernel.narrow if last else ():
+                stored = {f"{last.key}{TOTAL}": form} if last else {}
+                yield Candidate(graph, Program(stored=stored, totals=totals))
+                yield from stored_programs(output, graph, form, totals=totals)
 
 
 def wide(output: Output) -> Iterator[Candidate]:

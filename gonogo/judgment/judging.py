@@ -119,13 +119,6 @@ def judge_output(output: Output, with_faults: bool = True) -> OutputJudgment:
     if known.explained_by(candidates.known(output)):
         return _explained(output, known.last)
     diagnosis = _diagnosed(output, sharp.best)
-    for candidate in candidates.known(output):
-        if _says_why(output, diagnosis):
-            break
-        # of a wrong kernel less is known to the bit: it may round elsewhere
-        loose = replace(candidate, program=replace(candidate.program, is_of_card=True))
-        of_known = _diagnosed_by(output, loose)
-        diagnosis = max(diagnosis, of_known, key=lambda one: one.share)
     storing = _Tried(output)
     if not _is_settled(output, sharp.best, diagnosis):
         simple = _Tried(output)
@@ -145,7 +138,7 @@ def judge_output(output: Output, with_faults: bool = True) -> OutputJudgment:
         fit = output.fit(candidate)
         if fit.is_explained:
             return _explained_by_wide(output, fit, sharp, storing, diagnosis)
-    return _unexplained(output, sharp, diagnosis)
+    return _unexplained(output, sharp, _beside_known(output, diagnosis))
 
 
 class _Tried:
@@ -213,12 +206,15 @@ def _is_settled(output: Output, best: Fit, diagnosis: Diagnosis) -> bool:
     """Return whether a fault leaves nothing to explain by stored values.
 
     Storing a single number, such as epsilon, looks like a factor: that needs enough other numbers.
+    And a fitted number explains a few values by itself.
     """
     fault = diagnosis.fault
     if fault is None or diagnosis.share < SETTLES or fault.id.startswith("stored-"):
         return False
     if diagnosis.size == 1.0:
         return True
+    if best.outside.sum() < MIN_ROWS:
+        return False
     base = output.kernel.exact(best.candidate.graph, output.name)
     return all(at in base and np.unique(base[at]).size >= MIN_ROWS for at in fault.edits)
 
@@ -271,6 +267,21 @@ def _beside_stored(output: Output, best: Fit, diagnosis: Diagnosis) -> Diagnosis
         if _says_why(output, again):
             return again
     return None
+
+
+def _beside_known(output: Output, diagnosis: Diagnosis) -> Diagnosis:
+    """Return the fault of a known program, if that says why and the closest arithmetic doesn't.
+
+    It only names what is wrong anyway: beside a strange kernel's program a fault says nothing.
+    """
+    for candidate in candidates.known(output):
+        if _says_why(output, diagnosis):
+            break
+        # of a wrong kernel less is known to the bit: it may round elsewhere
+        program = replace(candidate.program, is_of_card=True)
+        of_known = _diagnosed_by(output, replace(candidate, program=program))
+        diagnosis = max(diagnosis, of_known, key=lambda one: one.share)
+    return diagnosis
 
 
 def _explained(output: Output, fit: Fit) -> OutputJudgment:

@@ -183,8 +183,8 @@ KERNELS = (
         "layernorm_bw_own",
         partial(_own_statistics, layernorm_backward),
         (
-            *(partial(_own_statistics, way) for way in BACKWARD[1:]),
             _after_forward,
+            *(partial(_own_statistics, way) for way in BACKWARD[1:]),
             _autograd,
             _autograd_quotient,
         ),
