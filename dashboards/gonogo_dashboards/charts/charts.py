@@ -50,7 +50,7 @@ Otherwise each has its own dash.
 def seeds(plot: SeedPlot) -> Options:
     """Return the options of every seed as a mark, one series per verdict, on a log axis.
 
-    Lines show the tolerance and the largest error by rounding.
+    Lines show the tolerance and the largest error of a seed's form that is rounding.
     """
     ends = _range(plot)
     low, high, off = ends.low, ends.high, ends.off
@@ -259,7 +259,7 @@ def drawn(name: str, renderer: str, data: list[list[float]], color: str, level: 
 
 
 def _limit_dashes(plot: SeedPlot, place: _Places, low: float) -> list[Options]:
-    """Return a dash per seed at the largest error by rounding, for errors of different form."""
+    """Return a dash per seed at the largest error of its form that is rounding."""
     rows = [
         [place(mark.seed), _short(max(low, mark.rounding))]
         for mark in plot.marks
@@ -305,7 +305,7 @@ def _lines(plot: SeedPlot, shared_limit: bool, low: float) -> Options:
                 ]
             )
     if limit is not None and shared_limit:
-        lines.append(_line(limit, "$limit", [6, 4], "largest error by rounding", "insideEndBottom"))
+        lines.append(_line(limit, "$limit", [6, 4], "rounding, of this form", "insideEndBottom"))
     return backdrop("lines", lines, area)
 
 

@@ -202,7 +202,8 @@ def _summary(
     text = f"{seeds}. The error {lies} times the declared tolerance (1 = where green turns red)."
     if limit is None:
         return text
-    text += f" Rounding makes at most {words.number(limit)}: {_unexplained(marks, noun)}."
+    text += f" An error of that form is rounding up to {words.number(limit)}:"
+    text += f" {_unexplained(marks, noun)}."
     without = sum(mark.value is None for mark in marks)
     return text + (
         f" At the top: {words.count(without, noun)} without a finite number." if without else ""

@@ -480,7 +480,11 @@ def summary(strip: Strip) -> str:
         text += " Hollow passes, green and not explained by rounding:"
         text += f" {words.count(len(names), 'build')} ({', '.join(names[:4])}{some})"
         limits = [band.rounding for _, band in hollow if band.rounding is not None]
-        text += f", where rounding makes at most {words.number(max(limits))}." if limits else "."
+        text += (
+            f", where errors of that form are rounding up to {words.number(max(limits))}."
+            if limits
+            else "."
+        )
     else:
         text += " No green seed is unexplained."
     if not strip.whole:
