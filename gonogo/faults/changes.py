@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from gonogo.arithmetic import value_of
 from gonogo.arithmetic.formats import Doubles, Mode, round_to
-from gonogo.graph import Node
+from gonogo.graph import Graph, Node
 
 Array = NDArray[Any]
 Indices = NDArray[np.intp]
@@ -134,6 +134,13 @@ class Replaced:
 
 
 @dataclass(frozen=True)
+class Mistaken:
+    """An output of another graph, of the same inputs, in the place of the kernel's own."""
+
+    graph: Graph
+
+
+@dataclass(frozen=True)
 class Fault:
     """An edit of a kernel's graph.
 
@@ -146,12 +153,12 @@ class Fault:
 
     id: str
     label: str
-    edits: Mapping[int, Edit | Replaced]
+    edits: Mapping[int, Edit | Replaced | Mistaken]
     is_fitted: bool = False
 
     def sized(self, size: float) -> Fault:
         """Return a fitted fault of the given size, which is that of its factor less 1."""
-        edits: dict[int, Edit | Replaced] = {}
+        edits: dict[int, Edit | Replaced | Mistaken] = {}
         for id, edit in self.edits.items():
             assert isinstance(edit, Edit)
             edits[id] = replace(edit, change=Factor(size))

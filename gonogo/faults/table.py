@@ -21,6 +21,7 @@ from gonogo.faults.changes import (
     Elementwise,
     Factor,
     Fault,
+    Mistaken,
     Moved,
     Replaced,
     Weighted,
@@ -143,6 +144,10 @@ UNSKIPPED = ("maximum", "where", "astype", "tril", "triu")
 
 def faults(graph: Graph, output: str) -> Iterator[Fault]:
     """Yield the faults that can reach an output of a kernel."""
+    for mistake in graph.mistakes:
+        if output in mistake.graph.outputs:
+            edits = {graph.outputs[output].id: Mistaken(mistake.graph)}
+            yield Fault(mistake.id, mistake.label, edits)
     needed = graph.needed(output)
     ids = {node.id for node in needed}
     for node in needed:

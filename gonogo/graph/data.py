@@ -96,15 +96,33 @@ class Node:
 
 
 @dataclass(frozen=True, eq=False)
+class Mistake:
+    """A wrong kernel in the place of one.
+
+    Attributes:
+        id: that of the fault.
+        label: the sentence that says what is wrong.
+        graph: what it computes, of the same inputs.
+    """
+
+    id: str
+    label: str
+    graph: Graph
+
+
+@dataclass(frozen=True, eq=False)
 class Graph:
     """The operations of a kernel, each after its arguments, and the outputs by their names.
 
     name: what computes them, in words: those of the traced function.
+    mistakes: what wrong kernels of this one compute, which no edit of its operations gives. They
+        are no part of its JSON.
     """
 
     nodes: tuple[Node, ...]
     outputs: Mapping[str, Node]
     name: str = ""
+    mistakes: tuple[Mistake, ...] = ()
 
     @cached_property
     def inputs(self) -> dict[str, Node]:

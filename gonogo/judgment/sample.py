@@ -17,6 +17,7 @@ from gonogo.faults.changes import (
     Elementwise,
     Fault,
     Indices,
+    Mistaken,
     Moved,
     Replaced,
     Weighted,
@@ -142,10 +143,13 @@ class Sample:
             effect = np.subtract(after, before, dtype=np.float64)
         return np.where((after == before) | (np.isnan(after) & np.isnan(before)), 0.0, effect)
 
-    def _edit(self, edit: Edit | Replaced) -> Edit | Replaced:
+    def _edit(self, edit: Edit | Replaced | Mistaken) -> Edit | Replaced:
         """Return an edit of the whole graph as one of the part."""
         if isinstance(edit, Replaced):
             return edit
+        if isinstance(edit, Mistaken):
+            wrong = self._of_mistake(edit.graph)
+            return Replaced(lambda *args: wrong)
         part_node = self.part.nodes[edit.node.id]
         changed, change = edit.changed, edit.change
         others = tuple(self.part.nodes[other.id] for other in edit.others)
@@ -159,6 +163,17 @@ class Sample:
             else:
                 change = self._moved(changed, axis, change, change.source[places])
         return Edit(part_node, change, edit.at)
+
+    def _of_mistake(self, graph: Graph) -> Array:
+        """Return the sample of the output that another graph computes."""
+        axis = self.cut.outputs[self.output] if self.cut else None
+        cut = cut_of(graph, self.output, axis) if self.cut else None
+        if self.cut and cut and cut.groups == self.cut.groups:
+            return Sample(
+                graph, self._all_inputs, self.output, cut, self.groups, self.program
+            ).right
+        whole = Evaluation(graph, self._all_inputs, self.program).run(self.output)
+        return self.part_of(whole.output(self.output))
 
     def _moved(self, node: Node, axis: int, change: Moved, source: Indices) -> Elementwise:
         """Return a move as a change whose elements come from groups outside the sample."""

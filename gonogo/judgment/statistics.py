@@ -12,18 +12,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from gonogo.arithmetic.formats import Doubles, round_to, step
+from gonogo.closeness import NEEDED_RTOLS, pcc_deficit
 from gonogo.judgment.cells import Mask
 from gonogo.judgment.tolerance import Tolerance
 
-NEEDED_RTOLS = (0.0, 1e-5, 1e-3, 1e-2, 1.6e-2, 1e-1)
-"""The relative tolerances for which the needed absolute one is stored: a test with one of them can
-be judged again without the output."""
 OUTLIER_RATIO = 2.0**-6
 """How near an outlier is to a power of two times the reference, other than 1."""
-CANCELED = 2.0**-44
-"""The share of a difference of sums below which it is rounding, not a variance."""
-CONSTANT = 2.0**-50
-"""The deviation of values that are constant, relative to the largest."""
 
 
 @dataclass(frozen=True)
@@ -117,26 +111,6 @@ def statistics_of(
             rtol: max(float((size - rtol * np.abs(reference)).max()), 0.0) for rtol in NEEDED_RTOLS
         },
     )
-
-
-def pcc_deficit(reference: Doubles, error: Doubles) -> float | None:
-    """Return 1 less Pearson's correlation of reference + error with the reference.
-
-    With b = reference and d = error, both about their means, and a = b + d, it is
-    (|d|^2 - (|a| - |b|)^2) / (2 |a| |b|), where |a| - |b| = (2 b d + |d|^2) / (|a| + |b|). None
-    where one of them is constant.
-    """
-    b = reference - reference.flat[0]
-    d = error - error.mean()
-    b = b - b.mean()
-    dd, bb, bd = (float((x * y).sum()) for x, y in ((d, d), (b, b), (b, d)))
-    floor = b.size * (float(np.abs(reference).max()) * CONSTANT) ** 2
-    aa = bb + 2 * bd + dd
-    if not bb > floor or not aa > max(floor, (bb + dd) * CANCELED):
-        return None
-    lengths = math.sqrt(aa), math.sqrt(bb)
-    gap = (2 * bd + dd) / sum(lengths)
-    return max(0.0, (dd - gap**2) / (2 * math.prod(lengths)))
 
 
 def _quotient(over: float, under: float) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from gonogo.arithmetic import Program, Replay, exact
 from gonogo.arithmetic.formats import round_to
 from gonogo.faults.table import faults
-from gonogo.graph import Graph, trace
+from gonogo.graph import Graph, Mistake, trace
 from gonogo.judgment.diagnosis import Diagnosis, diagnose
 from gonogo.judgment.limits import detection_limits
 from gonogo.judgment.sample import Sample, cut_of, some_groups
@@ -228,3 +229,25 @@ def test_limits_list_what_rounding_hides_and_nothing_that_shows() -> None:
     assert len(narrow.unseen) >= len(single.unseen)
     assert 2.0**-22 <= single.factors["factor:rstd"] <= 2.0**-17
     assert single.factors["factor:rstd"] <= narrow.factors["factor:rstd"] < 0.01
+
+
+@pytest.mark.parametrize("rows", [ROWS, 2000])
+def test_a_wrong_function_of_a_kernels_own_is_named(rows: int) -> None:
+    def shared_total(x: Any) -> Any:
+        e = np.exp(x - np.max(x, axis=-1, keepdims=True))
+        return {"y": e / np.sum(e), "other": e}
+
+    def base_two(x: Any) -> Any:
+        e = 2.0 ** (x - np.max(x, axis=-1, keepdims=True))
+        return {"y": e / np.sum(e, axis=-1, keepdims=True)}
+
+    inputs = {"x": inputs_of(rows)["x"]}
+    mistakes = tuple(
+        Mistake(id, id, trace(function, inputs))
+        for id, function in {"shared": shared_total, "base-2": base_two}.items()
+    )
+    graph = replace(trace(softmax, inputs), mistakes=mistakes)
+    wrong = exact(mistakes[1].graph, inputs)[mistakes[1].graph.outputs["y"].id]
+    diagnosis = diagnosed(graph, inputs, "y", wrong, "bf16")
+    assert diagnosis.fault is not None, diagnosis.message
+    assert diagnosis.fault.id == "base-2"
