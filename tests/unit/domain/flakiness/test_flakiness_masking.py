@@ -132,6 +132,8 @@ ROWS, BLOCK = "32 of 64 values are off, in rows 0 to 31", "32 of 64 values are o
         (wrong("b", fault=FACTOR, places=BLOCK), wrong("a", fault=FACTOR, places=ROWS), True,
          "faults"),
         (wrong("b", places=ROWS), wrong("a", places=ROWS), True, "places"),
+        (wrong("b", places=ROWS), wrong("a", places=ROWS.replace("32 of", "1,030 of")), True,
+         "places"),
         (wrong("b", places=ROWS), wrong("a", places=BLOCK), False, "places"),
         (wrong("b", places=ROWS), wrong("a", places=ROWS, numbers=range(9, 12)), True, "places"),
         (wrong("b", places=ROWS), wrong("a", places=BLOCK, numbers=range(9, 12)), False, "places"),
@@ -141,7 +143,8 @@ ROWS, BLOCK = "32 of 64 values are off, in rows 0 to 31", "32 of 64 values are o
     ids=[
         "a size within a twentieth", "a size beyond it", "a size of the other sign",
         "another fault", "no fault any more", "a fault where there was none",
-        "the fault counts, not the places", "the same places", "other places",
+        "the fault counts, not the places", "the same places", "the same with another count",
+        "other places",
         "the same places on other seeds", "other places on other seeds",
         "no places before", "no signature",
     ],
