@@ -15,7 +15,6 @@ from gonogo.flakiness.policy import POLICY, FlakinessPolicy
 from gonogo.flakiness.rates import Rate, rate
 from gonogo.spec.verdicts import Explanation
 
-
 COUNTS = re.compile(r"[\d,]+ of [\d,]+")
 """How many values, rows and columns are wrong."""
 
