@@ -8,7 +8,7 @@ from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
 from gonogo.flakiness.policy import POLICY as FLAKINESS
-from gonogo.spec.verdicts import Explanation, Verdict, evidence
+from gonogo.spec.verdicts import Explanation, Verdict
 
 if TYPE_CHECKING:
     from gonogo.judgment.pooling import Pooled
@@ -27,6 +27,8 @@ SETTLED: Mapping[Verdict, Verdict] = {
 """Verdict of a seed -> its verdict where an output is unexplained together; others stay."""
 MAX_SEEDS = 1000
 """More seeds than anybody runs for this: nothing larger is told."""
+MOST = 1e3
+"""Evidence beyond this says nothing more: a distance is no size."""
 _OPEN = (Explanation.suspect, Explanation.explained)
 """Explanations that all seeds together may overrule."""
 
@@ -112,3 +114,24 @@ def _seeds_to_decide(entries: Sequence[Entry]) -> int:
     if distance * math.sqrt(MAX_SEEDS) < FLAKINESS.edge_sigmas * scatter:
         return MAX_SEEDS
     return math.ceil((FLAKINESS.edge_sigmas * scatter / distance) ** 2) - len(ratios)
+
+
+def evidence(entry: Entry) -> float | None:
+    """Return how far the error of an output is beyond the largest explained one.
+
+    It is the largest ratio of a distance, a shared error or a certain common factor to its limit,
+    up to MOST; up to 1 is explained. None where nothing was judged, and for NaN and Inf.
+    """
+    from gonogo.arithmetic import TIE  # it loads NumPy
+
+    if entry.get("nonfinite"):
+        return None
+    ratios = [
+        size / TIE for name in ("distance", "shared") if (size := entry.get(name)) is not None
+    ]
+    ratios += [
+        abs(factor["estimate"]) / factor["limit"]
+        for factor in entry.get("common") or ()
+        if factor["is_certain"]
+    ]
+    return min(max(ratios), MOST) if ratios else None

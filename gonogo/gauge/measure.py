@@ -22,7 +22,7 @@ from gonogo.gauge.kernels import Kind, Part
 from gonogo.judging.edges import edges
 from gonogo.judging.inputs import generate, quantise
 from gonogo.judging.judging import SeedJudgement, judge, matrix
-from gonogo.judging.questions import questions, reference
+from gonogo.judging.questions import questions
 from gonogo.judgment import candidates
 from gonogo.judgment.cells import LIMIT
 from gonogo.judgment.fits import Candidate, Kernel, Output
@@ -30,6 +30,7 @@ from gonogo.spec.arithmetic_names import TT_TRAIN
 from gonogo.spec.executors import ON_WORMHOLE
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import Explanation
+from gonogo.workloads import exact_outputs
 
 Arrays = Mapping[str, NDArray[Any]]
 Row = dict[str, Any]
@@ -65,12 +66,12 @@ class Drawn:
     @cached_property
     def references(self) -> Arrays:
         """The raw reference of every output."""
-        return reference(self.test, self.raw)
+        return exact_outputs(self.test, self.raw)
 
     @cached_property
     def expected(self) -> Arrays:
         """The float64 function of the inputs as given, of every output."""
-        return reference(self.test, self.given)
+        return exact_outputs(self.test, self.given)
 
     @cached_property
     def rounding(self) -> Mapping[str, Doubles]:

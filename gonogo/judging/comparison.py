@@ -149,7 +149,7 @@ class Expectation:
         values: in the output's shape, or a number.
         actual: the output.
         form: the format of the values; None where it isn't known.
-        numbers: the output's statistics against them (gonogo.judging.closeness.numbers).
+        numbers: the output's statistics against them (gonogo.closeness.numbers).
         is_within: whether the test's gate holds.
     """
 

@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 
 from gonogo.arithmetic.formats import Doubles, round_to, step
 from gonogo.judging.judging import SeedJudgement, matrix
-from gonogo.judging.questions import questions, reference
+from gonogo.judging.questions import questions
 from gonogo.judgment.advice import HEADROOM, red_rate
 from gonogo.judgment.cells import LIMIT, Cells
 from gonogo.judgment.fits import Candidate, Kernel, Output
 from gonogo.judgment.tolerance import Tolerance
 from gonogo.spec.verdicts import Explanation
+from gonogo.workloads import exact_outputs
 
 if TYPE_CHECKING:
     from gonogo.spec.test_spec import TestSpec
@@ -57,7 +58,7 @@ def edges(
         arithmetic: that which the build declares.
     """
     all_questions = questions(test, given, arithmetic)
-    references = reference(test, raw)
+    references = exact_outputs(test, raw)
     by_output = {}
     for name, judged in judgement.outputs.items():
         if judged.answer is None or judged.explanation is not Explanation.explained:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from gonogo import fields
 from gonogo.arithmetic import Evaluation, Program
 from gonogo.arithmetic.formats import format_named
 from gonogo.errors import FieldError, JobError, KernelOutputError
@@ -16,10 +17,11 @@ from gonogo.graph import Graph, trace
 from gonogo.judging.comparison import Arrays, Case
 from gonogo.judging.judging import SeedJudgement, judged_output
 from gonogo.judging.questions import NARROW, Question
-from gonogo.judgment import Candidate, Tolerance, judge
-from gonogo.references.kernel import Function, Kernel
-from gonogo.references.wormhole import GENERIC, Options
-from gonogo.spec import fields, tolerances
+from gonogo.judgment import Candidate, judge
+from gonogo.judgment.tolerance import allclose_of
+from gonogo.kernels.kernel import Function, Kernel
+from gonogo.kernels.wormhole import GENERIC, Options
+from gonogo.spec import tolerances
 from gonogo.spec.tolerances import AnyTolerance
 from gonogo.spec.validation import Model
 from gonogo.spec.verdicts import seed_verdict, worst_explanation
@@ -70,15 +72,15 @@ class FunctionCase(Case):
     def question(self, output: str) -> Question:
         """Return the question about an output."""
         narrow = [form for form in dict.fromkeys(self.formats.values()) if form in NARROW]
-        allclose = {
-            name: Tolerance(*declared.allclose)
+        tolerances = {
+            name: allclose
             for name in self.outputs
-            if (declared := self.tolerance_for(name)) is not None and declared.allclose is not None
+            if (allclose := allclose_of(self.tolerance_for(name))) is not None
         }
         graphs = self.graphs[:1] if self.programs else self.graphs
         form = self.formats[output]
         programs = [Candidate(graphs[0], program) for program in self.programs]
-        return Question(graphs, self.inputs, form, narrow, programs, (), allclose)
+        return Question(graphs, self.inputs, form, narrow, programs, (), tolerances)
 
     def judge_alone(self) -> SeedJudgement:
         """Return the judgment of the outputs, without limits."""

@@ -20,9 +20,9 @@ from gonogo.errors import FieldError
 from gonogo.exactness.inputs import exact_inputs
 from gonogo.judging import normals
 from gonogo.judging.blocks import over_rows
-from gonogo.references.workloads import kernel_name
 from gonogo.spec.regimes import TILE, Regime, is_exact
 from gonogo.spec.test_spec import TestSpec
+from gonogo.workloads import kernel_name
 
 Floats = NDArray[np.float32]
 MAX_SEED = 2**53

@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gonogo.closeness import storable
 from gonogo.errors import KernelOutputError
 from gonogo.exactness import ExactJudgment, judge_exact
-from gonogo.judging.questions import questions, reference, reference_digest
-from gonogo.judging.storable import storable
-from gonogo.judgment import Judgment, Tolerance
+from gonogo.judging.questions import questions, reference_digest
+from gonogo.judgment import Judgment
 from gonogo.judgment import OutputJudgment as Answer
 from gonogo.judgment import judge as judge_values
 from gonogo.judgment.limits import Limits
 from gonogo.judgment.statistics import statistics_of
+from gonogo.judgment.tolerance import allclose_of
 from gonogo.spec.compared_outputs import ExactComparison
 from gonogo.spec.regimes import is_exact
 from gonogo.spec.tolerances import Tolerance as DeclaredTolerance
@@ -32,6 +33,7 @@ from gonogo.spec.verdicts import (
     within,
     worst_explanation,
 )
+from gonogo.workloads import exact_outputs
 
 if TYPE_CHECKING:
     from gonogo.spec.test_spec import TestSpec
@@ -121,7 +123,7 @@ def judge(
     """
     names = [name for name in test.outputs if produced is None or name in produced]
     matrices = {name: matrix(test, name, outputs) for name in names}
-    right, quantized = reference(test, raw), reference(test, given)
+    right, quantized = exact_outputs(test, raw), exact_outputs(test, given)
     judged: dict[str, OutputJudgement] = {}
     left = names
     for question in questions(test, given, arithmetic, on_wormhole=on_wormhole):
@@ -203,9 +205,8 @@ def judged_output(
         judgment.values[name].reshape(right.shape),
         answer.outside.reshape(right.shape),
     )
-    allclose = None if tolerance is None or tolerance.allclose is None else tolerance.allclose
-    measured = None if allclose is None else Tolerance(*allclose)
-    numbers: Statistics = asdict(statistics_of(values, right, quantized, form, outside, measured))
+    allclose = allclose_of(tolerance)
+    numbers: Statistics = asdict(statistics_of(values, right, quantized, form, outside, allclose))
     numbers |= {"worst_index": _worst(values, quantized, outside), **_nonfinite(values, right)}
     numbers |= {"digest": digest(values, shape), **answer.entry()}
     explanation = Explanation(numbers.pop("explanation"))

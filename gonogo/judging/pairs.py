@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gonogo import fields
+from gonogo.closeness import storable
 from gonogo.errors import FieldError
 from gonogo.judging.judging import OutputJudgement, SeedJudgement, judge, matrix
-from gonogo.judging.storable import storable
 from gonogo.judgment.pairs import flips_of
 from gonogo.judgment.statistics import statistics_of
-from gonogo.judgment.tolerance import Tolerance
-from gonogo.spec import fields
+from gonogo.judgment.tolerance import allclose_of
 from gonogo.spec.arithmetic_names import canonical
 from gonogo.spec.builds import MAX_NAME
 from gonogo.spec.compared_outputs import AgainstReference, FlipCounts
@@ -140,15 +140,13 @@ def _difference(
     is_finite = np.isfinite(other)
     values = np.where(is_finite, output, np.where(is_same, 0.0, np.nan))
     right = np.where(is_finite, other, 0.0)
-    declared = test.tolerance_for(name)
-    tolerance = None if declared is None or declared.allclose is None else declared.allclose
     numbers = statistics_of(
         values,
         right,
         right,
         test.numerics.output,
         np.zeros(values.shape, np.bool_),
-        None if tolerance is None else Tolerance(*tolerance),
+        allclose_of(test.tolerance_for(name)),
     )
     entry = {name: value for name, value in asdict(numbers).items() if name not in MEANINGLESS}
     return storable(entry | {"mismatch_fraction": float(1 - is_same.mean())}), counts

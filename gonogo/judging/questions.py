@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
+from gonogo import workloads
 from gonogo.graph import Graph
 from gonogo.judgment import Candidate, Tolerance
-from gonogo.references import workloads
+from gonogo.judgment.tolerance import allclose_of
 
 if TYPE_CHECKING:
     from gonogo.spec.test_spec import TestSpec
@@ -63,11 +64,11 @@ def questions(
     form = test.numerics.output
     formats = [form, *map(test.numerics.format_of, test.input_names)]
     narrow = [form for form in dict.fromkeys(formats) if form in NARROW]
-    tolerances = {}
-    for name in test.outputs:
-        tolerance = test.tolerance_for(name)
-        if tolerance is not None and tolerance.allclose is not None:
-            tolerances[name] = Tolerance(*tolerance.allclose)
+    tolerances = {
+        name: allclose
+        for name in test.outputs
+        if (allclose := allclose_of(test.tolerance_for(name))) is not None
+    }
     names = workloads.programs_on_wormhole(test) if arithmetic is None else [arithmetic]
     known = [Candidate(*one) for name in names for one in workloads.declared(test, inputs, name)]
     if arithmetic is None:  # elsewhere, what they explain to the bit is no other kernel's
@@ -80,11 +81,6 @@ def questions(
         return [without]
     graphs = [one.graph for one in known]
     return [Question(graphs, inputs, form, narrow, known, (), tolerances), without]
-
-
-def reference(test: TestSpec, arrays: Arrays) -> dict[str, NDArray[Any]]:
-    """Return the float64 function of inputs, flat (TestSpec.flat_shape_of), by output."""
-    return workloads.exact_outputs(test, arrays)
 
 
 def reference_digest(test: TestSpec, given: Arrays) -> str:

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gonogo import workloads
 from gonogo.arithmetic import Evaluation, Program
 from gonogo.graph import Graph
 from gonogo.judging.judging import OutputJudgement, SeedJudgement, matrix
 from gonogo.judgment import judge as judge_values
-from gonogo.references import workloads
+from gonogo.judgment.cells import LIMIT
 from gonogo.spec.verdicts import (
-    LIMIT,
     Explanation,
     has_nonfinite,
     seed_verdict,

@@ -14,7 +14,7 @@ from gonogo.public import arguments, handover, recorded, tensors
 from gonogo.public.recorded import HOLLOW, Comparison
 
 if TYPE_CHECKING:
-    from gonogo.judging.closeness import Gate
+    from gonogo.closeness import Gate
     from gonogo.public.tensors import Tensor
 
 __tracebackhide__ = True
@@ -123,7 +123,7 @@ def against(
             Or the dtype has no default tolerance.
         ValueError: the tolerance is invalid.
     """
-    from gonogo.judging.closeness import Gate
+    from gonogo.closeness import Gate
 
     _check(kernel, reference, fields)
     arguments.check_numbers(rtol=rtol, atol=atol, pcc=pcc, frobenius=frobenius, ulp=ulp)
@@ -263,7 +263,7 @@ class _PendingComparison:
         """Compute the numbers of one output."""
         import numpy as np
 
-        from gonogo.judging import closeness
+        from gonogo import closeness
 
         self.actual[label], self.expected[label] = actual, expected
         a, r = actual.values, expected.values
@@ -465,7 +465,7 @@ def _default_gate(gate: Gate, pairs: list[tuple[str, Tensor, Tensor]]) -> Gate:
     """Return the gate with torch's defaults: the largest tolerance of several dtypes."""
     from dataclasses import replace
 
-    from gonogo.judging.closeness import DEFAULTS
+    from gonogo.closeness import DEFAULTS
 
     defaults = [(0.0, 0.0)]
     for label, *both in pairs:

@@ -127,31 +127,9 @@ _EXPLANATIONS = {
 
 JUDGE = "3"
 """The version of the judge: results of another one are no change of a kernel."""
-LIMIT = 8.0
-"""The largest explained distance, and shared error, in standard deviations."""
-MOST = 1e3
-"""Evidence beyond this says nothing more: a distance is no size."""
 
 Statistics = Mapping[str, Any]
 """Stored statistics of one output: name -> number, null, or an object."""
-
-
-def evidence(statistics: Statistics) -> float | None:
-    """Return how far the error of an output is beyond the largest explained one.
-
-    It is the largest ratio of a distance, a shared error or a certain common factor to its limit,
-    up to MOST; up to 1 is explained. None where nothing was judged, and for NaN and Inf.
-    """
-    if _number(statistics.get("nonfinite")):
-        return None
-    sizes = (_number(statistics.get(name)) for name in ("distance", "shared"))
-    ratios = [size / LIMIT for size in sizes if size is not None]
-    ratios += [
-        abs(factor["estimate"]) / factor["limit"]
-        for factor in statistics.get("common") or ()
-        if factor["is_certain"]
-    ]
-    return min(max(ratios), MOST) if ratios else None
 
 
 def severity(verdict: str, outputs: Mapping[str, Statistics]) -> tuple[int, float]:

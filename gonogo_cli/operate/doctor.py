@@ -20,8 +20,8 @@ import typer
 
 import gonogo_settings
 from gonogo.errors import GonogoError
+from gonogo.fields import did_you_mean
 from gonogo.spec.executors import EXECUTORS
-from gonogo.spec.fields import did_you_mean
 from gonogo_cli.kit import extras, show
 
 LEAST_FREE_BYTES = 2**30
@@ -241,9 +241,9 @@ def cards() -> Result:
     canaries = health_monitor.canaries(locks.folder_of(gonogo_settings.load()))
     if not canaries:
         return State.ok, "no canary has run on this machine"
-    sentences = [f"{name}: {strange or replay}" for name, replay, strange in canaries]
-    is_strange = any(strange for _, _, strange in canaries)
-    return (State.warn if is_strange else State.ok), "; ".join(sentences)
+    sentences = [f"{name}: {unreplayed or replay}" for name, replay, unreplayed in canaries]
+    has_unreplayed = any(unreplayed for _, _, unreplayed in canaries)
+    return (State.warn if has_unreplayed else State.ok), "; ".join(sentences)
 
 
 @check("install ttnn there, or name another `python` in the file of GONOGO_BUILDS")
@@ -276,7 +276,7 @@ def ttnn() -> Result:
 @check("correct the build in the file of GONOGO_BUILDS, or install what it lacks")
 def kernel_host() -> Result:
     """The processes that run kernels: of each executor, and of each build of the builds file."""
-    from gonogo.spec.kernels import registry as kernels
+    from gonogo.kernels import registry as kernels
     from gonogo_workers.executors import builds_file, registry
     from gonogo_workers.executors.base import ExecutorFailure
     from gonogo_workers.executors.kernel_host import KernelHost

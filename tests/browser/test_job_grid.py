@@ -11,10 +11,10 @@ from sqlalchemy.orm import Session
 
 import stored_jobs
 from gonogo import emulator
-from gonogo.judging import questions
 from gonogo.judging.error_maps import error_map
 from gonogo.judging.inputs import generate, quantise
 from gonogo.spec.test_spec import TestSpec
+from gonogo.workloads import exact_outputs
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.ids import new_id
 from gonogo_storage.jobs import artifacts
@@ -57,7 +57,7 @@ def planted(session: Session, job: Job, seed: int, *, mask_missing: bool = False
     dx = emulator.run(test, given, "correct" if mask_missing else "tt-train-2025")["dx"].copy()
     if mask_missing:
         dx[:, 480:] += np.float32(0.25)
-    right = questions.reference(test, given)["dx"]
+    right = exact_outputs(test, given)["dx"]
     content = plain(error_map(dx, right, test.numerics.output).to_json())
     items = [{"kind": "error_map", "seed": seed, "repeat": 0, "output": "dx", "content": content}]
     artifacts.add(session, job.id, new_id(), items, now=utcnow())

@@ -313,7 +313,11 @@ def test_a_card_that_its_program_does_not_replay_accuses_nobody(
 ) -> None:
     """Its last canary said so; NaN is wrong on any card."""
     reason = "the card isn't known well enough"
-    ledger = {"subject": {"build": "correct", "firmware": {}}, "replay": "9 %", "strange": reason}
+    ledger = {
+        "subject": {"build": "correct", "firmware": {}},
+        "replay": "9 %",
+        "unreplayed": reason,
+    }
     (tmp_path / "locks").mkdir()
     (tmp_path / "locks/emulator-0.canary").write_text(json.dumps(ledger))
     place = Workplace(redis_server.url.removesuffix("/0") + "/6", tmp_path)

@@ -232,11 +232,11 @@ def test_an_interpreter_without_ttnn_is_named(place: Path) -> None:
 
 
 def test_a_card_that_its_program_does_not_replay_is_warned_of(place: Path) -> None:
-    ledger = {"subject": {}, "replay": "ttnn replays 100 %", "strange": ""}
+    ledger = {"subject": {}, "replay": "ttnn replays 100 %", "unreplayed": ""}
     folder = place / "locks"
     folder.mkdir()
-    for name, strange in (("wormhole-0", ""), ("wormhole-1", "the card isn't known")):
-        (folder / f"{name}.canary").write_text(json.dumps(ledger | {"strange": strange}))
+    for name, unreplayed in (("wormhole-0", ""), ("wormhole-1", "the card isn't known")):
+        (folder / f"{name}.canary").write_text(json.dumps(ledger | {"unreplayed": unreplayed}))
     finding = finding_of("cards", lock_dir=str(folder))
     assert finding.state == "warn"
     assert finding.message == "wormhole-0: ttnn replays 100 %; wormhole-1: the card isn't known"

@@ -81,15 +81,15 @@ def test_a_card_that_no_program_replays_accuses_nobody(lab: Lab) -> None:
     """Its numbers are right by another arithmetic: float64, rounded once."""
     monitor = lab.monitor()
     monitor.canary = Canary(replace(lab.canary().resolved, arithmetic="tt-train"), "right")
-    assert monitor.strange == ""
+    assert monitor.unreplayed == ""
     lab.check(monitor)
     assert monitor.health is Health.good
-    assert "the card isn't known well enough: " in monitor.strange
+    assert "the card isn't known well enough: " in monitor.unreplayed
     assert "of known-right kernels to the bit" in lab.reports[-1]["evidence"]["replay"]
-    assert lab.monitor().strange == monitor.strange  # after a restart, too
-    ((name, replay, strange),) = canaries(lab.locks)
-    assert (name, strange) == ("troublesome-0", monitor.strange)
-    assert replay in strange
+    assert lab.monitor().unreplayed == monitor.unreplayed  # after a restart, too
+    ((name, replay, unreplayed),) = canaries(lab.locks)
+    assert (name, unreplayed) == ("troublesome-0", monitor.unreplayed)
+    assert replay in unreplayed
 
 
 def test_an_executor_has_the_canary_of_the_builds_file_else_its_usual_one() -> None:

@@ -12,10 +12,10 @@ import pytest
 from gonogo.errors import FieldError, JobError
 from gonogo.judging.inputs import generate, quantise
 from gonogo.judging.judging import judge
-from gonogo.judging.questions import reference
 from gonogo.reports.texts import MAX_NAME_CHARS
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import JUDGE
+from gonogo.workloads import exact_outputs
 from gonogo_storage.seed_rows.batch import Batch
 from gonogo_workers.messages.rows import Place
 from gonogo_workers.reports.rows import Judged, Report, iteration_row, reports_of
@@ -44,7 +44,7 @@ def arrays(*, right: bool = True, tolerance: dict[str, float] | None = None) -> 
     )
     raw = generate(test, 1)
     given = quantise(test, raw)
-    dx = np.asarray(reference(test, given)["dx"], np.float64)
+    dx = np.asarray(exact_outputs(test, given)["dx"], np.float64)
     if not right:
         s1 = np.mean(np.asarray(given["dy"], np.float64) * given["gamma"], -1, keepdims=True)
         dx = dx + np.asarray(given["rstd"], np.float64)[:, None] * s1

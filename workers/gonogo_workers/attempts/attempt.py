@@ -130,7 +130,7 @@ class Attempt:
             device_context.vitals,
         )
         monitor = device_context.monitor
-        self._pipeline.strange = lambda: monitor.strange
+        self._pipeline.unreplayed = lambda: monitor.unreplayed
         self._log_tail = ""
         self._error: str | None = None
         self._references: References | None = None

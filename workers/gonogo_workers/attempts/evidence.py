@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from gonogo.judging.error_maps import error_map
 from gonogo.judging.inputs import generate, quantise
-from gonogo.judging.questions import reference
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import Verdict
+from gonogo.workloads import exact_outputs
 from gonogo_workers.executors.base import FloatArray
 from gonogo_workers.messages.chunk import Chunk, Work
 from gonogo_workers.messages.rows import Row, rank
@@ -108,7 +108,7 @@ def of_seed(
     """
     artifacts: list[Artifact] = []
     try:
-        references = reference(test, given)
+        references = exact_outputs(test, given)
         for name in (name for name in test.outputs if name in outputs):
             shape = (test.rows, test.features) if test.is_matrix(name) else (1, -1)
             content = error_map(

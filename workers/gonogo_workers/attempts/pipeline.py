@@ -128,7 +128,7 @@ class Pipeline:
         """The number of seeds that the current child has answered, with or without numbers."""
         self.compare: Compare | None = None
         """Compares a judged seed with the reference build's result; None without a reference."""
-        self.strange: Callable[[], str] = lambda: ""
+        self.unreplayed: Callable[[], str] = lambda: ""
         """Returns why this card's results accuse no kernel; "" where they do."""
         self._host_run = ""
         self._position = 0
@@ -456,7 +456,7 @@ class Pipeline:
                 produced=self._resolved.produced,
                 on_wormhole=self._resolved.executor.on_wormhole,
             )
-        reason = self.strange()
+        reason = self.unreplayed()
         if reason:
             judgement = undecided(self._test, judgement, reason)
         if self.compare is not None:

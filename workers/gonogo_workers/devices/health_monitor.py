@@ -71,7 +71,7 @@ def canaries(folder: Path) -> list[tuple[str, str, str]]:
         with suppress(OSError, ValueError, KeyError, TypeError):
             stored = json.loads(ledger.read_text())
             if stored["replay"]:
-                canaries_of.append((ledger.stem, str(stored["replay"]), str(stored["strange"])))
+                canaries_of.append((ledger.stem, str(stored["replay"]), str(stored["unreplayed"])))
     return canaries_of
 
 
@@ -110,8 +110,8 @@ class DeviceHealthMonitor:
         self._latest = health.CanaryRun({}, None)
         self._ledger = self._memory.with_suffix(".canary")
         self._doubt: str | None = None
-        self.strange = self._known_canary()
-        """Why the card doesn't compute as its program says; "" where it does, or isn't known."""
+        self.unreplayed = self._known_canary()
+        """Why its results accuse no kernel: its program doesn't replay a right one. "" where it does."""
         self._test_requested = False
         """True while the service waits for the result of a test, even if it changes nothing."""
         self._stop = threading.Event()
@@ -245,7 +245,7 @@ class DeviceHealthMonitor:
         with suppress(OSError, ValueError, KeyError, TypeError):
             stored = json.loads(self._ledger.read_text())
             if stored["subject"] == self._subject:
-                return str(stored["strange"])
+                return str(stored["unreplayed"])
         if self.device.chip is not None and self.canary is not None:
             self._doubt = "the device, its firmware or its canary is new here"
         return ""
@@ -253,10 +253,10 @@ class DeviceHealthMonitor:
     def _note_canary(self) -> None:
         """Keep what the last canary says about the card, for other workers and the doctor."""
         replay = self._latest.replay
-        self.strange = ""
+        self.unreplayed = ""
         if replay is not None and not replay.is_right:
-            self.strange = f"the card isn't known well enough: {replay.words}"
-        content = {"subject": self._subject, "strange": self.strange}
+            self.unreplayed = f"the card isn't known well enough: {replay.words}"
+        content = {"subject": self._subject, "unreplayed": self.unreplayed}
         content |= {"replay": replay.words if replay else ""}
         try:
             part = self._ledger.with_suffix(f".{os.getpid()}")

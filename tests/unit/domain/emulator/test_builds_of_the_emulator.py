@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from gonogo import emulator
 from gonogo.emulator.builds import LAST_BLOCK, LAST_TWO, builds_of
 from gonogo.judging.inputs import generate, quantise
-from gonogo.judging.questions import reference
 from gonogo.spec.test_spec import TestSpec
+from gonogo.workloads import exact_outputs
 from patience import WAIT_S
 
 Array = NDArray[np.float32]
@@ -94,7 +94,7 @@ def test_a_wrong_build_has_another_float64_function(kernel: str, build: str) -> 
     known = builds_of(kernel)[build]
     if known.is_wrong:
         test, given = case(kernel)
-        golden, logic = reference(test, given), emulator.ideal(test, given, build)
+        golden, logic = exact_outputs(test, given), emulator.ideal(test, given, build)
         assert {
             name
             for name in golden
@@ -106,7 +106,7 @@ def test_a_wrong_build_has_another_float64_function(kernel: str, build: str) -> 
 def test_a_build_without_a_fault_of_logic_is_the_reference(build: str) -> None:
     for kernel in KERNELS:
         test, given = case(kernel)
-        golden, logic = reference(test, given), emulator.ideal(test, given, build)
+        golden, logic = exact_outputs(test, given), emulator.ideal(test, given, build)
         assert all(np.allclose(golden[name], logic[name], 1e-12, 1e-14) for name in golden)
 
 
@@ -119,7 +119,7 @@ def test_faults_of_many_tiles_cannot_show_in_one_or_two(build: str, features: in
         emulator.ideal(test, given, build)["dx"],
         emulator.ideal(test, given, "last-two-tiles")["dx"],
     )
-    assert np.allclose(emulator.ideal(test, given, build)["dx"], reference(test, given)["dx"])
+    assert np.allclose(emulator.ideal(test, given, build)["dx"], exact_outputs(test, given)["dx"])
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.suspects import (
     MAX_SEEDS,
+    MOST,
+    evidence,
     pooled_outputs,
     seeds_to_decide,
     settled_verdict,
@@ -97,8 +100,39 @@ def test_a_seed_of_an_output_that_is_unexplained_together_is_wrong(
     assert settled_verdict(verdict, outputs, {"dbeta": "a reason"}) is verdict
 
 
+def common(estimate: float, is_certain: bool = True) -> dict[str, Any]:
+    return {
+        "source": "rstd",
+        "estimate": estimate,
+        "deviation": 1e-8,
+        "is_certain": is_certain,
+        "limit": 2.0**-22,
+    }
+
+
 @pytest.mark.parametrize(
-    ("evidence", "seeds"),
+    ("statistics", "beyond"),
+    [
+        ({"distance": 4.0, "shared": 2.0}, 0.5),
+        ({"distance": 4.0, "shared": 24.0}, 3.0),
+        ({"distance": 16.0, "shared": None}, 2.0),
+        ({"distance": 4.0, "common": [common(2.0**-24), common(-(2.0**-21))]}, 2.0),
+        ({"distance": 4.0, "common": [common(1.0, is_certain=False)]}, 0.5),
+        ({"distance": 4.0, "common": None}, 0.5),
+        ({"distance": math.inf}, MOST),
+        ({"distance": 1e9}, 1e3),
+        ({"max_abs": 9.0}, None),
+        ({"distance": 24.0, "nonfinite": 2}, None),
+    ],
+)
+def test_evidence_is_the_largest_ratio_to_what_is_explained(
+    statistics: dict[str, Any], beyond: float | None
+) -> None:
+    assert evidence(statistics) == (None if beyond is None else pytest.approx(beyond))
+
+
+@pytest.mark.parametrize(
+    ("ratios", "seeds"),
     [
         ((1.5, 0.5, 0.5, 0.5), 12),  # mean .75, deviation .5: (2 x .5 / .25)^2 = 16 in all
         ((0.5, 1.5, 1.5, 1.5), 12),
@@ -108,10 +142,8 @@ def test_a_seed_of_an_output_that_is_unexplained_together_is_wrong(
         ((), POLICY.suspect_seeds),
     ],
 )
-def test_so_many_seeds_decide_as_their_scatter_asks(
-    evidence: tuple[float, ...], seeds: int
-) -> None:
-    rows = [{"distance": 8 * ratio, "shared": 0.1} for ratio in evidence]
+def test_so_many_seeds_decide_as_their_scatter_asks(ratios: tuple[float, ...], seeds: int) -> None:
+    rows = [{"distance": 8 * ratio, "shared": 0.1} for ratio in ratios]
     assert seeds_to_decide([rows]) == seeds
     assert seeds_to_decide([rows, [{"distance": 12.0, "shared": None}] * 3]) == seeds
     assert seeds_to_decide([]) == 0

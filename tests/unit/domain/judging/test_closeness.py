@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gonogo.judging.closeness import NEEDED_RTOLS, Gate, missed, numbers, roundings
+from gonogo.closeness import NEEDED_RTOLS, Gate, missed, numbers, roundings
 
 NAN, INF = math.nan, math.inf
 

@@ -12,8 +12,8 @@ from gonogo.errors import FieldError, KernelOutputError
 from gonogo.judging.flip_summary import pooled
 from gonogo.judging.judging import SeedJudgement, judge
 from gonogo.judging.pairs import Reference, compare, words
-from gonogo.judging.questions import reference as exact_outputs
 from gonogo.spec.test_spec import TestSpec
+from gonogo.workloads import exact_outputs
 from numeric_cases import Case, spec
 
 CORRECT = Reference("other", "tt-train")

@@ -9,8 +9,8 @@ import pytest
 
 from gonogo.judging.judging import judge
 from gonogo.judging.replayed import closest, replayed, together, undecided
-from gonogo.references.workloads import programs_on_wormhole
 from gonogo.spec.verdicts import Explanation, Verdict
+from gonogo.workloads import programs_on_wormhole
 from numeric_cases import Case, spec
 
 KERNELS = ("layernorm_fw", "layernorm_bw", "rmsnorm_fw")

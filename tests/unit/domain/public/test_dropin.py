@@ -13,18 +13,17 @@ import pytest
 from numpy.typing import NDArray
 
 import gonogo
-from gonogo import emulator
+from gonogo import closeness, emulator
 from gonogo.arithmetic import formats
 from gonogo.arithmetic.formats import FORMATS, step
-from gonogo.judging import closeness
-from gonogo.judging.closeness import Gate
+from gonogo.closeness import Gate
 from gonogo.judging.inputs import generate, quantise
-from gonogo.judging.questions import reference
 from gonogo.judgment import Tolerance
 from gonogo.judgment.statistics import statistics_of
 from gonogo.public import handover, recorded, tensors
 from gonogo.public.recorded import Comparison
 from gonogo.spec.test_spec import TestSpec
+from gonogo.workloads import exact_outputs
 from torch_interpreter import run_in_torch
 
 TEST = TestSpec.parse({"kernel": "layernorm_bw", "shape": [1, 32, 256]})
@@ -44,7 +43,7 @@ def case() -> Callable[[str], tuple[Any, Any, dict[str, Any]]]:
     """Return a function of a build: its dx, the expected dx in float64, and the kernel's inputs."""
     raw = generate(TEST, 0)
     given = quantise(TEST, raw)
-    expected = reference(TEST, raw)["dx"].reshape(TEST.shape)
+    expected = exact_outputs(TEST, raw)["dx"].reshape(TEST.shape)
     inputs = {name: np.asarray(array).reshape(TEST.shape_of(name)) for name, array in given.items()}
     return lambda build: (
         emulator.run(TEST, given, build)["dx"].reshape(TEST.shape),
@@ -424,7 +423,7 @@ def test_several_outputs_are_one_comparison(case: Any) -> None:
     }
     expected = {
         name: array.reshape(TEST.shape_of(name))
-        for name, array in reference(TEST, generate(TEST, 0)).items()
+        for name, array in exact_outputs(TEST, generate(TEST, 0)).items()
     }
     comparison = gonogo.compare(
         outputs, expected, **GATE, kernel="layernorm_bw", inputs=inputs, arithmetic="tt-train"

@@ -9,11 +9,9 @@ import pytest
 
 from gonogo.spec.tolerances import Tolerance
 from gonogo.spec.verdicts import (
-    MOST,
     WORST_FIRST,
     Explanation,
     Verdict,
-    evidence,
     has_nonfinite,
     seed_verdict,
     severity,
@@ -97,38 +95,6 @@ def test_every_word_has_its_sentence() -> None:
         "suspect",
         "pass",
     }
-
-
-def common(estimate: float, is_certain: bool = True) -> dict[str, Any]:
-    return {
-        "source": "rstd",
-        "estimate": estimate,
-        "deviation": 1e-8,
-        "is_certain": is_certain,
-        "limit": 2.0**-22,
-    }
-
-
-@pytest.mark.parametrize(
-    ("statistics", "beyond"),
-    [
-        ({"distance": 4.0, "shared": 2.0}, 0.5),
-        ({"distance": 4.0, "shared": 24.0}, 3.0),
-        ({"distance": 16.0, "shared": None}, 2.0),
-        ({"distance": 4.0, "common": [common(2.0**-24), common(-(2.0**-21))]}, 2.0),
-        ({"distance": 4.0, "common": [common(1.0, is_certain=False)]}, 0.5),
-        ({"distance": 4.0, "common": None}, 0.5),
-        ({"distance": math.inf}, MOST),
-        ({"distance": 1e9}, 1e3),
-        ({"distance": math.nan, "shared": None}, None),
-        ({"max_abs": 9.0}, None),
-        ({"distance": 24.0, "nonfinite": 2}, None),
-    ],
-)
-def test_evidence_is_the_largest_ratio_to_what_is_explained(
-    statistics: dict[str, Any], beyond: float | None
-) -> None:
-    assert evidence(statistics) == (None if beyond is None else pytest.approx(beyond))
 
 
 def entry(word: str, **statistics: Any) -> dict[str, Any]:

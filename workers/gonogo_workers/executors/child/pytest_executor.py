@@ -34,9 +34,7 @@ It is the checkout, or site-packages.
 """
 PLUGIN_FILES = (
     "gonogo/__init__.py",
-    "gonogo/judging/__init__.py",
-    "gonogo/judging/closeness.py",
-    "gonogo/judging/storable.py",
+    "gonogo/closeness.py",
     "gonogo/public/__init__.py",
     "gonogo/public/arguments.py",
     "gonogo/public/dropin.py",

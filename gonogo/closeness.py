@@ -7,13 +7,12 @@ people's interpreters (Python 3.10).
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-from gonogo.judging.storable import storable
 
 Array = NDArray[np.float64]
 Numbers = dict[str, Any]
@@ -22,7 +21,8 @@ __tracebackhide__ = True
 """pytest shows the line of the test that called gonogo.compare, and none of ours."""
 
 NEEDED_RTOLS = (0.0, 1e-5, 1e-3, 1e-2, 1.6e-2, 1e-1)
-"""The relative tolerances for which the needed absolute one is stored."""
+"""The relative tolerances for which the needed absolute one is stored: a test with one of them can
+be judged again without the output."""
 FORMATS: dict[str, tuple[int, int, float]] = {
     "fp64": (53, -1022, math.inf),
     "fp32": (24, -126, (2 - 2.0**-23) * 2.0**127),
@@ -159,6 +159,25 @@ def numbers(actual: NDArray[Any], expected: NDArray[Any], gate: Gate, form: str 
     if not odd.any():
         result["worst_index"] = _place(int(np.flatnonzero(finite)[int(np.argmax(ratios))]), a.shape)
     return storable(result)
+
+
+def storable(statistics: Mapping[str, Any]) -> Numbers:
+    """Return statistics with null for what isn't finite, which `nonfinite_statistics` names.
+
+    JSON has no NaN and no Inf.
+    """
+    infinite = {
+        name: "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
+        for name, value in statistics.items()
+        if isinstance(value, float) and not math.isfinite(value)
+    }
+    stored = {name: None if name in infinite else value for name, value in statistics.items()}
+    needed = stored.get("needed_atol")
+    if needed is not None:
+        stored["needed_atol"] = {
+            repr(rtol): atol if math.isfinite(atol) else None for rtol, atol in needed.items()
+        }
+    return stored | ({"nonfinite_statistics": infinite} if infinite else {})
 
 
 def missed(gate: Gate, statistics: Numbers) -> list[str]:
