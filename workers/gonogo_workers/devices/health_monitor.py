@@ -111,7 +111,7 @@ class DeviceHealthMonitor:
         self._ledger = self._memory.with_suffix(".canary")
         self._doubt: str | None = None
         self.unreplayed = self._known_canary()
-        """Why its results accuse no kernel: its program doesn't replay a right one. "" where it does."""
+        """Why its results accuse no kernel: its program does not replay a right one; else ""."""
         self._test_requested = False
         """True while the service waits for the result of a test, even if it changes nothing."""
         self._stop = threading.Event()
