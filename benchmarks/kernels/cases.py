@@ -1,0 +1,134 @@
+"""Cases: a kernel's inputs in a format, of an ordinary distribution or of one that is hard."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.kernels.rows import Row
+from gonogo.arithmetic.evaluation import Evaluation
+from gonogo.arithmetic.formats import round_to
+from gonogo.graph import Graph, trace
+from gonogo.judgment.judging import judge
+from gonogo.judgment.verdict import Judgment
+from gonogo.kernels.kernel import Kernel
+from gonogo.kernels.registry import KERNELS
+
+Arrays = Mapping[str, NDArray[Any]]
+REGIMES: Final = ("usual", "offset", "hard")
+EPSILON: Final = 1e-5
+
+
+@dataclass(frozen=True)
+class Case:
+    """A kernel on a shape, in a format and a regime.
+
+    regime: "usual", what the kernel's file says, else standard normal values; "offset", the first
+    tensor 4 deviations off, or 4 times as large where the file says how it is drawn; "hard", its
+    rows of very different size.
+    """
+
+    kernel: str
+    shape: tuple[int, ...]
+    parameters: str
+    """As JSON, without the defaults."""
+    form: str
+    regime: str
+
+    @classmethod
+    def of(cls, row: Row, form: str, regime: str) -> Case:
+        """Return a row's case."""
+        shape = row.shape or KERNELS[row.kernel].example
+        return cls(row.kernel, shape, json.dumps(dict(row.parameters)), form, regime)
+
+    @property
+    def definition(self) -> Kernel:
+        """The kernel itself."""
+        return KERNELS[self.kernel]
+
+    @cached_property
+    def arguments(self) -> dict[str, Any]:
+        """All arguments but the tensors."""
+        arguments = self.definition.completed(json.loads(self.parameters))
+        if "epsilon" in inspect.signature(self.definition.reference).parameters:
+            arguments["epsilon"] = EPSILON
+        return arguments
+
+    @cached_property
+    def inputs(self) -> Arrays:
+        """The tensors: float32 with values of the format, int32 where they are whole."""
+        kernel, random = self.definition, np.random.default_rng(crc32(repr(self).encode()))
+        tensors: dict[str, NDArray[Any]] = {}
+        floats = [name for name in kernel.inputs if name not in kernel.whole]
+        for name in kernel.inputs:
+            parameters = kernel.completed(json.loads(self.parameters))
+            shape = kernel.shape_of(name, self.shape, parameters)
+            if name in kernel.whole:
+                bound = kernel.whole[name](self.shape, parameters)
+                tensors[name] = random.integers(0, bound, shape, np.int32)
+                continue
+            values = _drawn(kernel.regimes.get(name, {"regime": "normal"}), random, shape)
+            if name == floats[0]:
+                values = self._of_regime(values, name in kernel.regimes, random)
+            tensors[name] = round_to(values, self.form).astype(np.float32)
+        return tensors
+
+    def _of_regime(
+        self, values: NDArray[Any], is_limited: bool, random: np.random.Generator
+    ) -> NDArray[Any]:
+        if self.regime == "offset":
+            return values * 4.0 if is_limited else values + 4.0
+        if self.regime == "hard":
+            rows = (values.shape[0], *(1,) * (values.ndim - 1))
+            return values * np.exp(random.normal(size=rows))
+        return values
+
+    @cached_property
+    def graphs(self) -> list[Graph]:
+        """The reference and its other ways."""
+        functions = (self.definition.reference, *self.definition.ways)
+        return [trace(function, self.inputs, **self.arguments) for function in functions]
+
+    @cached_property
+    def right(self) -> Arrays:
+        """The exact outputs, in float64."""
+        evaluation = Evaluation(self.graphs[0], self.inputs).run()
+        return {name: evaluation.output(name) for name in self.graphs[0].outputs}
+
+    def errors(self, outputs: Arrays) -> dict[str, float]:
+        """Return the largest absolute error of each output, infinite where a value isn't finite."""
+        errors = {}
+        for name, values in outputs.items():
+            right = self.right[name]
+            with np.errstate(invalid="ignore"):
+                error = np.where(values == right, 0.0, np.abs(values - right))
+            is_over = ~np.isfinite(round_to(right, self.form)) & ~np.isfinite(values)
+            worst = np.nan_to_num(np.where(is_over, 0.0, error), nan=np.inf, posinf=np.inf)
+            errors[name] = float(worst.max())
+        return errors
+
+    def judged(self, outputs: Arrays, formats: Mapping[str, str]) -> Judgment:
+        """Judge outputs with no arithmetic named."""
+        narrow = [form for form in {self.form, *formats.values()} if form in ("bf16", "fp16")]
+        return judge(self.graphs, self.inputs, outputs, formats, narrow)
+
+
+def _drawn(
+    regime: Mapping[str, Any], random: np.random.Generator, shape: tuple[int, ...]
+) -> NDArray[Any]:
+    """Return values of a distribution as tests name it."""
+    kind = regime["regime"]
+    if kind == "uniform":
+        return random.uniform(regime.get("low", -1.0), regime.get("high", 1.0), shape)
+    if kind == "constant":
+        return np.full(shape, regime["value"])
+    center = regime["offset"] if kind == "offset" else regime.get("mean", 0.0)
+    return random.normal(center, regime.get("std", 1.0), shape)

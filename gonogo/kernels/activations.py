@@ -1,0 +1,367 @@
+"""Activations, and the gradients of GELU and SiLU.
+
+`cdf` and `pdf` are those of the normal distribution.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from gonogo import fields
+from gonogo.graph import erf, erfc
+from gonogo.kernels.elementwise import alike
+from gonogo.kernels.kernel import Kernel, Parameter
+from gonogo.kernels.normalization import Array
+
+Outputs = Mapping[str, Array]
+CUBIC = 0.044715
+"""The coefficient of x^3 in GELU's approximation by tanh (Hendrycks and Gimpel, 2016)."""
+SCALE = math.sqrt(2 / math.pi)
+ROOT_HALF = math.sqrt(0.5)
+WIDE = {"regime": "normal", "std": 2.0}
+"""Activations bend within a few units of 0."""
+
+# sigmoid and tanh
+
+
+def sigmoid(x: Array) -> Outputs:
+    """Return y = 1 / (1 + exp(-x))."""
+    e = np.exp(-x)
+    denominator = 1.0 + e
+    y = 1.0 / denominator
+    return {"y": y}
+
+
+def _sigmoid_by_tanh(x: Array) -> Outputs:
+    """Return 1/2 + tanh(x / 2) / 2, whose error is absolute: far below 0 nothing is left of y."""
+    half = 0.5 * np.tanh(0.5 * x)
+    y = 0.5 + half
+    return {"y": y}
+
+
+def _sigmoid_of_positive(x: Array) -> Outputs:
+    """Return e / (1 + e) with e = exp(x), which overflows nowhere below 0."""
+    e = np.exp(x)
+    y = e / (1.0 + e)
+    return {"y": y}
+
+
+def tanh(x: Array) -> Outputs:
+    """Return the hyperbolic tangent, y."""
+    y = np.tanh(x)
+    return {"y": y}
+
+
+def _tanh_by_exp(x: Array) -> Outputs:
+    """Return 1 - 2 / (1 + exp(2 x)), which cancels near 0."""
+    e = np.exp(2.0 * x)
+    quotient = 2.0 / (1.0 + e)
+    y = 1.0 - quotient
+    return {"y": y}
+
+
+def _tanh_by_quotient(x: Array) -> Outputs:
+    """Return (exp(2 x) - 1) / (exp(2 x) + 1), which cancels near 0."""
+    e = np.exp(2.0 * x)
+    y = (e - 1.0) / (e + 1.0)
+    return {"y": y}
+
+
+# GELU
+
+
+def gelu(x: Array) -> Outputs:
+    """Return y = x cdf(x) = x (1 + erf(x / sqrt 2)) / 2."""
+    error = erf(x * ROOT_HALF)
+    twice_cdf = 1.0 + error
+    half = 0.5 * x
+    y = half * twice_cdf
+    return {"y": y}
+
+
+def _gelu_by_erfc(x: Array) -> Outputs:
+    """Return x erfc(-x / sqrt 2) / 2, as jax does: nothing cancels below 0."""
+    twice_cdf = erfc(-x * ROOT_HALF)
+    half = 0.5 * x
+    y = half * twice_cdf
+    return {"y": y}
+
+
+def gelu_tanh(x: Array) -> Outputs:
+    """Return y = x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2."""
+    cube = x * x * x
+    inner = SCALE * (x + CUBIC * cube)
+    t = np.tanh(inner)
+    twice_cdf = 1.0 + t
+    half = 0.5 * x
+    y = half * twice_cdf
+    return {"y": y}
+
+
+def _gelu_by_sigmoid(x: Array) -> Outputs:
+    """Return x sigmoid(2 inner), which equals 1 + tanh(inner) and doesn't cancel."""
+    inner = x * (SCALE + SCALE * CUBIC * (x * x))
+    y = x / (1.0 + np.exp(-2.0 * inner))
+    return {"y": y}
+
+
+def _quick_gelu(x: Array) -> Outputs:
+    """GELU is x sigmoid(1.702 x), a coarse approximation."""
+    y = x / (1.0 + np.exp(-1.702 * x))
+    return {"y": y}
+
+
+def gelu_backward(x: Array, dy: Array) -> Outputs:
+    """Return dx = dy (cdf(x) + x pdf(x))."""
+    cdf = 0.5 * (1.0 + erf(x * ROOT_HALF))
+    bell = np.exp(-0.5 * (x * x))
+    pdf = bell * (0.5 * SCALE)
+    slope = cdf + x * pdf
+    dx = dy * slope
+    return {"dx": dx}
+
+
+def _gelu_backward_by_erfc(x: Array, dy: Array) -> Outputs:
+    """Return dy cdf + dy x pdf with the cdf by erfc, as jax derives it."""
+    cdf = 0.5 * erfc(-x * ROOT_HALF)
+    argument = x * ROOT_HALF
+    bell = np.exp(-(argument * argument))
+    pdf = bell * (0.5 * SCALE)
+    through_cdf = dy * x * pdf
+    dx = dy * cdf + through_cdf
+    return {"dx": dx}
+
+
+def gelu_tanh_backward(x: Array, dy: Array) -> Outputs:
+    """Return dx = dy (cdf + x cdf'), with the cdf by tanh(inner)."""
+    square = x * x
+    inner = SCALE * (x + CUBIC * (square * x))
+    t = np.tanh(inner)
+    cdf = 0.5 * (1.0 + t)
+    d_inner = SCALE * (1.0 + 3 * CUBIC * square)
+    d_tanh = 1.0 - t * t
+    d_cdf = 0.5 * d_tanh * d_inner
+    slope = cdf + x * d_cdf
+    dx = dy * slope
+    return {"dx": dx}
+
+
+def _gelu_tanh_backward_by_sigmoid(x: Array, dy: Array) -> Outputs:
+    """Return dx with the cdf as sigmoid(2 inner), whose derivative is cdf (1 - cdf)."""
+    square = x * x
+    inner = SCALE * (x + CUBIC * (square * x))
+    cdf = 1.0 / (1.0 + np.exp(-2.0 * inner))
+    d_inner = 2 * SCALE * (1.0 + 3 * CUBIC * square)
+    slope = cdf + x * (cdf * (1.0 - cdf) * d_inner)
+    dx = dy * slope
+    return {"dx": dx}
+
+
+# SiLU and gated units
+
+
+def silu(x: Array) -> Outputs:
+    """Return y = x sigmoid(x)."""
+    e = np.exp(-x)
+    sigmoid = 1.0 / (1.0 + e)
+    y = x * sigmoid
+    return {"y": y}
+
+
+def _silu_by_quotient(x: Array) -> Outputs:
+    e = np.exp(-x)
+    y = x / (1.0 + e)
+    return {"y": y}
+
+
+def _silu_by_tanh(x: Array) -> Outputs:
+    half = 0.5 * x
+    y = half + half * np.tanh(half)
+    return {"y": y}
+
+
+def silu_backward(x: Array, dy: Array) -> Outputs:
+    """Return dx = dy s (1 + x (1 - s)), with s = sigmoid(x)."""
+    e = np.exp(-x)
+    sigmoid = 1.0 / (1.0 + e)
+    rest = 1.0 - sigmoid
+    bend = 1.0 + x * rest
+    slope = sigmoid * bend
+    dx = dy * slope
+    return {"dx": dx}
+
+
+def _silu_backward_by_parts(x: Array, dy: Array) -> Outputs:
+    """Return dy s + dy x s (1 - s), as a product's gradient is derived."""
+    e = np.exp(-x)
+    sigmoid = 1.0 / (1.0 + e)
+    through_sigmoid = dy * x * (sigmoid * (1.0 - sigmoid))
+    dx = dy * sigmoid + through_sigmoid
+    return {"dx": dx}
+
+
+def swiglu(gate: Array, up: Array) -> Outputs:
+    """Return y = gate sigmoid(gate) up."""
+    e = np.exp(-gate)
+    sigmoid = 1.0 / (1.0 + e)
+    silu = gate * sigmoid
+    y = silu * up
+    return {"y": y}
+
+
+def _swiglu_by_quotient(gate: Array, up: Array) -> Outputs:
+    e = np.exp(-gate)
+    silu = gate / (1.0 + e)
+    y = silu * up
+    return {"y": y}
+
+
+def _swiglu_swapped(gate: Array, up: Array) -> Outputs:
+    """Gate and up are exchanged."""
+    return swiglu(up, gate)
+
+
+def geglu(gate: Array, up: Array) -> Outputs:
+    """Return y = gate cdf(gate) up."""
+    error = erf(gate * ROOT_HALF)
+    twice_cdf = 1.0 + error
+    half = 0.5 * gate
+    gelu = half * twice_cdf
+    y = gelu * up
+    return {"y": y}
+
+
+def _geglu_by_erfc(gate: Array, up: Array) -> Outputs:
+    gelu = _gelu_by_erfc(gate)["y"]
+    y = gelu * up
+    return {"y": y}
+
+
+def _geglu_by_tanh(gate: Array, up: Array) -> Outputs:
+    """GELU is approximated by tanh."""
+    gelu = gelu_tanh(gate)["y"]
+    y = gelu * up
+    return {"y": y}
+
+
+# the ReLU family
+
+
+def relu(x: Array) -> Outputs:
+    """Return y = max(x, 0)."""
+    y = np.maximum(x, 0.0)
+    return {"y": y}
+
+
+def leaky_relu(x: Array, negative_slope: float) -> Outputs:
+    """Return x, below 0 times the slope."""
+    leak = x * negative_slope
+    is_positive = x > 0
+    y = np.where(is_positive, x, leak)
+    return {"y": y}
+
+
+def relu6(x: Array) -> Outputs:
+    """Return y = min(max(x, 0), 6)."""
+    positive = np.maximum(x, 0.0)
+    y = np.minimum(positive, 6.0)
+    return {"y": y}
+
+
+def hardswish(x: Array) -> Outputs:
+    """Return y = x min(max(x + 3, 0), 6) / 6."""
+    positive = np.maximum(x + 3.0, 0.0)
+    gate = np.minimum(positive, 6.0)
+    product = x * gate
+    y = product / 6.0
+    return {"y": y}
+
+
+def _hardswish_by_gate(x: Array) -> Outputs:
+    """Return x hardsigmoid(x), as ONNX defines it: min(max(x / 6 + 1/2, 0), 1)."""
+    gate = np.minimum(np.maximum(x * (1 / 6) + 0.5, 0.0), 1.0)
+    y = x * gate
+    return {"y": y}
+
+
+def _negative_slope(value: object, path: str) -> float:
+    return fields.number(value, path, least=0.0, most=1.0)
+
+
+X = {"x": WIDE}
+KERNELS = (
+    Kernel("sigmoid", sigmoid, ("y",), ways=(_sigmoid_of_positive, _sigmoid_by_tanh), regimes=X),
+    Kernel("tanh", tanh, ("y",), ways=(_tanh_by_quotient, _tanh_by_exp), regimes=X),
+    Kernel(
+        "gelu",
+        gelu,
+        ("y",),
+        ways=(_gelu_by_erfc,),
+        regimes=X,
+        mistakes={"tanh": gelu_tanh, "quick": _quick_gelu},
+    ),
+    Kernel(
+        "gelu_tanh",
+        gelu_tanh,
+        ("y",),
+        ways=(_gelu_by_sigmoid,),
+        regimes=X,
+        mistakes={"erf": gelu, "quick": _quick_gelu},
+    ),
+    Kernel(
+        "gelu_bw",
+        gelu_backward,
+        ("dx",),
+        ways=(_gelu_backward_by_erfc,),
+        regimes=X,
+        mistakes={"tanh": gelu_tanh_backward},
+    ),
+    Kernel(
+        "gelu_tanh_bw",
+        gelu_tanh_backward,
+        ("dx",),
+        ways=(_gelu_tanh_backward_by_sigmoid,),
+        regimes=X,
+        mistakes={"erf": gelu_backward},
+    ),
+    Kernel("silu", silu, ("y",), ways=(_silu_by_quotient, _silu_by_tanh), regimes=X),
+    Kernel("silu_bw", silu_backward, ("dx",), ways=(_silu_backward_by_parts,), regimes=X),
+    Kernel(
+        "swiglu",
+        swiglu,
+        ("y",),
+        ways=(_swiglu_by_quotient,),
+        shapes=alike("gate", "up", "y"),
+        regimes={"gate": WIDE},
+        mistakes={"swapped": _swiglu_swapped},
+    ),
+    Kernel(
+        "geglu",
+        geglu,
+        ("y",),
+        ways=(_geglu_by_erfc,),
+        shapes=alike("gate", "up", "y"),
+        regimes={"gate": WIDE},
+        mistakes={"tanh": _geglu_by_tanh},
+    ),
+    Kernel("relu", relu, ("y",)),
+    Kernel(
+        "leaky_relu",
+        leaky_relu,
+        ("y",),
+        parameters={
+            "negative_slope": Parameter(_negative_slope, 0.01, "the slope below 0"),
+        },
+    ),
+    Kernel("relu6", relu6, ("y",), regimes={"x": {"regime": "normal", "std": 4.0}}),
+    Kernel(
+        "hardswish",
+        hardswish,
+        ("y",),
+        ways=(_hardswish_by_gate,),
+        regimes={"x": {"regime": "normal", "std": 4.0}},
+    ),
+)

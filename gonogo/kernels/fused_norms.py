@@ -1,0 +1,128 @@
+"""Norms with something more: a residual that is added first, 1 + gamma (Gemma's), and a bias."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import numpy as np
+
+from gonogo.kernels.kernel import Kernel, Parameters, Shape
+from gonogo.kernels.normalization import USUAL, Array, other_norms
+
+Outputs = Mapping[str, Array]
+
+
+def _add_layernorm(
+    norm: Callable[..., Outputs],
+    x: Array,
+    residual: Array,
+    gamma: Array,
+    beta: Array,
+    epsilon: Array,
+) -> Outputs:
+    total = x + residual
+    return {"y": norm(total, gamma, beta, epsilon, -1)["y"], "total": total}
+
+
+def add_layernorm(x: Array, residual: Array, gamma: Array, beta: Array, epsilon: Array) -> Outputs:
+    """Return total = x + residual, and y, its LayerNorm. x, residual: (..., N)."""
+    return _add_layernorm(USUAL, x, residual, gamma, beta, epsilon)
+
+
+def _rstd(x: Array, epsilon: Array) -> Array:
+    """Return 1 / sqrt(mean(x^2) + epsilon), (..., 1)."""
+    square = x * x
+    mean_square = np.mean(square, axis=-1, keepdims=True)
+    shifted = mean_square + epsilon
+    root = np.sqrt(shifted)
+    rstd = 1.0 / root
+    return rstd
+
+
+def add_rmsnorm(x: Array, residual: Array, gamma: Array, epsilon: Array) -> Outputs:
+    """Return total = x + residual, and y, its RMSNorm. x, residual: (..., N)."""
+    total = x + residual
+    rstd = _rstd(total, epsilon)
+    xhat = total * rstd
+    y = xhat * gamma
+    return {"y": y, "total": total}
+
+
+def _add_rmsnorm_by_factor(x: Array, residual: Array, gamma: Array, epsilon: Array) -> Outputs:
+    total = x + residual
+    factor = _rstd(total, epsilon) * gamma
+    y = total * factor
+    return {"y": y, "total": total}
+
+
+def gemma_rmsnorm(x: Array, gamma: Array, epsilon: Array) -> Outputs:
+    """Return y = x rstd (1 + gamma), with rstd = 1 / sqrt(mean(x^2) + epsilon)."""
+    rstd = _rstd(x, epsilon)
+    xhat = x * rstd
+    weight = 1.0 + gamma
+    y = xhat * weight
+    return {"y": y}
+
+
+def _gemma_by_sum(x: Array, gamma: Array, epsilon: Array) -> Outputs:
+    """Return x^ + x^ gamma."""
+    xhat = x * _rstd(x, epsilon)
+    y = xhat + xhat * gamma
+    return {"y": y}
+
+
+def _gemma_by_factor(x: Array, gamma: Array, epsilon: Array) -> Outputs:
+    factor = _rstd(x, epsilon) * (1.0 + gamma)
+    y = x * factor
+    return {"y": y}
+
+
+def rmsnorm_bias(x: Array, gamma: Array, beta: Array, epsilon: Array) -> Outputs:
+    """Return y = x rstd gamma + beta, with rstd = 1 / sqrt(mean(x^2) + epsilon)."""
+    rstd = _rstd(x, epsilon)
+    xhat = x * rstd
+    weighted = xhat * gamma
+    y = weighted + beta
+    return {"y": y}
+
+
+def _bias_by_factor(x: Array, gamma: Array, beta: Array, epsilon: Array) -> Outputs:
+    factor = _rstd(x, epsilon) * gamma
+    y = x * factor + beta
+    return {"y": y}
+
+
+def _norm_of_x(x: Array, residual: Array, gamma: Array, epsilon: Array) -> Outputs:
+    """The statistics are those of x, before the residual is added."""
+    total = x + residual
+    y = total * _rstd(x, epsilon) * gamma
+    return {"y": y, "total": total}
+
+
+def _shapes(*tensors: str) -> Callable[[Shape, Parameters], dict[str, Shape]]:
+    """Return the function of the tensors' shapes: gamma and beta are a row."""
+    return lambda shape, parameters: {
+        name: shape[-1:] if name in ("gamma", "beta") else shape for name in tensors
+    }
+
+
+KERNELS = (
+    Kernel(
+        "add_layernorm",
+        add_layernorm,
+        ("y", "total"),
+        shapes=_shapes("x", "residual", "gamma", "beta", "y", "total"),
+        ways=tuple(partial(_add_layernorm, norm) for norm in other_norms()),
+    ),
+    Kernel(
+        "add_rmsnorm",
+        add_rmsnorm,
+        ("y", "total"),
+        shapes=_shapes("x", "residual", "gamma", "y", "total"),
+        ways=(_add_rmsnorm_by_factor,),
+        mistakes={"statistics-of-x": _norm_of_x},
+    ),
+    Kernel("gemma_rmsnorm", gemma_rmsnorm, ("y",), ways=(_gemma_by_factor, _gemma_by_sum)),
+    Kernel("rmsnorm_bias", rmsnorm_bias, ("y",), ways=(_bias_by_factor,)),
+)
