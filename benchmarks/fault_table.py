@@ -1,6 +1,6 @@
 """Judge every entry of the fault table as a wrong kernel: is it flagged, and is it named?
 
-`python -m benchmarks.fault_table [--every N]` runs each kernel of gonogo.references in NumPy's
+`python -m benchmarks.fault_table [--every N]` runs each kernel of gonogo.kernels in NumPy's
 float32 with each fault that a right kernel doesn't have, rounds the output to bf16, and judges it
 with nothing declared. Faults that change fewer than one value in 20 don't count. A fault that has
 the same effect as the planted one is its name, too.
@@ -30,8 +30,8 @@ from gonogo.faults.table import STORED, faults, is_of_input
 from gonogo.graph import Graph, trace
 from gonogo.judgment import judge
 from gonogo.judgment.verdict import OutputJudgment
-from gonogo.references import KERNELS
-from gonogo.references.kernel import Kernel
+from gonogo.kernels.kernel import Kernel
+from gonogo.kernels.registry import KERNELS
 from gonogo.spec.verdicts import Explanation
 
 Array = NDArray[Any]

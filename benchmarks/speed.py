@@ -23,7 +23,7 @@ from gonogo.judging import judging
 from gonogo.judging.inputs import generate, quantise
 from gonogo.judging.questions import questions
 from gonogo.judgment import judge
-from gonogo.references import KERNELS
+from gonogo.kernels.registry import KERNELS
 from gonogo.spec.test_spec import TestSpec
 
 NIGHTLY = {"kernel": "layernorm_bw", "shape": [819, 8462], "epsilon": 1e-6}

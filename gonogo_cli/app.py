@@ -199,11 +199,14 @@ def _of_a_package(problem: Exception) -> str | None:
     It may be raised in our code, as where the kernel returns an output under a wrong name.
     """
     from gonogo.errors import in_words
-    from gonogo.spec.kernels.registry import KERNELS, loaded
+    from gonogo.kernels.registry import KERNELS, loaded
 
     if not loaded():
         return None
-    packages = {KERNELS[name].reference.partition(".")[0] for name in loaded()}
+    references = [KERNELS[name].reference for name in loaded()]
+    packages = {
+        getattr(function, "func", function).__module__.partition(".")[0] for function in references
+    }
     frames = traceback.extract_tb(problem.__traceback__)
     package_frames = [
         frame for frame in frames if packages.intersection(Path(frame.filename).parts)

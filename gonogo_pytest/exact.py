@@ -48,10 +48,10 @@ class ExactInputs(Mapping[str, Any]):
         Raises ValueError for an output that the kernel doesn't have, KernelOutputError for one of a
         wrong shape.
         """
+        from gonogo import workloads
         from gonogo.exactness import judge_exact
         from gonogo.judging.judging import matrix
         from gonogo.public import tensors
-        from gonogo.references import workloads
 
         for name in outputs:
             if name not in self._test.outputs:

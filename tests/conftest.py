@@ -21,7 +21,7 @@ import gtest_programs as gtest_support
 import migrated_files
 import postgres_databases
 import shared_statements
-from gonogo.spec.kernels import registry
+from gonogo.kernels import registry
 from gonogo_storage.db import ids
 from gonogo_storage.db.engine import make_engine
 from gonogo_storage.ops import schema

@@ -10,6 +10,7 @@ import numpy as np
 
 from benchmarks.corpus.answers import NOT_A_TERM, Answer, Verdict, leading_term
 from benchmarks.corpus.run import Arrays, Label, Question
+from gonogo import workloads
 from gonogo.arithmetic import Program, exact
 from gonogo.arithmetic.formats import round_to
 from gonogo.graph import Graph, trace
@@ -17,8 +18,8 @@ from gonogo.judgment.judging import judge as judged
 from gonogo.judgment.limits import Limits
 from gonogo.judgment.tolerance import Tolerance
 from gonogo.judgment.verdict import Judgment
-from gonogo.references import KERNELS, workloads
-from gonogo.references.ttnn import DATAFLOWS
+from gonogo.kernels.registry import KERNELS
+from gonogo.kernels.ttnn import DATAFLOWS
 from gonogo.spec.test_spec import TestSpec
 
 VERDICTS = {

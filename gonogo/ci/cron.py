@@ -18,7 +18,7 @@ from zoneinfo import ZoneInfo, available_timezones
 from cronsim import CronSim, CronSimError
 
 from gonogo.errors import FieldError
-from gonogo.spec.fields import did_you_mean
+from gonogo.fields import did_you_mean
 
 FIELDS = 5
 MAX_LENGTH = 200

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from gonogo import fields
 from gonogo.ci.commit_message import (
     COMMIT,
     MAX_NUMBER,
@@ -23,7 +24,6 @@ from gonogo.ci.commit_message import (
     read_sha,
     read_text,
 )
-from gonogo.spec import fields
 
 GITHUB = ("push", "pull_request", "workflow_run", "check_suite")
 """Events that a rule may name."""

@@ -29,7 +29,7 @@ from gonogo.faults.changes import (
 )
 from gonogo.faults.table import BLOCK, faults, summed_axes
 from gonogo.graph import Graph, Node
-from gonogo.spec.kernels.registry import KERNELS
+from gonogo.kernels.registry import KERNELS
 
 Array = Any
 Edits = dict[int, Edit | Replaced]

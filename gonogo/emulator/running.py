@@ -16,8 +16,7 @@ from gonogo.emulator.builds import Build, builds_of, divided, kind_of, started, 
 from gonogo.emulator.spoiling import REGISTER, hang_or_crash, spoiled
 from gonogo.faults.changes import Edit, Elementwise, Factor
 from gonogo.graph import Graph
-from gonogo.references import kernel_of
-from gonogo.references.workloads import kernel_name, on_wormhole, options_of, shaped
+from gonogo.workloads import kernel_of, on_wormhole, options_of, shaped
 
 if TYPE_CHECKING:
     from gonogo.spec.test_spec import TestSpec
@@ -92,7 +91,7 @@ def ideal(test: TestSpec, given: Arrays, build: str) -> dict[str, NDArray[np.flo
 def _question(test: TestSpec, given: Arrays, build: Build) -> tuple[Graph, Arrays, Program]:
     """Return the graph by which a build computes a test's kernel, its inputs and its program."""
     inputs = shaped(test, given)
-    dataflow = kernel_of(kernel_name(test)).wormhole
+    dataflow = kernel_of(test).wormhole
     parameters: dict[str, Any] = {}
     if build.groups > 1:
         count = int(test.parameter("num_groups"))

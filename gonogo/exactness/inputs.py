@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gonogo.arithmetic.formats import Doubles, format_named
-from gonogo.references import KERNELS
+from gonogo.kernels.registry import kernel_of
 
 Integers = NDArray[np.int64]
 Random = np.random.RandomState
@@ -59,7 +59,7 @@ def exact_inputs(
     epsilon: float = EPSILON,
     num_groups: int = 1,
 ) -> tuple[dict[str, Doubles], dict[str, Any]]:
-    """Return exact inputs of a norm of gonogo.references, and the parameters for them, by name.
+    """Return exact inputs of a norm of gonogo.kernels, and the parameters for them, by name.
 
     Args:
         kernel: its name, one of NORMS.
@@ -74,7 +74,7 @@ def exact_inputs(
     if kernel not in NORMS or form not in ("fp32", "bf16", "fp16"):
         known = f"in fp32, bf16 and fp16 for {', '.join(NORMS)}"
         raise ValueError(f"there are no exact inputs of {kernel!r} in {form!r}, only {known}")
-    names = inspect.signature(KERNELS[kernel].reference).parameters
+    names = inspect.signature(kernel_of(kernel).reference).parameters
     random = Random(np.random.MT19937(np.random.SeedSequence(seed)))
     is_centered, is_backward = not kernel.startswith("rmsnorm"), "dy" in names
     groups = {"groupnorm_fw": shape[0] * num_groups, "batchnorm_fw": shape[1]}

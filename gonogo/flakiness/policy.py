@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gonogo import fields
 from gonogo.errors import FieldError
-from gonogo.spec import fields
 
 
 @dataclass(frozen=True)

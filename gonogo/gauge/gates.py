@@ -9,8 +9,8 @@ from difflib import get_close_matches
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from gonogo import fields
 from gonogo.errors import FieldError
-from gonogo.spec import fields
 from gonogo.spec.tolerances import Tolerance, for_output
 
 if TYPE_CHECKING:

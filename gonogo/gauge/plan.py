@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from gonogo.errors import FieldError
 from gonogo.gauge.kernels import Kind, foreign, stands_for
+from gonogo.kernels.registry import KERNELS
 from gonogo.spec.builds import EMULATOR
-from gonogo.spec.kernels.registry import KERNELS
 
 if TYPE_CHECKING:
     from gonogo.spec.test_spec import TestSpec

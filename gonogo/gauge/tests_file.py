@@ -11,9 +11,9 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
+from gonogo import fields
 from gonogo.errors import FieldError
 from gonogo.gauge import gates
-from gonogo.spec import fields
 from gonogo.spec.builds import EMULATOR
 from gonogo.spec.test_spec import MAX_ELEMENTS, TestSpec
 from gonogo.spec.validation import NOT_BLANK, WHOLE, Model, checked, in_words

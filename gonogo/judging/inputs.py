@@ -22,7 +22,7 @@ from gonogo.judging import normals
 from gonogo.judging.blocks import over_rows
 from gonogo.spec.regimes import TILE, Regime, is_exact
 from gonogo.spec.test_spec import TestSpec
-from gonogo.workloads import kernel_name
+from gonogo.workloads import kernel_of
 
 Floats = NDArray[np.float32]
 MAX_SEED = 2**53
@@ -46,11 +46,8 @@ def generate(test: TestSpec, seed: int) -> dict[str, NDArray[Any]]:
     if is_exact(test.inputs):
         raw |= _exact(test, seed)
     for name in () if raw else test.drawn_names:
-        flat = test.flat_shape_of(name)
-        values = _draw(
-            test.regime(name), (flat[0], flat[1]) if len(flat) == 2 else (1, flat[0]), seed, name
-        )
-        raw[name] = values.reshape(flat)
+        values = _draw(test.regime(name), test.matrix_shape_of(name), seed, name)
+        raw[name] = values.reshape(test.flat_shape_of(name))
     raw = given_statistics(test, raw["x"]) | raw
     return {name: raw[name] for name in test.input_names}
 
@@ -61,7 +58,7 @@ def _exact(test: TestSpec, seed: int) -> dict[str, NDArray[Any]]:
     narrowest = min(forms, key=lambda form: FORMATS[form].precision)
     groups = int(test.parameter("num_groups")) if test.kernel == "groupnorm_fw" else 1
     form = "fp16" if narrowest == "tf32" else narrowest
-    name = kernel_name(test)
+    name = kernel_of(test).name
     tensors, _ = exact_inputs(name, test.shape, form, seed, test.epsilon, groups)
     flat = {name: array.reshape(test.flat_shape_of(name)) for name, array in tensors.items()}
     drawn = test.drawn_names

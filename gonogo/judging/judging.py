@@ -308,7 +308,7 @@ def matrix(test: TestSpec, name: str, outputs: Arrays) -> NDArray[np.float32]:
         )
     value = outputs[name]
     shape = test.shape_of(name)
-    flat = (test.rows, test.features) if test.is_matrix(name) else (1, int(np.prod(shape)))
+    flat = test.matrix_shape_of(name)
     if not isinstance(value, np.ndarray) or value.dtype.kind != "f":
         raise KernelOutputError(
             f"output {name!r} is {getattr(value, 'dtype', type(value).__name__)}, not a float array"

@@ -16,7 +16,7 @@ from gonogo.public import arguments, recorded, tensors
 from gonogo.public.recorded import Arrays
 
 if TYPE_CHECKING:
-    from gonogo.spec.kernels.kernel import Kernel
+    from gonogo.kernels.kernel import Kernel
 
 __tracebackhide__ = True
 """pytest shows the test's line, and none of ours."""
@@ -185,9 +185,9 @@ def _check_tensors(kernel: str, names: Iterable[str]) -> None:
     if known is None:
         return
     from gonogo.errors import FieldError
-    from gonogo.spec.fields import did_you_mean
+    from gonogo.fields import did_you_mean
 
-    inputs = tuple(dict.fromkeys((*known.drawn, *(known.given or ()))))
+    inputs = tuple(dict.fromkeys((*known.drawn, *known.inputs)))
     tensors_ = (*inputs, *known.outputs, *known.downstream)
     for name in names:
         if name not in tensors_:
@@ -203,7 +203,7 @@ def known_kernel(name: object) -> Kernel | None:
     can't be loaded. The user of this process names the kernel, so that loading it is their wish.
     """
     try:
-        from gonogo.spec.kernels.registry import KERNELS, allow_installed
+        from gonogo.kernels.registry import KERNELS, allow_installed
     except ImportError:
         return None
     allow_installed()
@@ -214,7 +214,7 @@ def _given_statistics(kernel: str) -> set[str]:
     """Return the inputs that a kernel may be given, or compute itself: mean and rstd."""
     known = known_kernel(kernel)
     if known is not None:
-        return set(known.given or ()) - set(known.drawn)
+        return set(known.inputs) - set(known.drawn)
     return {"mean", "rstd"} if kernel in BACKWARD else set()
 
 

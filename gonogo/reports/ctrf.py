@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from gonogo import fields
 from gonogo.reports import documents, junit
 from gonogo.reports.cases import MAX_CASES, Case, TestReport
 from gonogo.reports.outcomes import Outcome
 from gonogo.reports.texts import MAX_MESSAGE_CHARS, clean
-from gonogo.spec import fields
 
 STATUSES = {
     "passed": Outcome.passed,

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from gonogo import fields
 from gonogo.errors import FieldError
 from gonogo.reports.texts import clean
-from gonogo.spec import fields, json_text
+from gonogo.spec import json_text
 
 MAX_LISTS = 1_000_000
 MAX_OBJECTS = 1_000_000

@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from gonogo import fields
 from gonogo.errors import FieldError
 from gonogo.reports import documents, junit, xml
 from gonogo.reports.cases import MAX_CASES, MAX_FAILURES, Case, TestReport
 from gonogo.reports.outcomes import Outcome
 from gonogo.reports.texts import MAX_MESSAGE_CHARS, clean
-from gonogo.spec import fields
 
 _KNOWN_KEYS = frozenset(
     {

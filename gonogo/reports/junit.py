@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gonogo.errors import FieldError
+from gonogo.fields import check_count
 from gonogo.reports import xml
 from gonogo.reports.cases import MAX_CASES, MAX_FAILURES, MAX_MEASUREMENTS, Case, TestReport
 from gonogo.reports.outcomes import Outcome
 from gonogo.reports.texts import MAX_MESSAGE_CHARS, clean
-from gonogo.spec.fields import check_count
 
 ROOTS = ("testsuites", "testsuite")
 PASSED_ON_RETRY = "failed, then passed when it was run again: "

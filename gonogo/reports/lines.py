@@ -13,7 +13,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
+from gonogo import fields
 from gonogo.errors import FieldError
+from gonogo.kernels.registry import KERNELS
 from gonogo.reports import documents
 from gonogo.reports.cases import (
     MAX_CASES,
@@ -26,8 +28,7 @@ from gonogo.reports.cases import (
 )
 from gonogo.reports.outcomes import Outcome
 from gonogo.reports.texts import MAX_MESSAGE_CHARS, MAX_NAME_CHARS, clean
-from gonogo.spec import fields, statistics
-from gonogo.spec.kernels.registry import KERNELS
+from gonogo.spec import statistics
 from gonogo.spec.test_spec import MAX_ELEMENTS, TestSpec
 from gonogo.spec.tolerances import Tolerance
 from gonogo.spec.validation import WHOLE, Model, checked

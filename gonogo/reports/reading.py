@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from gonogo import fields
 from gonogo.errors import FieldError
 from gonogo.reports import ctrf, gtest, junit, lines
 from gonogo.reports.cases import TestReport
-from gonogo.spec import fields
 from gonogo.spec.test_spec import MAX_ELEMENTS
 
 FORMATS = ("junit", "gtest-xml", "gtest-json", "ctrf", "gonogo")

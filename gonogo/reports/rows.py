@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gonogo.fields import check_count
 from gonogo.reports.cases import MAX_ITERATION_CASES, Case, Comparison, TestReport
 from gonogo.reports.outcomes import OTHER_REASON, ArraysVerdict, verdict_of
 from gonogo.reports.texts import MAX_MESSAGE_CHARS, short_name
-from gonogo.spec.fields import check_count
 from gonogo.spec.verdicts import (
     JUDGE,
     Explanation,

@@ -12,7 +12,7 @@ from typing import NoReturn
 from xml.parsers import expat
 
 from gonogo.errors import FieldError
-from gonogo.spec.fields import check_count
+from gonogo.fields import check_count
 
 MAX_DEPTH = 64
 MAX_ELEMENTS = 2_000_000

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from gonogo import fields
 from gonogo.errors import FieldError
-from gonogo.spec import fields
 
 TT_TRAIN, TTNN, WORMHOLE = "tt-train", "ttnn", "wormhole"
 NAMES: Mapping[str, str] = MappingProxyType(

@@ -9,11 +9,12 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from gonogo import fields
 from gonogo.errors import FieldError
-from gonogo.spec import arithmetic_names, fields
+from gonogo.kernels.registry import KERNELS, emulated
+from gonogo.spec import arithmetic_names
 from gonogo.spec.executors import EMULATOR as EMULATOR
 from gonogo.spec.executors import EXECUTORS
-from gonogo.spec.kernels.registry import KERNELS, emulated
 from gonogo.spec.validation import Model
 
 MAX_NAME = 200

@@ -7,9 +7,9 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
+from gonogo import fields
 from gonogo.errors import FieldError
-from gonogo.spec import fields
-from gonogo.spec.kernels.kernel import Kernel
+from gonogo.kernels.kernel import Kernel
 from gonogo.spec.validation import OBJECT, VALUE, Bounded, Model, ObjectOrValue
 
 Format = Literal["fp32", "tf32", "bf16", "fp16", "bfp8_b"]
@@ -45,8 +45,8 @@ class Numerics(Model):
 
     def of(self, kernel: Kernel) -> Numerics:
         """Return the canonical numerics of a kernel. Raises FieldError below "numerics"."""
-        statistics = self.statistics if kernel.given_statistics else "own"
-        tensors = kernel.inputs(statistics)
+        statistics = "own" if kernel.own is None else self.statistics
+        tensors = kernel.with_statistics(statistics).inputs
         given = self.input
         if not isinstance(given, str):
             fields.known(given, tensors, "numerics.input")

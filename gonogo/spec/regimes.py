@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
+from gonogo import fields
 from gonogo.errors import FieldError
-from gonogo.spec import fields
 from gonogo.spec.executors import ON_WORMHOLE
 from gonogo.spec.validation import (
     NO_MINUS_ZERO,

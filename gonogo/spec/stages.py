@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from gonogo.spec import fields
+from gonogo import fields
 
 MAX_REASON = 300
 

@@ -12,8 +12,8 @@ from itertools import product
 from math import prod
 from typing import Any
 
+from gonogo import fields
 from gonogo.errors import FieldError, FieldErrors
-from gonogo.spec import fields
 from gonogo.spec.selections import is_selection
 
 MAX_TESTS = 500

@@ -14,11 +14,12 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_serializer
 from pydantic_core import PydanticCustomError
 
+from gonogo import fields
 from gonogo.errors import FieldError
-from gonogo.spec import fields, regimes, tolerances
+from gonogo.kernels.kernel import Kernel
+from gonogo.kernels.registry import KERNELS, nameable
+from gonogo.spec import regimes, tolerances
 from gonogo.spec.canonical import key_of
-from gonogo.spec.kernels.kernel import Extent, Kernel
-from gonogo.spec.kernels.registry import KERNELS, nameable
 from gonogo.spec.numerics import Numerics
 from gonogo.spec.regimes import Inputs, Regime
 from gonogo.spec.tolerances import AnyTolerance, Tolerance
@@ -159,10 +160,11 @@ class TestSpec(Model):
             raise FieldError("shape", list(self.shape), reason, limit=limit)
         kernel = self._kernel
         parameters = kernel.parse_parameters(self.parameters, "parameters")
-        extent = kernel.extent(self.shape, parameters, "")
+        kernel.shapes(self.shape, kernel.completed(parameters))
         numerics = self.numerics.of(kernel)
-        lengths = {name: kernel.flat_shape_of(name, extent)[-1] for name in kernel.drawn}
-        inputs = self.inputs.normalized(kernel.drawn, lengths, kernel.drawn_rows())
+        flat = {name: kernel.flat_shape_of(name, self.shape, parameters) for name in kernel.drawn}
+        lengths = {name: shape[-1] for name, shape in flat.items()}
+        inputs = self.inputs.normalized(kernel.drawn, lengths, self._drawn_rows)
         tolerance = tolerances.normalize(self.tolerance, kernel.outputs)
         self.__dict__.update(
             parameters=parameters, numerics=numerics, inputs=inputs, tolerance=tolerance
@@ -172,7 +174,8 @@ class TestSpec(Model):
             name: getattr(numerics, name)
             for name in ("output", "buffers", "accumulate", "fidelity")
         }
-        regimes.check_exact(inputs, self.kernel, formats, extent.features, self.epsilon, "")
+        features = lengths[kernel.inputs[0]]
+        regimes.check_exact(inputs, self.kernel, formats, features, self.epsilon, "")
 
     def __hash__(self) -> int:
         return hash(self.key)
@@ -181,27 +184,23 @@ class TestSpec(Model):
     def _kernel(self) -> Kernel:
         return KERNELS[self.kernel]
 
-    @cached_property
-    def extent(self) -> Extent:
-        """The matrix that the kernel works on."""
-        return self._kernel.extent(self.shape, self.parameters, "test")
-
     @property
     def rows(self) -> int:
-        """The number of rows that are reduced.
-
-        It is the product of the leading dimensions where the kernel reduces the last one.
-        """
-        return self.extent.rows
+        """The number of rows of the first input; group norm's are its groups."""
+        return self.flat_shape_of(self.input_names[0])[0]
 
     @property
     def features(self) -> int:
         """Elements of a row."""
-        return self.extent.features
+        return self.flat_shape_of(self.input_names[0])[1]
 
     def parameter(self, name: str) -> Any:
         """Return a parameter of the kernel, or its default."""
-        return self._kernel.parameter(self.parameters, name)
+        return self._kernel.completed(self.parameters)[name]
+
+    @property
+    def _drawn_rows(self) -> tuple[str, ...]:
+        return tuple(name for name in self.drawn_names if self._kernel.has_rows(name))
 
     @property
     def elements(self) -> int:
@@ -221,7 +220,7 @@ class TestSpec(Model):
     @property
     def input_names(self) -> tuple[str, ...]:
         """Names of the kernel's input tensors, in the order of its signature."""
-        return self._kernel.inputs(self.numerics.statistics)
+        return self._kernel.with_statistics(self.numerics.statistics).inputs
 
     @property
     def drawn_names(self) -> tuple[str, ...]:
@@ -229,22 +228,17 @@ class TestSpec(Model):
         return self._kernel.drawn
 
     def shape_of(self, tensor: str) -> tuple[int, ...]:
-        """Return the shape of an input or output as executors see it.
-
-        x, dy, y, dx: the test's shape; mean, rstd: one value per row; others: a vector.
-        """
-        return self._kernel.shape_of(tensor, self.shape, self.extent)
+        """Return the shape of an input or output as executors see it."""
+        return self._kernel.shape_of(tensor, self.shape, self.parameters)
 
     def flat_shape_of(self, tensor: str) -> tuple[int, ...]:
-        """Return a tensor's shape in the domain, with rows flattened.
+        """Return a tensor's shape in the domain: (rows, N), or (size,) of one that has no rows."""
+        return self._kernel.flat_shape_of(tensor, self.shape, self.parameters)
 
-        x, dy, y, dx: (rows, features); mean, rstd: (rows,); others: (N,).
-        """
-        return self._kernel.flat_shape_of(tensor, self.extent)
-
-    def is_matrix(self, tensor: str) -> bool:
-        """Return whether a tensor has a value for every element of x."""
-        return self._kernel.is_matrix(tensor)
+    def matrix_shape_of(self, tensor: str) -> tuple[int, int]:
+        """Return a tensor's shape in the domain as rows: (1, size) of one that has none."""
+        flat = self.flat_shape_of(tensor)
+        return (flat[0], flat[1]) if len(flat) == 2 else (1, flat[0])
 
     def is_per_row(self, tensor: str) -> bool:
         """Return whether a tensor has one value per row."""
@@ -252,7 +246,7 @@ class TestSpec(Model):
 
     def regime(self, tensor: str) -> Regime:
         """Return the distribution of a drawn tensor."""
-        return self.inputs.of(tensor, self._kernel.drawn_rows())
+        return self.inputs.of(tensor, self._drawn_rows)
 
     def tolerance_for(self, output: str) -> Tolerance | None:
         """Return the tolerance declared for an output; None if undeclared.

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Discriminator, Field, Tag
 
-from gonogo.spec import fields
+from gonogo import fields
 from gonogo.spec.validation import NO_MINUS_ZERO, Bounded, Model
 
 COMPARATORS = ("rtol", "atol", "pcc", "frobenius", "ulp")

@@ -33,8 +33,8 @@ from pydantic_core import (
 )
 from pydantic_core.core_schema import ErrorType
 
+from gonogo import fields
 from gonogo.errors import FieldError, FieldErrors
-from gonogo.spec import fields
 
 MAX_ERRORS = 20
 """Errors of one body that are reported, and its unknown fields that are looked at: the cost of a

@@ -7,7 +7,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from gonogo.spec.fields import did_you_mean
+from gonogo.fields import did_you_mean
 
 UsageError: Any = typer.BadParameter.__base__
 """Click's, which newer versions of typer bring along under another name."""

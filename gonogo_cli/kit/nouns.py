@@ -11,8 +11,8 @@ import typer
 from rich.text import Text
 
 from gonogo.errors import JobError
+from gonogo.fields import did_you_mean
 from gonogo.spec.executors import EXECUTORS
-from gonogo.spec.fields import did_you_mean
 from gonogo_cli.kit import show
 from gonogo_cli.kit.cells import Cell, Item, label, print_fields, table
 from gonogo_cli.kit.client import Client, Refused

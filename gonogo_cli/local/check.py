@@ -93,9 +93,9 @@ def check(
     every seed, 2 usage, 3 infrastructure.
     """
     import gonogo_settings
+    from gonogo.kernels.registry import allow_installed
     from gonogo.spec.builds import check_emulated
     from gonogo.spec.executors import EMULATOR
-    from gonogo.spec.kernels.registry import allow_installed
     from gonogo.spec.regimes import check_exact_executor
     from gonogo.spec.selections import Selection, check_executor
     from gonogo.spec.test_spec import TestSpec
@@ -209,23 +209,27 @@ def _judged(
             if drawn is None or drawn[0] != seed:
                 raw = generate(test, seed)
                 drawn = (seed, raw, quantise(test, raw))
-            row = _seed(test, runner, seed, repeat, drawn[1], drawn[2], compared)
+            row = judged_run(test, runner, seed, repeat, drawn[1], drawn[2], compared)
             row["host_run"] = row["host_run"] or here
             rows.append(row)
             bars.update(task, advance=1)
     return rows
 
 
-def _seed(
+def judged_run(
     test: TestSpec,
     runner: LocalRunner,
     seed: int,
     repeat: int,
     raw: Any,
     given: Any,
-    compared: References | None,
+    compared: References | None = None,
+    is_brief: bool = False,
 ) -> options.Row:
-    """Judge one run. A kernel that fails gives the row its verdict; other seeds still run."""
+    """Judge one run. A kernel that fails gives the row its verdict; other seeds still run.
+
+    is_brief: without the fault of a wrong output and the limits of a right one, which take longest.
+    """
     from gonogo.errors import KernelOutputError
     from gonogo.judging import pairs
     from gonogo.judging.judging import exact_words, judge
@@ -260,6 +264,8 @@ def _seed(
             arithmetic=runner.arithmetic,
             produced=runner.produced,
             on_wormhole=runner.on_wormhole,
+            with_limits=not is_brief,
+            with_faults=not is_brief,
         )
         if compared is not None:
             judgement = compared.compare(judgement, seed, raw, given, outputs)

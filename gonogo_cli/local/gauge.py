@@ -86,7 +86,7 @@ def gauge(
     import gonogo_settings
     from gonogo.gauge.gates import named
     from gonogo.gauge.tests_file import parse
-    from gonogo.spec.kernels.registry import allow_installed
+    from gonogo.kernels.registry import allow_installed
     from gonogo_workers.executors import registry
 
     allow_installed()

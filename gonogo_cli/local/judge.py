@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from gonogo import fields
 from gonogo.errors import FieldError, JobError
-from gonogo.spec import fields, json_text
+from gonogo.spec import json_text
 from gonogo_cli.kit.fail_on import FAIL_ON, FailOn
 from gonogo_cli.local import options
 
@@ -53,8 +54,8 @@ def judge(
     import gonogo_settings
     from gonogo.judging.judging import judge as judged
     from gonogo.judging.stored_tensors import given_inputs
+    from gonogo.kernels.registry import allow_installed
     from gonogo.spec.arithmetic_names import canonical
-    from gonogo.spec.kernels.registry import allow_installed
     from gonogo.spec.test_spec import TestSpec
 
     allow_installed()

@@ -17,8 +17,8 @@ app = group("Look at the kernels that can be tested, and at their emulated build
 @app.command("list")
 def list_(as_json: bool = JSON) -> None:
     """List the kernels, and name those of installed packages, which are not imported here."""
-    from gonogo.spec.kernels import installed
-    from gonogo.spec.kernels.registry import KERNELS
+    from gonogo.kernels import installed
+    from gonogo.kernels.registry import KERNELS
 
     items = [_summary(name) for name in KERNELS]
     others = [name for name in installed.names() if name not in KERNELS]
@@ -37,15 +37,15 @@ def show_one(
     kernel: str = typer.Argument(help="Its name, such as layernorm_bw."), as_json: bool = JSON
 ) -> None:
     """Show a kernel: its tensors, its parameters, and a sentence for each emulated build."""
-    from gonogo.spec import fields
-    from gonogo.spec.kernels.registry import KERNELS, allow_installed, nameable
+    from gonogo import fields
+    from gonogo.kernels.registry import KERNELS, allow_installed, nameable
 
     allow_installed()
     if kernel not in KERNELS:
         fields.choice(kernel, [name for name in nameable() if name != kernel], "kernel")
     parameters = [
         {"name": name, "default": parameter.default, "meaning": parameter.sentence}
-        for name, parameter in (KERNELS[kernel].parameters or {}).items()
+        for name, parameter in KERNELS[kernel].parameters.items()
     ]
     builds = [{"build": name, "what it does": words} for name, words in _builds(kernel).items()]
     record = {**_summary(kernel), "parameters": parameters, "builds": builds}
@@ -62,14 +62,14 @@ def show_one(
 
 
 def _summary(kernel: str) -> dict[str, Any]:
-    from gonogo.spec.kernels.registry import KERNELS
+    from gonogo.kernels.registry import KERNELS
 
     known = KERNELS[kernel]
     return {
         "kernel": kernel,
-        "inputs": list(known.inputs("own")),
+        "inputs": list(known.drawn),
         "outputs": list(known.outputs),
-        "parameters": list(known.parameters or {}),
+        "parameters": list(known.parameters),
         "builds": len(known.emulated_builds),
         "executor": EMULATOR,
     }
@@ -78,7 +78,7 @@ def _summary(kernel: str) -> dict[str, Any]:
 def _builds(kernel: str) -> dict[str, str]:
     """Return what each emulated build of a kernel does, in a sentence."""
     from gonogo.emulator import builds_of
-    from gonogo.spec.kernels.registry import KERNELS
+    from gonogo.kernels.registry import KERNELS
 
     builds = builds_of(kernel)
     return {name: builds[name].sentence for name in KERNELS[kernel].emulated_builds}

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gonogo.errors import FieldError
+from gonogo.fields import choice, did_you_mean
 from gonogo.spec.executors import EXECUTORS, REPORTERS
-from gonogo.spec.fields import choice, did_you_mean
 
 if TYPE_CHECKING:
     from gonogo.spec.selections import Selection

@@ -13,12 +13,13 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from gonogo import fields
 from gonogo.errors import FieldError
 from gonogo.flakiness.suspects import settled_verdict, unexplained_together
+from gonogo.kernels.registry import KERNELS
 from gonogo.reports import red_hollow
-from gonogo.spec import fields, json_text
+from gonogo.spec import json_text
 from gonogo.spec.diagnoses import SO_FAR, diagnosis_of
-from gonogo.spec.kernels.registry import KERNELS
 from gonogo.spec.verdicts import Explanation, Verdict, severity, worst, worst_explanation
 from gonogo_cli.kit import show
 from gonogo_cli.kit.fail_on import FailOn

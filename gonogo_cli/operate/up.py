@@ -361,7 +361,7 @@ def up(
     That is SQLite, a private Redis, the API, background and one emulator worker.
     """
     require_service()
-    from gonogo.spec.kernels import registry
+    from gonogo.kernels import registry
 
     config = gonogo_settings.load()
     registry.load(config.kernels)  # a wrong setting is said here, not in three logs

@@ -10,8 +10,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from gonogo.fields import did_you_mean
 from gonogo.flakiness.classes import Class
-from gonogo.spec.fields import did_you_mean
 from gonogo_cli.kit import show, waiting
 from gonogo_cli.kit.client import Client
 from gonogo_cli.kit.fail_on import FAIL_ON, FailOn

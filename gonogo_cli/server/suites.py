@@ -17,9 +17,9 @@ from rich.text import Text
 
 from gonogo import urls
 from gonogo.errors import JobError
+from gonogo.fields import did_you_mean
 from gonogo.reports import red_hollow
 from gonogo.spec import json_text
-from gonogo.spec.fields import did_you_mean
 from gonogo.spec.verdicts import Verdict
 from gonogo_cli.kit import show, waiting
 from gonogo_cli.kit.client import Client, Refused

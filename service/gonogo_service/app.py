@@ -11,7 +11,7 @@ from fastapi import FastAPI
 from starlette.middleware.gzip import GZipMiddleware
 
 import gonogo_settings as configuration
-from gonogo.spec.kernels import registry as kernels
+from gonogo.kernels import registry as kernels
 from gonogo.urls import API
 from gonogo_dashboards import pages
 from gonogo_service.access import login

@@ -11,7 +11,7 @@ import jsonschema_rs
 from fastapi.routing import APIRoute
 from starlette.routing import Match
 
-from gonogo.spec.kernels.registry import KERNELS
+from gonogo.kernels.registry import KERNELS
 from gonogo_service.api.admin import health
 from gonogo_service.api.routers import routers
 from gonogo_service.app import create_app

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from hatchling.builders.wheel import WheelBuilder
 
-from gonogo.spec.kernels import registry
+from gonogo.kernels import registry
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PACKAGES = ("l2norm", "l2norm_backward", "numpy_executor")

@@ -15,8 +15,8 @@ from gonogo import emulator
 from gonogo.arithmetic.formats import round_to
 from gonogo.judging.inputs import generate, quantise
 from gonogo.judging.judging import matrix
-from gonogo.references.workloads import exact_outputs
 from gonogo.spec.test_spec import TestSpec
+from gonogo.workloads import exact_outputs
 
 KERNELS = ("layernorm_bw", "layernorm_fw")
 

@@ -13,9 +13,9 @@ from gonogo.arithmetic.datapath import Width
 from gonogo.arithmetic.formats import round_to
 from gonogo.graph import Graph, Spec, trace
 from gonogo.judgment import Judgment, judge
-from gonogo.references import KERNELS
-from gonogo.references.ttnn import DATAFLOWS
-from gonogo.references.wormhole import Options
+from gonogo.kernels.registry import KERNELS
+from gonogo.kernels.ttnn import DATAFLOWS
+from gonogo.kernels.wormhole import Options
 
 Array = NDArray[np.float32]
 REFERENCES = {

@@ -21,7 +21,7 @@ from celery.platforms import SecurityWarning
 
 import gonogo_settings as all_settings
 from gonogo.errors import InfrastructureError
-from gonogo.spec.kernels import registry as kernels
+from gonogo.kernels import registry as kernels
 from gonogo_settings import Settings
 from gonogo_workers import queue
 from gonogo_workers.attempts.attempt import DeviceContext

@@ -24,7 +24,7 @@ OPERATIONS: Final = {
     ("ttnn", "layernorm_bw"): "moreh.layer_norm_backward",
     ("ttnn-generic-bw", "layernorm_bw"): "ttnn.generic_op",
 }
-"""Operations of gonogo.references.ttnn by build and kernel."""
+"""Operations of gonogo.kernels.ttnn by build and kernel."""
 SHAPES: Final = ("33x50", "64x96", "32x64", "64x256", "96x40")
 DEADLINE_S: Final = 300.0
 

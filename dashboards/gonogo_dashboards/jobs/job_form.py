@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from sqlalchemy.orm import Session
 
 from gonogo import urls
+from gonogo.kernels.registry import KERNELS
 from gonogo.spec.builds import Build, own_builds
 from gonogo.spec.executors import EMULATOR, EXECUTORS, REPORTERS
-from gonogo.spec.kernels.registry import KERNELS
 from gonogo_dashboards.jobs import prefill
 from gonogo_storage.catalogue import builds, test_specs
 from gonogo_storage.jobs import queue_estimate
@@ -133,11 +133,7 @@ def _about(build: Build) -> str:
     """Return what a built-in build is: the right kernel, or a mutant of some kernels."""
     if build.executor != EMULATOR:
         return f"the installed {build.executor}"
-    kernels = [
-        name
-        for name, kernel in KERNELS.items()
-        if build.name in kernel.builds and build.name not in kernel.unchanged_by
-    ]
+    kernels = [name for name, kernel in KERNELS.items() if build.name in kernel.emulated_builds]
     if kernels and KERNELS[kernels[0]].builds[0] == build.name:
         return "emulated: the right kernel"
     return f"emulated: a known-wrong {', '.join(kernels) or 'kernel'}"

@@ -6,7 +6,7 @@ import typer
 
 from gonogo import urls
 from gonogo.errors import JobError
-from gonogo.spec.fields import did_you_mean
+from gonogo.fields import did_you_mean
 from gonogo_cli.kit import nouns
 from gonogo_cli.kit.client import Client
 from gonogo_cli.kit.groups import group

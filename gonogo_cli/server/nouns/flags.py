@@ -8,8 +8,8 @@ import typer
 
 from gonogo import urls
 from gonogo.errors import FieldError
+from gonogo.fields import did_you_mean
 from gonogo.reports.flag_labels import LABELS, kind_of
-from gonogo.spec.fields import did_you_mean
 from gonogo_cli.kit import nouns
 from gonogo_cli.kit.client import Client
 from gonogo_cli.kit.groups import group

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from gonogo.spec.kernels import registry as kernels
+from gonogo.kernels import registry as kernels
 from gonogo_service.access.principals import Keys
 from gonogo_service.background import dispatcher, ingest, rollups, scheduler
 from gonogo_service.background.assess import Assessor

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.routing import APIRoute
 from pydantic import ConfigDict
 
-from gonogo.spec.fields import did_you_mean
+from gonogo.fields import did_you_mean
 from gonogo.urls import API
 from gonogo_service.kit import json_bodies
 from gonogo_service.kit.problems import BadField, Problem

@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from gonogo.errors import FieldError
+from gonogo.fields import choice, did_you_mean
 from gonogo.spec.builds import (
     EMULATOR,
     Build,
@@ -18,7 +19,6 @@ from gonogo.spec.builds import (
     own_builds,
 )
 from gonogo.spec.executors import EXECUTORS
-from gonogo.spec.fields import choice, did_you_mean
 from gonogo.spec.regimes import check_exact_executor
 from gonogo.spec.selections import (
     AnyTest,

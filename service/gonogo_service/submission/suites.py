@@ -12,9 +12,9 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from gonogo import fields
 from gonogo.errors import FieldError, FieldErrors
-from gonogo.spec import fields
-from gonogo.spec.fields import did_you_mean
+from gonogo.fields import did_you_mean
 from gonogo.spec.suites import Template, attempt, expand
 from gonogo.spec.validation import MAX_ERRORS
 from gonogo_service.submission import jobs as submission

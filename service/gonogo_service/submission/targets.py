@@ -6,7 +6,7 @@ from sqlalchemy.orm import Session
 
 from gonogo.devices.boards import ARCHES, BOARDS, arch_of
 from gonogo.errors import FieldError
-from gonogo.spec.fields import choice
+from gonogo.fields import choice
 from gonogo_service.submission.bodies import Target
 from gonogo_settings import Settings
 from gonogo_storage.jobs import queue_estimate

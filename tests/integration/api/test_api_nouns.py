@@ -12,8 +12,8 @@ import stored_jobs
 from api import JOB, Api, in_process
 from database_params import BOTH
 from gonogo.emulator import builds_of
+from gonogo.kernels import layernorm
 from gonogo.spec.builds import emulator_builds, own_builds
-from gonogo.spec.kernels import layernorm
 from gonogo_service.access.issuing import issue_token
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.devices import workers

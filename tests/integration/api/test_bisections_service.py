@@ -16,8 +16,8 @@ import stored_jobs
 from api import Api, in_process
 from bisection_steps import answer, jobs_in_flight, run, serve, step
 from gonogo.flakiness.bisecting import Signal, Stage
+from gonogo.kernels.registry import KERNELS
 from gonogo.spec.builds import emulator_builds
-from gonogo.spec.kernels.registry import KERNELS
 from gonogo_service.background.bisection import role
 from gonogo_storage.automation import bisections
 from gonogo_storage.db.encoding import utcnow
@@ -144,6 +144,28 @@ def test_as_many_probes_as_devices_are_free_and_builds_that_cannot_run_are_passe
         ["correct", "correct"],
     )
     assert "could not be tested" in ended_bisection["words"]
+
+
+@pytest.mark.parametrize(
+    ("signal", "words"), [("hang", "more hangs from correct on"), ("crash", "more crashes from")]
+)
+def test_a_hang_and_a_crash_are_outcomes_that_can_be_bisected(
+    api: Api, signal: str, words: str
+) -> None:
+    place = "no answer within 30 s; under the watcher: core 1-2 waits for a semaphore"
+
+    def rows(number: int, seed: int) -> dict[str, Any]:
+        is_bad = number >= 9 and seed % 4 < 3  # three runs of four; the others are wrong or lost
+        lost = stored_jobs.unwell(seed, signal if is_bad else "error", place)
+        return lost if is_bad or seed == 3 else row(seed, wrong=number < 4)
+
+    bisection = run(api, begin(api, signal=signal), rows)
+    (finding,) = bisection["findings"]
+    assert (finding["place"], finding["kind"], finding["track"]) == (9, "louder", signal)
+    assert bisection["words"].startswith(words)
+    assert place in bisection["words"]
+    page = html.unescape(api.client.get(f"/bisections/{bisection['id']}").text)
+    assert place in page
 
 
 def test_what_the_database_holds_is_all_that_a_step_needs(api: Api) -> None:

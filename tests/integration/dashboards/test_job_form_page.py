@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 
 from api import JOB, Api, in_process
-from gonogo.spec.kernels.registry import KERNELS
+from gonogo.kernels.registry import KERNELS
 from gonogo_storage.catalogue import builds
 
 STRANGE = "\"'><script>alert(1)</script>"

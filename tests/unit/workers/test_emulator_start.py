@@ -12,7 +12,7 @@ from checkout import PYTHONPATH
 START = """
 import sys
 from gonogo_workers.executors.emulator_executor import EmulatorExecutor
-from gonogo.spec.kernels.registry import loaded
+from gonogo.kernels.registry import loaded
 EmulatorExecutor("correct")
 heavy = {"pydantic_settings", "gonogo_settings", "redis", "celery", "httpx"}
 print(*loaded(), sorted(heavy & set(sys.modules)))

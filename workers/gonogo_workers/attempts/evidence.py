@@ -110,7 +110,7 @@ def of_seed(
     try:
         references = exact_outputs(test, given)
         for name in (name for name in test.outputs if name in outputs):
-            shape = (test.rows, test.features) if test.is_matrix(name) else (1, -1)
+            shape = test.matrix_shape_of(name)
             content = error_map(
                 outputs[name].reshape(shape), references[name].reshape(shape), test.numerics.output
             ).to_json()

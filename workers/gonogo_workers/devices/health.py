@@ -16,10 +16,10 @@ from gonogo.errors import InfrastructureError
 from gonogo.judging.inputs import generate, quantise
 from gonogo.judging.judging import judge
 from gonogo.judging.replayed import Replayed, closest, replayed, together
-from gonogo.references.workloads import programs_on_wormhole
 from gonogo.spec.executors import EXECUTORS
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import Explanation
+from gonogo.workloads import programs_on_wormhole
 from gonogo_workers.executors.base import (
     ExecutorFailure,
     FloatArray,

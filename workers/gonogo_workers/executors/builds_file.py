@@ -42,10 +42,10 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field
 
+from gonogo import fields
 from gonogo.errors import FieldError
-from gonogo.spec import fields
+from gonogo.fields import Problems
 from gonogo.spec.builds import DeclaredBuild, known_build
-from gonogo.spec.fields import Problems
 from gonogo.spec.validation import Model, Refused, checked, in_words
 from gonogo_workers.executors.registry import ExecutorSpec
 

@@ -14,8 +14,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from gonogo import emulator
+from gonogo.kernels import registry as kernels
 from gonogo.spec.builds import emulator_build
-from gonogo.spec.kernels import registry as kernels
 from gonogo.spec.test_spec import TestSpec
 from gonogo_workers.executors.base import FloatArray
 

@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gonogo.spec.kernels import registry as kernels
+from gonogo.kernels import registry as kernels
 from gonogo_workers.executors.base import (
     ExecutorFailure,
     HostUnavailable,

@@ -15,9 +15,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from gonogo.errors import FieldError
+from gonogo.fields import did_you_mean
 from gonogo.spec.executors import EMULATOR as EMULATOR
 from gonogo.spec.executors import EXECUTORS, ON_WORMHOLE
-from gonogo.spec.fields import did_you_mean
 from gonogo_settings import load as load_settings
 
 SETTING = "GONOGO_EXECUTORS"

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gonogo import fields as reading
 from gonogo.errors import GonogoError, JobError, brief
 from gonogo.judging.judging import judge
 from gonogo.judging.stored_tensors import Tensors, given_inputs, shaped
-from gonogo.spec import fields as reading
 from gonogo.spec.arithmetic_names import canonical
 from gonogo.spec.test_spec import TestSpec
 from gonogo_workers.reports import npy

@@ -17,12 +17,12 @@ from typing import Annotated, Any, TypeGuard
 
 from pydantic import ConfigDict, Field
 
+from gonogo import fields
 from gonogo.errors import FieldError, JobError
 from gonogo.judging.judging import SeedJudgement
 from gonogo.reports.forms import MAX_COUNT, MAX_INTEGER
 from gonogo.reports.outcomes import OTHER_REASON, WITHOUT_ARRAYS, ArraysVerdict, Outcome, verdict_of
 from gonogo.reports.texts import MAX_MESSAGE_CHARS, MAX_NAME_CHARS, clean, short_name
-from gonogo.spec import fields
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.validation import Model, checked
 from gonogo.spec.verdicts import JUDGE, Explanation, Verdict, worst, worst_explanation

@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Discriminator, Field, Tag
 from sqlalchemy.orm import Session
 
+from gonogo import fields
 from gonogo.ci.rules import OF_THE_COMMIT, problem_of
 from gonogo.errors import FieldError
-from gonogo.spec import fields
 from gonogo.spec.builds import EMULATOR, DeclaredBuild
 from gonogo.spec.validation import Refused, distinct
 from gonogo_service.api.suites.schemas import SuiteIn, SuiteName

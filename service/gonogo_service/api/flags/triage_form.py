@@ -12,7 +12,7 @@ from fastapi import APIRouter, Form, Request, Response
 
 from gonogo import urls
 from gonogo.errors import FieldError
-from gonogo.spec.fields import choice
+from gonogo.fields import choice
 from gonogo_dashboards.flags import flag_list
 from gonogo_dashboards.flags.flag_list import ChangeResult, EnteredValues
 from gonogo_dashboards.pages import render

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from fastapi import Query, Response
 from fastapi.responses import StreamingResponse
 
-from gonogo.spec.fields import did_you_mean
+from gonogo.fields import did_you_mean
 from gonogo_service.access.context import Ctx, Reader
 from gonogo_service.api.jobs.jobs import require_job
 from gonogo_service.api.jobs.outputs import OutputNumbers, TestOutcome

@@ -15,9 +15,9 @@ from starlette.exceptions import HTTPException
 
 from gonogo import urls
 from gonogo.errors import FieldError
+from gonogo.fields import did_you_mean
 from gonogo.flakiness.bisecting import Expect, Signal
 from gonogo.spec.builds import Build, fits_kernel, ordered, own_builds
-from gonogo.spec.fields import did_you_mean
 from gonogo.spec.selections import TestBody
 from gonogo.spec.test_spec import TestSpec
 from gonogo.urls import API

@@ -19,11 +19,11 @@ from gonogo.gauge.measure import turn
 from gonogo.graph import trace
 from gonogo.judging.inputs import generate, quantise
 from gonogo.judgment import Judgment, judge
-from gonogo.references import KERNELS as REFERENCES
-from gonogo.references.workloads import declared, shaped
-from gonogo.references.wormhole import Options, generic
+from gonogo.kernels.registry import KERNELS as REFERENCES
+from gonogo.kernels.wormhole import Options, generic
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import Explanation
+from gonogo.workloads import declared, shaped
 
 Array = NDArray[np.float32]
 SHAPES = {"groupnorm_fw": (2, 6, 5, 9)}

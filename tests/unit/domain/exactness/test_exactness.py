@@ -17,7 +17,7 @@ from gonogo.exactness import NORMS, exact_elements, exact_inputs, is_exact, judg
 from gonogo.exactness.inputs import EPSILON
 from gonogo.faults.table import faults
 from gonogo.graph import Graph, Node, trace
-from gonogo.references import KERNELS
+from gonogo.kernels.registry import KERNELS
 from gonogo.spec.verdicts import Explanation
 
 Array = NDArray[Any]

@@ -17,7 +17,7 @@ from gonogo.gauge import limits
 from gonogo.gauge.gates import FORMATS as GATED_FORMATS
 from gonogo.gauge.gates import GATES, Gate, judging, named
 from gonogo.gauge.report import gate_passes
-from gonogo.spec.kernels.registry import KERNELS
+from gonogo.kernels.registry import KERNELS
 from gonogo.spec.test_spec import TestSpec
 from numeric_cases import spec
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from gonogo.arithmetic.formats import round_to
 from gonogo.graph import Graph, trace
 from gonogo.judgment import OutputJudgment, judge
-from gonogo.references import KERNELS
+from gonogo.kernels.registry import KERNELS
 
 Array = NDArray[Any]
 F = np.float32

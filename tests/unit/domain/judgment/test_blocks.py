@@ -15,7 +15,7 @@ from gonogo.arithmetic.formats import round_to
 from gonogo.graph import trace
 from gonogo.judgment import OutputJudgment, blocks, judge
 from gonogo.judgment.blocks import blocks_of
-from gonogo.references.layernorm import layernorm, layernorm_backward
+from gonogo.kernels.layernorm import layernorm, layernorm_backward
 from tests.unit.domain.judgment.kernels import Array, stored
 
 F, PLAIN = np.float32, Program()

@@ -17,9 +17,9 @@ from gonogo.graph import Graph, Mistake, trace
 from gonogo.judgment.diagnosis import Diagnosis, diagnose
 from gonogo.judgment.limits import detection_limits
 from gonogo.judgment.sample import Sample, cut_of, some_groups
-from gonogo.references.layernorm import layernorm, layernorm_backward
-from gonogo.references.rmsnorm import rmsnorm
-from gonogo.references.softmax import softmax
+from gonogo.kernels.layernorm import layernorm, layernorm_backward
+from gonogo.kernels.rmsnorm import rmsnorm
+from gonogo.kernels.softmax import softmax
 
 Array = NDArray[Any]
 ROWS, COLUMNS = 40, 200

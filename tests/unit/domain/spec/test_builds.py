@@ -8,6 +8,7 @@ import pytest
 
 from gonogo.emulator import builds_of
 from gonogo.errors import FieldError
+from gonogo.kernels.registry import KERNELS
 from gonogo.spec.builds import (
     Build,
     DeclaredBuild,
@@ -18,7 +19,6 @@ from gonogo.spec.builds import (
     ordered,
     own_builds,
 )
-from gonogo.spec.kernels.registry import KERNELS
 
 
 def test_builds_are_ordered_by_line_and_sequence() -> None:

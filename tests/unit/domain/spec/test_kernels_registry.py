@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,9 @@ from gonogo import emulator
 from gonogo.errors import FieldError
 from gonogo.judging.comparison import case_of_test, record_of
 from gonogo.judging.inputs import generate, quantise
+from gonogo.kernels import groupnorm, layernorm, rmsnorm
+from gonogo.kernels.registry import KERNELS, register, unregister
 from gonogo.spec.builds import emulator_builds
-from gonogo.spec.kernels import groupnorm, layernorm, rmsnorm
-from gonogo.spec.kernels.registry import KERNELS, register, unregister
 from gonogo.spec.test_spec import TestSpec
 from gonogo_cli.app import app
 from gonogo_storage.flags.evidence import check_line
@@ -127,12 +128,12 @@ def test_a_kind_that_is_gone_is_unknown() -> None:
 def test_a_name_is_registered_once() -> None:
     register(rmsnorm.KERNELS[0])  # registering the same kernel again changes nothing
     with pytest.raises(ValueError, match="there is a kernel"):
-        register(type(softmax.KERNEL)("rmsnorm_fw", ("y",), ("x",), "softmax.numerics"))
+        register(replace(softmax.KERNEL, name="rmsnorm_fw"))
 
 
 @pytest.mark.parametrize("kind", [layernorm, rmsnorm, groupnorm])
 def test_the_builds_of_a_kernel_are_the_emulator_s(kind: Any) -> None:
-    for kernel in kind.KERNELS:
+    for kernel in (kernel for kernel in kind.KERNELS if len(kernel.builds) > 1):
         builds = emulator.builds_of(kernel.name)
         assert tuple(builds) == kernel.builds
         assert all(build.sentence.endswith(".") for build in builds.values())

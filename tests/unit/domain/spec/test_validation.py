@@ -7,8 +7,8 @@ from typing import Annotated, Any, ClassVar
 import pytest
 from pydantic import Field
 
+from gonogo import fields
 from gonogo.errors import FieldError, FieldErrors
-from gonogo.spec import fields
 from gonogo.spec.validation import WHOLE, Model, checked, in_words
 
 Pair = tuple[Annotated[int, Field(ge=0), WHOLE], Annotated[int, Field(le=9), WHOLE]]

@@ -1,0 +1,56 @@
+"""Kernels of other installed packages: the entry points of the group `gonogo.kernels`.
+
+The name of an entry point is the kernel's, and its value leads to a `Kernel`. A package that is
+installed is not imported: only `load` does that, for one kernel that somebody named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.metadata import EntryPoint, entry_points
+
+from gonogo.errors import FieldError, in_words
+from gonogo.kernels.kernel import Kernel
+
+GROUP = "gonogo.kernels"
+
+
+def names() -> tuple[str, ...]:
+    """Return the names of the kernels that installed packages offer; nothing is imported."""
+    return tuple(sorted({point.name for point in entry_points(group=GROUP)}))
+
+
+def package_of(point: EntryPoint) -> str:
+    """Return the package of an entry point for people, such as "gonogo-l2norm 0.1"."""
+    return "a package" if point.dist is None else f"{point.dist.name} {point.dist.version}"
+
+
+def load(name: str, field: str) -> Kernel | None:
+    """Return the kernel of that name from the package that offers it; None if none does.
+
+    field: what names the kernel, for the message. Raises FieldError where the package can't be
+    imported or offers something else, or where two packages offer the name.
+    """
+    points = _different(entry_points(group=GROUP, name=name))
+    if not points:
+        return None
+    packages = " and ".join(sorted(map(package_of, points)))
+    if len(points) > 1:
+        raise FieldError(field, name, f"is offered by {packages}", limit="one package")
+    (point,) = points
+    try:
+        kernel = point.load()
+    except Exception as problem:
+        reason = f"can't be loaded from {packages}: {in_words(problem)}"
+        raise FieldError(field, name, reason) from problem
+    if not isinstance(kernel, Kernel) or kernel.name != name:
+        offer = f"the kernel {kernel.name!r}" if isinstance(kernel, Kernel) else repr(kernel)
+        reason = f"{packages} offers {offer} under this name"
+        limit = f"{point.value} is a gonogo.kernels.kernel.Kernel named {name!r}"
+        raise FieldError(field, name, reason, limit=limit)
+    return kernel
+
+
+def _different(points: Sequence[EntryPoint]) -> tuple[EntryPoint, ...]:
+    """Return the entry points without repetitions, as of a package that is on the path twice."""
+    return tuple({(point.value, package_of(point)): point for point in points}.values())
