@@ -269,7 +269,7 @@ def step(values: Array, form: str) -> Array:
         tops = np.maximum.reduceat(shaped, np.arange(0, shaped.shape[-1], BLOCK), axis=-1)
         size = np.repeat(tops, BLOCK, axis=-1)[..., : shaped.shape[-1]].reshape(size.shape)
     exponents = np.where(size > 0, np.frexp(size)[1] - 1, lowest)
-    return np.asarray(2.0 ** (np.maximum(exponents, lowest) + 1 - precision))
+    return np.asarray(np.ldexp(1.0, np.maximum(exponents, lowest) + 1 - precision))
 
 
 def rounded(values: Array, form: str) -> Array:
@@ -294,7 +294,14 @@ def pcc_deficit(reference: Array, error: Array) -> float | None:
     b, d = reference - reference.flat[0], error - error.mean()
     b = b - b.mean()
     dd, bb, bd = (float((x * y).sum()) for x, y in ((d, d), (b, b), (b, d)))
-    floor = b.size * (float(np.abs(reference).max()) * CONSTANT) ** 2
+    return pcc_deficit_of(dd, bb, bd, b.size * (float(np.abs(reference).max()) * CONSTANT) ** 2)
+
+
+def pcc_deficit_of(dd: float, bb: float, bd: float, floor: float) -> float | None:
+    """Return `pcc_deficit` from the sums of d^2, b^2 and b d.
+
+    floor: the b^2 of a reference that is constant but for rounding.
+    """
     aa = bb + 2 * bd + dd
     if not bb > floor or not aa > max(floor, (bb + dd) * CANCELED):
         return None

@@ -6,6 +6,7 @@ plugin.py        the plug-in: options, fixtures, registration
 lines.py         a line in a file for each event, which a worker's executor reads
 dumps.py         arrays on disk, for a worker
 exact.py         the fixture `exact_inputs`: inputs on which right kernels agree to the bit
+capturing.py     --gonogo-capture: comparisons of suites that don't know GoNoGo
 gathering.py     in the process of the tests: adds comparisons to pytest's reports; strict mode
 collecting.py    in the process that receives all reports (the only one, or pytest-xdist's
                 controller)

@@ -69,6 +69,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="fail tests whose pass is hollow: green, and rounding doesn't explain the error",
     )
     group.addoption(
+        "--gonogo-capture",
+        action="store_true",
+        help="record the comparisons of tests that don't use gonogo.compare, such as"
+        " numpy.testing.assert_allclose and assert_with_pcc; no outcome changes",
+    )
+    group.addoption(
         "--gonogo-seeds",
         metavar="N",
         type=_seeds,
@@ -129,6 +135,10 @@ def pytest_configure(config: pytest.Config) -> None:
     report = config.getoption("--gonogo-report")
     if report and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Recorder(Path(report)), "gonogo-recorder")
+    if config.getoption("--gonogo-capture"):
+        from gonogo_pytest import capturing
+
+        config.pluginmanager.register(capturing.Capturing(config), "gonogo-capturing")
     if dumps.under_worker():
         config.add_cleanup(dumps.take())
         config.pluginmanager.register(Measurer(), "gonogo-measurer")

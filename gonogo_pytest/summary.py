@@ -30,10 +30,11 @@ def write(terminal: Any, records: Sequence[Record], ended: Iterable[str]) -> Non
     if not pairs and not lines:
         return
     hollow = _groups((record, comparison) for record, comparison in pairs if comparison.hollow)
-    terminal.write_sep(
-        "=", f"gonogo: {len(hollow)} hollow" if hollow else "gonogo", yellow=bool(hollow)
-    )
+    weak = _groups((record, comparison) for record, comparison in pairs if comparison.weakness)
+    count = len(hollow) + len(weak)
+    terminal.write_sep("=", f"gonogo: {count} hollow" if count else "gonogo", yellow=bool(count))
     _titled(terminal, "HOLLOW PASS", hollow, ("rounding_ratio",), yellow=True)
+    _titled(terminal, "HOLLOW GATE", _worst_first(weak), ("tolerance_ratio",), yellow=True)
     _titled(
         terminal,
         "SUSPECT",
@@ -76,6 +77,16 @@ def _groups(pairs: Iterable[Pair]) -> dict[Group, list[Pair]]:
     for record, comparison in pairs:
         groups.setdefault((record.name, comparison.name), []).append((record, comparison))
     return groups
+
+
+def _worst_first(weak: Mapping[Group, Sequence[Pair]]) -> dict[Group, Sequence[Pair]]:
+    """Return groups of captured comparisons that say nothing, by the order of their reasons."""
+    if not weak:
+        return {}
+    # Imported here: it takes NumPy along, and most runs capture nothing
+    from gonogo.capture.weaknesses import ORDER
+
+    return dict(sorted(weak.items(), key=lambda item: ORDER.get(item[1][0][1].weakness, 0)))
 
 
 def _titled(

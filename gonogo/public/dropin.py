@@ -133,14 +133,14 @@ def against(
     gate = Gate(rtol, atol, pcc, frobenius, ulp, equal_nan)
     spec = {"kernel": kernel} if isinstance(kernel, str) else dict(kernel or {})
     spec |= fields if reference is None else {"reference": reference, **fields}
-    results = _pairs(actual, expected, output or _first(spec) or "actual")
+    results = tensor_pairs(actual, expected, output or _first(spec) or "actual")
     pairs = [
         (label, tensors.read(result, label), tensors.read(right, f"the expected {label}"))
         for label, result, right in results
     ]
-    pending = _PendingComparison(
+    pending = PendingComparison(
         name,
-        gate if gate.declared else _default_gate(gate, pairs),
+        gate if gate.declared else default_gate(gate, pairs),
         spec,
         arithmetic,
     )
@@ -219,7 +219,7 @@ def assert_close(
     if (rtol is None) != (atol is None):
         raise ValueError("rtol and atol must both be given, or neither")
     checks = (("dtype", check_dtype), ("device", check_device))
-    for label, result, reference in _pairs(actual, expected, "actual"):
+    for label, result, reference in tensor_pairs(actual, expected, "actual"):
         if hasattr(result, "detach") and hasattr(reference, "detach"):
             for attribute in [name for name, enabled in checks if enabled]:
                 _same(attribute, result, reference, label)
@@ -241,7 +241,7 @@ def assert_with_pcc(
     return True, f"PCC: {min(coefficients, default=1.0)}"
 
 
-class _PendingComparison:
+class PendingComparison:
     """A comparison to which outputs can still be added."""
 
     def __init__(
@@ -423,7 +423,7 @@ class _PendingComparison:
         return "\n".join([*lines, *(f"  {line}" for line in comparison.words.splitlines())])
 
 
-def _pairs(actual: Any, expected: Any, label: str) -> list[tuple[str, Any, Any]]:
+def tensor_pairs(actual: Any, expected: Any, label: str) -> list[tuple[str, Any, Any]]:
     """Return (label, actual, expected) of every tensor.
 
     Raises AssertionError if the two sides have different tensors.
@@ -461,7 +461,7 @@ def _first(spec: Mapping[str, Any]) -> str | None:
     return {"layernorm_fw": "y", "layernorm_bw": "dx"}.get(str(spec["kernel"]))
 
 
-def _default_gate(gate: Gate, pairs: list[tuple[str, Tensor, Tensor]]) -> Gate:
+def default_gate(gate: Gate, pairs: list[tuple[str, Tensor, Tensor]]) -> Gate:
     """Return the gate with torch's defaults: the largest tolerance of several dtypes."""
     from dataclasses import replace
 

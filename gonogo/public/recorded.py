@@ -39,6 +39,11 @@ class Comparison:
         """Return whether it is green, and rounding doesn't explain the error."""
         return self.within and self.explanation == "unexplained"
 
+    @property
+    def weakness(self) -> str:
+        """Return why a green comparison says nothing (gonogo.capture.weaknesses); "" if it does."""
+        return next((str(of["weakness"]) for of in self.outputs.values() if "weakness" in of), "")
+
     def to_json(self) -> dict[str, Any]:
         """Return it as an entry of `comparisons` in GoNoGo's own lines (docs/imports.md).
 

@@ -1,0 +1,181 @@
+"""Record the comparisons of a test: at each line of it the worst one, with the number of all."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from types import FrameType
+from typing import Any
+
+from gonogo.capture.calls import Call, NotRead, is_green, read_call
+from gonogo.capture.numbers import numbers
+from gonogo.capture.weaknesses import ORDER, weakness_of
+from gonogo.public import recorded
+from gonogo.public.dropin import PendingComparison
+from gonogo.public.recorded import Comparison
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A line of the table: the tests whose comparisons are judged in full.
+
+    Attributes:
+        pattern: of node ids, with * and ?.
+        kernel: the kernel's name.
+        inputs: tensor -> the variable of the test that has it when it compares.
+        output: the tensor that is compared; None: the kernel's first.
+        fields: further fields of the kernel's test, such as epsilon.
+    """
+
+    pattern: str
+    kernel: str
+    inputs: Mapping[str, str]
+    output: str | None = None
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, pattern: str, fields: Mapping[str, Any]) -> Kernel:
+        """Return the line of a table. Raises ValueError for a wrong one."""
+        rest = dict(fields)
+        kernel, inputs = rest.pop("kernel", None), rest.pop("inputs", None)
+        is_table = isinstance(inputs, Mapping) and all(isinstance(v, str) for v in inputs.values())
+        if not isinstance(kernel, str) or not is_table or not inputs:
+            raise ValueError(
+                f"{pattern}: needs kernel, a name, and inputs, a table of tensor = variable;"
+                f" got {dict(fields)!r}"
+            )
+        return cls(pattern, kernel, inputs, rest.pop("output", None), rest)
+
+    def fits(self, test: str) -> bool:
+        """Return whether a test's node id, with or without its parameters, fits the pattern."""
+        return fnmatchcase(test, self.pattern) or fnmatchcase(test.partition("[")[0], self.pattern)
+
+
+@dataclass
+class Capture:
+    """The comparisons of this process.
+
+    Attributes:
+        kernels: the table.
+        calls: all that were captured.
+        not_read: those that could not be, by the reason.
+    """
+
+    kernels: Sequence[Kernel] = ()
+    calls: int = 0
+    not_read: Counter[str] = field(default_factory=Counter)
+    _kernel: Kernel | None = None
+    _file: str = ""
+    _worst: dict[str, tuple[int, Comparison]] = field(default_factory=dict)
+
+    def begin(self, test: str, file: str) -> None:
+        """Assign the following comparisons to a test, by its node id and file."""
+        self._kernel = next((one for one in self.kernels if one.fits(test)), None)
+        self._file = file
+
+    def publish(self) -> None:
+        """Send what a phase of the test compared to the listeners of gonogo.public.recorded."""
+        for count, comparison in self._worst.values():
+            if count > 1 and comparison.words:
+                comparison.words += f" (the worst of {count} calls)"
+            recorded.publish(comparison)
+        self._worst.clear()
+
+    def observe(
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        result: object,
+    ) -> None:
+        """Record a call. An error in here only counts: no test may notice."""
+        try:
+            self.calls += 1
+            green = is_green(result)
+            if green is None:
+                raise NotRead(f"a result of {type(result).__name__}")
+            frame = _frame_of(self._file, sys._getframe(2))
+            call = read_call(function, args, kwargs)
+            comparison = self._judged(call, frame, green) or _measured(call, green)
+            comparison.name = f"{call.function}, line {frame.f_lineno}"
+            count, worst = self._worst.get(comparison.name, (0, comparison))
+            worst = max(worst, comparison, key=_badness)
+            self._worst[comparison.name] = count + 1, worst
+        except NotRead as reason:
+            self.not_read[str(reason)] += 1
+        except Exception as problem:
+            self.not_read[type(problem).__name__] += 1
+
+    def _judged(self, call: Call, frame: FrameType, green: bool) -> Comparison | None:
+        """Return the full judgment where the table has the test; else None."""
+        inputs = None if self._kernel is None else _variables(self._kernel.inputs, frame)
+        if self._kernel is None or inputs is None:
+            return None
+        spec = {"kernel": self._kernel.kernel, **self._kernel.fields}
+        pending = PendingComparison(None, call.gate, spec, None)
+        for pair in call.pairs:
+            label = self._kernel.output or pair.label
+            pending.add(label, pair.actual, pair.expected)
+        return pending.judged(inputs, {})
+
+
+def _frame_of(file: str, caller: FrameType) -> FrameType:
+    """Return the innermost frame in the test's file; the caller's where there is none."""
+    frame: FrameType | None = caller
+    while frame is not None and frame.f_code.co_filename != file:
+        frame = frame.f_back
+    return frame or caller
+
+
+def _variables(names: Mapping[str, str], frame: FrameType) -> dict[str, Any] | None:
+    """Return tensor -> value from the innermost frame that has all variables; else None."""
+    outer: FrameType | None = frame
+    while outer is not None:
+        if all(name in outer.f_locals for name in names.values()):
+            return {tensor: outer.f_locals[name] for tensor, name in names.items()}
+        outer = outer.f_back
+    return None
+
+
+def _measured(call: Call, green: bool) -> Comparison:
+    """Return the numbers of a call, and why it is hollow if it is green."""
+    outputs, sentences = {}, {}
+    for pair in call.pairs:
+        statistics = numbers(pair.actual, pair.expected, call.gate)
+        weakness = weakness_of(call, pair, statistics) if green else None
+        if weakness is not None:
+            value = _value(call, statistics)
+            sentences[ORDER[weakness.name]] = (
+                f"{call.function}{value} holds, but {weakness.sentence(call, statistics)}"
+            )
+            statistics["weakness"] = weakness.name
+        outputs[pair.label] = statistics
+    words = sentences[min(sentences)] if sentences else ""
+    return Comparison(within=green, tolerance=call.gate.to_json(), outputs=outputs, words=words)
+
+
+def _value(call: Call, statistics: Mapping[str, Any]) -> str:
+    """Return the gate, and the value that passed it, for display."""
+    gate = ", ".join(f"{name} {value:g}" for name, value in call.gate.to_json().items())
+    if call.has_pcc_only:
+        deficit = statistics.get("pcc_deficit")
+        value = "PCC undefined" if deficit is None else f"PCC {1 - deficit:.7g}"
+    else:
+        value = f"largest error {statistics.get('max_abs', 0.0):.3g}"
+    return f" ({gate}; {value})"
+
+
+def _badness(comparison: Comparison) -> tuple[int, float]:
+    """Return how bad a comparison is: a hollow pass, then a weakness, then the largest error."""
+    ratios = [
+        ratio
+        for statistics in comparison.outputs.values()
+        if (ratio := statistics.get("tolerance_ratio")) is not None
+    ]
+    kind = len(ORDER) + 1 if comparison.hollow else 0
+    if comparison.weakness:
+        kind = len(ORDER) - ORDER[comparison.weakness]
+    return kind, max(ratios, default=0.0)

@@ -1,0 +1,120 @@
+"""Replace comparison functions wherever modules have them, by identity, and restore them."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+from collections.abc import Callable
+from types import BuiltinFunctionType, FunctionType, ModuleType
+from typing import Any
+
+NAMES = ("assert_with_pcc", "comp_pcc", "comp_allclose", "assert_allclose", "assert_close")
+"""The functions that are replaced, in any module, besides torch.allclose."""
+Function = Callable[..., Any]
+Observer = Callable[[Function, tuple[Any, ...], dict[str, Any], Any], None]
+"""Gets a call's function, arguments and result; an AssertionError is the result of a red one."""
+
+__tracebackhide__ = True
+"""pytest shows the test's line, and none of ours."""
+
+
+class Patches:
+    """The replaced functions of this process.
+
+    Functions are recognized by `__name__`, whatever a module calls them, so `from numpy.testing
+    import assert_allclose as same` is replaced too. Methods, default arguments and names inside
+    functions stay as they are.
+    """
+
+    def __init__(self, observer: Observer) -> None:
+        """Start without a replacement. `observer` must not raise."""
+        self._observer = observer
+        self._calls = threading.local()
+        self._replacements: dict[int, tuple[Function, Function]] = {}
+        self._seen: dict[str, ModuleType] = {}
+        self._places: list[tuple[dict[str, Any], str, Function, Function]] = []
+
+    def apply(self) -> None:
+        """Replace the functions in all modules that were imported since the last call."""
+        new = {
+            name: module
+            for name, module in list(sys.modules.items())
+            if module is not None and self._seen.get(name) is not module
+        }
+        known = len(self._replacements)
+        self._replace_in(new)
+        if known and len(self._replacements) > known:  # an earlier module may have the new one, too
+            self._replace_in(self._seen)
+        self._seen |= new
+
+    def restore(self) -> None:
+        """Put the originals back, but not over what a test has put there since."""
+        for namespace, key, original, replacement in self._places:
+            if namespace.get(key) is replacement:
+                namespace[key] = original
+        self._places.clear()
+        self._seen.clear()
+
+    def _replace_in(self, modules: dict[str, ModuleType]) -> None:
+        for name, module in modules.items():
+            namespace = getattr(module, "__dict__", None)
+            if name.partition(".")[0] == "gonogo" or type(namespace) is not dict:
+                continue
+            for key, value in list(namespace.items()):
+                if self._is_wanted(value):
+                    replacement = self._replacement_of(value)
+                    namespace[key] = replacement
+                    self._places.append((namespace, key, value, replacement))
+
+    def _is_wanted(self, value: object) -> bool:
+        if type(value) is FunctionType:
+            return (
+                value.__name__ in NAMES
+                and not hasattr(value, "__gonogo__")
+                and not value.__module__.startswith("gonogo.")  # which record for themselves
+            )
+        return type(value) is BuiltinFunctionType and _is_torch_allclose(value)
+
+    def _replacement_of(self, function: Function) -> Function:
+        """Return the function that calls the original and shows the call to the observer.
+
+        Calls inside a call, and those of the observer, are not shown.
+        """
+        if id(function) in self._replacements:
+            return self._replacements[id(function)][1]
+        calls, observer = self._calls, self._observer
+
+        @functools.wraps(function)
+        def captured(*args: Any, **kwargs: Any) -> Any:
+            __tracebackhide__ = True
+            if getattr(calls, "are_open", False):
+                return function(*args, **kwargs)
+            calls.are_open = True
+            try:
+                try:
+                    result = function(*args, **kwargs)
+                except AssertionError as failure:
+                    observer(function, args, kwargs, failure)
+                    raise
+                observer(function, args, kwargs, result)
+                return result
+            finally:
+                calls.are_open = False
+
+        captured.__dict__["__gonogo__"] = True
+        self._replacements[id(function)] = (function, captured)
+        _allow_in_scripts(function, captured)
+        return captured
+
+
+def _is_torch_allclose(value: BuiltinFunctionType) -> bool:
+    torch = sys.modules.get("torch")
+    return value.__name__ == "allclose" and value is getattr(torch, "allclose", None)
+
+
+def _allow_in_scripts(function: Function, captured: Function) -> None:
+    """Let torch.jit.script read a replaced operator as it reads the original."""
+    builtins = sys.modules.get("torch.jit._builtins")
+    if builtins is not None and type(function) is BuiltinFunctionType:
+        builtins._register_builtin(captured, builtins._find_builtin(function))
