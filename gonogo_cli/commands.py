@@ -51,6 +51,11 @@ COMMANDS: dict[str, Entry] = {
         LOCAL,
         "Measure a test with right and wrong kernels: its misses, and a better tolerance.",
     ),
+    "sweep": Entry(
+        "gonogo_cli.local.sweep:sweep",
+        LOCAL,
+        "Run a kernel at the shapes and inputs where kernels break, and shrink what fails.",
+    ),
     "judge": Entry(
         "gonogo_cli.local.judge:judge", LOCAL, "Judge stored .npy tensors against a test."
     ),
