@@ -14,11 +14,18 @@ class Signal(StrEnum):
     numbers = "numbers"
     verdicts = "verdicts"
     both = "both"
+    hang = "hang"
+    crash = "crash"
 
     @property
     def sentence(self) -> str:
         """Return the meaning of the value in one sentence."""
         return _SIGNALS[self]
+
+    @property
+    def answers(self) -> tuple[str, str]:
+        """The words for a bad run and for a good one, such as "red" and "green"."""
+        return _ANSWERS[self]
 
     @property
     def tracks(self) -> tuple[Signal, ...]:
@@ -66,6 +73,14 @@ _SIGNALS = {
     Signal.both: (
         "Both, from the same runs: tells where a fault was fixed from where it was masked."
     ),
+    Signal.hang: "Whether a run hangs; one that ends in any other way is good.",
+    Signal.crash: "Whether a run crashes; one that ends in any other way is good.",
+}
+_ANSWERS = {
+    Signal.numbers: ("unexplained", "explained"),
+    Signal.verdicts: ("red", "green"),
+    Signal.hang: ("hung", "ended"),
+    Signal.crash: ("crashed", "survived"),
 }
 _EXPECTED = {
     Expect.regression: "The first build is better than the last.",

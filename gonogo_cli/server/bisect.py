@@ -34,7 +34,10 @@ def bisect(
     arch: str = typer.Option("wormhole", help="Architecture of the target."),
     board: str = typer.Option("n150", help="Board of the target."),
     signal: Signal | None = typer.Option(
-        None, help="Tell builds apart by this; default: numbers for a kernel, verdicts for a suite."
+        None,
+        "--signal",
+        "--outcome",
+        help="Tell builds apart by this; default: numbers for a kernel, verdicts for a suite.",
     ),
     expect: Expect = typer.Option(
         Expect.either, help="How the last build differs from the first; knowing it saves runs."

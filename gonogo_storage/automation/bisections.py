@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session, defer
 from gonogo.flakiness.bisecting import Expect, Signal, Stage
 from gonogo.flakiness.masking import BuildChange
 from gonogo.flakiness.outcomes import Outcome, outcome_of
-from gonogo.spec.verdicts import Explanation
+from gonogo.spec.verdicts import Explanation, Verdict
 from gonogo_storage.catalogue import test_specs
 from gonogo_storage.db.encoding import utcnow
 from gonogo_storage.db.ids import is_id, new_id
@@ -81,6 +81,15 @@ class Probe:
     verdict: str | None
     red: bool | None
     wrong: bool | None
+
+    def is_bad(self, track: Signal) -> bool | None:
+        """Return whether the run was bad by a signal; None where it can't say."""
+        if track is Signal.numbers:
+            return self.wrong
+        if track is Signal.verdicts:
+            return self.red
+        is_known = self.verdict is not None and self.verdict != Verdict.error
+        return self.verdict == track.value if is_known else None
 
 
 @dataclass(frozen=True)
@@ -355,6 +364,13 @@ def add(session: Session, bisection_id: str, *, place: int, seed: int, job: str)
         )
     )
     session.flush()
+
+
+def message(session: Session, probes: Sequence[Probe], place: int, track: Signal) -> str | None:
+    """Return the message of a build's last bad run: of a hang it has the place, where known."""
+    jobs = [probe.job for probe in probes if probe.place == place and probe.is_bad(track)]
+    query = select(SeedResultRow.message).where(SeedResultRow.job_id.in_(jobs[-1:]))
+    return session.scalar(query.limit(1))
 
 
 def store_tracks(session: Session, bisection_id: str, tracks: Sequence[SearchTrack]) -> None:

@@ -39,6 +39,13 @@ STATES: Mapping[str, str] = {
     BisectionState.cancelled: "Canceled",
     BisectionState.failed: "Could not run",
 }
+_BAD_LOOKS: Mapping[Signal, Verdict] = {
+    Signal.numbers: Verdict.pass_by_tolerance,
+    Signal.verdicts: Verdict.fail,
+    Signal.hang: Verdict.hang,
+    Signal.crash: Verdict.crash,
+}
+"""The verdict whose shape and color a bad run takes."""
 LATEST = 100
 """Runs that the page lists; the API has all."""
 
@@ -253,12 +260,11 @@ def _line(
 
 
 def _search(bisection: Bisection, track: SearchTrack, events: tuple[AxisEvent, ...]) -> Search:
-    numbers = track.track is Signal.numbers
     low, high, shares = track.low, track.high, dict(track.posterior)
     lines = []
     for place in range(low, high + 1):
         probes = [probe for probe in bisection.probes if probe.place == place]
-        answers = [probe.wrong if numbers else probe.red for probe in probes if probe.ended]
+        answers = [probe.is_bad(track.track) for probe in probes if probe.ended]
         lines.append(
             BuildLine(
                 place,
@@ -279,14 +285,14 @@ def _search(bisection: Bisection, track: SearchTrack, events: tuple[AxisEvent, .
             probe,
             build=bisection.builds[probe.place],
             url=urls.job(probe.job),
-            bad=probe.wrong if numbers else probe.red,
+            bad=probe.is_bad(track.track),
         )
         for probe in bisection.probes
         if low <= probe.place <= high
     )
     stage = track.stage
     culprit = track.build if stage is not Stage.gate and stage is not Stage.no_change else None
-    bad = "unexplained" if numbers else "red"
+    bad, good = track.track.answers
     rates = f"{track.before:.0%} {bad} before, {track.after:.0%} after"
     result_words = (
         f"{track.build} with a probability of {track.probability:.3f}; {rates}"
@@ -304,8 +310,8 @@ def _search(bisection: Bisection, track: SearchTrack, events: tuple[AxisEvent, .
         high=bisection.builds[high],
         builds=tuple(lines),
         bad=bad,
-        good="explained" if numbers else "green",
-        bad_looks=Verdict.pass_by_tolerance if numbers else Verdict.fail,
+        good=good,
+        bad_looks=_BAD_LOOKS[track.track],
         moves=moves,
         dots=dots,
         moved=_moved(moves, stage),

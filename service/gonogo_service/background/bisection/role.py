@@ -157,11 +157,7 @@ def _searches(
 
     The places in the searches are places among these builds.
     """
-    answers = [
-        (probe.place, probe.wrong if track is Signal.numbers else probe.red)
-        for probe in probes
-        if probe.ended
-    ]
+    answers = [(probe.place, probe.is_bad(track)) for probe in probes if probe.ended]
     without_answer = [
         sum(place == build and is_bad is None for place, is_bad in answers)
         for build in range(len(bisection.builds))

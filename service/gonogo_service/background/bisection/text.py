@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 from gonogo.flakiness.bisecting import Signal
 from gonogo.flakiness.bisection import SearchState
 from gonogo.flakiness.masking import BuildChange, Change, compare_builds
+from gonogo_storage.automation import bisections
 from gonogo_storage.automation.bisection_records import record
 from gonogo_storage.automation.bisections import (
     Bisection,
@@ -25,9 +26,10 @@ _WORDS: Mapping[ChangeKind, str] = {
     "unmasked": (
         "unmasked at {build}, not introduced: the verdict turned red, and the fault existed before"
     ),
-    "quieter": "fewer failures from {build} on",
-    "louder": "more failures from {build} on",
+    "quieter": "fewer {outcomes} from {build} on",
+    "louder": "more {outcomes} from {build} on",
 }
+_OUTCOMES = {Signal.hang: "hangs", Signal.crash: "crashes"}
 
 
 def search_track(
@@ -69,9 +71,13 @@ def finding(
     )
     kind = kind_of(track, change, better=search.after < search.before)
     between = [bisection.builds[skipped] for skipped in range(before + 1, place)]
-    sentence = _WORDS[kind].format(build=bisection.builds[place])
+    outcomes = _OUTCOMES.get(track, "failures")
+    sentence = _WORDS[kind].format(build=bisection.builds[place], outcomes=outcomes)
     if between:
         sentence += f", or at one of {', '.join(between)}, which could not be tested"
+    worse = before if kind == "quieter" else place
+    if track in _OUTCOMES and (message := bisections.message(session, probes, worse, track)):
+        sentence += f": {message}"
     return FoundChange(
         track=track,
         kind=kind,
@@ -95,6 +101,8 @@ def kind_of(track: Signal, change: BuildChange, *, better: bool) -> ChangeKind:
     """
     if track is Signal.numbers:
         return "fixed" if better else "broken"
+    if track in _OUTCOMES:
+        return "quieter" if better else "louder"
     wrong = [share.failures > 0 for share in change.unexplained]
     if change.change is Change.fixed and better:
         return "fixed"
