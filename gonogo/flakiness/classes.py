@@ -4,66 +4,77 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any
 
 from gonogo.flakiness.arithmetic_changes import BuildPrograms
 from gonogo.flakiness.masking import Record
 from gonogo.flakiness.policy import FlakinessPolicy
 from gonogo.flakiness.rates import Rate, rate
+from gonogo.spec.described import Described
 from gonogo.spec.verdicts import Verdict
 
 
-class Class(StrEnum):
+class Class(Described):
     """The class of a test on head.
 
     Classes are declared in the order in which people want to read them; a test's class is its
     first.
     """
 
-    new_failure = "new_failure"
-    new_hollow_pass = "new_hollow_pass"
-    unknown = "unknown"
-    infrastructure = "infrastructure"
-    pending = "pending"
-    false_alarm = "false_alarm"
-    broken_on_base = "broken_on_base"
-    known_flaky = "known_flaky"
-    known_hollow = "known_hollow"
-    waived = "waived"
-    undecided = "undecided"
-    not_run = "not_run"
-    fixed = "fixed"
-    no_longer_hollow = "no_longer_hollow"
-    arithmetic_changed = "arithmetic_changed"
-    passed = "passed"
-
-    @property
-    def sentence(self) -> str:
-        """Return the meaning of the value in one sentence."""
-        return _SENTENCES[self]
-
-    @property
-    def rank(self) -> int:
-        """The place in the reading order: 0 comes first."""
-        return _RANKS[self]
-
-    @property
-    def label(self) -> str:
-        """The label that people read, such as "New hollow pass"."""
-        return _LABELS.get(self, self.value.replace("_", " ").capitalize())
+    new_failure = "new_failure", "Red on head, and not on base: this commit did it."
+    new_hollow_pass = (
+        "new_hollow_pass",
+        "Green on head only because the tolerance is loose, and not so on base: rounding"
+        " doesn't explain the error.",
+    )
+    unknown = "unknown", "Red or hollow on head, and base was not run: it may be new or old."
+    infrastructure = (
+        "infrastructure",
+        "A hang, a crash or an error: says nothing of the kernel's numbers.",
+    )
+    pending = "pending", "Not finished on head yet."
+    false_alarm = (
+        "false_alarm",
+        "Red on head, and right: the tolerance is tighter than the formats allow.",
+    )
+    broken_on_base = "broken_on_base", "The same failure is there on base."
+    known_flaky = (
+        "known_flaky",
+        "Red on head, and an open flag says that it flickers, no worse than before.",
+    )
+    known_hollow = (
+        "known_hollow",
+        "Green and unexplained on head, as it was on base or as an open flag says.",
+        "Known hollow pass",
+    )
+    waived = (
+        "waived",
+        "Accepted for now: an acknowledged flag or a waiver, with an owner and a reason.",
+    )
+    undecided = (
+        "undecided",
+        "Green on head, and whether rounding explains the error can't be said: more seeds or"
+        " other inputs are needed.",
+    )
+    not_run = "not_run", "It ran on base, and not on head."
+    fixed = "fixed", "Red on base, and green on head."
+    no_longer_hollow = (
+        "no_longer_hollow",
+        "Green and unexplained on base; rounding explains the error on head.",
+        "No longer a hollow pass",
+    )
+    arithmetic_changed = (
+        "arithmetic_changed",
+        "Rounding explains the errors on head, but in another arithmetic than on base.",
+        "Arithmetic change",
+    )
+    passed = "passed", "Green on head, and nothing new to say."
 
     def counted(self, number: int) -> str:
         """Return the class with a number, such as `1 new hollow pass` or `2 new failures`."""
         ending = _PLURALS.get(self, "") if number != 1 else ""
         return f"{number:,} {self.label.lower()}{ending}"
 
-
-_LABELS = {
-    Class.known_hollow: "Known hollow pass",
-    Class.no_longer_hollow: "No longer a hollow pass",
-    Class.arithmetic_changed: "Arithmetic change",
-}
 
 _PLURALS = {
     Class.new_failure: "s",
@@ -73,33 +84,6 @@ _PLURALS = {
     Class.arithmetic_changed: "s",
 }
 
-_SENTENCES = {
-    Class.new_failure: "Red on head, and not on base: this commit did it.",
-    Class.new_hollow_pass: (
-        "Green on head only because the tolerance is loose, and not so on base: rounding doesn't"
-        " explain the error."
-    ),
-    Class.unknown: "Red or hollow on head, and base was not run: it may be new or old.",
-    Class.infrastructure: "A hang, a crash or an error: says nothing of the kernel's numbers.",
-    Class.pending: "Not finished on head yet.",
-    Class.false_alarm: "Red on head, and right: the tolerance is tighter than the formats allow.",
-    Class.broken_on_base: "The same failure is there on base.",
-    Class.known_flaky: "Red on head, and an open flag says that it flickers, no worse than before.",
-    Class.known_hollow: "Green and unexplained on head, as it was on base or as an open flag says.",
-    Class.waived: "Accepted for now: an acknowledged flag or a waiver, with an owner and a reason.",
-    Class.undecided: (
-        "Green on head, and whether rounding explains the error can't be said: more seeds or other"
-        " inputs are needed."
-    ),
-    Class.arithmetic_changed: (
-        "Rounding explains the errors on head, but in another arithmetic than on base."
-    ),
-    Class.not_run: "It ran on base, and not on head.",
-    Class.fixed: "Red on base, and green on head.",
-    Class.no_longer_hollow: "Green and unexplained on base; rounding explains the error on head.",
-    Class.passed: "Green on head, and nothing new to say.",
-}
-_RANKS = {kind: rank for rank, kind in enumerate(Class)}
 
 LOST = (Verdict.error, Verdict.crash, Verdict.hang)
 _JUDGED = (

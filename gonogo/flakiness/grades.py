@@ -4,64 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 
 from gonogo.flakiness.history import Tail
 from gonogo.flakiness.policy import POLICY, FlakinessPolicy
 from gonogo.flakiness.rates import Rate, rate
+from gonogo.spec.described import Described
 from gonogo.spec.verdicts import Verdict
 
 MAX_NAMED = 5
 """Mutants that pass, named in words; the gauge has all of them."""
 
 
-class Stability(StrEnum):
+class Stability(Described):
     """The behavior of a test's outcomes on one build."""
 
-    robust = "robust"
-    marginal = "marginal"
-    flaky = "flaky"
-    broken = "broken"
-    unknown = "unknown"
-
-    @property
-    def sentence(self) -> str:
-        """Return the meaning of the value in one sentence."""
-        return _STABILITIES[self]
+    robust = "robust", "Every seed passed, and the tail of its errors stays clear of the tolerance."
+    marginal = (
+        "marginal",
+        "Every seed passed, and the tail of its errors reaches the tolerance: a latent flake.",
+    )
+    flaky = "flaky", "Some seeds pass and some fail."
+    broken = "broken", "Every seed failed."
+    unknown = "unknown", "Too few seeds to say."
 
 
-_STABILITIES = {
-    Stability.robust: "Every seed passed, and the tail of its errors stays clear of the tolerance.",
-    Stability.marginal: (
-        "Every seed passed, and the tail of its errors reaches the tolerance: a latent flake."
-    ),
-    Stability.flaky: "Some seeds pass and some fail.",
-    Stability.broken: "Every seed failed.",
-    Stability.unknown: "Too few seeds to say.",
-}
-
-
-class Sharpness(StrEnum):
+class Sharpness(Described):
     """The second axis: do mutants fail the test?"""
 
-    sharp = "sharp"
-    """Every mutant that can show failed on every seed."""
-    blunt = "blunt"
-    """Some mutants passed."""
-    unmeasured = "unmeasured"
-    """No mutant could show with these inputs, or none ran."""
-
-    @property
-    def sentence(self) -> str:
-        """Return the meaning of the value in one sentence."""
-        return _SHARPNESSES[self]
-
-
-_SHARPNESSES = {
-    Sharpness.sharp: "Every mutant (known-wrong kernel) that can show fails it.",
-    Sharpness.blunt: "Some mutant (a known-wrong kernel) passes it.",
-    Sharpness.unmeasured: "No gauge has measured it.",
-}
+    sharp = "sharp", "Every mutant (known-wrong kernel) that can show fails it."
+    blunt = "blunt", "Some mutant (a known-wrong kernel) passes it."
+    unmeasured = "unmeasured", "No gauge has measured it."
 
 
 @dataclass(frozen=True)

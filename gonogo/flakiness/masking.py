@@ -6,52 +6,37 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from statistics import median
 from types import MappingProxyType
 from typing import NamedTuple
 
 from gonogo.flakiness.policy import POLICY, FlakinessPolicy
 from gonogo.flakiness.rates import Rate, rate
+from gonogo.spec.described import Described
 from gonogo.spec.verdicts import Explanation
 
 COUNTS = re.compile(r"[\d,]+ of [\d,]+")
 """How many values, rows and columns are wrong."""
 
 
-class Change(StrEnum):
+class Change(Described):
     """The change of a kernel between two builds."""
 
-    unchanged = "unchanged"
-    fix_masked = "fix_masked"
-    fixed = "fixed"
-    broken = "broken"
-    still_wrong = "still_wrong"
-    wrong_otherwise = "wrong_otherwise"
-    right = "right"
-    unknown = "unknown"
-
-    @property
-    def sentence(self) -> str:
-        """Return the meaning of the value in one sentence."""
-        return _SENTENCES[self]
-
-
-_SENTENCES = {
-    Change.unchanged: "Nothing changed in this kernel: every output is the same bit for bit.",
-    Change.fix_masked: (
-        "The verdict turned green, and the error stayed: the fault is masked, not fixed."
-    ),
-    Change.fixed: "The error was unexplained, and rounding explains it now.",
-    Change.broken: "Rounding explained the error, and does not any more.",
-    Change.still_wrong: "The error is unexplained on both, and looks the same.",
-    Change.wrong_otherwise: (
-        "The error is unexplained on both, and looks different: another fault, or one of several"
-        " fixed."
-    ),
-    Change.right: "Rounding explains the error on both.",
-    Change.unknown: "One of the builds has no judged seeds: there is no baseline.",
-}
+    unchanged = "unchanged", "Nothing changed in this kernel: every output is the same bit for bit."
+    fix_masked = (
+        "fix_masked",
+        "The verdict turned green, and the error stayed: the fault is masked, not fixed.",
+    )
+    fixed = "fixed", "The error was unexplained, and rounding explains it now."
+    broken = "broken", "Rounding explained the error, and does not any more."
+    still_wrong = "still_wrong", "The error is unexplained on both, and looks the same."
+    wrong_otherwise = (
+        "wrong_otherwise",
+        "The error is unexplained on both, and looks different: another fault, or one of"
+        " several fixed.",
+    )
+    right = "right", "Rounding explains the error on both."
+    unknown = "unknown", "One of the builds has no judged seeds: there is no baseline."
 
 
 class Fault(NamedTuple):

@@ -8,11 +8,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from typing import Any
 
 from gonogo.flakiness.policy import POLICY, FlakinessPolicy
 from gonogo.flakiness.rates import Outcome
+from gonogo.spec.described import Described
 
 TIE = 1e-9
 """Evidence that is as near to a bound as rounding may leave it has reached it."""
@@ -20,30 +20,17 @@ NEGLIGIBLE = 1e-18
 """Probabilities of numbers of failures that a plan leaves out."""
 
 
-class Stopping(StrEnum):
+class Stopping(Described):
     """The next step of a sequential job."""
 
-    more = "more"
-    stable = "stable"
-    flaky = "flaky"
-    wrong = "wrong"
-    undecided = "undecided"
-
-    @property
-    def sentence(self) -> str:
-        """Return the meaning of the value in one sentence."""
-        return _SENTENCES[self]
-
-
-_SENTENCES = {
-    Stopping.more: "Not decided yet: more seeds.",
-    Stopping.stable: "It stops: the failure rate is the stable one of the policy or less.",
-    Stopping.flaky: "It stops: the failure rate is the flaky one of the policy or more.",
-    Stopping.wrong: (
-        "It stops: a seed's error is unexplained, and one seed is enough for a wrong kernel."
-    ),
-    Stopping.undecided: "It stops at its largest number of seeds without a decision.",
-}
+    more = "more", "Not decided yet: more seeds."
+    stable = "stable", "It stops: the failure rate is the stable one of the policy or less."
+    flaky = "flaky", "It stops: the failure rate is the flaky one of the policy or more."
+    wrong = (
+        "wrong",
+        "It stops: a seed's error is unexplained, and one seed is enough for a wrong kernel.",
+    )
+    undecided = "undecided", "It stops at its largest number of seeds without a decision."
 
 
 @dataclass(frozen=True)

@@ -19,46 +19,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from enum import StrEnum
 from typing import Any
 
 from gonogo import fields
+from gonogo.spec.described import Described
 
 MAX_REASON = 300
 
 
-class StageStatus(StrEnum):
+class StageStatus(Described):
     """The status of a stage. Members are declared worst first."""
 
-    hung = "hung"
-    failed = "failed"
-    blocked = "blocked"
-    partial = "partial"
-    passed = "passed"
-
-    @property
-    def sentence(self) -> str:
-        """Return the meaning of the value in one sentence."""
-        return _SENTENCES[self]
-
-    @property
-    def rank(self) -> int:
-        """The place in the order of severity: 0 is the worst."""
-        return list(StageStatus).index(self)
+    hung = "hung", "Some test of it didn't finish in time."
+    failed = "failed", "No test of it passed."
+    blocked = "blocked", "It was not run, because an earlier stage failed or hung."
+    partial = "partial", "Some of its tests passed, but not all, or a required file is missing."
+    passed = "passed", "Its tests passed, and every required file is there."
 
     @property
     def blocks(self) -> bool:
         """Return whether the stages after it are not run."""
         return self in (StageStatus.hung, StageStatus.failed)
-
-
-_SENTENCES = {
-    StageStatus.hung: "Some test of it didn't finish in time.",
-    StageStatus.failed: "No test of it passed.",
-    StageStatus.blocked: "It was not run, because an earlier stage failed or hung.",
-    StageStatus.partial: "Some of its tests passed, but not all, or a required file is missing.",
-    StageStatus.passed: "Its tests passed, and every required file is there.",
-}
 
 
 @dataclass(frozen=True)

@@ -4,45 +4,54 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from enum import StrEnum
 from typing import Any
 
+from gonogo.spec.described import Described
 from gonogo.spec.tolerances import Tolerance
 
 
-class Verdict(StrEnum):
+class Verdict(Described):
     """The verdict on an output, a seed, a job or a run.
 
     Verdicts are declared worst first: a job's verdict is its worst.
     """
 
-    error = "error"
-    crash = "crash"
-    hang = "hang"
-    fail = "fail"
-    pass_by_tolerance = "pass_by_tolerance"
-    fail_by_tolerance = "fail_by_tolerance"
-    suspect = "suspect"
-    inconclusive = "inconclusive"
-    not_judged = "not_judged"
-    skipped = "skipped"
-    not_run = "not_run"
-    pass_ = "pass"
-
-    @property
-    def label(self) -> str:
-        """The label that people read, such as "Hollow pass"."""
-        return _LABELS.get(self, self.value.replace("_", " ").capitalize())
-
-    @property
-    def sentence(self) -> str:
-        """Return the meaning of the value in one sentence."""
-        return _SENTENCES[self]
-
-    @property
-    def rank(self) -> int:
-        """0 is the worst (error), 11 the best (pass)."""
-        return _RANKS[str(self)]
+    error = (
+        "error",
+        "Infrastructure or the request failed; nothing is said about the kernel's numbers.",
+    )
+    crash = "crash", "The process that ran the kernel died."
+    hang = "hang", "The kernel didn't return within its deadline."
+    fail = "fail", "Red and wrong: outside the tolerance, and rounding doesn't explain it."
+    pass_by_tolerance = (
+        "pass_by_tolerance",
+        "Green and wrong: within the tolerance, but rounding doesn't explain the error.",
+        "Hollow pass",
+    )
+    fail_by_tolerance = (
+        "fail_by_tolerance",
+        "Red and right: rounding explains the error, but the tolerance is tighter than the"
+        " formats allow.",
+        "False alarm",
+    )
+    suspect = (
+        "suspect",
+        "Within the tolerance, and at the edge of what rounding explains: more seeds decide.",
+    )
+    inconclusive = (
+        "inconclusive",
+        "The inputs or the arithmetic can't tell a right kernel from a wrong one.",
+    )
+    not_judged = (
+        "not_judged",
+        "Green or red without arrays: whether rounding explains it is unknown.",
+    )
+    skipped = "skipped", "The test was skipped."
+    not_run = (
+        "not_run",
+        "The test isn't in this build, or nothing was selected; zero tests run is never green.",
+    )
+    pass_ = "pass", "Green and right: within the tolerance, and rounding explains the error."
 
     @property
     def judges_kernel(self) -> bool:
@@ -50,38 +59,6 @@ class Verdict(StrEnum):
         return self in _JUDGE_KERNEL
 
 
-_LABELS = {
-    Verdict.pass_by_tolerance: "Hollow pass",
-    Verdict.fail_by_tolerance: "False alarm",
-}
-
-_SENTENCES = {
-    Verdict.error: (
-        "Infrastructure or the request failed; nothing is said about the kernel's numbers."
-    ),
-    Verdict.crash: "The process that ran the kernel died.",
-    Verdict.hang: "The kernel didn't return within its deadline.",
-    Verdict.fail: "Red and wrong: outside the tolerance, and rounding doesn't explain it.",
-    Verdict.pass_by_tolerance: (
-        "Green and wrong: within the tolerance, but rounding doesn't explain the error."
-    ),
-    Verdict.fail_by_tolerance: (
-        "Red and right: rounding explains the error, but the tolerance is tighter than the formats"
-        " allow."
-    ),
-    Verdict.suspect: (
-        "Within the tolerance, and at the edge of what rounding explains: more seeds decide."
-    ),
-    Verdict.inconclusive: (
-        "The inputs or the arithmetic can't tell a right kernel from a wrong one."
-    ),
-    Verdict.not_judged: "Green or red without arrays: whether rounding explains it is unknown.",
-    Verdict.skipped: "The test was skipped.",
-    Verdict.not_run: (
-        "The test isn't in this build, or nothing was selected; zero tests run is never green."
-    ),
-    Verdict.pass_: "Green and right: within the tolerance, and rounding explains the error.",
-}
 _RANKS = {str(verdict): rank for rank, verdict in enumerate(Verdict)}
 _JUDGE_KERNEL = frozenset(
     {
@@ -96,33 +73,20 @@ _JUDGE_KERNEL = frozenset(
 WORST_FIRST: tuple[Verdict, ...] = tuple(Verdict)
 
 
-class Explanation(StrEnum):
+class Explanation(Described):
     """The answer to the question: does rounding explain the error?
 
     Members are declared worst first: a seed's explanation is the worst of its outputs.
     """
 
-    unexplained = "unexplained"
-    suspect = "suspect"
-    inconclusive = "inconclusive"
-    not_judged = "not_judged"
-    explained = "explained"
-
-    @property
-    def sentence(self) -> str:
-        """Return the meaning of the value in one sentence."""
-        return _EXPLANATIONS[self]
-
-
-_EXPLANATIONS = {
-    Explanation.unexplained: "No rounding of this kernel's formats makes such an error.",
-    Explanation.suspect: "Larger than rounding should be, smaller than a wrong term usually is.",
-    Explanation.inconclusive: (
-        "Only what explains nearly anything explains it, or a fault would be explained, too."
-    ),
-    Explanation.not_judged: "There are no arrays to judge.",
-    Explanation.explained: "The rounding of the formats accounts for all of it.",
-}
+    unexplained = "unexplained", "No rounding of this kernel's formats makes such an error."
+    suspect = "suspect", "Larger than rounding should be, smaller than a wrong term usually is."
+    inconclusive = (
+        "inconclusive",
+        "Only what explains nearly anything explains it, or a fault would be explained, too.",
+    )
+    not_judged = "not_judged", "There are no arrays to judge."
+    explained = "explained", "The rounding of the formats accounts for all of it."
 
 
 JUDGE = "3"
