@@ -83,10 +83,15 @@ class Evaluation:
             return False
         if not self.program.computes_alike(node, base.program):
             return False
+        unstored = base._unstored.get(node.id)
+        if unstored is None and node.key in self._read_otherwise:
+            if node.key in self.program.stored:
+                return False
+            unstored = base.values[node.id]
         self._same.add(node.id)
         self.values[node.id] = base.values[node.id]
-        if node.id in base._unstored:
-            self._unstored[node.id] = base._unstored[node.id]
+        if unstored is not None:
+            self._unstored[node.id] = unstored
         return True
 
     def _evaluate(self, node: Node) -> None:

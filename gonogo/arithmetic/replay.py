@@ -81,17 +81,23 @@ class Replay:
         """Return the base's quantity of a node that both programs compute alike."""
         if self._base is None or node.id not in self._base.quantities:
             return None
-        is_alike = self.program.computes_alike(node, self._base.program)
-        if not is_alike or not all(arg.id in self._from_base for arg in node.args):
+        if self._is_read_otherwise(node) or not self.program.computes_alike(
+            node, self._base.program
+        ):
+            return None
+        if not all(arg.id in self._from_base for arg in node.args):
             return None
         self._from_base.add(node.id)
         return self._base.quantities[node.id]
+
+    def _is_read_otherwise(self, node: Node) -> bool:
+        return any(use.startswith(node.key + USE) for use in self.program.stored)
 
     def _evaluated(self, node: Node) -> Quantity:
         quantity = self._computed(node)
         if self.program.flush and node.kind == "float":
             quantity = flushed(quantity, self.program.narrow or "fp32")
-        if any(use.startswith(node.key + USE) for use in self.program.stored):
+        if self._is_read_otherwise(node):
             self._computed_as[node.id] = quantity
         stored_as = self.program.stored.get(node.key)
         if stored_as and node.kind == "float":

@@ -14,7 +14,7 @@ import numpy as np
 
 from gonogo.arithmetic import Evaluation, Program, Replay
 from gonogo.arithmetic.formats import Doubles, format_and_mode, round_to, step
-from gonogo.arithmetic.program import DIVISOR, TOTAL
+from gonogo.arithmetic.program import DIVISOR, TOTAL, USE
 from gonogo.arithmetic.quantity import ZERO
 from gonogo.graph import OPERATIONS, Graph, Node
 from gonogo.graph.operations import decode_constant
@@ -39,6 +39,8 @@ SHARP = 1 / 16
 
 MOST_OFF = 10.0
 """The loss of an element that is off by 2^10 steps or more, or isn't finite."""
+MAX_CLOSE = 0.1
+"""The share of elements that stored values may miss for two changes at once to be tried."""
 FAR = 8.0
 """How much farther from an output a program may be that stores everything, to search from there."""
 MAX_FAR = 3
@@ -96,10 +98,17 @@ class _Search:
         self.losses = self.losses_on(self.searched)
 
     def starts(self) -> list[Stored]:
-        """Return from where to search: from nothing stored, and from all where that isn't far."""
-        nothing, everything = frozenset[str](), frozenset(self.keys)
-        is_far = self.losses[everything].off > FAR * self.losses[nothing].off
-        return [nothing] if is_far else [nothing, everything]
+        """Return from where to search: from nothing stored, and from all where that isn't far.
+
+        A kernel that truncates what it stores most often truncates its output, too.
+        """
+        nothing = frozenset[str]()
+        everything = frozenset(key for key in self.keys if USE not in key)
+        output = self.graph.outputs[self.output.name].key
+        starts = [nothing, frozenset({output})] if output in self.keys else [nothing]
+        if self.losses[everything].off <= FAR * self.losses[nothing].off:
+            starts.append(everything)
+        return starts
 
     def near(self, losses: _Losses, start: Stored) -> Stored:
         """Return the best set of stored values near one, a value at a time."""
@@ -109,9 +118,11 @@ class _Search:
                 break
             if changes >= MAX_FAR and losses[beam[0]].off > losses[frozenset()].off:
                 break
-            others = {stored ^ {key} for stored in beam for key in self.keys}
-            ranked = sorted(others, key=lambda stored: (losses[stored], sorted(stored)))
-            if not ranked or losses[ranked[0]].off > PROGRESS * losses[beam[0]].off:
+            enough = PROGRESS * losses[beam[0]].off
+            ranked = losses.ranked({changed(stored, key) for stored in beam for key in self.keys})
+            if not ranked or losses[ranked[0]].off > enough:
+                ranked = losses.ranked(self.pairs(losses, beam[0]))
+            if not ranked or losses[ranked[0]].off > enough:
                 break
             beam = ranked[:BEAM]
         stored = beam[0]
@@ -120,6 +131,12 @@ class _Search:
             if not losses[stored] < losses[stored - {key}]:
                 stored -= {key}
         return stored
+
+    def pairs(self, losses: _Losses, stored: Stored) -> set[Stored]:
+        """Return what two changes make of a set that misses little: one alone may be worse."""
+        if not stored or losses[stored].mismatch > MAX_CLOSE:
+            return set()
+        return {changed(changed(stored, one), other) for one, other in combinations(self.keys, 2)}
 
     def is_found(self, stored: Stored) -> bool:
         """Return whether stored values reproduce the searched groups, and others."""
@@ -143,9 +160,6 @@ class _Search:
             part = missed_part(self.output, self.graph, self.shift, cells.distance)
             losses = self.losses_on(part)
             better = self.near(losses, stored)
-            if losses[better].mismatch > MAX_MISMATCH:  # two at once, where one makes it no better
-                pairs = [better ^ {one, other} for one, other in combinations(self.keys, 2)]
-                better = min([better, *pairs], key=lambda near: (losses[near], sorted(near)))
             others = self.cells(better)
             if not others.outside.sum() < cells.outside.sum():
                 break
@@ -186,7 +200,8 @@ def storable(graph: Graph, output: str, store: str, has_totals: bool = False) ->
     last = last_sum(graph, output) if has_totals else None
     form, mode = format_and_mode(store)
     keys = []
-    for node in graph.needed(output):
+    needed = graph.needed(output)
+    for node in needed:
         if node is last:
             keys.append(node.key + TOTAL)
         if node is graph.outputs[output] and mode == "even":  # as its cells have it anyway
@@ -196,7 +211,17 @@ def storable(graph: Graph, output: str, store: str, has_totals: bool = False) ->
         keys.append(node.key)
         if node.operation == "mean":
             keys.append(node.key + DIVISOR)
+        users = [user for user in graph.users(node) if user in needed]
+        if len(users) > 1 and node.args:
+            keys += [node.key + USE + user.key for user in users]
     return keys
+
+
+def changed(stored: Stored, key: str) -> Stored:
+    """Return a set of stored values with one more or less: for all its users, or for one."""
+    name = key.partition(USE)[0]
+    others = frozenset(other for other in stored if other.partition(USE)[0] != name)
+    return others if key in stored else others | {key}
 
 
 def _is_rounded(node: Node, form: str) -> bool:
@@ -227,6 +252,10 @@ class _Losses:
         if stored not in self._known:
             self._known[stored] = self._measured(stored)
         return self._known[stored]
+
+    def ranked(self, every: set[Stored]) -> list[Stored]:
+        """Return sets of stored values, the best first."""
+        return sorted(every, key=lambda stored: (self[stored], sorted(stored)))
 
     def _measured(self, stored: Stored) -> _Loss:
         part, sample = self.part, self.part.sample
