@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from gonogo.flakiness import arithmetic_changes
 from gonogo.flakiness.classes import (
     FLICKERS,
-    HANGS,
     HOLLOWS,
     LOST,
+    LOST_FLAGS,
     TOO_TIGHT,
     Class,
     Classification,
@@ -24,6 +24,9 @@ from gonogo.flakiness.policy import POLICY, FlakinessPolicy
 from gonogo.flakiness.rates import fisher
 from gonogo.spec.verdicts import Verdict
 
+UNSURE = (Verdict.suspect, Verdict.inconclusive, Verdict.skipped, Verdict.not_run)
+"""Verdicts of runs that are neither green nor red, or not for certain; the first two are judged."""
+
 
 def classify(
     base: RunSummary | None,
@@ -33,7 +36,7 @@ def classify(
 ) -> Classification:
     """Return how a test changed from base to head, with the evidence.
 
-    See 4-flakiness.md, "Classifying a commit's failures for CI". Head's runs are split by their
+    Head's runs are split by their
     results: lost (hang, crash, error), red, false alarm, green and hollow. Each part is decided
     by itself, so a crashed seed hides no red one, and a known red hides no new hollow pass: waived
     -> infrastructure -> broken on base -> known flaky (or known hollow) -> unknown -> new. If there
@@ -50,11 +53,9 @@ def classify(
         return Classification(
             (Finding(Class.not_run, Verdict.not_run, words, False, {"base": asdict(before.shown)}),)
         )
-    change = (
-        compare_builds(before.record, head.record, policy)
-        if before.record and head.record
-        else None
-    )
+    change = None
+    if before.record and head.record:
+        change = compare_builds(before.record, head.record, policy)
     case = _Case(before, head, tuple(flags), change, policy)
     parts = [case.waiting(), *case.lost(), case.red(), case.false_alarm(), case.hollow()]
     findings = [part for part in parts if part is not None] or [case.good()]
@@ -64,6 +65,38 @@ def classify(
     return Classification(
         tuple(sorted(findings, key=lambda finding: (finding.kind.rank, finding.verdict.rank)))
     )
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Some results of head: their words and evidence, and the flag that may cover them."""
+
+    verdict: Verdict
+    words: str
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+    flag: OpenFlag | None = None
+
+    def finding(self, kind: Class, why: str = "", *, new: bool = False) -> Finding:
+        """Return the finding of these results. why: the end of its words."""
+        words = f"{self.words}; {why}" if why else self.words
+        flagged = {} if self.flag is None else {"flag": asdict(self.flag)}
+        return Finding(kind, self.verdict, words, new, {**self.evidence, **flagged})
+
+    @property
+    def waived(self) -> Finding | None:
+        """The finding where someone acknowledged the flag."""
+        if self.flag is None or not self.flag.acknowledged:
+            return None
+        until = f" until {self.flag.expires}" if self.flag.expires else ""
+        owner, reason = self.flag.owner or "someone", self.flag.reason or "no reason given"
+        return self.finding(
+            Class.waived, f"flag {self.flag.kind}, acknowledged by {owner}{until}: {reason}"
+        )
+
+    @property
+    def flagged(self) -> str:
+        """The flag in words."""
+        return "" if self.flag is None else f"open flag {self.flag.kind}"
 
 
 @dataclass(frozen=True)
@@ -90,33 +123,22 @@ class _Case:
             if not number:
                 continue
             words = f"{number} of {sum(self.head.counts.values())} runs: {verdict.value}"
-            flag = self._flag(HANGS if verdict is Verdict.hang else frozenset())
-            evidence = {"head": number, "base": before, **_flagged(flag)}
-            if flag is not None and flag.acknowledged:
-                yield Finding(Class.waived, verdict, f"{words}; {_owned(flag)}", False, evidence)
-            else:
-                there = f"; on base, too: {before}" if before else ""
-                new = not before and flag is None and bool(self.base.answered)
-                yield Finding(Class.infrastructure, verdict, words + there, new, evidence)
-        if self.head.sick:
-            named = ", ".join(
-                f"{number} on {device}" for device, number in sorted(self.head.sick.items())
-            )
+            flag = self._flag(LOST_FLAGS.get(verdict, frozenset()))
+            part = _Part(verdict, words, {"head": number, "base": before}, flag)
+            there = f"on base, too: {before}" if before else ""
+            new = not before and flag is None and bool(self.base.answered)
+            yield part.waived or part.finding(Class.infrastructure, there, new=new)
+        sick, empty = self.head.sick, self.head.ended_empty
+        if sick:
+            named = ", ".join(f"{number} on {device}" for device, number in sorted(sick.items()))
             words = f"left out, because the device was sick: {named}"
-            yield Finding(
-                Class.infrastructure, Verdict.error, words, False, {"sick": dict(self.head.sick)}
+            yield _Part(Verdict.error, words, {"sick": dict(sick)}).finding(Class.infrastructure)
+        if empty and not self.head.answered and not self.head.waiting:
+            reasons = ", ".join(f"{number} {why}" for why, number in sorted(empty.items()))
+            part = _Part(
+                Verdict.error, f"ended without a result: {reasons}", {"ended_empty": dict(empty)}
             )
-        if self.head.ended_empty and not self.head.answered and not self.head.waiting:
-            words = "ended without a result: " + ", ".join(
-                f"{number} {why}" for why, number in sorted(self.head.ended_empty.items())
-            )
-            yield Finding(
-                Class.infrastructure,
-                Verdict.error,
-                words,
-                False,
-                {"ended_empty": dict(self.head.ended_empty)},
-            )
+            yield part.finding(Class.infrastructure)
 
     def red(self) -> Finding | None:
         """Return the finding of red runs that are wrong or have no arrays."""
@@ -125,41 +147,34 @@ class _Case:
             return None
         verdict = Verdict.fail if head.of(Verdict.fail) else Verdict.not_judged
         p = self._worse(base.red, head.red)
-        evidence = self._evidence(base.red, head.red, p)
-        words = f"red {head.red} of {head.answered}"
-        flag = self._flag(FLICKERS)
-        evidence |= _flagged(flag)
-        if flag is not None and flag.acknowledged:
-            return Finding(Class.waived, verdict, f"{words}; {_owned(flag)}", False, evidence)
+        evidence, flag = self._evidence(base.red, head.red, p), self._flag(FLICKERS)
+        part = _Part(verdict, f"red {head.red} of {head.answered}", evidence, flag)
+        if part.waived:
+            return part.waived
         # A fault that base hides behind its tolerance is not new in this commit: stored numbers
         # beat red and green.
-        hidden = self._same() is True and bool(base.of(Verdict.pass_by_tolerance))
-        wrong = (
-            base.red + base.of(Verdict.pass_by_tolerance),
-            head.red + head.of(Verdict.pass_by_tolerance),
-        )
+        hollow = base.of(Verdict.pass_by_tolerance)
+        hidden = self._same() is True and bool(hollow)
+        wrong = base.red + hollow, head.red + head.of(Verdict.pass_by_tolerance)
         if (base.red or hidden) and self._same() is not False and self._worse(*wrong) is None:
-            there = f"on base {base.share(base.red, self.policy).words}"
-            how = there if base.red else "on base the same error, hidden by the tolerance"
-            return Finding(
-                Class.broken_on_base, verdict, f"{words}; {how}{self._why()}", False, evidence
-            )
+            how = "on base the same error, hidden by the tolerance"
+            how = f"on base {self._on_base(base.red)}" if base.red else how
+            return part.finding(Class.broken_on_base, how + self._why())
         if flag is not None and p is None:
-            return Finding(Class.known_flaky, verdict, f"{words}; {_named(flag)}", False, evidence)
+            return part.finding(Class.known_flaky, part.flagged)
         if not base.answered:
-            return Finding(Class.unknown, verdict, f"{words}; {self._silent()}", False, evidence)
-        if base.red:
-            less = f"red on base, too, but less often: {base.share(base.red, self.policy).words}"
-            how = "red on base, too, with another error" if self._same() is False else less
-        elif base.of(Verdict.fail_by_tolerance):
-            right = base.share(base.of(Verdict.fail_by_tolerance), self.policy)
-            how = f"base was red, too, and right: {right.words}"
+            return part.finding(Class.unknown, self._silent())
+        right = base.of(Verdict.fail_by_tolerance)
+        if base.red and self._same() is False:
+            how = "red on base, too, with another error"
+        elif base.red:
+            how = f"red on base, too, but less often: {self._on_base(base.red)}"
+        elif right:
+            how = f"base was red, too, and right: {self._on_base(right)}"
         else:
             how = f"none of {base.answered} on base"
-        worse = f"; worse than {_named(flag)} can account for" if flag is not None else ""
-        return Finding(
-            Class.new_failure, verdict, f"{words}; {how}{worse}{self._why()}", True, evidence
-        )
+        worse = f"; worse than {part.flagged} can account for" if flag is not None else ""
+        return part.finding(Class.new_failure, f"{how}{worse}{self._why()}", new=True)
 
     def false_alarm(self) -> Finding | None:
         """Return the finding of red runs that rounding explains.
@@ -170,18 +185,13 @@ class _Case:
         number, before = self.head.of(verdict), self.base.of(verdict)
         if not number:
             return None
-        flag = self._flag(TOO_TIGHT)
-        evidence = {**self._evidence(before, number, self._worse(before, number)), **_flagged(flag)}
         words = f"red though right {number} of {self.head.answered}"
-        if flag is not None and flag.acknowledged:
-            return Finding(Class.waived, verdict, f"{words}; {_owned(flag)}", False, evidence)
-        new = bool(self.base.answered) and not before
-        there = (
-            f"; on base {self.base.share(before, self.policy).words}"
-            if self.base.answered
-            else f"; {self._silent()}"
-        )
-        return Finding(Class.false_alarm, verdict, words + there, new, evidence)
+        evidence = self._evidence(before, number, self._worse(before, number))
+        part = _Part(verdict, words, evidence, self._flag(TOO_TIGHT))
+        answered = bool(self.base.answered)
+        there = f"on base {self._on_base(before)}" if answered else self._silent()
+        new = answered and not before
+        return part.waived or part.finding(Class.false_alarm, there, new=new)
 
     def hollow(self) -> Finding | None:
         """Return the finding of green runs that rounding doesn't explain."""
@@ -189,44 +199,33 @@ class _Case:
         number, before = head.of(verdict), base.of(verdict)
         if not number:
             return None
-        evidence = self._evidence(before, number, self._worse(before, number))
+        p = self._worse(before, number)
+        evidence, flag = self._evidence(before, number, p), self._flag(HOLLOWS)
         words = f"green and unexplained {number} of {head.answered}"
-        flag = self._flag(HOLLOWS)
-        evidence |= _flagged(flag)
-        if flag is not None and flag.acknowledged:
-            return Finding(Class.waived, verdict, f"{words}; {_owned(flag)}", False, evidence)
+        part = _Part(verdict, words, evidence, flag)
+        if part.waived:
+            return part.waived
         wrong = base.red + before, head.red + number
+        there = f"on base {self._on_base(before)}" if before else ""
         if before and self._same() is not False and self._worse(*wrong) is None:
-            there = f"on base {base.share(before, self.policy).words}"
-            return Finding(
-                Class.known_hollow, verdict, f"{words}; {there}{self._why()}", False, evidence
-            )
+            return part.finding(Class.known_hollow, there + self._why())
         # One rare hollow seed under an old flag is nothing new. But where every seed of base was
         # explained and none of head is, a flag that has not expired yet must not hide that the
         # fault came back.
         back = base.judged and not base.red and not before and head.judged == head.red + number
-        if flag is not None and not before and not base.red and not back and evidence["p"] is None:
-            return Finding(Class.known_hollow, verdict, f"{words}; {_named(flag)}", False, evidence)
+        if flag is not None and not before and not base.red and not back and p is None:
+            return part.finding(Class.known_hollow, part.flagged)
         if not base.judged:
             why = "base has no arrays to judge" if base.answered else self._silent()
-            return Finding(Class.unknown, verdict, f"{words}; {why}", False, evidence)
+            return part.finding(Class.unknown, why)
         if before:
-            how = (
-                "with another error than on base"
-                if self._same() is False
-                else f"on base {base.share(before, self.policy).words}"
-            )
+            how = "with another error than on base" if self._same() is False else there
         elif base.red:
-            how = (
-                "red on base, and the same error stays: masked, not fixed"
-                if self._same()
-                else "red on base"
-            )
+            masked = "red on base, and the same error stays: masked, not fixed"
+            how = masked if self._same() else "red on base"
         else:
             how = f"none of {base.judged} on base"
-        return Finding(
-            Class.new_hollow_pass, verdict, f"{words}; {how}{self._why()}", True, evidence
-        )
+        return part.finding(Class.new_hollow_pass, how + self._why(), new=True)
 
     def arithmetic(self) -> Finding | None:
         """Return the finding of outputs that are explained by another arithmetic than on base."""
@@ -247,58 +246,32 @@ class _Case:
         """Return the finding of runs that are neither lost, red nor hollow."""
         base, head = self.base, self.head
         if not head.answered or head.of(Verdict.suspect):
-            unsure = [
-                verdict
-                for verdict in (
-                    Verdict.suspect,
-                    Verdict.inconclusive,
-                    Verdict.skipped,
-                    Verdict.not_run,
-                )
-                if head.of(verdict)
-            ]
-            verdict = unsure[0] if unsure else Verdict.not_run
-            kind = (
-                Class.undecided
-                if verdict in (Verdict.suspect, Verdict.inconclusive)
-                else Class.not_run
-            )
-            return Finding(
-                kind,
-                verdict,
-                f"{head.of(verdict)} of {sum(head.counts.values())} runs: {verdict.value}",
-                False,
-            )
+            verdict = next(filter(head.of, UNSURE), Verdict.not_run)
+            kind = Class.undecided if verdict in UNSURE[:2] else Class.not_run
+            words = f"{head.of(verdict)} of {sum(head.counts.values())} runs: {verdict.value}"
+            return Finding(kind, verdict, words, False)
         verdict = Verdict.not_judged if head.of(Verdict.not_judged) else Verdict.pass_
-        words = f"green {head.answered} of {head.answered}" + (
-            "" if verdict is Verdict.pass_ else ", without arrays to judge"
-        )
-        red, hollow = (
-            base.red + base.of(Verdict.fail_by_tolerance),
-            base.of(Verdict.pass_by_tolerance),
-        )
+        without = "" if verdict is Verdict.pass_ else ", without arrays to judge"
+        words = f"green {head.answered} of {head.answered}{without}"
+        red = base.red + base.of(Verdict.fail_by_tolerance)
+        hollow = base.of(Verdict.pass_by_tolerance)
         if not red and not (hollow and head.judged):
             return Finding(Class.passed, verdict, words, False)
         evidence = self._evidence(red or hollow, 0, None)
-        if red:
-            flag = self._flag(FLICKERS)
-            if (
-                flag is not None
-                and fisher(0, head.answered, red, base.answered) > self.policy.significance
-            ):
-                words = f"{words}; {_named(flag)}: too few seeds to call it fixed"
-                return Finding(Class.passed, verdict, words, False, {**evidence, **_flagged(flag)})
-            return Finding(
-                Class.fixed,
-                verdict,
-                f"{words}; red on base {base.share(red, self.policy).words}{self._why()}",
-                False,
-                evidence,
-            )
-        there = f"green and unexplained on base {base.share(hollow, self.policy).words}"
-        return Finding(
-            Class.no_longer_hollow, verdict, f"{words}; {there}{self._why()}", False, evidence
-        )
+        if not red:
+            there = f"green and unexplained on base {self._on_base(hollow)}"
+            part = _Part(verdict, words, evidence)
+            return part.finding(Class.no_longer_hollow, there + self._why())
+        flag = self._flag(FLICKERS)
+        p = fisher(0, head.answered, red, base.answered)
+        if flag is not None and p > self.policy.significance:
+            part = _Part(verdict, words, evidence, flag)
+            return part.finding(Class.passed, f"{part.flagged}: too few seeds to call it fixed")
+        there = f"red on base {self._on_base(red)}"
+        return _Part(verdict, words, evidence).finding(Class.fixed, there + self._why())
+
+    def _on_base(self, number: int) -> str:
+        return self.base.share(number, self.policy).words
 
     def _evidence(self, before: int, number: int, p: float | None) -> dict[str, Any]:
         """Return both rates, p where head is worse, and the comparison of the errors."""
@@ -327,15 +300,13 @@ class _Case:
 
         They can't where there are no arrays, or nothing is finite.
         """
-        if self.change is None or self.change.change is Change.unknown:
+        change = self.change
+        if change is None or change.change is Change.unknown:
             return None
-        if self.change.change in (Change.still_wrong, Change.fix_masked, Change.unchanged):
+        if change.change in (Change.still_wrong, Change.fix_masked, Change.unchanged):
             return True
-        return (
-            None
-            if self.change.change is Change.wrong_otherwise and not self.change.differing
-            else False
-        )
+        is_unnamed = change.change is Change.wrong_otherwise and not change.differing
+        return None if is_unnamed else False
 
     def _silent(self) -> str:
         """Return why base has no result."""
@@ -359,17 +330,3 @@ class _Case:
         """Return an open flag of these kinds; acknowledged flags come first."""
         fit = [flag for flag in self.flags if flag.kind in kinds]
         return min(fit, key=lambda flag: not flag.acknowledged, default=None)
-
-
-def _flagged(flag: OpenFlag | None) -> dict[str, Any]:
-    return {} if flag is None else {"flag": asdict(flag)}
-
-
-def _named(flag: OpenFlag) -> str:
-    return f"open flag {flag.kind}"
-
-
-def _owned(flag: OpenFlag) -> str:
-    until = f" until {flag.expires}" if flag.expires else ""
-    owner, reason = flag.owner or "someone", flag.reason or "no reason given"
-    return f"flag {flag.kind}, acknowledged by {owner}{until}: {reason}"
