@@ -105,19 +105,30 @@ def _order_noise(
     terms = _sampled_terms(letters, a, b, values.shape)
     if not terms.size:
         return ZERO
-    sizes = value_of(node, (np.abs(a), np.abs(b)))
+    total = terms.sum(axis=1)
     if program.narrow and program.narrow_sums:
-        deviation = narrow_noise(terms, program.narrow)
+        variance = np.square(narrow_noise(terms, program.narrow))
     else:
-        # no order of a library's blocks is known: that of one running total may be inside
-        deviations = [fp32_sum(terms, order)[1] for order in ("blocked", "running")]
-        deviation = np.maximum(*deviations)
-    size = np.abs(terms).sum(axis=1)
-    has_terms = size > 0
-    relative = np.square(deviation[has_terms] / size[has_terms]).mean() if has_terms.any() else 0.0
+        # most kernels add to one total; others may round a product before they add it
+        running, deviation = fp32_sum(terms, "running")
+        products = np.square(terms - terms.astype(np.float32)).sum(axis=1)
+        variance = np.square(np.maximum(deviation, np.abs(running - total))) + products
+    partial = _partial_sums(np.square(terms).sum(axis=1), total)
+    has_terms = partial > 0
+    relative = (variance[has_terms] / partial[has_terms]).mean() if has_terms.any() else 0.0
     form = program.narrow or "fp32"
-    noise: Doubles = np.square(sizes) * relative + rounding_noise(values, form)
+    squares = value_of(node, (np.square(a), np.square(b)))
+    noise: Doubles = _partial_sums(squares, values) * relative + rounding_noise(values, form)
     return noise
+
+
+def _partial_sums(squares: Doubles, total: Doubles) -> Doubles:
+    """Return the mean square of a sum's partial sums, from its terms' squares and its total.
+
+    They are those of a random walk that ends at the total. Roundings are relative to them.
+    """
+    partial: Doubles = squares / 6 + np.square(total) / 3
+    return partial
 
 
 def _sampled_terms(letters: _Letters, a: Array, b: Array, shape: tuple[int, ...]) -> Doubles:
