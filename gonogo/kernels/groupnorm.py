@@ -1,4 +1,4 @@
-"""Group norm over the channels of each group and all positions, and batch norm in training.
+"""Group norm over the channels of each group and all positions, and its gradient.
 
 The shape is torch's: samples, channels, then the other dimensions ([N, C, H, W], also [N, C]). The
 elements of a group of channels are contiguous there, so a group is a row of the matrix that is
@@ -10,11 +10,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
+import numpy as np
+
 from gonogo import fields
 from gonogo.errors import FieldError
 from gonogo.kernels import wormhole
 from gonogo.kernels.kernel import Kernel, Parameter, Parameters, Shape
-from gonogo.kernels.normalization import USUAL, Array, other_norms
+from gonogo.kernels.normalization import (
+    USUAL,
+    Array,
+    Rows,
+    one_pass,
+    other_norms,
+    two_pass,
+    updated,
+)
 
 Outputs = Mapping[str, Array]
 
@@ -43,25 +53,80 @@ def groupnorm(x: Array, gamma: Array, beta: Array, epsilon: Array, num_groups: i
     return _groupnorm(USUAL, x, gamma, beta, epsilon, num_groups)
 
 
-def _batchnorm(
-    norm: Callable[..., Outputs],
+def groupnorm_backward(
+    x: Array, gamma: Array, dy: Array, epsilon: Array, num_groups: int
+) -> Outputs:
+    """Return the gradients of group norm, which computes its statistics itself.
+
+    With P = dy gamma, s1 = mean(P) and s2 = mean(P x^) of each group: dx = rstd (P - s1 - x^ s2),
+    dgamma = sum(dy x^) and dbeta = sum(dy) of each channel, both (C,).
+    """
+    return _backward(two_pass, x, gamma, dy, epsilon, num_groups)
+
+
+def _grouped(num_groups: int, *tensors: Array) -> list[Array]:
+    """Return tensors (N, C, ...) as (N, groups, channels of a group, elements)."""
+    count, channels = tensors[0].shape[:2]
+    shape = (count, num_groups, channels // num_groups, -1)
+    return [tensor.reshape(shape) for tensor in tensors]
+
+
+def _backward(
+    variance_of: Callable[..., tuple[Rows, Array]],
     x: Array,
     gamma: Array,
-    beta: Array,
+    dy: Array,
     epsilon: Array,
+    num_groups: int,
 ) -> Outputs:
-    axes = (0, *range(2, len(x.shape)))
-    per_channel = (1, -1, *(1,) * (len(x.shape) - 2))
-    gamma, beta = gamma.reshape(per_channel), beta.reshape(per_channel)
-    return norm(x, gamma, beta, epsilon, axes)
+    grouped_x, grouped_dy = _grouped(num_groups, x, dy)
+    rows, variance = variance_of(grouped_x, (2, 3))
+    root = np.sqrt(variance + epsilon)
+    rstd = 1.0 / root
+    xhat = rows.centered * rstd
+    P = grouped_dy * gamma.reshape((1, num_groups, -1, 1))
+    P_xhat = P * xhat
+    s1 = np.mean(P, axis=(2, 3), keepdims=True)
+    s2 = np.mean(P_xhat, axis=(2, 3), keepdims=True)
+    share = xhat * s2
+    P_centered = P - s1
+    inner = P_centered - share
+    dx = inner * rstd
+    term = grouped_dy * xhat
+    dgamma, dbeta = np.sum(term, axis=(0, 3)), np.sum(grouped_dy, axis=(0, 3))
+    return _in_shape(x, gamma, dx, dgamma, dbeta)
 
 
-def batchnorm(x: Array, gamma: Array, beta: Array, epsilon: Array) -> Outputs:
-    """Return y = gamma (x - mean) rstd + beta, with the mean and rstd of each channel.
+def _in_shape(x: Array, gamma: Array, dx: Array, dgamma: Array, dbeta: Array) -> Outputs:
+    vectors = {"dgamma": dgamma.reshape(gamma.shape), "dbeta": dbeta.reshape(gamma.shape)}
+    return {"dx": dx.reshape(x.shape), **vectors}
 
-    x: (N, C, ...). gamma, beta: (C,). mean, rstd: (1, C, 1, ...).
-    """
-    return _batchnorm(USUAL, x, gamma, beta, epsilon)
+
+def _linear_backward(
+    variance_of: Callable[..., tuple[Rows, Array]],
+    x: Array,
+    gamma: Array,
+    dy: Array,
+    epsilon: Array,
+    num_groups: int,
+) -> Outputs:
+    """Return dx as rstd P + b x + c from the sums of dy and dy x of each channel, as ATen does."""
+    grouped_x, grouped_dy = _grouped(num_groups, x, dy)
+    rows, variance = variance_of(grouped_x, (2, 3))
+    root = np.sqrt(variance + epsilon)
+    rstd = 1.0 / root
+    weight = gamma.reshape((1, num_groups, -1, 1))
+    dy_x = np.sum(grouped_dy * grouped_x, axis=3, keepdims=True)
+    dy_1 = np.sum(grouped_dy, axis=3, keepdims=True)
+    P_x = np.sum(dy_x * weight, axis=2, keepdims=True)
+    P_1 = np.sum(dy_1 * weight, axis=2, keepdims=True)
+    count = grouped_x.shape[2] * grouped_x.shape[3]
+    b = (P_1 * rows.mean - P_x) * (rstd * rstd * rstd) * (1.0 / count)
+    c = -b * rows.mean - P_1 * rstd * (1.0 / count)
+    factor = rstd * weight
+    dx = factor * grouped_dy + b * grouped_x + c
+    term = (dy_x - dy_1 * rows.mean) * rstd
+    return _in_shape(x, gamma, dx, np.sum(term, axis=0), np.sum(dy_1, axis=0))
 
 
 GROUPS = Parameter(
@@ -79,23 +144,26 @@ BUILDS = (
 """The builds in gonogo.emulator, in that order (a test compares them)."""
 
 
-def _channels(shape: Shape, parameters: Parameters) -> Mapping[str, Shape]:
-    """Return the shapes of batch norm's tensors, which are those of torch: [N, C, ...]."""
+def _groups(shape: Shape, parameters: Parameters) -> Mapping[str, Shape]:
+    """Return the shapes of torch's tensors, [N, C, ...]; statistics are those of groups."""
     if len(shape) < 2:
         raise FieldError("shape", list(shape), "has no channels", limit="[N, C, ...]")
-    vectors = dict.fromkeys(("gamma", "beta", "mean", "rstd"), shape[1:2])
-    return {**dict.fromkeys(("x", "y"), shape), **vectors}
-
-
-def _groups(shape: Shape, parameters: Parameters) -> Mapping[str, Shape]:
-    """Return the shapes of group norm's tensors: statistics are those of a sample's groups."""
-    shapes, groups = _channels(shape, parameters), parameters["num_groups"]
+    groups = parameters["num_groups"]
     if shape[1] % groups:
         where, limit = "parameters.num_groups", f"a divisor of {shape[1]}"
         raise FieldError(where, groups, "doesn't divide the channels", limit=limit)
-    return {**shapes, **dict.fromkeys(("mean", "rstd"), (shape[0], groups))}
+    return {
+        **dict.fromkeys(("x", "dy", "y", "dx"), shape),
+        **dict.fromkeys(("gamma", "beta", "dgamma", "dbeta"), shape[1:2]),
+        **dict.fromkeys(("mean", "rstd"), (shape[0], groups)),
+    }
 
 
+BACKWARD = tuple(
+    partial(way, variance)
+    for way in (_backward, _linear_backward)
+    for variance in (two_pass, updated, one_pass)
+)
 KERNELS = (
     Kernel(
         "groupnorm_fw",
@@ -111,12 +179,14 @@ KERNELS = (
         builds=BUILDS,
     ),
     Kernel(
-        "batchnorm_fw",
-        batchnorm,
-        ("y", "mean", "rstd"),
-        _channels,
-        ways=tuple(partial(_batchnorm, norm) for norm in other_norms()),
+        "groupnorm_bw",
+        groupnorm_backward,
+        ("dx", "dgamma", "dbeta"),
+        _groups,
+        ways=BACKWARD[1:],
+        parameters={"num_groups": GROUPS},
         example=(4, 64, 8, 8),
+        groups=lambda shape, parameters: shape[0] * int(parameters["num_groups"]),
         block_formats=False,
     ),
 )
