@@ -116,7 +116,7 @@ def latent(
             for _ in range(per_distribution):
                 ratios = np.maximum((draw(rng, seeds) - low) / (high - low), 0.0)
                 for place, level in enumerate(LEVELS):
-                    estimate = tail(ratios, POLICY, level)
+                    estimate = tail(ratios, level)
                     covered[place] += estimate.upper is not None and estimate.upper >= true
                 predictions.append(estimate.predicted or 0.0)
             worst = min(

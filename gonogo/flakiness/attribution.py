@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from gonogo.devices.suspicion import Suspicion
-from gonogo.flakiness.policy import POLICY, FlakinessPolicy
+from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.rates import Outcome, Rate, fisher, odds, rate, rate_of
 from gonogo.flakiness.samples import (
     Configuration,
@@ -121,7 +121,6 @@ class Attribution:
 
 def attribute(
     samples: Iterable[Sample],
-    policy: FlakinessPolicy = POLICY,
     sick: Mapping[str, Suspicion] | None = None,
 ) -> Attribution:
     """Return why one test's outcomes flicker.
@@ -142,15 +141,15 @@ def attribute(
     everything = list(samples)
     sick_devices = {sample.device for sample in everything} & set(sick or {})
     usable = [sample for sample in everything if sample.device not in sick_devices]
-    _, lost = rate_of((sample.outcome for sample in usable), policy)
+    _, lost = rate_of(sample.outcome for sample in usable)
     judged = [sample for sample in usable if sample.outcome in (Outcome.passed, Outcome.failed)]
     distinct = distinct_places(judged)
-    failures, _ = rate_of((judged[place].outcome for place in distinct), policy)
-    by_context, by_device = contexts(usable, policy), devices(usable, policy)
+    failures, _ = rate_of(judged[place].outcome for place in distinct)
+    by_context, by_device = contexts(usable), devices(usable)
     digested = [
         sample for sample in usable if sample.seed is not None and sample.digest is not None
     ]
-    repeats, state = _repeats(digested, policy)
+    repeats, state = _repeats(digested)
     device = _between(
         digested,
         Cause.device_dependent,
@@ -158,13 +157,12 @@ def attribute(
         _all_but_device,
         by_device,
         repeats.compared,
-        policy,
     )
-    context = _context(digested, state, repeats.compared, by_context, policy)
-    findings = (repeats, device, context, _seeds(usable, repeats, policy))
+    context = _context(digested, state, repeats.compared, by_context)
+    findings = (repeats, device, context, _seeds(usable, repeats))
     holding = [finding.cause for finding in findings if finding.holds]
     repeated = len(judged) - len(distinct)
-    cause, words = _decide(everything, sick_devices, failures, lost, findings, repeated, policy)
+    cause, words = _decide(everything, sick_devices, failures, lost, findings, repeated)
     causes = (
         tuple(dict.fromkeys([cause, *holding])) if cause is not Cause.unknown else (cause, *holding)
     )
@@ -181,12 +179,12 @@ def attribute(
         by_context,
         by_device,
         words,
-        policy.version,
+        POLICY.version,
         repeated,
     )
 
 
-def _repeats(digested: Sequence[Sample], policy: FlakinessPolicy) -> tuple[Factor, Factor]:
+def _repeats(digested: Sequence[Sample]) -> tuple[Factor, Factor]:
     """Return the findings of nondeterminism, and of state left by earlier runs in the process.
 
     A group of firsts that differs is nondeterminism without doubt. A group behind others that
@@ -201,11 +199,11 @@ def _repeats(digested: Sequence[Sample], policy: FlakinessPolicy) -> tuple[Facto
         [sample for sample in digested if not sample.fresh],
         lambda s: (s.build, s.seed, s.device, s.context),
     )
-    firsts, others = _differing(first, policy), _differing(behind, policy)
+    firsts, others = _differing(first), _differing(behind)
     by_state = (
-        firsts[0].runs >= policy.few_pairs
+        firsts[0].runs >= POLICY.few_pairs
         and firsts[0].failures == 0
-        and _is_known(others[0], firsts[0], policy)
+        and _is_known(others[0], firsts[0])
     )
     state = Factor(
         Cause.context_dependent,
@@ -220,9 +218,7 @@ def _repeats(digested: Sequence[Sample], policy: FlakinessPolicy) -> tuple[Facto
     if by_state:
         compared, examples = firsts
     else:
-        compared = rate(
-            firsts[0].failures + others[0].failures, firsts[0].runs + others[0].runs, policy
-        )
+        compared = rate(firsts[0].failures + others[0].failures, firsts[0].runs + others[0].runs)
         examples = (*firsts[1], *others[1])[:EXAMPLES]
     words = (
         f"{compared.words} repeated seeds differ on the same device"
@@ -239,7 +235,6 @@ def _context(
     state: Factor,
     repeats: Rate,
     rows: Sequence[Configuration],
-    policy: FlakinessPolicy,
 ) -> Factor:
     """Return the finding of the effect of earlier runs in the process.
 
@@ -253,7 +248,6 @@ def _context(
         lambda sample: (sample.build, sample.seed, sample.device),
         rows,
         repeats,
-        policy,
     )
     if state.holds and not between.holds:
         return Factor(
@@ -269,7 +263,6 @@ def _between(
     all_else: Callable[[Sample], Hashable],
     rows: Sequence[Configuration],
     repeats: Rate,
-    policy: FlakinessPolicy,
 ) -> Factor:
     """Return whether a seed's digests depend on the level of a factor, with all else equal.
 
@@ -297,17 +290,17 @@ def _between(
                         },
                     )
                 )
-    share = rate(differing, compared, policy)
-    telling = significant(rows, policy)
+    share = rate(differing, compared)
+    telling = significant(rows)
     parts = [f"{share.words} seeds differ" if share.known else "no seed was run in two of them"]
     parts += [
-        f"{row.name}: {rate(row.failed, row.runs, policy).words} failed, p = {row.p:.2g}"
+        f"{row.name}: {rate(row.failed, row.runs).words} failed, p = {row.p:.2g}"
         for row in telling
         if row.p is not None
     ]
     return Factor(
         cause,
-        beyond_chance(share, repeats, policy) or bool(telling),
+        beyond_chance(share, repeats) or bool(telling),
         share,
         tuple(examples),
         telling,
@@ -315,7 +308,7 @@ def _between(
     )
 
 
-def beyond_chance(differing: Rate, repeats: Rate, policy: FlakinessPolicy = POLICY) -> bool:
+def beyond_chance(differing: Rate, repeats: Rate) -> bool:
     """Return whether seeds differ between levels more often than between plain repeats.
 
     If a kernel never repeats itself, differences between levels show nothing about a factor. Nor
@@ -326,22 +319,22 @@ def beyond_chance(differing: Rate, repeats: Rate, policy: FlakinessPolicy = POLI
     if not differing.failures:
         return False
     if not repeats.failures:
-        agreeing = rate(0, max(repeats.runs, policy.few_pairs), policy)
-        return _is_known(differing, agreeing, policy)
+        agreeing = rate(0, max(repeats.runs, POLICY.few_pairs))
+        return _is_known(differing, agreeing)
     more = differing.failures * repeats.runs > repeats.failures * differing.runs
     return (
         more
         and fisher(differing.failures, differing.runs, repeats.failures, repeats.runs)
-        <= policy.significance
+        <= POLICY.significance
     )
 
 
-def _is_known(one: Rate, other: Rate, policy: FlakinessPolicy) -> bool:
+def _is_known(one: Rate, other: Rate) -> bool:
     """Return whether two rates are known to differ.
 
     A single differing seed among many is more likely a rare race, which the repeats missed.
     """
-    return odds(one, other, policy) >= policy.factor_odds
+    return odds(one, other) >= POLICY.factor_odds
 
 
 def _all_but_device(sample: Sample) -> Hashable:
@@ -352,7 +345,7 @@ def _all_but_device(sample: Sample) -> Hashable:
     )
 
 
-def _seeds(samples: Sequence[Sample], repeats: Factor, policy: FlakinessPolicy) -> Factor:
+def _seeds(samples: Sequence[Sample], repeats: Factor) -> Factor:
     """Return whether some seeds always fail while the others always pass.
 
     Outcomes must agree within each (build, seed), and differ between them.
@@ -377,17 +370,17 @@ def _seeds(samples: Sequence[Sample], repeats: Factor, policy: FlakinessPolicy) 
         for build in builds
     )
     repeated = sum(len(results) > 1 for results in outcomes.values())
-    measured = repeats.compared.runs >= policy.few_pairs or repeated >= policy.few_pairs
+    measured = repeats.compared.runs >= POLICY.few_pairs or repeated >= POLICY.few_pairs
     holds = varies and mixed == 0 and measured and not repeats.holds
     words = f"{len(failing)} of {len(outcomes)} seeds fail whenever they run, {mixed} sometimes"
     if varies and not measured:
         pairs = max(repeated, repeats.compared.runs)
-        words += f"; not enough seeds were run twice: {pairs} of {policy.few_pairs}"
+        words += f"; not enough seeds were run twice: {pairs} of {POLICY.few_pairs}"
     examples = tuple(SeedExample(build, seed) for build, seed in failing[:EXAMPLES])
     return Factor(
         Cause.seed_sensitive,
         holds,
-        rate(len(failing), len(outcomes), policy),
+        rate(len(failing), len(outcomes)),
         examples,
         words=words,
     )
@@ -400,7 +393,6 @@ def _decide(
     lost: Rate,
     findings: Sequence[Factor],
     repeated: int,
-    policy: FlakinessPolicy,
 ) -> tuple[Cause, str]:
     """Return the one cause, and a sentence.
 
@@ -430,7 +422,7 @@ def _decide(
         failures.known
         and failures.failures == failures.runs
         and failures.low is not None
-        and failures.low > policy.broken_most
+        and failures.low > POLICY.broken_most
     ):
         return Cause.broken, f"{Cause.broken.sentence} {alone}"
     if lost.failures:
@@ -449,9 +441,7 @@ def _grouped(
     return groups
 
 
-def _differing(
-    groups: Mapping[Hashable, Counter[str]], policy: FlakinessPolicy
-) -> tuple[Rate, tuple[SeedExample, ...]]:
+def _differing(groups: Mapping[Hashable, Counter[str]]) -> tuple[Rate, tuple[SeedExample, ...]]:
     """Return the share of groups that hold differing digests, and examples.
 
     Only groups with two runs or more are compared.
@@ -462,7 +452,7 @@ def _differing(
         SeedExample(**_named(key), digests=dict(digests.most_common(3)))
         for key, digests in differing[:EXAMPLES]
     )
-    return rate(len(differing), len(compared), policy), examples
+    return rate(len(differing), len(compared)), examples
 
 
 def _named(key: Hashable) -> dict[str, Any]:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gonogo.flakiness.bisecting import Expect, Stage
-from gonogo.flakiness.policy import POLICY, FlakinessPolicy
+from gonogo.flakiness.policy import POLICY
 
 Array = NDArray[np.float64]
 Tally = tuple[int, int]
@@ -100,15 +100,15 @@ class _Belief:
 
 
 @cache
-def _model(expect: Expect, sharp: bool, policy: FlakinessPolicy) -> _Model:
+def _model(expect: Expect, sharp: bool) -> _Model:
     """Return Beta priors of the better and the worse side, in the expected order.
 
     sharp: nearly all the weight is on rates of 0 and 1.
     """
     u = (np.arange(_NODES) + 0.5) / _NODES  # the rate is sin^2(pi u / 2)
     rates = np.concatenate([[_ERROR], np.sin(np.pi * u / 2) ** 2, [1 - _ERROR]])
-    better = np.sin(np.pi * u / 2) ** (2 * policy.bisect_bad - 1) * np.cos(np.pi * u / 2) ** (
-        2 * policy.bisect_good - 1
+    better = np.sin(np.pi * u / 2) ** (2 * POLICY.bisect_bad - 1) * np.cos(np.pi * u / 2) ** (
+        2 * POLICY.bisect_good - 1
     )
     worse = np.sin(np.pi * u)  # uniform, in u
     better, worse = (
@@ -118,10 +118,10 @@ def _model(expect: Expect, sharp: bool, policy: FlakinessPolicy) -> _Model:
     regression /= regression.sum()
     same = (better + worse) / 2
     if sharp:
-        regression *= 1 - policy.bisect_sharp
-        regression[0, -1] = policy.bisect_sharp
-        same *= 1 - policy.bisect_sharp
-        same[[0, -1]] = policy.bisect_sharp / 2
+        regression *= 1 - POLICY.bisect_sharp
+        regression[0, -1] = POLICY.bisect_sharp
+        same *= 1 - POLICY.bisect_sharp
+        same[[0, -1]] = POLICY.bisect_sharp / 2
     pairs = {
         Expect.regression: regression,
         Expect.fix: regression.T,
@@ -139,7 +139,6 @@ def search_state(
     want: int = 1,
     low: int = 0,
     high: int | None = None,
-    policy: FlakinessPolicy = POLICY,
 ) -> SearchState:
     """Return the state of the search between the builds `low` and `high`.
 
@@ -159,7 +158,7 @@ def search_state(
         )
     if low == high:
         return SearchState(Stage.untestable, low, high, (), 0.0, None, 0.0, 0.5, 0.5, ())
-    model = _model(expect, sharp, policy)
+    model = _model(expect, sharp)
     counts = np.array(tallies[low : high + 1], dtype=np.float64)
     belief, evidence = _believed(model, counts)
     places, bad = belief.bad(model)
@@ -169,12 +168,12 @@ def search_state(
         runs[place] += 1
     best = int(places.argmax())
     before, after = (float(mean) for mean in bad[:, best] / places[best])
-    stage, needed = _stage(places, best, (before, after), counts, evidence, policy)
+    stage, needed = _stage(places, best, (before, after), counts, evidence)
     next_builds: list[int] = []
     if not stage.final:
         # a sharp signal's rates are known, so boldness gains nothing
-        if stage is Stage.search and not sharp and counts[:, 1].sum() % policy.bisect_calm:
-            belief, _ = _believed(model, policy.bisect_boldness * counts)
+        if stage is Stage.search and not sharp and counts[:, 1].sum() % POLICY.bisect_calm:
+            belief, _ = _believed(model, POLICY.bisect_boldness * counts)
         tree = _Tree(model, belief, in_flight if stage is Stage.search else ())
         for _ in range(want):
             if stage is Stage.gate:
@@ -282,18 +281,17 @@ def _stage(
     rates: tuple[float, float],
     counts: Array,
     evidence: float,
-    policy: FlakinessPolicy,
 ) -> tuple[Stage, list[int]]:
     """Return the stage, and the builds to run before the place is believed, most needed first.
 
     rates: before and after the likeliest place.
     """
-    bound = math.log(policy.bisect_stop / (1 - policy.bisect_stop))
-    if not (counts[0, 1] and counts[-1, 1]) or -bound < evidence < math.log(policy.bisect_gate):
+    bound = math.log(POLICY.bisect_stop / (1 - POLICY.bisect_stop))
+    if not (counts[0, 1] and counts[-1, 1]) or -bound < evidence < math.log(POLICY.bisect_gate):
         return Stage.gate, []
     if evidence <= -bound:
         return Stage.no_change, []
-    if places[best] < policy.bisect_stop or evidence < bound:
+    if places[best] < POLICY.bisect_stop or evidence < bound:
         return Stage.search, []
     # Build best is the last unchanged one: its runs are evidence against all earlier places. Build
     # best + 1, the first changed one, is evidence against all later ones. A run that gives D nats
@@ -306,7 +304,7 @@ def _stage(
     needed = [
         build
         for build, worth in saved.items()
-        if worth > policy.bisect_cost or not counts[build, 1]
+        if worth > POLICY.bisect_cost or not counts[build, 1]
     ]
     needed.sort(key=lambda build: (bool(counts[build, 1]), -saved[build]))
     return (Stage.verify, needed) if needed else (Stage.located, [])

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from gonogo.flakiness.contrasts import Array
 from gonogo.flakiness.history import Change, Changes
-from gonogo.flakiness.policy import POLICY, FlakinessPolicy
+from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.rates import rate
 from gonogo.flakiness.splits import (
     Builds,
@@ -51,7 +51,6 @@ def in_order(at: Sequence[float] | None, count: int) -> tuple[NDArray[np.intp], 
 
 def number_changes(
     points: Sequence[float | Iterable[float | None] | None] | Array,
-    policy: FlakinessPolicy = POLICY,
     at: Sequence[float] | None = None,
 ) -> Changes:
     """Find the change points of a positive number, such as an error, over builds or days.
@@ -83,7 +82,7 @@ def number_changes(
     samples, original = _sorted_samples(points, order)
     left_out = len(points) - len(samples)
     enough = (
-        2 if samples and min(map(len, samples)) >= policy.change_least else 2 * policy.change_least
+        2 if samples and min(map(len, samples)) >= POLICY.change_least else 2 * POLICY.change_least
     )
     if len(samples) < enough:
         return Changes(
@@ -98,12 +97,12 @@ def number_changes(
         ]
         original = original[::width]
     means = np.array([sample.mean() for sample in samples])
-    cuts = _number_splits(samples, means, policy)
+    cuts = _number_splits(samples, means)
     changes = []
     for number, (cut, p) in enumerate(cuts):
         start = cuts[number - 1][0] if number else 0
         end = cuts[number + 1][0] if number + 1 < len(cuts) else len(samples)
-        low, high = interval(place_likelihood(means[start:end]), policy.level)
+        low, high = interval(place_likelihood(means[start:end]), POLICY.level)
         before, after = float(means[start:cut].mean()), float(means[cut:end].mean())
         places = [
             original[min(index, len(original) - 1)] for index in (cut, start + low, start + high)
@@ -116,34 +115,32 @@ def number_changes(
         )
         changes.append(
             Change(
-                places[0], places[1], places[2], policy.level, before, after, p, None, None, words
+                places[0], places[1], places[2], POLICY.level, before, after, p, None, None, words
             )
         )
     words = "; ".join(change.words for change in changes) or f"no change in {len(means)} points"
     return Changes(tuple(changes), len(means), left_out, moved, words)
 
 
-def _number_splits(samples: Sequence[Array], means: Array, policy: FlakinessPolicy) -> list[Split]:
+def _number_splits(samples: Sequence[Array], means: Array) -> list[Split]:
     """Return the accepted splits of samples in order, with their p-values."""
     builds = Builds.from_samples(samples)
-    few = len(samples) < policy.change_points
+    few = len(samples) < POLICY.change_points
 
     def by_seeds(start: int, end: int) -> list[Split]:
-        split = welch_split(samples, start, end, policy)
+        split = welch_split(samples, start, end)
         return [] if split is None else [split]
 
     def by_means(start: int, end: int) -> list[Split]:
         part = builds.part(start, end)
-        split = None if few else mean_split(means[start:end], start, policy)
+        split = None if few else mean_split(means[start:end], start)
         if split is not None and exchangeable(part, split[0] - start):
             return [split]
-        if not few or part.counts.min() < policy.change_least:
-            return build_splits(part, start, policy.change_least, policy)
-        return repeated_splits(part, start, policy) or build_splits(
-            part, start, policy.change_seeded, policy
-        )
+        if not few or part.counts.min() < POLICY.change_least:
+            return build_splits(part, start, POLICY.change_least)
+        return repeated_splits(part, start) or build_splits(part, start, POLICY.change_seeded)
 
-    return segments(0, len(samples), by_seeds if len(samples) < policy.change_builds else by_means)
+    return segments(0, len(samples), by_seeds if len(samples) < POLICY.change_builds else by_means)
 
 
 def _sorted_samples(
@@ -185,7 +182,6 @@ def _logarithms(samples: list[Array]) -> list[Array]:
 
 def rate_changes(
     points: Sequence[tuple[int, int]],
-    policy: FlakinessPolicy = POLICY,
     at: Sequence[float] | None = None,
 ) -> Changes:
     """Find the change points of a failure rate.
@@ -210,14 +206,14 @@ def rate_changes(
         return Changes((), len(counts), left_out, moved, f"not enough points: {len(counts)} of 2")
 
     def logs(start: int, end: int) -> Array:
-        return rate_splits(counts[start:end], policy.prior)
+        return rate_splits(counts[start:end], POLICY.prior)
 
     def test(start: int, end: int) -> list[Split]:
         if end - start < 2:
             return []
         log_odds = logs(start, end)
         odds = float(np.logaddexp.reduce(log_odds)) - math.log(len(log_odds))
-        accepted = odds > math.log(policy.rate_odds)
+        accepted = odds > math.log(POLICY.rate_odds)
         return [(start + int(log_odds.argmax()) + 1, odds)] if accepted else []
 
     cuts = segments(0, len(counts), test)
@@ -227,9 +223,9 @@ def rate_changes(
         end = cuts[number + 1][0] if number + 1 < len(cuts) else len(counts)
         log_odds = logs(start, end)
         weights = np.exp(log_odds - log_odds.max())
-        low, high = interval(weights / weights.sum(), policy.rate_level)
+        low, high = interval(weights / weights.sum(), POLICY.rate_level)
         both = tuple(
-            rate(int(part[:, 0].sum()), int(part[:, 1].sum()), policy, policy.rate_level)
+            rate(int(part[:, 0].sum()), int(part[:, 1].sum()), POLICY.rate_level)
             for part in (counts[start:cut], counts[cut:end])
         )
         place, earliest, latest = (original[index] for index in (cut, start + low, start + high))
@@ -243,7 +239,7 @@ def rate_changes(
             place,
             earliest,
             latest,
-            policy.rate_level,
+            POLICY.rate_level,
             means[0],
             means[1],
             None,

@@ -8,7 +8,6 @@ from typing import Any
 
 from gonogo.flakiness.arithmetic_changes import BuildPrograms
 from gonogo.flakiness.masking import Record
-from gonogo.flakiness.policy import FlakinessPolicy
 from gonogo.flakiness.rates import Rate, rate
 from gonogo.spec.described import Described
 from gonogo.spec.verdicts import Verdict
@@ -100,12 +99,14 @@ FLICKERS = frozenset(
 """Kinds of flags that mark red results that come and go."""
 HOLLOWS = frozenset({"passes_by_tolerance", "fix_masked"})
 TOO_TIGHT = frozenset({"tolerance_too_tight"})
-HANGS = frozenset({"hangs"})
+LOST_FLAGS = {Verdict.hang: frozenset({"hangs"}), Verdict.crash: frozenset({"crashes"})}
+"""The kinds of flags that mark runs without numbers, by their verdict."""
 ACCEPTED: Mapping[frozenset[str], str] = {
     FLICKERS: "red results",
     HOLLOWS: "hollow passes",
     TOO_TIGHT: "false alarms",
-    HANGS: "hangs",
+    LOST_FLAGS[Verdict.hang]: "hangs",
+    LOST_FLAGS[Verdict.crash]: "crashes",
 }
 """The results that become `waived` while someone acknowledges a flag of these kinds."""
 
@@ -172,9 +173,9 @@ class RunSummary(RunCounts):
         """The number of runs that are green or red."""
         return self.judged + self.of(Verdict.not_judged)
 
-    def share(self, number: int, policy: FlakinessPolicy) -> Rate:
+    def share(self, number: int) -> Rate:
         """Return `number` as a rate among the runs that are green or red."""
-        return rate(number, self.answered, policy)
+        return rate(number, self.answered)
 
     @property
     def shown(self) -> RunCounts:

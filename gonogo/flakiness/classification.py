@@ -20,7 +20,7 @@ from gonogo.flakiness.classes import (
     RunSummary,
 )
 from gonogo.flakiness.masking import BuildChange, Change, compare_builds
-from gonogo.flakiness.policy import POLICY, FlakinessPolicy
+from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.rates import fisher
 from gonogo.spec.verdicts import Verdict
 
@@ -32,7 +32,6 @@ def classify(
     base: RunSummary | None,
     head: RunSummary | None,
     flags: Sequence[OpenFlag] = (),
-    policy: FlakinessPolicy = POLICY,
 ) -> Classification:
     """Return how a test changed from base to head, with the evidence.
 
@@ -55,8 +54,8 @@ def classify(
         )
     change = None
     if before.record and head.record:
-        change = compare_builds(before.record, head.record, policy)
-    case = _Case(before, head, tuple(flags), change, policy)
+        change = compare_builds(before.record, head.record)
+    case = _Case(before, head, tuple(flags), change)
     parts = [case.waiting(), *case.lost(), case.red(), case.false_alarm(), case.hollow()]
     findings = [part for part in parts if part is not None] or [case.good()]
     if (arithmetic := case.arithmetic()) is not None:
@@ -105,7 +104,6 @@ class _Case:
     head: RunSummary
     flags: tuple[OpenFlag, ...]
     change: BuildChange | None
-    policy: FlakinessPolicy
 
     def waiting(self) -> Finding | None:
         if not self.head.waiting:
@@ -264,24 +262,24 @@ class _Case:
             return part.finding(Class.no_longer_hollow, there + self._why())
         flag = self._flag(FLICKERS)
         p = fisher(0, head.answered, red, base.answered)
-        if flag is not None and p > self.policy.significance:
+        if flag is not None and p > POLICY.significance:
             part = _Part(verdict, words, evidence, flag)
             return part.finding(Class.passed, f"{part.flagged}: too few seeds to call it fixed")
         there = f"red on base {self._on_base(red)}"
         return _Part(verdict, words, evidence).finding(Class.fixed, there + self._why())
 
     def _on_base(self, number: int) -> str:
-        return self.base.share(number, self.policy).words
+        return self.base.share(number).words
 
     def _evidence(self, before: int, number: int, p: float | None) -> dict[str, Any]:
         """Return both rates, p where head is worse, and the comparison of the errors."""
-        head = self.head.share(number, self.policy)
-        there = self.base.share(before, self.policy) if self.base.answered else None
+        head = self.head.share(number)
+        there = self.base.share(before) if self.base.answered else None
         evidence: dict[str, Any] = {
             "head": asdict(head),
             "base": None if there is None else asdict(there),
             "p": p,
-            "policy": self.policy.version,
+            "policy": POLICY.version,
         }
         if self.change is not None:
             evidence["change"] = asdict(self.change)
@@ -293,7 +291,7 @@ class _Case:
         if not others or not runs or number * others <= before * runs:
             return None
         p = fisher(number, runs, before, others)
-        return p if p < self.policy.significance else None
+        return p if p < POLICY.significance else None
 
     def _same(self) -> bool | None:
         """Return whether head has the same error as base; None if their numbers can't tell.

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from gonogo.flakiness.history import Tail
-from gonogo.flakiness.policy import POLICY, FlakinessPolicy
+from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.rates import Rate, rate
 from gonogo.spec.described import Described
 from gonogo.spec.verdicts import Verdict
@@ -54,9 +54,7 @@ class Grade:
     policy: str
 
 
-def stability(
-    failures: Rate, tail: Tail | None, policy: FlakinessPolicy = POLICY
-) -> tuple[Stability, str]:
+def stability(failures: Rate, tail: Tail | None) -> tuple[Stability, str]:
     """Return the first axis of the grade, and the reason.
 
     A mixed record is flaky however short it is. All green and all red need enough distinct seeds,
@@ -71,23 +69,23 @@ def stability(
     if 0 < failures.failures < failures.runs:
         return Stability.flaky, f"{failures.words} seeds failed"
     if failures.failures == failures.runs:
-        if failures.low is not None and failures.low > policy.broken_most:
+        if failures.low is not None and failures.low > POLICY.broken_most:
             return Stability.broken, f"{failures.words} seeds failed"
         return Stability.unknown, f"all {failures.runs} seeds failed: too few to call it broken"
     if tail is not None and tail.repeated and tail.predicted is None and tail.seeds:
-        few = f"{min(failures.runs, tail.seeds)} of {policy.least_seeds}; {tail.words}"
+        few = f"{min(failures.runs, tail.seeds)} of {POLICY.least_seeds}; {tail.words}"
         return Stability.unknown, f"not enough seeds: {few}"
-    if failures.runs < policy.least_seeds:
-        return Stability.unknown, f"not enough seeds: {failures.runs} of {policy.least_seeds}"
+    if failures.runs < POLICY.least_seeds:
+        return Stability.unknown, f"not enough seeds: {failures.runs} of {POLICY.least_seeds}"
     if (
         tail is not None
         and tail.predicted is not None
         and not tail.at_most
-        and tail.predicted > policy.latent_target
+        and tail.predicted > POLICY.latent_target
     ):
         return (
             Stability.marginal,
-            f"{tail.words}; the target is {1000 * policy.latent_target:g} per thousand",
+            f"{tail.words}; the target is {1000 * POLICY.latent_target:g} per thousand",
         )
     return (
         Stability.robust,
@@ -121,7 +119,7 @@ def sharpness(missed: Mapping[str, Rate]) -> tuple[Sharpness, str]:
     )
 
 
-def hollow(verdicts: Iterable[Verdict | str], policy: FlakinessPolicy = POLICY) -> Rate:
+def hollow(verdicts: Iterable[Verdict | str]) -> Rate:
     """Return the rate of unexplained seeds among the green ones of a build.
 
     Green are the passes, the suspects and the passes by tolerance; the last are unexplained.
@@ -131,7 +129,7 @@ def hollow(verdicts: Iterable[Verdict | str], policy: FlakinessPolicy = POLICY) 
         for verdict in map(Verdict, verdicts)
         if verdict in (Verdict.pass_, Verdict.suspect, Verdict.pass_by_tolerance)
     ]
-    return rate(green.count(Verdict.pass_by_tolerance), len(green), policy)
+    return rate(green.count(Verdict.pass_by_tolerance), len(green))
 
 
 def grade(
@@ -139,14 +137,13 @@ def grade(
     tail: Tail | None = None,
     missed: Mapping[str, Rate] | None = None,
     green: Rate | None = None,
-    policy: FlakinessPolicy = POLICY,
 ) -> Grade:
     """Return the grade: both axes, and whether the test is hollow.
 
     failures: the first of rate_of; tail: of the tolerance_ratios; missed: passes of mutants; green:
     `hollow` of its verdicts.
     """
-    steady, why = stability(failures, tail, policy)
+    steady, why = stability(failures, tail)
     sharp, how = sharpness(missed or {})
     empty = green is not None and green.failures > 0
     parts = [f"{steady.value}: {why}", f"{sharp.value}: {how}"]
@@ -161,5 +158,5 @@ def grade(
         tail,
         dict(missed or {}),
         "; ".join(parts),
-        policy.version,
+        POLICY.version,
     )

@@ -10,7 +10,7 @@ from statistics import median
 from types import MappingProxyType
 from typing import NamedTuple
 
-from gonogo.flakiness.policy import POLICY, FlakinessPolicy
+from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.rates import Rate, rate
 from gonogo.spec.described import Described
 from gonogo.spec.verdicts import Explanation
@@ -89,7 +89,7 @@ class BuildChange:
     policy: str
 
 
-def compare_builds(before: Record, after: Record, policy: FlakinessPolicy = POLICY) -> BuildChange:
+def compare_builds(before: Record, after: Record) -> BuildChange:
     """Return how a kernel changed from one build to the next.
 
     Unchanged: all seeds that both builds ran have equal digests. Else the explanations decide: a
@@ -98,8 +98,8 @@ def compare_builds(before: Record, after: Record, policy: FlakinessPolicy = POLI
     with its size, else the places of the wrong values. Turned green: red seeds before, and none
     after.
     """
-    red = _share(before, policy, _is_red), _share(after, policy, _is_red)
-    unexplained = _share(before, policy, _is_wrong), _share(after, policy, _is_wrong)
+    red = _share(before, _is_red), _share(after, _is_red)
+    unexplained = _share(before, _is_wrong), _share(after, _is_wrong)
     turned = red[0].failures > 0 and red[1].failures == 0 and red[1].known
     wrong = unexplained[0].failures > 0, unexplained[1].failures > 0
     same: tuple[str, ...] = ()
@@ -110,7 +110,7 @@ def compare_builds(before: Record, after: Record, policy: FlakinessPolicy = POLI
     elif equal := _equal_seeds(before, after):
         change, by = Change.unchanged, "digests"
     elif all(wrong):
-        same, differing, by = _signature(before, after, policy)
+        same, differing, by = _signature(before, after)
         change = Change.fix_masked if turned else Change.still_wrong
         if differing or not same:
             change = Change.wrong_otherwise
@@ -129,12 +129,12 @@ def compare_builds(before: Record, after: Record, policy: FlakinessPolicy = POLI
         differing=differing,
         by=by,
         words="",
-        policy=policy.version,
+        policy=POLICY.version,
     )
     return replace(compared, words=_words(compared, equal))
 
 
-def series(records: Sequence[Record], policy: FlakinessPolicy = POLICY) -> tuple[BuildChange, ...]:
+def series(records: Sequence[Record]) -> tuple[BuildChange, ...]:
     """Compare each build with the nearest earlier one that has judged seeds.
 
     Builds without judged seeds give `unknown` and are no baseline.
@@ -143,7 +143,7 @@ def series(records: Sequence[Record], policy: FlakinessPolicy = POLICY) -> tuple
     base: Record | None = None
     for record in records:
         if base is not None:
-            changes.append(compare_builds(base, record, policy))
+            changes.append(compare_builds(base, record))
         if judged(record) or base is None:
             base = record
     return tuple(changes)
@@ -168,11 +168,9 @@ def _is_wrong(seed: Seed) -> bool | None:
     return False if seed.explanation is Explanation.explained else None
 
 
-def _share(
-    record: Record, policy: FlakinessPolicy, question: Callable[[Seed], bool | None]
-) -> Rate:
+def _share(record: Record, question: Callable[[Seed], bool | None]) -> Rate:
     answers = [question(seed) for seed in record.seeds.values()]
-    return rate(answers.count(True), answers.count(True) + answers.count(False), policy)
+    return rate(answers.count(True), answers.count(True) + answers.count(False))
 
 
 def _equal_seeds(before: Record, after: Record) -> int:
@@ -188,9 +186,7 @@ def _equal_seeds(before: Record, after: Record) -> int:
     return equal
 
 
-def _signature(
-    before: Record, after: Record, policy: FlakinessPolicy
-) -> tuple[tuple[str, ...], tuple[str, ...], str]:
+def _signature(before: Record, after: Record) -> tuple[tuple[str, ...], tuple[str, ...], str]:
     """Return (outputs that stayed, outputs that differ, basis of the comparison).
 
     An output that is wrong after is the same if it had the same fault before, or its wrong values
@@ -208,7 +204,7 @@ def _signature(
             bases.add("faults")
             known = now or was
             text = "" if known is None else known.label or known.id
-            is_same = now is not None and was is not None and _same_fault(was, now, policy)
+            is_same = now is not None and was is not None and _same_fault(was, now)
         (same if is_same else differing).append(f"{output}: {text}")
     return tuple(same), tuple(differing), min(bases, default="nothing")
 
@@ -227,9 +223,9 @@ def _typical_fault(record: Record, output: str) -> Fault | None:
     return alike[0]._replace(size=median(fault.size for fault in alike))
 
 
-def _same_fault(first: Fault, second: Fault, policy: FlakinessPolicy) -> bool:
+def _same_fault(first: Fault, second: Fault) -> bool:
     largest = max(abs(first.size), abs(second.size))
-    is_close = abs(first.size - second.size) <= policy.same_size * largest
+    is_close = abs(first.size - second.size) <= POLICY.same_size * largest
     return first.id == second.id and is_close
 
 

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gonogo import fields
-from gonogo.errors import FieldError
-
 
 @dataclass(frozen=True)
 class FlakinessPolicy:
@@ -149,58 +146,6 @@ class FlakinessPolicy:
     """A flag resolves by itself after this many explained seeds in a row, on `quiet_builds`
     builds: at a rate of .1 a flicker would have shown with p = .999."""
     quiet_builds: int = 2
-
-    def __post_init__(self) -> None:
-        for name in (
-            "level",
-            "tail_level",
-            "rate_level",
-            "broken_most",
-            "same_size",
-            "same_seed",
-            "significance",
-            "latent_target",
-            "change_alarm",
-            "change_student",
-            "change_single",
-            "change_welch",
-            "false_flaky",
-            "false_stable",
-            "stable_rate",
-            "flaky_rate",
-            "bisect_stop",
-            "bisect_sharp",
-            "bisect_cost",
-        ):
-            fields.number(getattr(self, name), name, above=0, below=1)
-        if not self.stable_rate < self.flaky_rate:
-            raise FieldError(
-                "flaky_rate", self.flaky_rate, "must be above stable_rate", limit=self.stable_rate
-            )
-        if self.false_flaky + self.false_stable >= 1:
-            raise FieldError(
-                "false_stable",
-                self.false_stable,
-                "the two error rates must sum to less than 1",
-                limit=1 - self.false_flaky,
-            )
-        counts = (
-            "least_seeds",
-            "few_pairs",
-            "tail_least",
-            "tail_most",
-            "tail_bootstraps",
-            "change_least",
-            "change_points",
-            "change_builds",
-            "change_seeded",
-            "bisect_calm",
-        )
-        for name in counts:
-            fields.integer(getattr(self, name), name, least=1)
-        odds = ("factor_odds", "bisect_gate", "bisect_bad", "bisect_good", "bisect_boldness")
-        for name in (*odds, "prior"):
-            fields.number(getattr(self, name), name, above=0)
 
 
 POLICY = FlakinessPolicy()

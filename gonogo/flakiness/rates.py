@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from gonogo.flakiness.outcomes import Outcome as Outcome
 from gonogo.flakiness.outcomes import outcome_of as outcome_of
-from gonogo.flakiness.policy import POLICY, FlakinessPolicy
+from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.special import beta_quantile, log_beta
 
 # the API reports rates with their intervals, and loads no numpy until two of them are compared
@@ -63,9 +63,7 @@ def _percent(share: float) -> str:
     return f"{100 * share:.3g}%"
 
 
-def rate(
-    failures: int, runs: int, policy: FlakinessPolicy = POLICY, level: float | None = None
-) -> Rate:
+def rate(failures: int, runs: int, level: float | None = None) -> Rate:
     """Return the rate with the equal-tailed interval of Beta(failures + prior, passes + prior).
 
     Jeffreys' interval, with its lower end at 0 if nothing failed and its upper end at 1 if
@@ -74,10 +72,10 @@ def rate(
     """
     if runs < 0 or not 0 <= failures <= runs:
         raise ValueError(f"impossible counts: {failures} failures of {runs} runs")
-    level = policy.level if level is None else level
+    level = POLICY.level if level is None else level
     if runs == 0:
         return Rate(0, 0, None, None, None, level)
-    mean, low, high = _posterior(int(failures), int(runs), policy.prior, level)
+    mean, low, high = _posterior(int(failures), int(runs), POLICY.prior, level)
     return Rate(int(failures), int(runs), mean, low, high, level)
 
 
@@ -100,7 +98,7 @@ def _beta(failures: int, runs: int, prior: float) -> tuple[float, float]:
     return failures + prior, runs - failures + prior
 
 
-def rate_of(outcomes: Iterable[Outcome], policy: FlakinessPolicy = POLICY) -> tuple[Rate, Rate]:
+def rate_of(outcomes: Iterable[Outcome]) -> tuple[Rate, Rate]:
     """Return the rate of failures of judged runs, and of lost runs among all runs tried.
 
     Lost runs are hangs, crashes and errors.
@@ -110,7 +108,7 @@ def rate_of(outcomes: Iterable[Outcome], policy: FlakinessPolicy = POLICY) -> tu
         counts[outcome] += 1
     judged = counts[Outcome.failed] + counts[Outcome.passed]
     lost = counts[Outcome.infrastructure]
-    return rate(counts[Outcome.failed], judged, policy), rate(lost, lost + judged, policy)
+    return rate(counts[Outcome.failed], judged), rate(lost, lost + judged)
 
 
 def fisher(failures: int, runs: int, other_failures: int, other_runs: int) -> float:
@@ -140,7 +138,7 @@ def _log_choose(n: int, k: int) -> float:
     return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
 
 
-def greater(first: Rate, second: Rate, policy: FlakinessPolicy = POLICY) -> float | None:
+def greater(first: Rate, second: Rate) -> float | None:
     """Return the posterior probability that the first rate is higher; None if one is unknown.
 
     Integral of the density of the first times the cdf of the second over places in logit(p), which
@@ -150,7 +148,7 @@ def greater(first: Rate, second: Rate, policy: FlakinessPolicy = POLICY) -> floa
 
     if not (first.known and second.known):
         return None
-    sides = [_beta(side.failures, side.runs, policy.prior) for side in (first, second)]
+    sides = [_beta(side.failures, side.runs, POLICY.prior) for side in (first, second)]
     # a sharp posterior of a long history lies between few places: refine around both
     around = np.linspace(-MAX_SPREADS, MAX_SPREADS, FINE_PLACES)
     fine = [math.log(a / b) + math.sqrt((a + b) / (a * b)) * around for a, b in sides]
@@ -180,7 +178,7 @@ def _density(
     return np.asarray(np.exp(logs - logs.max()), dtype=np.float64)
 
 
-def odds(one: Rate, other: Rate, policy: FlakinessPolicy = POLICY) -> float:
+def odds(one: Rate, other: Rate) -> float:
     """Return the Bayes factor of two rates against one that both share.
 
     Each rate has the policy's Beta prior. By Markov's inequality, rates that are equal give a
@@ -188,7 +186,7 @@ def odds(one: Rate, other: Rate, policy: FlakinessPolicy = POLICY) -> float:
     """
 
     def evidence(failures: int, runs: int) -> float:
-        return log_beta(*_beta(failures, runs, policy.prior)) - log_beta(policy.prior, policy.prior)
+        return log_beta(*_beta(failures, runs, POLICY.prior)) - log_beta(POLICY.prior, POLICY.prior)
 
     shared = evidence(one.failures + other.failures, one.runs + other.runs)
     separate = evidence(one.failures, one.runs) + evidence(other.failures, other.runs)

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from gonogo.flakiness.history import Tail
-from gonogo.flakiness.policy import POLICY, FlakinessPolicy
+from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.rates import rate
 from gonogo.flakiness.special import beta_cdf
 from gonogo.flakiness.tails import LIMIT, rates_in_words, tail
@@ -24,7 +24,6 @@ RUNS, SEEDS = "runs", "seeds"
 
 def tail_of(
     numbers: Iterable[tuple[int | None, float | None]],
-    policy: FlakinessPolicy = POLICY,
     left: int = 0,
 ) -> Tail:
     """Return `tails.tail` of (seed, tolerance_ratio) pairs in which seeds may repeat.
@@ -35,7 +34,7 @@ def tail_of(
     - If every seed is there once: `tail`, rates per seed.
     - If a seed's numbers differ among themselves as much as from those of other seeds (one-way
       analysis of variance on ranks, Conover and Iman, American Statistician 35, 1981; p >
-      policy.same_seed): each run is a new sample, and rates are per run.
+      POLICY.same_seed): each run is a new sample, and rates are per run.
     - Else the seeds are few samples seen many times, however many runs there are: one number per
       seed, the newest, makes the tail, per seed. In addition, the runs of each seed with enough of
       them have a tail of their own; the mean over these seeds is how often one of their runs fails.
@@ -45,10 +44,10 @@ def tail_of(
     groups = _by_seed(pairs)
     known = [value for values in groups.values() for value in values]
     if len(known) == len(groups):
-        return _too_few(tail([value for _, value in pairs], policy), left, policy)
+        return _too_few(tail([value for _, value in pairs]), left)
     distinct = len(groups)
-    if not clustered(list(groups.values()), policy):
-        by_run = tail([value for _, value in pairs], policy, unit=RUNS)
+    if not clustered(list(groups.values())):
+        by_run = tail([value for _, value in pairs], unit=RUNS)
         return replace(
             by_run,
             distinct=distinct,
@@ -58,8 +57,8 @@ def tail_of(
         )
     repeated = left + len(known) - distinct
     newest = [values[-1] for values in groups.values()] + [math.nan] * (len(pairs) - len(known))
-    by_seed = _too_few(tail(newest, policy), repeated, policy)
-    of_these = _of_these(groups, policy, by_seed.level)
+    by_seed = _too_few(tail(newest), repeated)
+    of_these = _of_these(groups, by_seed.level)
     if of_these is None:
         return by_seed
     if not of_these.at_most and (
@@ -73,7 +72,7 @@ def tail_of(
     )
 
 
-def clustered(groups: Sequence[Sequence[float]], policy: FlakinessPolicy = POLICY) -> bool:
+def clustered(groups: Sequence[Sequence[float]]) -> bool:
     """Return whether numbers within a group are more alike than those of different groups.
 
     False if no group has two numbers.
@@ -92,7 +91,7 @@ def clustered(groups: Sequence[Sequence[float]], policy: FlakinessPolicy = POLIC
     within = float(np.square(ranks).sum() - (sizes * means**2).sum())
     ratio = between / (count - 1) / (within / (runs - count))
     first, second = count - 1, runs - count
-    return beta_cdf(second / (second + first * ratio), second / 2, first / 2) <= policy.same_seed
+    return beta_cdf(second / (second + first * ratio), second / 2, first / 2) <= POLICY.same_seed
 
 
 def _by_seed(pairs: Sequence[tuple[int | None, float | None]]) -> dict[object, list[float]]:
@@ -103,27 +102,25 @@ def _by_seed(pairs: Sequence[tuple[int | None, float | None]]) -> dict[object, l
     return groups
 
 
-def _of_these(
-    groups: Mapping[object, Sequence[float]], policy: FlakinessPolicy, level: float
-) -> Tail | None:
+def _of_these(groups: Mapping[object, Sequence[float]], level: float) -> Tail | None:
     """Return how often a run of these very seeds fails, from the tail of each seed's runs.
 
     None if no seed has enough of them.
     """
     enough = sorted(
-        (values for values in groups.values() if len(values) >= policy.least_seeds),
+        (values for values in groups.values() if len(values) >= POLICY.least_seeds),
         key=lambda values: -max(values),
     )
     if not enough:
         return None
-    tails = [tail(values, policy, level, RUNS) for values in enough[:MAX_SEEDS]]
+    tails = [tail(values, level, RUNS) for values in enough[:MAX_SEEDS]]
     # the milder rest counts as the mildest seed with a tail
     rates_of = [*map(_rates, tails)] + [_rates(tails[-1])] * (len(enough) - len(tails))
     runs = sum(map(len, enough))
     mean, bound = (sum(rates) / len(enough) for rates in zip(*rates_of, strict=True))
-    predicted = max(1.0 / (policy.tail_reach * runs), mean)
+    predicted = max(1.0 / (POLICY.tail_reach * runs), mean)
     upper = min(1.0, max(predicted, bound))
-    observed = rate(sum(value > LIMIT for values in enough for value in values), runs, policy)
+    observed = rate(sum(value > LIMIT for values in enough for value in values), runs)
     finite = [value for values in enough for value in values if math.isfinite(value)]
     rates = rates_in_words(predicted, upper, mean < predicted, level, RUNS)
     words = f"of these {_count(len(enough))[3:]} themselves {rates} ({runs} runs)"
@@ -151,7 +148,7 @@ def _rates(fit: Tail) -> tuple[float, float]:
     return 0.0 if fit.at_most else fit.predicted, fit.upper
 
 
-def _too_few(fit: Tail, repeated: int, policy: FlakinessPolicy) -> Tail:
+def _too_few(fit: Tail, repeated: int) -> Tail:
     """Return the tail with the number of runs that were no new samples.
 
     Where too few samples are left, its words say so.
@@ -163,7 +160,7 @@ def _too_few(fit: Tail, repeated: int, policy: FlakinessPolicy) -> Tail:
         plural = "s are" if fit.seeds > 1 else " is"
         words = (
             f"{fit.seeds} distinct seed{plural} too few to predict how often others fail"
-            f" ({policy.least_seeds} are needed), however often they run again"
+            f" ({POLICY.least_seeds} are needed), however often they run again"
             f" ({repeated} runs did)"
         )
     return replace(fit, repeated=repeated, words=words)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from gonogo.flakiness.policy import POLICY, FlakinessPolicy
+from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.rates import Outcome, fisher, greater, rate_of
+from gonogo.spec.verdicts import Verdict
 
 ISOLATED = "isolated"
+EVEN = 0.5
+"""The probability that one of two equal rates is the higher one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +20,7 @@ class Sample:
     """One run.
 
     `seed` None: not controlled (a gtest iteration), so its digest says nothing. `digest`: of all
-    outputs, in one text.
+    outputs, in one text. `card`: the serial number of the card that its device is on, if known.
     """
 
     seed: int | None
@@ -29,6 +32,8 @@ class Sample:
     position: int
     digest: str | None
     outcome: Outcome
+    verdict: str = ""
+    card: str = ""
 
     @property
     def fresh(self) -> bool:
@@ -105,9 +110,7 @@ def distinct_places(
     return places
 
 
-def contexts(
-    samples: Iterable[Sample], policy: FlakinessPolicy = POLICY
-) -> tuple[Configuration, ...]:
+def contexts(samples: Iterable[Sample]) -> tuple[Configuration, ...]:
     """Return the pass rates per context, as in a bug report's table.
 
     The isolated context comes first, and the others are compared with it. Isolated means that
@@ -115,14 +118,12 @@ def contexts(
     the row `isolated, not first`. Without isolated samples every row is compared with all the
     others together.
     """
-    return table(samples, _place, ISOLATED, policy)
+    return table(samples, _place, ISOLATED)
 
 
-def devices(
-    samples: Iterable[Sample], policy: FlakinessPolicy = POLICY
-) -> tuple[Configuration, ...]:
+def devices(samples: Iterable[Sample]) -> tuple[Configuration, ...]:
     """Return the pass rates per device, each compared with all others together."""
-    return table(samples, lambda sample: sample.device, None, policy)
+    return table(samples, lambda sample: sample.device, None)
 
 
 def _place(sample: Sample) -> str:
@@ -137,7 +138,6 @@ def table(
     samples: Iterable[Sample],
     key: Callable[[Sample], str],
     first: str | None,
-    policy: FlakinessPolicy,
 ) -> tuple[Configuration, ...]:
     """Return the rows by `key`, each compared with the row `first` or with all others.
 
@@ -160,17 +160,16 @@ def table(
     names = sorted(rows_of, key=lambda name: (name != first, name))
     rows = []
     for name in names:
-        row_rate, _ = rate_of((sample.outcome for sample in rows_of[name]), policy)
+        row_rate, _ = rate_of(sample.outcome for sample in rows_of[name])
         p = higher = None
         if len(names) > 1 and name != first:
             against = [first] if first in rows_of else [other for other in names if other != name]
             others = [sample for other in against if other for sample in rows_of[other]]
             other_rate, _ = rate_of(
                 (others[place].outcome for place in distinct_places(others, varying=varying)),
-                policy,
             )
             p = fisher(row_rate.failures, row_rate.runs, other_rate.failures, other_rate.runs)
-            higher = greater(row_rate, other_rate, policy)
+            higher = greater(row_rate, other_rate)
         passed = row_rate.runs - row_rate.failures
         rows.append(
             Configuration(
@@ -190,9 +189,69 @@ def table(
     return tuple(rows)
 
 
-def significant(
-    rows: Sequence[Configuration], policy: FlakinessPolicy
-) -> tuple[Configuration, ...]:
+@dataclass(frozen=True)
+class OutcomeFactor:
+    """How often runs had an outcome, such as hang, by one factor.
+
+    In its rows `failed` counts the runs with the outcome, and `passed` all others that ended.
+    """
+
+    name: str
+    rows: tuple[Configuration, ...]
+    telling: tuple[Configuration, ...]
+    """The rows that have it more often than chance, most often first"""
+
+
+FACTORS: Mapping[str, Callable[[Sample], str]] = {
+    "card": lambda sample: sample.card or "unknown",
+    "device": lambda sample: sample.device,
+    "build": lambda sample: sample.build,
+    "context": lambda sample: sample.context,
+    "position": lambda sample: "first in their process" if sample.fresh else "behind others",
+}
+_NOT_RUN = (Verdict.error, Verdict.skipped, Verdict.not_run)
+_PLACES = {"position": "are {name}", "build": "are of one build of {of}, {name}"}
+
+
+def outcome_factors(samples: Iterable[Sample], outcome: Verdict) -> tuple[OutcomeFactor, ...]:
+    """Return how often runs hang or crash by each factor that has at least two values.
+
+    Each run is a trial, also one that repeats another's bits. Of two factors that divide the runs
+    alike, as cards with one device, the first counts.
+    """
+    trials = [
+        replace(
+            sample,
+            digest=None,
+            outcome=Outcome.failed if sample.verdict == outcome else Outcome.passed,
+        )
+        for sample in samples
+        if sample.verdict not in _NOT_RUN
+    ]
+    factors: dict[tuple[tuple[int, int], ...], OutcomeFactor] = {}
+    for name, level in FACTORS.items():
+        rows = table(trials, level, None)
+        higher = [row for row in significant(rows) if (row.higher or 0.0) > EVEN]
+        telling = sorted(higher, key=lambda row: -row.failed)
+        if len(rows) > 1:
+            division = tuple((row.failed, row.runs) for row in rows)
+            factors.setdefault(division, OutcomeFactor(name, rows, tuple(telling)))
+    return tuple(factors.values())
+
+
+def factor_words(factors: Iterable[OutcomeFactor], plural: str) -> str:
+    """Return where an outcome is, such as "7 of 10 hangs are on one card of 3, 0100"; or ""."""
+    sentences = []
+    for factor in factors:
+        if factor.telling:
+            row, total = factor.telling[0], sum(row.failed for row in factor.rows)
+            place = _PLACES.get(factor.name, "are on one {factor} of {of}, {name}")
+            words = place.format(factor=factor.name, of=len(factor.rows), name=row.name)
+            sentences.append(f"{row.failed} of {total} {plural} {words} (p = {row.p:.2g})")
+    return "; ".join(sentences)
+
+
+def significant(rows: Sequence[Configuration]) -> tuple[Configuration, ...]:
     """Return the rows that differ, after Bonferroni over the comparisons.
 
     Two devices are one comparison.
@@ -200,5 +259,5 @@ def significant(
     tested = [row for row in rows if row.p is not None]
     comparisons = 1 if len(tested) == 2 and len(rows) == 2 else len(tested)
     return tuple(
-        row for row in tested if row.p is not None and row.p * comparisons <= policy.significance
+        row for row in tested if row.p is not None and row.p * comparisons <= POLICY.significance
     )

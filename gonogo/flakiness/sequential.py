@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gonogo.flakiness.policy import POLICY, FlakinessPolicy
+from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.rates import Outcome
 from gonogo.spec.described import Described
 
@@ -58,26 +58,26 @@ class Decision:
         return self.state is not Stopping.more
 
 
-def bounds(policy: FlakinessPolicy = POLICY) -> tuple[float, float]:
+def bounds() -> tuple[float, float]:
     """Return the log likelihood ratios at which stable and flaky are accepted.
 
     Stable is accepted at or below log(b/(1-a)), flaky at or above log((1-b)/a) (A. Wald, Sequential
     Analysis, 1947, 3.2).
     """
-    a, b = policy.false_flaky, policy.false_stable
+    a, b = POLICY.false_flaky, POLICY.false_stable
     return math.log(b / (1 - a)), math.log((1 - b) / a)
 
 
-def _reached(policy: FlakinessPolicy) -> tuple[float, float]:
+def _reached() -> tuple[float, float]:
     """Return the ratios from which on the bounds count as reached."""
-    low, high = bounds(policy)
+    low, high = bounds()
     return low + TIE, high - TIE
 
 
-def steps(policy: FlakinessPolicy = POLICY) -> tuple[float, float]:
+def steps() -> tuple[float, float]:
     """Return what one passed and one failed seed add to the log likelihood ratio."""
-    return math.log((1 - policy.flaky_rate) / (1 - policy.stable_rate)), math.log(
-        policy.flaky_rate / policy.stable_rate
+    return math.log((1 - POLICY.flaky_rate) / (1 - POLICY.stable_rate)), math.log(
+        POLICY.flaky_rate / POLICY.stable_rate
     )
 
 
@@ -85,7 +85,6 @@ def decide(
     failures: int,
     seeds: int,
     most: int,
-    policy: FlakinessPolicy = POLICY,
     *,
     unexplained: int = 0,
     to_the_end: bool = False,
@@ -107,9 +106,9 @@ def decide(
     """
     if not 0 <= failures <= seeds or most < 1 or unexplained < 0 or silent < 0:
         raise ValueError(f"impossible counts: {failures} failures of {seeds} seeds of {most}")
-    passed, failed = steps(policy)
-    low, high = bounds(policy)
-    stable, flaky = _reached(policy)
+    passed, failed = steps()
+    low, high = bounds()
+    stable, flaky = _reached()
     evidence = (seeds - failures) * passed + failures * failed
     if unexplained and not to_the_end:
         state = Stopping.wrong
@@ -129,7 +128,7 @@ def decide(
     ]
     left = max(0, most - max(seeds + silent, ran))
     saved = left * (sum(known) / len(known)) if known and state is not Stopping.more else None
-    words = _words(state, seeds, most, failures, silent, saved, policy)
+    words = _words(state, seeds, most, failures, silent, saved)
     return Decision(state, seeds, most, failures, evidence, (low, high), needed, saved, words)
 
 
@@ -140,12 +139,11 @@ def _words(
     failures: int,
     silent: int,
     saved: float | None,
-    policy: FlakinessPolicy,
 ) -> str:
     apart = f" ({silent} more say nothing of the kernel)" if silent else ""
     if state is Stopping.more:
         return f"{failures} of {seeds} seeds failed{apart}: not decided yet"
-    stable, flaky = policy.stable_rate, policy.flaky_rate
+    stable, flaky = POLICY.stable_rate, POLICY.flaky_rate
     reason = {
         Stopping.stable: f"the failure rate is {stable:g} rather than {flaky:g}",
         Stopping.flaky: f"the failure rate is {flaky:g} rather than {stable:g}",
@@ -183,7 +181,6 @@ class Progress:
         self,
         seeds: Iterable[tuple[Outcome, bool]],
         most: int,
-        policy: FlakinessPolicy = POLICY,
         *,
         to_the_end: bool = False,
     ) -> tuple[Progress, Decision]:
@@ -193,7 +190,7 @@ class Progress:
         the number of seeds doesn't depend on how they were batched.
         """
         now = self
-        decision = now.decide(most, policy, to_the_end=to_the_end)
+        decision = now.decide(most, to_the_end=to_the_end)
         for outcome, unexplained in seeds:
             if decision.stopped:
                 break
@@ -205,13 +202,12 @@ class Progress:
                 failures=now.failures + (outcome is Outcome.failed),
                 unexplained=now.unexplained + unexplained,
             )
-            decision = now.decide(most, policy, to_the_end=to_the_end)
+            decision = now.decide(most, to_the_end=to_the_end)
         return now, decision
 
     def decide(
         self,
         most: int,
-        policy: FlakinessPolicy = POLICY,
         *,
         to_the_end: bool = False,
         ran: int = 0,
@@ -222,7 +218,6 @@ class Progress:
             self.failures,
             self.counted,
             most,
-            policy,
             unexplained=self.unexplained,
             to_the_end=to_the_end,
             durations_ms=[mean_ms],
@@ -244,7 +239,7 @@ class Plan:
     undecided: float
 
 
-def plan(true_rate: float, policy: FlakinessPolicy = POLICY, most: int = 5000) -> Plan:
+def plan(true_rate: float, most: int = 5000) -> Plan:
     """Return the exact run length and error of the test, by dynamic programming.
 
     The recursion is over the number of failures, without an approximation of the overshoot. `most`
@@ -254,8 +249,8 @@ def plan(true_rate: float, policy: FlakinessPolicy = POLICY, most: int = 5000) -
         raise ValueError(f"a rate is between 0 and 1, not {true_rate}")
     import numpy as np  # here, because the API imports this module without numpy
 
-    passed, failed = steps(policy)
-    stable, flaky_from = _reached(policy)
+    passed, failed = steps()
+    stable, flaky_from = _reached()
     alive = np.ones(1)
     mean = flaky = 0.0
     for seeds in range(1, most + 1):
@@ -274,9 +269,9 @@ def plan(true_rate: float, policy: FlakinessPolicy = POLICY, most: int = 5000) -
     return Plan(true_rate, mean, flaky, float(alive.sum()))
 
 
-def more_for_suspects(suspects: int, rounds_done: int, policy: FlakinessPolicy = POLICY) -> int:
+def more_for_suspects(suspects: int, rounds_done: int) -> int:
     """Return how many seeds a job with suspect seeds gets in addition: 8, at most twice.
 
     A suspect seed alone raises no flag (4-flakiness).
     """
-    return policy.suspect_seeds if suspects > 0 and rounds_done < policy.suspect_rounds else 0
+    return POLICY.suspect_seeds if suspects > 0 and rounds_done < POLICY.suspect_rounds else 0

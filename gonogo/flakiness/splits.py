@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gonogo.flakiness.contrasts import Array, welch
-from gonogo.flakiness.policy import FlakinessPolicy
+from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.special import student_tail
 
 _lgamma = np.frompyfunc(math.lgamma, 1, 1)
@@ -104,13 +104,13 @@ def standardized(values: Array) -> Array | None:
     return None if spread <= _EQUAL * max(1.0, float(np.abs(values).max())) else centered / spread
 
 
-def mean_split(values: Array, start: int, policy: FlakinessPolicy) -> Split | None:
+def mean_split(values: Array, start: int) -> Split | None:
     """Return the best split of one mean per point, if permuted points rarely split as well.
 
     p is at least 2 / C(n, k) for k points on the shorter side: 3 of 16 points can't pass
     `change_alarm`, and 4 of 18 pass it only with luck. `build_splits` has no such bound.
     """
-    least = policy.change_least
+    least = POLICY.change_least
     if len(values) < max(2 * least, 8):
         return None
     ready = standardized(values)
@@ -121,16 +121,16 @@ def mean_split(values: Array, start: int, policy: FlakinessPolicy) -> Split | No
     rng = np.random.Generator(np.random.Philox(len(values)))
     beaten = drawn = 0
     sizes = [*_BATCHES]
-    while drawn < policy.change_permutations:
+    while drawn < POLICY.change_permutations:
         size = min(
             sizes.pop(0) if sizes else 1000,
-            policy.change_permutations - drawn,
+            POLICY.change_permutations - drawn,
             max(1, 4_000_000 // len(values)),
         )
         permuted = rng.permuted(np.broadcast_to(ready, (size, len(ready))), axis=1)
         beaten += int((residuals(permuted, least).min(axis=1) <= best + _TIE).sum())
         drawn += size
-        if beaten + 1 > policy.change_alarm * (policy.change_permutations + 1):
+        if beaten + 1 > POLICY.change_alarm * (POLICY.change_permutations + 1):
             # the other permutations can't change that (Besag and Clifford, Biometrika 78, 1991)
             return None
     return start + place, (beaten + 1) / (drawn + 1)
@@ -216,7 +216,7 @@ class _Spread:
         return self.points[-1] - points, self.squares[-1] - squares
 
 
-def build_splits(builds: Builds, start: int, least: int, policy: FlakinessPolicy) -> list[Split]:
+def build_splits(builds: Builds, start: int, least: int) -> list[Split]:
     """Return the best change, or the best pair of changes there and back, if Student's test has it.
 
     builds: the points of one segment, which begins at `start`. least: points on either side of a
@@ -245,8 +245,8 @@ def build_splits(builds: Builds, start: int, least: int, policy: FlakinessPolicy
     after = np.arange(least, count - least + 1)
     accepted: list[tuple[float, list[int]]] = []
     for first, last, share in (
-        (np.zeros_like(after), after, policy.change_single),
-        (*_windows(count, least, policy), 1 - policy.change_single),
+        (np.zeros_like(after), after, POLICY.change_single),
+        (*_windows(count, least), 1 - POLICY.change_single),
     ):
         if not len(last):
             continue
@@ -263,10 +263,10 @@ def build_splits(builds: Builds, start: int, least: int, policy: FlakinessPolicy
         places = [int(edge[best]) for edge in (first, last) if edge[best] > 0]
         accepted.append((min(1.0, p / share), places))
     p, places = min(accepted)
-    return [(start + place, p) for place in places] if p <= policy.change_student else []
+    return [(start + place, p) for place in places] if p <= POLICY.change_student else []
 
 
-def repeated_splits(builds: Builds, start: int, policy: FlakinessPolicy) -> list[Split]:
+def repeated_splits(builds: Builds, start: int) -> list[Split]:
     """Return the change, or the pair of changes there and back, between builds that repeat numbers.
 
     builds: the points of one segment, which begins at `start`. Where all means before a change are
@@ -290,10 +290,10 @@ def repeated_splits(builds: Builds, start: int, policy: FlakinessPolicy) -> list
     t = float(spread.student(first, last)[best])
     p = student_tail(t, spread.freedom) * len(first)
     edges = [int(edge[best]) for edge in (first, last) if edge[best] > 0]
-    return [(start + place, p) for place in edges] if p <= policy.change_student else []
+    return [(start + place, p) for place in edges] if p <= POLICY.change_student else []
 
 
-def _windows(count: int, least: int, policy: FlakinessPolicy) -> tuple[Indices, Indices]:
+def _windows(count: int, least: int) -> tuple[Indices, Indices]:
     """Return the first points of the windows inside a segment, and the points after their ends.
 
     A window can begin anywhere, so outliers side by side are more frequent than at an end: at 1 in
@@ -303,20 +303,18 @@ def _windows(count: int, least: int, policy: FlakinessPolicy) -> tuple[Indices, 
     """
     if count > _MAX_WINDOWED:
         return np.arange(0), np.arange(0)
-    shortest = policy.change_least + (count >= policy.change_points)
+    shortest = POLICY.change_least + (count >= POLICY.change_points)
     first, last = np.triu_indices(count, k=shortest)
     inner = (first >= least) & (last <= count - least)
     return first[inner], last[inner]
 
 
-def welch_split(
-    samples: Sequence[Array], start: int, end: int, policy: FlakinessPolicy
-) -> Split | None:
+def welch_split(samples: Sequence[Array], start: int, end: int) -> Split | None:
     """Return the best split of few points, by Welch's test on all their seeds."""
     least = (
         1
-        if min(len(sample) for sample in samples[start:end]) >= policy.change_least
-        else policy.change_least
+        if min(len(sample) for sample in samples[start:end]) >= POLICY.change_least
+        else POLICY.change_least
     )
     places = range(start + least, end - least + 1)
     if not places:
@@ -327,7 +325,7 @@ def welch_split(
         contrasts.append((contrast.p, -abs(contrast.t or 0.0), place))
     p, _, place = min(contrasts)
     p = min(1.0, p * len(contrasts))
-    return (place, p) if p <= policy.change_welch else None
+    return (place, p) if p <= POLICY.change_welch else None
 
 
 def place_likelihood(values: Array) -> Array:

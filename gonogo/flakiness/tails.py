@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gonogo.flakiness.history import Tail, Threshold
-from gonogo.flakiness.policy import POLICY, FlakinessPolicy
+from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.rates import rate
 
 Array = NDArray[np.float64]
@@ -36,7 +36,6 @@ _BLOCK = 2_000_000
 
 def tail(
     ratios: Iterable[float | None] | Array,
-    policy: FlakinessPolicy = POLICY,
     level: float | None = None,
     unit: str = "seeds",
 ) -> Tail:
@@ -56,7 +55,7 @@ def tail(
     No tail can be fitted to numbers that are all equal or mostly above 1: then the observed rate
     decides, and `words` says so. Deterministic: the bootstrap's stream is fixed.
     """
-    level = policy.tail_level if level is None else level
+    level = POLICY.tail_level if level is None else level
     values = (
         ratios
         if isinstance(ratios, np.ndarray)
@@ -65,14 +64,14 @@ def tail(
     array = np.asarray(values, dtype=np.float64).ravel()
     known = np.sort(np.abs(array[~np.isnan(array)]))
     seeds, left_out = len(known), len(array) - len(known)
-    observed = rate(int((known > LIMIT).sum()), seeds, policy)
+    observed = rate(int((known > LIMIT).sum()), seeds)
     largest = float(known[-1]) if seeds and math.isfinite(known[-1]) else None
-    if seeds < policy.least_seeds:
-        words = f"not enough {unit}: {seeds} of {policy.least_seeds}"
+    if seeds < POLICY.least_seeds:
+        words = f"not enough {unit}: {seeds} of {POLICY.least_seeds}"
         return Tail(seeds, left_out, observed, None, None, False, level, (), largest, words, seeds)
     finite = known[np.isfinite(known)]
-    fits = _sweep(finite, policy, level)
-    floor = 1.0 / (policy.tail_reach * seeds)
+    fits = _sweep(finite, level)
+    floor = 1.0 / (POLICY.tail_reach * seeds)
     if not fits:
         reason = "all equal, or ties only" if not observed.failures else "too many above the limit"
         predicted = max(floor, observed.failures / seeds)
@@ -82,7 +81,7 @@ def tail(
             left_out,
             observed,
             predicted,
-            _counted(observed.failures, seeds, policy, level),
+            _counted(observed.failures, seeds, level),
             not observed.failures,
             level,
             (),
@@ -94,7 +93,7 @@ def tail(
     middle = float(np.median([predicted for _, _, predicted, _ in fits]))
     bound = max(upper for _, _, _, upper in fits)
     if infinite:
-        lost = _counted(seeds - len(finite), seeds, policy, level)
+        lost = _counted(seeds - len(finite), seeds, level)
         middle, bound = infinite + (1 - infinite) * middle, lost + (1 - lost) * bound
     predicted, at_most = max(floor, middle), middle <= floor
     upper = min(1.0, max(predicted, bound))
@@ -115,12 +114,12 @@ def tail(
     )
 
 
-def _counted(failures: int, seeds: int, policy: FlakinessPolicy, level: float) -> float:
+def _counted(failures: int, seeds: int, level: float) -> float:
     """Return the one-sided bound of a rate of counts.
 
     It is the upper end of the interval that leaves twice as much outside.
     """
-    high = rate(failures, seeds, policy, level=max(0.0, 2 * level - 1)).high
+    high = rate(failures, seeds, level=max(0.0, 2 * level - 1)).high
     assert high is not None
     return high
 
@@ -142,16 +141,14 @@ def rates_in_words(predicted: float, upper: float, at_most: bool, level: float, 
     )
 
 
-def _sweep(
-    ordered: Array, policy: FlakinessPolicy, level: float
-) -> list[tuple[float, int, float, float]]:
+def _sweep(ordered: Array, level: float) -> list[tuple[float, int, float, float]]:
     """Return (threshold, exceedances, predicted, bound) of each threshold below the limit."""
     seeds = len(ordered)
-    counts = {min(policy.tail_most, int(share * seeds)) for share in policy.tail_shares}
+    counts = {min(POLICY.tail_most, int(share * seeds)) for share in POLICY.tail_shares}
     rng = np.random.Generator(np.random.Philox(seeds))
     fits = []
     for count in sorted(counts, reverse=True):
-        if not policy.tail_least <= count < seeds:
+        if not POLICY.tail_least <= count < seeds:
             continue
         above = ordered[seeds - count :]
         threshold = float(ordered[seeds - count - 1] / 2 + above[0] / 2)
@@ -165,7 +162,7 @@ def _sweep(
         one = excess[None, :] / excess.max()
         shape, scale = pareto_fit(one)
         predicted = count / seeds * float(survival(reach, shape, scale)[0])
-        fits.append((threshold, count, predicted, _bound(one, reach, seeds, policy, level, rng)))
+        fits.append((threshold, count, predicted, _bound(one, reach, seeds, level, rng)))
     return fits
 
 
@@ -173,7 +170,6 @@ def _bound(
     one: Array,
     reach: float,
     seeds: int,
-    policy: FlakinessPolicy,
     level: float,
     rng: np.random.Generator,
 ) -> float:
@@ -183,8 +179,8 @@ def _bound(
     places = 20 + int(math.sqrt(count))
     block = max(1, _BLOCK // (places * count))
     rates = []
-    for start in range(0, policy.tail_bootstraps, block):
-        draws = min(block, policy.tail_bootstraps - start)
+    for start in range(0, POLICY.tail_bootstraps, block):
+        draws = min(block, POLICY.tail_bootstraps - start)
         exceeding = rng.binomial(seeds, count / seeds, size=draws) / seeds
         samples = np.sort(
             _drawn(rng.random((draws, count)), float(shape[0]), float(scale[0])), axis=1

@@ -18,7 +18,7 @@ from gonogo.errors import FieldError
 from gonogo.flakiness.classes import Class, Classification, OpenFlag, RunSummary
 from gonogo.flakiness.classification import classify
 from gonogo.flakiness.gating import FailOn, Gate, gate
-from gonogo.flakiness.policy import POLICY, FlakinessPolicy
+from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.waivers import waivable, waived
 from gonogo.spec.verdicts import Verdict
 from gonogo_storage.catalogue import test_specs
@@ -124,7 +124,6 @@ def compare(
     head: str | Side,
     *,
     now: datetime | None = None,
-    policy: FlakinessPolicy = POLICY,
 ) -> Comparison:
     """Classify every test that ran on head or on base.
 
@@ -167,7 +166,7 @@ def compare(
                 for branch in sorted(branches)
                 for flag in flags.get((place.test_key, branch, place.arch, place.board), ())
             ]
-            classified = classifiers[variant] = _classifier(flags_known, policy)
+            classified = classifiers[variant] = _classifier(flags_known)
         classification = classified(before, after)
         workload, kernel, canonical = specs[place.test_key]
         name = short_names[place]
@@ -195,7 +194,7 @@ def compare(
             )
         )
     compared.sort(key=lambda test: (test.classification.kind.rank, test.name, test.place))
-    return Comparison(*sides, tuple(compared), policy.version)
+    return Comparison(*sides, tuple(compared), POLICY.version)
 
 
 def with_checks(
@@ -223,9 +222,9 @@ def _builds(results: SideResults) -> list[str]:
 _Classifier = Callable[[RunSummary | None, RunSummary | None], Classification]
 
 
-def _classifier(flags: Sequence[OpenFlag], policy: FlakinessPolicy) -> _Classifier:
+def _classifier(flags: Sequence[OpenFlag]) -> _Classifier:
     """Return a function that classifies each pair of results once: tests share their results."""
-    return comparison_side.shared(lambda before, after: classify(before, after, flags, policy))
+    return comparison_side.shared(lambda before, after: classify(before, after, flags))
 
 
 def _recorded(

@@ -248,7 +248,7 @@ def _more(session: Session, job: JobRow, suspect: int, rounds: int) -> list[int]
 
     They follow the largest one, or precede the smallest one if they would exceed MAX_SEED.
     """
-    count = more_for_suspects(suspect, rounds, POLICY)
+    count = more_for_suspects(suspect, rounds)
     is_range = isinstance(job.request.get("seeds"), Mapping)
     if not count or not is_range or any(job.counts.get(verdict) for verdict in _LOST):
         return []

@@ -18,7 +18,7 @@ from gonogo.flakiness.attribution import Attribution, attribute
 from gonogo.flakiness.changes import number_changes, rate_changes
 from gonogo.flakiness.grades import Grade, grade
 from gonogo.flakiness.history import Changes
-from gonogo.flakiness.policy import POLICY, FlakinessPolicy
+from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.rates import Outcome, Rate, rate
 from gonogo.spec.verdicts import Verdict
 from gonogo_storage.devices import sick_devices
@@ -70,7 +70,6 @@ class Assessment:
     """The runs of this build, without those on sick devices."""
     jobs: tuple[JobFacts, ...]
     """The jobs of the whole branch, newest first."""
-    policy: FlakinessPolicy
     trends: tuple[StoredTrend, ...] = ()
     """Trends for the pages of the variant and of its workload's other tests.
 
@@ -92,7 +91,7 @@ class Assessment:
             "era": list(self.era),
             "extent": asdict(self.extent),
             "left_out": {device: dict(note) for device, note in self.left_out.items()},
-            "policy": self.policy.version,
+            "policy": POLICY.version,
         }
 
 
@@ -102,7 +101,6 @@ def assess(
     *,
     missed: Missed = gauged,
     suspicions: Mapping[str, Suspicion] | None = None,
-    policy: FlakinessPolicy = POLICY,
     reader: PointsReader | None = None,
 ) -> Assessment | None:
     """Assess the variant of a job that is over.
@@ -126,18 +124,16 @@ def assess(
     # the job comes first, even where a clock that went back has put it among older ones
     others = tuple(other for other in branch if other.id != job.id)
     same_build = (job, *(other for other in others if other.build == job.build))
-    change, era = error_signature_runs.compare_with_earlier(
-        session, job, same_build, others, policy
-    )
+    change, era = error_signature_runs.compare_with_earlier(session, job, same_build, others)
     pooled = (*same_build, *(other for other in others if other.build in era))
     history = samples.of_jobs(session, variant, pooled)
     well_runs, left_out, sick = _without_sick(session, history.runs, suspicions or {})
     build_runs = tuple(run for run in well_runs if run.job.build == job.build)
     if not build_runs and left_out:
         everything = samples.of_runs(run for run in history.runs if run.job.build == job.build)
-        attribution = attribute(everything, policy, sick)
+        attribution = attribute(everything, sick)
     else:
-        attribution = attribute(samples.of_runs(build_runs), policy)
+        attribution = attribute(samples.of_runs(build_runs))
     read_all = history.extent.seeds == history.extent.of_seeds
     build_failures = (
         attribution.failures
@@ -146,18 +142,18 @@ def assess(
     )
     failures, pool = build_failures, build_runs
     if build_failures.known and not build_failures.failures:
-        era = error_signature_runs.with_same_errors(well_runs, job.build, era, policy)
+        era = error_signature_runs.with_same_errors(well_runs, job.build, era)
         pool = tuple(run for run in well_runs if run.job.build in (job.build, *era))
     else:
         era = ()
     distinct = samples.distinct(pool)
     if read_all or left_out or job.selection:
-        failures = _failures(distinct, policy) if build_failures.known else build_failures
+        failures = _failures(distinct) if build_failures.known else build_failures
     # This build's runs come last: where a seed counts once, its newest number counts.
-    fitted = samples.tail_of(sorted(pool, key=lambda run: run.job.build == job.build), policy)
-    green = _green(same_build if not left_out else None, build_runs, policy)
+    fitted = samples.tail_of(sorted(pool, key=lambda run: run.job.build == job.build))
+    green = _green(same_build if not left_out else None, build_runs)
     grade_result = grade(
-        failures, fitted if not job.selection else None, missed(session, variant), green, policy
+        failures, fitted if not job.selection else None, missed(session, variant), green
     )
     return Assessment(
         variant,
@@ -165,14 +161,13 @@ def assess(
         attribution,
         grade_result,
         change,
-        _changes(reader or PointsReader(session), variant, policy),
+        _changes(reader or PointsReader(session), variant),
         _builds((job, *others)),
         era,
         history.extent,
         left_out,
         build_runs,
         tuple(sorted((job, *others), key=lambda job_facts: job_facts.id, reverse=True)),
-        policy,
     )
 
 
@@ -214,13 +209,13 @@ def _sick(
     return None if suspicion is None else suspicion.words
 
 
-def _failures(runs: Sequence[Run], policy: FlakinessPolicy) -> Rate:
+def _failures(runs: Sequence[Run]) -> Rate:
     outcomes = [sample.outcome for sample in samples.of_runs(runs)]
     failed = outcomes.count(Outcome.failed)
-    return rate(failed, failed + outcomes.count(Outcome.passed), policy)
+    return rate(failed, failed + outcomes.count(Outcome.passed))
 
 
-def _green(jobs: Sequence[JobFacts] | None, runs: Sequence[Run], policy: FlakinessPolicy) -> Rate:
+def _green(jobs: Sequence[JobFacts] | None, runs: Sequence[Run]) -> Rate:
     """Return the rate of unexplained seeds among the green seeds of a build.
 
     It is over whole jobs or, where sick devices were left out, over the runs.
@@ -234,7 +229,7 @@ def _green(jobs: Sequence[JobFacts] | None, runs: Sequence[Run], policy: Flakine
         counts = {
             verdict: sum(job.counts.get(verdict, 0) for job in jobs) for verdict in green_verdicts
         }
-    return rate(counts[Verdict.pass_by_tolerance], sum(counts.values()), policy)
+    return rate(counts[Verdict.pass_by_tolerance], sum(counts.values()))
 
 
 def _builds(jobs: Sequence[JobFacts]) -> tuple[dict[str, Any], ...]:
@@ -265,7 +260,7 @@ def _builds(jobs: Sequence[JobFacts]) -> tuple[dict[str, Any], ...]:
     return tuple(newest[: build_series.MAX_BUILDS])
 
 
-def _changes(reader: PointsReader, variant: Variant, policy: FlakinessPolicy) -> dict[str, Any]:
+def _changes(reader: PointsReader, variant: Variant) -> dict[str, Any]:
     """Find where the error or the rate moved.
 
     Returns {"build" | "day": {"points": [names], "rates": changes, "numbers": {output: changes}}}.
@@ -277,12 +272,12 @@ def _changes(reader: PointsReader, variant: Variant, policy: FlakinessPolicy) ->
         outputs = sorted({output for point in points for output in point.numbers})
         numbers = {
             output: _named(
-                number_changes([point.numbers.get(output, ()) for point in points], policy, at),
+                number_changes([point.numbers.get(output, ()) for point in points], at),
                 points,
             )
             for output in outputs
         }
-        rates = rate_changes([(point.failures, point.runs) for point in points], policy, at)
+        rates = rate_changes([(point.failures, point.runs) for point in points], at)
         changes[by] = {
             "points": [point.name for point in points],
             "metric": reader.metric,

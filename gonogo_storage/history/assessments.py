@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import Session
 
+from gonogo.flakiness.policy import POLICY
 from gonogo_storage.db.dialect import insert_once
 from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import JobState
@@ -182,5 +183,5 @@ def _columns(assessment: Assessment) -> dict[str, Any]:
         "runs": assessment.attribution.failures.runs,
         "predicted": None if grade.tail is None else grade.tail.predicted,
         "seeds": assessment.extent.seeds,
-        "policy": assessment.policy.version,
+        "policy": POLICY.version,
     }

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from gonogo.flakiness import masking
 from gonogo.flakiness.contrasts import welch
-from gonogo.flakiness.policy import FlakinessPolicy
+from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.rates import Outcome
 from gonogo_storage.history import build_series, samples
 from gonogo_storage.history.samples import Run
@@ -28,7 +28,6 @@ def compare_with_earlier(
     job: JobFacts,
     same_build: Sequence[JobFacts],
     others: Sequence[JobFacts],
-    policy: FlakinessPolicy,
 ) -> tuple[masking.BuildChange | None, tuple[str, ...]]:
     """Compare a job's build with the earlier builds of its variant.
 
@@ -59,12 +58,12 @@ def compare_with_earlier(
     for earlier in reversed(records[:-1]):
         if not masking.judged(earlier):
             continue
-        step = masking.compare_builds(earlier, after, policy)
+        step = masking.compare_builds(earlier, after)
         last = last or step
         if (
             step.change not in _SAME
             or red & {earlier.build, job.build}
-            or total >= policy.tail_most
+            or total >= POLICY.tail_most
         ):
             break
         era.append(earlier.build)
@@ -73,9 +72,7 @@ def compare_with_earlier(
     return last, tuple(era)
 
 
-def with_same_errors(
-    runs: Sequence[Run], build: str, era: Sequence[str], policy: FlakinessPolicy
-) -> tuple[str, ...]:
+def with_same_errors(runs: Sequence[Run], build: str, era: Sequence[str]) -> tuple[str, ...]:
     """Return the builds of an era, newest first, whose tolerance ratios look like the newer ones'.
 
     It stops at the first build that differs (Welch's test). Its seeds had larger errors, though
@@ -89,7 +86,7 @@ def with_same_errors(
     similar: list[str] = []
     for name in era:
         other = ratios.get(name, [])
-        if welch(pool, other).p <= policy.significance:
+        if welch(pool, other).p <= POLICY.significance:
             break
         similar.append(name)
         pool += other

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from gonogo.flakiness.attribution import Attribution, Cause, attribute
 from gonogo.flakiness.grades import Stability
+from gonogo.flakiness.policy import POLICY
 from gonogo_storage.db.states import FlagKind
 from gonogo_storage.flags import flag_expiry, flags
 from gonogo_storage.flags.flag_expiry import Quiet
@@ -40,7 +41,7 @@ def to_resolve(
     for flag, quiet_after in flags.active(session, assessment.variant):
         if flag.kind in raised or flag.kind not in flag_expiry.SELF_RESOLVING:
             continue
-        quiet = flag_expiry.since(flag.kind, assessment.jobs, quiet_after, assessment.policy)
+        quiet = flag_expiry.since(flag.kind, assessment.jobs, quiet_after)
         if quiet.enough and _evidence_is_over(session, assessment, flag.kind, quiet):
             resolvable.append((flag.id, flag.version, quiet))
     return resolvable
@@ -55,9 +56,7 @@ def _evidence_is_over(
     if cause is None:
         return True
     history = samples.of_jobs(session, assessment.variant, quiet.jobs)
-    return _ruled_out(
-        attribute(samples.samples(history), assessment.policy), cause, assessment.policy.few_pairs
-    )
+    return _ruled_out(attribute(samples.samples(history)), cause, POLICY.few_pairs)
 
 
 def _ruled_out(attribution: Attribution, cause: Cause, min_runs: int) -> bool:

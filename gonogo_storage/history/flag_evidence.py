@@ -12,7 +12,9 @@ from sqlalchemy.orm import Session
 from gonogo.flakiness import arithmetic_changes, masking
 from gonogo.flakiness.attribution import Cause, Factor
 from gonogo.flakiness.grades import Stability
+from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.rates import Outcome, outcome_of, rate
+from gonogo.flakiness.samples import factor_words, outcome_factors
 from gonogo.spec.verdicts import Explanation, Verdict
 from gonogo_storage.db.records import from_object
 from gonogo_storage.db.states import FlagKind
@@ -20,18 +22,18 @@ from gonogo_storage.flags import arithmetic, evidence
 from gonogo_storage.flags.evidence_kinds import (
     FactorFigures,
     FlakyFigures,
-    HangFigures,
     LatentFigures,
+    LostFigures,
     MaskedFigures,
     NoFigures,
     SeedShare,
 )
 from gonogo_storage.flags.flags import Finding
-from gonogo_storage.history import run_evidence
+from gonogo_storage.history import run_evidence, samples
 from gonogo_storage.history.assessing import Assessment
 from gonogo_storage.history.samples import Run
 from gonogo_storage.rollups.variants import ISOLATED
-from gonogo_storage.tables import JobRow, SeedResultRow, TestSpecRow
+from gonogo_storage.tables import DeviceRow, JobRow, SeedResultRow, TestSpecRow
 
 REPEATS = 8
 """Repeats in the check line where the same seed differs.
@@ -41,6 +43,10 @@ A kernel that differs every fourth time shows it with p = .9.
 _VERDICTS = {
     FlagKind.passes_by_tolerance: Verdict.pass_by_tolerance,
     FlagKind.tolerance_too_tight: Verdict.fail_by_tolerance,
+}
+_LOST = {
+    FlagKind.hangs: (Verdict.hang, "hung"),
+    FlagKind.crashes: (Verdict.crash, "crashed"),
 }
 _FACTORS = {
     Cause.nondeterministic: FlagKind.nondeterministic,
@@ -59,7 +65,8 @@ def findings(session: Session, assessment: Assessment) -> list[Finding]:
     job_runs = [run for run in assessment.runs if run.job.id == assessment.job.id]
     canonical = session.get_one(TestSpecRow, assessment.variant.test_key).canonical
     candidates: list[Finding | None] = [
-        _hangs(session, assessment, job_runs, canonical),
+        _lost(session, assessment, job_runs, canonical, FlagKind.hangs),
+        _lost(session, assessment, job_runs, canonical, FlagKind.crashes),
         _flaky(assessment, job_runs, canonical),
     ]
     candidates += [
@@ -89,7 +96,6 @@ def _with_rerun(assessment: Assessment, job_runs: Sequence[Run], base: Finding) 
     share = rate(
         int(base.evidence["seeds"]),
         max(int(base.evidence["seeds"]), int(base.evidence["of"])),
-        assessment.policy,
     )
     worst = sorted(evidence_runs, key=lambda run: run.seed != base.evidence.get("seed"))
     details = {
@@ -105,24 +111,42 @@ def _with_rerun(assessment: Assessment, job_runs: Sequence[Run], base: Finding) 
     return replace(base, evidence={**base.evidence, **details})
 
 
-def _hangs(
-    session: Session, assessment: Assessment, job_runs: Sequence[Run], canonical: Mapping[str, Any]
+def _lost(
+    session: Session,
+    assessment: Assessment,
+    job_runs: Sequence[Run],
+    canonical: Mapping[str, Any],
+    kind: FlagKind,
 ) -> Finding | None:
-    hung = [run for run in job_runs if run.verdict == Verdict.hang]
-    if not hung:
+    """Return the flag of runs that hung or crashed, with what they have in common.
+
+    The rate is that of the build on well devices; the factors are those of the whole branch.
+    """
+    verdict, past = _LOST[kind]
+    lost = [run for run in job_runs if run.verdict == verdict]
+    if not lost:
         return None
-    hang_count = sum(run.verdict == Verdict.hang for run in assessment.runs)
-    share = rate(hang_count, len(assessment.runs), assessment.policy)
+    count = sum(run.verdict == verdict for run in assessment.runs)
+    share = rate(count, len(assessment.runs))
     table = SeedResultRow
     message = select(table.message).where(
         table.job_id == assessment.job.id,
-        table.seed == hung[0].seed,
-        table.repeat == hung[0].repeat,
+        table.seed == lost[0].seed,
+        table.repeat == lost[0].repeat,
     )
-    figures = HangFigures(share, session.scalar(message.limit(1)))
-    return run_evidence.finding(
-        assessment, FlagKind.hangs, canonical, f"{share.words} runs hung", figures, hung, hung
+    runs = samples.read(session, assessment.variant).runs
+    devices = {run.device for run in runs}
+    serials = select(DeviceRow.identity, DeviceRow.serial).where(
+        DeviceRow.identity.in_(devices), DeviceRow.serial.is_not(None)
     )
+    cards = {row.identity: row.serial for row in session.execute(serials)}
+    factors = outcome_factors(samples.of_runs(runs, cards), verdict)
+    figures = LostFigures(
+        share, session.scalar(message.limit(1)), {factor.name: factor.rows for factor in factors}
+    )
+    parts = [f"{share.words} runs {past}", factor_words(factors, kind.value)]
+    words = "; ".join(filter(None, parts))
+    return run_evidence.finding(assessment, kind, canonical, words, figures, lost, lost)
 
 
 def _flaky(
@@ -228,7 +252,7 @@ def _latent(
         return None
     known = [run for run in assessment.runs if run.ratio is not None]
     worst = sorted(known, key=lambda run: -(run.ratio or 0.0))
-    figures = LatentFigures(fitted, assessment.policy.latent_target, list(assessment.era))
+    figures = LatentFigures(fitted, POLICY.latent_target, list(assessment.era))
     seeds = min(len({run.seed for run in known}), 4096)
     repeats = REPEATS if fitted.per == "runs" else 1
     return run_evidence.finding(

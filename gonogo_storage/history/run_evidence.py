@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from gonogo.flakiness import masking
+from gonogo.flakiness.policy import POLICY
 from gonogo_storage.db.records import from_json, from_object
 from gonogo_storage.db.states import IMPORT_EXECUTOR, FlagKind
 from gonogo_storage.flags.evidence import check_line
@@ -37,6 +38,7 @@ SENTENCES = {
     FlagKind.latent_flake: "Every seed passed, and the tail of its errors reaches the tolerance.",
     FlagKind.fix_masked: masking.Change.fix_masked.sentence,
     FlagKind.hangs: "Some seed did not end within its deadline.",
+    FlagKind.crashes: "Some seed's process died.",
     FlagKind.arithmetic_changed: (
         "Rounding explains the errors, but by another arithmetic than on earlier builds."
     ),
@@ -98,7 +100,7 @@ def finding(
         ),
         check_leaves_out=[name for name in ("memory", "program") if name in canonical],
         left_out=left_out(assessment),
-        policy=assessment.policy.version,
+        policy=POLICY.version,
     )
     return from_object(
         Finding, job, assessment.variant, kind=kind, job=job.id, evidence=asdict(evidence)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sqlalchemy import ColumnElement, and_, or_
 from sqlalchemy.orm import Session
 
-from gonogo.flakiness.policy import POLICY, FlakinessPolicy
 from gonogo.flakiness.rates import Outcome, Rate, outcome_of, rate
 from gonogo.flakiness.samples import Sample, distinct_places
 from gonogo_storage.flags.evidence_kinds import ReadExtent
@@ -133,8 +132,8 @@ def samples(history: History) -> list[Sample]:
     return of_runs(history.runs)
 
 
-def of_runs(runs: Iterable[Run]) -> list[Sample]:
-    """Return chosen runs as samples for attribution."""
+def of_runs(runs: Iterable[Run], cards: Mapping[str, str] | None = None) -> list[Sample]:
+    """Return chosen runs as samples for attribution; cards: serial numbers by device."""
     return [
         Sample(
             seed=None if run.job.selection else run.seed,
@@ -146,6 +145,8 @@ def of_runs(runs: Iterable[Run]) -> list[Sample]:
             position=run.position or 0,
             digest=run.digest,
             outcome=outcome_of(run.verdict, run.green),
+            verdict=run.verdict,
+            card=(cards or {}).get(run.device or "", ""),
         )
         for run in runs
     ]
@@ -166,7 +167,7 @@ def distinct(runs: Iterable[Run]) -> list[Run]:
     ]
 
 
-def tail_of(runs: Iterable[Run], policy: FlakinessPolicy = POLICY) -> Tail:
+def tail_of(runs: Iterable[Run]) -> Tail:
     """Fit the tail of chosen runs, oldest first: what to expect of seeds that have not run."""
     # it loads numpy, and the API process reads samples, too
     from gonogo.flakiness.repeated import tail_of as tail
@@ -179,7 +180,7 @@ def tail_of(runs: Iterable[Run], policy: FlakinessPolicy = POLICY) -> Tail:
         (None if run.job.selection or run.digest is None else run.seed, run.ratio)
         for run in new_runs
     ]
-    return tail(ratios, policy, left=len(with_outputs) - len(new_runs))
+    return tail(ratios, left=len(with_outputs) - len(new_runs))
 
 
 def outcomes_of(job: JobFacts) -> dict[Outcome, int]:

@@ -13,7 +13,6 @@ from sqlalchemy.orm import Session
 
 from gonogo.devices import suspicion
 from gonogo.devices.suspicion import Suspicion
-from gonogo.flakiness.policy import POLICY
 from gonogo_service.background.sickness import LOOK_BACK
 from gonogo_service.kit.background_context import BackgroundContext, log
 from gonogo_storage.db.encoding import utcnow
@@ -91,7 +90,6 @@ class Assessor:
             job_id,
             missed=self.missed,
             suspicions=self._suspects(session),
-            policy=POLICY,
             reader=reader,
         )
         if assessment is None:

@@ -16,9 +16,10 @@ from gonogo import emulator
 from gonogo.devices.suspicion import Suspicion
 from gonogo.flakiness.attribution import Cause, attribute, beyond_chance
 from gonogo.flakiness.rates import Outcome, rate
-from gonogo.flakiness.samples import Sample, contexts
+from gonogo.flakiness.samples import Sample, contexts, factor_words, outcome_factors
 from gonogo.judging.inputs import generate, quantise
 from gonogo.spec.test_spec import TestSpec
+from gonogo.spec.verdicts import Verdict
 
 PASSED, FAILED = Outcome.passed, Outcome.failed
 
@@ -337,3 +338,26 @@ def test_any_history_has_one_cause_and_its_json(runs: list[Sample]) -> None:
 
 def test_every_cause_says_what_it_means() -> None:
     assert all(member.sentence for member in Cause)
+
+
+@pytest.mark.parametrize(
+    ("bad", "others", "words"),
+    [
+        ({"card": "0a", "device": "n1/0"}, {"card": "0b"}, "on one card of 2, 0a"),
+        ({"device": "n1/1", "card": "0a"}, {"card": "0a"}, "on one device of 2, n1/1"),
+        ({"build": "new"}, {}, "of one build of 2, new"),
+        ({"context": "suite"}, {}, "on one context of 2, suite"),
+        ({"position": 3}, {}, "behind others"),
+    ],
+)
+def test_hangs_are_attributed_to_what_has_more_of_them(
+    bad: dict[str, Any], others: dict[str, Any], words: str
+) -> None:
+    hung = {"digest": None, "verdict": "hang"}
+    lost = Outcome.infrastructure
+    runs = [sample(k, lost, **hung, **bad) if k < 7 else sample(k, **bad) for k in range(10)]
+    runs += [sample(k, lost, **hung, **others) if k < 3 else sample(k, **others) for k in range(80)]
+    runs += [sample(k, lost, digest=None, verdict="error", **bad) for k in range(9)]  # no trials
+    factors = outcome_factors(runs, Verdict.hang)
+    assert factor_words(factors, "hangs").startswith(f"7 of 10 hangs are {words} (p = ")
+    assert factor_words(outcome_factors(runs, Verdict.crash), "crashes") == ""

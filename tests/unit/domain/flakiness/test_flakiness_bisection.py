@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gonogo.flakiness.bisecting import Expect, Stage
 from gonogo.flakiness.bisection import SearchState, Tally, search_state, search_states, testable
-from gonogo.flakiness.policy import POLICY, FlakinessPolicy
+from gonogo.flakiness.policy import POLICY
 from property_examples import examples
 
 testable.__test__ = False  # type: ignore[attr-defined]  # pytest: not a test
@@ -50,26 +50,6 @@ def test_a_logic_bug_takes_log_n_runs_and_two_at_every_place(count: int, expect:
         )
         assert (state.stage, state.culprit) == (Stage.located, place)
         assert runs <= math.ceil(math.log2(count)) + 2
-
-
-def test_the_posterior_is_that_of_the_plain_sum() -> None:
-    """The oracle sums over every place and every pair of rates on a grid, with uniform priors."""
-    policy = FlakinessPolicy(bisect_bad=1.0, bisect_good=1.0)
-    tallies = [(0, 3), (0, 0), (1, 4), (2, 2), (3, 3)]
-    points = [(number + 0.5) / 200 for number in range(200)]
-
-    def side(bad: int, runs: int) -> float:
-        return sum(rate**bad * (1 - rate) ** (runs - bad) for rate in points)
-
-    whole = [
-        side(*map(sum, zip(*tallies[:place], strict=True)))
-        * side(*map(sum, zip(*tallies[place:], strict=True)))
-        for place in range(1, 5)
-    ]
-    state = search_state(tallies, expect=Expect.either, policy=policy)
-    assert state.posterior == pytest.approx(
-        [place_weight / sum(whole) for place_weight in whole], rel=0.02
-    )
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,11 @@ from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
-from scipy.stats import f_oneway, rankdata
 
 from gonogo.flakiness.attribution import Cause, attribute
 from gonogo.flakiness.grades import Stability, stability
-from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.rates import Outcome, rate
-from gonogo.flakiness.repeated import MAX_SEEDS, _of_these, clustered, tail_of
+from gonogo.flakiness.repeated import clustered, tail_of
 from gonogo.flakiness.samples import Sample, devices, distinct_places
 from gonogo.flakiness.tails import tail
 
@@ -244,29 +242,3 @@ def test_two_groups_are_clustered_by_their_numbers_and_one_by_itself() -> None:
     assert not clustered([low[:2] + high[:2], low[2:] + high[2:]])
     assert clustered([low])
     assert not clustered([[0.1], [0.2], [0.3]])
-
-
-def test_the_milder_seeds_count_as_the_mildest_that_is_fitted() -> None:
-    """Seeds with the same runs fail as often as one of them, however many there are."""
-    runs = [0.7 + 0.06 * float(value) for value in exponential(30)]
-    one = _of_these({0: runs}, POLICY, 0.95)
-    many = _of_these(dict.fromkeys(range(MAX_SEEDS + 3), runs), POLICY, 0.95)
-    assert one is not None
-    assert many is not None
-    assert (one.at_most, many.at_most) == (False, False)
-    assert many.predicted == pytest.approx(one.predicted)
-    assert many.upper == pytest.approx(one.upper)
-    assert (many.seeds, many.distinct) == (30 * (MAX_SEEDS + 3), MAX_SEEDS + 3)
-
-
-@pytest.mark.parametrize("sizes", [(3, 4), (2, 5, 3), (1, 6, 2, 4)])
-def test_groups_are_told_apart_by_the_analysis_of_variance_of_their_ranks(
-    sizes: tuple[int, ...],
-) -> None:
-    generator = np.random.default_rng(6)
-    groups = [np.round(generator.random(size) + 0.3 * place, 1) for place, size in enumerate(sizes)]
-    ranks = rankdata(np.concatenate(groups))
-    p = float(f_oneway(*np.split(ranks, np.cumsum(sizes)[:-1])).pvalue)
-    assert 0.001 < p < 0.999
-    for factor, expected in ((1.001, True), (0.999, False)):
-        assert clustered(groups, replace(POLICY, same_seed=factor * p)) is expected

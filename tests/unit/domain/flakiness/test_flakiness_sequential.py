@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from itertools import pairwise
 
 import pytest
@@ -126,8 +125,3 @@ def test_the_decision_does_not_depend_on_how_seeds_came_together(
     assert part == whole
     assert part.decide(60, to_the_end=to_the_end).state is decision.state
     assert whole.seen <= 60
-
-
-def test_the_bounds_are_wald_s() -> None:
-    policy = replace(POLICY, false_flaky=0.2, false_stable=0.1)
-    assert bounds(policy) == (math.log(0.1 / 0.8), math.log(0.9 / 0.2))
