@@ -76,10 +76,8 @@ def suspects(entries: Iterable[WorkloadRuns]) -> list[Suspicion]:
     for (workload, build), places in by_test.items():
         for device, here in places.items():
             others = [other for name, other in places.items() if name != device]
-            runs, failures = (
-                sum(other.runs for other in others),
-                sum(other.failures for other in others),
-            )
+            runs = sum(other.runs for other in others)
+            failures = sum(other.failures for other in others)
             if runs and failures < ELSEWHERE * runs:
                 fails = here.failures > ELSEWHERE * here.runs
                 example = {

@@ -87,10 +87,8 @@ def curves(
     go: rows of right kernels; able: rows of mutants that can show. A run passes if the deviations
     of all the outputs that it has are no larger; NaN and Inf never pass.
     """
-    right_runs, mutant_runs = (
-        _deviations(comparator, go, outputs),
-        _deviations(comparator, able, outputs),
-    )
+    right_runs = _deviations(comparator, go, outputs)
+    mutant_runs = _deviations(comparator, able, outputs)
     right, wrong = (tuple(sorted(value for _, value in runs)) for runs in (right_runs, mutant_runs))
     places = sorted({value for value in (*right, *wrong) if 0 < value < math.inf})
     if len(places) > MAX_STEPS:

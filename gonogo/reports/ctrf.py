@@ -32,10 +32,8 @@ def parse(data: bytes) -> TestReport:
     tool = tool if isinstance(tool, dict) else {}
     place = place if isinstance(place, dict) else {}
     name, version = documents.text(tool.get("name"), 200), documents.text(tool.get("version"), 100)
-    sha, repository = (
-        documents.text(place.get("commit"), 64),
-        documents.text(place.get("repositoryName"), 200),
-    )
+    sha = documents.text(place.get("commit"), 64)
+    repository = documents.text(place.get("repositoryName"), 200)
     return TestReport(
         tuple(_case(test, f"results.tests.{number}") for number, test in enumerate(tests)),
         suite=documents.text(place.get("testEnvironment"), 200) or name,
@@ -48,10 +46,8 @@ def _case(data: object, path: str) -> Case:
     given = fields.mapping(data, path)
     name = documents.name(given.get("name"), f"{path}.name")
     status = fields.choice(given.get("status"), tuple(STATUSES), f"{path}.status")
-    outcome, message = (
-        STATUSES[status],
-        documents.text(given.get("message"), MAX_MESSAGE_CHARS) or "",
-    )
+    outcome = STATUSES[status]
+    message = documents.text(given.get("message"), MAX_MESSAGE_CHARS) or ""
     trace = documents.text(given.get("trace"), MAX_MESSAGE_CHARS) or ""
     if outcome is Outcome.passed and given.get("flaky") is True:
         outcome, message = Outcome.failed, clean(junit.PASSED_ON_RETRY + message, MAX_MESSAGE_CHARS)

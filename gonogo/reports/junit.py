@@ -124,10 +124,8 @@ class Reader:
         ) or attributes.get("type", "")
         if name in _FLAKY:
             if case.outcome is Outcome.passed:
-                case.outcome, case.message = (
-                    Outcome.failed,
-                    clean(PASSED_ON_RETRY + whole, MAX_MESSAGE_CHARS),
-                )
+                case.outcome = Outcome.failed
+                case.message = clean(PASSED_ON_RETRY + whole, MAX_MESSAGE_CHARS)
         elif case.outcome not in _RED.values():
             case.outcome, case.message = _RED[name], clean(whole, MAX_MESSAGE_CHARS)
         if len(case.failures) < MAX_FAILURES:

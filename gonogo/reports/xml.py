@@ -64,11 +64,9 @@ def read(data: bytes, start: Start, end: End) -> None:
     reader = _Reader(start, end)
     parser = expat.ParserCreate()
     parser.buffer_text = True
-    parser.StartElementHandler, parser.EndElementHandler, parser.CharacterDataHandler = (
-        reader.start,
-        reader.end,
-        reader.text,
-    )
+    parser.StartElementHandler = reader.start
+    parser.EndElementHandler = reader.end
+    parser.CharacterDataHandler = reader.text
     parser.StartDoctypeDeclHandler = _doctype
     parser.EntityDeclHandler = _doctype  # never reached after the other, but costs nothing
     try:

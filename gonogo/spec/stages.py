@@ -178,10 +178,8 @@ def combined(tables: Sequence[StageTable]) -> StageTable:
     for name in names:
         of_stage = [stage for table in tables for stage in table.stages if stage.name == name]
         worst = min(of_stage, key=lambda stage: stage.status.rank)
-        passed, iterations = (
-            sum(stage.iterations_passed for stage in of_stage),
-            sum(stage.iterations for stage in of_stage),
-        )
+        passed = sum(stage.iterations_passed for stage in of_stage)
+        iterations = sum(stage.iterations for stage in of_stage)
         reason = (
             f"in {iterations - passed} of {iterations} iterations: {worst.reason}"
             if 0 < passed < iterations
