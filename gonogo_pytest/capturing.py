@@ -15,7 +15,7 @@ import pytest
 from gonogo.capture.capturing import Capture, Kernel
 from gonogo.capture.patches import Patches
 
-if sys.version_info >= (3, 11):
+if sys.version_info >= (3, 11):  # noqa: UP036 - a worker runs it in Python 3.10, too
     import tomllib
 else:  # pytest brings it
     import tomli as tomllib

@@ -30,11 +30,11 @@ def write(terminal: Any, records: Sequence[Record], ended: Iterable[str]) -> Non
     if not pairs and not lines:
         return
     hollow = _groups((record, comparison) for record, comparison in pairs if comparison.hollow)
-    weak = _groups((record, comparison) for record, comparison in pairs if comparison.weakness)
+    weak = _weak_groups(pair for pair in pairs if pair[1].weakness)
     count = len(hollow) + len(weak)
     terminal.write_sep("=", f"gonogo: {count} hollow" if count else "gonogo", yellow=bool(count))
     _titled(terminal, "HOLLOW PASS", hollow, ("rounding_ratio",), yellow=True)
-    _titled(terminal, "HOLLOW GATE", _worst_first(weak), ("tolerance_ratio",), yellow=True)
+    _titled(terminal, "HOLLOW GATE", weak, ("tolerance_ratio",), yellow=True)
     _titled(
         terminal,
         "SUSPECT",
@@ -79,14 +79,24 @@ def _groups(pairs: Iterable[Pair]) -> dict[Group, list[Pair]]:
     return groups
 
 
-def _worst_first(weak: Mapping[Group, Sequence[Pair]]) -> dict[Group, Sequence[Pair]]:
-    """Return groups of captured comparisons that say nothing, by the order of their reasons."""
-    if not weak:
+def _weak_groups(pairs: Iterable[Pair]) -> dict[Group, list[Pair]]:
+    """Return captured comparisons that say nothing, the worst reason first.
+
+    The parameters of a test stand together.
+    """
+    groups: dict[Group, list[Pair]] = {}
+    for record, comparison in pairs:
+        group = record.name.partition("[")[0], comparison.name
+        groups.setdefault(group, []).append((record, comparison))
+    if not groups:
         return {}
     # Imported here: it takes NumPy along, and most runs capture nothing
-    from gonogo.capture.weaknesses import ORDER
+    from gonogo.capture.weaknesses import WORST_FIRST
 
-    return dict(sorted(weak.items(), key=lambda item: ORDER.get(item[1][0][1].weakness, 0)))
+    def place(item: tuple[Group, list[Pair]]) -> int:
+        return min(WORST_FIRST.index(comparison.weakness) for _, comparison in item[1])
+
+    return dict(sorted(groups.items(), key=place))
 
 
 def _titled(

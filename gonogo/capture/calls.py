@@ -15,22 +15,16 @@ from gonogo.public import dropin, tensors
 from gonogo.public.tensors import Tensor
 
 EXPECTED_FIRST = ("expected", "golden", "desired", "ref")
-"""How the name of a first parameter begins that is the expected side: ttnn's functions."""
-COMPARATORS = ("rtol", "atol", "pcc", "equal_nan")
+"""How a first parameter's name begins where it is the expected side, as in ttnn's functions."""
 
 
 class NotRead(Exception):
-    """The sides of a call are nothing that is captured; the message says what they are."""
+    """A call that is not captured; the message says what stands in the way."""
 
 
 @dataclass(frozen=True)
 class Side:
-    """A pair of tensors of a call.
-
-    Attributes:
-        label: "actual", or a name or place in a mapping or sequence.
-        is_same: whether both are the same memory.
-    """
+    """A pair of tensors. `is_same`: both are the same memory."""
 
     label: str
     actual: Tensor
@@ -40,20 +34,15 @@ class Side:
 
 @dataclass(frozen=True)
 class Call:
-    """A call that was read."""
+    """A call that was read: the name of its function, its gate and its pairs of tensors."""
 
     function: str
     gate: Gate
     pairs: list[Side]
 
-    @property
-    def has_pcc_only(self) -> bool:
-        """Return whether the gate is Pearson's correlation alone."""
-        return self.gate.pcc is not None and self.gate.allclose is None
 
-
-def is_green(result: object) -> bool | None:
-    """Return whether a comparison held; None where its result doesn't say.
+def is_green(result: object) -> bool:
+    """Return whether a comparison held. Raises NotRead where its result doesn't say.
 
     result: what the function returned, or its AssertionError. ttnn's functions return (bool, text).
     """
@@ -61,30 +50,25 @@ def is_green(result: object) -> bool | None:
         return False
     if isinstance(result, tuple) and result:
         result = result[0]
-    if result is None:
-        return True
-    return bool(result) if type(result).__name__ in ("bool", "bool_") else None
+    if result is not None and type(result).__name__ not in ("bool", "bool_"):
+        raise NotRead(f"result of {type(result).__name__}")
+    return result is None or bool(result)
 
 
 def read_call(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> Call:
-    """Read a call.
-
-    Raises NotRead, and whatever the arrays or a gate of other types raise.
-    """
-    signature = inspect.signature(
-        _torch_allclose if type(function) is BuiltinFunctionType else function
-    )
-    bound = signature.bind(*args, **kwargs)
+    """Read a call. Raises NotRead, and whatever its arrays or gate raise."""
+    is_builtin = type(function) is BuiltinFunctionType
+    bound = inspect.signature(_torch_allclose if is_builtin else function).bind(*args, **kwargs)
     bound.apply_defaults()
-    arguments = bound.arguments
-    (first, actual), (_, expected) = list(arguments.items())[:2]
+    (first, actual), (_, expected) = list(bound.arguments.items())[:2]
     if first.startswith(EXPECTED_FIRST):
         actual, expected = expected, actual
     pairs = [_read_pair(*pair) for pair in dropin.tensor_pairs(actual, expected, "actual")]
-    given = {name: arguments[name] for name in COMPARATORS if arguments.get(name) is not None}
-    gate = Gate(**given)
+    comparators = ("rtol", "atol", "pcc", "equal_nan")
+    given = {name: bound.arguments.get(name) for name in comparators}
+    gate = Gate(**{name: value for name, value in given.items() if value is not None})
     if not gate.declared:
         read = [(pair.label, pair.actual, pair.expected) for pair in pairs]
         gate = dropin.default_gate(gate, read)
@@ -99,41 +83,37 @@ def _torch_allclose(
 
 def _read_pair(label: str, actual: Any, expected: Any) -> Side:
     for side in (actual, expected):
-        if not _is_readable(side):
-            raise NotRead(f"{type(side).__module__}.{type(side).__name__}")
-    return Side(
-        label,
-        tensors.read(actual, label),
-        tensors.read(expected, f"the expected {label}"),
-        _is_same_memory(actual, expected),
-    )
+        _check_readable(side)
+    is_same = hasattr(actual, "shape") and not isinstance(actual, Number)
+    is_same = is_same and (actual is expected or _view(actual) == _view(expected) is not None)
+    right = tensors.read(expected, f"the expected {label}")
+    return Side(label, tensors.read(actual, label), right, is_same)
 
 
-def _is_readable(value: Any) -> bool:
-    """Return whether reading a value runs no code of the test: no subclass, no own __array__."""
-    kind = type(value)
-    if kind.__module__.partition(".")[0] in ("numpy", "jax", "jaxlib", "ml_dtypes"):
-        return kind.__name__ != "MaskedArray"
-    if isinstance(value, list | tuple):
-        return all(map(_is_readable, value))
-    if tensors.is_ttnn(value) or isinstance(value, Number):
-        return True
-    torch = sys.modules.get("torch")
-    return torch is not None and kind in (torch.Tensor, torch.nn.Parameter)
-
-
-def _is_same_memory(actual: Any, expected: Any) -> bool:
-    """Return whether two arrays are one: the same object, or the same view of the same memory."""
-    if not hasattr(actual, "shape") or isinstance(actual, Number):
-        return False
-    if actual is expected:
-        return True
-    views = [_view(side) for side in (actual, expected)]
-    return views[0] is not None and views[0] == views[1]
+def _check_readable(value: Any) -> None:
+    """Raise NotRead for a value that can't be read unseen: a subclass, or one with __array__."""
+    kind, torch = type(value), sys.modules.get("torch")
+    if torch is not None and kind in (torch.Tensor, torch.nn.Parameter):
+        modes = torch.overrides._get_current_function_mode_stack()
+        if (
+            any(type(mode).__name__ != "DeviceContext" for mode in modes)
+            or torch._C._len_torch_dispatch_stack()
+            or torch.autograd._profiler_enabled()
+        ):
+            raise NotRead("tensor under a mode or profiler of torch, which would see more calls")
+    elif isinstance(value, list | tuple):
+        for item in value:
+            _check_readable(item)
+    elif not (
+        isinstance(value, Number)
+        or tensors.is_ttnn(value)
+        or (kind.__module__.startswith(("numpy", "jax")) and kind.__name__ != "MaskedArray")
+    ):
+        raise NotRead(f"{kind.__module__}.{kind.__name__}")
 
 
 def _view(value: Any) -> tuple[Any, ...] | None:
-    """Return address, shape and strides; None of what has no address here."""
+    """Return address, shape and strides of an array; None of one without an address here."""
     if hasattr(value, "data_ptr"):
         return value.data_ptr(), value.shape, value.stride()
     interface = getattr(value, "__array_interface__", None)

@@ -12,10 +12,14 @@ from typing import Any
 
 from gonogo.capture.calls import Call, NotRead, is_green, read_call
 from gonogo.capture.numbers import numbers
-from gonogo.capture.weaknesses import ORDER, weakness_of
+from gonogo.capture.weaknesses import WORST_FIRST, weakness_of
+from gonogo.closeness import storable
 from gonogo.public import recorded
 from gonogo.public.dropin import PendingComparison
 from gonogo.public.recorded import Comparison
+
+MAX_REASON = 100
+"""Characters of a reason that are kept."""
 
 
 @dataclass(frozen=True)
@@ -95,8 +99,6 @@ class Capture:
         try:
             self.calls += 1
             green = is_green(result)
-            if green is None:
-                raise NotRead(f"a result of {type(result).__name__}")
             frame = _frame_of(self._file, sys._getframe(2))
             call = read_call(function, args, kwargs)
             comparison = self._judged(call, frame, green) or _measured(call, green)
@@ -107,7 +109,7 @@ class Capture:
         except NotRead as reason:
             self.not_read[str(reason)] += 1
         except Exception as problem:
-            self.not_read[type(problem).__name__] += 1
+            self.not_read[f"{type(problem).__name__}: {problem}".splitlines()[0][:MAX_REASON]] += 1
 
     def _judged(self, call: Call, frame: FrameType, green: bool) -> Comparison | None:
         """Return the full judgment where the table has the test; else None."""
@@ -142,40 +144,33 @@ def _variables(names: Mapping[str, str], frame: FrameType) -> dict[str, Any] | N
 
 def _measured(call: Call, green: bool) -> Comparison:
     """Return the numbers of a call, and why it is hollow if it is green."""
-    outputs, sentences = {}, {}
+    outputs, clauses = {}, {}
     for pair in call.pairs:
         statistics = numbers(pair.actual, pair.expected, call.gate)
-        weakness = weakness_of(call, pair, statistics) if green else None
-        if weakness is not None:
-            value = _value(call, statistics)
-            sentences[ORDER[weakness.name]] = (
-                f"{call.function}{value} holds, but {weakness.sentence(call, statistics)}"
-            )
-            statistics["weakness"] = weakness.name
-        outputs[pair.label] = statistics
-    words = sentences[min(sentences)] if sentences else ""
+        if green and (weakness := weakness_of(call, pair, statistics)):
+            statistics["weakness"], clause = weakness
+            clauses[_rank(weakness[0])] = f"{_gate(call, statistics)} holds, but {clause}"
+        outputs[pair.label] = storable(statistics)
+    words = clauses[max(clauses)] if clauses else ""
     return Comparison(within=green, tolerance=call.gate.to_json(), outputs=outputs, words=words)
 
 
-def _value(call: Call, statistics: Mapping[str, Any]) -> str:
-    """Return the gate, and the value that passed it, for display."""
+def _gate(call: Call, statistics: Mapping[str, Any]) -> str:
+    """Return the function with its gate, and the value that passed it, for display."""
     gate = ", ".join(f"{name} {value:g}" for name, value in call.gate.to_json().items())
-    if call.has_pcc_only:
+    value = f"largest error {statistics.get('max_abs', 0.0):.3g}"
+    if call.gate.pcc is not None:
         deficit = statistics.get("pcc_deficit")
         value = "PCC undefined" if deficit is None else f"PCC {1 - deficit:.7g}"
-    else:
-        value = f"largest error {statistics.get('max_abs', 0.0):.3g}"
-    return f" ({gate}; {value})"
+    return f"{call.function} ({gate}; {value})"
 
 
-def _badness(comparison: Comparison) -> tuple[int, float]:
+def _rank(weakness: str) -> int:
+    """Return how bad a weakness is; 0 for none."""
+    return len(WORST_FIRST) - WORST_FIRST.index(weakness) if weakness else 0
+
+
+def _badness(comparison: Comparison) -> tuple[bool, int, float]:
     """Return how bad a comparison is: a hollow pass, then a weakness, then the largest error."""
-    ratios = [
-        ratio
-        for statistics in comparison.outputs.values()
-        if (ratio := statistics.get("tolerance_ratio")) is not None
-    ]
-    kind = len(ORDER) + 1 if comparison.hollow else 0
-    if comparison.weakness:
-        kind = len(ORDER) - ORDER[comparison.weakness]
-    return kind, max(ratios, default=0.0)
+    ratios = [of.get("tolerance_ratio") or 0.0 for of in comparison.outputs.values()]
+    return comparison.hollow, _rank(comparison.weakness), max(ratios, default=0.0)

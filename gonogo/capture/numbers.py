@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo.closeness import CONSTANT, FORMATS, Gate, pcc_deficit_of, rounded, step
+from gonogo.closeness import CONSTANT, Gate, pcc_deficit_of, rounded, step
 from gonogo.public.tensors import Tensor
 
 Array = NDArray[Any]
@@ -24,7 +24,7 @@ FAR, MOST_FAR = 0.4, 0.25
 """Errors of this share of the value may be a power of two; where more elements than that are so far
 off, none is isolated."""
 FEW = 16
-"""Of fewer elements none is isolated."""
+"""The least number of elements of which one can be isolated."""
 NEAR_POWER = 2.0**-6
 """How near an isolated error is to a power of two times the expected value; that of
 gonogo.judgment.statistics."""
@@ -50,11 +50,12 @@ def numbers(actual: Tensor, expected: Tensor, gate: Gate) -> Numbers:
     sums = _Sums(gate, form, is_rounded=expected.format == form)
     for start in range(0, a.size, BLOCK):
         sums.add(a[start : start + BLOCK], r[start : start + BLOCK])
-    return {"count": a.size, "dtype": actual.dtype, "format": actual.format, **sums.result()}
+    kind = {"count": a.size, "dtype": actual.dtype, "format": actual.format}
+    return kind | sums.result()
 
 
 class _Sums:
-    """What the blocks seen so far add up to: d is the error, b the expected value less `shift`."""
+    """Sums over the blocks so far: d is the error, b the expected value less `shift`."""
 
     def __init__(self, gate: Gate, form: str | None, *, is_rounded: bool) -> None:
         self.allclose, self.form, self.is_rounded = gate.allclose, form, is_rounded
@@ -147,8 +148,3 @@ class _Sums:
 def _dot(x: Array, y: Array) -> float:
     """Return the sum of products, without the threads of a BLAS, which tests may count on."""
     return float(np.einsum("i,i->", x, y))
-
-
-def rounding(form: str | None) -> float:
-    """Return the relative error of rounding to a format; that of float64 for whole numbers."""
-    return 2.0 ** -FORMATS[form or "fp64"][0]

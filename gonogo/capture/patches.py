@@ -57,9 +57,9 @@ class Patches:
         self._seen.clear()
 
     def _replace_in(self, modules: dict[str, ModuleType]) -> None:
-        for name, module in modules.items():
+        for module in modules.values():
             namespace = getattr(module, "__dict__", None)
-            if name.partition(".")[0] == "gonogo" or type(namespace) is not dict:
+            if type(namespace) is not dict:
                 continue
             for key, value in list(namespace.items()):
                 if self._is_wanted(value):
@@ -72,7 +72,8 @@ class Patches:
             return (
                 value.__name__ in NAMES
                 and not hasattr(value, "__gonogo__")
-                and not value.__module__.startswith("gonogo.")  # which record for themselves
+                and not hasattr(value, "__deprecated__")  # it warns of its caller: of us
+                and not value.__module__.startswith("gonogo.")  # gonogo.compare records itself
             )
         return type(value) is BuiltinFunctionType and _is_torch_allclose(value)
 
