@@ -15,6 +15,7 @@ LABELS: Mapping[str, str] = {
     "fix_masked": "Masked fix",
     "blunt_test": "Blunt test",
     "hangs": "Hangs",
+    "crashes": "Crashes",
     "arithmetic_changed": "Arithmetic changed",
 }
 

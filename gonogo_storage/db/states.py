@@ -174,6 +174,7 @@ class FlagKind(StrEnum):
     fix_masked = "fix_masked"  # turned green, but the error signature stayed
     blunt_test = "blunt_test"  # known-wrong kernels pass
     hangs = "hangs"  # at least one seed never finished
+    crashes = "crashes"  # at least one seed's process died
     # rounding explains it, in another arithmetic than on earlier builds
     arithmetic_changed = "arithmetic_changed"
 

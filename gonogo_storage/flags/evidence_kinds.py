@@ -172,11 +172,14 @@ class SuspectEvidence:
 
 
 @dataclass(frozen=True)
-class HangFigures:
-    """How often runs hung, and what the first one said."""
+class LostFigures:
+    """How often runs hung, or crashed, what the first one said, and how often by each factor."""
 
-    hangs: Rate
+    lost: Rate
     message: str | None
+    """Of a hang it has the place, where the watcher saw it"""
+    factors: dict[str, tuple[Configuration, ...]]
+    """By factor (card, device, build, context, position); `failed` counts the lost runs"""
 
 
 @dataclass(frozen=True)
@@ -222,7 +225,7 @@ class NoFigures:
     """No figures: `before` and `after` say it."""
 
 
-Figures = HangFigures | FlakyFigures | FactorFigures | LatentFigures | MaskedFigures | NoFigures
+Figures = LostFigures | FlakyFigures | FactorFigures | LatentFigures | MaskedFigures | NoFigures
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -230,7 +233,8 @@ class RunEvidence:
     """The evidence of a flag that runs of several jobs show.
 
     The kinds are `flaky`, `nondeterministic`, `device_dependent`, `context_dependent`,
-    `latent_flake`, `fix_masked`, `hangs` and `arithmetic_changed`, which has the last four fields.
+    `latent_flake`, `fix_masked`, `hangs`, `crashes` and `arithmetic_changed`, which has the last
+    four fields.
     """
 
     sentence: str

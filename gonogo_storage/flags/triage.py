@@ -22,6 +22,7 @@ ORDER = (
     FlagKind.fix_masked,
     FlagKind.blunt_test,
     FlagKind.hangs,
+    FlagKind.crashes,
     FlagKind.flaky,
     FlagKind.nondeterministic,
     FlagKind.device_dependent,

@@ -25,7 +25,8 @@ _GAUGED = frozenset(
 )
 """Kinds that a gauge's advised tolerance settles, or whose test a gauge should measure."""
 _OF_TEST = frozenset({FlagKind.flaky, FlagKind.nondeterministic, FlagKind.latent_flake})
-_OF_DEVICE = frozenset({FlagKind.hangs, FlagKind.device_dependent})
+_LOST = frozenset({FlagKind.hangs, FlagKind.crashes})
+_OF_DEVICE = _LOST | {FlagKind.device_dependent}
 
 
 def steps(session: Session, flag: Flag, test: Mapping[str, Any]) -> tuple[Advice, ...]:
@@ -33,7 +34,7 @@ def steps(session: Session, flag: Flag, test: Mapping[str, Any]) -> tuple[Advice
     key, kind = flag.test_key, flag.kind
     variant = {"branch": flag.branch, "arch": flag.arch, "board": flag.board}
     advice: list[Advice] = []
-    if kind in (FlagKind.passes_by_tolerance, FlagKind.hangs):
+    if kind == FlagKind.passes_by_tolerance or kind in _LOST:
         what = "Show the worst seeds" if kind == FlagKind.passes_by_tolerance else "Show its log"
         advice.append(Advice(words.FLAG_ADVICE[kind], what, urls.job(flag.last_job)))
     if kind == FlagKind.fix_masked:

@@ -172,6 +172,7 @@ FLAG_SENTENCES: dict[str, str] = {
     FlagKind.fix_masked: "It turned green, and the error stayed the same.",
     FlagKind.blunt_test: "Some mutants (known-wrong kernels) pass this test.",
     FlagKind.hangs: "Some seed never ended.",
+    FlagKind.crashes: "Some seed's process died.",
     FlagKind.flaky: "The same build is sometimes red.",
     FlagKind.nondeterministic: "The same seed on the same device gives other bits.",
     FlagKind.device_dependent: "The same seed gives other bits on another device.",
@@ -191,6 +192,7 @@ FLAG_ADVICE: dict[str, str] = {
     FlagKind.fix_masked: "Look for what changed the timing or the tolerance: the fault is there.",
     FlagKind.blunt_test: "Take the tolerance that the gauge advises, or other inputs.",
     FlagKind.hangs: "Open the job's log, and test the device.",
+    FlagKind.crashes: "Open the job's log, and test the device.",
     FlagKind.flaky: "Open the test: it says whether the seed, the device or the context decides.",
     FlagKind.nondeterministic: "Look for a race: the same inputs must give the same bits.",
     FlagKind.device_dependent: "Test the device that differs, or drain it.",
@@ -360,6 +362,7 @@ FLAG_VERDICTS: dict[str, str] = {
     FlagKind.passes_by_tolerance: Verdict.pass_by_tolerance,
     FlagKind.tolerance_too_tight: Verdict.fail_by_tolerance,
     FlagKind.hangs: Verdict.hang,
+    FlagKind.crashes: Verdict.crash,
     FlagKind.arithmetic_changed: Verdict.not_judged,
 }
 """The verdict whose shape and color a flag takes; every other kind takes those of `suspect`.

@@ -193,16 +193,36 @@ def fix_masked(here: World) -> None:
     assert here.flags(test)["passes_by_tolerance"].state == "resolved"
 
 
-def hangs(here: World) -> None:
-    test = spec_of(0.47)
-    hung = {**stored_jobs.unwell(5, "hang", "no answer within 30 s")}
-    here.job([*(row(seed) for seed in range(5)), hung], test=test)
-    proof = opened(here, "hangs", test).evidence
-    assert proof["figures"]["message"] == "no answer within 30 s"
-    assert (proof["figures"]["hangs"]["failures"], proof["figures"]["hangs"]["runs"]) == (1, 6)
-    assert set(here.flags(test)) == {"hangs"}  # what was lost never counts against the kernel
+def _lost(here: World, kind: str, verdict: str, test: dict[str, Any]) -> None:
+    """Three devices: 7 of 10 runs on the first are lost, 3 of 80 on the others."""
+    for device, lost, of in (("n1/0", 7, 10), ("n2/0", 2, 40), ("n3/0", 1, 40)):
+        rows = [
+            {**stored_jobs.unwell(seed, verdict, f"on {device}"), "device": device}
+            if seed < lost
+            else row(seed, device=device)
+            for seed in range(of)
+        ]
+        here.job(rows, test=test)
+    proof = opened(here, kind, test).evidence
+    figures = proof["figures"]
+    assert (figures["message"], figures["lost"]["failures"], figures["lost"]["runs"]) == (
+        "on n3/0",
+        10,
+        90,
+    )
+    assert f"7 of 10 {kind} are on one device of 3, n1/0" in proof["words"]
+    assert [factor["failed"] for factor in figures["factors"]["device"]] == [7, 2, 1]
+    assert set(here.flags(test)) == {kind}  # what was lost never counts against the kernel
     quiet(here, test)
-    assert here.flags(test)["hangs"].state == "resolved"
+    assert here.flags(test)[kind].state == "resolved"
+
+
+def hangs(here: World) -> None:
+    _lost(here, "hangs", "hang", spec_of(0.47))
+
+
+def crashes(here: World) -> None:
+    _lost(here, "crashes", "crash", spec_of(0.50))
 
 
 def passes_by_tolerance(here: World) -> None:
@@ -258,6 +278,7 @@ STORIES: tuple[Callable[[World], None], ...] = (
     latent_flake,
     fix_masked,
     hangs,
+    crashes,
     passes_by_tolerance,
     tolerance_too_tight,
     acknowledged_for_a_while,
