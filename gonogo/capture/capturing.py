@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from types import FrameType
 from typing import Any
@@ -15,7 +15,7 @@ from gonogo.capture.numbers import numbers
 from gonogo.capture.weaknesses import WORST_FIRST, weakness_of
 from gonogo.closeness import storable
 from gonogo.public import recorded
-from gonogo.public.dropin import PendingComparison
+from gonogo.public.dropin import PendingComparison, first_output
 from gonogo.public.recorded import Comparison
 
 MAX_REASON = 100
@@ -101,7 +101,9 @@ class Capture:
             green = is_green(result)
             frame = _frame_of(self._file, sys._getframe(2))
             call = read_call(function, args, kwargs)
-            comparison = self._judged(call, frame, green) or _measured(call, green)
+            comparison = self._judged(call, frame) or _measured(call, green)
+            if comparison.problem:
+                comparison = replace(_measured(call, green), problem=comparison.problem)
             comparison.name = f"{call.function}, line {frame.f_lineno}"
             count, worst = self._worst.get(comparison.name, (0, comparison))
             worst = max(worst, comparison, key=_badness)
@@ -111,16 +113,17 @@ class Capture:
         except Exception as problem:
             self.not_read[f"{type(problem).__name__}: {problem}".splitlines()[0][:MAX_REASON]] += 1
 
-    def _judged(self, call: Call, frame: FrameType, green: bool) -> Comparison | None:
-        """Return the full judgment where the table has the test; else None."""
+    def _judged(self, call: Call, frame: FrameType) -> Comparison | None:
+        """Return the full judgment where the table has the test and its variables; else None."""
         inputs = None if self._kernel is None else _variables(self._kernel.inputs, frame)
         if self._kernel is None or inputs is None:
             return None
         spec = {"kernel": self._kernel.kernel, **self._kernel.fields}
         pending = PendingComparison(None, call.gate, spec, None)
         for pair in call.pairs:
-            label = self._kernel.output or pair.label
-            pending.add(label, pair.actual, pair.expected)
+            pending.add(
+                self._kernel.output or first_output(spec) or pair.label, pair.actual, pair.expected
+            )
         return pending.judged(inputs, {})
 
 

@@ -133,7 +133,7 @@ def against(
     gate = Gate(rtol, atol, pcc, frobenius, ulp, equal_nan)
     spec = {"kernel": kernel} if isinstance(kernel, str) else dict(kernel or {})
     spec |= fields if reference is None else {"reference": reference, **fields}
-    results = tensor_pairs(actual, expected, output or _first(spec) or "actual")
+    results = tensor_pairs(actual, expected, output or first_output(spec) or "actual")
     pairs = [
         (label, tensors.read(result, label), tensors.read(right, f"the expected {label}"))
         for label, result, right in results
@@ -448,7 +448,7 @@ def tensor_pairs(actual: Any, expected: Any, label: str) -> list[tuple[str, Any,
     return [(label, actual, expected)]
 
 
-def _first(spec: Mapping[str, Any]) -> str | None:
+def first_output(spec: Mapping[str, Any]) -> str | None:
     """Return the kernel's first output, if the kernel is known here."""
     if "kernel" not in spec:
         return None
