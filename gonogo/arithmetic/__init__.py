@@ -3,7 +3,8 @@
 formats.py      number formats, rounding, cells
 values.py       the values of single operations
 sums.py         orders of additions and their noise
-wormhole.py     the rules of a Tensix core of a Wormhole; matrix_unit.py, datapath.py: inside them
+wormhole.py     the rules of a Tensix core of a Wormhole; matrix_unit.py, datapath.py and sfpu.py:
+                inside them
 program.py      how an implementation computes, as data
 evaluation.py   a graph without noise: exactly or by a program, as it is or with faults
 quantity.py     values with noise, shared errors and slack

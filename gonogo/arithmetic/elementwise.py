@@ -32,7 +32,7 @@ from gonogo.graph import OPERATIONS, Node
 COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 KINKED = ("absolute", "maximum", "minimum")
 """Continuous operations whose slope jumps: an error may reach the other side of the kink."""
-SFPU_UNITS = ("sfpu", "rsqrt", "library")
+SFPU_UNITS = ("sfpu", "rsqrt", "library", "inner")
 DUST = 2.0**-16
 """The share of a reach by which float64 may be off in adding it: no slack."""
 

@@ -19,6 +19,8 @@ Phase = tuple[Doubles, Doubles]
 TILE, FACE = 32, 16
 SRC_A, SRC_B = (5, 5), (7, 4)
 """The bits of an operand's two parts. The last bit of SrcA's TF32 is never used."""
+PRODUCTS = 1 << 20
+"""Those that a matrix product holds at once."""
 PHASES = ("lofi", "hifi2", "hifi3", "hifi4")
 """The fidelities, each with one phase more."""
 
@@ -48,6 +50,29 @@ def product_in_dst(a: Doubles, b: Doubles, fidelity: str, width: Width) -> Doubl
     total = np.zeros(np.broadcast_shapes(a.shape, b.shape))
     for terms, powers in phases(a, b, fidelity):
         total = into_dst(total, terms[..., None], powers[..., None], width)
+    return total
+
+
+def matrix_product(a: Doubles, b: Doubles, fidelity: str, width: Width) -> Doubles:
+    """Return a b, tile by tile: SrcA has b, SrcB has a, and each phase has both faces of 16.
+
+    a: (..., M, K), some rows at a time, since all products of a face are in memory. b: (..., K, N).
+    """
+    missing = -a.shape[-1] % TILE
+    a = np.pad(a, [(0, 0)] * (a.ndim - 1) + [(0, missing)])
+    b = np.swapaxes(np.pad(b, [(0, 0)] * (b.ndim - 2) + [(0, missing), (0, 0)]), -1, -2)
+    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    total = np.zeros((*batch, a.shape[-2], b.shape[-2]))
+    rows = max(1, PRODUCTS // (FACE * total[..., 0, :].size))
+    for top, left in pairs(range(0, a.shape[-2], rows), range(0, a.shape[-1], TILE)):
+        tile = slice(left, left + TILE)
+        here = total[..., top : top + rows, :]
+        second = a[..., top : top + rows, None, tile]
+        for (terms, powers), at in pairs(
+            phases(b[..., None, :, tile], second, fidelity), (0, FACE)
+        ):
+            face = slice(at, at + FACE)
+            here[...] = pooled(here, terms[..., face], powers[..., face], width)
     return total
 
 

@@ -19,9 +19,24 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo.arithmetic.datapath import Width, exponential, reciprocal, rsqrt
+from gonogo.arithmetic.datapath import Width
 from gonogo.arithmetic.formats import Doubles, format_and_mode, round_to
-from gonogo.arithmetic.matrix_unit import TILE, column_sums, group_means, product_in_dst, row_sums
+from gonogo.arithmetic.matrix_unit import (
+    TILE,
+    column_sums,
+    group_means,
+    matrix_product,
+    product_in_dst,
+    row_sums,
+)
+from gonogo.arithmetic.sfpu import (
+    ROOT_HALF,
+    Form,
+    exponential,
+    reciprocal,
+    rsqrt,
+    twice_normal_cdf,
+)
 from gonogo.arithmetic.sums import rows_of
 from gonogo.arithmetic.values import value_of
 from gonogo.graph import Node
@@ -30,7 +45,7 @@ Array = NDArray[Any]
 Singles = NDArray[np.float32]
 Unit = Literal[
     "exact", "rounded", "sfpu", "rsqrt", "fpu", "lanes", "columns",
-    "library", "phased", "rows", "down", "groups",
+    "library", "inner", "phased", "rows", "down", "groups",
 ]  # fmt: skip
 Fidelity = Literal["lofi", "hifi2", "hifi3", "hifi4"]
 
@@ -62,7 +77,8 @@ class Rule:
         unit: "exact" rounds nothing; "rounded" once, to nearest fp32. Of a Tensix core: "sfpu"
             computes in fp32; "rsqrt" rounds 1/sqrt once; "fpu" multiplies, adds and subtracts;
             "lanes" sums along rows, "columns" down them. As ttnn's kernels do it: "library" has
-            tt-metal's exp, 1/x and 1/sqrt; "phased" is "fpu" with each phase rounded in Dst;
+            tt-metal's exp, 1/x, 1/sqrt and erfc; "inner" those for 16 bits within another function;
+            "phased" is "fpu" with each phase rounded in Dst, and matrix products tile by tile;
             "rows" and "down" sum in groups of 8, and the SFPU multiplies by 1/N; "groups" has the
             means of channels by two sums.
         dst: the width of the registers that take the result.
@@ -73,6 +89,7 @@ class Rule:
         reads: how the FPU reads them.
         divisor: what a mean divides by; 0: the number of its terms.
         is_scaled: whether "rows" sums products with truncated 1/N, which the SFPU leaves alone.
+        is_packed: whether it is the packer that adds tiles in a buffer, in fp32; else the FPU does.
         block: the tiles that "rows" sums at once; the SFPU adds what they give. 0: all.
     """
 
@@ -84,6 +101,7 @@ class Rule:
     reads: str = "tf32/zero"
     divisor: int = 0
     is_scaled: bool = False
+    is_packed: bool = False
     block: int = 0
 
     def __post_init__(self) -> None:
@@ -116,10 +134,13 @@ class Rule:
         with np.errstate(all="ignore"):
             if self.unit == "rsqrt":
                 return _singles(round_to(value_of(node, args), self.dst))
-            if self.unit == "library":
+            if self.unit in ("library", "inner"):
                 return _singles(self._by_library(node, [np.asarray(arg, float) for arg in args]))
             singles = [_singles(arg) for arg in args]
             match self.unit:
+                case "phased" if node.operation == "matmul":
+                    a, b = (arg.astype(float) for arg in singles)
+                    return _singles(matrix_product(a, b, self.fidelity, self.dst))
                 case "phased" if node.operation == "multiply" and self.dst == "bf16":
                     a, b = (arg.astype(float) for arg in singles)
                     return _singles(product_in_dst(a, b, self.fidelity, self.dst))
@@ -150,10 +171,14 @@ class Rule:
         return _in_dst(result, self.dst)
 
     def _by_library(self, node: Node, args: Sequence[Doubles]) -> Doubles:
+        form: Form = "inner" if self.unit == "inner" else self.dst
         if node.operation == "exp":
-            return exponential(args[0], self.dst)
+            return exponential(args[0], form)
+        if node.operation == "erfc":
+            # the argument is exact: the product of the fp32 numbers x and -1/sqrt(2)
+            return twice_normal_cdf(args[0] / -ROOT_HALF, form)
         if node.args[1].operation != "sqrt":
-            return reciprocal(args[1], self.dst)
+            return reciprocal(args[1], form)
         # the root is exact: its square is the fp32 number that the function is given
         result = rsqrt(round_to(np.square(args[1]), "fp32"))
         return result if self.dst == "fp32" else round_to(result, "bf16", "away")
@@ -193,8 +218,12 @@ class Rule:
         """Return the one tile that a kernel adds others to, from buffer to buffer."""
         total = stored(tiles[..., 0, :], self.partials)
         for at in range(1, tiles.shape[-2]):
-            tile = aligned_sum(stored(total, "tf32/zero"), tiles[..., at, :])
-            total = stored(_in_dst(tile, self.dst), self.partials)
+            tile = tiles[..., at, :]
+            if self.is_packed:
+                total = stored(total + stored(tile, self.partials), self.partials)
+                continue
+            added = aligned_sum(stored(total, "tf32/zero"), tile)
+            total = stored(_in_dst(added, self.dst), self.partials)
         return total[..., None, :]
 
     def _matmul(self, a: Singles, b: Singles) -> Singles:
