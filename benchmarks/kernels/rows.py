@@ -10,9 +10,16 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Final
 
-FAMILIES: Final = ("norm_rows", "activation_rows", "elementwise_rows", "softmax_rows")
+FAMILIES: Final = (
+    "norm_rows", "activation_rows", "elementwise_rows", "softmax_rows", "product_rows", "other_rows",
+)  # fmt: skip
 """Modules of this folder that have ROWS."""
-EVERY_FORMAT: Final = ("fp32", "bf16", "fp16")
+FORMATS: Final[Mapping[str, tuple[str, ...]]] = {
+    "torch": ("fp32", "bf16", "fp16"),
+    "jax": ("fp32", "bf16", "fp16"),
+    "onnxruntime": ("fp32", "fp16"),
+}
+"""The formats that a library has on a CPU."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +36,7 @@ class Row:
         gradients: inputs, for a backward kernel: the code sets `y`, and the outputs are d<input>,
             the gradients of sum(y dy).
         faults: wrong code in the place of `code`: each a small edit.
-        formats: the formats in which the library has the kernel.
+        formats: those in which the library has the kernel; (): all of the library's.
         shape: that of the first input; (): the kernel's example.
         parameters: those that aren't the kernel's defaults.
     """
@@ -39,9 +46,14 @@ class Row:
     code: str
     gradients: tuple[str, ...] = ()
     faults: tuple[str, ...] = ()
-    formats: tuple[str, ...] = EVERY_FORMAT
+    formats: tuple[str, ...] = ()
     shape: tuple[int, ...] = ()
     parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def run_formats(self) -> tuple[str, ...]:
+        """The formats in which it runs."""
+        return self.formats or FORMATS[self.library]
 
 
 def rows() -> Iterator[Row]:
