@@ -86,8 +86,8 @@ def _read_pair(label: str, actual: Any, expected: Any) -> Side:
         _check_readable(side)
     is_same = hasattr(actual, "shape") and not isinstance(actual, Number)
     is_same = is_same and (actual is expected or _view(actual) == _view(expected) is not None)
-    right = tensors.read(expected, f"the expected {label}")
-    return Side(label, tensors.read(actual, label), right, is_same)
+    read = tensors.read(actual, label)
+    return Side(label, read, tensors.read(expected, f"the expected {label}"), is_same)
 
 
 def _check_readable(value: Any) -> None:
