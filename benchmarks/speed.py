@@ -18,6 +18,7 @@ from rich.table import Table
 
 from gonogo import emulator
 from gonogo.arithmetic.formats import round_to
+from gonogo.capture.capturing import Capture
 from gonogo.graph import trace
 from gonogo.judging import judging
 from gonogo.judging.inputs import generate, quantise
@@ -59,8 +60,22 @@ def layernorm(form: str, *, wrong: bool) -> Callable[[], object]:
     return lambda: judge(graphs, inputs, {"y": y}, {"y": form}, narrow)
 
 
+def captured(elements: int) -> Case:
+    """Return the capture of a comparison: at most 1 ms and 30 ns an element beside its own time."""
+    random = np.random.default_rng(0)
+    expected = random.normal(size=elements)
+    actual = (expected * (1 + 1e-3 * random.normal(size=elements))).astype("float32")
+    capture, given = Capture(), {"rtol": 0.1}
+
+    def call() -> None:
+        capture.observe(np.testing.assert_allclose, (actual, expected), given, None)
+
+    return Case(f"a comparison of {elements:,} values captured", 1e-3 + 30e-9 * elements, call)
+
+
 def cases() -> Iterator[Case]:
     """Yield what is measured."""
+    yield from map(captured, (1, 10_000, 1_000_000))
     for form in ("fp32", "bf16"):
         yield Case(f"32x1024, {form}, right", 0.05, layernorm(form, wrong=False))
         yield Case(f"32x1024, {form}, N - 1", 0.7, layernorm(form, wrong=True))
@@ -103,7 +118,7 @@ def main() -> int:
         seconds = min(_seconds(case.call) for _ in range(3))
         more = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
         ratio = seconds / min(_seconds(lambda: matrix @ matrix) for _ in range(3))
-        row = f"{seconds:.3f}", f"{case.request:g}", f"{ratio:.2f}", f"{more / 1024:.0f}"
+        row = f"{seconds:.2g}", f"{case.request:.2g}", f"{ratio:.2f}", f"{more / 1024:.0f}"
         table.add_row(case.name, *row)
     Console(width=110).print(table)
     return 0

@@ -34,6 +34,12 @@ It is the checkout, or site-packages.
 """
 PLUGIN_FILES = (
     "gonogo/__init__.py",
+    "gonogo/capture/__init__.py",
+    "gonogo/capture/calls.py",
+    "gonogo/capture/capturing.py",
+    "gonogo/capture/numbers.py",
+    "gonogo/capture/patches.py",
+    "gonogo/capture/weaknesses.py",
     "gonogo/closeness.py",
     "gonogo/public/__init__.py",
     "gonogo/public/arguments.py",
@@ -43,6 +49,7 @@ PLUGIN_FILES = (
     "gonogo/public/recorded.py",
     "gonogo/public/tensors.py",
     "gonogo_pytest/__init__.py",
+    "gonogo_pytest/capturing.py",
     "gonogo_pytest/dumps.py",
     "gonogo_pytest/lines.py",
     "gonogo_pytest/plugin.py",
