@@ -101,7 +101,7 @@ def runs_of(chosen: Sequence[Row]) -> list[Run]:
     cases: dict[Case, Case] = {}
     runs = []
     for row in chosen:
-        for form in row.formats:
+        for form in row.run_formats:
             for regime in REGIMES:
                 case = Case.of(row, form, regime)
                 case = cases.setdefault(case, case)

@@ -55,11 +55,11 @@ def tanh(x: Array) -> Outputs:
     return {"y": y}
 
 
-def _tanh_by_exp(x: Array) -> Outputs:
-    """Return 1 - 2 / (1 + exp(2 x)), which cancels near 0."""
-    e = np.exp(2.0 * x)
-    quotient = 2.0 / (1.0 + e)
-    y = 1.0 - quotient
+def _tanh_by_sigmoid(x: Array) -> Outputs:
+    """Return 2 sigmoid(2 x) - 1, as Triton kernels do, which cancels near 0."""
+    e = np.exp(-2.0 * x)
+    twice = 2.0 / (1.0 + e)
+    y = twice - 1.0
     return {"y": y}
 
 
@@ -294,7 +294,7 @@ def _negative_slope(value: object, path: str) -> float:
 X = {"x": WIDE}
 KERNELS = (
     Kernel("sigmoid", sigmoid, ("y",), ways=(_sigmoid_of_positive, _sigmoid_by_tanh), regimes=X),
-    Kernel("tanh", tanh, ("y",), ways=(_tanh_by_quotient, _tanh_by_exp), regimes=X),
+    Kernel("tanh", tanh, ("y",), ways=(_tanh_by_quotient, _tanh_by_sigmoid), regimes=X),
     Kernel(
         "gelu",
         gelu,
