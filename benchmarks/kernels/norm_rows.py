@@ -6,7 +6,6 @@ from benchmarks.kernels.rows import Row
 
 RMS = "x * torch.rsqrt((x * x).mean(-1, keepdim=True) + epsilon)"
 JAX_RMS = "x * jax.lax.rsqrt(jnp.mean(x * x, -1, keepdims=True) + epsilon)"
-LAST = "x.shape[-1:]"
 ROWS = (
     Row(
         "add_layernorm",
@@ -85,7 +84,7 @@ ROWS = (
         "torch",
         "y, mean, rstd = torch.native_batch_norm(x, gamma, beta, None, None, True, 0.1, epsilon)",
         faults=(
-            "y, mean, rstd = torch.native_batch_norm(x, gamma, None, None, None, True, 0.1, epsilon)",
+            "y, mean, rstd = torch.native_batch_norm(x, gamma, beta, None, None, True, 0, 2 * epsilon)",
             "y, mean, rstd = torch.native_batch_norm(x, gamma, beta, None, None, True, 0.1, 0.01)",
         ),
     ),

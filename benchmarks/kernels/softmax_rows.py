@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from benchmarks.kernels.rows import Row
 
+HOT = "jax.nn.one_hot(labels, x.shape[-1], dtype=x.dtype)"
 ROWS = (
     Row(
         "softmax", "torch", "y = torch.softmax(x, -1)", faults=("y = torch.softmax(1.01 * x, -1)",)
@@ -94,13 +95,14 @@ ROWS = (
     Row(
         "cross_entropy_bw",
         "torch",
-        "dx, = torch.autograd.grad(F.cross_entropy(x.requires_grad_(), labels, reduction='none'), x, dloss)",
+        "loss = F.cross_entropy(x.requires_grad_(), labels, reduction='none');"
+        " dx, = torch.autograd.grad(loss, x, dloss)",
         faults=("dx = torch.softmax(x, -1) * dloss[:, None]",),
     ),
     Row(
         "cross_entropy_bw",
         "jax",
-        "dx = (jax.nn.softmax(x) - jax.nn.one_hot(labels, x.shape[-1], dtype=x.dtype)) * dloss[:, None]",
-        faults=("dx = jax.nn.softmax(x) - jax.nn.one_hot(labels, x.shape[-1], dtype=x.dtype)",),
+        f"dx = (jax.nn.softmax(x) - {HOT}) * dloss[:, None]",
+        faults=(f"dx = jax.nn.softmax(x) - {HOT}",),
     ),
 )
