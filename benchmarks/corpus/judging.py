@@ -52,7 +52,7 @@ def ask(question: Question, outputs: Arrays) -> Judgment:
     if question.arithmetic is not None:
         test = _test(question)
         inputs, narrow = workloads.shaped(test, question.inputs), ()
-        graph, program = _declared(test, inputs, question.arithmetic)
+        graph, program = _declared(test, question.arithmetic)
         graphs, programs, given = [graph], [program], _shaped(graph, outputs)
         forms = dict.fromkeys(given, str(test.numerics.output))
     else:
@@ -66,11 +66,11 @@ def ask(question: Question, outputs: Arrays) -> Judgment:
     return judged(graphs, inputs, given, forms, narrow, programs, tolerances=tolerances)
 
 
-def _declared(test: TestSpec, inputs: Arrays, arithmetic: str) -> tuple[Graph, Program]:
+def _declared(test: TestSpec, arithmetic: str) -> tuple[Graph, Program]:
     """Return the graph and the program of a Wormhole's run: an operation of ttnn, or a name."""
-    if arithmetic in DATAFLOWS:
-        return workloads.on_wormhole(test, inputs, DATAFLOWS[arithmetic])
-    return workloads.declared(test, inputs, arithmetic)[0]
+    if arithmetic in DATAFLOWS.get(test.kernel, {}):
+        return workloads.on_wormhole(test, DATAFLOWS[test.kernel][arithmetic])
+    return workloads.declared(test, arithmetic)[0]
 
 
 def _test(question: Question) -> TestSpec:

@@ -5,7 +5,7 @@ spoiling.py  faults that no graph has: spoiled outputs, registers left as they w
 running.py   a build's outputs, and its float64 function
 """
 
-from gonogo.emulator.builds import Build, builds_of
+from gonogo.emulator.builds import Build, builds_of, has_build
 from gonogo.emulator.running import ideal, run
 
-__all__ = ["Build", "builds_of", "ideal", "run"]
+__all__ = ["Build", "builds_of", "has_build", "ideal", "run"]

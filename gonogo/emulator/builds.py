@@ -10,13 +10,12 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
 from gonogo.arithmetic.matrix_unit import TILE
 from gonogo.emulator.spoiling import Spoiling
-from gonogo.errors import FieldError
 from gonogo.faults.changes import (
     Change,
     Edit,
@@ -27,9 +26,14 @@ from gonogo.faults.changes import (
     Weighted,
     shift,
 )
-from gonogo.faults.table import BLOCK, faults, summed_axes
+from gonogo.faults.table import BLOCK, summed_axes
 from gonogo.graph import Graph, Node
+from gonogo.kernels.kernel import Function, sentence_of
 from gonogo.kernels.registry import KERNELS
+from gonogo.workloads import fault_names, fault_of
+
+if TYPE_CHECKING:
+    from gonogo.spec.test_spec import TestSpec
 
 Array = Any
 Edits = dict[int, Edit | Replaced]
@@ -87,6 +91,8 @@ class Build:
         is_stale: whether a row's first sum starts from what the run before left in the register.
         groups: how many times as many groups it makes of the channels.
         spoiling: how its first output is spoiled.
+        way: the wrong function that it computes.
+        is_fault: whether it has the fault of gonogo.faults.table that it is named after.
         fate: whether the process hangs or crashes.
         is_wrong: whether its numbers are.
     """
@@ -100,6 +106,8 @@ class Build:
     is_stale: bool = False
     groups: int = 1
     spoiling: Spoiling = ""
+    way: Function | None = None
+    is_fault: bool = False
     fate: Literal["", "hang", "crash"] = ""
     is_wrong: bool = True
 
@@ -255,18 +263,38 @@ ZERO, TWICE = Factor(-1.0), Factor(1.0)
 OFF = Factor(1e-3)
 
 
-def _shared(kind: Kind, epsilon: tuple[str, ...], produced: tuple[str, ...]) -> dict[str, Build]:
-    """Return the builds that all kernels have.
+def _of_any(outputs: tuple[str, ...]) -> dict[str, Build]:
+    """Return the builds that all kernels have. outputs: theirs."""
+    every = (
+        Build("correct", "The right kernel.", is_wrong=False),
+        Build(
+            "power-of-two-outliers",
+            "A few isolated values are twice too large: "
+            "the Wormhole HiFi4 with fp32 accumulate erratum.",
+            outputs[:1],
+            spoiling="outliers",
+        ),
+        Build("nan-tile", "One 32x32 tile is NaN.", outputs[:1], spoiling="nan-tile"),
+        Build("hang", "The kernel never returns.", outputs, fate="hang", is_wrong=False),
+        Build(
+            "crash",
+            "The process dies of a segmentation fault.",
+            outputs,
+            fate="crash",
+            is_wrong=False,
+        ),
+    )
+    return {build.name: build for build in every}
 
-    epsilon: the outputs that a wrong one changes. produced: all outputs.
-    """
+
+def _of_norms(kind: Kind, epsilon: tuple[str, ...]) -> dict[str, Build]:
+    """Return the builds that all norms have. epsilon: the outputs that a wrong one changes."""
     outputs, total = kind.outputs, kind.total
     is_backward = outputs == ("dx",)
     rstd = use("rstd", "dx", OFF) if is_backward else value("rstd", OFF)
     rows = outputs[:1]
     scaled = tuple(name for name in outputs if name != "mean")
     every = (
-        Build("correct", "The right kernel.", is_wrong=False),
         Build(
             "bf16-accumulate",
             "The sums over the tiles of a row run in a 16-bit Dst: a loss of precision, not of"
@@ -346,22 +374,6 @@ def _shared(kind: Kind, epsilon: tuple[str, ...], produced: tuple[str, ...]) -> 
         Build("gamma-neighbour", "gamma is that of the next column.", rows, _rolled("gamma", -1)),
         Build(
             "gamma-missing", "gamma is left out.", rows, value("gamma", Elementwise(np.ones_like))
-        ),
-        Build(
-            "power-of-two-outliers",
-            "A few isolated values are twice too large: "
-            "the Wormhole HiFi4 with fp32 accumulate erratum.",
-            rows,
-            spoiling="outliers",
-        ),
-        Build("nan-tile", "One 32x32 tile is NaN.", rows, spoiling="nan-tile"),
-        Build("hang", "The kernel never returns.", produced, fate="hang", is_wrong=False),
-        Build(
-            "crash",
-            "The process dies of a segmentation fault.",
-            produced,
-            fate="crash",
-            is_wrong=False,
         ),
     )
     return {build.name: build for build in every}
@@ -510,22 +522,8 @@ def _of_kernel(kernel: str) -> list[Build]:
 
 
 def kind_of(kernel: str) -> Kind:
-    """Return the values of a kernel that builds make wrong; an installed one's have its faults."""
+    """Return the values of a kernel that builds make wrong; others than norms name none."""
     return KINDS.get(kernel) or Kind(KERNELS[kernel].outputs, "", "", "")
-
-
-def _of_table(name: str) -> Callable[[Graph, Kind], Edits]:
-    """Return the edits of a build that is named after a fault of the table."""
-    id = name.replace("/", ":", 1)
-
-    def edits(graph: Graph, kind: Kind) -> Edits:
-        table = (fault for output in graph.outputs for fault in faults(graph, output))
-        fault = next((fault for fault in table if fault.id == id), None)
-        if fault is None:
-            raise FieldError("build", name, "is no fault of the kernel's reference in this shape")
-        return dict(fault.edits)
-
-    return edits
 
 
 OTHER_PASS = {"layernorm_fw": "layernorm_bw", "layernorm_bw": "layernorm_fw"}
@@ -534,32 +532,48 @@ OTHER_PASS = {"layernorm_fw": "layernorm_bw", "layernorm_bw": "layernorm_fw"}
 
 @cache
 def builds_of(kernel: str) -> Mapping[str, Build]:
-    """Return the builds of a kernel by name, in the order of its test spec.
+    """Return the builds of a kernel that have names of their own, in the order of its list.
 
-    A build of the other pass is the right kernel here. Those of an installed kernel are named after
-    faults of gonogo.faults.table: "missing/gamma@y" has the fault missing:gamma@y.
+    A build of the other pass is the right kernel here. See build_of for others.
     """
-    if kernel not in KINDS:
-        outputs = KERNELS[kernel].outputs
-        return {
-            name: Build(name, f"The fault {name} of its reference.", outputs, _of_table(name))
-            if name != "correct"
-            else Build(name, "The right kernel.", is_wrong=False)
-            for name in KERNELS[kernel].builds
-        }
-    known = _known(kernel)
-    others = _known(OTHER_PASS[kernel]) if kernel in OTHER_PASS else {}
-    unchanged = {
-        name: Build(name, build.sentence, build.outputs, is_wrong=False)
-        for name, build in others.items()
+    outputs, mistakes = KERNELS[kernel].outputs, KERNELS[kernel].mistakes
+    known = {
+        name: Build(name, f"{sentence_of(name, wrong)}.", outputs, way=wrong)
+        for name, wrong in mistakes.items()
     }
-    names = KERNELS[kernel].builds
-    return {name: known.get(name) or unchanged[name] for name in names}
+    known |= _of_any(outputs)
+    if kernel in KINDS:
+        others = _known(OTHER_PASS[kernel]) if kernel in OTHER_PASS else {}
+        known |= {
+            name: Build(name, build.sentence, build.outputs, is_wrong=False)
+            for name, build in others.items()
+        } | _known(kernel)
+    names = KERNELS[kernel].listed_builds
+    return {name: known.get(name) or _of_fault(name, outputs) for name in names}
+
+
+def build_of(test: TestSpec, name: str) -> Build:
+    """Return a build of a test's kernel: one of its list, or the fault of that name.
+
+    "missing/gamma@y" has the fault missing:gamma@y of gonogo.faults.table. Raises FieldError.
+    """
+    known = builds_of(test.kernel).get(name)
+    if known is None:
+        fault_of(test, name)
+    return known or _of_fault(name, test.outputs)
+
+
+def has_build(test: TestSpec, name: str) -> bool:
+    """Return whether a test's kernel has a build."""
+    return name in builds_of(test.kernel) or name in fault_names(test)
+
+
+def _of_fault(name: str, outputs: tuple[str, ...]) -> Build:
+    return Build(name, f"The fault {name} of its reference.", outputs, is_fault=True)
 
 
 def _known(kernel: str) -> dict[str, Build]:
     kind = KINDS[kernel]
     epsilon = ("dx", "dgamma") if kernel.endswith("_bw") else ("y", "rstd")
-    return _shared(kind, epsilon, KERNELS[kernel].outputs) | {
-        build.name: build for build in _of_kernel(kernel)
-    }
+    few = {build.name: build for build in _of_kernel(kernel)}
+    return _of_any(KERNELS[kernel].outputs) | _of_norms(kind, epsilon) | few

@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 
 from gonogo.arithmetic import Evaluation, Program
 from gonogo.arithmetic.matrix_unit import TILE
-from gonogo.emulator.builds import Build, builds_of, divided, kind_of, started, value
+from gonogo.emulator.builds import Build, Edits, build_of, divided, kind_of, started, value
 from gonogo.emulator.spoiling import REGISTER, hang_or_crash, spoiled
-from gonogo.faults.changes import Edit, Elementwise, Factor
+from gonogo.faults.changes import Edit, Elementwise, Factor, Mistaken
 from gonogo.graph import Graph
-from gonogo.workloads import kernel_of, on_wormhole, options_of, shaped
+from gonogo.kernels.wormhole import Dataflow, generic
+from gonogo.workloads import fault_of, kernel_of, on_wormhole, options_of, shaped
 
 if TYPE_CHECKING:
     from gonogo.spec.test_spec import TestSpec
@@ -38,14 +39,14 @@ def run(
         position: how many runs came before in this process. Only `stale-register` uses it: the
             register is clear at 0.
 
-    Raises KeyError for an unknown build. Doesn't return from one that hangs or crashes.
+    Raises FieldError for an unknown build. Doesn't return from one that hangs or crashes.
     """
-    built = builds_of(test.kernel)[build]
+    built = build_of(test, build)
     if built.fate:
         hang_or_crash(built.fate)
     graph, inputs, program = _question(test, given, built)
     kind = kind_of(test.kernel)
-    edits = built.edits(graph, kind)
+    edits = _edits(test, built, graph)
     if built.is_stale and position:
         edits = started(REGISTER.lanes())(graph, kind)
     rules = {
@@ -54,13 +55,11 @@ def run(
     }
     program = replace(program, rules={**program.rules, **rules})
     evaluation = Evaluation(graph, inputs, program, edits).run()
-    first = kind.outputs[0]
     outputs = _flat(test, graph, evaluation)
-    is_flat = given["x"].shape == test.flat_shape_of("x")
-    rows = np.ascontiguousarray(given["x"].reshape(outputs[first].shape), np.float32)
-    REGISTER.leave(outputs[first])
-    outputs |= {first: spoiled(outputs[first], rows, built.spoiling)}
-    if is_flat:
+    REGISTER.leave(outputs[test.outputs[0]].reshape(test.matrix_shape_of(test.outputs[0])))
+    outputs = _spoiled(test, given, built, outputs)
+    x = test.input_names[0]
+    if given[x].shape == test.flat_shape_of(x):
         return outputs
     return {name: values.reshape(test.shape_of(name)) for name, values in outputs.items()}
 
@@ -71,10 +70,10 @@ def ideal(test: TestSpec, given: Arrays, build: str) -> dict[str, NDArray[np.flo
     It is the reference for builds without a fault of logic. How far it lies from that says whether
     a fault can show with these inputs. Where a tile of NaN is planted, it is NaN.
     """
-    built = builds_of(test.kernel)[build]
+    built = build_of(test, build)
     graph, inputs, _ = _question(test, given, built)
     kind = kind_of(test.kernel)
-    edits = built.edits(graph, kind)
+    edits = _edits(test, built, graph)
     if built.is_stale:
         more = TILE * STALE / test.features
         edits = value(kind.sums[0], Elementwise(lambda total: total + more))(graph, kind)
@@ -83,20 +82,37 @@ def ideal(test: TestSpec, given: Arrays, build: str) -> dict[str, NDArray[np.flo
         count = math.prod(node.args[0].shape) / math.prod(node.shape)
         edits[id] = Edit(node, Factor(count / divisor - 1))
     outputs = _flat(test, graph, Evaluation(graph, inputs, edits=edits).run())
-    first = kind.outputs[0]
-    rows = np.ascontiguousarray(given["x"].reshape(outputs[first].shape), np.float32)
-    return outputs | {first: spoiled(outputs[first], rows, built.spoiling)}
+    return _spoiled(test, given, built, outputs)
+
+
+def _edits(test: TestSpec, build: Build, graph: Graph) -> Edits:
+    if build.is_fault:
+        edits = fault_of(test, build.name).edits
+        return {id: edit for id, edit in edits.items() if not isinstance(edit, Mistaken)}
+    return build.edits(graph, kind_of(test.kernel))
+
+
+def _spoiled(
+    test: TestSpec, given: Arrays, build: Build, outputs: dict[str, NDArray[Any]]
+) -> dict[str, NDArray[Any]]:
+    """Return outputs, the first one spoiled as the build says."""
+    if not build.spoiling:
+        return outputs
+    x, first = test.input_names[0], test.outputs[0]
+    rows = np.ascontiguousarray(given[x].reshape(test.matrix_shape_of(x)), np.float32)
+    values = spoiled(outputs[first].reshape(test.matrix_shape_of(first)), rows, build.spoiling)
+    return outputs | {first: values.reshape(test.flat_shape_of(first))}
 
 
 def _question(test: TestSpec, given: Arrays, build: Build) -> tuple[Graph, Arrays, Program]:
     """Return the graph by which a build computes a test's kernel, its inputs and its program."""
     inputs = shaped(test, given)
-    dataflow = kernel_of(test).wormhole
+    dataflow = Dataflow(generic, build.way) if build.way else kernel_of(test).wormhole
     parameters: dict[str, Any] = {}
     if build.groups > 1:
         count = int(test.parameter("num_groups"))
         parameters["num_groups"] = count * (1 if test.shape[1] // count % 2 else build.groups)
-    graph, program = on_wormhole(test, inputs, dataflow, **parameters)
+    graph, program = on_wormhole(test, dataflow, **parameters)
     if build.narrow_sums:
         program = dataflow.program(graph, replace(options_of(test), totals="bf16"))
     return graph, inputs, program

@@ -1,7 +1,4 @@
-"""The parts of a gauge by name, for a service that loads neither the emulator nor NumPy.
-
-Workers know what the parts do.
-"""
+"""The parts of a gauge by name, as a service plans them. Workers know what the parts do."""
 
 from __future__ import annotations
 
@@ -11,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from gonogo.errors import FieldError
 from gonogo.gauge.kernels import Kind, foreign, stands_for
-from gonogo.kernels.registry import KERNELS
 from gonogo.spec.builds import EMULATOR
+from gonogo.workloads import mutants
 
 if TYPE_CHECKING:
     from gonogo.spec.test_spec import TestSpec
@@ -48,11 +45,7 @@ def planned(
     """
     right = RIGHT_KERNELS if stands_for(executor, builds) else ()
     parts = [Planned(name, Kind.go, EMULATOR, RIGHT) for name in right]
-    parts += [
-        Planned(name, Kind.no_go, EMULATOR, name)
-        for name in KERNELS[test.kernel].builds
-        if name != RIGHT
-    ]
+    parts += [Planned(name, Kind.no_go, EMULATOR, name) for name in mutants(test)]
     names: set[str] = set()
     for field, kind, given in (
         ("builds", Kind.go, builds),

@@ -35,7 +35,8 @@ STREAM = "gonogo-1"
 def generate(test: TestSpec, seed: int) -> dict[str, NDArray[Any]]:
     """Return the raw tensors of a seed.
 
-    x, dy: (rows, N); gamma, beta: (N,); float32, C-contiguous. For a kernel that is given its
+    Each has its flat shape (TestSpec.flat_shape_of), float32, C-contiguous; whole numbers are int32,
+    from 0 to their bound less one. For a kernel that is given its
     statistics also those of the raw x, (rows,), float64: see given_statistics. In the regime
     `exact` all tensors are drawn together (gonogo.exactness), already in their formats. Raises
     FieldError for a seed out of range.
@@ -46,9 +47,14 @@ def generate(test: TestSpec, seed: int) -> dict[str, NDArray[Any]]:
     if is_exact(test.inputs):
         raw |= _exact(test, seed)
     for name in () if raw else test.drawn_names:
-        values = _draw(test.regime(name), test.matrix_shape_of(name), seed, name)
+        bound, shape = test.bound_of(name), test.matrix_shape_of(name)
+        values: NDArray[Any]
+        if bound is None:
+            values = _draw(test.regime(name), shape, seed, name)
+        else:
+            values = (_words(shape, seed, name).astype(np.uint64) * bound >> 32).astype(np.int32)
         raw[name] = values.reshape(test.flat_shape_of(name))
-    raw = given_statistics(test, raw["x"]) | raw
+    raw = given_statistics(test, raw[test.input_names[0]]) | raw
     return {name: raw[name] for name in test.input_names}
 
 
@@ -67,14 +73,16 @@ def _exact(test: TestSpec, seed: int) -> dict[str, NDArray[Any]]:
     }
 
 
-def quantise(test: TestSpec, raw: Mapping[str, NDArray[Any]]) -> dict[str, Floats]:
+def quantise(test: TestSpec, raw: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     """Return what the device is given: each raw tensor rounded to nearest even to its input format.
 
-    The result is float32, in the same shapes. mean and rstd are columns on the device: with a bfp
+    The result is float32, in the same shapes; whole numbers stay. mean and rstd are columns on the device: with a bfp
     format each value has a block, and so an exponent, of its own.
     """
     return {
         name: _quantized(values, test.numerics.format_of(name), column=test.is_per_row(name))
+        if name in test.float_names
+        else values
         for name, values in raw.items()
     }
 
@@ -85,7 +93,7 @@ def given_statistics(test: TestSpec, x: NDArray[Any]) -> dict[str, Doubles]:
     They are empty where the kernel computes its own. A kernel that is given rstd alone subtracts no
     mean.
     """
-    if "rstd" not in test.input_names:
+    if test.input_names == test.drawn_names:
         return {}
     centered = "mean" in test.input_names
     mean, rstd = row_statistics(x, test.epsilon, centered=centered)

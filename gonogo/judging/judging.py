@@ -170,7 +170,7 @@ def judge(
         worst_explanation(one.explanation for one in ordered.values()),
         ordered | {name: _not_judged(test, name, outputs) for name in downstream},
         "; ".join(dict.fromkeys(str(one.statistics["arithmetic"]) for one in ordered.values())),
-        f"{JUDGE}:{reference_digest(test, given)}",
+        f"{JUDGE}:{reference_digest(test)}",
     )
 
 

@@ -62,7 +62,7 @@ def questions(
     """
     inputs = workloads.shaped(test, given)
     form = test.numerics.output
-    formats = [form, *map(test.numerics.format_of, test.input_names)]
+    formats = [form, *map(test.numerics.format_of, test.float_names)]
     narrow = [form for form in dict.fromkeys(formats) if form in NARROW]
     tolerances = {
         name: allclose
@@ -70,12 +70,12 @@ def questions(
         if (allclose := allclose_of(test.tolerance_for(name))) is not None
     }
     names = workloads.programs_on_wormhole(test) if arithmetic is None else [arithmetic]
-    known = [Candidate(*one) for name in names for one in workloads.declared(test, inputs, name)]
+    known = [Candidate(*one) for name in names for one in workloads.declared(test, name)]
     if arithmetic is None:  # elsewhere, what they explain to the bit is no other kernel's
         known = [
             replace(one, program=replace(one.program, is_of_card=on_wormhole)) for one in known
         ]
-    graphs = workloads.graphs_of(test, inputs)
+    graphs = workloads.graphs_of(test)
     without = Question(graphs, inputs, form, narrow, (), known, tolerances)
     if arithmetic is None:
         return [without]
@@ -83,6 +83,6 @@ def questions(
     return [Question(graphs, inputs, form, narrow, known, (), tolerances), without]
 
 
-def reference_digest(test: TestSpec, given: Arrays) -> str:
+def reference_digest(test: TestSpec) -> str:
     """Return the beginning of the hash of a test's reference: results of another don't compare."""
-    return workloads.graphs_of(test, workloads.shaped(test, given))[0].digest[:DIGITS]
+    return workloads.graphs_of(test)[0].digest[:DIGITS]

@@ -85,7 +85,7 @@ def replayed(test: TestSpec, given: Arrays, outputs: Arrays, arithmetic: str) ->
     inputs = workloads.shaped(test, given)
     replays = [
         _replayed(test, outputs, inputs, arithmetic, *one)
-        for one in workloads.declared(test, inputs, arithmetic)
+        for one in workloads.declared(test, arithmetic)
     ]
     return min(replays, key=lambda one: (one.distance, -one.equal))
 

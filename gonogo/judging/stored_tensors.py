@@ -19,20 +19,24 @@ Tensors = dict[str, NDArray[Any]]
 
 
 def shaped(test: TestSpec, name: str, array: NDArray[Any]) -> NDArray[Any]:
-    """Return the tensor with its rows flattened: (rows, N) for x, dy, y, dx; (rows,); (N,).
+    """Return the tensor in its flat shape (TestSpec.flat_shape_of).
 
     Dimensions of 1 may be anywhere ([1, 1, 1, N] of a gamma), and rows may be flat. Raises
     FieldError for another shape or type.
     """
     shape, flat = test.shape_of(name), test.flat_shape_of(name)
-    if array.dtype.kind != "f":
+    whole = test.bound_of(name) is not None
+    if whole and array.dtype.kind not in "iu":
+        raise FieldError(name, str(array.dtype), "must be whole numbers", limit="int32, int64")
+    if not whole and array.dtype.kind != "f":
         raise FieldError(
             name, str(array.dtype), "must be a float array", limit="float16, float32, float64"
         )
     if _squeezed(array.shape) not in (_squeezed(shape), _squeezed(flat)):
         raise FieldError(name, list(array.shape), "has a wrong shape", limit=list(shape))
     double = name in test.input_names and array.dtype.itemsize > 4
-    return array.astype("float64" if double else "float32", order="C").reshape(flat)
+    dtype = "int32" if whole else "float64" if double else "float32"
+    return array.astype(dtype, order="C").reshape(flat)
 
 
 def given_inputs(
@@ -55,8 +59,9 @@ def given_inputs(
         name: shaped(test, name, tensors[name]) for name in test.input_names if name in tensors
     }
     loose = {name: shaped(test, name, raw[name]) for name in test.input_names if name in raw}
-    if "x" in loose and not {"mean", "rstd"} & set(loose):
-        loose = given_statistics(test, loose["x"]) | loose
+    first = test.input_names[0]
+    if first in loose and not {"mean", "rstd"} & set(loose):
+        loose = given_statistics(test, loose[first]) | loose
     if missing := [name for name in test.input_names if name not in exact and name not in loose]:
         raise JobError(
             f"{', '.join(missing)} missing: {test.kernel} needs {', '.join(test.input_names)}"

@@ -49,6 +49,17 @@ class Parameter:
     sentence: str
 
 
+SPOILED = ("power-of-two-outliers", "nan-tile")
+"""The emulated builds of any kernel that spoil its first output."""
+
+
+def sentence_of(id: str, mistake: Function) -> str:
+    """Return what a mistake does: the first line of its docstring, or of what is bound in it."""
+    functions = (*getattr(mistake, "args", ()), getattr(mistake, "func", mistake))
+    written = [one.__doc__ for one in functions if callable(one) and one.__doc__]
+    return written[0].partition("\n")[0].rstrip(".") if written else id
+
+
 def _generic() -> Dataflow:
     from gonogo.kernels.wormhole import GENERIC
 
@@ -61,7 +72,7 @@ def _programs() -> Mapping[str, ProgramOf]:
     return PROGRAMS
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Kernel:
     """An operation under test, as one file describes it.
 
@@ -93,7 +104,8 @@ class Kernel:
         wormhole: how a Wormhole computes it.
         programs: those of known implementations by name, which a build may declare. They are the
             reference's: each is a function of its graph and the format of its tensors.
-        builds: names of its emulated builds, `correct` first.
+        builds: names of its emulated builds, `correct` first; empty: right, its mistakes, and dead
+            processes. Besides, each fault of gonogo.faults.table is a build, see faults_of.
         unchanged_by: the builds whose fault lies in another kernel with the same list.
     """
 
@@ -114,7 +126,7 @@ class Kernel:
     block_formats: bool = True
     wormhole: Dataflow = field(default_factory=_generic)
     programs: Mapping[str, ProgramOf] = field(default_factory=_programs)
-    builds: tuple[str, ...] = ("correct",)
+    builds: tuple[str, ...] = ()
     unchanged_by: tuple[str, ...] = ()
 
     @cached_property
@@ -134,9 +146,19 @@ class Kernel:
         return self.inputs if self.own is None else self.own.inputs
 
     @property
+    def drawn_floats(self) -> tuple[str, ...]:
+        """The drawn inputs that aren't whole numbers."""
+        return tuple(name for name in self.drawn if name not in self.whole)
+
+    @property
+    def listed_builds(self) -> tuple[str, ...]:
+        """Its builds, or what every kernel has."""
+        return self.builds or ("correct", *self.mistakes, *SPOILED, "hang", "crash")
+
+    @property
     def emulated_builds(self) -> tuple[str, ...]:
         """The emulated builds that belong to it, `correct` first."""
-        return tuple(name for name in self.builds if name not in self.unchanged_by)
+        return tuple(name for name in self.listed_builds if name not in self.unchanged_by)
 
     def with_statistics(self, statistics: str) -> Kernel:
         """Return the kernel of a test's `numerics.statistics`: "given" or "own"."""
@@ -176,6 +198,13 @@ class Kernel:
             return (prod(full[:-1]), full[-1])
         rows = self.groups(shape, self.completed(parameters))
         return (rows, prod(full) // rows)
+
+    def reference_shape_of(self, tensor: str, shape: Shape, parameters: Parameters) -> Shape:
+        """Return the shape of a tensor as the functions take it: see of_rows."""
+        if self.shapes is not of_rows:
+            return self.shape_of(tensor, shape, parameters)
+        flat = self.flat_shape_of(tensor, shape, parameters)
+        return (*flat, 1) if tensor in self.per_row else flat
 
     def has_rows(self, tensor: str) -> bool:
         """Return whether a tensor is the first input, or has two axes, in the usual shape."""

@@ -20,19 +20,34 @@ from gonogo.kernels import installed
 from gonogo.kernels.kernel import Kernel
 
 SETTING = "GONOGO_KERNELS"
-SHIPPED: Final[Mapping[str, str]] = MappingProxyType(
+FILES: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "layernorm_fw": "layernorm",
-        "layernorm_bw": "layernorm",
-        "rmsnorm_fw": "rmsnorm",
-        "rmsnorm_bw": "rmsnorm",
-        "groupnorm_fw": "groupnorm",
-        "batchnorm_fw": "groupnorm",
-        "softmax": "softmax",
-        "l2norm": "softmax",
+        "layernorm": "layernorm_fw layernorm_bw",
+        "rmsnorm": "rmsnorm_fw rmsnorm_bw",
+        "groupnorm": "groupnorm_fw groupnorm_bw",
+        "batchnorm": "batchnorm_fw batchnorm_bw batchnorm_inference instancenorm",
+        "l2norm": "l2norm l2norm_bw",
+        "fused_norms": "add_layernorm add_rmsnorm gemma_rmsnorm rmsnorm_bias",
+        "softmax": "softmax softmax_bw log_softmax log_softmax_bw cross_entropy cross_entropy_bw",
+        "attention": "attention attention_biased attention_masked attention_bw",
+        "activations": "sigmoid tanh gelu gelu_tanh gelu_bw gelu_tanh_bw silu silu_bw swiglu geglu"
+        " relu leaky_relu relu6 hardswish",
+        "elementwise": "add sub mul div exp log rsqrt reciprocal",
+        "matmul": "matmul matmul_bw linear linear_bw linear_activation",
+        "convolution": "conv1d conv2d",
+        "pooling": "max_pool2d average_pool2d",
+        "reductions": "sum mean variance max cumsum",
+        "indexing": "embedding topk",
+        "rotary": "rotary rotary_interleaved",
+        "optimizer": "adam adamw",
+        "quantization": "quantize_bf16 quantize_bfp8 quantize_int8 quantize_fp8",
     }
 )
-"""The modules of the kernels that we ship, by name."""
+"""The files of this folder with the kernels in them. Nothing else lists kernels."""
+SHIPPED: Final = MappingProxyType(
+    {name: at for at, names in FILES.items() for name in names.split()}
+)
+"""Kernel -> file."""
 
 
 class _Kernels(Mapping[str, Kernel]):
@@ -141,4 +156,5 @@ def nameable() -> tuple[str, ...]:
 
 def emulated() -> tuple[str, ...]:
     """Return the names of all kernels' emulated builds, each once, in registration order."""
-    return tuple(dict.fromkeys(name for kernel in KERNELS.values() for name in kernel.builds))
+    every = (name for kernel in KERNELS.values() for name in kernel.listed_builds)
+    return tuple(dict.fromkeys(every))

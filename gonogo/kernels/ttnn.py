@@ -2,11 +2,12 @@
 
 With an fp32 Dst their buffers are fp32, else bf16; group norm's have the format of x. An operation
 whose first operand is bf16 reads the second one as bf16, too, truncated. A row's sum has the tile
-of ones as its first operand.
+of ones as its first operand. Operations of single elements stay in a Dst of their format's width.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
@@ -16,13 +17,14 @@ import numpy as np
 
 from gonogo.arithmetic.program import Program
 from gonogo.arithmetic.wormhole import SCALER, Rule
-from gonogo.graph import Graph
+from gonogo.graph import Graph, Node, erfc
 from gonogo.kernels.wormhole import Dataflow, Options, layernorm, of_graph
 
 Array = Any
 Outputs = Mapping[str, Array]
 CUT, PACKED = "bf16/zero", "bf16/away"
 """How an fp32 value is read as bf16, and how it is packed."""
+NAME = "ttnn's dataflow on a Wormhole"
 
 
 def _softmax(x: Array) -> Outputs:
@@ -61,6 +63,32 @@ def _groupnorm(x: Array, gamma: Array, beta: Array, epsilon: Array, num_groups: 
     weighted = xhat * weights
     y = weighted + offsets
     return {"y": y.reshape(x.shape)}
+
+
+def _gelu(x: Array) -> Outputs:
+    """Return GELU by erfc, which doesn't cancel left of 0."""
+    turned = x * -math.sqrt(0.5)
+    twice_cdf = erfc(turned)
+    half = 0.5 * x
+    y = half * twice_cdf
+    return {"y": y}
+
+
+def _attention(q: Array, k: Array, v: Array, causal: bool, share: int) -> Outputs:
+    """Return attention in one block of keys: scores are scaled late, y is divided last."""
+    k, v = (np.repeat(a, share, axis=1) if share > 1 else a for a in (k, v))
+    product = q @ np.swapaxes(k, -1, -2)
+    largest = np.max(product, axis=-1, keepdims=True)
+    shifted = product - largest
+    scores = shifted * (1 / math.sqrt(q.shape[-1]))
+    e = np.exp(scores)
+    if causal:
+        e = np.tril(e, k.shape[-2] - q.shape[-2])
+    total = np.sum(e, axis=-1, keepdims=True)
+    weighted = e @ v
+    reciprocal = 1.0 / total
+    y = weighted * reciprocal
+    return {"y": y}
 
 
 def _moreh_backward(x: Array, gamma: Array, mean: Array, rstd: Array, dy: Array) -> Outputs:
@@ -111,7 +139,7 @@ def _program(
     for key in (*more.get("in_dst", "").split(), "root"):
         stored.pop(key, None)
     every = {**dict.fromkeys(names.split(), Rule("phased", o.dst, o.fidelity)), **rules}
-    return of_graph(graph, stored, every, "ttnn's dataflow on a Wormhole")
+    return of_graph(graph, stored, every, NAME)
 
 
 def _root(o: Options) -> dict[str, Rule]:
@@ -200,19 +228,94 @@ def _generic_backward(graph: Graph, o: Options) -> Program:
     return _program(graph, o, names, {"s1": rows, "s2": rows}, buffer=PACKED)
 
 
-DATAFLOWS: Mapping[str, Dataflow] = MappingProxyType(
+def _single_elements(graph: Graph, o: Options) -> Program:
+    """Return the program of an operation of single elements: the SFPU's, but for sums in bf16.
+
+    A product of two bf16 tensors is rounded by the SFPU, ties to even; all else by the packer.
+    """
+    is_wide = "fp32" in o.inputs.values()
+    rules, y = {}, graph.outputs["y"]
+    for node in graph.nodes:
+        if node.operation in ("exp", "erfc", "divide"):
+            rules[node.key] = Rule("library" if is_wide else "inner")
+        elif node.operation in ("add", "subtract", "multiply"):
+            is_sum = node.operation != "multiply" and all(map(_is_input, node.args))
+            rules[node.key] = Rule("fpu" if is_sum and not is_wide else "sfpu")
+    for node in graph.nodes:
+        if node.operation == "erfc":
+            rules[node.args[0].key] = Rule("exact")
+    is_product = y.operation == "multiply" and all(map(_is_input, y.args))
+    form = "bf16" if is_product and o.output == "bf16" else o.packed(o.output)
+    return of_graph(graph, {y.key: form}, rules, NAME)
+
+
+def _is_input(node: Node) -> bool:
+    return node.operation == "input"
+
+
+def _sums_of_products(graph: Graph, o: Options) -> Program:
+    """Return the program of a matrix product, with a bias or without, and of sums of rows."""
+    rules = {
+        node.key: Rule("rows", o.dst, o.fidelity, is_scaled=node.operation == "mean")
+        for node in graph.nodes
+        if node.operation in ("sum", "mean")
+    }
+    names = [node.key for node in graph.nodes if node.operation in ("matmul", "add")]
+    return _program(graph, o, " ".join(names), rules)
+
+
+def _attention_program(graph: Graph, o: Options) -> Program:
+    """Return the program of attention in an fp32 Dst; the tiles of e add up in a buffer."""
+    library = Rule("library", o.dst)
+    total = Rule("rows", o.dst, o.fidelity, partials="fp32", reads=CUT, is_packed=True)
+    rules = {"scores": Rule("sfpu"), "e": library, "total": total, "reciprocal": library}
+    scale = next(node.args[1].key for node in graph.nodes if node.key == "scores")
+    in_dst = f"shifted scores {scale}"
+    program = _program(graph, o, "product shifted weighted y", rules, in_dst=in_dst)
+    stored = {"largest": PACKED, "weighted": PACKED, "e@total": "fp32", "e@weighted": CUT}
+    return replace(program, stored={**program.stored, **stored, "reciprocal@y": CUT})
+
+
+def _without_rules(graph: Graph, o: Options) -> Program:
+    """Return the program of rows that are moved, or summed by the SFPU in an unknown order."""
+    return Program(name=NAME)
+
+
+SUMS = {
+    "ttnn.sum": Dataflow(_sums_of_products),
+    "ttnn.sum, accurate": Dataflow(_without_rules),
+}
+DATAFLOWS: Mapping[str, Mapping[str, Dataflow]] = MappingProxyType(
     {
-        "ttnn.layer_norm": Dataflow(_layernorm),
-        "ttnn.layer_norm, large": Dataflow(_large_layernorm, layernorm),
-        "ttnn.rms_norm": Dataflow(_rmsnorm),
-        "ttnn.rms_norm, large": Dataflow(_large_rmsnorm),
-        "ttnn.group_norm": Dataflow(_groupnorm_program, _groupnorm),
-        "ttnn.softmax": Dataflow(_softmax_program, _softmax),
-        "ttnn.softmax, large": Dataflow(_large_softmax, _softmax),
-        "ttnn.softmax, not stable": Dataflow(_softmax_program, _plain_softmax),
-        "moreh.layer_norm": Dataflow(_moreh_layernorm),
-        "moreh.layer_norm_backward": Dataflow(_moreh_program, _moreh_backward),
-        "ttnn.generic_op": Dataflow(_generic_backward),
+        "layernorm_fw": {
+            "ttnn.layer_norm": Dataflow(_layernorm),
+            "ttnn.layer_norm, large": Dataflow(_large_layernorm, layernorm),
+            "moreh.layer_norm": Dataflow(_moreh_layernorm),
+        },
+        "layernorm_bw": {
+            "moreh.layer_norm_backward": Dataflow(_moreh_program, _moreh_backward),
+            "ttnn.generic_op": Dataflow(_generic_backward),
+        },
+        "rmsnorm_fw": {
+            "ttnn.rms_norm": Dataflow(_rmsnorm),
+            "ttnn.rms_norm, large": Dataflow(_large_rmsnorm),
+        },
+        "groupnorm_fw": {"ttnn.group_norm": Dataflow(_groupnorm_program, _groupnorm)},
+        "softmax": {
+            "ttnn.softmax": Dataflow(_softmax_program, _softmax),
+            "ttnn.softmax, large": Dataflow(_large_softmax, _softmax),
+            "ttnn.softmax, not stable": Dataflow(_softmax_program, _plain_softmax),
+        },
+        "gelu": {"ttnn.gelu": Dataflow(_single_elements, _gelu)},
+        "silu": {"ttnn.silu": Dataflow(_single_elements)},
+        "add": {"ttnn.add": Dataflow(_single_elements)},
+        "mul": {"ttnn.multiply": Dataflow(_single_elements)},
+        "matmul": {"ttnn.matmul": Dataflow(_sums_of_products)},
+        "linear": {"ttnn.linear": Dataflow(_sums_of_products)},
+        "sum": SUMS,
+        "mean": SUMS,
+        "attention": {"ttnn.attention": Dataflow(_attention_program, _attention)},
+        "embedding": {"ttnn.embedding": Dataflow(_without_rules)},
     }
 )
-"""By the operations that run them."""
+"""ttnn's operations by the kernels that they run; rows that don't fit a core have a large one."""

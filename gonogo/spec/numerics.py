@@ -12,7 +12,7 @@ from gonogo.errors import FieldError
 from gonogo.kernels.kernel import Kernel
 from gonogo.spec.validation import OBJECT, VALUE, Bounded, Model, ObjectOrValue
 
-Format = Literal["fp32", "tf32", "bf16", "fp16", "bfp8_b"]
+Format = Literal["fp32", "tf32", "bf16", "fp16", "bfp8_b", "fp8_e4m3", "fp8_e5m2"]
 FORMAT_NAMES: tuple[str, ...] = get_args(Format)
 BLOCK_FORMATS = ("bfp8_b",)
 
@@ -46,7 +46,8 @@ class Numerics(Model):
     def of(self, kernel: Kernel) -> Numerics:
         """Return the canonical numerics of a kernel. Raises FieldError below "numerics"."""
         statistics = "own" if kernel.own is None else self.statistics
-        tensors = kernel.with_statistics(statistics).inputs
+        inputs = kernel.with_statistics(statistics).inputs
+        tensors = tuple(name for name in inputs if name not in kernel.whole)
         given = self.input
         if not isinstance(given, str):
             fields.known(given, tensors, "numerics.input")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
 from gonogo import fields
 from gonogo.errors import FieldError
+from gonogo.kernels.kernel import Kernel
 from gonogo.spec.executors import ON_WORMHOLE
 from gonogo.spec.validation import (
     NO_MINUS_ZERO,
@@ -170,31 +171,30 @@ class Inputs(Regime):
         """Return canonical inputs in plain JSON types; {} when all is default."""
         return self.model_dump(exclude_unset=True)
 
-    def of(self, tensor: str, rows: Sequence[str]) -> Regime:
+    def of(self, tensor: str, kernel: Kernel) -> Regime:
         """Return the regime of one tensor, read from the canonical form."""
         listed = self.tensors.get(tensor)
         if isinstance(listed, Regime):
             return listed
+        defaults, rows = _defaults(kernel), _top(kernel)
         if self.exact or (tensor in rows and "regime" in self.model_fields_set):
             return Regime(**{name: getattr(self, name) for name in Regime.model_fields})
-        return Regime(**(_ROWS if tensor in rows else _VECTOR))
+        return Regime(**defaults[tensor])
 
-    def normalized(
-        self, tensors: Sequence[str], columns: Mapping[str, int], rows: Sequence[str]
-    ) -> Inputs:
+    def normalized(self, kernel: Kernel, columns: Mapping[str, int]) -> Inputs:
         """Return the canonical form, whose regimes are written in full.
 
-        tensors: the drawn ones (x, dy, gamma, beta as far as the kernel has them), with their
-        columns; rows: those with a value for every element. Its top is the regime of the first row
-        tensor, unless that is the default; only tensors that differ from theirs are listed. Raises
-        FieldError below "inputs".
+        columns: those of the drawn tensors. Its top is the regime of the first one, unless that is
+        the default; only tensors that differ from theirs are listed. Raises FieldError below
+        "inputs".
         """
         if self.exact:
             fields.known(self.model_dump(exclude_unset=True), ("regime",), "inputs")
             return self
-        fields.known(self.tensors, tensors, "inputs")
+        defaults, rows = _defaults(kernel), _top(kernel)
+        fields.known(self.tensors, tuple(defaults), "inputs")
         first = rows[0]  # x: its regime is the one at the top
-        resolved = {name: _ROWS if name in rows else _VECTOR for name in tensors}
+        resolved = dict(defaults)
         # In the short form the top regime needs its `value` only for row tensors not listed.
         is_short = self.model_fields_set - set(self.tensors) == {"regime"} and (
             self.regime == "constant"
@@ -213,17 +213,39 @@ class Inputs(Regime):
                 limit = 'the only member of inputs: {"regime": "exact"}'
                 raise FieldError(f"{where}.regime", EXACT, reason, limit=limit)
             resolved[name] = regime.completed(columns[name], where)
-        listed = {
-            name: resolved[name]
-            for name in tensors
-            if resolved[name] != (resolved[first] if name in rows else _VECTOR)
-        }
-        return Inputs.parse((resolved[first] if resolved[first] != _ROWS else {}) | listed)
+        top = resolved[first] if resolved[first] != defaults[first] else {}
+        unlisted = defaults | (dict.fromkeys(rows, top) if top else {})
+        listed = {name: one for name, one in resolved.items() if one != unlisted[name]}
+        return Inputs.parse(top | listed)
 
 
 _ROWS: dict[str, Any] = {"regime": "uniform", "low": -1.0, "high": 1.0}
 _VECTOR: dict[str, Any] = {"regime": "uniform", "low": 0.0, "high": 1.0}
-"""The default regimes: U[-1, 1) for x and dy, U[0, 1) for gamma and beta."""
+"""The default regimes: U[-1, 1) of tensors with rows (x, dy), U[0, 1) of vectors (gamma, beta)."""
+
+
+def _defaults(kernel: Kernel) -> dict[str, dict[str, Any]]:
+    """Return the regime of each tensor of floats that a test doesn't name."""
+    return {
+        name: Regime(**kernel.regimes[name]).completed(1, "")
+        if name in kernel.regimes
+        else _ROWS
+        if kernel.has_rows(name)
+        else _VECTOR
+        for name in kernel.drawn_floats
+    }
+
+
+def _top(kernel: Kernel) -> list[str]:
+    """Return the tensors that take the regime at the top of a test's inputs, the first one first.
+
+    They are the first tensor, and those with rows for which the kernel has no regime.
+    """
+    first, *others = _defaults(kernel)
+    return [
+        first,
+        *(name for name in others if kernel.has_rows(name) and name not in kernel.regimes),
+    ]
 
 
 def is_exact(inputs: Inputs) -> bool:

@@ -75,7 +75,7 @@ def _check_names(value: object, info: ValidationInfo) -> object:
     if kernel is not None and isinstance(given, Mapping):
         try:
             if info.field_name == "inputs":
-                fields.known(given, (*Regime.model_fields, *kernel.drawn), "")
+                fields.known(given, (*Regime.model_fields, *kernel.drawn_floats), "")
             elif info.field_name == "tolerance":
                 tolerances.check_names(given, kernel.outputs)
         except FieldError as problem:
@@ -143,7 +143,7 @@ class TestSpec(Model):
         return spec
 
     def check_elements(self, most: int, path: str, setting: str = "") -> None:
-        """Raise FieldError if x has more elements, with the name of the setting that says so."""
+        """Raise FieldError if a tensor has more elements, with the name of the setting that says so."""
         if self.elements > most:
             raise FieldError(
                 fields.join(path, "shape"),
@@ -164,12 +164,12 @@ class TestSpec(Model):
         numerics = self.numerics.of(kernel)
         flat = {name: kernel.flat_shape_of(name, self.shape, parameters) for name in kernel.drawn}
         lengths = {name: shape[-1] for name, shape in flat.items()}
-        inputs = self.inputs.normalized(kernel.drawn, lengths, self._drawn_rows)
+        inputs = self.inputs.normalized(kernel, lengths)
         tolerance = tolerances.normalize(self.tolerance, kernel.outputs)
         self.__dict__.update(
             parameters=parameters, numerics=numerics, inputs=inputs, tolerance=tolerance
         )
-        formats = {f"input.{name}": numerics.format_of(name) for name in self.input_names}
+        formats = {f"input.{name}": numerics.format_of(name) for name in self.float_names}
         formats |= {
             name: getattr(numerics, name)
             for name in ("output", "buffers", "accumulate", "fidelity")
@@ -198,14 +198,10 @@ class TestSpec(Model):
         """Return a parameter of the kernel, or its default."""
         return self._kernel.completed(self.parameters)[name]
 
-    @property
-    def _drawn_rows(self) -> tuple[str, ...]:
-        return tuple(name for name in self.drawn_names if self._kernel.has_rows(name))
-
-    @property
+    @cached_property
     def elements(self) -> int:
-        """The number of elements of x."""
-        return prod(self.shape)
+        """The number of elements of the largest tensor."""
+        return max(prod(self.shape_of(name)) for name in (*self.input_names, *self.outputs))
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -221,6 +217,11 @@ class TestSpec(Model):
     def input_names(self) -> tuple[str, ...]:
         """Names of the kernel's input tensors, in the order of its signature."""
         return self._kernel.with_statistics(self.numerics.statistics).inputs
+
+    @property
+    def float_names(self) -> tuple[str, ...]:
+        """Names of the inputs that aren't whole numbers."""
+        return tuple(name for name in self.input_names if name not in self._kernel.whole)
 
     @property
     def drawn_names(self) -> tuple[str, ...]:
@@ -246,7 +247,14 @@ class TestSpec(Model):
 
     def regime(self, tensor: str) -> Regime:
         """Return the distribution of a drawn tensor."""
-        return self.inputs.of(tensor, self._drawn_rows)
+        return self.inputs.of(tensor, self._kernel)
+
+    def bound_of(self, tensor: str) -> int | None:
+        """Return the bound of a tensor of whole numbers, which are below; None of floats."""
+        bound = self._kernel.whole.get(tensor)
+        if bound is None:
+            return None
+        return bound(self.shape, self._kernel.completed(self.parameters))
 
     def tolerance_for(self, output: str) -> Tolerance | None:
         """Return the tolerance declared for an output; None if undeclared.

@@ -21,6 +21,7 @@ from gonogo_cli.local.references import References
 
 if TYPE_CHECKING:
     from gonogo.spec.test_spec import TestSpec
+    from gonogo.workloads import check_emulated
     from gonogo_workers.local.runner import LocalRunner
 
 
@@ -94,11 +95,11 @@ def check(
     """
     import gonogo_settings
     from gonogo.kernels.registry import allow_installed
-    from gonogo.spec.builds import check_emulated
     from gonogo.spec.executors import EMULATOR
     from gonogo.spec.regimes import check_exact_executor
     from gonogo.spec.selections import Selection, check_executor
     from gonogo.spec.test_spec import TestSpec
+    from gonogo.workloads import check_emulated
     from gonogo_workers.executors.limits import known as known_limits
     from gonogo_workers.local import runner as executors
     from gonogo_workers.messages.chunk import ISOLATED, parse_context
@@ -141,7 +142,7 @@ def check(
     if executor == EMULATOR:
         for path, named in (("build", build), ("reference_build", reference_build)):
             if named is not None:
-                check_emulated(named, test.kernel, path)
+                check_emulated(named, test, path)
     name, before = parse_context(options.json_flag(context, "context") or ISOLATED, most)
 
     chosen = range(seed_start, seed_start + seeds)

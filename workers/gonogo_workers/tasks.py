@@ -14,8 +14,9 @@ from typing import Any
 from celery import Celery
 
 from gonogo.errors import GonogoError
-from gonogo.spec.builds import check_kernel, known_build
+from gonogo.spec.builds import known_build
 from gonogo.spec.test_spec import TestSpec
+from gonogo.workloads import check_build
 from gonogo_settings import Settings
 from gonogo_workers import queue
 from gonogo_workers.attempts.attempt import Attempt, DeviceContext, Outcome
@@ -206,7 +207,7 @@ def _check_builds(chunk: Chunk) -> None:
     for path, name in named.items():
         known = known_build(name, chunk.executor)
         if known is not None:
-            check_kernel(known, chunk.test.kernel, path)
+            check_build(known, chunk.test, path)
 
 
 def register(app: Celery, runner: Runner, done: Callable[[], None]) -> None:

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from gonogo.errors import FieldError
 from gonogo.gauge import gates
 from gonogo.gauge.plan import planned
-from gonogo.spec.builds import check_kernel
+from gonogo.workloads import check_build
 from gonogo_service.submission import jobs
 from gonogo_service.submission.bodies import GaugeIn
 from gonogo_service.submission.targets import check_kind
@@ -32,7 +32,7 @@ def order(session: Session, body: GaugeIn, settings: Settings, owner: str) -> Ne
         for place, name in enumerate(names):
             where = f"{field}.{place}"
             build = jobs.build_of(session, name, body.target.executor, settings, where)
-            check_kernel(build, body.test.kernel, where)
+            check_build(build, body.test, where)
     return checked(owner)
 
 

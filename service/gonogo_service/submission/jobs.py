@@ -14,7 +14,6 @@ from gonogo.fields import choice, did_you_mean
 from gonogo.spec.builds import (
     EMULATOR,
     Build,
-    check_kernel,
     known_build,
     own_builds,
 )
@@ -27,6 +26,7 @@ from gonogo.spec.selections import (
     check_executor,
 )
 from gonogo.spec.test_spec import TestSpec
+from gonogo.workloads import check_build
 from gonogo_service.submission.bodies import JobIn, Prepared, SequentialSeeds
 from gonogo_service.submission.targets import check_kind
 from gonogo_settings import Settings
@@ -83,7 +83,7 @@ def resolve(session: Session, submission: Submission, settings: Settings, owner:
     build = build_of(session, body.build, body.target.executor, settings, "build")
     check_kind(session, body.target, settings)
     if isinstance(test, TestSpec):
-        check_kernel(build, test.kernel, "build")
+        check_build(build, test, "build")
         check_exact_executor(test.inputs, build.executor, test.kernel, test.features, "test")
     reference = (
         None
@@ -130,7 +130,7 @@ def _reference(
     assert body.reference is not None
     field = "reference.build"
     other = build_of(session, body.reference.build, body.target.executor, settings, field)
-    check_kernel(other, test.kernel, field)
+    check_build(other, test, field)
     if not any(build.produces(output) and other.produces(output) for output in test.outputs):
         shared = ", ".join(output for output in test.outputs if build.produces(output))
         limit = f"a build with one of {shared}"
@@ -188,7 +188,7 @@ def build_of(session: Session, name: str, executor: str, settings: Settings, fie
     Registered builds come first, so that a name always means the same build.
     """
     registered = builds.get(session, name)
-    known = known_build(name)
+    known = known_build(name) or known_build(name, executor)
     if registered is not None:
         known = registered
     if known is not None:

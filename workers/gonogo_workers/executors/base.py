@@ -50,8 +50,8 @@ class Executor(Protocol):
         """Run the kernel once, for one seed and repeat.
 
         `test` is the canonical spec (fields with default values are left out). `inputs` are
-        C-contiguous float32 arrays: x, dy of `test["shape"]`; gamma, beta `[N]`; mean, rstd
-        `shape[:-1]` (for other kernels: docs/kernels.md). The outputs follow the same conventions.
+        C-contiguous float32 arrays, whole numbers int32: x, dy of `test["shape"]`; gamma, beta `[N]`;
+        mean, rstd `shape[:-1]` (for other kernels: docs/kernels.md). The outputs follow the same conventions.
         """
         ...
 
@@ -111,13 +111,14 @@ class Stopped(ExecutorFailure):
 
 
 def shaped_inputs(test: TestSpec, given: Mapping[str, NDArray[Any]]) -> dict[str, FloatArray]:
-    """Return the inputs of `test` as executors receive them: C-contiguous float32.
+    """Return the inputs of `test` as executors receive them: C-contiguous float32, or int32.
 
     `given` has flat rows or shaped arrays.
     """
     inputs = {}
     for name in test.input_names:
-        array = np.asarray(given[name], dtype=np.float32, order="C")
+        dtype = np.float32 if name in test.float_names else np.int32
+        array = np.asarray(given[name], dtype=dtype, order="C")
         inputs[name] = array.reshape(test.shape_of(name))
     return inputs
 

@@ -55,8 +55,8 @@ class EmulatorExecutor:
         """Run as `Executor.run` does, after `position` other kernels of this child process."""
         spec = _spec(json.dumps(test, sort_keys=True))
         # A test of the job's context may be of another kernel, where the fault changes nothing. For
-        # the test itself gonogo.spec.builds.check_kernel has refused the build.
-        build = self.build if self.build in emulator.builds_of(spec.kernel) else "correct"
+        # the test itself gonogo.workloads.check_build has refused the build.
+        build = self.build if emulator.has_build(spec, self.build) else "correct"
         flat = {name: array.reshape(spec.flat_shape_of(name)) for name, array in inputs.items()}
         outputs = emulator.run(spec, flat, build, position=position)
         return {

@@ -23,14 +23,14 @@ from gonogo_workers.executors.child_user import SHARED_FILE
 Shapes = Mapping[str, tuple[int, ...]]
 
 
-def npy_header(shape: tuple[int, ...]) -> bytes:
-    """Return the header of a C-order little-endian float32 .npy file.
+def npy_header(shape: tuple[int, ...], dtype: str = "<f4") -> bytes:
+    """Return the header of a C-order .npy file of a little-endian dtype with four bytes.
 
     NumPy pads it to a multiple of 64 bytes.
     """
     buffer = io.BytesIO()
     np.lib.format.write_array_header_1_0(
-        buffer, {"descr": "<f4", "fortran_order": False, "shape": shape}
+        buffer, {"descr": dtype, "fortran_order": False, "shape": shape}
     )
     return buffer.getvalue()
 
@@ -76,7 +76,9 @@ class TensorFile:
         return cls(path, shape, header, file)
 
     def write(self, array: FloatArray) -> None:
-        """Store the array (same shape, float32, C order)."""
+        """Store the array (same shape, float32 or int32, C order)."""
+        if array.dtype == np.int32:
+            os.pwrite(self.file.number, npy_header(self.shape, "<i4"), 0)
         rest, offset = array.reshape(-1).view(np.uint8).data, len(self.header)
         while rest:
             done = os.pwrite(self.file.number, rest, offset)

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from gonogo.errors import FieldError, GonogoError
 from gonogo.judging.inputs import generate, quantise
-from gonogo.spec.builds import check_kernel, known_build
+from gonogo.spec.builds import known_build
 from gonogo.spec.test_spec import TestSpec
+from gonogo.workloads import check_build
 from gonogo_workers.executors import registry
 from gonogo_workers.executors.base import (
     Arrays,
@@ -112,7 +113,7 @@ class LocalRunner(LocalChild):
         """
         known = known_build(self.build, self.resolved.executor.name)
         if known is not None:
-            check_kernel(replace(known, outputs=self.produced), test.kernel)
+            check_build(replace(known, outputs=self.produced), test)
         if not self._position:
             seed_before = self._before_seed
             for earlier in self._before:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from gonogo import emulator
 from gonogo.emulator.builds import LAST_BLOCK, LAST_TWO, builds_of
+from gonogo.errors import FieldError
 from gonogo.judging.inputs import generate, quantise
 from gonogo.spec.test_spec import TestSpec
 from gonogo.workloads import exact_outputs
@@ -183,7 +184,7 @@ def test_every_build_has_its_sentence_and_an_unknown_one_is_refused() -> None:
         assert all(build.sentence.endswith(".") for build in builds.values())
         assert not builds["correct"].outputs
     test, given = case("layernorm_bw")
-    with pytest.raises(KeyError):
+    with pytest.raises(FieldError, match="is no fault of layernorm_bw in this shape"):
         emulator.run(test, given, "no-such-build")
 
 

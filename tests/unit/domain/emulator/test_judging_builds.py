@@ -61,7 +61,7 @@ def judged_outputs(
 ) -> Judgment:
     """Return the answer, with the program declared, but for some changes of it."""
     inputs = shaped(test, given)
-    ((graph, program),) = declared(test, inputs, "tt-train")
+    ((graph, program),) = declared(test, "tt-train")
     values = {name: a.reshape(graph.outputs[name].shape) for name, a in outputs.items()}
     formats = dict.fromkeys(values, test.numerics.output)
     return judge([graph], inputs, values, formats, programs=[replace(program, **changes)])
