@@ -6,6 +6,7 @@ from benchmarks.kernels.rows import Row
 
 RMS = "x * torch.rsqrt((x * x).mean(-1, keepdim=True) + epsilon)"
 JAX_RMS = "x * jax.lax.rsqrt(jnp.mean(x * x, -1, keepdims=True) + epsilon)"
+BATCH_NORM = "torch.native_batch_norm"
 ROWS = (
     Row(
         "add_layernorm",
@@ -82,10 +83,10 @@ ROWS = (
     Row(
         "batchnorm_fw",
         "torch",
-        "y, mean, rstd = torch.native_batch_norm(x, gamma, beta, None, None, True, 0.1, epsilon)",
+        f"y, mean, rstd = {BATCH_NORM}(x, gamma, beta, None, None, True, 0.1, epsilon)",
         faults=(
-            "y, mean, rstd = torch.native_batch_norm(x, gamma, beta, None, None, True, 0, 2 * epsilon)",
-            "y, mean, rstd = torch.native_batch_norm(x, gamma, beta, None, None, True, 0.1, 0.01)",
+            f"y, mean, rstd = {BATCH_NORM}(x, gamma, None, None, None, True, 0.1, epsilon)",
+            f"y, mean, rstd = {BATCH_NORM}(x, gamma, beta, None, None, True, 0.1, 1e-2)",
         ),
     ),
     Row(
