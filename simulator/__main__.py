@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 
 from simulator import host
-from simulator.place import HERE, TOOLCHAIN, Place, Unavailable, requirements, root
+from simulator.place import HERE, MENDS, TOOLCHAIN, Place, Unavailable, requirements, root
 
 LAST_WORDS = 3000
 TRIAL_DEADLINE_S = 300.0
@@ -65,6 +65,7 @@ def make(place: Place, program: str) -> None:
         "install ttnn and the simulator",
         [*pip, "install", *locked, "-r", str(requirements(place.python))],
     )
+    shutil.copy(MENDS, place.packages / "sitecustomize.py")
     toolchain(place, [*pip, "download", *locked])
     metal(place)
     trial(place)

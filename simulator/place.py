@@ -13,6 +13,8 @@ from pathlib import Path
 FOLDER_VARIABLE = "GONOGO_SIM_DIR"
 PYTHON_VARIABLE = "GONOGO_SIM_PYTHON"
 HERE = Path(__file__).parent
+MENDS = HERE / "mends.py"
+"""What the simulator's Python imports when it starts."""
 LAYOUT = "1"
 """Changes when folders of older versions of this package can no longer be used."""
 
@@ -65,11 +67,16 @@ class Place:
         return self.root / "builds.toml"
 
     def environment(self) -> Mapping[str, str]:
-        """Return the variables with which ttnn runs on the simulator."""
+        """Return the variables with which ttnn runs on the simulator.
+
+        The cluster's description makes coordinates those of a card: kernels multicast by them.
+        """
+        simulator = self.packages / "framework" / "sim" / "wormhole"
         return {
             "TT_METAL_HOME": str(self.folder / "metal"),
             "TT_METAL_RUNTIME_ROOT": str(self.folder / "metal"),
-            "TT_METAL_SIMULATOR": str(self.packages / "framework" / "sim" / "wormhole"),
+            "TT_METAL_SIMULATOR": str(simulator),
+            "TT_METAL_MOCK_CLUSTER_DESC_PATH": str(simulator / "cluster_descriptor.yaml"),
             "TT_METAL_SLOW_DISPATCH_MODE": "1",
             "TT_METAL_DISABLE_SFPLOADMACRO": "1",
             "TT_METAL_CACHE": str(self.folder / "compiled"),
@@ -93,10 +100,9 @@ def requirements(python: str) -> Path:
 
 
 def pins(python: str) -> str:
-    """Return a digest that changes with every pin."""
-    return hashlib.sha256(
-        "\n".join((LAYOUT, python, *TOOLCHAIN, requirements(python).read_text("utf-8"))).encode()
-    ).hexdigest()
+    """Return a digest that changes with every pin, and with our mends."""
+    texts = (path.read_text("utf-8") for path in (requirements(python), MENDS))
+    return hashlib.sha256("\n".join((LAYOUT, python, *TOOLCHAIN, *texts)).encode()).hexdigest()
 
 
 def find() -> Path:

@@ -28,7 +28,7 @@ except ImportError as problem:
 Array = np.ndarray[Any, np.dtype[np.float32]]
 
 DTYPES = {"bf16": "bfloat16", "fp32": "float32", "bfp8_b": "bfloat8_b"}
-"""The formats of a test that ttnn's LayerNorm accepts, with ttnn's names."""
+"""The formats of a test that ttnn has, with its names."""
 
 FIDELITIES = {"lofi": "LoFi", "hifi2": "HiFi2", "hifi3": "HiFi3", "hifi4": "HiFi4"}
 
@@ -103,35 +103,13 @@ def numerics(test: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def format_of(chosen: Mapping[str, Any], tensor: str) -> str:
-    """Return the format in which a tensor is given.
-
-    Raises Unsupported for one that ttnn's LayerNorm doesn't accept.
-    """
+    """Return the format in which a tensor is given. Raises Unsupported for one that ttnn lacks."""
     given = chosen["input"]
     name = str(given if isinstance(given, str) else given.get(tensor, DEFAULTS["input"]))
     if name not in DTYPES:
-        raise Unsupported(
-            f"{tensor} in {name} can't be given to ttnn's LayerNorm; it takes {', '.join(DTYPES)}"
-        )
+        reason = f"ttnn takes {', '.join(DTYPES)}"
+        raise Unsupported(f"{tensor} in {name} can't be given: {reason}")
     return name
-
-
-def same_format(chosen: Mapping[str, Any], tensor: str) -> None:
-    """Raise Unsupported unless the output has the format of `tensor`.
-
-    These kernels have no other.
-    """
-    given = format_of(chosen, tensor)
-    if chosen["output"] != given:
-        raise Unsupported(
-            f"numerics.output = {chosen['output']!r}: the kernel gives its output in the format "
-            f"of {tensor}, {given}"
-        )
-
-
-def dtype(name: str) -> Any:
-    """Return ttnn's data type of a format."""
-    return getattr(ttnn, DTYPES[name])
 
 
 def compute_config(chosen: Mapping[str, Any]) -> Any:
@@ -160,24 +138,19 @@ def shape4(shape: Sequence[int]) -> tuple[int, int, int, int]:
     return (first, padded[-3], padded[-2], padded[-1])
 
 
-def upload(array: Array, name: str, memory: Any = None) -> Any:
-    """Return a device tensor in tiles, tilized on the host.
+def upload(array: Any, name: str, memory: Any = None, *, in_rows: bool = False) -> Any:
+    """Return a device tensor in tiles, or in rows; whole numbers are uint32.
 
-    After the simulated device's own tilize, it computes wrong results.
+    It is tilized on the host: after the simulated device's own tilize, it computes wrong results.
     """
-    host = ttnn.Tensor(np.ascontiguousarray(array, np.float32), dtype(name)).to(ttnn.TILE_LAYOUT)
-    return ttnn.to_device(host, Device.get(), memory_config=memory or ttnn.DRAM_MEMORY_CONFIG)
+    is_whole = array.dtype.kind == "i"
+    values = np.ascontiguousarray(array, np.uint32 if is_whole else np.float32)
+    host = ttnn.Tensor(values, ttnn.uint32 if is_whole else getattr(ttnn, DTYPES[name]))
+    placed = host if in_rows else host.to(ttnn.TILE_LAYOUT)
+    return ttnn.to_device(placed, Device.get(), memory_config=memory or ttnn.DRAM_MEMORY_CONFIG)
 
 
-def blank(shape: Sequence[int], name: str) -> Any:
-    """Return a device tensor for a kernel to write to, filled with NaN.
-
-    Block formats have no NaN: they are filled with 0.
-    """
-    return upload(np.full(tuple(shape), 0.0 if name == "bfp8_b" else np.nan, np.float32), name)
-
-
-def download(tensor: Any, shape: Sequence[int]) -> Array:
-    """Return a device tensor as exact float32, in the shape of the contract."""
+def download(tensor: Any) -> Array:
+    """Return a device tensor as exact float32."""
     host = ttnn.to_dtype(ttnn.from_device(tensor), ttnn.float32).to(ttnn.ROW_MAJOR_LAYOUT)
-    return np.array(host.to_numpy(), np.float32, order="C").reshape(tuple(shape))
+    return np.array(host.to_numpy(), np.float32, order="C")

@@ -8,26 +8,16 @@ the founding hardware's own toolchain. Written for the kernel interface of ttnn 
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import ttnn
-from ttnn_device import (
-    FIDELITIES,
-    Array,
-    Device,
-    Unsupported,
-    blank,
-    download,
-    numerics,
-    shape4,
-    upload,
-)
-from ttnn_layernorm import TILE, bf16_only, interleaved_only
+from ttnn_device import Device, Unsupported, upload
 
-NAME = "layernorm_bw for ttnn.generic_op"
+from ttnn_operations import TILE
+
 KERNELS = Path(__file__).with_name("kernels")
 BUFFERS: Mapping[str, int | None] = {
     "x": 2, "dy": 2, "mean": 1, "rstd": 1, "gamma": None, "ones": 1, "centred": 1, "xhat": None,
@@ -47,18 +37,13 @@ MAX_WIDTH = (L1_BYTES // TILE_BYTES - sum(count or 0 for count in BUFFERS.values
 
 
 def backward(
-    test: Mapping[str, Any], inputs: Mapping[str, Array], defines: tuple[str, ...]
-) -> dict[str, Array]:
-    """Return dx; everything is in bf16."""
-    interleaved_only(test, NAME)
-    chosen = numerics(test)
-    if "mean" not in inputs:
-        raise Unsupported(
-            f"{NAME} is given mean and rstd; it can't make its own "
-            "(numerics.statistics must be 'given')"
-        )
-    bf16_only(chosen, tuple(inputs), NAME)
-    shape = shape4(test["shape"])
+    *tensors: Any, dx: Any, compute_kernel_config: Any, defines: tuple[str, ...] = ()
+) -> None:
+    """Write dx from x, dy, mean, rstd and gamma; everything is in bf16.
+
+    defines: macros of the compute kernel, each of which plants a fault.
+    """
+    shape = dx.shape
     width = -(-shape[3] // TILE)
     if width > MAX_WIDTH:
         raise Unsupported(
@@ -66,31 +51,13 @@ def backward(
         )
     ones = np.zeros((1, 1, TILE, TILE), np.float32)
     ones[..., :: TILE // 2, :] = 1.0  # a reduction multiplies by the first row of each face
-    tensors = {
-        "x": upload(inputs["x"].reshape(shape), "bf16"),
-        "dy": upload(inputs["dy"].reshape(shape), "bf16"),
-        "mean": upload(inputs["mean"].reshape((*shape[:-1], 1)), "bf16"),
-        "rstd": upload(inputs["rstd"].reshape((*shape[:-1], 1)), "bf16"),
-        "gamma": upload(inputs["gamma"].reshape(1, 1, 1, -1), "bf16"),
-        "ones": upload(ones, "bf16"),
-    }
-    dx = blank(shape, "bf16")
-    height = shape[0] * shape[1] * -(-shape[2] // TILE)
-    ttnn.generic_op(
-        [*tensors.values(), dx], _program(tensors, dx, height, width, shape[3], chosen, defines)
-    )
-    return {"dx": download(dx, test["shape"])}
+    given = [*tensors, upload(ones, "bf16")]
+    ttnn.generic_op([*given, dx], _program(given, dx, compute_kernel_config, defines))
 
 
-def _program(
-    tensors: Mapping[str, Any],
-    dx: Any,
-    height: int,
-    width: int,
-    features: int,
-    chosen: Mapping[str, Any],
-    defines: tuple[str, ...],
-) -> Any:
+def _program(given: Sequence[Any], dx: Any, config: Any, defines: tuple[str, ...]) -> Any:
+    shape = dx.shape
+    height, width = shape[0] * shape[1] * -(-shape[2] // TILE), -(-shape[3] // TILE)
     cores = _cores(height)
     everywhere = ttnn.CoreRangeSet(
         [ttnn.CoreRange(ttnn.CoreCoord(x, y), ttnn.CoreCoord(x, y)) for x, y, _, _ in cores]
@@ -98,23 +65,22 @@ def _program(
     arguments = {part: ttnn.RuntimeArgs() for part in ("reader", "compute", "writer")}
     for x, y, first, count in cores:
         arguments["reader"][x][y] = [
-            *(tensor.buffer_address() for tensor in tensors.values()),
+            *(tensor.buffer_address() for tensor in given),
             first,
             count,
         ]
         arguments["compute"][x][y] = [count]
         arguments["writer"][x][y] = [dx.buffer_address(), first, count]
-    reciprocal = struct.unpack("<I", struct.pack("<f", 1.0 / features))[0]
+    reciprocal = struct.unpack("<I", struct.pack("<f", 1.0 / shape[3]))[0]
     compile_time = {
-        "reader": [width, *(word for tensor in tensors.values() for word in _accessor(tensor))],
+        "reader": [width, *(word for tensor in given for word in _accessor(tensor))],
         "compute": [width, reciprocal],
         "writer": [width, *_accessor(dx)],
     }
     configs = {
         "reader": ttnn.ReaderConfigDescriptor(),
         "compute": ttnn.ComputeConfigDescriptor(
-            math_fidelity=getattr(ttnn.MathFidelity, FIDELITIES[chosen["fidelity"]]),
-            fp32_dest_acc_en=chosen["accumulate"] == "fp32",
+            math_fidelity=config.math_fidelity, fp32_dest_acc_en=config.fp32_dest_acc_en
         ),
         "writer": ttnn.WriterConfigDescriptor(),
     }
