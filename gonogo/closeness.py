@@ -29,6 +29,8 @@ FORMATS: dict[str, tuple[int, int, float]] = {
     "bf16": (8, -126, (2 - 2.0**-7) * 2.0**127),
     "fp16": (11, -14, 65504.0),
     "bfp8_b": (7, -126, math.inf),
+    "fp8_e4m3": (4, -6, 448.0),
+    "fp8_e5m2": (3, -14, 57344.0),
 }
 """A format's bits of precision, the exponent of its smallest normal number, and the largest one."""
 BLOCK = 16

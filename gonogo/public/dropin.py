@@ -22,7 +22,7 @@ __tracebackhide__ = True
 
 NO_SPEC = "without the kernel's spec and inputs nobody can say whether rounding explains the error"
 FORMS = "compare(actual, expected, ...) and compare('layernorm_fw', x=x, ..., y=y)"
-KERNEL_FORMATS = ("bf16", "fp16", "fp32", "bfp8_b")
+KERNEL_FORMATS = ("bf16", "fp16", "fp32", "bfp8_b", "fp8_e4m3", "fp8_e5m2")
 
 
 def compare(*given: Any, **named: Any) -> Any:

@@ -15,7 +15,7 @@ from gonogo.public import arguments, handover, tensors
 if TYPE_CHECKING:
     from gonogo.arithmetic import Program
 
-KERNEL_FORMATS = ("fp32", "bf16", "fp16", "bfp8_b")
+KERNEL_FORMATS = ("fp32", "bf16", "fp16", "bfp8_b", "fp8_e4m3", "fp8_e5m2")
 WORST_FIRST = (
     "fail",
     "pass_by_tolerance",

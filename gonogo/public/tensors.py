@@ -26,6 +26,8 @@ FORMATS = {
     "float64": "fp64",
     "double": "fp64",
     "bfloat8_b": "bfp8_b",
+    "float8_e4m3fn": "fp8_e4m3",
+    "float8_e5m2": "fp8_e5m2",
 }
 """dtype names of NumPy, torch, ttnn and ml_dtypes for the formats that GoNoGo knows."""
 TELLING_VALUES = 16
@@ -92,7 +94,7 @@ def read_for_kernel(value: Any, name: str) -> Tensor:
     """Read an input or output of a kernel that is to be judged.
 
     Raises TypeError as `read` does, and for floats of a format that has no arithmetic here, such as
-    float8: another format's rounding would be its ruler.
+    float4: another format's rounding would be its ruler.
     """
     tensor = read(value, name)
     refuse_unknown(tensor, name)

@@ -157,10 +157,7 @@ def test_a_message_rebuilds_the_call(heard: list[Comparison]) -> None:
             "1 of 2 values are not finite on one side only (1 nan)",
         ),
         (np.ones((2, 3)), np.ones((3, 2)), {}, "shapes differ: [2, 3], expected [3, 2]"),
-        ([1.0, 1.0], [1.0, 2.0], {"pcc": 0.9}, "PCC is undefined"),
         ([1.0, -2.0, 3.0], [1.0, 2.0, 3.0], {"pcc": 0.9}, "PCC 0.397"),
-        ([1.0, 3.0], [1.0, 2.0], {"frobenius": 0.1}, "relative Frobenius 0.447 above 0.1"),
-        ([1.0], [0.0], {"frobenius": 0.1}, "relative Frobenius infinite above 0.1"),
         (np.array([1.0, 1 + 2**-20], "f4"), [1.0, 1.0], {"ulp": 2}, "8 ULP above 2"),
         ({"y": 1.0}, {"mean": 1.0}, {}, "the outputs differ: y; expected mean"),
     ],
@@ -234,31 +231,12 @@ def test_a_float32_array_of_bf16_values_is_one_of_bf16() -> None:
     assert tensors.read([1, 2], "actual").format is None
 
 
-def test_the_tolerance_is_told_in_the_output_s_own_roundings(heard: list[Comparison]) -> None:
-    actual, expected = np.full(64, 30.0), np.full(64, 30.0)
-    actual[:32] = expected[:32] = np.linspace(1.0, 1.9, 32)
-    roundings = closeness.roundings(expected, Gate(0.0, 0.06), "bf16")
-    # half an ulp of bf16 is 2^-4 = .0625 at 30 and 2^-8 between 1 and 2: the published gate that a
-    # right kernel fails
-    assert roundings is not None
-    assert (roundings["format"], roundings["times"], roundings["least"]) == (
-        "bf16",
-        pytest.approx((0.06 / 2**-8 + 0.06 / 2**-4) / 2),
-        pytest.approx(0.96),
-    )
-    comparison = gonogo.compare(round_to(actual, "bf16"), round_to(expected, "bf16"), atol=0.06)
+def test_a_tolerance_below_some_values_own_rounding_is_told() -> None:
+    """Half an ulp of bf16 is .0625 at 30: the published gate that a right kernel fails."""
+    values = np.full(64, 30.0)
+    values[:32] = np.linspace(1.0, 1.9, 32)
+    comparison = gonogo.compare(round_to(values, "bf16"), round_to(values, "bf16"), atol=0.06)
     assert "and at some values only 0.96 times: a right kernel can fail" in comparison.words
-    assert closeness.roundings(expected, Gate(ulp=8), "bf16")["times"] == 16  # type: ignore[index]
-    assert closeness.roundings(expected, Gate(1e-3, 1.0), None) is None
-    # a PCC and a Frobenius that rounding alone would give are one rounding wide
-    chance = np.random.default_rng(0).standard_normal(200_000)
-    error = round_to(chance, "bf16") - chance
-    one = Gate(
-        pcc=1 - float(closeness.pcc_deficit(chance, error) or 0),
-        frobenius=float(np.linalg.norm(error) / np.linalg.norm(chance)),
-    )
-    by = closeness.roundings(chance, one, "bf16")["by"]  # type: ignore[index]
-    assert by == {"pcc": pytest.approx(1, rel=0.02), "frobenius": pytest.approx(1, rel=0.02)}
 
 
 def test_a_right_kernel_passes_and_a_wrong_one_is_hollow(
@@ -407,11 +385,11 @@ def test_the_formats_are_those_of_the_tensors(case: Any) -> None:
 
 def test_an_output_in_a_format_without_arithmetic_is_compared_and_not_judged(case: Any) -> None:
     actual, expected, inputs = case("correct")
-    narrow = actual.astype(ml_dtypes.float8_e4m3fn)
+    narrow = actual.astype(ml_dtypes.float8_e4m3fnuz)
     gate = {"rtol": 1.0, "atol": 1.0}
     comparison = gonogo.compare(narrow, expected, **gate, kernel="layernorm_bw", inputs=inputs)
     assert (comparison.verdict, comparison.within) == ("not_judged", True)
-    assert "dx: is float8_e4m3fn, a format that can't be judged" in comparison.problem
+    assert "dx: is float8_e4m3fnuz, a format that can't be judged" in comparison.problem
 
 
 def test_several_outputs_are_one_comparison(case: Any) -> None:
