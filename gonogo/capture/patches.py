@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import sys
 import threading
 from collections.abc import Callable
@@ -37,6 +38,8 @@ class Patches:
 
     def apply(self) -> None:
         """Replace the functions in all modules that were imported since the last call."""
+        if "numpy" in sys.modules:
+            importlib.import_module("numpy.testing")  # else it loads at its first use, in a test
         new = {
             name: module
             for name, module in list(sys.modules.items())
