@@ -30,8 +30,8 @@ FILES: Final[Mapping[str, str]] = MappingProxyType(
         "fused_norms": "add_layernorm add_rmsnorm gemma_rmsnorm rmsnorm_bias",
         "softmax": "softmax softmax_bw log_softmax log_softmax_bw cross_entropy cross_entropy_bw",
         "attention": "attention attention_biased attention_masked attention_bw",
-        "activations": "sigmoid tanh gelu gelu_tanh gelu_bw gelu_tanh_bw silu silu_bw swiglu geglu"
-        " relu leaky_relu relu6 hardswish",
+        "gelu": "gelu gelu_tanh gelu_bw gelu_tanh_bw geglu",
+        "activations": "sigmoid tanh silu silu_bw swiglu relu leaky_relu relu6 hardswish",
         "elementwise": "add sub mul div exp log rsqrt reciprocal",
         "matmul": "matmul matmul_bw linear linear_bw linear_activation",
         "convolution": "conv1d conv2d",

@@ -18,6 +18,7 @@ from gonogo.kernels import (
     batchnorm,
     elementwise,
     fused_norms,
+    gelu,
     groupnorm,
     l2norm,
     softmax,
@@ -26,7 +27,7 @@ from gonogo.kernels.kernel import Kernel
 from gonogo.kernels.registry import KERNELS
 
 Arrays = Mapping[str, NDArray[Any]]
-FILES = (activations, batchnorm, elementwise, fused_norms, groupnorm, l2norm, softmax)
+FILES = (activations, batchnorm, elementwise, fused_norms, gelu, groupnorm, l2norm, softmax)
 OURS = {kernel.name: kernel for file in FILES for kernel in file.KERNELS}
 SHAPE, IMAGE = (12, 64), (3, 8, 4, 6)
 PARAMETERS = {"groupnorm_fw": {"num_groups": 4}, "groupnorm_bw": {"num_groups": 4}}
