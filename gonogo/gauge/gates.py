@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from gonogo import fields
 from gonogo.errors import FieldError
@@ -67,18 +67,41 @@ def _words(limits: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {value:g}" for name, value in limits.items())
 
 
+@dataclass(frozen=True)
+class CalibratedGate:
+    """A gate whose limit is measured on right kernels: benchmarks/yardstick.py compares them.
+
+    The limit of an operation in a format is `factor` times a percentile of what right kernels have:
+    their largest errors ("max_abs"), or the errors of all elements in ulps ("ulp"), rounded up.
+
+    Attributes:
+        least: the smallest limit.
+        ceilings: by format, the limit from which on the tolerance is judged in its place.
+    """
+
+    name: str
+    sentence: str
+    source: str
+    measure: Literal["max_abs", "ulp"]
+    percentile: float
+    factor: float
+    least: float = 0.0
+    ceilings: Mapping[str, float] = field(default_factory=dict)
+    tolerance: Mapping[str, float] = field(default_factory=dict)
+
+
 def _gate(name: str, entry: Mapping[str, Any]) -> Gate:
     given: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in entry.items()}
     return Gate(name, **given)
 
 
-GATES: Mapping[str, Gate] = {
-    name: _gate(name, entry)
-    for name, entry in tomllib.loads(
-        files("gonogo.gauge").joinpath("gates.toml").read_text("utf-8")
-    ).items()
+_TABLE = tomllib.loads(files("gonogo.gauge").joinpath("gates.toml").read_text("utf-8"))
+CALIBRATED: Mapping[str, CalibratedGate] = {
+    name: CalibratedGate(name, **entry) for name, entry in _TABLE.pop("calibrated").items()
 }
-"""Every gate by name."""
+"""The gates that are measured on right kernels, by name. The gauge doesn't apply them."""
+GATES: Mapping[str, Gate] = {name: _gate(name, entry) for name, entry in _TABLE.items()}
+"""Every other gate by name."""
 
 RTOLS = tuple(
     sorted(
