@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from gonogo.arithmetic import value_of
 from gonogo.arithmetic.formats import Doubles, Mode, round_to
-from gonogo.graph import Graph, Node
+from gonogo.graph import Mistake, Node
 
 Array = NDArray[Any]
 Indices = NDArray[np.intp]
@@ -135,9 +135,9 @@ class Replaced:
 
 @dataclass(frozen=True)
 class Mistaken:
-    """An output of another graph, of the same inputs, in the place of the kernel's own."""
+    """An output of a wrong function, of the same inputs, in the place of the kernel's own."""
 
-    graph: Graph
+    mistake: Mistake
 
 
 @dataclass(frozen=True)

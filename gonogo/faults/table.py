@@ -146,7 +146,7 @@ def faults(graph: Graph, output: str) -> Iterator[Fault]:
     """Yield the faults that can reach an output of a kernel."""
     for mistake in graph.mistakes:
         if output in mistake.graph.outputs:
-            edits = {graph.outputs[output].id: Mistaken(mistake.graph)}
+            edits = {graph.outputs[output].id: Mistaken(mistake)}
             yield Fault(mistake.id, mistake.label, edits)
     needed = graph.needed(output)
     ids = {node.id for node in needed}
@@ -338,7 +338,9 @@ def _faults_of_indices(node: Node) -> Iterator[Fault]:
 
 
 def _unwritten(node: Node) -> Iterator[Fault]:
-    """Yield the faults that an output's last tile isn't written."""
+    """Yield the faults that an output isn't written, or its last tile isn't."""
+    if node.operation != "input":
+        yield changed_value("unwritten", node, "is 0 everywhere", Elementwise(np.zeros_like))
     for axis, unit in ((-1, "columns"), (-2, "rows")):
         if len(node.shape) >= -axis and (count := node.shape[axis]) > TILE:
             last_start = (count - 1) // TILE * TILE

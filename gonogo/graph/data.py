@@ -103,11 +103,13 @@ class Mistake:
         id: that of the fault.
         label: the sentence that says what is wrong.
         graph: what it computes, of the same inputs.
+        program: how a device computes that, a gonogo.arithmetic.Program; None: as in float64.
     """
 
     id: str
     label: str
     graph: Graph
+    program: Any = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -241,7 +241,7 @@ _TABLE = (
     _smooth("tanh", "sfpu", FUNCTION, lambda a, r, _: (1 - r * r,)),
     _smooth("arctan", "sfpu", FUNCTION, lambda a, r, _: (1 / (1 + a[0] * a[0]),)),
     _smooth("power", "sfpu", HARD, _power_slopes),
-    _smooth("erf", "sfpu", FUNCTION, lambda a, r, _: (_BELL * np.exp(-a[0] * a[0]),), special.erf),
+    _smooth("erf", "sfpu", HARD, lambda a, r, _: (_BELL * np.exp(-a[0] * a[0]),), special.erf),
     _smooth("erfc", "sfpu", HARD, lambda a, r, _: (-_BELL * np.exp(-a[0] * a[0]),), special.erfc),
     # steps
     *map(_stepped, ("sign", "rint", "floor", "ceil", "trunc", "floor_divide")),

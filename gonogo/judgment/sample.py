@@ -22,7 +22,7 @@ from gonogo.faults.changes import (
     Replaced,
     Weighted,
 )
-from gonogo.graph import Graph, Node
+from gonogo.graph import Graph, Mistake, Node
 from gonogo.graph.axes import Cut, cuts
 from gonogo.judgment.cells import misfit_of
 
@@ -148,7 +148,7 @@ class Sample:
         if isinstance(edit, Replaced):
             return edit
         if isinstance(edit, Mistaken):
-            wrong = self._of_mistake(edit.graph)
+            wrong = self._of_mistake(edit.mistake)
             return Replaced(lambda *args: wrong)
         part_node = self.part.nodes[edit.node.id]
         changed, change = edit.changed, edit.change
@@ -164,15 +164,22 @@ class Sample:
                 change = self._moved(changed, axis, change, change.source[places])
         return Edit(part_node, change, edit.at)
 
-    def _of_mistake(self, graph: Graph) -> Array:
-        """Return the sample of the output that another graph computes."""
+    def _of_mistake(self, mistake: Mistake) -> Array:
+        """Return the sample of the output that a wrong function computes.
+
+        What has no name is another operation there; so a device computes it by its own program.
+        """
+        graph, program = mistake.graph, self.program
+        named = {key: store for key, store in program.stored.items() if "#" not in key}
+        program = replace(program, stored=named)
+        if program.rules:
+            last = graph.outputs[self.output].key
+            program = (mistake.program or NOTHING_STORED).before_last_rounding(last)
         axis = self.cut.outputs[self.output] if self.cut else None
         cut = cut_of(graph, self.output, axis) if self.cut else None
         if self.cut and cut and cut.groups == self.cut.groups:
-            return Sample(
-                graph, self._all_inputs, self.output, cut, self.groups, self.program
-            ).right
-        whole = Evaluation(graph, self._all_inputs, self.program).run(self.output)
+            return Sample(graph, self._all_inputs, self.output, cut, self.groups, program).right
+        whole = Evaluation(graph, self._all_inputs, program).run(self.output)
         return self.part_of(whole.output(self.output))
 
     def _moved(self, node: Node, axis: int, change: Moved, source: Indices) -> Elementwise:
