@@ -5,19 +5,18 @@ They depend on the kernel, the numerics and the first seed alone.
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from random import Random
 from typing import Any
 
-import numpy as np
-
 from gonogo.errors import FieldError
-from gonogo.graph import Spec, trace
 from gonogo.kernels.registry import KERNELS
 from gonogo.spec.test_spec import TestSpec
-from gonogo.workloads import kernel_of, parameters_of, shaped
+from gonogo.workloads import kernel_of, on_wormhole
 
 TILE = 32
 L1_BYTES = 1464 * 1024
@@ -58,6 +57,17 @@ class Case:
     def key(self) -> tuple[str, int]:
         """The identity of the run: equal keys give equal inputs."""
         return self.test.key, self.seed
+
+    def command(self, executor: str, build: str) -> str:
+        """Return the command that runs it again on a build."""
+        test = self.test.canonical()
+        words = ["gonogo", "check", "--kernel", self.test.kernel, "--executor", executor]
+        words += ["--build", build, "--shape", ",".join(map(str, self.test.shape))]
+        words += ["--seed-start", str(self.seed)]
+        for name in ("parameters", "inputs", "numerics"):
+            if name in test:
+                words += [f"--{name}", json.dumps(test[name])]
+        return shlex.join(words)
 
 
 def regimes(input_format: str) -> list[dict[str, Any]]:
@@ -118,12 +128,10 @@ def changed_test(test: TestSpec, **fields: Any) -> TestSpec | None:
 
 def _is_small(test: TestSpec) -> bool:
     """Return whether no tensor of a test, nor a value between them, is too large for a sweep."""
-    shapes = {name: test.shape_of(name) for name in (*test.input_names, *test.outputs)}
-    if max(map(prod, shapes.values())) > MOST_ELEMENTS:
+    tensors = (*test.input_names, *test.outputs)
+    if max(prod(test.shape_of(name)) for name in tensors) > MOST_ELEMENTS:
         return False
-    zeros = {name: np.zeros(shapes[name], np.float32) for name in test.input_names}
-    specs = {name: Spec(array.shape) for name, array in shaped(test, zeros).items()}
-    graph = trace(kernel_of(test).reference, specs, **parameters_of(test))
+    graph, _ = on_wormhole(test, kernel_of(test).wormhole)
     return max(prod(node.shape) for node in graph.nodes) <= MOST_INSIDE
 
 
