@@ -215,7 +215,7 @@ def _of_a_package(problem: Exception) -> str | None:
         f", at {package_frames[-1].filename}:{package_frames[-1].lineno}" if package_frames else ""
     )
     return (
-        f"the kernel {' or '.join(loaded())} of an installed package can't be judged: "
+        f"the kernel {' or '.join(loaded())}, which GoNoGo doesn't ship, can't be judged: "
         f"{in_words(problem)}{where} (GONOGO_LOG_LEVEL=debug shows the traceback; manual: "
         "own_kernel)"
     )

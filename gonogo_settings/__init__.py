@@ -173,8 +173,9 @@ class Settings(BaseSettings):
     kernels: Annotated[tuple[str, ...], NoDecode] = Field(
         (),
         description=(
-            "comma-separated kernels of other installed packages that the service and its workers "
-            "load (docs/own_kernel.md); local commands and pytest need no such list"
+            "comma-separated kernels that the service and its workers load besides those that we "
+            "ship: names that installed packages offer, and absolute paths of Python files "
+            "(docs/own_kernel.md); local commands and pytest need no such list"
         ),
     )
     executors: str = Field(

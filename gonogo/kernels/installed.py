@@ -1,18 +1,47 @@
-"""Kernels of other installed packages: the entry points of the group `gonogo.kernels`.
+"""Kernels of one's own: in a Python file, or in an installed package.
 
-The name of an entry point is the kernel's, and its value leads to a `Kernel`. A package that is
-installed is not imported: only `load` does that, for one kernel that somebody named.
+A file has `KERNEL = Kernel(...)`, or several in KERNELS. A package has entry points of the group
+`gonogo.kernels`: the name of one is the kernel's, and its value leads to a `Kernel`. Nothing is
+imported before somebody names a kernel.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import module_from_spec, spec_from_file_location
 
 from gonogo.errors import FieldError, in_words
 from gonogo.kernels.kernel import Kernel
 
 GROUP = "gonogo.kernels"
+
+
+def is_file(source: str) -> bool:
+    """Return whether a kernel is named by a Python file's path."""
+    return source.endswith(".py")
+
+
+def of_file(path: str, field: str) -> tuple[Kernel, ...]:
+    """Run a Python file; return its kernels.
+
+    field: what names the file, for the message. Raises FieldError where it can't be run, or has
+    none.
+    """
+    name = f"gonogo_kernels_of_file_{path.rpartition('/')[2].removesuffix('.py')}"
+    spec = spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None  # the suffix is .py
+    module = sys.modules[name] = module_from_spec(spec)  # where inspect looks for it
+    try:
+        spec.loader.exec_module(module)
+    except Exception as problem:
+        raise FieldError(field, path, f"can't be loaded: {in_words(problem)}") from problem
+    kernels = getattr(module, "KERNELS", None) or (getattr(module, "KERNEL", None),)
+    if not all(isinstance(kernel, Kernel) for kernel in kernels):
+        limit = "KERNEL = gonogo.kernels.kernel.Kernel(...), or a tuple KERNELS of them"
+        raise FieldError(field, path, "has no kernel", limit=limit)
+    return tuple(kernels)
 
 
 def names() -> tuple[str, ...]:

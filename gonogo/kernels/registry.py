@@ -2,19 +2,21 @@
 
 Importing this module loads no NumPy. docs/own_kernel.md says how to add a kernel.
 
-A kernel of another package is registered in one of two ways. A process that runs the tests of its
+A kernel of another package, or of a file, is registered in one of two ways. A process that runs the tests of its
 own user (a local command, pytest, gonogo.judge) calls `allow_installed`: a test that names an
 installed kernel loads it. A process that parses the tests of others (the API, background, a
-worker) calls `load` with the names in GONOGO_KERNELS, and knows no other.
+worker) calls `load` with what GONOGO_KERNELS lists, and knows no other.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from types import MappingProxyType
 from typing import Final
 
+from gonogo import fields
 from gonogo.errors import FieldError
 from gonogo.kernels import installed
 from gonogo.kernels.kernel import Kernel
@@ -58,7 +60,8 @@ class _Kernels(Mapping[str, Kernel]):
 
     def __init__(self) -> None:
         self.registered: dict[str, Kernel] = {}
-        self.installed: set[str] = set()
+        self.sources: dict[str, str] = {}
+        """Kernels that aren't shipped -> what `load` takes for them: a name, or a file's path."""
         self.finds_installed = False
 
     def __getitem__(self, name: str) -> Kernel:
@@ -74,8 +77,19 @@ class _Kernels(Mapping[str, Kernel]):
         kernel = installed.load(name, field)
         if kernel is not None:
             register(kernel)
-            self.installed.add(name)
+            self.sources[name] = name
         return kernel is not None
+
+    def load_file(self, path: str, field: str) -> list[str]:
+        """Register the kernels of a Python file; return their names."""
+        kernels = installed.of_file(path, field)
+        for kernel in kernels:
+            if kernel.name in self and self.sources.get(kernel.name) != path:
+                reason = f"its kernel {kernel.name!r} has the name of another one"
+                raise FieldError(field, path, reason, limit="another name")
+            self.registered[kernel.name] = kernel
+            self.sources[kernel.name] = path
+        return [kernel.name for kernel in kernels]
 
     def __contains__(self, name: object) -> bool:
         if name in SHIPPED or name in self.registered:
@@ -120,7 +134,7 @@ def register(kernel: Kernel) -> None:
 def unregister(name: str) -> None:
     """Remove a kernel, such as an unloaded plug-in's or a test's. Raises KeyError if unknown."""
     del _kernels.registered[name]
-    _kernels.installed.discard(name)
+    _kernels.sources.pop(name, None)
 
 
 def allow_installed(allowed: bool = True) -> None:
@@ -132,20 +146,39 @@ def allow_installed(allowed: bool = True) -> None:
     _kernels.finds_installed = allowed
 
 
-def load(names: Iterable[str]) -> None:
-    """Register these kernels of installed packages; those that are registered stay.
+def load(sources: Iterable[str]) -> None:
+    """Register these kernels: names of installed packages' ones, and absolute paths of files.
 
-    Raises FieldError for a name that no installed package offers, or that can't be loaded.
+    Those that are registered stay. Raises FieldError for a name that no installed package offers,
+    a file that isn't there, or has no kernel or one with a name that is taken.
     """
-    for name in names:
-        if name not in KERNELS and not _kernels.load(name, SETTING):
+    for name in sources:
+        if installed.is_file(name):
+            if not name.startswith("/"):
+                raise FieldError(SETTING, name, "is a relative path", limit="an absolute path")
+            _kernels.load_file(name, SETTING)
+        elif name not in KERNELS and not _kernels.load(name, SETTING):
             limit = ", ".join(installed.names()) or "none: install its package here first"
             raise FieldError(SETTING, name, "no installed package offers this kernel", limit=limit)
 
 
-def loaded() -> tuple[str, ...]:
-    """Return the registered kernels of installed packages, for a child process to `load`."""
-    return tuple(sorted(_kernels.installed))
+def loaded() -> Mapping[str, str]:
+    """Return the registered kernels that aren't shipped, with what a child process must `load`."""
+    return MappingProxyType(_kernels.sources)
+
+
+def named(text: str) -> str:
+    """Return the name of the kernel that a user's command names: a name, or a file with one kernel.
+
+    "softcap.py:softcap_bw" is one of several in a file. Raises FieldError.
+    """
+    path, _, name = text.partition(":")
+    if not installed.is_file(path):
+        return text
+    names = _kernels.load_file(os.path.abspath(path), "kernel")
+    if len(names) > 1 and not name:
+        raise FieldError("kernel", text, "has several kernels", limit=f"{path}:{names[0]}")
+    return fields.choice(name or names[0], names, "kernel")
 
 
 def nameable() -> tuple[str, ...]:

@@ -21,7 +21,6 @@ from gonogo_cli.local.references import References
 
 if TYPE_CHECKING:
     from gonogo.spec.test_spec import TestSpec
-    from gonogo.workloads import check_emulated
     from gonogo_workers.local.runner import LocalRunner
 
 

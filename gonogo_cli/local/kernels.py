@@ -34,13 +34,17 @@ def list_(as_json: bool = JSON) -> None:
 
 @app.command("show")
 def show_one(
-    kernel: str = typer.Argument(help="Its name, such as layernorm_bw."), as_json: bool = JSON
+    kernel: str = typer.Argument(help="Its name, such as layernorm_bw, or a Python file."),
+    as_json: bool = JSON,
 ) -> None:
     """Show a kernel: its tensors, its parameters, and a sentence for each emulated build."""
     from gonogo import fields
-    from gonogo.kernels.registry import KERNELS, allow_installed, nameable
+    from gonogo.kernels.registry import KERNELS, allow_installed, nameable, named
+    from gonogo.spec.test_spec import TestSpec
+    from gonogo.workloads import fault_names
 
     allow_installed()
+    kernel = named(kernel)
     if kernel not in KERNELS:
         fields.choice(kernel, [name for name in nameable() if name != kernel], "kernel")
     parameters = [
@@ -48,7 +52,9 @@ def show_one(
         for name, parameter in KERNELS[kernel].parameters.items()
     ]
     builds = [{"build": name, "what it does": words} for name, words in _builds(kernel).items()]
-    record = {**_summary(kernel), "parameters": parameters, "builds": builds}
+    usual = list(KERNELS[kernel].example)
+    faults = fault_names(TestSpec.parse({"kernel": kernel, "shape": usual}))
+    record = {**_summary(kernel), "parameters": parameters, "builds": builds, "faults": faults}
     if as_json:
         show.print_json(record)
         return
@@ -58,7 +64,11 @@ def show_one(
         if record[name]:
             out.print(f"\n{name}", style="bold")
             out.print(cells.table(record[name], {column: column for column in record[name][0]}))
-    out.print(f"\ngonogo check --kernel {kernel} --shape 3,64 --build NAME", style="dim")
+    other, shape = next(iter(faults)), ",".join(map(str, usual))
+    words = f"\nBesides, each fault of its reference is a build, such as {other} (--json: all)."
+    out.print(words, markup=False, soft_wrap=True)
+    command = f"\ngonogo check --kernel {kernel} --shape {shape} --build NAME"
+    out.print(command, style="dim", soft_wrap=True)
 
 
 def _summary(kernel: str) -> dict[str, Any]:

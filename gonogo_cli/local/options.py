@@ -16,7 +16,7 @@ from rich.text import Text
 from gonogo import fields
 from gonogo.errors import FieldError
 from gonogo.flakiness.suspects import settled_verdict, unexplained_together
-from gonogo.kernels.registry import KERNELS
+from gonogo.kernels.registry import named
 from gonogo.reports import red_hollow
 from gonogo.spec import json_text
 from gonogo.spec.diagnoses import SO_FAR, diagnosis_of
@@ -33,7 +33,7 @@ Row = dict[str, Any]
 
 
 KERNEL = typer.Option(
-    "layernorm_bw", help=f"One of {', '.join(KERNELS)}, or of an installed package."
+    "layernorm_bw", help="One of `gonogo kernels list`, or a Python file such as ./softcap.py."
 )
 REFERENCE_BUILD = typer.Option(
     None, "--reference-build", help="Another build to compare with, beside float64."
@@ -104,10 +104,11 @@ def test_from_flags(
 ) -> dict[str, Any]:
     """Return a test as JSON without the fields that aren't given. Raises FieldError.
 
+    kernel: a name, or a Python file, which is loaded.
     given: the flags that hold JSON, by field.
     """
     fields_given = {name: json_flag(text, f"test.{name}") for name, text in given.items()}
-    test = {"kernel": kernel, "shape": shape_flag(shape), "epsilon": epsilon} | fields_given
+    test = {"kernel": named(kernel), "shape": shape_flag(shape), "epsilon": epsilon} | fields_given
     test["tolerance"] = {name: value for name, value in tolerance.items() if value is not None}
     return {name: value for name, value in test.items() if value is not None}
 

@@ -36,7 +36,7 @@ def importable(site: Path) -> Iterator[None]:
     finally:
         sys.path.remove(str(site))
         registry.allow_installed(False)
-        for kernel in registry.loaded():
+        for kernel in list(registry.loaded()):
             registry.unregister(kernel)
         for name in set(sys.modules) - known:
             if name.startswith(("l2norm", "numpy_executor")):

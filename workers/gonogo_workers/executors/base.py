@@ -118,7 +118,7 @@ def shaped_inputs(test: TestSpec, given: Mapping[str, NDArray[Any]]) -> dict[str
     inputs = {}
     for name in test.input_names:
         dtype = np.float32 if name in test.float_names else np.int32
-        array = np.asarray(given[name], dtype=dtype, order="C")
+        array: NDArray[Any] = np.asarray(given[name], dtype=dtype, order="C")
         inputs[name] = array.reshape(test.shape_of(name))
     return inputs
 

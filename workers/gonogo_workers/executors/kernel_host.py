@@ -81,7 +81,7 @@ class KernelHost:
         identity = {} if self._user is None else self._user.variables
         env = child_environment(identity | dict(environment or {}))
         env[HOST_RUN_VARIABLE] = self.host_run
-        env[kernels.SETTING] = ",".join(kernels.loaded())
+        env[kernels.SETTING] = ",".join(sorted(set(kernels.loaded().values())))
         try:
             self._process = FAMILY.start(
                 lambda: subprocess.Popen(
