@@ -38,8 +38,8 @@ class Case:
     """A kernel on a shape, in a format and a regime.
 
     regime: "usual", what the kernel's file says, else standard normal values; "offset", the first
-    tensor 4 deviations off, or 4 times as large where the file says how it is drawn; "hard", its
-    rows of very different size.
+    tensor 4 deviations off, or 4 times as large where the file says how it is drawn (half as large
+    where it is uniform there); "hard", its rows of very different size.
     """
 
     kernel: str
@@ -83,17 +83,22 @@ class Case:
                 continue
             values = _drawn(kernel.regimes.get(name, {"regime": "normal"}), random, shape)
             if name == floats[0]:
-                values = self._of_regime(values, name in kernel.regimes, random)
+                values = self._of_regime(values, kernel.regimes.get(name), random)
             if name in kernel.regimes:
                 values = np.clip(values, -LIMIT, LIMIT)
             tensors[name] = round_to(values, self.form).astype(np.float32)
         return tensors
 
     def _of_regime(
-        self, values: NDArray[Any], is_limited: bool, random: np.random.Generator
+        self,
+        values: NDArray[Any],
+        declared: Mapping[str, Any] | None,
+        random: np.random.Generator,
     ) -> NDArray[Any]:
         if self.regime == "offset":
-            return values * 4.0 if is_limited else values + 4.0
+            if declared is None:
+                return values + 4.0
+            return values * (0.5 if declared["regime"] == "uniform" else 4.0)
         if self.regime == "hard":
             rows = (values.shape[0], *(1,) * (values.ndim - 1))
             return values * np.exp(random.normal(size=rows))

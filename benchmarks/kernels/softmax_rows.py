@@ -5,6 +5,8 @@ from __future__ import annotations
 from benchmarks.kernels.rows import Row
 
 HOT = "jax.nn.one_hot(labels, x.shape[-1], dtype=x.dtype)"
+LABELED = (192, 48)
+"""More rows than usual: a loss has one value per row."""
 ROWS = (
     Row(
         "softmax", "torch", "y = torch.softmax(x, -1)", faults=("y = torch.softmax(1.01 * x, -1)",)
@@ -68,16 +70,19 @@ ROWS = (
             "loss = F.cross_entropy(x, labels, reduction='none', label_smoothing=0.01)",
             "loss = F.cross_entropy(x, labels.roll(1), reduction='none')",
         ),
+        shape=LABELED,
     ),
     Row(
         "cross_entropy",
         "torch",
         "loss = torch.logsumexp(x, -1) - x.gather(-1, labels[:, None])[:, 0]",
+        shape=LABELED,
     ),
     Row(
         "cross_entropy",
         "jax",
         "loss = jax.nn.logsumexp(x, -1) - jnp.take_along_axis(x, labels[:, None], -1)[:, 0]",
+        shape=LABELED,
     ),
     Row(
         "cross_entropy",
@@ -86,11 +91,13 @@ ROWS = (
         faults=(
             "loss = -jnp.take_along_axis(jax.nn.log_softmax(x), labels[:, None] - 1, -1)[:, 0]",
         ),
+        shape=LABELED,
     ),
     Row(
         "cross_entropy",
         "onnxruntime",
         "loss = op('SoftmaxCrossEntropyLoss', x, labels, reduction='none')",
+        shape=LABELED,
     ),
     Row(
         "cross_entropy_bw",
@@ -98,11 +105,13 @@ ROWS = (
         "loss = F.cross_entropy(x.requires_grad_(), labels, reduction='none');"
         " dx, = torch.autograd.grad(loss, x, dloss)",
         faults=("dx = torch.softmax(x, -1) * dloss[:, None]",),
+        shape=LABELED,
     ),
     Row(
         "cross_entropy_bw",
         "jax",
         f"dx = (jax.nn.softmax(x) - {HOT}) * dloss[:, None]",
         faults=(f"dx = jax.nn.softmax(x) - {HOT}",),
+        shape=LABELED,
     ),
 )
