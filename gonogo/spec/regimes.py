@@ -196,14 +196,13 @@ class Inputs(Regime):
         first = rows[0]  # x: its regime is the one at the top
         resolved = dict(defaults)
         # In the short form the top regime needs its `value` only for row tensors not listed.
-        is_short = self.model_fields_set - set(self.tensors) == {"regime"} and (
-            self.regime == "constant"
-        )
+        given_top = self.model_fields_set - set(self.tensors)
+        is_short = given_top == {"regime"} and self.regime == "constant"
         missing = [name for name in rows if name not in self.tensors]
         if is_short and self.tensors and missing:
             reason = "the regime constant needs it (or `value` for all)"
             raise FieldError(f"inputs.{missing[0]}", None, reason)
-        if not is_short or missing:
+        if given_top and (not is_short or missing):
             resolved |= dict.fromkeys(rows, self.completed(columns[first], "inputs"))
         for name, given in self.tensors.items():
             where = f"inputs.{name}"
