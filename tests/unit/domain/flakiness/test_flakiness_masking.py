@@ -241,14 +241,6 @@ def test_bits_that_are_equal_say_so_even_where_the_verdict_moved() -> None:
     assert "turned green for another reason" in build_change.words
 
 
-def test_without_judged_seeds_there_is_no_baseline() -> None:
-    empty = Record("a", {0: Seed(True, Explanation.not_judged)})
-    build_change = compare_builds(empty, Record("b", seeds(EXPLAINED, True, "r")))
-    assert build_change.change is Change.unknown
-    assert "No judged seed of a" in build_change.words
-    assert series([]) == ()
-
-
 FAULTS = st.builds(Fault, st.sampled_from(["twice:s1", "factor:s2"]), st.floats())
 OUTPUTS = st.sampled_from(["dx", "dgamma"])
 RECORDS = st.builds(

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gonogo.flakiness.sketches import _EDGES, MAX_BUCKETS, PER_OCTAVE, Sketch, total
+from gonogo.flakiness.sketches import _EDGES, MAX_BUCKETS, Sketch, total
 
 ANY = st.lists(
     st.one_of(
@@ -92,28 +92,6 @@ def test_more_buckets_than_fit_are_joined_and_say_their_error_whatever_the_group
         assert expected is not None
         assert abs(estimate / expected - 1) <= whole.error
     assert (whole.quantile(0), whole.quantile(1)) == (exact(values, 0), exact(values, 1000))
-
-
-def test_every_finite_number_fits_at_level_eight() -> None:
-    sketch = Sketch.of(
-        [
-            math.ldexp(1.0, exponent) * 2 ** (step / 32)
-            for exponent in range(-1070, 1023)
-            for step in range(0, 32, 3)
-        ]
-    )
-    assert sketch.level <= 8
-    assert len(sketch.buckets) <= MAX_BUCKETS
-    assert all(low < high for low, high, _ in sketch.bins())
-
-
-def test_the_edges_are_roots_of_two_rounded_up() -> None:
-    for step, edge in enumerate(_EDGES):
-        assert (
-            Fraction(edge) ** PER_OCTAVE
-            >= 2**step
-            > Fraction(math.nextafter(edge, 0)) ** PER_OCTAVE
-        )
 
 
 def test_nothing_one_value_and_values_without_numbers_have_an_answer() -> None:

@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as arrays
 
 from gonogo.flakiness.grades import Sharpness, Stability, grade, hollow, sharpness, stability
 from gonogo.flakiness.rates import rate
-from gonogo.flakiness.tails import pareto_fit, survival, tail
+from gonogo.flakiness.tails import tail
 from patience import scaled
 
 
@@ -23,20 +23,6 @@ def exponential(
 ) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """Return tolerance ratios: the share `true` of the distribution is above 1."""
     return np.random.default_rng(stream).exponential(size=seeds) / -np.log(true)
-
-
-@pytest.mark.parametrize("shape", [-0.3, 0.0, 0.3])
-def test_the_fit_finds_the_shape_and_scale_of_a_pareto_tail(shape: float) -> None:
-    uniform = np.random.default_rng(1).random((20, 1000))
-    excess = -np.log(uniform) if shape == 0 else (uniform**-shape - 1) / shape
-    shapes, scales = pareto_fit(np.sort(2.5 * excess, axis=1))
-    assert float(shapes.mean()) == pytest.approx(shape, abs=0.03)
-    assert float(scales.mean()) == pytest.approx(2.5, rel=0.03)
-
-
-def test_survival_of_known_shapes() -> None:
-    shares = survival(1.0, np.array([0.0, 1.0, -0.5]), np.array([1.0, 1.0, 0.4]))
-    assert shares == pytest.approx([np.exp(-1), 0.5, 0.0])
 
 
 def test_the_predicted_rate_is_near_the_true_one_and_the_bound_above() -> None:

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from gonogo.errors import FieldError, KernelOutputError
-from gonogo.judging.judging import SeedJudgement, exact_words, judge, matrix
+from gonogo.judging.judging import SeedJudgement, exact_words, judge
 from gonogo.spec.statistics import STATISTICS
 from gonogo.spec.verdicts import JUDGE, Explanation, Verdict, within
 from numeric_cases import KERNELS, Case, perfect, spec
@@ -115,31 +115,6 @@ def test_the_tests_shape_the_flat_one_and_other_layouts_and_widths_are_one(case:
         assert judged(case, same).to_json() == expected_json
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_matrices_are_rows_by_features_or_one_row(kernel: str) -> None:
-    case = Case.of(spec(kernel, (2, 3, 4, 5)))
-    shapes = {
-        "y": (24, 5),
-        "dx": (24, 5),
-        "mean": (1, 24),
-        "rstd": (1, 24),
-        "dgamma": (1, 5),
-        "dbeta": (1, 5),
-    }
-    for name, value in case.emulated().items():
-        output_matrix = matrix(case.test, name, {name: value})
-        assert output_matrix.shape == shapes[name]
-        assert output_matrix.dtype == np.float32
-        assert output_matrix.flags.c_contiguous
-        np.testing.assert_array_equal(output_matrix.ravel(), value.ravel())
-
-
-def test_a_vector_as_shape_is_one_row() -> None:
-    for kernel in KERNELS:
-        vector = Case.of(spec(kernel, (64,)))
-        assert set(judged(vector).outputs) == set(vector.test.outputs)
-
-
 def test_the_result_names_the_arithmetic_and_the_judge(case: Case) -> None:
     assert judged(case).arithmetic == "tt-train's dataflow on a Wormhole"
     answer = judged(case, perfect(case.test, case.given), None)
@@ -163,12 +138,6 @@ def test_undeclared_outputs_are_neither_missed_nor_judged(case: Case) -> None:
         "dx",
         "dbeta",
     ]  # in the kernel's order; its undeclared outputs aren't judged
-
-
-def test_a_subset_is_judged_as_in_the_whole(case: Case) -> None:
-    whole = judged(case)
-    for name in case.test.outputs:
-        assert judged(case, produced=(name,)).outputs[name] == whole.outputs[name]
 
 
 def test_a_downstream_output_is_there_where_the_build_has_it() -> None:
@@ -231,22 +200,6 @@ def test_nan_is_found_in_an_output_of_one_row(
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_an_output_of_nothing_but_nan_fails(kernel: str) -> None:
-    case = Case.of(spec(kernel, (40, 50), tolerance=LOOSE))
-    for name, value in case.emulated().items():
-        judgement = judged(case, changed(case, name, np.full_like(value, np.nan)))
-        assert judgement.verdict is Verdict.fail, name
-        assert judgement.outputs[name].statistics["nonfinite"] == value.size
-
-
-def test_nan_is_outside_even_where_no_tolerance_is_declared() -> None:
-    case = Case.of(spec(shape=(40, 50)))
-    output = case.emulated()["dx"].copy()
-    output[3, 3] = np.nan
-    assert judged(case, changed(case, "dx", output)).verdict is Verdict.fail
-
-
-@pytest.mark.parametrize("kernel", KERNELS)
 def test_the_other_rows_are_compared_all_the_same(kernel: str) -> None:
     case = Case.of(spec(kernel, (70, 50), tolerance=LOOSE))
     name = case.test.outputs[0]
@@ -264,30 +217,22 @@ def test_the_other_rows_are_compared_all_the_same(kernel: str) -> None:
 # The two-by-two table of verdicts.
 
 
-def test_green_and_right_is_a_pass(case: Case) -> None:
-    judgement = judged(case)
-    assert (judgement.verdict, judgement.explanation) == (Verdict.pass_, Explanation.explained)
-
-
-def test_green_and_wrong_is_a_pass_by_tolerance(case: Case) -> None:
-    judgement = judged(case, case.emulated("tt-train-2025"))
-    assert (judgement.verdict, judgement.explanation) == (
-        Verdict.pass_by_tolerance,
-        Explanation.unexplained,
-    )
-    assert judgement.outputs["dx"].verdict is Verdict.pass_by_tolerance
-    assert judgement.outputs["dgamma"].verdict is Verdict.pass_
-
-
-def test_red_and_right_is_a_fail_by_tolerance() -> None:
-    case = Case.of(spec(shape=(60, 40), tolerance=TIGHT))
-    assert judged(case).verdict is Verdict.fail_by_tolerance
-
-
-def test_red_and_wrong_is_a_fail() -> None:
-    case = Case.of(spec(shape=(60, 40), tolerance=TIGHT))
-    judgement = judged(case, case.emulated("tt-train-2025"))
-    assert (judgement.verdict, judgement.explanation) == (Verdict.fail, Explanation.unexplained)
+@pytest.mark.parametrize(
+    ("tolerance", "build", "verdict", "explanation"),
+    [
+        (LOOSE, "correct", Verdict.pass_, Explanation.explained),
+        (LOOSE, "tt-train-2025", Verdict.pass_by_tolerance, Explanation.unexplained),
+        (TIGHT, "correct", Verdict.fail_by_tolerance, Explanation.explained),
+        (TIGHT, "tt-train-2025", Verdict.fail, Explanation.unexplained),
+    ],
+)
+def test_both_answers_make_the_verdict(
+    tolerance: dict[str, float], build: str, verdict: Verdict, explanation: Explanation
+) -> None:
+    case = Case.of(spec(shape=(60, 40), tolerance=tolerance))
+    judgement = judged(case, case.emulated(build))
+    assert (judgement.verdict, judgement.explanation) == (verdict, explanation)
+    assert judgement.outputs["dx"].verdict is verdict
 
 
 def test_an_error_that_grows_is_explained_then_suspect_then_unexplained() -> None:
@@ -351,19 +296,6 @@ def test_a_map_of_tolerances_names_only_some_outputs() -> None:
 def test_every_declared_comparator_must_hold(tolerance: dict[str, float], green: bool) -> None:
     case = Case.of(spec(shape=(60, 40), tolerance={"dx": tolerance}))
     assert judged(case).verdict is (Verdict.pass_ if green else Verdict.fail_by_tolerance)
-
-
-def test_the_correlation_of_a_constant_output_is_not_met() -> None:
-    case = Case.of(
-        spec(
-            shape=(8, 64),
-            inputs={"regime": "constant", "x": 0.5, "dy": 1, "gamma": 1},
-            tolerance={"dx": {"pcc": 0.5}},
-        )
-    )
-    judgement = judged(case, perfect(case.test, case.given))
-    assert judgement.outputs["dx"].statistics["pcc_deficit"] is None
-    assert judgement.verdict is Verdict.fail_by_tolerance
 
 
 # A seed's row holds all that its verdict needs.
