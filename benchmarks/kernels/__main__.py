@@ -13,6 +13,7 @@ import argparse
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -127,7 +128,8 @@ def main(words: list[str] | None = None) -> int:
         own = [run for run in runs if run.row.library == library]
         for run, result in zip(own, results(library, own), strict=True):
             if result.problem is None:
-                done[run.case].append((run, result))
+                shaped = run.case.shaped(result.outputs)
+                done[run.case].append((run, replace(result, outputs=shaped)))
             else:
                 problems.add(
                     f"not run: {library} {run.case.kernel} {run.case.form}: {result.problem}"

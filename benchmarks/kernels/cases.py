@@ -20,7 +20,7 @@ from gonogo.graph import Graph, trace
 from gonogo.judgment.judging import judge
 from gonogo.judgment.verdict import Judgment
 from gonogo.kernels.kernel import Kernel
-from gonogo.kernels.registry import KERNELS
+from gonogo.kernels.registry import kernel_of
 
 Arrays = Mapping[str, NDArray[Any]]
 REGIMES: Final = ("usual", "offset", "hard")
@@ -52,14 +52,14 @@ class Case:
     @classmethod
     def of(cls, row: Row, form: str, regime: str) -> Case:
         """Return a row's case."""
-        example = KERNELS[row.kernel].example
+        example = kernel_of(row.kernel).example
         shape = row.shape or (SHAPE if example == LARGE else example)
         return cls(row.kernel, shape, json.dumps(dict(row.parameters)), form, regime)
 
     @property
     def definition(self) -> Kernel:
         """The kernel itself."""
-        return KERNELS[self.kernel]
+        return kernel_of(self.kernel)
 
     @cached_property
     def arguments(self) -> dict[str, Any]:
@@ -115,6 +115,10 @@ class Case:
         """The exact outputs, in float64."""
         evaluation = Evaluation(self.graphs[0], self.inputs).run()
         return {name: evaluation.output(name) for name in self.graphs[0].outputs}
+
+    def shaped(self, outputs: Arrays) -> Arrays:
+        """Return outputs in the shapes of the reference's, which keeps reduced axes."""
+        return {name: values.reshape(self.right[name].shape) for name, values in outputs.items()}
 
     def errors(self, outputs: Arrays) -> dict[str, float]:
         """Return the largest absolute error of each output, infinite where a value isn't finite."""

@@ -4,10 +4,34 @@ from __future__ import annotations
 
 from benchmarks.kernels.rows import Row
 
-RMS = "x * torch.rsqrt((x * x).mean(-1, keepdim=True) + epsilon)"
-JAX_RMS = "x * jax.lax.rsqrt(jnp.mean(x * x, -1, keepdims=True) + epsilon)"
+RSTD = "torch.rsqrt((x * x).mean(-1, keepdim=True) + epsilon)"
+RMS = f"x * {RSTD}"
+JAX_RSTD = "jax.lax.rsqrt(jnp.mean(x * x, -1, keepdims=True) + epsilon)"
+JAX_RMS = f"x * {JAX_RSTD}"
 BATCH_NORM = "torch.native_batch_norm"
+LAYER_NORM = "F.layer_norm(x, x.shape[-1:], gamma, torch.zeros_like(gamma), epsilon)"
 ROWS = (
+    Row(
+        "layernorm_fw",
+        "torch",
+        "y, mean, rstd = torch.native_layer_norm(x, x.shape[-1:], gamma, beta, epsilon)",
+        faults=("y, mean, rstd = torch.native_layer_norm(x, x.shape[-1:], gamma, beta, 1e-2)",),
+    ),
+    Row(
+        "layernorm_fw",
+        "onnxruntime",
+        "y, mean, rstd = op('LayerNormalization', x, gamma, beta, epsilon=epsilon, outputs=3)",
+    ),
+    Row("layernorm_bw_own", "torch", f"y = {LAYER_NORM}", gradients=("x", "gamma")),
+    Row("rmsnorm_fw", "torch", f"r = {RSTD}; y, rstd = x * r * gamma, r", formats=("fp32",)),
+    Row("rmsnorm_fw", "jax", f"r = {JAX_RSTD}; y, rstd = x * r * gamma, r"),
+    Row(
+        "rmsnorm_bw_own",
+        "torch",
+        "y = F.rms_norm(x, x.shape[-1:], gamma, epsilon)",
+        gradients=("x", "gamma"),
+    ),
+    Row("rmsnorm_bw_own", "jax", f"y = x * {JAX_RSTD} * gamma", gradients=("x", "gamma")),
     Row(
         "add_layernorm",
         "torch",
