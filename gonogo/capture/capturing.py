@@ -82,11 +82,11 @@ class Capture:
 
     def publish(self) -> None:
         """Send what a phase of the test compared to the listeners of gonogo.public.recorded."""
-        for count, comparison in self._worst.values():
+        worst, self._worst = self._worst, {}  # a test's threads may still compare
+        for count, comparison in list(worst.values()):
             if count > 1 and comparison.words:
                 comparison.words += f" (the worst of {count} calls)"
             recorded.publish(comparison)
-        self._worst.clear()
 
     def observe(
         self,

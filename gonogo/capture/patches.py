@@ -1,4 +1,4 @@
-"""Replace comparison functions wherever modules have them, by identity, and restore them."""
+"""Replace comparison functions wherever modules have them, and restore them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import functools
 import importlib
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
@@ -14,7 +14,7 @@ NAMES = ("assert_with_pcc", "comp_pcc", "comp_allclose", "assert_allclose", "ass
 """The functions that are replaced, in any module, besides torch.allclose."""
 Function = Callable[..., Any]
 Observer = Callable[[Function, tuple[Any, ...], dict[str, Any], Any], None]
-"""Gets a call's function, arguments and result; an AssertionError is the result of a red one."""
+"""Gets a call's function, arguments and result (of a red one, the AssertionError); never raises."""
 
 __tracebackhide__ = True
 """pytest shows the test's line, and none of ours."""
@@ -23,33 +23,28 @@ __tracebackhide__ = True
 class Patches:
     """The replaced functions of this process.
 
-    Functions are recognized by `__name__`, whatever a module calls them, so `from numpy.testing
-    import assert_allclose as same` is replaced too. Methods, default arguments and names inside
-    functions stay as they are.
+    They are recognized by `__name__`, whatever a module calls them, so `from numpy.testing import
+    assert_allclose as same` is replaced too. Methods, default arguments and names inside functions
+    stay as they are.
     """
 
     def __init__(self, observer: Observer) -> None:
-        """Start without a replacement. `observer` must not raise."""
         self._observer = observer
         self._calls = threading.local()
         self._replacements: dict[int, tuple[Function, Function]] = {}
-        self._seen: dict[str, ModuleType] = {}
+        self._seen: set[tuple[str, int]] = set()
         self._places: list[tuple[dict[str, Any], str, Function, Function]] = []
 
     def apply(self) -> None:
         """Replace the functions in all modules that were imported since the last call."""
         if "numpy" in sys.modules:
             importlib.import_module("numpy.testing")  # else it loads at its first use, in a test
-        new = {
-            name: module
-            for name, module in list(sys.modules.items())
-            if module is not None and self._seen.get(name) is not module
-        }
+        modules = {(name, id(module)): module for name, module in list(sys.modules.items())}
         known = len(self._replacements)
-        self._replace_in(new)
-        if known and len(self._replacements) > known:  # an earlier module may have the new one, too
-            self._replace_in(self._seen)
-        self._seen |= new
+        self._replace_in(module for key, module in modules.items() if key not in self._seen)
+        if known and len(self._replacements) > known:  # an earlier module may have a new one, too
+            self._replace_in(modules.values())
+        self._seen |= modules.keys()
 
     def restore(self) -> None:
         """Put the originals back, but not over what a test has put there since."""
@@ -59,31 +54,21 @@ class Patches:
         self._places.clear()
         self._seen.clear()
 
-    def _replace_in(self, modules: dict[str, ModuleType]) -> None:
-        for module in modules.values():
-            namespace = getattr(module, "__dict__", None)
-            if type(namespace) is not dict:
+    def _replace_in(self, modules: Iterable[ModuleType]) -> None:
+        for module in modules:
+            if not issubclass(type(module), ModuleType):
                 continue
+            namespace = object.__getattribute__(module, "__dict__")  # wakes no lazy module
             for key, value in list(namespace.items()):
-                if self._is_wanted(value):
+                if _is_wanted(value):
                     replacement = self._replacement_of(value)
                     namespace[key] = replacement
                     self._places.append((namespace, key, value, replacement))
 
-    def _is_wanted(self, value: object) -> bool:
-        if type(value) is FunctionType:
-            return (
-                value.__name__ in NAMES
-                and not hasattr(value, "__gonogo__")
-                and not hasattr(value, "__deprecated__")  # it warns of its caller: of us
-                and not value.__module__.startswith("gonogo.")  # gonogo.compare records itself
-            )
-        return type(value) is BuiltinFunctionType and _is_torch_allclose(value)
-
     def _replacement_of(self, function: Function) -> Function:
         """Return the function that calls the original and shows the call to the observer.
 
-        Calls inside a call, and those of the observer, are not shown.
+        Calls inside a call are not shown.
         """
         if id(function) in self._replacements:
             return self._replacements[id(function)][1]
@@ -96,29 +81,31 @@ class Patches:
                 return function(*args, **kwargs)
             calls.are_open = True
             try:
-                try:
-                    result = function(*args, **kwargs)
-                except AssertionError as failure:
-                    observer(function, args, kwargs, failure)
-                    raise
+                result = function(*args, **kwargs)
                 observer(function, args, kwargs, result)
-                return result
+            except AssertionError as failure:
+                observer(function, args, kwargs, failure)
+                raise
             finally:
                 calls.are_open = False
+            return result
 
         captured.__dict__["__gonogo__"] = True
-        self._replacements[id(function)] = (function, captured)
-        _allow_in_scripts(function, captured)
+        self._replacements[id(function)] = function, captured
+        scripts = sys.modules.get("torch.jit._builtins")
+        if scripts is not None and type(function) is BuiltinFunctionType:  # torch.jit.script
+            scripts._register_builtin(captured, scripts._find_builtin(function))
         return captured
 
 
-def _is_torch_allclose(value: BuiltinFunctionType) -> bool:
-    torch = sys.modules.get("torch")
-    return value.__name__ == "allclose" and value is getattr(torch, "allclose", None)
-
-
-def _allow_in_scripts(function: Function, captured: Function) -> None:
-    """Let torch.jit.script read a replaced operator as it reads the original."""
-    builtins = sys.modules.get("torch.jit._builtins")
-    if builtins is not None and type(function) is BuiltinFunctionType:
-        builtins._register_builtin(captured, builtins._find_builtin(function))
+def _is_wanted(value: object) -> bool:
+    if type(value) is BuiltinFunctionType:
+        torch = sys.modules.get("torch")
+        return value.__name__ == "allclose" and value is getattr(torch, "allclose", None)
+    return (
+        type(value) is FunctionType
+        and value.__name__ in NAMES
+        and not hasattr(value, "__gonogo__")
+        and not hasattr(value, "__deprecated__")  # it warns of its caller: of us
+        and not str(value.__module__).startswith("gonogo.")  # gonogo.compare records itself
+    )
