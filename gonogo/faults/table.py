@@ -30,6 +30,7 @@ from gonogo.faults.changes import (
     shift,
     stored_as_int8,
 )
+from gonogo.faults.padding import faults_of_padding
 from gonogo.graph import OPERATIONS, Graph, Node
 from gonogo.graph.operations import decode_constant
 
@@ -393,6 +394,8 @@ def _faults_of_sum(node: Node) -> Iterator[Fault]:
         suffix = "" if axis == axes[-1] else f"-axis{axis}"
         for id, text, weights in _counts(axis, node.args[0].shape[axis]):
             yield counted(id + suffix, node, text, axis, weights)
+    if axes:
+        yield from faults_of_padding(node, axes[-1], _unit(axes[-1]))
     yield from _faults_of_divisor(node, axes)
     others = [axis for axis in range(-len(node.shape), 0) if node.shape[axis] > 1]
     if others and OPERATIONS[node.operation].family == "sum":
@@ -401,9 +404,13 @@ def _faults_of_sum(node: Node) -> Iterator[Fault]:
         yield changed_value("carried", node, "starts from that of the row before", change)
 
 
+def _unit(axis: int) -> str:
+    return {-1: "column", -2: "row"}.get(axis, f"element of axis {axis}")
+
+
 def _counts(axis: int, count: int) -> Iterator[tuple[str, str, Array]]:
     """Yield wrong counts of a sum's terms: an id, what a label says, and the weight of each."""
-    unit = {-1: "column", -2: "row"}.get(axis, f"element of axis {axis}")
+    unit = _unit(axis)
     places = np.arange(count)
     yield "without-last", f"leaves out the last {unit}", places < count - 1
     yield "without-first", f"leaves out the first {unit}", places > 0

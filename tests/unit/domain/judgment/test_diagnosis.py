@@ -95,6 +95,8 @@ def diagnosed(
         ("backward", "dgamma", ["stored-bf16:mean", "stored-bf16:rstd"], "fp32"),
         ("rmsnorm", "y", ["plus-one:gamma@y"], "bf16"),
         ("softmax", "y", ["without-last:total"], "fp32"),
+        ("softmax", "y", ["padding-256:total"], "bf16"),
+        ("forward", "y", ["padding-224:variance"], "fp32"),
         ("forward", "y", ["bypass-x:centered@square"], "fp32"),
         ("forward", "y", ["bypass-x:centered@xhat"], "bf16"),
     ],
