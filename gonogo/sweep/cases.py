@@ -9,6 +9,7 @@ import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from math import prod
 from random import Random
 from typing import Any
@@ -58,10 +59,10 @@ class Case:
         """The identity of the run: equal keys give equal inputs."""
         return self.test.key, self.seed
 
-    def command(self, executor: str, build: str) -> str:
-        """Return the command that runs it again on a build."""
+    def command(self, kernel: str, executor: str, build: str) -> str:
+        """Return the command that runs it again on a build; kernel: its name, or its file."""
         test = self.test.canonical()
-        words = ["gonogo", "check", "--kernel", self.test.kernel, "--executor", executor]
+        words = ["gonogo", "check", "--kernel", kernel, "--executor", executor]
         words += ["--build", build, "--shape", ",".join(map(str, self.test.shape))]
         words += ["--seed-start", str(self.seed)]
         for name in ("parameters", "inputs", "numerics"):
@@ -109,12 +110,12 @@ def cases(base: TestSpec, seed: int) -> Iterator[Case]:
     In each round each variant has one regime, another one each time: after the first round all
     shapes and all regimes have been seen. The seed grows by 1 with each round.
     """
-    tests = [test for test in variants(base, seed) if _is_small(test)]
+    tests = variants(base, seed)
     inputs = regimes(base.numerics.format_of(base.input_names[0]))
     for turn in range(len(inputs)):
         for place, test in enumerate(tests, turn):
             chosen = changed_test(test, inputs=inputs[place % len(inputs)])
-            if chosen is not None:
+            if chosen is not None and _is_small(test):
                 yield Case(chosen, seed + turn)
 
 
@@ -126,6 +127,7 @@ def changed_test(test: TestSpec, **fields: Any) -> TestSpec | None:
         return None
 
 
+@cache
 def _is_small(test: TestSpec) -> bool:
     """Return whether no tensor of a test, nor a value between them, is too large for a sweep."""
     tensors = (*test.input_names, *test.outputs)

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 class _Runs:
     """The runs of a sweep on one build, each judged as `gonogo check` does."""
 
+    kernel: str
+    """As the user named it."""
     runner: LocalRunner
     counts: Counter[str] = field(default_factory=Counter)
     rows: dict[tuple[str, int], options.Row] = field(default_factory=dict)
@@ -46,7 +48,7 @@ class _Runs:
 
     def command(self, case: Case) -> str:
         """Return the command that runs a case again."""
-        return case.command(self.runner.resolved.executor.name, self.runner.build)
+        return case.command(self.kernel, self.runner.resolved.executor.name, self.runner.build)
 
     def kind(self, case: Case) -> str:
         """Run a case; return its verdict and its wrong outputs, or "" where it isn't wrong."""
@@ -111,12 +113,12 @@ def sweep(
     options.check_deadline(deadline)
     fields.number(seconds, "seconds", above=0)
     given = {"parameters": parameters, "numerics": numerics}
-    kernel = fields.choice(named(kernel), nameable(), "kernel")
-    usual = ",".join(map(str, KERNELS[kernel].example))
-    base = TestSpec.parse(options.test_from_flags(kernel, usual, None, {}, given))
+    name = fields.choice(named(kernel), nameable(), "kernel")
+    usual = ",".join(map(str, KERNELS[name].example))
+    base = TestSpec.parse(options.test_from_flags(name, usual, None, {}, given))
     end = time.monotonic() + seconds
     with executors.load(executor, build, deadline_s=deadline, tell=show.tell) as runner:
-        runs = _Runs(runner)
+        runs = _Runs(kernel, runner)
         broken = search(cases(base, seed), runs.kind, lambda: time.monotonic() >= end)
         failures = [runs.report(failure) for failure in broken.values()]
     if runs.refused and not runs.counts:
