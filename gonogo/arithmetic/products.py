@@ -20,6 +20,7 @@ from gonogo.arithmetic.quantity import (
     is_zero,
     sum_of,
 )
+from gonogo.arithmetic.reductions import unknown_orders
 from gonogo.arithmetic.sums import fp32_sum, narrow_noise
 from gonogo.arithmetic.values import value_of
 from gonogo.graph import Node
@@ -73,6 +74,7 @@ def product(node: Node, a: Quantity, b: Quantity, program: Program) -> Quantity:
         values = value_of(node, (a.values, b.values))
         if node.kind != "float":
             return Quantity(values)
+    if rule is None or program.is_of_card:
         noise = _order_noise(node, letters, a.values, b.values, values, program)
     shared: dict[int, Shared] = {}
     for at, (operand, other) in enumerate(((a, b.values), (b, a.values))):
@@ -105,8 +107,10 @@ def _order_noise(
     terms = _sampled_terms(letters, a, b, values.shape)
     if not terms.size:
         return ZERO
-    total = terms.sum(axis=1)
-    if program.narrow and program.narrow_sums:
+    total, rule = terms.sum(axis=1), program.tensix_rule(node)
+    if rule is not None:
+        variance = unknown_orders(terms, rule)
+    elif program.narrow and program.narrow_sums:
         variance = np.square(narrow_noise(terms, program.narrow))
     else:
         # most kernels add to one total; others may round a product before they add it

@@ -53,7 +53,7 @@ def summed(node: Node, a: Quantity, program: Program) -> Quantity:
         total = rule.computed(node, [a.values]).astype(np.float64)
         noise = ZERO
         if program.is_of_card:
-            variance = _unknown_orders(rows_of(a.values, shape, axes), rule)
+            variance = unknown_orders(rows_of(a.values, shape, axes), rule)
             noise = np.expand_dims(factor**2 * variance, axes)
         return _with_sums(Quantity(total, noise), a, factor, axes)
     rows = rows_of(a.values, shape, axes)
@@ -84,7 +84,7 @@ def summed(node: Node, a: Quantity, program: Program) -> Quantity:
     return result
 
 
-def _unknown_orders(rows: Doubles, rule: Rule) -> Doubles:
+def unknown_orders(rows: Doubles, rule: Rule) -> Doubles:
     """Return the variance of sums of rows in orders that a card may have.
 
     Lanes' totals are read with 10 bits; groups of 8 terms are rounded on the grid of the largest.
@@ -92,7 +92,8 @@ def _unknown_orders(rows: Doubles, rule: Rule) -> Doubles:
     padding = [(0, 0)] * (rows.ndim - 1) + [(0, -rows.shape[-1] % TILE)]
     tiles = np.pad(rows, padding).reshape(*rows.shape[:-1], -1, TILE)
     if "bf16" in (rule.dst, rule.totals):
-        return np.square(narrow_noise(rows if rule.totals == "bf16" else tiles.sum(-2), "bf16"))
+        adds_terms = rule.totals == "bf16" or rule.unit == "phased"
+        return np.square(narrow_noise(rows if adds_terms else tiles.sum(-2), "bf16"))
     noise: Doubles = np.square(fp32_sum(rows)[1])
     if rule.unit == "lanes":
         noise = noise + np.square(GRID * binade(tiles.sum(-2))).sum(-1) / 6

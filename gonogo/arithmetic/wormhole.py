@@ -88,7 +88,7 @@ class Rule:
             "rows" and "down": how a buffer stores what tiles add up to, which is summed then.
         reads: how the FPU reads them.
         divisor: what a mean divides by; 0: the number of its terms.
-        is_scaled: whether "rows" sums products with truncated 1/N, which the SFPU leaves alone.
+        scaler: how 1/N is stored where "rows" sums products with it; "": the SFPU multiplies.
         is_packed: whether it is the packer that adds tiles in a buffer, in fp32; else the FPU does.
         block: the tiles that "rows" sums at once; the SFPU adds what they give. 0: all.
     """
@@ -100,7 +100,7 @@ class Rule:
     partials: str = ""
     reads: str = "tf32/zero"
     divisor: int = 0
-    is_scaled: bool = False
+    scaler: str = ""
     is_packed: bool = False
     block: int = 0
 
@@ -196,7 +196,7 @@ class Rule:
         tiles.reshape(*rows.shape[:-1], -1)[..., : rows.shape[-1]] = rows
         tiles = stored(self._through_buffer(tiles) if self.partials else tiles, self.reads)
         divisor = self.divisor or count
-        factor = float(round_to(1 / divisor, *format_and_mode(SCALER))) if self.is_scaled else 1.0
+        factor = float(round_to(1 / divisor, *format_and_mode(self.scaler))) if self.scaler else 1.0
         sums = column_sums if self.unit == "down" else partial(row_sums, factor=factor)
         size = self.block or tiles.shape[-2]
         result = np.zeros(tiles.shape[:-2], np.float32)
@@ -204,7 +204,7 @@ class Rule:
             block = tiles[..., at : at + size, :].astype(float)
             total = stored(result, "tf32/zero") + _singles(sums(block, self.fidelity, self.dst))
             result = _in_dst(total, self.dst, "bf16/zero")
-        return np.expand_dims(result if self.is_scaled else self._averaged(node, result), axes)
+        return np.expand_dims(result if self.scaler else self._averaged(node, result), axes)
 
     def _averaged(self, node: Node, total: Singles) -> Singles:
         """Return a mean's total, which the SFPU multiplies by 1/N; a sum's as it is."""

@@ -215,7 +215,7 @@ def _moreh_program(graph: Graph, o: Options) -> Program:
 def _moreh_layernorm(graph: Graph, o: Options) -> Program:
     """Return the program of moreh's LayerNorm: the tile that it reduces with has truncated 1/N."""
     partials = "fp32" if o.dst == "fp32" else PACKED
-    rows = Rule("rows", o.dst, o.fidelity, partials=partials, reads=CUT, is_scaled=True)
+    rows = Rule("rows", o.dst, o.fidelity, partials=partials, reads=CUT, scaler=SCALER)
     rules = {"mean": rows, "variance": rows, **_root(o)}
     names = "centered square shifted xhat weighted y"
     return _program(graph, o, names, rules, in_dst="shifted", mixed="mean@centered")
@@ -255,11 +255,10 @@ def _is_input(node: Node) -> bool:
 
 def _sums_of_products(graph: Graph, o: Options) -> Program:
     """Return the program of a matrix product, with a bias or without, and of sums of rows."""
-    rules = {
-        node.key: Rule("rows", o.dst, o.fidelity, is_scaled=node.operation == "mean")
-        for node in graph.nodes
-        if node.operation in ("sum", "mean")
-    }
+    share = "tf32/zero" if o.inputs.get("x") == "fp32" else SCALER
+    sums = {"sum": Rule("rows", o.dst, o.fidelity)}
+    sums["mean"] = replace(sums["sum"], scaler=share)
+    rules = {node.key: sums[node.operation] for node in graph.nodes if node.operation in sums}
     names = [node.key for node in graph.nodes if node.operation in ("matmul", "add")]
     return _program(graph, o, " ".join(names), rules)
 

@@ -114,12 +114,14 @@ _ROWS = (
         package="ttnn",
         on_chips=True,
         on_wormhole=True,
-        # `ttnn` is ttnn.layer_norm, whose only output is y, with moreh's backward. -legacy and
-        # -welford are its two other reductions, -moreh is moreh's own forward. -generic-bw is our
-        # LayerNorm backward in C++ for ttnn.generic_op. -double-subtract is the same with a planted
-        # fault. Rows that don't fit a core run another program, so that none is declared.
+        # `ttnn` is ttnn's own operations, whose only output is y, with moreh's LayerNorm backward.
+        # -fast are sums in fp32 by the matrix unit, and softmax without the maximum. -legacy and
+        # -welford are layer_norm's two other reductions, -moreh is moreh's own forward. -generic-bw
+        # is our LayerNorm backward in C++ for ttnn.generic_op. -double-subtract is the same with a
+        # planted fault. Rows that don't fit a core run another program, so that none is declared.
         builds=(
             OwnBuild("ttnn", outputs=("dbeta", "dgamma", "dx", "y")),
+            OwnBuild("ttnn-fast", outputs=("y",)),
             OwnBuild("ttnn-legacy", outputs=("y",)),
             OwnBuild("ttnn-welford", outputs=("y",)),
             OwnBuild("ttnn-moreh"),

@@ -9,12 +9,10 @@ from simulated_wormhole import Child
 
 pytestmark = pytest.mark.slow
 
-SHAPES = ((1, 1, 32, 64), (2, 3, 40))
-"""Whole tiles, and ragged ones of more rows than one tile holds together."""
 SUITES = (
-    ("ttnn", "layernorm_fw", ("y",), (*SHAPES, (7,))),
-    ("ttnn", "layernorm_bw", ("dx", "dgamma", "dbeta"), SHAPES[:1]),
-    ("ttnn-generic-bw", "layernorm_bw", ("dx",), SHAPES),
+    ("ttnn", "layernorm_fw", ("y",), ((7,),)),
+    ("ttnn", "matmul", ("y",), ((2, 3, 40),)),
+    ("ttnn-generic-bw", "layernorm_bw", ("dx",), ((1, 1, 32, 64),)),
 )
 
 
@@ -45,4 +43,4 @@ def test_it_conforms(
         except AssertionError as problem:
             broken.append(f"{check}: {problem}")
     assert not broken, "\n".join(broken)
-    assert len(suite) > 4 * len(shapes)
+    assert len(suite) > 4

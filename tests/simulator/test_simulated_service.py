@@ -105,18 +105,6 @@ def test_moreh_s_wrong_mean_and_rstd_fail_and_are_told(place: Service) -> None:
     assert "in rows 1 to 31 and 33 to 63 (counted from 0); they are 0" in mean
 
 
-def test_welford_fails_with_a_diagnosis(place: Service) -> None:
-    test = {
-        "kernel": "layernorm_fw",
-        "shape": [1, 1, 64, 96],
-        "program": "welford",
-        "tolerance": UPSTREAM,
-    }
-    ended, _, diagnosis = finished(place, "ttnn", test)
-    assert ended["verdict"] == "fail"
-    assert diagnosis["words"]
-
-
 def test_what_the_build_does_not_offer_is_an_error_with_the_reason(place: Service) -> None:
     test = {
         "kernel": "layernorm_bw",

@@ -44,5 +44,11 @@ def test_a_limit_applies_to_the_tests_and_builds_that_meet_it() -> None:
     )
 
 
+def test_sums_in_fp32_are_a_limit_but_those_of_the_matrix_unit() -> None:
+    test = {"kernel": "sum", "shape": [32, 64], "numerics": {"input": "fp32", "output": "fp32"}}
+    assert names(test) == ["sums-in-fp32"]
+    assert names(test, "ttnn-fast") == names({"kernel": "sum", "shape": [32, 64]}) == []
+
+
 def test_on_a_card_nothing_is_a_known_limit() -> None:
     assert names(FORWARD, "ttnn-welford", {"TT_METAL_HOME": "/somewhere"}) == []

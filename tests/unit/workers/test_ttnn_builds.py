@@ -52,6 +52,8 @@ def test_the_executor_runs_exactly_the_builds_that_the_service_knows() -> None:
 
 def test_a_build_s_outputs_are_those_of_the_kernels_that_it_runs() -> None:
     for name, kernels in variants().items():
+        if not any(kernel.startswith("layernorm") for kernel in kernels):
+            continue
         build = known_build(name, "ttnn")
         assert build is not None
         for kernel in (

@@ -60,9 +60,10 @@ GENERIC = Operation(
     formats=BF16,
     function=backward,
 )
-ROW_SUM = Operation(
-    "sum", settings=lambda test: {"dim": -1}, y=lambda y, shape: y.reshape(shape[:-1])
-)
+SOFTMAX = Operation("softmax", settings=lambda test: {"dim": -1})
+SUM = replace(SOFTMAX, call="sum", y=lambda y, shape: y.reshape(shape[:-1]))
+# the matrix unit sums in fp32, too, where the SFPU does it otherwise
+FAST = {"settings": lambda test: {"dim": -1, "fast_and_approximate_mode": True}}
 
 
 def channels_last(x: Array) -> Array:
@@ -87,7 +88,7 @@ VARIANTS: Mapping[str, Mapping[str, Operation]] = {
             y=lambda y, shape: np.swapaxes(y[:, 0], 1, 2).reshape(shape),
             narrower={"gamma": BF16, "beta": BF16},
         ),
-        "softmax": Operation("softmax", settings=lambda test: {"dim": -1}),
+        "softmax": SOFTMAX,
         "gelu": Operation("gelu", is_configured=False),
         "silu": Operation("silu", is_configured=False),
         "add": Operation("add", ("a", "b"), is_configured=False),
@@ -105,8 +106,8 @@ VARIANTS: Mapping[str, Mapping[str, Operation]] = {
             settings=keys_at_once,
             formats=BF16,
         ),
-        "sum": ROW_SUM,
-        "mean": replace(ROW_SUM, call="mean"),
+        "sum": SUM,
+        "mean": replace(SUM, call="mean"),
         "embedding": Operation(
             "embedding",
             ("indices", "table"),
@@ -116,6 +117,11 @@ VARIANTS: Mapping[str, Mapping[str, Operation]] = {
             formats=BF16,
             is_configured=False,
         ),
+    },
+    "ttnn-fast": {
+        "sum": replace(SUM, **FAST),
+        "mean": replace(SUM, call="mean", **FAST),
+        "softmax": replace(SOFTMAX, settings=lambda test: {"dim": -1, "numeric_stable": False}),
     },
     "ttnn-legacy": {
         "layernorm_fw": replace(LAYER_NORM, settings=partial(placed, program="legacy"))
