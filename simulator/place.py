@@ -14,7 +14,7 @@ FOLDER_VARIABLE = "GONOGO_SIM_DIR"
 PYTHON_VARIABLE = "GONOGO_SIM_PYTHON"
 HERE = Path(__file__).parent
 MENDS = HERE / "mends.py"
-"""What the simulator's Python imports when it starts."""
+"""The module that the simulator's Python imports when it starts."""
 LAYOUT = "1"
 """Changes when folders of older versions of this package can no longer be used."""
 

@@ -20,7 +20,7 @@ TILE, FACE = 32, 16
 SRC_A, SRC_B = (5, 5), (7, 4)
 """The bits of an operand's two parts. The last bit of SrcA's TF32 is never used."""
 PRODUCTS = 1 << 20
-"""Those that a matrix product holds at once."""
+"""The number that a matrix product holds at once."""
 PHASES = ("lofi", "hifi2", "hifi3", "hifi4")
 """The fidelities, each with one phase more."""
 

@@ -30,13 +30,13 @@ RECIPROCAL = {
     "bf16": (0.32133400440216064, 1.45141482353210449, 2.12008833885192871),
     "inner": SEED,
 }
-"""Of the first guess of 1/x in 1..2."""
+"""The coefficients of the first guess of 1/x in 1..2."""
 BASE = {"bf16": 1 + 2.0**-9, "inner": 1.0017248}
-"""The last one of 2^x in 0..1."""
+"""The last coefficient of 2^x in 0..1."""
 EXPONENTIAL = (
     1.37805939e-3, 8.37312452e-3, 4.16695364e-2, 1.66664720e-1, 4.99999851e-1, 1.0, 1.0,
 )  # fmt: skip
-"""Of exp(x) near 0."""
+"""The coefficients of exp(x) near 0."""
 ERF_NUMERATOR = (
     -2.8632063387e-10, 2.7384647439e-08, 1.7678321456e-05, 6.1307044234e-04, 5.6230435148e-03,
     6.2133435160e-02, 2.1477432549e-01, 1.1283791065,
@@ -50,9 +50,9 @@ CORE = (
     7.9821413868e-08, -3.8082057209e-06, 8.1812159812e-05, -1.0717806322e-03, 9.7720050615e-03,
     -6.6361041488e-02, 3.9894227818e-01,
 )  # fmt: skip
-"""Of the normal distribution's (cdf - 1/2) / x, in x^2."""
+"""The coefficients of the normal distribution's (cdf - 1/2) / x, in x^2."""
 TAIL = (7.5950479368e-04, 1.3809983619e-02, 9.5413386822e-02, 3.0369991064e-01)
-"""Of cdf exp(x^2 / 2) left of -3.125."""
+"""The coefficients of cdf exp(x^2 / 2) left of -3.125."""
 
 
 def fused(x: Doubles, y: Doubles, z: Doubles | float) -> Doubles:

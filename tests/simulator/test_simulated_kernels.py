@@ -23,7 +23,7 @@ RIGHT: tuple[tuple[str, dict[str, Any]], ...] = (
     ("ttnn-legacy", {"kernel": "layernorm_fw", "shape": [1, 1, 32, 64]}),
     ("ttnn", {"kernel": "layernorm_fw", "shape": [1, 1, 64, 64], "memory": {"sharded": [2, 2]}}),
 )
-"""What test_simulated_operations.py leaves out: no arithmetic is declared here."""
+"""Numerics and placements that test_simulated_operations.py leaves out."""
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_a_right_kernel_is_explained(child: Child, build: str, fields: dict[str,
         (
             "ttnn",
             {"kernel": "layernorm_fw", "numerics": {"output": "fp32"}},
-            "in the format of x, bf16",
+            "it gives y in the format of x",
         ),
         (
             "ttnn",
@@ -94,7 +94,7 @@ def test_a_right_kernel_is_explained(child: Child, build: str, fields: dict[str,
         (
             "ttnn-legacy",
             {"kernel": "layernorm_fw", "program": "welford"},
-            "this build is 'legacy'",
+            "the build is 'legacy'",
         ),
         ("ttnn", {"kernel": "gelu", "numerics": {"fidelity": "lofi"}}, "it has no configuration"),
         ("ttnn-legacy", {"kernel": "layernorm_bw"}, "has no layernorm_bw; it has layernorm_fw"),

@@ -82,7 +82,7 @@ WRONG: tuple[tuple[str, Case, Any], ...] = (
     ("the next row of the table", CASES[28], shifted("table", 1, 0)),
     ("no key but the first", CASES[29], {"parameters": {"causal": True}}),
 )
-"""What a kernel is given that the test doesn't say: fields, or a function of its inputs."""
+"""Faults, the cases that they are in, and other fields of the test or a function of its inputs."""
 
 
 @pytest.mark.parametrize(("fault", "case", "change"), WRONG, ids=[row[0] for row in WRONG])

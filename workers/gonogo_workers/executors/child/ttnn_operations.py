@@ -124,11 +124,11 @@ class Operation:
         self._refuse(chosen, first, ("output",), f"it gives y in the format of {floats[0]}")
         return chosen
 
-    def _refuse(self, asked: Test, only: Test, fields: tuple[str, ...], reason: str) -> None:
+    def _refuse(self, requested: Test, only: Test, fields: tuple[str, ...], reason: str) -> None:
         for name in fields:
-            if asked[name] != only[name]:
-                wanted = f"{name} = {asked[name]!r}"
-                raise Unsupported(f"{wanted} can't be asked of {self.call}: {reason}")
+            if requested[name] != only[name]:
+                value = f"{name} = {requested[name]!r}"
+                raise Unsupported(f"{value} can't be asked of {self.call}: {reason}")
 
 
 def _axes(output: str) -> slice:
@@ -147,10 +147,10 @@ def placed(test: Test, program: str = "default") -> dict[str, Any]:
 
     program: the build's reduction, where it is one.
     """
-    asked = str(test.get("program", "default"))
-    if "default" not in (asked, program) and asked != program:
-        raise Unsupported(f"the test asks for program {asked!r}, but this build is {program!r}")
-    program = asked if program == "default" else program
+    requested = str(test.get("program", "default"))
+    if "default" not in (requested, program) and requested != program:
+        raise Unsupported(f"the test asks for program {requested!r}, but the build is {program!r}")
+    program = requested if program == "default" else program
     reduction = {"legacy_reduction": program == "legacy", "use_welford": program == "welford"}
     memory, shape = test.get("memory", "interleaved"), shape4(test["shape"])
     if memory == "interleaved":
