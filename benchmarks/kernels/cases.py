@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -37,77 +36,73 @@ it have no right answer beyond. In fp32, results of exp stay above the subnormal
 class Case:
     """A kernel on a shape, in a format and a regime.
 
-    regime: "usual", what the kernel's file says, else standard normal values; "offset", the first
-    tensor 4 deviations off, or 4 times as large where the file says how it is drawn (half as large
-    where it is uniform there); "hard", its rows of very different size.
+    Attributes:
+        parameters: those that aren't the kernel's defaults, as pairs.
+        regime: "usual", what the kernel's file says, else standard normal values; "offset", the
+            first tensor 4 deviations off, or 4 times as large where the file says how it is drawn
+            (half as large where it is uniform there); "hard", its rows of very different size.
     """
 
-    kernel: str
+    kernel: Kernel
     shape: tuple[int, ...]
-    parameters: str
-    """As JSON, without the defaults."""
+    parameters: tuple[tuple[str, Any], ...]
     form: str
     regime: str
 
     @classmethod
     def of(cls, row: Row, form: str, regime: str) -> Case:
         """Return a row's case."""
-        example = kernel_of(row.kernel).example
-        shape = row.shape or (SHAPE if example == LARGE else example)
-        return cls(row.kernel, shape, json.dumps(dict(row.parameters)), form, regime)
+        kernel = kernel_of(row.kernel)
+        shape = row.shape or (SHAPE if kernel.example == LARGE else kernel.example)
+        return cls(kernel, shape, tuple(row.parameters.items()), form, regime)
 
-    @property
-    def definition(self) -> Kernel:
-        """The kernel itself."""
-        return kernel_of(self.kernel)
+    def __str__(self) -> str:
+        return f"{self.kernel.name} {list(self.shape)} {self.form} {self.regime}"
+
+    def random(self) -> np.random.Generator:
+        """Return numbers at random, the same for equal cases."""
+        return np.random.default_rng(crc32(f"{self} {self.parameters}".encode()))
 
     @cached_property
     def arguments(self) -> dict[str, Any]:
         """All arguments but the tensors."""
-        known = {"epsilon": EPSILON, **self.definition.completed(json.loads(self.parameters))}
-        names = inspect.signature(self.definition.reference).parameters
-        return {name: value for name, value in known.items() if name in names}
+        arguments = self.kernel.completed(dict(self.parameters))
+        if "epsilon" in inspect.signature(self.kernel.reference).parameters:
+            arguments["epsilon"] = EPSILON
+        return arguments
 
     @cached_property
     def inputs(self) -> Arrays:
         """The tensors: float32 with values of the format, int32 where they are whole."""
-        kernel, random = self.definition, np.random.default_rng(crc32(repr(self).encode()))
+        kernel, random = self.kernel, self.random()
+        parameters = kernel.completed(dict(self.parameters))
         tensors: dict[str, NDArray[Any]] = {}
-        floats = [name for name in kernel.inputs if name not in kernel.whole]
+        first = next(name for name in kernel.inputs if name not in kernel.whole)
         for name in kernel.inputs:
-            parameters = kernel.completed(json.loads(self.parameters))
             shape = kernel.shape_of(name, self.shape, parameters)
             if name in kernel.whole:
                 bound = kernel.whole[name](self.shape, parameters)
                 tensors[name] = random.integers(0, bound, shape, np.int32)
                 continue
-            values = _drawn(kernel.regimes.get(name, {"regime": "normal"}), random, shape)
-            if name == floats[0]:
-                values = self._of_regime(values, kernel.regimes.get(name), random)
-            if name in kernel.regimes:
+            regime = kernel.regimes.get(name, {})
+            is_uniform = regime.get("regime") == "uniform"
+            values = random.normal(0.0, regime.get("std", 1.0), shape)
+            if is_uniform:
+                values = random.uniform(regime.get("low", -1.0), regime.get("high", 1.0), shape)
+            if name == first and self.regime == "offset":
+                values = values * (0.5 if is_uniform else 4.0) if regime else values + 4.0
+            elif name == first and self.regime == "hard":
+                rows = (*shape[:1], *(1,) * (len(shape) - 1))
+                values = values * np.exp(random.normal(size=rows))
+            if regime:
                 values = np.clip(values, -LIMIT, LIMIT)
             tensors[name] = round_to(values, self.form).astype(np.float32)
         return tensors
 
-    def _of_regime(
-        self,
-        values: NDArray[Any],
-        declared: Mapping[str, Any] | None,
-        random: np.random.Generator,
-    ) -> NDArray[Any]:
-        if self.regime == "offset":
-            if declared is None:
-                return values + 4.0
-            return values * (0.5 if declared["regime"] == "uniform" else 4.0)
-        if self.regime == "hard":
-            rows = (values.shape[0], *(1,) * (values.ndim - 1))
-            return values * np.exp(random.normal(size=rows))
-        return values
-
     @cached_property
     def graphs(self) -> list[Graph]:
         """The reference and its other ways."""
-        functions = (self.definition.reference, *self.definition.ways)
+        functions = (self.kernel.reference, *self.kernel.ways)
         return [trace(function, self.inputs, **self.arguments) for function in functions]
 
     @cached_property
@@ -125,27 +120,13 @@ class Case:
         errors = {}
         for name, values in outputs.items():
             right = self.right[name]
+            is_same = (values == right) | (values == round_to(right, self.form))
             with np.errstate(invalid="ignore"):
-                error = np.where(values == right, 0.0, np.abs(values - right))
-            is_over = ~np.isfinite(round_to(right, self.form)) & ~np.isfinite(values)
-            worst = np.nan_to_num(np.where(is_over, 0.0, error), nan=np.inf, posinf=np.inf)
-            errors[name] = float(worst.max())
+                error = np.where(is_same & ~np.isfinite(values), 0.0, np.abs(values - right))
+            errors[name] = float(np.nan_to_num(error, nan=np.inf, posinf=np.inf).max())
         return errors
 
     def judged(self, outputs: Arrays, formats: Mapping[str, str]) -> Judgment:
         """Judge outputs with no arithmetic named."""
         narrow = [form for form in {self.form, *formats.values()} if form in ("bf16", "fp16")]
         return judge(self.graphs, self.inputs, outputs, formats, narrow)
-
-
-def _drawn(
-    regime: Mapping[str, Any], random: np.random.Generator, shape: tuple[int, ...]
-) -> NDArray[Any]:
-    """Return values of a distribution as tests name it."""
-    kind = regime["regime"]
-    if kind == "uniform":
-        return random.uniform(regime.get("low", -1.0), regime.get("high", 1.0), shape)
-    if kind == "constant":
-        return np.full(shape, regime["value"])
-    center = regime["offset"] if kind == "offset" else regime.get("mean", 0.0)
-    return random.normal(center, regime.get("std", 1.0), shape)

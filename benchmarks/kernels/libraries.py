@@ -1,31 +1,22 @@
-"""Run rows in the interpreters of their libraries, and keep the outputs in the cache folder.
-
-An output depends on the program, the library's version, the code and the case: judging again runs
-no library.
-"""
+"""Run rows in the interpreters of their libraries, and keep the outputs in the cache folder."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
+import pickle
 import subprocess
-import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-
 from benchmarks.kernels.cases import Arrays, Case
-from benchmarks.kernels.rows import Row
+from benchmarks.kernels.rows import FORMATS, Row
 from benchmarks.libraries.environments import cache_folder, environment_of
 from benchmarks.libraries.runs import SETTINGS
 
 PROGRAM: Final = Path(__file__).parent / "library_program.py"
-BATCH: Final = 200
-"""Runs of one process."""
 
 
 @dataclass(frozen=True)
@@ -42,77 +33,53 @@ class Run:
         return self.code == self.row.code
 
     @property
-    def data(self) -> dict[str, Any]:
-        """What the library's program reads, without the places of tensors."""
+    def request(self) -> dict[str, Any]:
+        """What the library's program reads."""
         gradients = [f"d{tensor}" for tensor in self.row.gradients]
         return {
             "code": self.code,
             "gradients": self.row.gradients,
-            "outputs": gradients or self.case.definition.outputs,
+            "outputs": gradients or self.case.kernel.outputs,
             "parameters": self.case.arguments,
             "format": self.case.form,
+            "inputs": dict(self.case.inputs),
         }
-
-    @property
-    def place(self) -> Path:
-        """The file of its outputs; beside it, a file that says their formats or the problem."""
-        environment = environment_of(self.row.library)
-        digest = hashlib.sha256(PROGRAM.read_bytes())
-        digest.update(json.dumps([environment.packages, self.data]).encode())
-        for name, values in self.case.inputs.items():
-            digest.update(name.encode() + values.tobytes() + repr(values.shape).encode())
-        return cache_folder() / "kernels-outputs" / f"{digest.hexdigest()[:32]}.npz"
 
 
 @dataclass(frozen=True)
 class Result:
-    """The outputs of a run in float64 and their formats, or why there are none."""
+    """Outputs in float64, and their formats."""
 
     outputs: Arrays
     formats: Mapping[str, str]
-    problem: str | None = None
 
 
-def results(library: str, runs: Sequence[Run]) -> list[Result]:
-    """Return the result of each run of a library; those that aren't in the cache are run."""
-    if absence := environment_of(library).absence:
-        return [Result({}, {}, absence)] * len(runs)
-    places = [run.place for run in runs]
-    missing = [at for at, place in enumerate(places) if not _report(place).exists()]
-    for start in range(0, len(missing), BATCH):
-        part = missing[start : start + BATCH]
-        _produce(library, [runs[at] for at in part], [places[at] for at in part])
-    return [_read(place) for place in places]
+def results(runs: Iterable[Run]) -> list[tuple[Run, Result]]:
+    """Return the results of runs, but for those that a library can't do, which are printed.
 
-
-def _produce(library: str, runs: Sequence[Run], places: Sequence[Path]) -> None:
-    """Run a process of the library, which writes outputs to their places."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        files: dict[Case, Path] = {}
-        manifest = []
-        for run, place in zip(runs, places, strict=True):
-            if run.case not in files:
-                files[run.case] = folder / f"input-{len(files)}.npz"
-                np.savez(files[run.case], **run.case.inputs)  # type: ignore[arg-type]
+    All runs of a library are one process. Its outputs are kept by the program and what it reads.
+    """
+    done: list[tuple[Run, Result]] = []
+    for library in FORMATS:
+        own = [run for run in runs if run.row.library == library]
+        environment = environment_of(library)
+        if environment.absence or not own:
+            print(f"left out {library}: {environment.absence or 'no row of it was chosen'}")
+            continue
+        data = pickle.dumps([run.request for run in own])
+        digest = hashlib.sha256(repr(environment.packages).encode() + PROGRAM.read_bytes() + data)
+        place = cache_folder() / "kernels-outputs" / digest.hexdigest()[:32]
+        if not place.exists():
             place.parent.mkdir(parents=True, exist_ok=True)
-            manifest.append({**run.data, "input": str(files[run.case]), "output": str(place)})
-        path, report = folder / "manifest.json", folder / "report.jsonl"
-        path.write_text(json.dumps(manifest), "utf-8")
-        words = [str(environment_of(library).python), str(PROGRAM), library, str(path), str(report)]
-        subprocess.run(words, check=True, env={**os.environ, **SETTINGS})
-        for place, line in zip(places, report.read_text("utf-8").splitlines(), strict=True):
-            _report(place).write_text(line, "utf-8")
-
-
-def _report(place: Path) -> Path:
-    return place.with_suffix(".json")
-
-
-def _read(place: Path) -> Result:
-    line = json.loads(_report(place).read_text("utf-8"))
-    if line["problem"] is not None:
-        return Result({}, {}, line["problem"])
-    with np.load(place) as stored:
-        outputs = {name: stored[name] for name in stored.files}
-    return Result(outputs, line["formats"])
+            place.with_suffix(".runs").write_bytes(data)
+            files = [str(place.with_suffix(".runs")), str(place)]
+            words = [str(environment.python), str(PROGRAM), library, *files]
+            subprocess.run(words, check=True, env={**os.environ, **SETTINGS})
+        for run, answer in zip(own, pickle.loads(place.read_bytes()), strict=True):
+            if isinstance(answer, str):
+                print(f"not run: {library} {run.case}: {answer}")
+                continue
+            outputs = {name: values for name, (values, _) in answer.items()}
+            formats = {name: form for name, (_, form) in answer.items()}
+            done.append((run, Result(run.case.shaped(outputs), formats)))
+    return done

@@ -1,17 +1,16 @@
 """Run expressions of a library for `benchmarks.kernels`, in the library's interpreter.
 
-    python library_program.py LIBRARY MANIFEST REPORT
+    python library_program.py LIBRARY REQUESTS ANSWERS
 
-It imports NumPy and the library, and nothing of GoNoGo. MANIFEST is a JSON list of runs: code,
-gradients, outputs (names), parameters, format, input and output (paths of .npz files). REPORT gets
-a JSON line per run: the format of each output, or the problem. Tensors are float32 arrays whose
-values a run's format can represent, and int32 arrays of whole numbers.
+It imports NumPy and the library, and nothing of GoNoGo. Both files are pickles of lists. A request
+has code, gradients, outputs (names), parameters, format, and inputs: float32 arrays whose values
+the format has, and int32 arrays. Its answer is the problem, or the values and format by output.
 """
 
 # mypy: ignore-errors
 # It runs in the interpreter of a library, whose packages our own checks do not have.
 
-import json
+import pickle
 import sys
 import warnings
 
@@ -132,25 +131,20 @@ def onnxruntime_runner(run, inputs):
 RUNNERS = {"torch": torch_runner, "jax": jax_runner, "onnxruntime": onnxruntime_runner}
 
 
-def main(library, manifest, report):
-    """Run a manifest."""
+def main(library, requests, answers):
+    """Run all requests; write their answers."""
     warnings.simplefilter("ignore")
-    with open(manifest) as source:
-        runs = json.load(source)
-    with open(report, "w") as lines:
-        for run in runs:
-            line = {"formats": {}, "problem": None}
-            try:
-                with np.load(run["input"]) as stored:
-                    inputs = {name: stored[name] for name in stored.files}
-                results = RUNNERS[library](run, inputs)
-                named = dict(zip(run["outputs"], results, strict=True))
-                np.savez(run["output"], **{name: values for name, (values, _) in named.items()})
-                line["formats"] = {name: form for name, (_, form) in named.items()}
-            except Exception as error:
-                line["problem"] = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-            lines.write(json.dumps(line) + "\n")
-            lines.flush()
+    results = []
+    with open(requests, "rb") as source:
+        runs = pickle.load(source)
+    for run in runs:
+        try:
+            values = RUNNERS[library](run, run["inputs"])
+            results.append(dict(zip(run["outputs"], values, strict=True)))
+        except Exception as error:
+            results.append(" ".join(f"{type(error).__name__}: {error}".split())[:200])
+    with open(answers, "wb") as target:
+        pickle.dump(results, target)
 
 
 if __name__ == "__main__":

@@ -10,10 +10,8 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Final
 
-FAMILIES: Final = (
-    "norm_rows", "activation_rows", "elementwise_rows", "softmax_rows", "product_rows", "other_rows",
-)  # fmt: skip
-"""Modules of this folder that have ROWS."""
+FAMILIES: Final = "norm activation elementwise softmax product other".split()
+"""Their modules end in _rows and have ROWS."""
 FORMATS: Final[Mapping[str, tuple[str, ...]]] = {
     "torch": ("fp32", "bf16", "fp16"),
     "jax": ("fp32", "bf16", "fp16"),
@@ -50,13 +48,8 @@ class Row:
     shape: tuple[int, ...] = ()
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
-    def run_formats(self) -> tuple[str, ...]:
-        """The formats in which it runs."""
-        return self.formats or FORMATS[self.library]
-
 
 def rows() -> Iterator[Row]:
     """Yield the rows of every family."""
     for name in FAMILIES:
-        yield from import_module(f"benchmarks.kernels.{name}").ROWS
+        yield from import_module(f"benchmarks.kernels.{name}_rows").ROWS

@@ -105,6 +105,19 @@ def _gelu_tanh_backward_by_sigmoid(x: Array, dy: Array) -> Outputs:
     return {"dx": dx}
 
 
+def _gelu_tanh_backward_by_parts(x: Array, dy: Array) -> Outputs:
+    """Return dy cdf + dy x cdf', as jax derives it: 1 - t^2 is (1 + t) (1 - t)."""
+    square = x * x
+    inner = SCALE * (x + CUBIC * (square * x))
+    t = np.tanh(inner)
+    cdf = 0.5 * (1.0 + t)
+    d_t = 0.5 * (dy * x)
+    d_inner = SCALE * ((d_t + d_t * t) * (1.0 - t))
+    through_cube = CUBIC * d_inner * (3.0 * square)
+    dx = dy * cdf + (d_inner + through_cube)
+    return {"dx": dx}
+
+
 def geglu(gate: Array, up: Array) -> Outputs:
     """Return y = gate cdf(gate) up."""
     error = erf(gate * ROOT_HALF)
@@ -186,7 +199,7 @@ KERNELS = (
         "gelu_tanh_bw",
         gelu_tanh_backward,
         ("dx",),
-        ways=(_gelu_tanh_backward_by_sigmoid,),
+        ways=(_gelu_tanh_backward_by_parts, _gelu_tanh_backward_by_sigmoid),
         regimes={"x": WIDE},
         mistakes={"erf": _erf_backward},
     ),
