@@ -141,7 +141,7 @@ BUILDS = (
     "group-boundaries", "half-groups", "gamma-neighbour", "beta-neighbour", "beta-missing",
     "power-of-two-outliers", "nan-tile", "hang", "crash",
 )  # fmt: skip
-"""The builds in gonogo.emulator, in that order (a test compares them)."""
+"""Its emulated builds in order; gonogo.emulator.builds says what they do."""
 
 
 def _groups(shape: Shape, parameters: Parameters) -> Mapping[str, Shape]:

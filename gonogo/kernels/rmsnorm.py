@@ -125,7 +125,7 @@ BACKWARD_BUILDS = (
     "gamma-neighbour", "gamma-missing", "dgamma-last-row-tile-missing", "power-of-two-outliers",
     "nan-tile", "hang", "crash",
 )  # fmt: skip
-"""The builds in gonogo.emulator of each pass, in that order (a test compares them)."""
+"""The emulated builds of each pass in order; gonogo.emulator.builds says what they do."""
 
 KERNELS = (
     Kernel(

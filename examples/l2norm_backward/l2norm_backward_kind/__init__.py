@@ -20,7 +20,7 @@ def gradients(x, gamma, dy, epsilon):
 
 
 L2NORM_BW = Kernel(
-    "l2norm_bw",
+    "l2norm_gradients",
     gradients,
     ("dx", "dgamma"),
     builds=("correct", "missing/share@rest", "sign/share@rest", "without-last/dgamma"),

@@ -1,0 +1,104 @@
+"""Kernels in Python files: named on the command line, listed in GONOGO_KERNELS, never sent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from api import in_process
+from gonogo import emulator
+from gonogo.errors import FieldError
+from gonogo.judging.inputs import generate, quantise
+from gonogo.kernels import registry
+from gonogo.spec.test_spec import TestSpec
+from gonogo_cli.app import app
+from gonogo_workers.local.runner import load
+
+SOFTCAP = '''
+import numpy as np
+from gonogo.kernels.kernel import Kernel
+
+def softcap(x):
+    """Return y = 5 tanh(x / 5)."""
+    squashed = np.tanh(x / 5.0)
+    y = 5.0 * squashed
+    return {"y": y}
+
+KERNEL = Kernel("softcap", softcap, ("y",))
+'''
+SHAPE = ("--shape", "8,64")
+SPEC = {"kernel": "softcap", "shape": [8, 64]}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Iterator[Path]:
+    path = tmp_path / "softcap.py"
+    path.write_text(SOFTCAP)
+    yield path
+    for kernel in list(registry.loaded()):
+        registry.unregister(kernel)
+    registry.allow_installed(False)
+
+
+def command(*arguments: str) -> tuple[int, Any]:
+    result = CliRunner().invoke(app, [*arguments, "--json"])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result.exit_code, json.loads(result.stdout)
+
+
+def test_a_file_is_checked_as_a_kernel_that_we_ship(file: Path) -> None:
+    named = ("--kernel", str(file), *SHAPE)
+    assert command("check", *named, "--build", "correct", "--rtol", "0.02")[0] == 0
+    code, result = command("check", *named, "--build", "skipped/squashed", "--atol", "1")
+    assert (code, result["verdict"]) == (1, "pass_by_tolerance")
+    assert "without tanh" in result["diagnosis"]["words"]
+    code, shown = command("kernels", "show", str(file))
+    assert (code, shown["kernel"], shown["inputs"]) == (0, "softcap", ["x"])
+    assert "skipped/squashed" in shown["faults"]
+
+
+def test_a_child_process_loads_the_file_too(file: Path) -> None:
+    registry.load([str(file)])
+    test = TestSpec.parse(SPEC)
+    given = quantise(test, generate(test, 1))
+    with load("emulator", "skipped/squashed", isolated=True) as runner:
+        there = runner.run(test, given, seed=1)["y"]
+    assert np.array_equal(there, emulator.run(test, given, "skipped/squashed")["y"])
+
+
+def test_a_server_runs_the_files_of_its_setting_alone(file: Path, tmp_path: Path) -> None:
+    database = f"sqlite:///{tmp_path / 'g.db'}"
+    body = {"test": {**SPEC, "kernel": str(file)}, "build": "correct", "seeds": {"count": 1}}
+    with in_process(database, kernels=(str(file),)) as api:
+        job = api.submit(test=SPEC, build="skipped/squashed")
+        assert api.get(f"/jobs/{job}")["test"] == SPEC
+        answer = api.client.post("/api/v1/jobs", json=body)
+        assert (answer.status_code, answer.json()["field"]) == (422, "test.kernel")
+
+
+BAD = [
+    ("softcap.py", None, "is a relative path"),
+    ("/no/such/softcap.py", None, "can't be loaded: FileNotFoundError"),
+    ("broken.py", "1 / 0", "can't be loaded: ZeroDivisionError"),
+    ("empty.py", "KERNEL = 3", "has no kernel"),
+    ("taken.py", SOFTCAP.replace('"softcap"', '"softmax"'), "has the name of another one"),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "reason"), BAD)
+def test_a_file_that_can_t_be_used_is_refused(
+    name: str, text: str | None, reason: str, tmp_path: Path
+) -> None:
+    if text is not None:
+        (tmp_path / name).write_text(text)
+        name = str(tmp_path / name)
+    with pytest.raises(FieldError) as caught:
+        registry.load([name])
+    assert caught.value.field == "GONOGO_KERNELS"
+    assert reason in caught.value.reason
