@@ -66,10 +66,9 @@ class Case:
     @cached_property
     def arguments(self) -> dict[str, Any]:
         """All arguments but the tensors."""
-        arguments = self.kernel.completed(dict(self.parameters))
-        if "epsilon" in inspect.signature(self.kernel.reference).parameters:
-            arguments["epsilon"] = EPSILON
-        return arguments
+        known = {"epsilon": EPSILON, **self.definition.completed(json.loads(self.parameters))}
+        names = inspect.signature(self.definition.reference).parameters
+        return {name: value for name, value in known.items() if name in names}
 
     @cached_property
     def inputs(self) -> Arrays:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from benchmarks.kernels.rows import Row
 
-WITHOUT_BF16 = ("fp32", "fp16")
 WINDOW = (
     "shape, steps = (1, 1, size, size), (1, 1, stride, stride);"
-    " sides = ((0, 0), (0, 0), (padding, padding), (padding, padding)); "
+    " sides = ((0, 0), (0, 0), (padding, padding), (padding, padding));"
+    " inf, zero = jnp.array(jnp.inf, x.dtype), jnp.array(0, x.dtype); "
 )
 _POOLING = (
     Row(
@@ -24,12 +24,8 @@ _POOLING = (
     Row(
         "max_pool2d",
         "jax",
-        WINDOW
-        + "y = jax.lax.reduce_window(x, jnp.array(-jnp.inf, x.dtype), jax.lax.max, shape, steps, sides)",
-        faults=(
-            WINDOW
-            + "y = jax.lax.reduce_window(x, jnp.array(0, x.dtype), jax.lax.max, shape, steps, sides)",
-        ),
+        WINDOW + "y = jax.lax.reduce_window(x, -inf, jax.lax.max, shape, steps, sides)",
+        faults=(WINDOW + "y = jax.lax.reduce_window(x, zero, jax.lax.max, shape, steps, sides)",),
     ),
     Row(
         "max_pool2d",
@@ -49,8 +45,7 @@ _POOLING = (
     Row(
         "average_pool2d",
         "jax",
-        WINDOW
-        + "y = jax.lax.reduce_window(x, jnp.array(0, x.dtype), jax.lax.add, shape, steps, sides) / size**2",
+        WINDOW + "y = jax.lax.reduce_window(x, zero, jax.lax.add, shape, steps, sides) / size**2",
     ),
     Row(
         "average_pool2d",
@@ -69,11 +64,11 @@ _REDUCTIONS = (
     ),
     Row("sum", "torch", "y = torch.einsum('rn->r', x)", shape=(33, 777)),
     Row("sum", "jax", "y = x.sum(-1)", faults=("y = x.sum(-1) * 1.01",)),
-    Row("sum", "onnxruntime", "y = op('ReduceSum', x, [-1], keepdims=0)", formats=WITHOUT_BF16),
+    Row("sum", "onnxruntime", "y = op('ReduceSum', x, [-1], keepdims=0)"),
     Row("mean", "torch", "y = x.mean(-1)", faults=("y = x.sum(-1) / (x.shape[-1] - 1)",)),
     Row("mean", "torch", "y = x.mean(-1)", shape=(7, 5000)),
     Row("mean", "jax", "y = x.mean(-1)", faults=("y = x[:, :-1].mean(-1)",)),
-    Row("mean", "onnxruntime", "y = op('ReduceMean', x, [-1], keepdims=0)", formats=WITHOUT_BF16),
+    Row("mean", "onnxruntime", "y = op('ReduceMean', x, [-1], keepdims=0)"),
     Row(
         "variance",
         "torch",
@@ -89,7 +84,7 @@ _REDUCTIONS = (
         faults=("y = x.abs().amax(-1)", "y = x[:, :-32].amax(-1)", "y = x.amin(-1)"),
     ),
     Row("max", "jax", "y = x.max(-1)", faults=("y = jnp.maximum(x.max(-1), 3)",)),
-    Row("max", "onnxruntime", "y = op('ReduceMax', x, [-1], keepdims=0)", formats=WITHOUT_BF16),
+    Row("max", "onnxruntime", "y = op('ReduceMax', x, [-1], keepdims=0)"),
     Row(
         "cumsum",
         "torch",
@@ -116,9 +111,7 @@ _INDICES = (
         ),
     ),
     Row("embedding", "jax", "y = jnp.take(table, indices, axis=0)"),
-    Row(
-        "embedding", "onnxruntime", "y = op('Gather', table, indices, axis=0)", formats=WITHOUT_BF16
-    ),
+    Row("embedding", "onnxruntime", "y = op('Gather', table, indices, axis=0)"),
     Row(
         "topk",
         "torch",
@@ -135,7 +128,7 @@ _INDICES = (
         "y = jax.lax.top_k(x, k)[0]",
         faults=("y = jax.lax.top_k(x, k + 1)[0][:, 1:]",),
     ),
-    Row("topk", "onnxruntime", "y = op('TopK', x, [k], outputs=2)[0]", formats=WITHOUT_BF16),
+    Row("topk", "onnxruntime", "y = op('TopK', x, [k], outputs=2)[0]"),
 )
 HALVES = "x1, x2 = x[..., :32], x[..., 32:]; "
 PAIRS = "x1, x2 = x[..., ::2], x[..., 1::2]; "
@@ -171,7 +164,6 @@ _ROTARY = (
         "onnxruntime",
         ONNX_ROTARY.format("cos, sin", 0),
         faults=(ONNX_ROTARY.format("cos, sin", 1), ONNX_ROTARY.format("sin, cos", 0)),
-        formats=WITHOUT_BF16,
     ),
     Row(
         "rotary_interleaved",
@@ -182,12 +174,7 @@ _ROTARY = (
         faults=(f"{HALVES}y = torch.cat([{TURNED}], -1)",),
     ),
     Row("rotary_interleaved", "jax", f"{PAIRS}y = jnp.stack([{TURNED}], -1).reshape(x.shape)"),
-    Row(
-        "rotary_interleaved",
-        "onnxruntime",
-        ONNX_ROTARY.format("cos, sin", 1),
-        formats=WITHOUT_BF16,
-    ),
+    Row("rotary_interleaved", "onnxruntime", ONNX_ROTARY.format("cos, sin", 1)),
 )
 
 

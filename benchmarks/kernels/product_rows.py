@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from benchmarks.kernels.rows import Row
 
-SHORT = (2, 2, 64, 32)
-LONG = (1, 2, 200, 64)
+SHORT = (1, 2, 40, 32)
+LONG = (1, 1, 100, 32)
 """Shapes of attention's q; a block of flash attention has 32 to 512 keys."""
-WITHOUT_BF16 = ("fp32", "fp16")
 ATTENTION = "F.scaled_dot_product_attention"
 SCORES = "s = q @ k.transpose(-1, -2) * q.shape[-1]**-0.5"
 JAX_ATTENTION = "jnp.moveaxis(jax.nn.dot_product_attention(q_, k_, v_{more}), 2, 1)"
@@ -34,9 +33,9 @@ _MATMUL = (
         ),
     ),
     Row("matmul", "torch", "y = a @ b", shape=(4, 33, 130), parameters={"columns": 65}),
-    Row("matmul", "torch", "y = torch.einsum('mk,kn->mn', a, b)", shape=(40, 1000)),
+    Row("matmul", "torch", "y = torch.einsum('mk,kn->mn', a, b)", shape=(12, 1000)),
     Row("matmul", "jax", "y = a @ b", faults=("y = a @ b + a", "y = a.at[:, 0].set(0) @ b")),
-    Row("matmul", "onnxruntime", "y = op('MatMul', a, b)", formats=WITHOUT_BF16),
+    Row("matmul", "onnxruntime", "y = op('MatMul', a, b)"),
     Row("matmul_bw", "torch", "y = a @ b", ("a", "b"), ("y = a @ b * 1.01", "y = a @ b.T")),
     Row("matmul_bw", "torch", "y = a @ b", ("a", "b"), shape=(3, 40, 64)),
     Row("matmul_bw", "jax", "y = a @ b", ("a", "b")),
@@ -57,7 +56,7 @@ _LINEAR = (
         "linear", "torch", "y = x @ weight.T + bias", shape=(5, 17, 96), parameters={"features": 40}
     ),
     Row("linear", "jax", "y = x @ weight.T + bias", faults=("y = x @ weight.T - bias",)),
-    Row("linear", "onnxruntime", "y = op('Gemm', x, weight, bias, transB=1)", formats=WITHOUT_BF16),
+    Row("linear", "onnxruntime", "y = op('Gemm', x, weight, bias, transB=1)"),
     Row(
         "linear_activation",
         "torch",
@@ -93,7 +92,6 @@ _LINEAR = (
         "onnxruntime",
         "y = op('Relu', op('Gemm', x, weight, bias, transB=1))",
         parameters={"activation": "relu"},
-        formats=WITHOUT_BF16,
     ),
     Row(
         "linear_bw",
@@ -135,7 +133,7 @@ _ATTENTION = (
         f"y = {ATTENTION}(q, k, v, is_causal=True)",
         faults=(
             f"y = {ATTENTION}(q, k, v)",
-            f"y = {ATTENTION}(q, k, v, attn_mask=torch.ones(200, 200).tril(1).bool())",
+            f"y = {ATTENTION}(q, k, v, attn_mask=torch.ones(100, 100).tril(1).bool())",
         ),
         shape=LONG,
         parameters={"causal": True},
@@ -145,7 +143,7 @@ _ATTENTION = (
         "torch",
         f"y = {ATTENTION}(q, k, v, enable_gqa=True)",
         faults=(f"y = {ATTENTION}(q, k.repeat(1, 2, 1, 1), v.repeat(1, 2, 1, 1))",),
-        shape=(1, 4, 48, 32),
+        shape=(1, 2, 24, 32),
         parameters={"share": 2},
     ),
     Row(
@@ -175,7 +173,6 @@ _ATTENTION = (
         "onnxruntime",
         f"{ONNX_SCORES}; y = op('MatMul', op('Softmax', s, axis=-1), v)",
         faults=(f"{ONNX_SCORES}; y = op('MatMul', op('Softmax', s, axis=-2), v)",),
-        formats=WITHOUT_BF16,
         shape=SHORT,
     ),
     Row(

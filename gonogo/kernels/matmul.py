@@ -169,7 +169,7 @@ KERNELS = (
         _product_shapes,
         ways=(_split_k,),
         parameters=COLUMNS,
-        example=(128, 256),
+        example=(64, 128),
     ),
     Kernel(
         "matmul_bw",
@@ -178,16 +178,16 @@ KERNELS = (
         _product_gradient_shapes,
         ways=(_batched_backward,),
         parameters=COLUMNS,
-        example=(128, 256),
+        example=(64, 128),
     ),
-    Kernel("linear", linear, ("y",), _linear_shapes, parameters=FEATURES, example=(64, 256)),
+    Kernel("linear", linear, ("y",), _linear_shapes, parameters=FEATURES, example=(64, 128)),
     Kernel(
         "linear_bw",
         linear_backward,
         ("dx", "dweight", "dbias"),
         _linear_gradient_shapes,
         parameters=FEATURES,
-        example=(64, 256),
+        example=(64, 128),
     ),
     Kernel(
         "linear_activation",
@@ -196,7 +196,7 @@ KERNELS = (
         _linear_shapes,
         ways=(partial(_activated, OTHER),),
         parameters=FEATURES | ACTIVATION,
-        example=(64, 256),
+        example=(64, 128),
         mistakes={"bias-behind-activation": _activated_before_bias},
     ),
 )
