@@ -25,18 +25,20 @@ def shaped(test: TestSpec, name: str, array: NDArray[Any]) -> NDArray[Any]:
     FieldError for another shape or type.
     """
     shape, flat = test.shape_of(name), test.flat_shape_of(name)
-    whole = test.bound_of(name) is not None
-    if whole and array.dtype.kind not in "iu":
-        raise FieldError(name, str(array.dtype), "must be whole numbers", limit="int32, int64")
-    if not whole and array.dtype.kind != "f":
+    bound = test.bound_of(name)
+    if array.dtype.kind not in ("f" if bound is None else "fiu"):
         raise FieldError(
             name, str(array.dtype), "must be a float array", limit="float16, float32, float64"
         )
     if _squeezed(array.shape) not in (_squeezed(shape), _squeezed(flat)):
         raise FieldError(name, list(array.shape), "has a wrong shape", limit=list(shape))
+    if bound is not None:
+        numbers = array.astype("int64").reshape(flat)
+        if (numbers != array.reshape(flat)).any() or not ((numbers >= 0) & (numbers < bound)).all():
+            raise FieldError(name, "its values", "must be whole numbers", limit=f"0 to {bound - 1}")
+        return numbers.astype("int32")
     double = name in test.input_names and array.dtype.itemsize > 4
-    dtype = "int32" if whole else "float64" if double else "float32"
-    return array.astype(dtype, order="C").reshape(flat)
+    return array.astype("float64" if double else "float32", order="C").reshape(flat)
 
 
 def given_inputs(

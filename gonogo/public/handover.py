@@ -169,9 +169,12 @@ def test_fields(kernel: str, arrays: dict[str, Any], given: dict[str, Any]) -> d
     arguments.check_mappings(numerics=given.get("numerics"))
     fields = {"kernel": kernel, **given}
     if "shape" not in fields:
-        if "x" not in arrays:
-            raise TypeError("x is missing: without it, or a shape, nothing can be compared")
-        fields["shape"] = list(arrays["x"].shape)
+        one = known_kernel(kernel)
+        first = "x" if one is None else one.inputs[0]
+        if first not in arrays:
+            reason = "is missing: without it, or a shape, nothing can be compared"
+            raise TypeError(f"{first} {reason}")
+        fields["shape"] = list(arrays[first].shape)
     numerics = dict(fields.get("numerics") or {})
     statistics = _given_statistics(kernel)
     if statistics and not statistics & arrays.keys():

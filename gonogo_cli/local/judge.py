@@ -139,7 +139,7 @@ def _load(test: TestSpec, places: Iterable[str], names: Iterable[str]) -> Tensor
         except (OSError, ValueError) as problem:
             raise JobError(f"{path} can't be read as a .npy file: it {problem}") from problem
         double = name in test.input_names and array.dtype.itemsize > 4
-        kind = "float64" if double else "float32"
+        kind = "int32" if test.bound_of(name) else "float64" if double else "float32"
         loaded[name] = array.astype(kind, order="C").reshape(test.flat_shape_of(name))
     return loaded
 
@@ -149,9 +149,11 @@ def _check(test: TestSpec, name: str, path: str, given: tuple[int, ...], dtype: 
 
     Dimensions of 1 may stand anywhere ([1,1,1,N] for a gamma), and rows may be flat.
     """
-    if dtype.kind != "f" or dtype.itemsize > 8:
-        limit = "float16, float32, float64"
-        raise FieldError(path, str(dtype)[:60], f"{name} must be a float array", limit=limit)
+    kinds = "f" if test.bound_of(name) is None else "iu"
+    if dtype.kind not in kinds or dtype.itemsize > 8:
+        limit = "float16, float32, float64" if kinds == "f" else "int32, int64"
+        reason = f"{name} must be {'a float array' if kinds == 'f' else 'whole numbers'}"
+        raise FieldError(path, str(dtype)[:60], reason, limit=limit)
     shape, flat = test.shape_of(name), test.flat_shape_of(name)
     if _squeezed(given) not in (_squeezed(shape), _squeezed(flat)):
         raise FieldError(path, list(given), f"{name} has a wrong shape", limit=list(shape))
