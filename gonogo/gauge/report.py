@@ -106,7 +106,9 @@ def findings(measured: MeasuredTest) -> list[str]:
         predicted = ""
         if alarms.predicted is not None:
             rare = 0 < alarms.predicted < RAREST
-            share = "below 1e-6" if rare else f"{alarms.predicted:.2g}"
+            share = (
+                "below 1e-6" if rare else f"{alarms.predicted:.2g}" if alarms.predicted else "none"
+            )
             predicted = f" (predicted: {share} of the seeds)"
         counts = f"{alarms.count} of {alarms.of} runs of right kernels"
         sentences.append(f"False alarms: {counts}{predicted}.")

@@ -18,6 +18,7 @@ READ = ("arithmetic", "detection_limits", "is_wide")
 NONE = "none explains it"
 SHOWN = 3
 """Faults that a phrase of limits names; more are counted."""
+_STORED = re.compile(r"(?P<value>.+) is (?:stored in|truncated to) (?P<form>\S+)(?P<where>.*)")
 _SIZE = re.compile(r"(?<=below )\d[\d.]*(?:e[+-]?\d+)?")
 
 
@@ -106,6 +107,30 @@ def unseen(limits: Sequence[str]) -> str:
     others = [f"{more} more faults" if more > 1 else faults[-1]] if more > 0 else []
     shown = [*faults[:SHOWN], *others, *sizes]
     return f"couldn't have seen: {'; '.join(shown)}" if shown else ""
+
+
+def grouped(limits: Sequence[str]) -> tuple[str, ...]:
+    """Return the detection limits in few phrases, the sizes first.
+
+    Values that could be stored in the same formats stand together: a wide arithmetic hides a
+    hundred such faults.
+    """
+    sizes = [phrase for phrase in limits if _SIZE.search(phrase)]
+    others: list[str] = []
+    forms: dict[tuple[str, str], dict[str, None]] = {}
+    for phrase in limits:
+        if match := _STORED.fullmatch(phrase):
+            forms.setdefault((match["value"], match["where"]), {})[match["form"]] = None
+        elif phrase not in sizes:
+            others.append(phrase)
+    values: dict[tuple[str, str], list[str]] = {}
+    for (value, where), of_value in forms.items():
+        values.setdefault((", ".join(of_value), where), []).append(value)
+    stored = [
+        f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} stored in {form}{where}"
+        for (form, where), names in values.items()
+    ]
+    return (*sizes, *others, *stored)
 
 
 def shared_limits(seeds: Iterable[Sequence[str]]) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from gonogo.gauge.summary import (
     alike,
 )
 from gonogo.spec.arithmetic_names import NAMES
-from gonogo.spec.arithmetic_words import OutputArithmetic
+from gonogo.spec.arithmetic_words import OutputArithmetic, grouped
 from gonogo.spec.verdicts import Verdict
 from gonogo_storage.db.encoding import encode
 
@@ -210,7 +210,7 @@ def _models(parts: Mapping[str, Sequence[OutputArithmetic]]) -> Iterator[ModelLi
                 output.output,
                 output.model,
                 NAMES.get(output.arithmetic or "", ""),
-                tuple(output.detection_limits),
+                grouped(output.detection_limits),
             )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gonogo.spec.arithmetic_names import NAMES
-from gonogo.spec.arithmetic_words import OutputArithmetic
+from gonogo.spec.arithmetic_words import OutputArithmetic, grouped
 from gonogo.spec.verdicts import Explanation
 from gonogo_dashboards.kit import words
 
@@ -26,7 +26,7 @@ class ArithmeticLine:
         seeds: in how many seeds it explains the output, in words; "" where there is nothing to
             count.
         others: the arithmetics of the other seeds, in words.
-        detection_limits: the limits; empty where there are none.
+        detection_limits: the limits in few phrases; empty where there are none.
         is_wide: only an unknown order of operations explains the output, so that its limits are
             part of the verdict.
     """
@@ -55,7 +55,7 @@ def of_job(outputs: Iterable[OutputArithmetic], noun: str) -> tuple[ArithmeticLi
                 NAMES.get(name, ""),
                 f"{first.seeds:,} of {words.count(output.seeds, noun)}",
                 ", ".join(f"{other.arithmetic or 'none'}: {other.seeds:,}" for other in others),
-                tuple(output.detection_limits),
+                grouped(output.detection_limits),
                 output.is_wide,
             )
         )
@@ -69,6 +69,6 @@ def of_seed(output: str, entry: Mapping[str, Any]) -> ArithmeticLine | None:
         return None
     explained = entry.get("explanation") == Explanation.explained
     relation = EXPLAINED_BY if explained else CLOSEST
-    limits = tuple(map(str, entry.get("detection_limits") or ()))
+    limits = grouped([str(limit) for limit in entry.get("detection_limits") or ()])
     hover = NAMES.get(name, "")
     return ArithmeticLine(output, relation, name, hover, "", "", limits, bool(entry.get("is_wide")))

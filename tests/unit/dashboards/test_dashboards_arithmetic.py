@@ -63,6 +63,24 @@ def test_limits_are_folded_unless_only_an_unknown_order_explains_the_output() ->
     assert "<details" not in wide
 
 
+def test_a_hundred_limits_are_few_phrases_the_sizes_first() -> None:
+    limits = [
+        "mean divides by N - 1",
+        *(f"{value} is stored in {form}" for value in ("mean", "rstd") for form in ("bf16", "fp8")),
+        "rstd is truncated to bf16",
+        "mean is stored in bf16 where y takes it",
+        LIMIT,
+    ]
+    line = arithmetic_view.of_seed("y", entry(is_wide=True, detection_limits=limits))
+    assert line is not None
+    assert line.detection_limits == (
+        LIMIT,
+        "mean divides by N - 1",
+        "mean, rstd are stored in bf16, fp8",
+        "mean is stored in bf16 where y takes it",
+    )
+
+
 def test_the_arithmetics_of_a_job_are_counted_the_most_frequent_first() -> None:
     names = ["fused", "fused", "eager"]
     output = of_output("y", [*(entry(name=name) for name in names), entry("unexplained", "fused")])
