@@ -66,8 +66,8 @@ class Case:
     @cached_property
     def arguments(self) -> dict[str, Any]:
         """All arguments but the tensors."""
-        known = {"epsilon": EPSILON, **self.definition.completed(json.loads(self.parameters))}
-        names = inspect.signature(self.definition.reference).parameters
+        known = {"epsilon": EPSILON, **self.kernel.completed(dict(self.parameters))}
+        names = inspect.signature(self.kernel.reference).parameters
         return {name: value for name, value in known.items() if name in names}
 
     @cached_property

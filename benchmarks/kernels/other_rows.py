@@ -105,7 +105,7 @@ _INDICES = (
         "torch",
         "y = F.embedding(indices, table)",
         faults=(
-            "y = F.embedding((indices + 1) % rows, table)",
+            "y = F.embedding((indices + 1) % table.shape[0], table)",
             "y = F.embedding(indices.roll(1, 0), table)",
             "y = F.embedding(indices, table, padding_idx=None) * 1.01",
         ),
