@@ -30,6 +30,7 @@ from torch_kernels import (
 from torch_setup import Setup, torch
 from torch_tensors import Array, CannotServe, Tensor, array, check, check_gradient, tensor
 
+KERNELS = ("layernorm_fw", "layernorm_bw", "rmsnorm_fw", "rmsnorm_bw", "groupnorm_fw")
 MAX_WEIGHTS = 2**26
 """The largest downstream linear, N x N: 128 MiB in bf16."""
 
@@ -66,13 +67,15 @@ class TorchExecutor:
 
     def run(self, test: Mapping[str, Any], inputs: dict[str, Array]) -> dict[str, Array]:
         """Run the kernel as the contract says. Raises CannotServe for numerics that torch lacks."""
+        kernel = test["kernel"]
+        if kernel not in KERNELS:
+            raise CannotServe(f"kernel: torch knows {', '.join(KERNELS)} here, not {kernel}")
         shape, epsilon = tuple(test["shape"]), float(test.get("epsilon", 1e-6))
         tensors = {
             name: tensor(test, name, values, self.setup.device) for name, values in inputs.items()
         }
         check(test, tensors)
         shapes = {"mean": shape[:-1], "rstd": shape[:-1], "dgamma": shape[-1:], "dbeta": shape[-1:]}
-        kernel = test["kernel"]
         if kernel == "layernorm_fw":
             outputs = self._forward(tensors, epsilon)
         elif kernel == "layernorm_bw":
@@ -81,16 +84,11 @@ class TorchExecutor:
             outputs = self._plain(rms_norm, decomposed_rms_norm, tensors, epsilon)
         elif kernel == "rmsnorm_bw":
             outputs = self._rms_backward(tensors, epsilon)
-        elif kernel == "groupnorm_fw":
+        else:
             groups = int(test.get("parameters", {}).get("num_groups", 1))
             shapes = dict.fromkeys(("mean", "rstd"), (shape[0], groups))
             samples = {**tensors, "x": tensors["x"].reshape(shape[0], shape[1], -1)}
             outputs = self._plain(group_norm, decomposed_group_norm, samples, epsilon, groups)
-        else:
-            raise CannotServe(
-                "kernel: torch knows layernorm_fw, layernorm_bw, rmsnorm_fw, rmsnorm_bw and "
-                f"groupnorm_fw here, not {kernel}"
-            )
         return {name: array(value, shapes.get(name, shape)) for name, value in outputs.items()}
 
     def _plain(
