@@ -288,7 +288,7 @@ def settled_words(words: str, settled: Verdict, together: Mapping[str, str]) -> 
     together: output -> the sentence of gonogo.flakiness.suspects.unexplained_together.
     """
     first, *lines = words.split("\n")
-    title = first.split(": ", 1)[0]
+    title = first.split(": ", 1)[0]  # a right seed has no message
     lines = [line.replace(f"{diagnoses.SO_FAR} ", "") for line in lines]
-    head = f"{title}: {settled.label}. {settled.sentence}"
+    head = f"{title}: " * bool(title) + f"{settled.label}. {settled.sentence}"
     return "\n".join([head, *lines, *(f"  {name}: {reason}" for name, reason in together.items())])
