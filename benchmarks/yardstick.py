@@ -161,7 +161,8 @@ def kernels_of(chosen: Sequence[Row]) -> Iterator[Kernel]:
         own = [run for run in runs if run.row.library == library]
         for run, result in zip(own, results(library, own), strict=True):
             if result.problem is None:
-                kernel = Kernel(run.case, run.is_right, result.outputs, result.formats)
+                shaped = {n: a.reshape(run.case.right[n].shape) for n, a in result.outputs.items()}
+                kernel = Kernel(run.case, run.is_right, shaped, result.formats)
                 (right[run.case] if run.is_right else wrong).append(kernel)
     for case, kernels in right.items():
         yield from kernels

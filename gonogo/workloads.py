@@ -144,7 +144,7 @@ def mutants(test: TestSpec) -> tuple[str, ...]:
 def check_build(build: Build, test: TestSpec, path: str = "build") -> None:
     """Raise FieldError for a build of which the test can't say anything."""
     check_kernel(build, test.kernel, path)
-    known = KERNELS[test.kernel].emulated_builds
+    known = (*KERNELS[test.kernel].emulated_builds, *KERNELS[test.kernel].public_bugs)
     if build.executor == EMULATOR and build.name not in known:
         fault_of(test, build.name, path)
 

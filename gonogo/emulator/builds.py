@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import numpy as np
 
 from gonogo.arithmetic.matrix_unit import TILE
+from gonogo.emulator.public_bugs import PUBLIC_BUGS, PublicBug
 from gonogo.emulator.spoiling import Spoiling
 from gonogo.faults.changes import (
     Change,
@@ -548,7 +549,8 @@ def builds_of(kernel: str) -> Mapping[str, Build]:
             name: Build(name, build.sentence, build.outputs, is_wrong=False)
             for name, build in others.items()
         } | _known(kernel)
-    names = KERNELS[kernel].listed_builds
+    known |= {bug.name: _of_report(bug) for bug in PUBLIC_BUGS.values() if bug.kernel == kernel}
+    names = (*KERNELS[kernel].listed_builds, *KERNELS[kernel].public_bugs)
     return {name: known.get(name) or _of_fault(name, outputs) for name in names}
 
 
@@ -570,6 +572,14 @@ def has_build(test: TestSpec, name: str) -> bool:
 
 def _of_fault(name: str, outputs: tuple[str, ...]) -> Build:
     return Build(name, f"The fault {name} of its reference.", outputs, is_fault=True)
+
+
+def _of_report(bug: PublicBug) -> Build:
+    def edits(graph: Graph, kind: Kind) -> Edits:
+        return bug.edits(graph)
+
+    sentence, outputs = f"{bug.sentence} {bug.source}", KERNELS[bug.kernel].outputs
+    return Build(bug.name, sentence, outputs, edits, narrow_sums=bug.narrow_sums)
 
 
 def _known(kernel: str) -> dict[str, Build]:

@@ -51,6 +51,18 @@ class Parameter:
 
 SPOILED = ("power-of-two-outliers", "nan-tile")
 """The emulated builds of any kernel that spoil its first output."""
+PUBLIC_BUGS: Mapping[str, tuple[str, ...]] = {
+    "attention_biased": ("tt-metal-42891", "tt-metal-54833"),
+    "groupnorm_fw": ("tt-metal-50682", "tt-metal-52685"),
+    "layernorm_bw": ("attorch-18", "tt-metal-34625", "tt-metal-53204"),
+    "layernorm_fw": ("apex-411", "triton-9838", "tt-metal-28365", "tt-metal-49902"),
+    "matmul": ("tt-metal-38306",),
+    "rmsnorm_bw": ("attorch-17", "tt-metal-28803"),
+    "rmsnorm_fw": ("llama.cpp-26708", "tt-metal-49600"),
+    "softmax": ("tt-metal-52045",),
+    "softmax_bw": ("tt-metal-53208",),
+}
+"""Emulated builds after public reports, by kernel (gonogo.emulator.public_bugs)."""
 
 
 def sentence_of(id: str, mistake: Function) -> str:
@@ -159,6 +171,11 @@ class Kernel:
     def emulated_builds(self) -> tuple[str, ...]:
         """The emulated builds that belong to it, `correct` first."""
         return tuple(name for name in self.listed_builds if name not in self.unchanged_by)
+
+    @property
+    def public_bugs(self) -> tuple[str, ...]:
+        """The emulated builds after public reports, which only some shapes show."""
+        return PUBLIC_BUGS.get(self.name, ())
 
     def with_statistics(self, statistics: str) -> Kernel:
         """Return the kernel of a test's `numerics.statistics`: "given" or "own"."""

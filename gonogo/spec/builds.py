@@ -11,6 +11,7 @@ from pydantic import Field
 
 from gonogo import fields
 from gonogo.errors import FieldError
+from gonogo.kernels.kernel import PUBLIC_BUGS
 from gonogo.kernels.registry import KERNELS, emulated
 from gonogo.spec import arithmetic_names
 from gonogo.spec.executors import EMULATOR as EMULATOR
@@ -141,10 +142,12 @@ def own_builds(executor: str | None = None) -> Mapping[str, Build]:
 def known_build(name: str, executor: str | None = None) -> Build | None:
     """Return the build of that name that we define ourselves; None if there is none.
 
-    The emulator has one for each fault of a kernel: gonogo.workloads.check_build checks its name.
+    The emulator has one for each fault of a kernel (gonogo.workloads.check_build checks its name)
+    and for public bugs.
     """
     known = own_builds(executor)
-    if executor == EMULATOR and name not in known and FAULT in name:
+    is_unlisted = FAULT in name or any(name in bugs for bugs in PUBLIC_BUGS.values())
+    if executor == EMULATOR and name not in known and is_unlisted:
         return replace(known["correct"], name=name, sequence=len(known))
     return known.get(name)
 
@@ -157,7 +160,8 @@ def fits_kernel(build: Build, kernel: str) -> bool:
     of the kernel's.
     """
     if build.executor == EMULATOR:
-        return FAULT in build.name or build.name in KERNELS[kernel].emulated_builds
+        known = KERNELS[kernel]
+        return FAULT in build.name or build.name in (*known.emulated_builds, *known.public_bugs)
     return any(build.produces(output) for output in KERNELS[kernel].outputs)
 
 
@@ -174,6 +178,10 @@ def check_kernel(build: Build, kernel: str, path: str = "build") -> None:
             limit="a build with one of them; this one has " + ", ".join(build.outputs or ()),
         )
     members = KERNELS[kernel].emulated_builds
-    others = [name for name, other in KERNELS.items() if build.name in other.emulated_builds]
+    others = [
+        name
+        for name, other in KERNELS.items()
+        if build.name in (*other.emulated_builds, *other.public_bugs)
+    ]
     reason = f"is not a build of {kernel}, only of {', '.join(others)}; it would run as `correct`"
     fields.choice(build.name, members, path, reason)

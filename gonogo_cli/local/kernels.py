@@ -90,5 +90,5 @@ def _builds(kernel: str) -> dict[str, str]:
     from gonogo.emulator import builds_of
     from gonogo.kernels.registry import KERNELS
 
-    builds = builds_of(kernel)
-    return {name: builds[name].sentence for name in KERNELS[kernel].emulated_builds}
+    builds, known = builds_of(kernel), KERNELS[kernel]
+    return {name: builds[name].sentence for name in (*known.emulated_builds, *known.public_bugs)}
