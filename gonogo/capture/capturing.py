@@ -101,7 +101,7 @@ class Capture:
             green = is_green(result)
             frame = _frame_of(self._file, sys._getframe(2))
             call = read_call(function, args, kwargs)
-            comparison = self._judged(call, frame) or _measured(call, green)
+            comparison = self._judged(call, frame, green) or _measured(call, green)
             if comparison.problem:
                 comparison = replace(_measured(call, green), problem=comparison.problem)
             comparison.name = f"{call.function}, line {frame.f_lineno}"
@@ -113,7 +113,7 @@ class Capture:
         except Exception as problem:
             self.not_read[f"{type(problem).__name__}: {problem}".splitlines()[0][:MAX_REASON]] += 1
 
-    def _judged(self, call: Call, frame: FrameType) -> Comparison | None:
+    def _judged(self, call: Call, frame: FrameType, green: bool) -> Comparison | None:
         """Return the full judgment where the table has the test and its variables; else None."""
         inputs = None if self._kernel is None else _variables(self._kernel.inputs, frame)
         if self._kernel is None or inputs is None:
@@ -121,9 +121,10 @@ class Capture:
         spec = {"kernel": self._kernel.kernel, **self._kernel.fields}
         pending = PendingComparison(None, call.gate, spec, None)
         for pair in call.pairs:
-            pending.add(
-                self._kernel.output or first_output(spec) or pair.label, pair.actual, pair.expected
-            )
+            label = self._kernel.output or first_output(spec) or pair.label
+            pending.add(label, pair.actual, pair.expected)
+            # the test's own gate decides: it may leave NaN out
+            pending.missed[label] = [] if green else pending.missed[label] or ["red"]
         return pending.judged(inputs, {})
 
 
@@ -136,11 +137,13 @@ def _frame_of(file: str, caller: FrameType) -> FrameType:
 
 
 def _variables(names: Mapping[str, str], frame: FrameType) -> dict[str, Any] | None:
-    """Return tensor -> value from the innermost frame that has all variables; else None."""
+    """Return tensor -> value from the innermost frame of the test's file that has all variables."""
     outer: FrameType | None = frame
+    file = frame.f_code.co_filename
     while outer is not None:
-        if all(name in outer.f_locals for name in names.values()):
-            return {tensor: outer.f_locals[name] for tensor, name in names.items()}
+        known = outer.f_locals
+        if outer.f_code.co_filename == file and known.keys() >= set(names.values()):
+            return {tensor: known[name] for tensor, name in names.items()}
         outer = outer.f_back
     return None
 

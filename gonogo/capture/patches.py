@@ -33,10 +33,13 @@ class Patches:
         self._calls = threading.local()
         self._replacements: dict[int, tuple[Function, Function]] = {}
         self._seen: set[tuple[str, int]] = set()
+        self._count = 0
         self._places: list[tuple[dict[str, Any], str, Function, Function]] = []
 
     def apply(self) -> None:
         """Replace the functions in all modules that were imported since the last call."""
+        if len(sys.modules) == self._count:
+            return
         if "numpy" in sys.modules:
             importlib.import_module("numpy.testing")  # else it loads at its first use, in a test
         modules = {(name, id(module)): module for name, module in list(sys.modules.items())}
@@ -45,6 +48,7 @@ class Patches:
         if known and len(self._replacements) > known:  # an earlier module may have a new one, too
             self._replace_in(modules.values())
         self._seen |= modules.keys()
+        self._count = len(sys.modules)
 
     def restore(self) -> None:
         """Put the originals back, but not over what a test has put there since."""
@@ -53,6 +57,7 @@ class Patches:
                 namespace[key] = original
         self._places.clear()
         self._seen.clear()
+        self._count = 0
 
     def _replace_in(self, modules: Iterable[ModuleType]) -> None:
         for module in modules:
