@@ -158,8 +158,8 @@ def kernels_of(chosen: Sequence[Row]) -> Iterator[Kernel]:
         right[case] = [Kernel(case, True, numpy_kernel(case)["numpy"], formats)]
     wrong: list[Kernel] = []
     for library in sorted({row.library for row in chosen}):
-        own = [run for run in runs if run.row.library == library]
-        for run, result in zip(own, results(library, own), strict=True):
+        library_runs = [run for run in runs if run.row.library == library]
+        for run, result in zip(library_runs, results(library, library_runs), strict=True):
             if result.problem is None:
                 shaped = {n: a.reshape(run.case.right[n].shape) for n, a in result.outputs.items()}
                 kernel = Kernel(run.case, run.is_right, shaped, result.formats)
