@@ -103,6 +103,7 @@ def reciprocal(x: Doubles, form: Form) -> Doubles:
 
 def exponential(x: Doubles, form: Form) -> Doubles:
     """Return tt-metal's exp(x)."""
+    x = np.maximum(x, -1000.0)
     if form != "fp32":
         exponent = np.clip(fused(x, np.full(x.shape, LOG2_E), 127.0), 0.0, 255.0)
         return _rounded(_shifted_power(exponent, BASE[form]), form)

@@ -78,12 +78,12 @@ def _attention(q: Array, k: Array, v: Array, causal: bool, share: int) -> Output
     """Return attention in one block of keys: scores are scaled late, y is divided last."""
     k, v = (np.repeat(a, share, axis=1) if share > 1 else a for a in (k, v))
     product = q @ np.swapaxes(k, -1, -2)
-    largest = np.max(product, axis=-1, keepdims=True)
+    visible = np.tril(np.ones(product.shape[-2:], bool), k.shape[-2] - q.shape[-2])
+    seen = np.where(visible, product, -np.inf) if causal else product
+    largest = np.max(seen, axis=-1, keepdims=True)
     shifted = product - largest
-    scores = shifted * (1 / math.sqrt(q.shape[-1]))
-    e = np.exp(scores)
-    if causal:
-        e = np.tril(e, k.shape[-2] - q.shape[-2])
+    scaled = shifted * (1 / math.sqrt(q.shape[-1]))
+    e = np.exp(np.where(visible, scaled, -np.inf) if causal else scaled)
     total = np.sum(e, axis=-1, keepdims=True)
     weighted = e @ v
     reciprocal = 1.0 / total
@@ -267,9 +267,9 @@ def _attention_program(graph: Graph, o: Options) -> Program:
     """Return the program of attention in an fp32 Dst; the tiles of e add up in a buffer."""
     library = Rule("library", o.dst)
     total = Rule("rows", o.dst, o.fidelity, partials="fp32", reads=CUT, is_packed=True)
-    rules = {"scores": Rule("sfpu"), "e": library, "total": total, "reciprocal": library}
-    scale = next(node.args[1].key for node in graph.nodes if node.key == "scores")
-    in_dst = f"shifted scores {scale}"
+    rules = {"scaled": Rule("sfpu"), "e": library, "total": total, "reciprocal": library}
+    scale = next(node.args[1].key for node in graph.nodes if node.key == "scaled")
+    in_dst = f"shifted scaled {scale}"
     program = _program(graph, o, "product shifted weighted y", rules, in_dst=in_dst)
     stored = {"largest": PACKED, "weighted": PACKED, "e@total": "fp32", "e@weighted": CUT}
     return replace(program, stored={**program.stored, **stored, "reciprocal@y": CUT})
