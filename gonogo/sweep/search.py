@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
+from gonogo.spec.verdicts import Verdict
 from gonogo.sweep.cases import SIZES, Case, changed_test, regimes
 
 KindOf = Callable[[Case], str]
@@ -24,6 +26,18 @@ class Failure:
     kind: str
     cases: list[Case]
     smallest: Case
+
+
+FAILURES = (Verdict.crash, Verdict.hang, Verdict.fail, Verdict.pass_by_tolerance)
+"""The verdicts of a kernel that fails; an error says nothing about it."""
+
+
+def kind_of(row: Mapping[str, Any]) -> str:
+    """Return what failures of a kind have in common: the verdict and the wrong outputs."""
+    if row["verdict"] not in FAILURES:
+        return ""
+    outputs = row["outputs"].items()
+    return " ".join([row["verdict"], *(n for n, out in outputs if out["verdict"] in FAILURES)])
 
 
 def sweep(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -34,8 +35,8 @@ class _Runs:
     runner: LocalRunner
     counts: Counter[str] = field(default_factory=Counter)
     rows: dict[tuple[str, int], options.Row] = field(default_factory=dict)
-    errors: dict[str, Case] = field(default_factory=dict)
-    """By its message, the first case that could not be run: it says nothing about the kernel."""
+    errors: dict[str, str] = field(default_factory=dict)
+    """By message, the command of the first case that could not be run: the kernel isn't judged."""
     refused: FieldError | None = None
 
     def run(self, case: Case, *, is_brief: bool = False) -> options.Row:
@@ -52,6 +53,8 @@ class _Runs:
 
     def kind(self, case: Case) -> str:
         """Run a case; return its verdict and its wrong outputs, or "" where it isn't wrong."""
+        from gonogo.sweep.search import kind_of
+
         try:
             row = self.rows[case.key] = self.run(case, is_brief=True)
         except FieldError as refused:  # an emulated fault that there isn't in this shape
@@ -59,11 +62,8 @@ class _Runs:
             return ""
         self.counts[row["verdict"]] += 1
         if row["verdict"] == Verdict.error:
-            self.errors.setdefault(str(row["message"]), case)
-        if row["verdict"] == Verdict.error or not show.failed(row["verdict"], "hollow"):
-            return ""
-        outputs = row["outputs"].items()
-        return " ".join([row["verdict"], *(n for n, out in outputs if out["verdict"] != "pass")])
+            self.errors.setdefault(str(row["message"]), self.command(case))
+        return kind_of(row)
 
     def report(self, failure: Failure) -> dict[str, Any]:
         """Return a failure as JSON: its smallest case is run again, to name the fault."""
@@ -76,7 +76,6 @@ class _Runs:
         return {
             "verdict": row["verdict"],
             "message": row.get("message") or (diagnosis and diagnosis.words),
-            "outputs": row["outputs"],
             "test": case.test.canonical(),
             "seed": case.seed,
             "command": self.command(case),
@@ -116,6 +115,9 @@ def sweep(
     name = fields.choice(named(kernel), nameable(), "kernel")
     usual = ",".join(map(str, KERNELS[name].example))
     base = TestSpec.parse(options.test_from_flags(name, usual, None, {}, given))
+    if not as_json:
+        title = f"{kernel}, build {build} on {executor}, {seconds:g} s from seed {seed}"
+        show.console().print(Text(title, style="bold"), soft_wrap=True)
     end = time.monotonic() + seconds
     with executors.load(executor, build, deadline_s=deadline, tell=show.tell) as runner:
         runs = _Runs(kernel, runner)
@@ -123,26 +125,23 @@ def sweep(
         failures = [runs.report(failure) for failure in broken.values()]
     if runs.refused and not runs.counts:
         raise runs.refused
-    errors = [{"message": why, "command": runs.command(at)} for why, at in runs.errors.items()]
     report: dict[str, Any] = {"verdict": worst(runs.counts).value, "counts": runs.counts}
-    report |= {"failures": failures, "errors": errors}
+    report |= {"failures": failures, "errors": runs.errors}
     if as_json:
         show.print_json(report)
     else:
-        _print(report, f"{kernel}, build {build} on {executor}, {seconds:g} s from seed {seed}")
-    raise typer.Exit(1 if failures else 3 if errors or not runs.counts else 0)
+        _print(report)
+    raise typer.Exit(1 if failures else 3 if runs.errors or not runs.counts else 0)
 
 
-def _print(report: dict[str, Any], title: str) -> None:
-    out = show.console()
-    out.print(Text(title, style="bold"), soft_wrap=True)
+def _print(report: dict[str, Any]) -> None:
+    plain = partial(show.console().print, markup=False, highlight=False, soft_wrap=True)
     for failure in report["failures"]:
         shape = "x".join(map(str, failure["test"]["shape"]))
         text = f" in {failure['count']} of the drawn cases; the smallest is {shape}: "
-        line = Text.assemble(show.verdict(failure["verdict"]), text, str(failure["message"]))
-        out.print(line, soft_wrap=True)
-        out.print(f"  {failure['command']}", markup=False, highlight=False, soft_wrap=True)
-    for error in report["errors"]:
-        out.print(f"could not be run: {error['message']}", markup=False, soft_wrap=True)
-        out.print(f"  {error['command']}", markup=False, highlight=False, soft_wrap=True)
-    out.print(show.counts(report["counts"]), highlight=False)
+        plain(Text.assemble(show.verdict(failure["verdict"]), text, str(failure["message"])))
+        plain(f"  {failure['command']}")
+    for message, command in report["errors"].items():
+        plain(f"could not be run: {message}")
+        plain(f"  {command}")
+    plain(show.counts(report["counts"]))
