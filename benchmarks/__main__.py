@@ -37,6 +37,10 @@ BENCHMARKS: dict[str, tuple[str, tuple[str, ...]]] = {
         ("--series", "250", "--stable", "1000"),
     ),
     "bisection": ("noisy bisection beside git-bisect by majority, 60 series", ("--series", "60")),
+    "sweep": (
+        "each 40th entry of the fault table that only odd shapes show: does a sweep flag it?",
+        ("--every", "40"),
+    ),
     "gauges": (
         "what known gates let pass (out-of-sample): the nightly test's and ttnn's, 1 seed",
         ("--seeds", "1"),
