@@ -99,9 +99,7 @@ def number_changes(
     means = np.array([sample.mean() for sample in samples])
     cuts = _number_splits(samples, means)
     changes = []
-    for number, (cut, p) in enumerate(cuts):
-        start = cuts[number - 1][0] if number else 0
-        end = cuts[number + 1][0] if number + 1 < len(cuts) else len(samples)
+    for start, (cut, p), end in _between(cuts, len(samples)):
         low, high = interval(place_likelihood(means[start:end]), POLICY.level)
         before, after = float(means[start:cut].mean()), float(means[cut:end].mean())
         places = [
@@ -113,13 +111,19 @@ def number_changes(
             f"{factor} {direction} from point {places[0]} on"
             f" (between {places[1]} and {places[2]}, p = {p:.2g})"
         )
-        changes.append(
-            Change(
-                places[0], places[1], places[2], POLICY.level, before, after, p, None, None, words
-            )
-        )
-    words = "; ".join(change.words for change in changes) or f"no change in {len(means)} points"
-    return Changes(tuple(changes), len(means), left_out, moved, words)
+        changes.append(Change(*places, POLICY.level, before, after, p, None, None, words))
+    return _changes(changes, len(means), left_out, moved)
+
+
+def _between(cuts: Sequence[Split], count: int) -> Iterable[tuple[int, Split, int]]:
+    """Return each cut with the places of the one before it, or 0, and of the next, or `count`."""
+    edges = [0, *(place for place, _ in cuts), count]
+    return zip(edges, cuts, edges[2:], strict=False)
+
+
+def _changes(changes: Sequence[Change], count: int, left_out: int, moved: int) -> Changes:
+    words = "; ".join(change.words for change in changes) or f"no change in {count} points"
+    return Changes(tuple(changes), count, left_out, moved, words)
 
 
 def _number_splits(samples: Sequence[Array], means: Array) -> list[Split]:
@@ -218,35 +222,22 @@ def rate_changes(
 
     cuts = segments(0, len(counts), test)
     changes = []
-    for number, (cut, odds) in enumerate(cuts):
-        start = cuts[number - 1][0] if number else 0
-        end = cuts[number + 1][0] if number + 1 < len(cuts) else len(counts)
+    for start, (cut, odds), end in _between(cuts, len(counts)):
         log_odds = logs(start, end)
         weights = np.exp(log_odds - log_odds.max())
         low, high = interval(weights / weights.sum(), POLICY.rate_level)
-        both = tuple(
+        first, second = (
             rate(int(part[:, 0].sum()), int(part[:, 1].sum()), POLICY.rate_level)
             for part in (counts[start:cut], counts[cut:end])
         )
-        place, earliest, latest = (original[index] for index in (cut, start + low, start + high))
+        places = [original[index] for index in (cut, start + low, start + high)]
         words = (
-            f"from {both[0].words} to {both[1].words} from point {place} on"
-            f" (between {earliest} and {latest})"
+            f"from {first.words} to {second.words} from point {places[0]} on"
+            f" (between {places[1]} and {places[2]})"
         )
-        means = [side.failures / side.runs for side in both]
-        factor = math.exp(min(700.0, odds))
-        change = Change(
-            place,
-            earliest,
-            latest,
-            POLICY.rate_level,
-            means[0],
-            means[1],
-            None,
-            factor,
-            (both[0], both[1]),
-            words,
+        before, after = (side.failures / side.runs for side in (first, second))
+        factor, rates = math.exp(min(700.0, odds)), (first, second)
+        changes.append(
+            Change(*places, POLICY.rate_level, before, after, None, factor, rates, words)
         )
-        changes.append(change)
-    words = "; ".join(change.words for change in changes) or f"no change in {len(counts)} points"
-    return Changes(tuple(changes), len(counts), left_out, moved, words)
+    return _changes(changes, len(counts), left_out, moved)

@@ -6,7 +6,7 @@ It also stops at a logic bug, and adds seeds if one is suspect.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -88,9 +88,9 @@ def decide(
     *,
     unexplained: int = 0,
     to_the_end: bool = False,
-    durations_ms: Sequence[float | None] = (),
     silent: int = 0,
     ran: int = 0,
+    mean_ms: float | None = None,
 ) -> Decision:
     """Return whether to stop after `seeds` kernel outcomes, `failures` of them red.
 
@@ -101,8 +101,8 @@ def decide(
     unexplained: seeds whose error rounding doesn't explain; one stops the job unless `to_the_end`
     (4-flakiness). silent: further seeds that ran and say nothing about the kernel (infrastructure);
     they use up `most`. ran: how many seeds actually ran, where some ran after the deciding one;
-    only the others are saved. durations_ms: negative, unknown or non-finite ones (clocks that go
-    back) are left out of the mean. Raises ValueError for impossible counts.
+    only the others are saved. mean_ms: the mean time of a seed. Raises ValueError for impossible
+    counts.
     """
     if not 0 <= failures <= seeds or most < 1 or unexplained < 0 or silent < 0:
         raise ValueError(f"impossible counts: {failures} failures of {seeds} seeds of {most}")
@@ -121,13 +121,8 @@ def decide(
     needed = 0
     if state is Stopping.more:
         needed = min(most - seeds - silent, math.ceil((stable - evidence) / passed))
-    known = [
-        duration
-        for duration in durations_ms
-        if duration is not None and math.isfinite(duration) and duration >= 0
-    ]
     left = max(0, most - max(seeds + silent, ran))
-    saved = left * (sum(known) / len(known)) if known and state is not Stopping.more else None
+    saved = None if mean_ms is None or state is Stopping.more else left * mean_ms
     words = _words(state, seeds, most, failures, silent, saved)
     return Decision(state, seeds, most, failures, evidence, (low, high), needed, saved, words)
 
@@ -220,9 +215,9 @@ class Progress:
             most,
             unexplained=self.unexplained,
             to_the_end=to_the_end,
-            durations_ms=[mean_ms],
             silent=self.seen - self.counted,
             ran=ran,
+            mean_ms=mean_ms,
         )
 
 
