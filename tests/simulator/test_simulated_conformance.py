@@ -11,7 +11,7 @@ pytestmark = pytest.mark.slow
 
 SUITES = (
     ("ttnn", "layernorm_fw", ("y",), ((7,),)),
-    ("ttnn", "matmul", ("y",), ((2, 3, 40),)),
+    ("ttnn", "add", ("y",), ((2, 3, 40),)),
     ("ttnn-generic-bw", "layernorm_bw", ("dx",), ((1, 1, 32, 64),)),
 )
 

@@ -122,7 +122,7 @@ CASES = (
     Case("ttnn.matmul", "matmul", (2, 32, 64), {"fidelity": "lofi"}),
     Case("ttnn.matmul", "matmul", (64, 64), FP32),
     Case("ttnn.linear", "linear", (40, 100), parameters={"features": 70}),
-    Case("ttnn.linear", "linear", (32, 64), {**FP32, "fidelity": "hifi2"}),
+    Case("ttnn.linear", "linear", (64, 64), {**FP32, "fidelity": "hifi2"}),
     Case("ttnn.sum", "sum", (33, 100)),
     Case("ttnn.sum", "sum", (2, 32, 64), NARROW),
     Case("ttnn.sum", "sum", (33, 100), FP32, build="ttnn-fast"),

@@ -37,6 +37,10 @@ def test_a_limit_applies_to_the_tests_and_builds_that_meet_it() -> None:
         == ["block-formats"]
     )
     assert names(FORWARD | {"memory": {"sharded": [1, 2]}}) == ["one-row-of-cores"]
+    product = {"kernel": "matmul", "shape": [2, 16, 64]}
+    assert names(product) == ["one-row-of-cores"]
+    assert names(product | {"parameters": {"columns": 32}}) == []
+    assert names(product | {"shape": [2, 32, 64]}) == []
     assert (
         names(FORWARD | {"memory": {"sharded": [2, 2]}})
         == names(FORWARD | {"memory": {"sharded": [1, 1]}})

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
+TILE = 32
 SIMULATED = "TT_METAL_SIMULATOR"
 """The variable in a build's environment that makes ttnn run on a simulator instead of a card."""
 
@@ -44,7 +46,12 @@ def _block_formats(test: Mapping[str, Any], _build: str) -> bool:
 
 def _one_row_of_cores(test: Mapping[str, Any], _build: str) -> bool:
     memory = test.get("memory", "interleaved")
-    return isinstance(memory, Mapping) and memory["sharded"][0] == 1 and memory["sharded"][1] > 1
+    if isinstance(memory, Mapping):
+        return bool(memory["sharded"][0] == 1 and memory["sharded"][1] > 1)
+    *others, last = test["shape"]
+    parameters = test.get("parameters", {})
+    columns = parameters.get("columns") or parameters.get("features") or last
+    return test["kernel"] in ("matmul", "linear") and prod(others) <= TILE < columns
 
 
 def _sums_in_fp32(test: Mapping[str, Any], build: str) -> bool:
@@ -78,8 +85,8 @@ LIMITS = (
     Limit(
         "one-row-of-cores",
         "hang",
-        "A tensor that is sharded over one row of several cores never ends; several rows of cores "
-        "do.",
+        "A tensor that is sharded over one row of several cores never ends, nor does a product of "
+        "at most 32 rows and more columns; several rows of cores do.",
         _one_row_of_cores,
     ),
     Limit(

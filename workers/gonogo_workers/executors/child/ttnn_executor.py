@@ -66,7 +66,7 @@ FAST = {"settings": lambda test: {"dim": -1, "fast_and_approximate_mode": True}}
 
 
 def one_matrix(array: Array) -> Array:
-    """Return a batch of matrices below each other; more than one hang on the simulator."""
+    """Return a batch of matrices as one, whose rows fill more tiles."""
     return array.reshape(1, 1, -1, array.shape[-1])
 
 
