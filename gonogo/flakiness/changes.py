@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -102,16 +103,17 @@ def number_changes(
     for start, (cut, p), end in _between(cuts, len(samples)):
         low, high = interval(place_likelihood(means[start:end]), POLICY.level)
         before, after = float(means[start:cut].mean()), float(means[cut:end].mean())
-        places = [
+        place, earliest, latest = (
             original[min(index, len(original) - 1)] for index in (cut, start + low, start + high)
-        ]
+        )
         factor = f"{math.exp(min(700.0, abs(after - before))):.3g} times"
         direction = "larger" if after > before else "smaller"
         words = (
-            f"{factor} {direction} from point {places[0]} on"
-            f" (between {places[1]} and {places[2]}, p = {p:.2g})"
+            f"{factor} {direction} from point {place} on"
+            f" (between {earliest} and {latest}, p = {p:.2g})"
         )
-        changes.append(Change(*places, POLICY.level, before, after, p, None, None, words))
+        at_place = partial(Change, place, earliest, latest, POLICY.level, before, after)
+        changes.append(at_place(p, None, None, words))
     return _changes(changes, len(means), left_out, moved)
 
 
@@ -230,14 +232,13 @@ def rate_changes(
             rate(int(part[:, 0].sum()), int(part[:, 1].sum()), POLICY.rate_level)
             for part in (counts[start:cut], counts[cut:end])
         )
-        places = [original[index] for index in (cut, start + low, start + high)]
+        place, earliest, latest = (original[index] for index in (cut, start + low, start + high))
         words = (
-            f"from {first.words} to {second.words} from point {places[0]} on"
-            f" (between {places[1]} and {places[2]})"
+            f"from {first.words} to {second.words} from point {place} on"
+            f" (between {earliest} and {latest})"
         )
         before, after = (side.failures / side.runs for side in (first, second))
-        factor, rates = math.exp(min(700.0, odds)), (first, second)
-        changes.append(
-            Change(*places, POLICY.rate_level, before, after, None, factor, rates, words)
-        )
+        factor = math.exp(min(700.0, odds))
+        at_place = partial(Change, place, earliest, latest, POLICY.rate_level, before, after)
+        changes.append(at_place(None, factor, (first, second), words))
     return _changes(changes, len(counts), left_out, moved)
