@@ -79,8 +79,9 @@ def _silu_by_quotient(x: Array) -> Outputs:
 
 
 def _silu_by_tanh(x: Array) -> Outputs:
-    half = 0.5 * x
-    y = half + half * np.tanh(half)
+    """Return x (1/2 + tanh(x / 2) / 2); onnxruntime's sigmoid has as large an absolute error."""
+    sigmoid = _sigmoid_by_tanh(x)["y"]
+    y = x * sigmoid
     return {"y": y}
 
 
@@ -96,11 +97,15 @@ def silu_backward(x: Array, dy: Array) -> Outputs:
 
 
 def _silu_backward_by_parts(x: Array, dy: Array) -> Outputs:
-    """Return dy s + dy x s (1 - s), as a product's gradient is derived."""
+    """Return dy s + dy x (1 - s) s in torch's order, which rounds each operation in fp16."""
     e = np.exp(-x)
     sigmoid = 1.0 / (1.0 + e)
-    through_sigmoid = dy * x * (sigmoid * (1.0 - sigmoid))
-    dx = dy * sigmoid + through_sigmoid
+    rest = 1.0 - sigmoid
+    d_sigmoid = dy * x
+    part = d_sigmoid * rest
+    through_sigmoid = part * sigmoid
+    direct = dy * sigmoid
+    dx = direct + through_sigmoid
     return {"dx": dx}
 
 
@@ -116,6 +121,12 @@ def swiglu(gate: Array, up: Array) -> Outputs:
 def _swiglu_by_quotient(gate: Array, up: Array) -> Outputs:
     e = np.exp(-gate)
     silu = gate / (1.0 + e)
+    y = silu * up
+    return {"y": y}
+
+
+def _swiglu_by_tanh(gate: Array, up: Array) -> Outputs:
+    silu = _silu_by_tanh(gate)["y"]
     y = silu * up
     return {"y": y}
 
@@ -179,7 +190,7 @@ KERNELS = (
         "swiglu",
         swiglu,
         ("y",),
-        ways=(_swiglu_by_quotient,),
+        ways=(_swiglu_by_quotient, _swiglu_by_tanh),
         shapes=alike("gate", "up", "y"),
         regimes={"gate": WIDE},
         mistakes={"swapped": _swiglu_swapped},
