@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gonogo.flakiness.history import Tail
@@ -119,17 +119,14 @@ def sharpness(missed: Mapping[str, Rate]) -> tuple[Sharpness, str]:
     )
 
 
-def hollow(verdicts: Iterable[Verdict | str]) -> Rate:
-    """Return the rate of unexplained seeds among the green ones of a build.
+def hollow(counts: Sequence[Mapping[str, int]]) -> Rate:
+    """Return the rate of unexplained seeds among the green ones, from numbers by verdict.
 
     Green are the passes, the suspects and the passes by tolerance; the last are unexplained.
     """
-    green = [
-        verdict
-        for verdict in map(Verdict, verdicts)
-        if verdict in (Verdict.pass_, Verdict.suspect, Verdict.pass_by_tolerance)
-    ]
-    return rate(green.count(Verdict.pass_by_tolerance), len(green))
+    green = (Verdict.pass_, Verdict.suspect, Verdict.pass_by_tolerance)
+    total = {verdict: sum(one.get(verdict, 0) for one in counts) for verdict in green}
+    return rate(total[Verdict.pass_by_tolerance], sum(total.values()))
 
 
 def grade(

@@ -6,6 +6,7 @@ so the API process must not import it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -16,11 +17,10 @@ from gonogo.devices.suspicion import Suspicion
 from gonogo.flakiness import masking
 from gonogo.flakiness.attribution import Attribution, attribute
 from gonogo.flakiness.changes import number_changes, rate_changes
-from gonogo.flakiness.grades import Grade, grade
+from gonogo.flakiness.grades import Grade, grade, hollow
 from gonogo.flakiness.history import Changes
 from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.rates import Outcome, Rate, rate
-from gonogo.spec.verdicts import Verdict
 from gonogo_storage.devices import sick_devices
 from gonogo_storage.flags.evidence_kinds import ReadExtent
 from gonogo_storage.gauges import gauges
@@ -220,16 +220,8 @@ def _green(jobs: Sequence[JobFacts] | None, runs: Sequence[Run]) -> Rate:
 
     It is over whole jobs or, where sick devices were left out, over the runs.
     """
-    green_verdicts = (Verdict.pass_, Verdict.suspect, Verdict.pass_by_tolerance)
-    if jobs is None:
-        counts = {
-            verdict: sum(run.verdict == verdict for run in runs) for verdict in green_verdicts
-        }
-    else:
-        counts = {
-            verdict: sum(job.counts.get(verdict, 0) for job in jobs) for verdict in green_verdicts
-        }
-    return rate(counts[Verdict.pass_by_tolerance], sum(counts.values()))
+    counted = [Counter(run.verdict for run in runs)] if jobs is None else [j.counts for j in jobs]
+    return hollow(counted)
 
 
 def _builds(jobs: Sequence[JobFacts]) -> tuple[dict[str, Any], ...]:

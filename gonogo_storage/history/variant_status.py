@@ -19,15 +19,12 @@ from gonogo.flakiness import grades
 from gonogo.flakiness.attribution import Attribution, attribute
 from gonogo.flakiness.grades import Grade
 from gonogo.flakiness.rates import Outcome, Rate, rate
-from gonogo.spec.verdicts import Verdict
 from gonogo_storage.db.records import from_json, from_object
 from gonogo_storage.flags.evidence_kinds import ReadExtent
 from gonogo_storage.history import assessments, samples
 from gonogo_storage.rollups.variants import JobFacts, Variant, jobs_of, variants_of
 
 NOTHING_READ = ReadExtent.of(0, 0, 0, more_jobs=False)
-
-_GREEN = (Verdict.pass_, Verdict.suspect, Verdict.pass_by_tolerance)
 
 
 @dataclass(frozen=True)
@@ -173,7 +170,9 @@ def rates(jobs: Sequence[JobFacts]) -> Rates:
     outcomes = [samples.outcomes_of(job) for job in jobs]
     lost = sum(counts[Outcome.infrastructure] for counts in outcomes)
     failures = samples.failures_of(jobs)
-    return Rates(failures, rate(lost, lost + failures.runs), _hollow(jobs))
+    return Rates(
+        failures, rate(lost, lost + failures.runs), grades.hollow([job.counts for job in jobs])
+    )
 
 
 def _build(jobs: Sequence[JobFacts]) -> BuildHistory:
@@ -191,12 +190,3 @@ def _build(jobs: Sequence[JobFacts]) -> BuildHistory:
         last_job=last.id,
         last_at=last.finished_at,
     )
-
-
-def _hollow(jobs: Sequence[JobFacts]) -> Rate:
-    """Return the rate of unexplained seeds among the green ones.
-
-    It equals gonogo.flakiness.grades.hollow, but comes from counters, however many seeds there are.
-    """
-    counts = {verdict: sum(job.counts.get(verdict, 0) for job in jobs) for verdict in _GREEN}
-    return rate(counts[Verdict.pass_by_tolerance], sum(counts.values()))

@@ -121,7 +121,7 @@ def test_sharpness_and_hollow() -> None:
     assert words.endswith(" and 2 more")
     assert "wrong-4" in words
     assert "wrong-5" not in words
-    green = hollow(["pass", "pass_by_tolerance", "fail", "hang"])
+    green = hollow([{"pass": 1, "fail": 1}, {"pass_by_tolerance": 1, "hang": 1}])
     assert (green.failures, green.runs) == (1, 2)
     graded = grade(rate(0, 200), tail(exponential(200, 0.004)), {"drop-s1": rate(1, 8)}, green)
     assert graded.latent
