@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-_CARDS = {
-    "wormhole": ("n150", "n300"),
-    "blackhole": ("p100", "p150", "p300"),
-}
+_CARDS = {"wormhole": ("n150", "n300"), "blackhole": ("p100", "p150", "p300")}
 """The cards that are sold, by the architecture of their chips; a name may go on: `p150b`."""
 BOARDS: tuple[str, ...] = tuple(card for cards in _CARDS.values() for card in cards)
 _PREFIXES: Mapping[str, str] = {card: arch for arch, cards in _CARDS.items() for card in cards} | {

@@ -118,10 +118,7 @@ def judge(golden: Golden | None, canaries: Iterable[CanaryResult]) -> Finding:
         if canary.digest == after.digest or len(by_digest[canary.digest]) > 1
     )
     return Finding(
-        after,
-        change,
-        tuple(sorted(accused, key=lambda accusation: accusation.device)),
-        excused,
+        after, change, tuple(sorted(accused, key=lambda accusation: accusation.device)), excused
     )
 
 

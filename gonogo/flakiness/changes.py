@@ -186,10 +186,7 @@ def _logarithms(samples: list[Array]) -> list[Array]:
     return np.split(logs, np.cumsum([len(sample) for sample in samples])[:-1])
 
 
-def rate_changes(
-    points: Sequence[tuple[int, int]],
-    at: Sequence[float] | None = None,
-) -> Changes:
+def rate_changes(points: Sequence[tuple[int, int]], at: Sequence[float] | None = None) -> Changes:
     """Find the change points of a failure rate.
 
     points: (failures, runs) of each build or day.

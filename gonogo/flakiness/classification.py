@@ -29,9 +29,7 @@ UNSURE = (Verdict.suspect, Verdict.inconclusive, Verdict.skipped, Verdict.not_ru
 
 
 def classify(
-    base: RunSummary | None,
-    head: RunSummary | None,
-    flags: Sequence[OpenFlag] = (),
+    base: RunSummary | None, head: RunSummary | None, flags: Sequence[OpenFlag] = ()
 ) -> Classification:
     """Return how a test changed from base to head, with the evidence.
 

@@ -108,10 +108,7 @@ def sharpness(missed: Mapping[str, Rate]) -> tuple[Sharpness, str]:
         )
         named = ", ".join(f"{name} {passing[name].words}" for name in worst[:MAX_NAMED])
         more = f" and {len(worst) - MAX_NAMED} more" if len(worst) > MAX_NAMED else ""
-        return (
-            Sharpness.blunt,
-            f"{len(passing)} of {len(known)} mutants pass: {named}{more}",
-        )
+        return (Sharpness.blunt, f"{len(passing)} of {len(known)} mutants pass: {named}{more}")
     runs = min(passes.runs for passes in known.values())
     return (
         Sharpness.sharp,

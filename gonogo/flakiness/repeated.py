@@ -22,10 +22,7 @@ MAX_SEEDS = 32
 RUNS, SEEDS = "runs", "seeds"
 
 
-def tail_of(
-    numbers: Iterable[tuple[int | None, float | None]],
-    left: int = 0,
-) -> Tail:
+def tail_of(numbers: Iterable[tuple[int | None, float | None]], left: int = 0) -> Tail:
     """Return `tails.tail` of (seed, tolerance_ratio) pairs in which seeds may repeat.
 
     numbers: oldest first. Seed None: not controlled, so it counts as a distinct seed. left: runs

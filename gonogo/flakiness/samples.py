@@ -135,9 +135,7 @@ def _place(sample: Sample) -> str:
 
 
 def table(
-    samples: Iterable[Sample],
-    key: Callable[[Sample], str],
-    first: str | None,
+    samples: Iterable[Sample], key: Callable[[Sample], str], first: str | None
 ) -> tuple[Configuration, ...]:
     """Return the rows by `key`, each compared with the row `first` or with all others.
 
@@ -166,7 +164,7 @@ def table(
             against = [first] if first in rows_of else [other for other in names if other != name]
             others = [sample for other in against if other for sample in rows_of[other]]
             other_rate, _ = rate_of(
-                (others[place].outcome for place in distinct_places(others, varying=varying)),
+                others[place].outcome for place in distinct_places(others, varying=varying)
             )
             p = fisher(row_rate.failures, row_rate.runs, other_rate.failures, other_rate.runs)
             higher = greater(row_rate, other_rate)

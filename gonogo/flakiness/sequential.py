@@ -128,12 +128,7 @@ def decide(
 
 
 def _words(
-    state: Stopping,
-    seeds: int,
-    most: int,
-    failures: int,
-    silent: int,
-    saved: float | None,
+    state: Stopping, seeds: int, most: int, failures: int, silent: int, saved: float | None
 ) -> str:
     apart = f" ({silent} more say nothing of the kernel)" if silent else ""
     if state is Stopping.more:
@@ -173,11 +168,7 @@ class Progress:
         return cls(*(int(data[name]) for name in cls.__dataclass_fields__))
 
     def read(
-        self,
-        seeds: Iterable[tuple[Outcome, bool]],
-        most: int,
-        *,
-        to_the_end: bool = False,
+        self, seeds: Iterable[tuple[Outcome, bool]], most: int, *, to_the_end: bool = False
     ) -> tuple[Progress, Decision]:
         """Read the next seeds up to the deciding one, and return the decision after it.
 
@@ -201,12 +192,7 @@ class Progress:
         return now, decision
 
     def decide(
-        self,
-        most: int,
-        *,
-        to_the_end: bool = False,
-        ran: int = 0,
-        mean_ms: float | None = None,
+        self, most: int, *, to_the_end: bool = False, ran: int = 0, mean_ms: float | None = None
     ) -> Decision:
         """Return `decide` of these counts; mean_ms: the mean time of a seed."""
         return decide(

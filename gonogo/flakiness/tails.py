@@ -35,9 +35,7 @@ _BLOCK = 2_000_000
 
 
 def tail(
-    ratios: Iterable[float | None] | Array,
-    level: float | None = None,
-    unit: str = "seeds",
+    ratios: Iterable[float | None] | Array, level: float | None = None, unit: str = "seeds"
 ) -> Tail:
     """Predict P(tolerance_ratio > 1) from the ratios of many seeds of one variant.
 
@@ -100,17 +98,7 @@ def tail(
     words = f"{rates_in_words(predicted, upper, at_most, level, unit)} ({seeds} {unit})"
     swept = tuple(Threshold(*fit[:3]) for fit in fits)
     return Tail(
-        seeds,
-        left_out,
-        observed,
-        predicted,
-        upper,
-        at_most,
-        level,
-        swept,
-        largest,
-        words,
-        seeds,
+        seeds, left_out, observed, predicted, upper, at_most, level, swept, largest, words, seeds
     )
 
 
@@ -166,13 +154,7 @@ def _sweep(ordered: Array, level: float) -> list[tuple[float, int, float, float]
     return fits
 
 
-def _bound(
-    one: Array,
-    reach: float,
-    seeds: int,
-    level: float,
-    rng: np.random.Generator,
-) -> float:
+def _bound(one: Array, reach: float, seeds: int, level: float, rng: np.random.Generator) -> float:
     """Return the quantile `level` of the predicted rate over samples of the shrunk fit."""
     count = one.shape[1]
     shape, scale = pareto_fit(one, shrink=True)

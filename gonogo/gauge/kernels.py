@@ -58,9 +58,7 @@ def right(test: TestSpec) -> list[Part]:
     """
     numerics, build = test.numerics, "correct"
     backward = "The right kernel, summing rows and columns in reverse order."
-    parts = [
-        Part("correct", Kind.go, "The right kernel.", build, test),
-    ]
+    parts = [Part("correct", Kind.go, "The right kernel.", build, test)]
     if KERNELS[test.kernel].builds:  # those with the general builds may be others in reverse order
         parts.append(Part("reversed", Kind.go, backward, build, test, turned=True))
     if is_exact(test.inputs):

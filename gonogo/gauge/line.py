@@ -34,11 +34,7 @@ def gauge_line(
     ]
     if builds or wrong_builds:
         words += ["--executor", executor]
-    for flag, names in (
-        ("--build", builds),
-        ("--wrong-build", wrong_builds),
-        ("--gate", gates),
-    ):
+    for flag, names in (("--build", builds), ("--wrong-build", wrong_builds), ("--gate", gates)):
         for name in names:
             words += [flag, name]
     words += ["--seeds", str(count)]

@@ -73,8 +73,7 @@ class _Entry(_Options):
 
 class _Tests(Model):
     tests: Annotated[
-        list[Any],
-        Field(min_length=1, max_length=MAX_TESTS, json_schema_extra={"x-unit": "tests"}),
+        list[Any], Field(min_length=1, max_length=MAX_TESTS, json_schema_extra={"x-unit": "tests"})
     ]
 
 

@@ -91,12 +91,7 @@ def replayed(test: TestSpec, given: Arrays, outputs: Arrays, arithmetic: str) ->
 
 
 def _replayed(
-    test: TestSpec,
-    outputs: Arrays,
-    inputs: Arrays,
-    arithmetic: str,
-    graph: Graph,
-    program: Program,
+    test: TestSpec, outputs: Arrays, inputs: Arrays, arithmetic: str, graph: Graph, program: Program
 ) -> Replayed:
     values = {
         name: matrix(test, name, outputs).reshape(graph.outputs[name].shape)

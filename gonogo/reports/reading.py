@@ -42,8 +42,5 @@ def guess(data: bytes) -> str:
             else "gtest-json"
         )
     raise FieldError(
-        "file",
-        data[:60],
-        "has an unknown format; name it",
-        limit="one of " + ", ".join(FORMATS),
+        "file", data[:60], "has an unknown format; name it", limit="one of " + ", ".join(FORMATS)
     )

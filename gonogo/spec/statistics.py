@@ -14,12 +14,7 @@ from typing import Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
-from gonogo.spec.compared_outputs import (
-    AgainstReference,
-    BestFault,
-    CommonFactor,
-    ExactComparison,
-)
+from gonogo.spec.compared_outputs import AgainstReference, BestFault, CommonFactor, ExactComparison
 
 
 @dataclass(frozen=True)

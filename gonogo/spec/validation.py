@@ -25,12 +25,7 @@ from pydantic import (
     ValidatorFunctionWrapHandler,
     model_validator,
 )
-from pydantic_core import (
-    CoreSchema,
-    InitErrorDetails,
-    PydanticCustomError,
-    PydanticKnownError,
-)
+from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, PydanticKnownError
 from pydantic_core.core_schema import ErrorType
 
 from gonogo import fields

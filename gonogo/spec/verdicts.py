@@ -67,7 +67,7 @@ _JUDGE_KERNEL = frozenset(
         Verdict.fail_by_tolerance,
         Verdict.suspect,
         Verdict.pass_,
-    },
+    }
 )
 
 WORST_FIRST: tuple[Verdict, ...] = tuple(Verdict)

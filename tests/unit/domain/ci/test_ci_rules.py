@@ -60,12 +60,7 @@ def test_a_push_tells_the_commit_before_and_the_changed_paths() -> None:
         commit_event.base_sha,
         commit_event.branch,
         commit_event.fork,
-    ) == (
-        HEAD,
-        BEFORE,
-        "main",
-        False,
-    )
+    ) == (HEAD, BEFORE, "main", False)
     assert commit_event.paths == ("a", "b", "c")
     assert commit_event.occurred_at is not None
     assert event("push", push(forced=True)).paths is None
@@ -110,12 +105,7 @@ def test_a_pull_request_comes_from_a_fork_unless_both_ends_are_of_one_repository
         commit_event.branch,
         commit_event.action,
         commit_event.paths,
-    ) == (
-        7,
-        "main",
-        "opened",
-        None,
-    )
+    ) == (7, "main", "opened", None)
 
 
 def test_a_check_suite_without_a_branch_and_a_workflow_of_another_repository_come_from_forks() -> (
@@ -253,12 +243,7 @@ def test_another_ci_says_it_in_our_words() -> None:
         commit_event.head_build,
         commit_event.base_sha,
         commit_event.paths,
-    ) == (
-        "commit",
-        "correct",
-        BEFORE,
-        ("a",),
-    )
+    ) == ("commit", "correct", BEFORE, ("a",))
     assert isinstance(from_ci({"type": "release", "data": {}}), Ignored)
 
 

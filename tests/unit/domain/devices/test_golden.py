@@ -15,10 +15,7 @@ def canary(device: str, digest: str, since: int = 0, at: int | None = None) -> C
     """Return a device's canary result; `since` and `at` are minutes after NOW."""
     last = since if at is None else at
     return CanaryResult(
-        f"lab-1/{device}",
-        digest,
-        NOW + timedelta(minutes=since),
-        NOW + timedelta(minutes=last),
+        f"lab-1/{device}", digest, NOW + timedelta(minutes=since), NOW + timedelta(minutes=last)
     )
 
 

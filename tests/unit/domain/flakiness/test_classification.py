@@ -145,12 +145,7 @@ def hidden(build: str, faults: Mapping[str, float]) -> RunSummary:
             (),
             "false_alarm fail_by_tolerance: red though right 1 of 8; on base 1 of 8",
         ),
-        (
-            None,
-            ran(alarm=8),
-            (),
-            "false_alarm fail_by_tolerance: red though right 8 of 8; base",
-        ),
+        (None, ran(alarm=8), (), "false_alarm fail_by_tolerance: red though right 8 of 8; base"),
         (
             ran(pass_=8),
             ran(alarm=8),
@@ -260,12 +255,7 @@ def hidden(build: str, faults: Mapping[str, float]) -> RunSummary:
         (ran(pass_=8), None, (), "not_run not_run: 8 runs on b, none on head"),
         # good news, and none
         (ran(fail=8), ran(pass_=8), (), "fixed pass: green 8 of 8; red on base 8 of 8"),
-        (
-            ran(alarm=8),
-            ran(green=8),
-            (),
-            "fixed not_judged: green 8 of 8, without arrays to",
-        ),
+        (ran(alarm=8), ran(green=8), (), "fixed not_judged: green 8 of 8, without arrays to"),
         (ran(fail=64), ran(pass_=64), (OPEN,), "fixed pass: green 64 of 64; red on base 64 of 64"),
         (
             ran(fail=1, pass_=7),  # a flaky test that happens to be green isn't fixed
@@ -347,10 +337,7 @@ def test_one_kind_of_trouble_hides_no_other() -> None:
         "new_hollow_pass",
         "false_alarm",
     ]
-    assert kinds(ran(pass_=8), ran(fail=1, hollow=7), ACKNOWLEDGED) == [
-        "new_hollow_pass",
-        "waived",
-    ]
+    assert kinds(ran(pass_=8), ran(fail=1, hollow=7), ACKNOWLEDGED) == ["new_hollow_pass", "waived"]
     assert kinds(None, RunSummary("h", ("j",), {"fail": 1}, waiting=2)) == ["unknown", "pending"]
 
 

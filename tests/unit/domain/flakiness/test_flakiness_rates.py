@@ -13,11 +13,7 @@ from scipy import stats
 
 from gonogo.flakiness.contrasts import welch
 from gonogo.flakiness.rates import Outcome, fisher, greater, outcome_of, rate, rate_of
-from gonogo.flakiness.special import (
-    beta_cdf,
-    beta_quantile,
-    student_tail,
-)
+from gonogo.flakiness.special import beta_cdf, beta_quantile, student_tail
 from gonogo.spec.verdicts import Verdict
 
 SIZES = st.floats(0.1, 1e6)

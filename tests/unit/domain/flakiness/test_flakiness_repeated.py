@@ -181,13 +181,13 @@ def test_one_bad_seed_run_every_night_is_no_difference_of_devices() -> None:
         for seed in range(4)
     ]
     first, second = devices(runs)
-    assert (
-        first.runs,
-        second.runs,
-        second.failed,
-        second.repeated,
-        second.host_runs,
-    ) == (2, 2, 1, 58, NIGHTS)
+    assert (first.runs, second.runs, second.failed, second.repeated, second.host_runs) == (
+        2,
+        2,
+        1,
+        58,
+        NIGHTS,
+    )
     attribution = attribute(runs)
     assert attribution.cause is Cause.seed_sensitive
     assert (attribution.failures.failures, attribution.failures.runs, attribution.repeated) == (

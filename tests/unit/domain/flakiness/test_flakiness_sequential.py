@@ -11,14 +11,7 @@ from hypothesis import strategies as st
 
 from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.rates import Outcome
-from gonogo.flakiness.sequential import (
-    Progress,
-    Stopping,
-    bounds,
-    decide,
-    more_for_suspects,
-    plan,
-)
+from gonogo.flakiness.sequential import Progress, Stopping, bounds, decide, more_for_suspects, plan
 
 
 def test_run_lengths_are_those_of_the_figures() -> None:

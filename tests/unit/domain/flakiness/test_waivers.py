@@ -10,14 +10,7 @@ import pytest
 from gonogo.flakiness.classes import Class, OpenFlag, RunSummary
 from gonogo.flakiness.classification import classify
 from gonogo.flakiness.gating import FailOn, gate
-from gonogo.flakiness.waivers import (
-    RED_OR_HOLLOW,
-    WAIVABLE,
-    Waiver,
-    day,
-    waivable,
-    waived,
-)
+from gonogo.flakiness.waivers import RED_OR_HOLLOW, WAIVABLE, Waiver, day, waivable, waived
 from gonogo.spec.verdicts import Verdict
 
 END = datetime(2026, 12, 1, tzinfo=UTC)

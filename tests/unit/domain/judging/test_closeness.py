@@ -187,12 +187,7 @@ VALUES = [1.0, -1.0, 0.0, 4.0, INF]
             {"frobenius": 0.5 / math.sqrt((18 * H**2 / 4 / 3) / (18 / 4))},
             None,
         ),
-        (
-            Gate(pcc=0.5),
-            "bf16",
-            {"pcc": math.sqrt(0.5 / ((18 * H**2 / 4 / 3) / (2 * 3.5)))},
-            None,
-        ),
+        (Gate(pcc=0.5), "bf16", {"pcc": math.sqrt(0.5 / ((18 * H**2 / 4 / 3) / (2 * 3.5)))}, None),
         (Gate(pcc=1.0), "bf16", {"pcc": 0.0}, None),
         (Gate(atol=2.0**-53), "fp64", {"allclose": 1.0}, 0.25),
     ],

@@ -245,11 +245,7 @@ def test_an_error_that_grows_is_explained_then_suspect_then_unexplained() -> Non
         outputs["y"][4, 9] += steps * np.spacing(outputs["y"][4, 9])
         judgement = judged(case, outputs, None)
         answers.append((judgement.outputs["y"].explanation.value, judgement.verdict.value))
-    expected = [
-        ("explained", "pass"),
-        ("suspect", "suspect"),
-        ("unexplained", "pass_by_tolerance"),
-    ]
+    expected = [("explained", "pass"), ("suspect", "suspect"), ("unexplained", "pass_by_tolerance")]
     assert [next(same) for _, same in groupby(answers)] == expected
 
 

@@ -61,14 +61,8 @@ def test_a_right_kernel_passes_with_its_arithmetic_and_the_limits_of_the_verdict
         ({"numerics": "bf16"}, "numerics: must map names to values (allowed: such as {"),
         ({"parameters": []}, "parameters: must map names to values (allowed: such as {"),
         ({"inputs": {1: [[1.0]]}}, "inputs: has a name that is no text (allowed: such as {"),
-        (
-            {"inputs": {"x": [[1.0]], "weight": [1.0]}},
-            "weight: isn't a tensor of rmsnorm_fw",
-        ),
-        (
-            {"outputs": {"out": [[1.0]]}},
-            "out: isn't a tensor of rmsnorm_fw (allowed: inputs x",
-        ),
+        ({"inputs": {"x": [[1.0]], "weight": [1.0]}}, "weight: isn't a tensor of rmsnorm_fw"),
+        ({"outputs": {"out": [[1.0]]}}, "out: isn't a tensor of rmsnorm_fw (allowed: inputs x"),
     ],
 )
 def test_an_argument_of_a_wrong_kind_is_told_in_one_line_with_an_example(

@@ -231,10 +231,7 @@ def test_without_numbers_red_and_green_are_not_judged_and_the_same_name_twice_is
     assert row["verdict"] == "not_judged"
     assert {
         name: (entry["verdict"], entry["outcome"]) for name, entry in row["outputs"].items()
-    } == {
-        "a": ("not_judged", "passed"),
-        "a (2)": ("not_judged", "failed"),
-    }
+    } == {"a": ("not_judged", "passed"), "a (2)": ("not_judged", "failed")}
 
 
 def test_a_file_without_tests_is_never_green() -> None:
