@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -88,6 +89,15 @@ class CalibratedGate:
     least: float = 0.0
     ceilings: Mapping[str, float] = field(default_factory=dict)
     tolerance: Mapping[str, float] = field(default_factory=dict)
+
+    def limit(self, measured: float, output_format: str) -> Mapping[str, float]:
+        """Return the tolerance after the percentile that was measured on right kernels."""
+        if self.measure == "max_abs":
+            return {"atol": self.factor * measured}
+        budget = math.ceil(self.factor * measured) if math.isfinite(measured) else math.inf
+        if budget > self.ceilings.get(output_format, math.inf):
+            return self.tolerance
+        return {"ulp": max(budget, self.least)}
 
 
 def _gate(name: str, entry: Mapping[str, Any]) -> Gate:
