@@ -23,12 +23,12 @@ from benchmarks.kernels.wrong import numpy_faults, numpy_kernel
 CLEAR = {"fp32": 1.25, "bf16": 2.0, "fp16": 2.0}
 """How far beyond the worst right kernel's error on the same inputs a wrong one is clear."""
 FLAGGED = ("unexplained", "suspect")
-ASKED = {"right": "at most 1 %", "wrong": "at least 97 %"}
+LIMITS = {"right": "at most 1 %", "wrong": "at least 97 %"}
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What the judge said of an output; kind: "right" or "wrong"."""
+    """An answer of the judge about a kernel's outputs; kind: "right" or "wrong"."""
 
     kind: str
     library: str
@@ -67,8 +67,8 @@ def judge_case(case: Case, done: Sequence[tuple[Run, Result]]) -> Iterator[Answe
 def table(answers: Sequence[Answer]) -> Iterator[str]:
     """Yield the lines of the shares, by library and format."""
     libraries = sorted({answer.library for answer in answers})
-    for kind, asked in ASKED.items():
-        yield f"\n{kind} kernels flagged (asked: {asked})"
+    for kind, limit in LIMITS.items():
+        yield f"\n{kind} kernels flagged (required: {limit})"
         for library, form in product(("all", *libraries), ("", *FORMATS["torch"])):
             chosen = [
                 answer.explanation

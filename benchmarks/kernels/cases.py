@@ -28,8 +28,8 @@ LARGE: Final = (64, 1024)
 """The example of most kernels, in whose place a smaller shape is judged."""
 SHAPE: Final = (24, 160)
 LIMIT: Final = 10.0
-"""Of tensors whose distribution a kernel's file says: exp(11) is inf in fp16, so kernels that store
-it have no right answer beyond. In fp32, results of exp stay above the subnormal numbers."""
+"""Limit of tensors whose distribution a kernel's file says: exp(11) is inf in fp16, so kernels that
+store it have no right answer beyond. In fp32, results of exp stay above the subnormal numbers."""
 
 
 @dataclass(frozen=True)

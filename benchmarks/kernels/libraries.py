@@ -34,7 +34,7 @@ class Run:
 
     @property
     def request(self) -> dict[str, Any]:
-        """What the library's program reads."""
+        """Everything that the library's program reads."""
         gradients = [f"d{tensor}" for tensor in self.row.gradients]
         return {
             "code": self.code,
@@ -61,12 +61,12 @@ def results(runs: Iterable[Run]) -> list[tuple[Run, Result]]:
     """
     done: list[tuple[Run, Result]] = []
     for library in FORMATS:
-        own = [run for run in runs if run.row.library == library]
+        chosen = [run for run in runs if run.row.library == library]
         environment = environment_of(library)
-        if environment.absence or not own:
+        if environment.absence or not chosen:
             print(f"left out {library}: {environment.absence or 'no row of it was chosen'}")
             continue
-        data = pickle.dumps([run.request for run in own])
+        data = pickle.dumps([run.request for run in chosen])
         digest = hashlib.sha256(repr(environment.packages).encode() + PROGRAM.read_bytes() + data)
         place = cache_folder() / "kernels-outputs" / digest.hexdigest()[:32]
         if not place.exists():
@@ -75,7 +75,7 @@ def results(runs: Iterable[Run]) -> list[tuple[Run, Result]]:
             files = [str(place.with_suffix(".runs")), str(place)]
             words = [str(environment.python), str(PROGRAM), library, *files]
             subprocess.run(words, check=True, env={**os.environ, **SETTINGS})
-        for run, answer in zip(own, pickle.loads(place.read_bytes()), strict=True):
+        for run, answer in zip(chosen, pickle.loads(place.read_bytes()), strict=True):
             if isinstance(answer, str):
                 print(f"not run: {library} {run.case}: {answer}")
                 continue

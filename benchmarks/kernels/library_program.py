@@ -37,17 +37,15 @@ def torch_runner(run, inputs):
 
     torch.set_num_threads(1)
     dtype = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[run["format"]]
-    tensors = {}
-    for name, array in inputs.items():
-        is_whole = array.dtype.kind == "i"
-        tensors[name] = torch.from_numpy(array).to(torch.int64 if is_whole else dtype)
-    for name in run["gradients"]:
-        tensors[name].requires_grad_(True)
+    tensors = {
+        name: torch.from_numpy(array).to(torch.int64 if array.dtype.kind == "i" else dtype)
+        for name, array in inputs.items()
+    }
+    sources = [tensors[name].requires_grad_(True) for name in run["gradients"]]
     space = {"torch": torch, "F": torch.nn.functional, **run["parameters"], **tensors}
     values = values_of(run["code"], run["outputs"], run["gradients"], space)
-    if run["gradients"]:
-        wanted = [tensors[name] for name in run["gradients"]]
-        values = torch.autograd.grad(values, wanted, tensors["dy"])
+    if sources:
+        values = torch.autograd.grad(values, sources, tensors["dy"])
     values = [value.detach() for value in values]
     return [(value.double().numpy(), format_of(value.dtype)) for value in values]
 
@@ -68,11 +66,10 @@ def jax_runner(run, inputs):
         return values_of(run["code"], run["outputs"], run["gradients"], {**fixed, **tensors})
 
     def gradients(tensors):
-        def forward(*wanted):
-            return outputs({**tensors, **dict(zip(run["gradients"], wanted, strict=True))})
-
-        _, pull = jax.vjp(forward, *(tensors[name] for name in run["gradients"]))
-        return pull(tensors["dy"])
+        sources = {name: tensors[name] for name in run["gradients"]}
+        _, pull = jax.vjp(lambda changed: outputs({**tensors, **changed}), sources)
+        (slopes,) = pull(tensors["dy"])
+        return [slopes[name] for name in run["gradients"]]
 
     values = jax.jit(gradients if run["gradients"] else outputs)(tensors)
     return [(np.asarray(value).astype(np.float64), format_of(value.dtype)) for value in values]

@@ -14,7 +14,7 @@ from gonogo.kernels.normalization import Array
 Outputs = Mapping[str, Array]
 NORMAL: Mapping[str, Any] = {"regime": "normal", "std": 2.0}
 PROBABILITIES: Mapping[str, Any] = {"regime": "uniform", "low": 0.0, "high": 2.0**-9}
-"""Those of a row of 1,024 values add up to about 1."""
+"""Values whose sum over a row of 1,024 is about 1."""
 
 
 def softmax(x: Array) -> Outputs:

@@ -17,18 +17,17 @@ from gonogo.kernels import (
     activations,
     batchnorm,
     elementwise,
-    fused_norms,
     gelu,
     groupnorm,
-    l2norm,
+    norms,
     softmax,
 )
 from gonogo.kernels.kernel import Kernel
 from gonogo.kernels.registry import KERNELS
 
 Arrays = Mapping[str, NDArray[Any]]
-FILES = (activations, batchnorm, elementwise, fused_norms, gelu, groupnorm, l2norm, softmax)
-OURS = {kernel.name: kernel for file in FILES for kernel in file.KERNELS}
+FILES = (activations, batchnorm, elementwise, gelu, groupnorm, norms, softmax)
+TESTED = {kernel.name: kernel for file in FILES for kernel in file.KERNELS}
 SHAPE, IMAGE = (12, 64), (3, 8, 4, 6)
 PARAMETERS = {"groupnorm_fw": {"num_groups": 4}, "groupnorm_bw": {"num_groups": 4}}
 EPSILON = 1e-5
@@ -86,9 +85,9 @@ def _numpy(kernel: Kernel, inputs: Arrays) -> Arrays:
     return {name: np.asarray(values, np.float32) for name, values in outputs.items()}
 
 
-@pytest.mark.parametrize("name", OURS)
+@pytest.mark.parametrize("name", TESTED)
 def test_a_right_kernel_is_explained_and_a_fault_is_not(name: str) -> None:
-    kernel = OURS[name]
+    kernel = TESTED[name]
     inputs = _drawn(kernel)
     right = _numpy(kernel, inputs)
     parameters = PARAMETERS.get(name, {})
@@ -105,10 +104,10 @@ def test_a_right_kernel_is_explained_and_a_fault_is_not(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "id"), [(name, id) for name, kernel in OURS.items() for id in kernel.mistakes]
+    ("name", "id"), [(name, id) for name, kernel in TESTED.items() for id in kernel.mistakes]
 )
 def test_a_mistake_is_flagged(name: str, id: str) -> None:
-    kernel = OURS[name]
+    kernel = TESTED[name]
     inputs = _drawn(kernel)
     outputs = kernel.mistakes[id](**inputs, **_arguments(kernel))
     wrong = {output: np.asarray(values, np.float32) for output, values in outputs.items()}
@@ -116,7 +115,7 @@ def test_a_mistake_is_flagged(name: str, id: str) -> None:
 
 
 def test_every_way_equals_the_reference_in_exact_arithmetic() -> None:
-    for kernel in OURS.values():
+    for kernel in TESTED.values():
         inputs = {
             name: array if name in kernel.whole else array.astype(np.float64)
             for name, array in _drawn(kernel).items()
@@ -129,7 +128,7 @@ def test_every_way_equals_the_reference_in_exact_arithmetic() -> None:
 
 
 def test_the_registry_knows_them_all() -> None:
-    assert {name: KERNELS[name] for name in OURS} == OURS
+    assert {name: KERNELS[name] for name in TESTED} == TESTED
 
 
 @pytest.mark.parametrize(
@@ -144,5 +143,5 @@ def test_an_impossible_shape_is_refused(
     name: str, shape: tuple[int, ...], parameters: dict[str, int], field: str
 ) -> None:
     with pytest.raises(FieldError) as refused:
-        OURS[name].shapes(shape, parameters)
+        TESTED[name].shapes(shape, parameters)
     assert refused.value.field == field

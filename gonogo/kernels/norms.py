@@ -1,4 +1,4 @@
-"""Norms with something more: a residual that is added first, 1 + gamma (Gemma's), and a bias."""
+"""Norms with more: a residual added first, 1 + gamma (Gemma's), a bias; and the L2 norm.
 
 from __future__ import annotations
 
@@ -100,6 +100,64 @@ def _norm_of_x(x: Array, residual: Array, gamma: Array, epsilon: Array) -> Outpu
     return {"y": y, "total": total}
 
 
+def l2norm(x: Array, epsilon: Array) -> Outputs:
+    """Return y = x / max(|x|, epsilon), with the norm |x| of each row."""
+    square = x * x
+    total = np.sum(square, axis=-1, keepdims=True)
+    norm = np.sqrt(total)
+    y = x / np.maximum(norm, epsilon)
+    return {"y": y}
+
+
+def _l2norm_by_reciprocal(x: Array, epsilon: Array) -> Outputs:
+    square = x * x
+    total = np.sum(square, axis=-1, keepdims=True)
+    norm = np.sqrt(total)
+    reciprocal = 1.0 / np.maximum(norm, epsilon)
+    y = x * reciprocal
+    return {"y": y}
+
+
+def l2norm_backward(x: Array, dy: Array, epsilon: Array) -> Outputs:
+    """Return dx = (dy - y sum_j(dy y)) / |x|, with y = x / |x|; norms are above epsilon."""
+    square = x * x
+    total = np.sum(square, axis=-1, keepdims=True)
+    norm = np.maximum(np.sqrt(total), epsilon)
+    y = x / norm
+    dy_y = dy * y
+    projection = np.sum(dy_y, axis=-1, keepdims=True)
+    along = y * projection
+    across = dy - along
+    dx = across / norm
+    return {"dx": dx}
+
+
+def _l2norm_autograd(x: Array, dy: Array, epsilon: Array) -> Outputs:
+    """Return dy / norm - x (sum_j(dy x / norm^2) / norm), as it is derived from the quotient."""
+    square = x * x
+    total = np.sum(square, axis=-1, keepdims=True)
+    norm = np.maximum(np.sqrt(total), epsilon)
+    direct = dy / norm
+    twice = (x / norm) / norm
+    weighted = -dy * twice
+    d_norm = np.sum(weighted, axis=-1, keepdims=True)
+    through = x * (d_norm / norm)
+    dx = direct + through
+    return {"dx": dx}
+
+
+def _l2norm_by_cube(x: Array, dy: Array, epsilon: Array) -> Outputs:
+    """Return dy r - x r^3 sum_j(dy x), with r = 1 / |x|."""
+    square = x * x
+    total = np.sum(square, axis=-1, keepdims=True)
+    reciprocal = 1.0 / np.maximum(np.sqrt(total), epsilon)
+    dy_x = dy * x
+    projection = np.sum(dy_x, axis=-1, keepdims=True)
+    share = projection * (reciprocal * reciprocal * reciprocal)
+    dx = dy * reciprocal - x * share
+    return {"dx": dx}
+
+
 def _shapes(*tensors: str) -> Callable[[Shape, Parameters], dict[str, Shape]]:
     """Return the function of the tensors' shapes: gamma and beta are a row."""
     return lambda shape, parameters: {
@@ -125,4 +183,6 @@ KERNELS = (
     ),
     Kernel("gemma_rmsnorm", gemma_rmsnorm, ("y",), ways=(_gemma_by_factor, _gemma_by_sum)),
     Kernel("rmsnorm_bias", rmsnorm_bias, ("y",), ways=(_bias_by_factor,)),
+    Kernel("l2norm", l2norm, ("y",), ways=(_l2norm_by_reciprocal,)),
+    Kernel("l2norm_bw", l2norm_backward, ("dx",), ways=(_l2norm_autograd, _l2norm_by_cube)),
 )
