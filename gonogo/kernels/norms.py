@@ -1,4 +1,4 @@
-"""Norms with more: a residual added first, 1 + gamma (Gemma's), a bias; and the L2 norm.
+"""Norms with more: a residual added first, 1 + gamma (Gemma's), a bias; and the L2 norm."""
 
 from __future__ import annotations
 
