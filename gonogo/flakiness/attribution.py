@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 from gonogo.devices.suspicion import Suspicion
@@ -22,43 +21,39 @@ from gonogo.flakiness.samples import (
     distinct_places,
     significant,
 )
+from gonogo.spec.described import Described
 
 EXAMPLES = 5
 """Seeds that are named as evidence, so that they can be run again."""
 
 
-class Cause(StrEnum):
+class Cause(Described):
     """The cause of a test's outcomes. Members are declared in order of precedence."""
 
-    unknown = "unknown"
-    sick_device = "sick_device"
-    broken = "broken"
-    infrastructure = "infrastructure"
-    nondeterministic = "nondeterministic"
-    device_dependent = "device_dependent"
-    context_dependent = "context_dependent"
-    seed_sensitive = "seed_sensitive"
-    stable = "stable"
-
-    @property
-    def sentence(self) -> str:
-        """Return the meaning of the value in one sentence."""
-        return _SENTENCES[self]
-
-
-_SENTENCES = {
-    Cause.unknown: "The runs do not tell: no baseline, or no seed was run twice.",
-    Cause.sick_device: "Most unrelated tests fail on this device: it is the device, not the test.",
-    Cause.broken: "Every run failed.",
-    Cause.infrastructure: "The kernel's own outcomes agree; hangs, crashes and errors come and go.",
-    Cause.nondeterministic: "The same seed on the same device gives different outputs.",
-    Cause.device_dependent: "Equal seeds give different outputs on different devices.",
-    Cause.context_dependent: (
-        "Equal seeds give different outputs, or outcomes, by what ran before in the process."
-    ),
-    Cause.seed_sensitive: "Each seed repeats exactly; some seeds pass and some fail.",
-    Cause.stable: "Every run passed.",
-}
+    unknown = "unknown", "The runs do not tell: no baseline, or no seed was run twice."
+    sick_device = (
+        "sick_device",
+        "Most unrelated tests fail on this device: it is the device, not the test.",
+    )
+    broken = "broken", "Every run failed."
+    infrastructure = (
+        "infrastructure",
+        "The kernel's own outcomes agree; hangs, crashes and errors come and go.",
+    )
+    nondeterministic = (
+        "nondeterministic",
+        "The same seed on the same device gives different outputs.",
+    )
+    device_dependent = (
+        "device_dependent",
+        "Equal seeds give different outputs on different devices.",
+    )
+    context_dependent = (
+        "context_dependent",
+        "Equal seeds give different outputs, or outcomes, by what ran before in the process.",
+    )
+    seed_sensitive = "seed_sensitive", "Each seed repeats exactly; some seeds pass and some fail."
+    stable = "stable", "Every run passed."
 
 
 @dataclass(frozen=True)

@@ -5,22 +5,20 @@ They are separate from `bisection`, because the API's process loads no numpy.
 
 from __future__ import annotations
 
-from enum import StrEnum
+from gonogo.spec.described import Described
 
 
-class Signal(StrEnum):
+class Signal(Described):
     """The part of a run that distinguishes builds."""
 
-    numbers = "numbers"
-    verdicts = "verdicts"
-    both = "both"
-    hang = "hang"
-    crash = "crash"
-
-    @property
-    def sentence(self) -> str:
-        """Return the meaning of the value in one sentence."""
-        return _SIGNALS[self]
+    numbers = "numbers", "Whether rounding explains the error: a logic bug shows in one run."
+    verdicts = "verdicts", "Red or green: as many runs as the rates ask for."
+    both = (
+        "both",
+        "Both, from the same runs: tells where a fault was fixed from where it was masked.",
+    )
+    hang = "hang", "Whether a run hangs; one that ends in any other way is good."
+    crash = "crash", "Whether a run crashes; one that ends in any other way is good."
 
     @property
     def answers(self) -> tuple[str, str]:
@@ -33,33 +31,23 @@ class Signal(StrEnum):
         return (Signal.numbers, Signal.verdicts) if self is Signal.both else (self,)
 
 
-class Expect(StrEnum):
+class Expect(Described):
     """The expected difference between the first and the last build."""
 
-    regression = "regression"
-    fix = "fix"
-    either = "either"
-
-    @property
-    def sentence(self) -> str:
-        """Return the meaning of the value in one sentence."""
-        return _EXPECTED[self]
+    regression = "regression", "The first build is better than the last."
+    fix = "fix", "The first build is worse than the last."
+    either = "either", "Which of the two is better is not known."
 
 
-class Stage(StrEnum):
+class Stage(Described):
     """The stage of the search for one change; the last three are final."""
 
-    gate = "gate"
-    search = "search"
-    verify = "verify"
-    located = "found"
-    no_change = "no_change"
-    untestable = "untestable"
-
-    @property
-    def sentence(self) -> str:
-        """Return the meaning of the value in one sentence."""
-        return _STAGES[self]
+    gate = "gate", "The first and the last build run until it is likely that they differ at all."
+    search = "search", "Each run goes to the build that is expected to tell most."
+    verify = "verify", "One place is likely; the builds on both sides of it run again."
+    located = "found", "The change is found, and the builds on both sides confirm it."
+    no_change = "no_change", "Nothing changed between the first and the last build."
+    untestable = "untestable", "Fewer than two of the builds could be run."
 
     @property
     def final(self) -> bool:
@@ -67,31 +55,9 @@ class Stage(StrEnum):
         return self in {Stage.located, Stage.no_change, Stage.untestable}
 
 
-_SIGNALS = {
-    Signal.numbers: "Whether rounding explains the error: a logic bug shows in one run.",
-    Signal.verdicts: "Red or green: as many runs as the rates ask for.",
-    Signal.both: (
-        "Both, from the same runs: tells where a fault was fixed from where it was masked."
-    ),
-    Signal.hang: "Whether a run hangs; one that ends in any other way is good.",
-    Signal.crash: "Whether a run crashes; one that ends in any other way is good.",
-}
 _ANSWERS = {
     Signal.numbers: ("unexplained", "explained"),
     Signal.verdicts: ("red", "green"),
     Signal.hang: ("hung", "ended"),
     Signal.crash: ("crashed", "survived"),
-}
-_EXPECTED = {
-    Expect.regression: "The first build is better than the last.",
-    Expect.fix: "The first build is worse than the last.",
-    Expect.either: "Which of the two is better is not known.",
-}
-_STAGES = {
-    Stage.gate: "The first and the last build run until it is likely that they differ at all.",
-    Stage.search: "Each run goes to the build that is expected to tell most.",
-    Stage.verify: "One place is likely; the builds on both sides of it run again.",
-    Stage.located: "The change is found, and the builds on both sides confirm it.",
-    Stage.no_change: "Nothing changed between the first and the last build.",
-    Stage.untestable: "Fewer than two of the builds could be run.",
 }

@@ -6,31 +6,22 @@ none.
 
 from __future__ import annotations
 
-from enum import StrEnum
-
+from gonogo.spec.described import Described
 from gonogo.spec.verdicts import Verdict
 
 
-class Outcome(StrEnum):
+class Outcome(Described):
     """The outcome of one run, as rates count it."""
 
-    passed = "passed"
-    failed = "failed"
-    infrastructure = "infrastructure"
-    silent = "silent"
-
-    @property
-    def sentence(self) -> str:
-        """Return the meaning of the value in one sentence."""
-        return _SENTENCES[self]
+    passed = "passed", "The kernel ran, and its gate was green."
+    failed = "failed", "The kernel ran, and its gate was red."
+    infrastructure = (
+        "infrastructure",
+        "Hang, crash or error: counted apart, never into a kernel's rates.",
+    )
+    silent = "silent", "Skipped, not run, not judged or inconclusive: counted nowhere."
 
 
-_SENTENCES = {
-    Outcome.passed: "The kernel ran, and its gate was green.",
-    Outcome.failed: "The kernel ran, and its gate was red.",
-    Outcome.infrastructure: "Hang, crash or error: counted apart, never into a kernel's rates.",
-    Outcome.silent: "Skipped, not run, not judged or inconclusive: counted nowhere.",
-}
 _RED = frozenset({Verdict.fail, Verdict.fail_by_tolerance})
 _INFRASTRUCTURE = frozenset({Verdict.error, Verdict.crash, Verdict.hang})
 

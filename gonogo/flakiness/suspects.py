@@ -84,7 +84,7 @@ def _by_output(seeds: Seeds) -> dict[str, list[Entry]]:
 
 
 def _rank(entry: Entry) -> int:
-    return list(Explanation).index(Explanation(entry.get("explanation") or "not_judged"))
+    return Explanation(entry.get("explanation") or "not_judged").rank
 
 
 def _pooled(entries: Iterable[Entry]) -> Pooled:

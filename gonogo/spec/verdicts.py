@@ -153,8 +153,7 @@ def _number(value: object) -> float | None:
 
 def worst_explanation(explanations: Iterable[Explanation]) -> Explanation:
     """Return the worst of the outputs' explanations; not judged if there are none."""
-    present = set(explanations)
-    return next((member for member in Explanation if member in present), Explanation.not_judged)
+    return min(explanations, key=lambda one: one.rank, default=Explanation.not_judged)
 
 
 def within(tolerance: Tolerance | None, statistics: Statistics) -> bool:
