@@ -14,6 +14,7 @@ from servers import RedisServer
 pytestmark = pytest.mark.slow
 
 SEEDS = 6
+FLAGS = {"hang": ("hangs", "hung"), "crash": ("crashes", "crashed")}
 TARGET = {"executor": "troublesome", "arch": "wormhole", "board": "n150"}
 
 
@@ -68,6 +69,15 @@ def test_a_kernel_that_misbehaves_on_some_seeds_spoils_only_those(
             if verdict in {"hang", "crash", "error"} and item["verdict"] == verdict:
                 assert item["outputs"] == {}
                 assert item["message"]
+        if verdict in FLAGS:
+            kind, past = FLAGS[verdict]
+            flags = until(
+                lambda: client.call("GET", "/flags", kind=kind, job=job)["items"], what=place.logs
+            )
+            flag = client.call("GET", f"/flags/{flags[0]['id']}")
+            lost = sum(item["verdict"] == verdict for item in items)
+            assert f"{lost} of {SEEDS} " in flag["evidence"]["words"]
+            assert f" runs {past}" in flag["evidence"]["words"]
 
 
 def test_afterwards_only_the_worker_and_its_ready_children_live(place: Service) -> None:
