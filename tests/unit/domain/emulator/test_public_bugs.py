@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -62,11 +63,13 @@ def test_a_public_bug_is_right_to_the_bit_in_the_test_of_its_suite(name: str) ->
     assert all(np.array_equal(outputs[output], right[output]) for output in right)
 
 
-def test_public_bugs_are_builds_of_their_kernels_with_an_address() -> None:
+def test_public_bugs_are_builds_of_their_kernels_and_rows_of_the_evidence() -> None:
     assert len(PUBLIC_BUGS) >= 15
+    evidence = (Path(__file__).parents[4] / "docs/evidence.md").read_text("utf-8")
     for kernel, names in BY_KERNEL.items():
         known = sorted(bug.name for bug in PUBLIC_BUGS.values() if bug.kernel == kernel)
         assert known == list(names)
     for name, bug in PUBLIC_BUGS.items():
         assert bug.source in emulator.builds_of(bug.kernel)[name].sentence
         check_build(emulator_build(name), case(bug)[0])
+        assert f"| [{name}]({bug.source}) | `{bug.kernel}` |" in evidence
