@@ -18,7 +18,7 @@ from gonogo.judgment.judging import judge as judged
 from gonogo.judgment.limits import Limits
 from gonogo.judgment.tolerance import Tolerance
 from gonogo.judgment.verdict import Judgment
-from gonogo.kernels.registry import KERNELS
+from gonogo.kernels.registry import kernel_of
 from gonogo.kernels.ttnn import DATAFLOWS
 from gonogo.spec.test_spec import TestSpec
 
@@ -187,5 +187,5 @@ def _graphs(
     kernel: str, shapes: tuple[tuple[str, tuple[int, ...]], ...], parameters: tuple[Any, ...]
 ) -> list[Graph]:
     inputs = {name: np.zeros(shape) for name, shape in shapes}
-    known = KERNELS[kernel]
+    known = kernel_of(kernel)
     return [trace(way, inputs, **dict(parameters)) for way in (known.reference, *known.ways)]

@@ -25,9 +25,9 @@ def test_the_emulator_s_child_has_its_worker_s_kernels_and_none_of_its_settings(
     path = os.pathsep.join((PYTHONPATH, str(example_site)))
     done = subprocess.run(
         [sys.executable, "-P", "-c", START],
-        env={**os.environ, "PYTHONPATH": path, "GONOGO_KERNELS": "l2norm_fw, l2norm_bw,"},
+        env={**os.environ, "PYTHONPATH": path, "GONOGO_KERNELS": "l2norm_fw, l2norm_gradients,"},
         capture_output=True,
         text=True,
         check=True,
     )
-    assert done.stdout.split(" ", 2) == ["l2norm_bw", "l2norm_fw", "[]\n"]
+    assert done.stdout.split(" ", 2) == ["l2norm_fw", "l2norm_gradients", "[]\n"]

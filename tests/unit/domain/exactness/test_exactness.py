@@ -17,7 +17,7 @@ from gonogo.exactness import NORMS, exact_elements, exact_inputs, is_exact, judg
 from gonogo.exactness.inputs import EPSILON
 from gonogo.faults.table import faults
 from gonogo.graph import Graph, Node, trace
-from gonogo.kernels.registry import KERNELS
+from gonogo.kernels.registry import kernel_of
 from gonogo.spec.verdicts import Explanation
 
 Array = NDArray[Any]
@@ -33,7 +33,7 @@ def case(kernel: str, form: str, **options: Any) -> tuple[list[Graph], dict[str,
     groups = {"num_groups": 2} if kernel == "groupnorm_fw" else {}
     options = {"shape": SHAPES.get(kernel, (9, 256)), "seed": 3} | groups | options
     inputs, parameters = exact_inputs(kernel, form=form, **options)
-    functions = (KERNELS[kernel].reference, *KERNELS[kernel].ways)
+    functions = (kernel_of(kernel).reference, *kernel_of(kernel).ways)
     return [trace(function, inputs, **parameters) for function in functions], inputs
 
 
