@@ -92,32 +92,19 @@ def error_map(
         return ErrorMap(rows, features, group, max_abs, signed_mean, nonfinite)
     for cell in range(shape[0]):
         lines = slice(cell * height, (cell + 1) * height)
-        largest, total = np.zeros(shape[1]), np.zeros(shape[1])
-        count = np.zeros(shape[1], np.int64)
-        # a strip of 32 rows at a time, so that a group of wide tiles needs little memory
-        for start in range(lines.start, min(lines.stop, rows), TILE):
-            strip = slice(start, min(start + TILE, lines.stop, rows))
-            with np.errstate(invalid="ignore", over="ignore"):
-                error = actual[strip].astype(np.float64)
-                error -= reference[strip]
-                finite = np.isfinite(error)
-                if not finite.all():
-                    error[~finite] = 0.0
-                    nonfinite[cell] += np.add.reduceat((~finite).sum(axis=0), columns)
-                total += np.add.reduceat(error.sum(axis=0), columns)
-                count += np.add.reduceat(finite.sum(axis=0), columns)
-                np.abs(error, out=error)
-                np.maximum(largest, np.maximum.reduceat(error.max(axis=0), columns), out=largest)
-                if output_format is not None:
-                    np.abs(reference[strip], out=error)
-                    np.fmax(
-                        scale[cell],
-                        np.fmax.reduceat(np.fmax.reduce(error, axis=0), columns),
-                        out=scale[cell],
-                    )
+        with np.errstate(invalid="ignore", over="ignore"):
+            error = actual[lines].astype(np.float64) - reference[lines]
+        finite = np.isfinite(error)
+        error[~finite] = 0.0
+        count = np.add.reduceat(finite.sum(axis=0), columns)
+        nonfinite[cell] = np.add.reduceat((~finite).sum(axis=0), columns)
+        total = np.add.reduceat(error.sum(axis=0), columns)
+        largest = np.maximum.reduceat(np.abs(error).max(axis=0), columns)
         counted = count > 0
         max_abs[cell, counted] = largest[counted]
         signed_mean[cell, counted] = total[counted] / count[counted]
+        size = np.fmax.reduce(np.abs(reference[lines]), axis=0, initial=0.0)
+        scale[cell] = np.fmax.reduceat(size, columns)
     if output_format is None:
         return ErrorMap(rows, features, group, max_abs, signed_mean, nonfinite)
     # an axis of one: in formats whose values share exponents each cell is a block of its own
