@@ -18,12 +18,10 @@ class Failure:
     """The failures of one kind.
 
     Attributes:
-        kind: what they have in common.
         cases: those that were drawn, in their order.
         smallest: the smallest case that was seen to fail in this way.
     """
 
-    kind: str
     cases: list[Case]
     smallest: Case
 
@@ -32,7 +30,7 @@ FAILURES = (Verdict.crash, Verdict.hang, Verdict.fail, Verdict.pass_by_tolerance
 """The verdicts of a kernel that fails; an error says nothing about it."""
 
 
-def kind_of(row: Mapping[str, Any]) -> str:
+def failure_kind(row: Mapping[str, Any]) -> str:
     """Return what failures of a kind have in common: the verdict and the wrong outputs."""
     if row["verdict"] not in FAILURES:
         return ""
@@ -60,7 +58,7 @@ def sweep(
             def fails(other: Case, kind: str = kind) -> bool:
                 return not is_over() and kind_of(other) == kind
 
-            failures[kind] = Failure(kind, [case], shrink(case, fails))
+            failures[kind] = Failure([case], shrink(case, fails))
     return failures
 
 

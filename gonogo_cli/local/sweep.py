@@ -53,7 +53,7 @@ class _Runs:
 
     def kind(self, case: Case) -> str:
         """Run a case; return its verdict and its wrong outputs, or "" where it isn't wrong."""
-        from gonogo.sweep.search import kind_of
+        from gonogo.sweep.search import failure_kind
 
         try:
             row = self.rows[case.key] = self.run(case, is_brief=True)
@@ -63,7 +63,7 @@ class _Runs:
         self.counts[row["verdict"]] += 1
         if row["verdict"] == Verdict.error:
             self.errors.setdefault(str(row["message"]), self.command(case))
-        return kind_of(row)
+        return failure_kind(row)
 
     def report(self, failure: Failure) -> dict[str, Any]:
         """Return a failure as JSON: its smallest case is run again, to name the fault."""
