@@ -97,8 +97,6 @@ def _read_pair(label: str, actual: Any, expected: Any) -> Side:
 def _check_readable(value: Any) -> None:
     """Raise NotRead for a value that can't be read unseen: a subclass, or one with __array__."""
     kind, torch = type(value), sys.modules.get("torch")
-    if math.prod(getattr(value, "shape", ())) > MAX_VALUES:
-        raise NotRead(f"more than {MAX_VALUES:,} values")
     if torch is not None and kind in (torch.Tensor, torch.nn.Parameter):
         modes = torch.overrides._get_current_function_mode_stack()
         if (
@@ -116,6 +114,8 @@ def _check_readable(value: Any) -> None:
         or (kind.__module__.startswith(("numpy", "jax")) and kind.__name__ != "MaskedArray")
     ):
         raise NotRead(f"{kind.__module__}.{kind.__name__}")
+    if math.prod(getattr(value, "shape", ())) > MAX_VALUES:
+        raise NotRead(f"more than {MAX_VALUES:,} values")
 
 
 def _view(value: Any) -> tuple[Any, ...] | None:

@@ -78,7 +78,7 @@ class Capture:
     def begin(self, test: str, file: str) -> None:
         """Assign the following comparisons to a test, by its node id and file."""
         self._kernel = next((one for one in self.kernels if one.fits(test)), None)
-        self._file = file
+        self._file, self._worst = file, {}
 
     def publish(self) -> None:
         """Send what a phase of the test compared to the listeners of gonogo.public.recorded."""

@@ -7,6 +7,7 @@ import importlib
 import sys
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
@@ -41,7 +42,8 @@ class Patches:
         if len(sys.modules) == self._count:
             return
         if "numpy" in sys.modules:
-            importlib.import_module("numpy.testing")  # else it loads at its first use, in a test
+            with suppress(Exception):  # a stub of NumPy
+                importlib.import_module("numpy.testing")  # else it loads at its first use: a test's
         modules = {(name, id(module)): module for name, module in list(sys.modules.items())}
         known = len(self._replacements)
         self._replace_in(module for key, module in modules.items() if key not in self._seen)
@@ -98,8 +100,9 @@ class Patches:
         captured.__dict__["__gonogo__"] = True
         self._replacements[id(function)] = function, captured
         scripts = sys.modules.get("torch.jit._builtins")
-        if scripts is not None and type(function) is BuiltinFunctionType:  # torch.jit.script
-            scripts._register_builtin(captured, scripts._find_builtin(function))
+        if scripts is not None and type(function) is BuiltinFunctionType:
+            with suppress(AttributeError):  # what torch.jit.script compiles may call it
+                scripts._register_builtin(captured, scripts._find_builtin(function))
         return captured
 
 

@@ -35,7 +35,8 @@ BF16 = round_to(NORMAL * NOISE, "bf16").astype("f4")
 def test_they_are_the_numbers_of_closeness(actual: np.ndarray, expected: np.ndarray) -> None:
     gate = Gate(rtol=1e-3, atol=1e-4, equal_nan=True)
     a, r = read(actual, "actual"), read(expected, "expected")
-    right = closeness.numbers(*np.broadcast_arrays(a.values, r.values), gate, a.format)
+    values, golden = np.broadcast_arrays(a.values, r.values)
+    right = closeness.numbers(values, golden, gate, a.format)
     captured = numbers(a, r, gate)
     for name in set(right) & set(captured) - {"pcc_deficit"}:
         assert captured[name] == pytest.approx(right[name], rel=1e-9), name
