@@ -50,15 +50,15 @@ def test_each_kind_of_failure_has_its_smallest_case_and_time_ends_the_search() -
         return "hang" if case.test.shape[0] > 31 else "fail" if case.test.shape[1] > 31 else ""
 
     failures = sweep(islice(cases(base(), 0), 100), kind, lambda: False)
-    found = {name: failure.smallest.test.shape for name, failure in failures.items()}
-    assert found == {"hang": (32, 1), "fail": (1, 32)}
+    smallest = {name: failure.smallest.test.shape for name, failure in failures.items()}
+    assert smallest == {"hang": (32, 1), "fail": (1, 32)}
     runs = count()  # time for one run, and none to shrink what it shows
     (failure,) = sweep(cases(base(), 0), kind, lambda: next(runs) > 0).values()
     assert failure.smallest.test.shape == (64, 1024)
 
 
 @pytest.mark.parametrize(
-    ("kernel", "shape", "wanted"),
+    ("kernel", "shape", "boundaries"),
     [
         ("layernorm_bw", (64, 1024), {(64, 1), (64, 31), (33, 1024), (5, 23425), (2049, 63)}),
         ("groupnorm_fw", (2, 8, 4, 16), {(1, 8, 4, 16), (2, 33, 4, 16), (2, 8, 4, 31)}),
@@ -67,11 +67,11 @@ def test_each_kind_of_failure_has_its_smallest_case_and_time_ends_the_search() -
     ],
 )
 def test_the_first_round_has_every_boundary_and_every_regime(
-    kernel: str, shape: tuple[int, ...], wanted: set[tuple[int, ...]]
+    kernel: str, shape: tuple[int, ...], boundaries: set[tuple[int, ...]]
 ) -> None:
     usual = base(kernel, shape)
     drawn = [case for case in cases(usual, 7) if case.seed == 7]
-    assert wanted <= {case.test.shape for case in drawn}
+    assert boundaries <= {case.test.shape for case in drawn}
     assert len({str(case.test.inputs.to_json()) for case in drawn}) == len(regimes("bf16"))
     assert max(case.test.elements for case in drawn) <= MOST_ELEMENTS
     assert [case.key for case in islice(cases(usual, 7), 30)] == [case.key for case in drawn[:30]]
