@@ -1,7 +1,7 @@
 """The statistics of two arrays in one pass over blocks that fit a cache.
 
 gonogo.closeness has the formulas and all statistics; this computes those that a captured comparison
-can afford: at most 30 ns an element, and no memory that grows with huge arrays.
+can afford: at most 30 ns an element.
 """
 
 from __future__ import annotations
