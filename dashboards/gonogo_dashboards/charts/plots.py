@@ -202,7 +202,7 @@ def _summary(
     text = f"{seeds}. The error {lies} times the declared tolerance (1 = where green turns red)."
     if limit is None:
         return text
-    text += f" An error of that form is rounding up to {words.number(limit)}:"
+    text += f" Up to {words.number(limit)} an error of this form is rounding:"
     text += f" {_unexplained(marks, noun)}."
     without = sum(mark.value is None for mark in marks)
     return text + (

@@ -481,7 +481,7 @@ def summary(strip: Strip) -> str:
         text += f" {words.count(len(names), 'build')} ({', '.join(names[:4])}{some})"
         limits = [band.rounding for _, band in hollow if band.rounding is not None]
         text += (
-            f", where errors of that form are rounding up to {words.number(max(limits))}."
+            f", where errors of this form are rounding up to {words.number(max(limits))}."
             if limits
             else "."
         )
