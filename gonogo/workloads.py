@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 Arrays = Mapping[str, NDArray[Any]]
 SIZE = 2.0**-6
-"""What a factor is off in builds that are named after a fault of a factor."""
+"""The size of a wrong factor less 1, in builds that are named after one."""
 TRACED = 64
 """Kernels in a shape whose graphs stay: a service judges a few tests many times."""
 

@@ -104,8 +104,8 @@ class Kernel:
         example: a usual shape of its first input.
         mistakes: wrong functions of the same arguments, for faults that the general table lacks, by
             the fault's id. The docstring is the sentence about it.
-        own: the kernel that computes the statistics itself which this one is given: that of a test
-            whose `numerics.statistics` are `own`.
+        without_statistics: the kernel that computes the statistics itself which this one is given:
+            that of a test whose `numerics.statistics` are `own`.
         downstream: outputs that follow one of its own and have the shape of x. Only a build that
             names one produces it; it is compared with that of a reference build, and isn't judged.
         per_row: tensors with one value per row.
@@ -131,7 +131,7 @@ class Kernel:
     whole: Mapping[str, BoundOf] = field(default_factory=dict)
     example: Shape = (64, 1024)
     mistakes: Mapping[str, Function] = field(default_factory=dict)
-    own: Kernel | None = None
+    without_statistics: Kernel | None = None
     downstream: tuple[str, ...] = ()
     per_row: tuple[str, ...] = ("mean", "rstd")
     groups: Callable[[Shape, Parameters], int] | None = None
@@ -155,7 +155,7 @@ class Kernel:
     @property
     def drawn(self) -> tuple[str, ...]:
         """The inputs that are drawn at random; the others are statistics of the first."""
-        return self.inputs if self.own is None else self.own.inputs
+        return (self.without_statistics or self).inputs
 
     @property
     def drawn_floats(self) -> tuple[str, ...]:
@@ -179,7 +179,7 @@ class Kernel:
 
     def with_statistics(self, statistics: str) -> Kernel:
         """Return the kernel of a test's `numerics.statistics`: "given" or "own"."""
-        return self.own if self.own is not None and statistics == "own" else self
+        return (self.without_statistics or self) if statistics == "own" else self
 
     def parse_parameters(self, data: object, path: str) -> dict[str, Any]:
         """Return the canonical form of a test's `parameters`, without defaults.

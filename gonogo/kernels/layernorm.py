@@ -206,7 +206,7 @@ KERNELS = (
         layernorm_backward,
         GRADIENTS,
         ways=BACKWARD[1:],
-        own=Kernel(
+        without_statistics=Kernel(
             "layernorm_bw_own",
             partial(_own_statistics, layernorm_backward),
             GRADIENTS,

@@ -2,10 +2,10 @@
 
 Importing this module loads no NumPy. docs/own_kernel.md says how to add a kernel.
 
-A kernel of another package, or of a file, is registered in one of two ways. A process that runs the tests of its
-own user (a local command, pytest, gonogo.judge) calls `allow_installed`: a test that names an
-installed kernel loads it. A process that parses the tests of others (the API, background, a
-worker) calls `load` with what GONOGO_KERNELS lists, and knows no other.
+A kernel of another package, or of a file, is registered in one of two ways. A process that runs
+the tests of its own user (a local command, pytest, gonogo.judge) calls `allow_installed`: a test
+that names an installed kernel loads it. A process that parses the tests of others (the API,
+background, a worker) calls `load` with what GONOGO_KERNELS lists, and knows no other.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def kernel_of(name: str) -> Kernel:
     Raises KeyError.
     """
     given = KERNELS.get(name.removesuffix("_own"))
-    kernel = given.own if given is not None and given.name != name else given
+    kernel = given.without_statistics if given is not None and given.name != name else given
     if kernel is None:
         raise KeyError(name)
     return kernel

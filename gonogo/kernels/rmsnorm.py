@@ -142,7 +142,7 @@ KERNELS = (
         rmsnorm_backward,
         GRADIENTS,
         ways=(_two_products, _linear),
-        own=Kernel(
+        without_statistics=Kernel(
             "rmsnorm_bw_own",
             rmsnorm_backward_own,
             GRADIENTS,

@@ -45,7 +45,7 @@ class Numerics(Model):
 
     def of(self, kernel: Kernel) -> Numerics:
         """Return the canonical numerics of a kernel. Raises FieldError below "numerics"."""
-        statistics = "own" if kernel.own is None else self.statistics
+        statistics = "own" if kernel.without_statistics is None else self.statistics
         inputs = kernel.with_statistics(statistics).inputs
         tensors = tuple(name for name in inputs if name not in kernel.whole)
         given = self.input

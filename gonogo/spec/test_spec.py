@@ -143,7 +143,7 @@ class TestSpec(Model):
         return spec
 
     def check_elements(self, most: int, path: str, setting: str = "") -> None:
-        """Raise FieldError if a tensor has more elements, with the name of the setting that says so."""
+        """Raise FieldError if a tensor has more elements, with the setting that says so."""
         if self.elements > most:
             raise FieldError(
                 fields.join(path, "shape"),

@@ -50,8 +50,9 @@ class Executor(Protocol):
         """Run the kernel once, for one seed and repeat.
 
         `test` is the canonical spec (fields with default values are left out). `inputs` are
-        C-contiguous float32 arrays, whole numbers int32: x, dy of `test["shape"]`; gamma, beta `[N]`;
-        mean, rstd `shape[:-1]` (for other kernels: docs/kernels.md). The outputs follow the same conventions.
+        C-contiguous float32 arrays, whole numbers int32: x, dy of `test["shape"]`; gamma, beta
+        `[N]`; mean, rstd `shape[:-1]` (for other kernels: docs/kernels.md). The outputs follow the
+        same conventions.
         """
         ...
 

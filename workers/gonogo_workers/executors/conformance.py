@@ -255,7 +255,7 @@ def _tests(
     for kernel in kernels:
         tests = _possible(kernel, shapes)
         yield from tests
-        if KERNELS[kernel].own is not None and own_statistics:
+        if KERNELS[kernel].without_statistics is not None and own_statistics:
             numerics = tests[0].numerics.replace(statistics="own")
             yield tests[0].replace(numerics=numerics)
 
