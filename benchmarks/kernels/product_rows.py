@@ -158,6 +158,7 @@ _ATTENTION = (
         "jax",
         JAX_HEADS + "y = " + JAX_ATTENTION.format(more=""),
         faults=(JAX_HEADS + "y = " + JAX_ATTENTION.format(more=", scale=0.2"),),
+        formats=("fp32", "bf16"),
         shape=SHORT,
     ),
     Row(
@@ -165,6 +166,7 @@ _ATTENTION = (
         "jax",
         JAX_HEADS + "y = " + JAX_ATTENTION.format(more=", is_causal=True"),
         faults=(JAX_HEADS + "y = " + JAX_ATTENTION.format(more=""),),
+        formats=("fp32", "bf16"),
         shape=SHORT,
         parameters={"causal": True},
     ),
@@ -191,6 +193,7 @@ _ATTENTION = (
         "jax",
         JAX_HEADS + "y = " + JAX_ATTENTION.format(more=", bias=bias[None, None]"),
         faults=(JAX_HEADS + "y = " + JAX_ATTENTION.format(more=", bias=-bias[None, None]"),),
+        formats=("fp32", "bf16"),
         shape=SHORT,
     ),
     Row(
@@ -209,6 +212,7 @@ _ATTENTION = (
         "jax",
         JAX_HEADS + "y = " + JAX_ATTENTION.format(more=", mask=mask[None, None] != 0"),
         faults=(JAX_HEADS + "y = " + JAX_ATTENTION.format(more=", mask=mask[None, None] == 0"),),
+        formats=("fp32", "bf16"),
         shape=SHORT,
     ),
     Row(
@@ -234,6 +238,7 @@ _ATTENTION = (
         "jax",
         JAX_HEADS + "y = " + JAX_ATTENTION.format(more=""),
         ("q", "k", "v"),
+        formats=("fp32", "bf16"),
         shape=SHORT,
     ),
 )

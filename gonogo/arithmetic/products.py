@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from string import ascii_letters
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gonogo.arithmetic.elementwise import rounding_noise
 from gonogo.arithmetic.formats import Doubles
@@ -27,6 +29,8 @@ from gonogo.graph import Node
 
 SAMPLED_SUMS = 256
 """Elements of a product whose sums are simulated; the others have the same relative noise."""
+PIECES = 8
+"""Parts of a sum at whose ends its partial sums are computed: some go far, and come back."""
 
 
 @dataclass(frozen=True)
@@ -104,10 +108,12 @@ def _order_noise(
     node: Node, letters: _Letters, a: Array, b: Array, values: Doubles, program: Program
 ) -> Doubles:
     """Return the variance that the order of a product's sums gives, and its result's rounding."""
-    terms = _sampled_terms(letters, a, b, values.shape)
+    count = int(np.prod(values.shape, dtype=int))
+    sampled = np.unique(np.linspace(0, count - 1, min(count, SAMPLED_SUMS)).astype(int))
+    terms = _terms(letters, a, b, values.shape, sampled)
     if not terms.size:
         return ZERO
-    total, rule = terms.sum(axis=1), program.tensix_rule(node)
+    rule = program.tensix_rule(node)
     if rule is not None:
         variance = unknown_orders(terms, rule)
     elif program.narrow and program.narrow_sums:
@@ -116,30 +122,55 @@ def _order_noise(
         # most kernels add to one total; others may round a product before they add it
         running, deviation = fp32_sum(terms, "running")
         products = np.square(terms - terms.astype(np.float32)).sum(axis=1)
-        variance = np.square(np.maximum(deviation, np.abs(running - total))) + products
-    partial = _partial_sums(np.square(terms).sum(axis=1), total)
-    has_terms = partial > 0
-    relative = (variance[has_terms] / partial[has_terms]).mean() if has_terms.any() else 0.0
+        error = np.maximum(deviation, np.abs(running - terms.sum(axis=1)))
+        variance = np.square(error) + products
+    partial = _partial_sums(node, letters, a, b, values)
+    of_sampled = partial.ravel()[sampled]
+    has_terms = of_sampled > 0
+    relative = (variance[has_terms] / of_sampled[has_terms]).mean() if has_terms.any() else 0.0
     form = program.narrow or "fp32"
-    squares = value_of(node, (np.square(a), np.square(b)))
-    noise: Doubles = _partial_sums(squares, values) * relative + rounding_noise(values, form)
+    noise: Doubles = partial * relative + rounding_noise(values, form)
     return noise
 
 
-def _partial_sums(squares: Doubles, total: Doubles) -> Doubles:
-    """Return the mean square of a sum's partial sums, from its terms' squares and its total.
+def _partial_sums(node: Node, letters: _Letters, a: Array, b: Array, values: Doubles) -> Doubles:
+    """Return the mean square of each sum's partial sums from either end: what roundings scale with.
 
-    They are those of a random walk that ends at the total. Roundings are relative to them.
+    They are computed at the ends of pieces. Within a piece they are taken for a random walk's.
     """
-    partial: Doubles = squares / 6 + np.square(total) / 3
-    return partial
+    ends = _ends(letters, (a, b))
+    squares = value_of(node, (np.square(a), np.square(b))) / (6 * max(len(ends) - 1, 1))
+    partial: Doubles = np.zeros(values.shape)
+    for start, stop in pairwise(ends):
+        piece = slice(start, stop)
+        first, second = (
+            operand[tuple(piece if x == letters.summed[0] else slice(None) for x in names)]
+            for operand, names in zip((a, b), letters.operands, strict=True)
+        )
+        partial = partial + value_of(node, (first, second))
+        both = np.square(partial) + np.square(values - partial)
+        squares = squares + both / (2 * (len(ends) - 1))
+    return squares
 
 
-def _sampled_terms(letters: _Letters, a: Array, b: Array, shape: tuple[int, ...]) -> Doubles:
-    """Return the terms (samples, n) of some elements of a product, spread over all of it."""
-    count = int(np.prod(shape, dtype=int))
-    flat = np.unique(np.linspace(0, count - 1, min(count, SAMPLED_SUMS)).astype(int))
-    if not count:
+def _ends(letters: _Letters, operands: tuple[Array, Array]) -> list[int]:
+    """Return the ends of the pieces of the first summed axis; [] where nothing is summed."""
+    sizes = [
+        size
+        for operand, names in zip(operands, letters.operands, strict=True)
+        for name, size in zip(names, operand.shape, strict=True)
+        if name in letters.summed[:1]
+    ]
+    if not sizes:
+        return []
+    return sorted({int(end) for end in np.linspace(0, max(sizes), PIECES + 1)})
+
+
+def _terms(
+    letters: _Letters, a: Array, b: Array, shape: tuple[int, ...], sampled: NDArray[np.intp]
+) -> Doubles:
+    """Return the terms (samples, n) of elements of a product, by their places in all of it."""
+    if not sampled.size:
         return np.zeros((0, 0))
     sizes: dict[str, int] = {}
     for operand, names in zip((a, b), letters.operands, strict=True):
@@ -149,7 +180,7 @@ def _sampled_terms(letters: _Letters, a: Array, b: Array, shape: tuple[int, ...]
     extents = [sizes[name] for name in summed]
     grid = np.indices(extents).reshape(len(summed), 1, int(np.prod(extents)))
     index = dict(zip(summed, grid, strict=True))
-    places = np.unravel_index(flat, shape)
+    places = np.unravel_index(sampled, shape)
     index.update({name: place[:, None] for name, place in zip(letters.result, places, strict=True)})
 
     def chosen(operand: Array, names: str) -> Array:
@@ -159,4 +190,4 @@ def _sampled_terms(letters: _Letters, a: Array, b: Array, shape: tuple[int, ...]
         return part
 
     terms: Doubles = chosen(a, letters.operands[0]) * chosen(b, letters.operands[1])
-    return np.broadcast_to(terms, (len(flat), grid.shape[-1])).astype(np.float64)
+    return np.broadcast_to(terms, (len(sampled), grid.shape[-1])).astype(np.float64)

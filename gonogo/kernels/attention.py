@@ -119,14 +119,6 @@ def _online(q: Array, k: Array, v: Array, seen: Seen) -> Outputs:
     return {"y": y}
 
 
-def _scaled_by_d(q: Array, k: Array, v: Array, seen: Seen) -> Outputs:
-    """The scores are divided by D instead of sqrt(D)."""
-    scores = (q @ _transposed(k)) / q.shape[-1]
-    weights = softmax(seen(scores))
-    y = weights @ v
-    return {"y": y}
-
-
 def _causal(way: Way, q: Array, k: Array, v: Array, causal: bool, share: int) -> Outputs:
     """Return attention in a way, with scores of -inf where a query doesn't see a key."""
     visible = np.tril(np.ones((q.shape[-2], k.shape[-2]), bool), k.shape[-2] - q.shape[-2])
@@ -182,12 +174,16 @@ def attention_backward(q: Array, k: Array, v: Array, dy: Array) -> Outputs:
 
 
 def _flash_backward(q: Array, k: Array, v: Array, dy: Array) -> Outputs:
-    """Return the gradients with sum(P dP) as sum(y dy), and the scale as a last factor."""
+    """Return the gradients from exp(scores - logsumexp) and sum(y dy), with the scale last."""
     scale = 1 / math.sqrt(q.shape[-1])
     product = q @ _transposed(k)
     scores = product * scale
-    weights = softmax(scores)
-    y = weights @ v
+    largest = np.max(scores, axis=-1, keepdims=True)
+    e = np.exp(scores - largest)
+    total = np.sum(e, axis=-1, keepdims=True)
+    y = (e @ v) / total
+    logsumexp = largest + np.log(total)
+    weights = np.exp(scores - logsumexp)
     delta = np.sum(y * dy, axis=-1, keepdims=True)
     dv = _transposed(weights) @ dy
     d_weights = dy @ _transposed(v)
@@ -247,7 +243,6 @@ KERNELS = (
         ways=tuple(partial(_causal, way) for way in WAYS),
         parameters=KEYS | CAUSAL,
         example=EXAMPLE,
-        mistakes={"scaled-by-d": partial(_causal, _scaled_by_d)},
     ),
     Kernel(
         "attention_biased",

@@ -55,6 +55,7 @@ def _corrected_last(
 def _uncorrected(
     gradient: Array, m: Array, v: Array, beta1: Array, beta2: Array, epsilon: Array, step: int
 ) -> Moments:
+    """The update leaves out the corrections for the start at 0."""
     next_m = beta1 * m + (1.0 - beta1) * gradient
     next_v = beta2 * v + (1.0 - beta2) * gradient * gradient
     update = next_m / (np.sqrt(next_v) + epsilon)
@@ -64,6 +65,7 @@ def _uncorrected(
 def _inside_root(
     gradient: Array, m: Array, v: Array, beta1: Array, beta2: Array, epsilon: Array, step: int
 ) -> Moments:
+    """The epsilon is added inside the root."""
     next_m = beta1 * m + (1.0 - beta1) * gradient
     next_v = beta2 * v + (1.0 - beta2) * gradient * gradient
     root = np.sqrt(next_v / (1.0 - beta2**step) + epsilon)
@@ -159,7 +161,7 @@ DECAY = {"decay": Parameter(partial(fields.number, least=0.0, most=1.0), 0.01, "
 OUTPUTS = ("next_weight", "next_m", "next_v")
 REGIMES = {"v": {"regime": "uniform", "low": 0.0, "high": 1.0}}
 """v is a mean of squares."""
-WRONG = {"uncorrected": _uncorrected, "epsilon-inside-root": _inside_root}
+WRONG = {"uncorrected": _uncorrected, "inside-root": _inside_root}
 KERNELS = (
     Kernel(
         "adam",

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -35,9 +34,24 @@ def scale_of(x: Array, limit: float) -> Array:
     return scale
 
 
+def _folded_scale_of(x: Array, limit: float) -> Array:
+    """Return the scale as a product with 1 / limit, as compilers make of it."""
+    largest = np.max(np.abs(x), axis=-1, keepdims=True)
+    scale = largest * (1 / limit)
+    return scale
+
+
 def to_int8(x: Array) -> Outputs:
     """Return x / scale as whole numbers up to 127, and the scale of each row."""
     scale = scale_of(x, LARGEST_INT8)
+    scaled = x / scale
+    rounded = np.rint(scaled)
+    y = np.clip(rounded, -LARGEST_INT8, LARGEST_INT8)
+    return {"y": y, "scale": scale}
+
+
+def _to_int8_by_folded(x: Array) -> Outputs:
+    scale = _folded_scale_of(x, LARGEST_INT8)
     scaled = x / scale
     rounded = np.rint(scaled)
     y = np.clip(rounded, -LARGEST_INT8, LARGEST_INT8)
@@ -60,6 +74,13 @@ def to_fp8(x: Array) -> Outputs:
     return {"y": y, "scale": scale}
 
 
+def _to_fp8_by_folded(x: Array) -> Outputs:
+    scale = _folded_scale_of(x, LARGEST_FP8)
+    scaled = x / scale
+    y = quantize(scaled, "fp8_e4m3")
+    return {"y": y, "scale": scale}
+
+
 def _to_fp8_by_factor(x: Array) -> Outputs:
     """Return x (448 / largest) in fp8."""
     largest = np.max(np.abs(x), axis=-1, keepdims=True)
@@ -75,18 +96,27 @@ def _truncated_int8(x: Array) -> Outputs:
     return {"y": y, "scale": scale}
 
 
-def _scale_of_tensor(to: Callable[[Array], Array], limit: float, x: Array) -> Outputs:
+def _scaled_by_tensor(x: Array, limit: float) -> tuple[Array, Array]:
+    scale = np.max(np.abs(x), keepdims=True) / limit
+    return x / scale, np.broadcast_to(scale, (*x.shape[:-1], 1))
+
+
+def _tensor_int8(x: Array) -> Outputs:
     """The scale is that of the whole tensor, not of each row."""
-    largest = np.max(np.abs(x), keepdims=True)
-    scale = np.broadcast_to(largest / limit, (*x.shape[:-1], 1))
-    return {"y": to(x / scale), "scale": scale}
+    scaled, scale = _scaled_by_tensor(x, LARGEST_INT8)
+    return {"y": np.rint(scaled), "scale": scale}
+
+
+def _tensor_fp8(x: Array) -> Outputs:
+    """The scale is that of the whole tensor, not of each row."""
+    scaled, scale = _scaled_by_tensor(x, LARGEST_FP8)
+    return {"y": quantize(scaled, "fp8_e4m3"), "scale": scale}
 
 
 def _shapes(shape: Shape, parameters: Parameters) -> dict[str, Shape]:
     return {"x": shape, "y": shape, "scale": (*shape[:-1], 1)}
 
 
-_in_fp8 = partial(quantize, form="fp8_e4m3")
 KERNELS = (
     Kernel("quantize_bf16", to_bf16, ("y",), _shapes),
     Kernel("quantize_bfp8", to_bfp8, ("y",), _shapes),
@@ -95,10 +125,10 @@ KERNELS = (
         to_int8,
         ("y", "scale"),
         _shapes,
-        ways=(_to_int8_by_factor,),
+        ways=(_to_int8_by_folded, _to_int8_by_factor),
         mistakes={
             "truncated": _truncated_int8,
-            "scale-of-tensor": partial(_scale_of_tensor, np.rint, LARGEST_INT8),
+            "scale-of-tensor": _tensor_int8,
         },
     ),
     Kernel(
@@ -106,7 +136,7 @@ KERNELS = (
         to_fp8,
         ("y", "scale"),
         _shapes,
-        ways=(_to_fp8_by_factor,),
-        mistakes={"scale-of-tensor": partial(_scale_of_tensor, _in_fp8, LARGEST_FP8)},
+        ways=(_to_fp8_by_folded, _to_fp8_by_factor),
+        mistakes={"scale-of-tensor": _tensor_fp8},
     ),
 )
