@@ -35,9 +35,9 @@ STREAM = "gonogo-1"
 def generate(test: TestSpec, seed: int) -> dict[str, NDArray[Any]]:
     """Return the raw tensors of a seed.
 
-    Each has its flat shape (TestSpec.flat_shape_of), float32, C-contiguous; whole numbers are int32,
-    from 0 to their bound less one. For a kernel that is given its
-    statistics also those of the raw x, (rows,), float64: see given_statistics. In the regime
+    Each has its flat shape (TestSpec.flat_shape_of), float32, C-contiguous; whole numbers are
+    int32, from 0 to their bound less one. For a kernel that is given its statistics also those of
+    the raw x, (rows,), float64: see given_statistics. In the regime
     `exact` all tensors are drawn together (gonogo.exactness), already in their formats. Raises
     FieldError for a seed out of range.
     """
@@ -76,8 +76,8 @@ def _exact(test: TestSpec, seed: int) -> dict[str, NDArray[Any]]:
 def quantise(test: TestSpec, raw: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     """Return what the device is given: each raw tensor rounded to nearest even to its input format.
 
-    The result is float32, in the same shapes; whole numbers stay. mean and rstd are columns on the device: with a bfp
-    format each value has a block, and so an exponent, of its own.
+    The result is float32, in the same shapes; whole numbers stay. mean and rstd are columns on the
+    device: with a bfp format each value has a block, and so an exponent, of its own.
     """
     return {
         name: _quantized(values, test.numerics.format_of(name), column=test.is_per_row(name))

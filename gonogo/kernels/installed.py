@@ -31,7 +31,8 @@ def of_file(path: str, field: str) -> tuple[Kernel, ...]:
     """
     name = f"gonogo_kernels_of_file_{path.rpartition('/')[2].removesuffix('.py')}"
     spec = spec_from_file_location(name, path)
-    assert spec is not None and spec.loader is not None  # the suffix is .py
+    assert spec is not None  # the suffix is .py
+    assert spec.loader is not None
     module = sys.modules[name] = module_from_spec(spec)  # where inspect looks for it
     try:
         spec.loader.exec_module(module)
