@@ -110,19 +110,22 @@ class _Search:
             starts.append(everything)
         return starts
 
-    def near(self, losses: _Losses, start: Stored) -> Stored:
-        """Return the best set of stored values near one, a value at a time."""
+    def near(self, losses: _Losses, start: Stored, enough: float = MAX_MISMATCH) -> Stored:
+        """Return the best set of stored values near one, a value at a time.
+
+        enough: the share of elements that it may miss.
+        """
         beam = [start]
         for changes in range(len(self.keys)):
-            if losses[beam[0]].mismatch <= MAX_MISMATCH:
+            if losses[beam[0]].mismatch <= enough:
                 break
             if changes >= MAX_FAR and losses[beam[0]].off > losses[frozenset()].off:
                 break
-            enough = PROGRESS * losses[beam[0]].off
+            least = PROGRESS * losses[beam[0]].off
             ranked = losses.ranked({changed(stored, key) for stored in beam for key in self.keys})
-            if not ranked or losses[ranked[0]].off > enough:
+            if not ranked or losses[ranked[0]].off > least:
                 ranked = losses.ranked(self.pairs(losses, beam[0]))
-            if not ranked or losses[ranked[0]].off > enough:
+            if not ranked or losses[ranked[0]].off > least:
                 break
             beam = ranked[:BEAM]
         stored = beam[0]
@@ -159,7 +162,7 @@ class _Search:
                 break
             part = missed_part(self.output, self.graph, self.shift, cells.distance)
             losses = self.losses_on(part)
-            better = self.near(losses, stored)
+            better = self.near(losses, stored, enough=0.0)
             others = self.cells(better)
             if not others.outside.sum() < cells.outside.sum():
                 break

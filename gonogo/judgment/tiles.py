@@ -37,6 +37,11 @@ MAX_TERMS = 2**23
 BLOCKS = (1, 2, 4, 8, 16, 32, 64, 128)
 PERIODS = range(2, 9)
 """Lengths of blocks, and how many of them make a period, in patterns of places."""
+WIDTH = 4.0
+"""Deviations within which a sum's error fits a choice of terms."""
+PATTERNS, MAX_CHANCE = 1000, 0.05
+"""About how many choices of terms there are besides ranges of tiles, and how likely one of them may
+fit by chance for them to be tried."""
 FLOOR = 1e-6
 """The least relative error of an estimate: wrong kernels have noise of their own."""
 
@@ -80,6 +85,11 @@ class SumErrors:
         if self.terms is None or len(self.error) < MIN_GROUPS or not np.isfinite(self.terms).all():
             return
         count = self.terms.shape[1]
+        with np.errstate(all="ignore"):
+            widths = WIDTH * self.deviation / np.abs(self.error)
+        # so many ranges and patterns are tried that some fit a few rough errors by chance
+        if np.nanprod(np.minimum(widths, 1.0)) * ((count // TILE) ** 2 + PATTERNS) > MAX_CHANCE:
+            return
         yield from self._ranges(count)
         yield from self._tails(count)
         yield from self._patterns(count)
