@@ -89,7 +89,7 @@ class Explanation(Described):
     explained = "explained", "The rounding of the formats accounts for all of it."
 
 
-JUDGE = "3"
+JUDGE = "4"
 """The version of the judge: results of another one are no change of a kernel."""
 
 Statistics = Mapping[str, Any]
