@@ -109,7 +109,7 @@ class TestSpec(Model):
             fail_fast=True,
             json_schema_extra={"x-unit": "dimensions"},
         ),
-    ] = Field(description="Dimensions of x", examples=[[3, 273, 1, 8462]])
+    ] = Field(description="Dimensions of the first input", examples=[[3, 273, 1, 8462]])
     parameters: dict[str, Any] = Field(
         default_factory=dict,
         description="Fields that only this kernel has; group norm: num_groups",
