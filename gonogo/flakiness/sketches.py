@@ -9,11 +9,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+from typing import Any
 
 PER_OCTAVE = 32
 """Buckets between a number and its double: a bucket's middle is at most 1.083% from each of its
@@ -40,8 +36,6 @@ def _edges() -> tuple[float, ...]:
 
 
 _EDGES = _edges()
-_FEW = 32
-"""Fewer values are faster one by one than in an array."""
 _FIRST = PER_OCTAVE + 1
 """frexp's mantissa is in [1/2, 1), and bisect counts the edges at or below it, always including
 the first."""
@@ -70,8 +64,8 @@ class Sketch:
     most: float | None = None
 
     @classmethod
-    def of(cls, values: Iterable[float | None]) -> Sketch:
-        """Return the sketch of values."""
+    def of(cls, values: Iterable[float | None], *, missing: int = 0) -> Sketch:
+        """Return the sketch of values. missing: how many more there are without a number."""
         sizes = [None if value is None else abs(float(value)) for value in values]
         finite = [size for size in sizes if size is not None and 0.0 < size < math.inf]
         buckets: dict[int, int] = {}
@@ -79,40 +73,16 @@ class Sketch:
             part, exponent = math.frexp(size)
             index = PER_OCTAVE * exponent + bisect_right(_EDGES, 2 * part) - _FIRST
             buckets[index] = buckets.get(index, 0) + 1
-        missing, zero, inf = (sizes.count(value) for value in (None, 0.0, math.inf))
-        nan = len(sizes) - len(finite) - missing - zero - inf
+        none, zero, inf = (sizes.count(value) for value in (None, 0.0, math.inf))
+        nan = len(sizes) - len(finite) - none - zero - inf
         return cls(
             *_fitted(buckets, 0),
             zero,
             inf,
             nan,
-            missing,
+            none + missing,
             min(finite, default=None),
             max(finite, default=None),
-        )
-
-    @classmethod
-    def of_array(cls, values: NDArray[np.float64], *, missing: int = 0) -> Sketch:
-        """Return the sketch of many values, and of a number of missing ones, as `of` does."""
-        if len(values) < _FEW:
-            return cls.of([*values.tolist(), *[None] * missing])
-        # Imported here because it loads NumPy, which pages don't need.
-        import numpy as np
-
-        sizes = np.abs(values)
-        finite = sizes[(sizes > 0) & (sizes < math.inf)]
-        fractions, exponents = np.frexp(finite)
-        steps = np.searchsorted(_EDGES, 2 * fractions, side="right")
-        places, counts = np.unique(PER_OCTAVE * exponents + steps - _FIRST, return_counts=True)
-        zero, inf = (int(np.count_nonzero(sizes == value)) for value in (0.0, math.inf))
-        return cls(
-            *_fitted(dict(zip(places.tolist(), counts.tolist(), strict=True)), 0),
-            zero,
-            inf,
-            len(sizes) - len(finite) - zero - inf,
-            missing,
-            float(finite.min()) if len(finite) else None,
-            float(finite.max()) if len(finite) else None,
         )
 
     def __add__(self, other: Sketch) -> Sketch:

@@ -63,10 +63,10 @@ def _of_seeds(batch: Batch) -> Tally:
         [ms for n, ms in enumerate(durations) if ms is not None and n in with_outputs], np.float64
     )
     measured = measured[np.isfinite(measured)]
-    sketches = {DURATION: Sketch.of_array(known, missing=len(batch) - len(known))}
+    sketches = {DURATION: Sketch.of(known.tolist(), missing=len(batch) - len(known))}
     for name in OF_SEED:
         worst = _worst(batch, name)
-        sketches[name] = Sketch.of_array(worst, missing=len(batch) - len(worst))
+        sketches[name] = Sketch.of(worst.tolist(), missing=len(batch) - len(worst))
     outcomes: Counter[str] = Counter()
     verdicts = [row["verdict"] for row in batch.rows]
     green = {place: _green(outputs.values()) for place, outputs in batch.objects.items()}
@@ -103,7 +103,7 @@ def _of_output(parts: Sequence[OutputColumns]) -> Tally:
         explanations=_count(word for part in parts for word in part.values("explanation")),
         figures=figures,
         sketches={
-            name: Sketch.of_array(known[name], missing=size - len(known[name]))
+            name: Sketch.of(known[name].tolist(), missing=size - len(known[name]))
             for name in sorted(OF_OUTPUT)
         },
     )

@@ -8,12 +8,11 @@ import math
 import random
 from fractions import Fraction
 
-import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gonogo.flakiness.sketches import _EDGES, MAX_BUCKETS, Sketch, total
+from gonogo.flakiness.sketches import MAX_BUCKETS, Sketch, total
 
 ANY = st.lists(
     st.one_of(
@@ -63,18 +62,6 @@ def test_a_sum_is_the_sketch_of_all_values_in_whatever_order(
         == Sketch.of([*third, *second, *first])
     )
     assert Sketch.parse(json.loads(json.dumps((a + b + c).to_json()))) == a + b + c
-
-
-@given(ANY, LARGE)
-@example(
-    [None, math.nan, math.inf, -math.inf, 0.0, -0.0, 5e-324], [*_EDGES, 1.7976931348623157e308]
-)
-def test_the_sketch_of_an_array_is_that_of_its_values(
-    some: list[float | None], many: list[float]
-) -> None:
-    values = [*some, *many, *(-math.nextafter(edge, 0) for edge in _EDGES)]
-    array = np.array([value for value in values if value is not None])
-    assert Sketch.of_array(array, missing=values.count(None)) == Sketch.of(values)
 
 
 def test_more_buckets_than_fit_are_joined_and_say_their_error_whatever_the_grouping() -> None:
