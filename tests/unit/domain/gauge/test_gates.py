@@ -15,7 +15,7 @@ from gonogo.arithmetic.formats import FORMATS
 from gonogo.errors import FieldError
 from gonogo.gauge import limits
 from gonogo.gauge.gates import FORMATS as GATED_FORMATS
-from gonogo.gauge.gates import GATES, Gate, judging, named
+from gonogo.gauge.gates import CALIBRATED, GATES, Gate, judging, named
 from gonogo.gauge.report import gate_passes
 from gonogo.kernels.registry import KERNELS
 from gonogo.spec.test_spec import TestSpec
@@ -276,3 +276,19 @@ def test_the_table_in_the_docs_is_the_code_s() -> None:
     section = re.search(r"<!-- gates -->\n(.*?)\n<!-- /gates -->", text, re.DOTALL)
     assert section is not None
     assert section[1] == gates_table(), f"docs/gauge.md must hold:\n{gates_table()}"
+
+
+@pytest.mark.parametrize(
+    ("gate", "measured", "output_format", "limit"),
+    [
+        ("gpuemu", 0.01, "bf16", {"atol": pytest.approx(0.015)}),
+        ("llk-ulp-budgets", 2.1, "bf16", {"ulp": 3}),
+        ("llk-ulp-budgets", 0.0, "fp32", {"ulp": 1}),
+        ("llk-ulp-budgets", 5.0, "bf16", {"rtol": 0.05, "atol": 0.05, "pcc": 0.99}),
+        ("llk-ulp-budgets", math.inf, "fp32", {"rtol": 0.05, "atol": 0.05, "pcc": 0.99}),
+    ],
+)
+def test_a_calibrated_gate_s_limit_follows_what_right_kernels_have(
+    gate: str, measured: float, output_format: str, limit: dict[str, float]
+) -> None:
+    assert CALIBRATED[gate].limit(measured, output_format) == limit
