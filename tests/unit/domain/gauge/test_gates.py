@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from gonogo.arithmetic.formats import FORMATS
 from gonogo.errors import FieldError
 from gonogo.gauge import limits
-from gonogo.gauge.gates import FORMATS as GATED_FORMATS
 from gonogo.gauge.gates import CALIBRATED, GATES, Gate, judging, named
+from gonogo.gauge.gates import FORMATS as GATED_FORMATS
 from gonogo.gauge.report import gate_passes
 from gonogo.kernels.registry import KERNELS
 from gonogo.spec.test_spec import TestSpec
