@@ -30,7 +30,7 @@ from benchmarks.change_points import OTHER_LENGTHS, OTHERS, build_alarms, build_
 from gonogo.flakiness.changes import number_changes, rate_changes
 from gonogo.flakiness.contrasts import welch
 from gonogo.flakiness.grades import Stability, stability
-from gonogo.flakiness.policy import POLICY, FlakinessPolicy
+from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.rates import fisher, rate
 from gonogo.flakiness.repeated import tail_of
 from gonogo.flakiness.sequential import Stopping, decide, plan
@@ -292,11 +292,11 @@ def power(rng: np.random.Generator, count: int, console: Console) -> bool:
     return welch_power >= WELCH_POWER - 0.02
 
 
-def fixed_seeds(policy: FlakinessPolicy = POLICY) -> int:
-    """Return the smallest fixed number of seeds that keeps both error rates of the policy."""
+def fixed_seeds() -> int:
+    """Return the smallest fixed number of seeds that keeps both error rates of the POLICY."""
     for n in itertools.count(1):
-        threshold = stats.binom.ppf(1 - policy.false_flaky, n, policy.stable_rate)
-        if stats.binom.cdf(threshold, n, policy.flaky_rate) <= policy.false_stable:
+        threshold = stats.binom.ppf(1 - POLICY.false_flaky, n, POLICY.stable_rate)
+        if stats.binom.cdf(threshold, n, POLICY.flaky_rate) <= POLICY.false_stable:
             return n
     raise AssertionError("a number that is large enough keeps both")
 
