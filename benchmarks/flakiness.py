@@ -293,7 +293,7 @@ def power(rng: np.random.Generator, count: int, console: Console) -> bool:
 
 
 def fixed_seeds() -> int:
-    """Return the smallest fixed number of seeds that keeps both error rates of the POLICY."""
+    """Return the smallest fixed number of seeds that keeps both error rates of the policy."""
     for n in itertools.count(1):
         threshold = stats.binom.ppf(1 - POLICY.false_flaky, n, POLICY.stable_rate)
         if stats.binom.cdf(threshold, n, POLICY.flaky_rate) <= POLICY.false_stable:

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gonogo.closeness import NEEDED_RTOLS
 from gonogo.gauge import advice, comparators, windows
 from gonogo.gauge.comparators import STORED_RTOLS, Comparator, above
 from gonogo.gauge.report import Sharpness, report
 from gonogo.gauge.summary import MeasuredRate, alike
-from gonogo.judgment.statistics import NEEDED_RTOLS
 from gonogo.spec.tolerances import Tolerance
 from gonogo.spec.verdicts import within
 from numeric_cases import spec

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gonogo.closeness import NEEDED_RTOLS
 from gonogo.judging import pairs
 from gonogo.judging.judging import judge
 from gonogo.judging.rejudging import bounds, known_points, rejudge, within_stored
-from gonogo.judgment.statistics import NEEDED_RTOLS
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.tolerances import Tolerance
 from gonogo.spec.verdicts import Verdict
