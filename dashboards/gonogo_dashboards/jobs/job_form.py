@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from sqlalchemy.orm import Session
 
 from gonogo import urls
+from gonogo.gauge.plan import RIGHT
 from gonogo.kernels.registry import KERNELS
 from gonogo.spec.builds import Build, own_builds
 from gonogo.spec.executors import EMULATOR, EXECUTORS, REPORTERS
@@ -134,7 +135,7 @@ def _about(build: Build) -> str:
     if build.executor != EMULATOR:
         return f"the installed {build.executor}"
     kernels = [name for name, kernel in KERNELS.items() if build.name in kernel.emulated_builds]
-    if kernels and KERNELS[kernels[0]].builds[0] == build.name:
+    if build.name == RIGHT:
         return "emulated: the right kernel"
     return f"emulated: a known-wrong {', '.join(kernels) or 'kernel'}"
 

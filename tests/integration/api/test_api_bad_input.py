@@ -51,7 +51,7 @@ BAD_JOBS: list[tuple[dict[str, Any], str, str]] = [
     ({"colour": "red"}, "colour", "one of target, context, priority,"),
     ({"test": {**TEST, "colour": "red"}}, "test.colour", "one of kernel, shape,"),
     ({"test": {**TEST, "colour": "red"}}, "test.colour", "unknown field"),
-    ({"test": {**TEST, "kernel": "softmax"}}, "test.kernel", "layernorm_fw, layernorm_bw"),
+    ({"test": {**TEST, "kernel": "softmx"}}, "test.kernel", "layernorm_fw, layernorm_bw"),
     ({"test": {"kernel": "layernorm_bw"}}, "test.shape", "required"),
     ({"test": {**TEST, "shape": [32, 0]}}, "test.shape.1", ">= 1"),
     ({"test": {**TEST, "shape": [2, 3, "x", 5]}}, "test.shape.2", ">= 1"),
@@ -113,7 +113,7 @@ BAD_JOBS: list[tuple[dict[str, Any], str, str]] = [
     ),
     ({"context": {"name": "x", "before": []}}, "context.before", "1 to 16 items"),
     (
-        {"context": {"name": "x", "before": [{"kernel": "softmax", "shape": [1]}]}},
+        {"context": {"name": "x", "before": [{"kernel": "softmx", "shape": [1]}]}},
         "context.before.0.kernel",
         "layernorm_fw",
     ),

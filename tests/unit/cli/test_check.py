@@ -281,7 +281,7 @@ BAD = [
     (("--shape", "4,4", "--rtol", "nan"), "test.tolerance.rtol"),
     (("--shape", "4,4", "--ulp", "-1"), "test.tolerance.ulp"),
     (("--shape", "4,4", "--epsilon", "0"), "test.epsilon"),
-    (("--shape", "4,4", "--kernel", "softmax"), "test.kernel"),
+    (("--shape", "4,4", "--kernel", "softmx"), "test.kernel"),
     (("--shape", "4,4", "--inputs", "{"), "test.inputs"),
     (("--shape", "4,4", "--numerics", '{"input": "int8"}'), "test.numerics.input"),
     (("--shape", "4,4", "--seed-start", str(2**53 - 1), "--seeds", "2"), "seeds"),

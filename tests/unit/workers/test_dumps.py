@@ -141,7 +141,7 @@ def test_an_array_that_is_not_the_test_s_is_told(
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ({"kernel": "softmax"}, "arrays.kernel"),
+        ({"kernel": "softmx"}, "arrays.kernel"),
         ({"fields": {"shape": [4, 32], "colour": "red"}}, "arrays.colour"),
         ({"fields": {"shape": [1 << 20, 32]}}, "elements"),
         ({"fields": []}, "arrays.shape"),

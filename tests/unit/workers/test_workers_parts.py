@@ -125,7 +125,7 @@ def test_a_chunk_is_read_with_its_defaults() -> None:
         {"target": None},
         {"target": {}},
         {"build": 3},
-        {"test": {"kernel": "softmax", "shape": [1]}},
+        {"test": {"kernel": "softmx", "shape": [1]}},
         {"test": {"kernel": "layernorm_bw", "shape": [2**21]}},
         {"context": "grouped"},
         {"context": {"name": "x", "before": [{}]}},
