@@ -41,10 +41,12 @@ def attention(q: Array, k: Array, v: Array, causal: bool, share: int) -> Outputs
     k, v = _for_heads(k, share), _for_heads(v, share)
     product = q @ _transposed(k)
     scores = product * (1 / math.sqrt(q.shape[-1]))
-    largest = np.max(scores, axis=-1, keepdims=True)
+    last = k.shape[-2] - q.shape[-2]
+    mask = np.tril(np.ones(scores.shape[-2:], bool), last)
+    seen = np.where(mask, scores, -np.inf) if causal else scores
+    largest = np.max(seen, axis=-1, keepdims=True)
     e = np.exp(scores - largest)
-    if causal:
-        e = np.tril(e, k.shape[-2] - q.shape[-2])
+    e = np.tril(e, last) if causal else e
     total = np.sum(e, axis=-1, keepdims=True)
     weights = e / total
     y = weights @ v
@@ -232,7 +234,7 @@ CAUSAL = {
     "causal": Parameter(_flag, False, "whether query i takes keys up to T - S + i alone"),
     "share": Parameter(partial(fields.integer, least=1), 1, "heads of q that share one of k and v"),
 }
-WAYS = (_scaled_query, _scaled_both, _divided_last, _online)
+WAYS = (_divided_last, _scaled_query, _scaled_both, _online)
 EXAMPLE = (2, 4, 128, 64)
 KERNELS = (
     Kernel(

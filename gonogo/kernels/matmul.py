@@ -161,6 +161,8 @@ ACTIVATION = {
         "relu, gelu, gelu_tanh or silu",
     )
 }
+REGIMES = {"weight": {"regime": "normal", "mean": 0.0, "std": 0.1}}
+"""Weights of a layer are small, so that its outputs are about as large as its inputs."""
 KERNELS = (
     Kernel(
         "matmul",
@@ -180,13 +182,22 @@ KERNELS = (
         parameters=COLUMNS,
         example=(64, 128),
     ),
-    Kernel("linear", linear, ("y",), _linear_shapes, parameters=FEATURES, example=(64, 128)),
+    Kernel(
+        "linear",
+        linear,
+        ("y",),
+        _linear_shapes,
+        parameters=FEATURES,
+        regimes=REGIMES,
+        example=(64, 128),
+    ),
     Kernel(
         "linear_bw",
         linear_backward,
         ("dx", "dweight", "dbias"),
         _linear_gradient_shapes,
         parameters=FEATURES,
+        regimes=REGIMES,
         example=(64, 128),
     ),
     Kernel(
@@ -196,6 +207,7 @@ KERNELS = (
         _linear_shapes,
         ways=(partial(_activated, OTHER),),
         parameters=FEATURES | ACTIVATION,
+        regimes=REGIMES,
         example=(64, 128),
         mistakes={"bias-behind-activation": _activated_before_bias},
     ),
