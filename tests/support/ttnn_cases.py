@@ -48,7 +48,8 @@ class Case:
     def name(self) -> str:
         """The case in words."""
         numerics = "".join(f", {name} {value}" for name, value in (self.numerics or {}).items())
-        return f"{self.operation}: {self.kernel} {'x'.join(map(str, self.shape))}{numerics}"
+        causal = ", causal" if (self.parameters or {}).get("causal") else ""
+        return f"{self.operation}: {self.kernel} {'x'.join(map(str, self.shape))}{numerics}{causal}"
 
     @cached_property
     def test(self) -> TestSpec:
@@ -131,6 +132,7 @@ CASES = (
     Case("ttnn.embedding", "embedding", (2, 32), parameters={"rows": 50, "width": 64}),
     Case("ttnn.attention", "attention", (1, 1, 32, 32)),
     Case("ttnn.attention", "attention", (1, 2, 32, 64), parameters={"keys": 64}),
+    Case("ttnn.attention", "attention", (1, 1, 32, 32), parameters={"causal": True}),
     Case("moreh.layer_norm_backward", "layernorm_bw"),
     Case("moreh.layer_norm_backward", "layernorm_bw", (1, 1, 32, 64), NARROW),
     Case("ttnn.generic_op", "layernorm_bw", build="ttnn-generic-bw"),
