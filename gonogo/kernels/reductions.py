@@ -90,25 +90,6 @@ def _blocked_scan(x: Array) -> Outputs:
     return {"y": y}
 
 
-def _associative_scan(x: Array) -> Outputs:
-    """Return the sums of pairs, scanned in turn, then those in between, as jax does."""
-    y = _scanned(x)
-    return {"y": y}
-
-
-def _scanned(x: Array) -> Array:
-    count = x.shape[-1]
-    if count < 2:
-        return x
-    pairs = x[..., : count - 1 : 2] + x[..., 1::2]
-    odd = _scanned(pairs)
-    between = odd[..., : (count - 1) // 2] + x[..., 2::2]
-    even = np.concatenate([x[..., :1], between], axis=-1)
-    paired = np.stack([even[..., : count // 2], odd], axis=-1)
-    merged = paired.reshape(*x.shape[:-1], count // 2 * 2)
-    return np.concatenate([merged, even[..., count // 2 :]], axis=-1)
-
-
 def _exclusive(x: Array) -> Outputs:
     """Each sum leaves out its own element."""
     y = np.cumsum(x, axis=-1) - x
@@ -141,7 +122,7 @@ KERNELS = (
         cumulative_sum,
         ("y",),
         _along,
-        ways=(_blocked_scan, _associative_scan),
+        ways=(_blocked_scan,),
         mistakes={"exclusive": _exclusive},
     ),
 )
