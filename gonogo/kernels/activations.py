@@ -109,6 +109,18 @@ def _silu_backward_by_parts(x: Array, dy: Array) -> Outputs:
     return {"dx": dx}
 
 
+def _silu_backward_by_slope(x: Array, dy: Array) -> Outputs:
+    """Return dy s + dy x (s (1 - s)), as jax derives it."""
+    e = np.exp(-x)
+    sigmoid = 1.0 / (1.0 + e)
+    slope = sigmoid * (1.0 - sigmoid)
+    d_sigmoid = dy * x
+    through_sigmoid = d_sigmoid * slope
+    direct = dy * sigmoid
+    dx = direct + through_sigmoid
+    return {"dx": dx}
+
+
 def swiglu(gate: Array, up: Array) -> Outputs:
     """Return y = gate sigmoid(gate) up."""
     e = np.exp(-gate)
@@ -185,7 +197,13 @@ KERNELS = (
     Kernel("sigmoid", sigmoid, ("y",), ways=(_sigmoid_of_positive, _sigmoid_by_tanh), regimes=X),
     Kernel("tanh", tanh, ("y",), ways=(_tanh_by_quotient, _tanh_by_sigmoid), regimes=X),
     Kernel("silu", silu, ("y",), ways=(_silu_by_quotient, _silu_by_tanh), regimes=X),
-    Kernel("silu_bw", silu_backward, ("dx",), ways=(_silu_backward_by_parts,), regimes=X),
+    Kernel(
+        "silu_bw",
+        silu_backward,
+        ("dx",),
+        ways=(_silu_backward_by_parts, _silu_backward_by_slope),
+        regimes=X,
+    ),
     Kernel(
         "swiglu",
         swiglu,
