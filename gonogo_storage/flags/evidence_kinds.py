@@ -177,7 +177,7 @@ class LostFigures:
 
     lost: Rate
     message: str | None
-    """Of a hang it has the place, where the watcher saw it"""
+    """The first one's; that of a hang has the place, where the watcher saw it."""
     factors: dict[str, tuple[Configuration, ...]]
     """By factor (card, device, build, context, position); `failed` counts the lost runs"""
 
