@@ -181,6 +181,14 @@ def hardswish(x: Array) -> Outputs:
     return {"y": y}
 
 
+def _hardswish_by_quotient(x: Array) -> Outputs:
+    """Return x (min(max(x + 3, 0), 6) / 6), as jax does."""
+    positive = np.maximum(x + 3.0, 0.0)
+    gate = np.minimum(positive, 6.0) / 6.0
+    y = x * gate
+    return {"y": y}
+
+
 def _hardswish_by_gate(x: Array) -> Outputs:
     """Return x hardsigmoid(x), as ONNX defines it: min(max(x / 6 + 1/2, 0), 1)."""
     gate = np.minimum(np.maximum(x * (1 / 6) + 0.5, 0.0), 1.0)
@@ -227,7 +235,7 @@ KERNELS = (
         "hardswish",
         hardswish,
         ("y",),
-        ways=(_hardswish_by_gate,),
+        ways=(_hardswish_by_quotient, _hardswish_by_gate),
         regimes={"x": {"regime": "normal", "std": 4.0}},
     ),
 )
