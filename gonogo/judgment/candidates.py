@@ -2,7 +2,7 @@
 
 1. What the build declares; then nothing else.
 2. Nothing stored: each way with blocked, running and updated sums.
-3. Programs that the caller knows, such as those of a Wormhole.
+3. Programs that the caller knows, such as those of a Wormhole, and those of other outputs.
 4. A truncated output, and stored values that a search finds, in each way.
 5. Ways that are much noisier than the reference on these inputs.
 6. 16-bit operations in an unknown order: only noise.
@@ -50,6 +50,11 @@ def sharp(output: Output) -> Iterator[Candidate]:
 def known(output: Output) -> Iterator[Candidate]:
     """Yield the arithmetics that the caller knows."""
     return _of_output(output, output.kernel.known)
+
+
+def proven(output: Output) -> Iterator[Candidate]:
+    """Yield the arithmetics that explain other outputs of the kernel, which computes all by one."""
+    return _of_output(output, output.kernel.proven)
 
 
 def _of_output(output: Output, every: Sequence[Candidate]) -> Iterator[Candidate]:

@@ -56,6 +56,7 @@ class Kernel:
         narrow: the 16-bit formats of its tensors, in which it may store.
         declared: the arithmetics that the build declares; then nothing else explains it.
         known: other arithmetics that are tried, of graphs of their own.
+        proven: arithmetics that explain another output of it, by what they store.
     """
 
     graphs: Sequence[Graph]
@@ -63,6 +64,7 @@ class Kernel:
     narrow: Sequence[str] = ()
     declared: Sequence[Candidate] = ()
     known: Sequence[Candidate] = ()
+    proven: list[Candidate] = field(default_factory=list)
     _replays: dict[tuple[int, str], Replay] = field(default_factory=dict, repr=False)
     _exact: dict[tuple[int, str], Mapping[int, Array]] = field(default_factory=dict, repr=False)
 

@@ -102,7 +102,9 @@ def judge(
         output = Output(
             kernel, name, given, formats[name], tolerances.get(name), expected.get(name)
         )
-        judged[name] = judge_output(output, with_faults)
+        judged[name] = answer = judge_output(output, with_faults)
+        if answer.explanation is Explanation.explained and answer.program.stored:
+            kernel.proven.append(Candidate(kernel.every[answer.way], answer.program))
     return Judgment(judged, kernel.every, inputs, doubles, formats, tolerances, expected)
 
 
@@ -116,7 +118,7 @@ def judge_output(output: Output, with_faults: bool = True) -> OutputJudgment:
         best = sharp.best
         return _unexplained(output, sharp, _diagnosed(output, best) if with_faults else None)
     known = _Tried(output)
-    if known.explained_by(candidates.known(output)):
+    if known.explained_by(chain(candidates.known(output), candidates.proven(output))):
         return _explained(output, known.last)
     diagnosis = _diagnosed(output, sharp.best)
     storing = _Tried(output)

@@ -75,6 +75,7 @@ def stored_programs(
     totals: how sums are added whose totals are stored, too, as a program has it; "": none are.
     """
     search = _Search(output, graph, store, shift, totals)
+    yield from (search.candidate(stored) for stored in search.complete() if search.is_found(stored))
     for start in search.starts():
         stored = search.near(search.losses, start)
         if search.is_found(stored):
@@ -96,6 +97,23 @@ class _Search:
         self.searched, self.confirmed = parts(output, graph, shift)
         self.keys = storable(self.searched.sample.part, output.name, store, bool(totals))
         self.losses = self.losses_on(self.searched)
+
+    def complete(self) -> list[Stored]:
+        """Return what a framework stores that runs one operation after the other: all values.
+
+        Its numbers are fp32, but for a compiler's; a reciprocal root is one operation.
+        """
+        part = self.searched.sample.part
+        everything = frozenset(key for key in self.keys if USE not in key)
+        values = {node.key for node in part.nodes if node.args}
+        numbers = {key for key in everything if key not in values and TOTAL not in key}
+        roots = {
+            node.args[1].key
+            for node in part.nodes
+            if node.operation == "divide" and not node.args[0].args
+        }
+        sets = (everything - numbers, everything, everything - numbers - roots, everything - roots)
+        return list(dict.fromkeys(stored for stored in sets if stored))
 
     def starts(self) -> list[Stored]:
         """Return from where to search: from nothing stored, and from all where that isn't far.
