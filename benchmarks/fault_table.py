@@ -107,7 +107,7 @@ def is_named(
     if diagnosis.fault.id == fault.id:
         return True
     first, second = (
-        Evaluation(of, inputs, edits=one.edits).run(output).output(output)
+        Evaluation(of, inputs, edits=one.of_operations).run(output).output(output)
         for of, one in ((graph, fault), (diagnosis.graph, diagnosis.fault))
     )
     near = ALIKE * float(np.sqrt(np.square(first).mean()))
@@ -123,7 +123,7 @@ def measured(kernel: Kernel, every: int) -> tuple[Counter[str], list[str]]:
     for output in graphs[0].outputs:
         right = in_float32(graphs[0], inputs, {}, output)
         for fault in planted(graphs[0], output, every):
-            wrong = in_float32(graphs[0], inputs, fault.edits, output)
+            wrong = in_float32(graphs[0], inputs, fault.of_operations, output)
             if not (wrong != right).mean() >= LEAST_CHANGED:
                 continue
             count["planted"] += 1

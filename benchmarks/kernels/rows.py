@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Final
 
-FAMILIES: Final = "norm activation elementwise softmax product other".split()
+FAMILIES: Final = ["norm", "activation", "elementwise", "softmax", "product", "other"]
 """Their modules end in _rows and have ROWS."""
 FORMATS: Final[Mapping[str, tuple[str, ...]]] = {
     "torch": ("fp32", "bf16", "fp16"),

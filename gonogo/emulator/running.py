@@ -14,7 +14,7 @@ from gonogo.arithmetic import Evaluation, Program
 from gonogo.arithmetic.matrix_unit import TILE
 from gonogo.emulator.builds import Build, Edits, build_of, divided, kind_of, started, value
 from gonogo.emulator.spoiling import REGISTER, hang_or_crash, spoiled
-from gonogo.faults.changes import Edit, Elementwise, Factor, Mistaken
+from gonogo.faults.changes import Edit, Elementwise, Factor
 from gonogo.graph import Graph
 from gonogo.kernels.wormhole import Dataflow, generic
 from gonogo.workloads import fault_of, kernel_of, on_wormhole, options_of, shaped
@@ -87,8 +87,7 @@ def ideal(test: TestSpec, given: Arrays, build: str) -> dict[str, NDArray[np.flo
 
 def _edits(test: TestSpec, build: Build, graph: Graph) -> Edits:
     if build.is_fault:
-        edits = fault_of(test, build.name).edits
-        return {id: edit for id, edit in edits.items() if not isinstance(edit, Mistaken)}
+        return fault_of(test, build.name).of_operations
     return build.edits(graph, kind_of(test.kernel))
 
 

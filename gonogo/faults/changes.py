@@ -156,6 +156,11 @@ class Fault:
     edits: Mapping[int, Edit | Replaced | Mistaken]
     is_fitted: bool = False
 
+    @property
+    def of_operations(self) -> dict[int, Edit | Replaced]:
+        """The edits of single operations; a mistake has none."""
+        return {id: edit for id, edit in self.edits.items() if not isinstance(edit, Mistaken)}
+
     def sized(self, size: float) -> Fault:
         """Return a fitted fault of the given size, which is that of its factor less 1."""
         edits: dict[int, Edit | Replaced | Mistaken] = {}
