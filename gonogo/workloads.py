@@ -183,8 +183,12 @@ def on_wormhole(test: TestSpec, dataflow: Dataflow, **parameters: Any) -> tuple[
     """Return the graph and the program of a dataflow; parameters: in the place of the test's."""
     function = dataflow.way or kernel_of(test).reference
     graph, options = _graph(test, function, **parameters), options_of(test)
-    wrong = [replace(one, program=GENERIC.program(one.graph, options)) for one in graph.mistakes]
-    return replace(graph, mistakes=tuple(wrong)), dataflow.program(graph, options)
+    if graph.mistakes:
+        wrong = (
+            replace(one, program=GENERIC.program(one.graph, options)) for one in graph.mistakes
+        )
+        graph = replace(graph, mistakes=tuple(wrong))
+    return graph, dataflow.program(graph, options)
 
 
 def _graph(test: TestSpec, function: Any, **parameters: Any) -> Graph:
