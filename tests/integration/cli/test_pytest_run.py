@@ -274,10 +274,10 @@ ODD = """
     def compare(inputs, kernel="layernorm_fw", expected=ones):
         gonogo.compare(ones, expected, rtol=0.1, kernel=kernel, inputs=inputs)
 
-    def test_no_kernel(): compare({"x": ones}, "l2norm")
+    def test_no_kernel(): compare({"x": ones}, "l2norm_fx")
     def test_no_input(): compare({"x": ones})
     def test_no_array(): compare({"x": ones, "gamma": "ones"})
-    def test_red(): compare({"x": ones}, "l2norm", ones + 1)
+    def test_red(): compare({"x": ones}, "l2norm_fx", ones + 1)
     def test_typo(): gonogo.compare(ones, ones, rtoll=1)
 
     def test_own(gonogo_seed):
@@ -287,7 +287,7 @@ ODD = """
         inputs = {"x": x, "gamma": np.ones(256, "float32")}
         gonogo.compare(off, y, rtol=0.1, kernel="l2norm_fw", inputs=inputs, name="own kernel")
 
-    def test_its_own_assertion(): gonogo.compare("l2norm", x=ones, y=ones)
+    def test_its_own_assertion(): gonogo.compare("l2norm_fx", x=ones, y=ones)
     """
 
 

@@ -218,7 +218,7 @@ def test_a_kernel_of_a_package_runs_where_the_setting_allows_it(place: Workplace
     test = {"kernel": "l2norm_fw", "shape": [64, 1024], "tolerance": {"rtol": 0.05}}
     answer = place.run("without-tile-0/total", 2, executor="emulator", test=test)
     assert answer.verdicts == {0: "pass_by_tolerance", 1: "pass_by_tolerance"}, answer.rows
-    unknown = {**test, "kernel": "l2norm_gradients"}
+    unknown = {**test, "kernel": "l2norm_fx"}
     refused = place.run("correct", 1, executor="emulator", test=unknown)
     assert refused.finished is not None
     assert "test.kernel: unknown value; did you mean 'l2norm_fw'" in refused.finished["error"]
