@@ -85,7 +85,7 @@ class _Runs:
 
 
 def sweep(
-    kernel: str = options.KERNEL,
+    kernel: str = typer.Option(..., help=options.KERNEL.help),
     executor: str = typer.Option("emulator", help="How to run it, as for `gonogo check`."),
     build: str | None = typer.Option(None, help="Build to run; default: as for `gonogo check`."),
     seconds: float = typer.Option(60.0, help="Time to spend; the last run may take longer."),

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import ttnn
 from ttnn_device import Device, Unsupported, upload
-
 from ttnn_operations import TILE
 
 KERNELS = Path(__file__).with_name("kernels")
