@@ -35,6 +35,8 @@ FORMATS: dict[str, tuple[int, int, float]] = {
 """A format's bits of precision, the exponent of its smallest normal number, and the largest one."""
 BLOCK = 16
 """Values along the last axis that share an exponent in bfp8_b."""
+NEAR_POWER = 2.0**-6
+"""How near a value is to a power of two times another: the erratum of a Wormhole's HiFi4."""
 CONSTANT, CANCELED = 2.0**-50, 2.0**-44
 """The deviation of values that are constant, relative to the largest; and the share of a difference
 of sums below which it is rounding."""
@@ -297,6 +299,15 @@ def pcc_deficit(reference: Array, error: Array) -> float | None:
     b = b - b.mean()
     dd, bb, bd = (float((x * y).sum()) for x, y in ((d, d), (b, b), (b, d)))
     return pcc_deficit_of(dd, bb, bd, b.size * (float(np.abs(reference).max()) * CONSTANT) ** 2)
+
+
+def is_near_power(values: Array, exact: Array) -> NDArray[np.bool_]:
+    """Return where values are near a power of two times the exact ones, other than 1."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        multiple = np.abs(values / exact)
+        power = np.rint(np.log2(multiple))
+        near: NDArray[np.bool_] = (power != 0) & (np.abs(multiple / 2.0**power - 1) < NEAR_POWER)
+    return near
 
 
 def pcc_deficit_of(dd: float, bb: float, bd: float, floor: float) -> float | None:

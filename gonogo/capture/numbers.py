@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo.closeness import CONSTANT, Gate, pcc_deficit_of, rounded, step
+from gonogo.closeness import CONSTANT, Gate, is_near_power, pcc_deficit_of, rounded, step
 from gonogo.public.tensors import Tensor
 
 Array = NDArray[Any]
@@ -25,9 +25,6 @@ FAR, MOST_FAR = 0.4, 0.25
 off, none is isolated."""
 FEW = 16
 """The least number of elements of which one can be isolated."""
-NEAR_POWER = 2.0**-6
-"""How near an isolated error is to a power of two times the expected value; that of
-gonogo.judgment.statistics."""
 ISOLATED = 0.01
 """The largest share of elements with such an error."""
 BEYOND = 8.0
@@ -106,10 +103,7 @@ class _Sums:
         if not 0 < np.count_nonzero(is_far) <= MOST_FAR * is_far.size:
             return
         a, r = a[is_far], r[is_far]
-        multiple = np.abs(a / r)
-        power = np.rint(np.log2(multiple))
-        near = (power != 0) & (np.abs(multiple / 2.0**power - 1) < NEAR_POWER)
-        self.candidates.append(np.abs(a - r)[near])
+        self.candidates.append(np.abs(a - r)[is_near_power(a, r)])
 
     def result(self) -> Numbers:
         """Return the statistics; without finite elements only their counts."""

@@ -12,12 +12,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from gonogo.arithmetic.formats import Doubles, round_to, step
-from gonogo.closeness import NEEDED_RTOLS, pcc_deficit
+from gonogo.closeness import NEEDED_RTOLS, is_near_power, pcc_deficit
 from gonogo.judgment.cells import Mask
 from gonogo.judgment.tolerance import Tolerance
-
-OUTLIER_RATIO = 2.0**-6
-"""How near an outlier is to a power of two times the reference, other than 1."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +103,7 @@ def statistics_of(
         mismatch_fraction=float((given != round_to(quantized, form)).mean()),
         tolerance_ratio=ratios[0],
         tolerance_ratio_quantized=ratios[1],
-        outliers=int(np.count_nonzero(outside[says] & _is_near_power(given, quantized))),
+        outliers=int(np.count_nonzero(outside[says] & is_near_power(given, quantized))),
         needed_atol={
             rtol: max(float((size - rtol * np.abs(reference)).max()), 0.0) for rtol in NEEDED_RTOLS
         },
@@ -123,12 +120,3 @@ def _largest(size: Doubles, allowed: Doubles) -> float:
     """Return the largest quotient; 0 / 0 is 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return float(np.where(size == 0, 0.0, size / allowed).max())
-
-
-def _is_near_power(values: Doubles, exact: Doubles) -> Mask:
-    """Return where values are near a power of two times the exact ones, other than 1."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        multiple = np.abs(values / exact)
-        power = np.rint(np.log2(multiple))
-        near: Mask = (power != 0) & (np.abs(multiple / 2.0**power - 1) < OUTLIER_RATIO)
-    return near
