@@ -52,7 +52,7 @@ class Class(Described):
     )
     undecided = (
         "undecided",
-        "Green on head, and whether rounding explains the error can't be said: more seeds or"
+        "Green on head, but nobody knows yet whether rounding explains the error: more seeds or"
         " other inputs are needed.",
     )
     not_run = "not_run", "It ran on base, and not on head."

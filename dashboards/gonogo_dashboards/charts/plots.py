@@ -187,6 +187,8 @@ def _summary(
         [] if spread is None else [edge for edge in (spread.low, spread.high) if edge is not None]
     )
     seeds = f"{output}: {total}"
+    if not output:  # no seed gave any
+        return f"{total}, none with an output: there is no error to draw."
     if not values:
         return (
             f"{seeds}, none with a finite error to draw. Where values are NaN or Inf, the table of"

@@ -224,3 +224,8 @@ def test_the_words_say_how_many_seeds_have_no_number() -> None:
         "no seed shown is unexplained. At the top: 2 seeds without a finite number."
     )
     assert plot(mark(**RIGHT)).summary.endswith(": no seed shown is unexplained.")
+
+
+def test_a_chart_of_seeds_without_outputs_says_so() -> None:
+    summary = plots.picture("", ROUNDING_RATIO, 2, [mark(0, "crash"), mark(1, "crash")]).summary
+    assert summary == "2 seeds, none with an output: there is no error to draw."
