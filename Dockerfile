@@ -2,15 +2,15 @@
 FROM python:3.12.12-slim-bookworm AS build
 WORKDIR /src
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
-COPY requirements requirements
+COPY locks locks
 # what runs, exactly as locked, in a folder of its own
 RUN python -m venv /opt/gonogo \
- && /opt/gonogo/bin/python -m pip install --no-deps --require-hashes --only-binary :all: -r requirements/run-py312.txt
+ && /opt/gonogo/bin/python -m pip install --no-deps --require-hashes --only-binary :all: -r locks/run-py312.txt
 # what builds (hatchling, node, Sphinx), also as locked
 RUN python -m venv /opt/build \
- && /opt/build/bin/python -m pip install --no-deps --require-hashes --only-binary :all: -r requirements/dev-py312.txt
+ && /opt/build/bin/python -m pip install --no-deps --require-hashes --only-binary :all: -r locks/dev-py312.txt
 COPY . .
-RUN PYTHONPATH=. /opt/build/bin/python -m checks.manual \
+RUN PYTHONPATH=. /opt/build/bin/python -m tests.checks.manual \
  && PATH=/opt/build/bin:$PATH /opt/build/bin/python -m pip wheel --no-deps --no-build-isolation --wheel-dir /dist . \
  && /opt/gonogo/bin/python -m pip install --no-deps /dist/gonogo-*.whl
 

@@ -13,7 +13,7 @@ BUNDLE := $(VENV)/.gonogo-bundle
 BYTECODE := $(VENV)/.gonogo-bytecode
 # where a release is written
 DIST ?= dist
-LOCKS ?= $(wildcard requirements/run-py3*.txt)
+LOCKS ?= $(wildcard locks/run-py3*.txt)
 # A process that imports NumPy starts a thread of BLAS for each further processor, and each spins for 50 ms; the tests start hundreds of such processes
 test explore: export OPENBLAS_NUM_THREADS ?= 1
 
@@ -59,17 +59,17 @@ define install
 	if ! [ -x $(BIN)/python ] || [ "$$($(BIN)/python -c 'import sys; print("py%d%d" % sys.version_info[:2])' 2>/dev/null)" != "$$tag" ]; then \
 	  echo "making $(VENV) with $$python ($$version)"; "$$python" -m venv --clear $(VENV); fi; \
 	echo "installing the locked packages"; \
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-compile --require-hashes --only-binary :all: -r requirements/$(1)-$$tag.txt; \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-compile --require-hashes --only-binary :all: -r locks/$(1)-$$tag.txt; \
 	echo "installing gonogo and building the pages' scripts"; \
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .; \
 	touch $(RUNS) $(BUNDLE)
 endef
 
-$(STAMP): $(wildcard requirements/dev-py3*.txt) pyproject.toml hatch_build.py
+$(STAMP): $(wildcard locks/dev-py3*.txt) pyproject.toml hatch_build.py
 	$(call install,dev)
 	@touch $@
 
-$(RUNS): $(wildcard requirements/demo-py3*.txt) pyproject.toml hatch_build.py
+$(RUNS): $(wildcard locks/demo-py3*.txt) pyproject.toml hatch_build.py
 	$(call install,demo)
 
 # After a change of the front end alone: build the scripts again, leave the packages.
@@ -98,7 +98,7 @@ test: setup bytecode ## all tests but those of test-sim; ARGS go to pytest
 explore: setup bytecode ## all tests of properties, each night with new examples (.ci/nightly); `make test` has the same ones each time
 	@$(BIN)/python -m pytest $(PYTEST_SPREAD) --hypothesis-profile=nightly -m hypothesis --timeout=1800 $(ARGS)
 
-fuzz: setup ## hostile input for hours: every parser of strangers' input, every address (checks/fuzz.py)
+fuzz: setup ## hostile input for hours: every parser of strangers' input, every address (tests/checks/fuzz.py)
 	@$(BIN)/python -m pytest --hypothesis-profile=fuzz --timeout=0 tests/unit/project/test_hostile_input.py tests/acceptance/test_openapi.py $(ARGS)
 	@$(MAKE) --no-print-directory fuzz-coverage
 
@@ -107,17 +107,17 @@ fuzz-coverage: setup # each parser for FUZZ_S seconds, by coverage, where atheri
 	folder="$(ATHERIS)-$$($(BIN)/python -c 'import sys; print("py%d%d" % sys.version_info[:2])')"; \
 	if [ ! -d "$$folder/atheris" ] && ! $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --only-binary :all: --target "$$folder" atheris==$(ATHERIS_VERSION); then \
 	  rm -rf "$$folder"; echo "atheris $(ATHERIS_VERSION) has no package for this Python: hypothesis alone has tried the parsers" >&2; exit 0; fi; \
-	mkdir -p .fuzz; PYTHONPATH="$$folder" $(BIN)/python -m checks.fuzz all -max_total_time=$(FUZZ_S) -timeout=20 -verbosity=0 -artifact_prefix=.fuzz/
+	mkdir -p .fuzz; PYTHONPATH="$$folder" $(BIN)/python -m tests.checks.fuzz all -max_total_time=$(FUZZ_S) -timeout=20 -verbosity=0 -artifact_prefix=.fuzz/
 
 docs: setup ## the manual as a site, in dashboards/gonogo_dashboards/manual; the service shows it under /manual
-	@$(BIN)/python -m checks.manual
+	@$(BIN)/python -m tests.checks.manual
 
 docs-test: docs bytecode ## paste every command of README and docs, compare what they print, follow every link
 	@GONOGO_TEST_TORCH_PYTHON="$${GONOGO_TEST_TORCH_PYTHON:-$(wildcard $(TORCH_VENV)/bin/python)}" \
 	  $(BIN)/python -m pytest -n 2 --dist worksteal tests/docs $(ARGS)
 
 wormhole-sim: setup ## a simulated Wormhole that runs real ttnn kernels, in the cache folder (docs/wormhole.md)
-	@$(BIN)/python -m simulator
+	@$(BIN)/python -m tests.wormhole
 
 test-sim: wormhole-sim ## tests of the real ttnn kernels on it
 	@GONOGO_REQUIRE=$${GONOGO_REQUIRE:-simulator} $(BIN)/python -m pytest $(PYTEST_SPREAD) tests/simulator $(ARGS)
@@ -150,8 +150,8 @@ lint: setup ## ruff, mypy --strict, the layers of packages, names and docstrings
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
-	@$(BIN)/python -m checks.words
-	@$(BIN)/python -m checks.structure
+	@$(BIN)/python -m tests.checks.words
+	@$(BIN)/python -m tests.checks.structure
 
 bench: setup ## every speed figure with its ratio; ARGS choose
 	@$(BIN)/python -m benchmarks $(ARGS)
@@ -172,14 +172,14 @@ pictures: setup ## the pictures of the pages in docs/pictures anew; ARGS choose
 lock: ## make the locks anew; needs three interpreters (PYTHON311, PYTHON312, PYTHON313); ARGS=--keep only adds what is missing
 	@set -euo pipefail; lock() { \
 	  folder=$$(mktemp -d); "$$1" -m venv $$folder; $$folder/bin/python -m pip install --quiet "$$2"; \
-	  $$folder/bin/python requirements/lock.py $(ARGS) "$${@:3}"; rm -rf $$folder; }; \
+	  $$folder/bin/python locks/lock.py $(ARGS) "$${@:3}"; rm -rf $$folder; }; \
 	lock $(or $(PYTHON311),python3.11) pip-tools; \
 	lock $(or $(PYTHON312),python3.12) pip-tools; \
 	lock $(or $(PYTHON313),python3.13) pip-tools; \
 	lock $(or $(PYTHON313),python3.13) uv --for 3.14
 
 audit: setup ## known vulnerabilities of all that the locks install (needs the network: a package that can't be looked up is an error)
-	@for lock in requirements/run-py3*.txt requirements/dev-py3*.txt; do echo "$$lock"; \
+	@for lock in locks/run-py3*.txt locks/dev-py3*.txt; do echo "$$lock"; \
 	  $(BIN)/pip-audit --strict --disable-pip --require-hashes --progress-spinner off -r "$$lock" || exit 1; done
 
 release: docs ## wheel (with the manual), sdist, SBOMs and their checksums in dist/
@@ -200,7 +200,7 @@ pin: ## docker-compose.digests.yml, which pins the images by digest (needs Docke
 	@docker compose --profile monitoring pull --quiet --ignore-buildable
 	@docker compose --profile monitoring config --images | sort -u | while read -r image; do \
 	  docker image inspect --format '{{json (index .RepoDigests 0)}}' "$$image" 2>/dev/null | sed "s|^|$$image |" || true; done \
-	  | $(or $(wildcard $(BIN)/python),python3) requirements/pin.py
+	  | $(or $(wildcard $(BIN)/python),python3) locks/pin.py
 
 clean: ## remove what the targets above made (var/, the demo's database, too)
 	rm -rf $(VENV) var dist build dashboards/gonogo_dashboards/static dashboards/gonogo_dashboards/manual dashboards/web/node_modules .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -26,7 +26,7 @@ from typing import Any
 from redis import ConnectionError as Refused
 from rich.console import Console
 
-from gonogo_cli.operate import redis_server
+from gonogo_service.cli.operate import redis_server
 from gonogo_workers import queue
 from gonogo_workers.messages.identity import Identity
 from gonogo_workers.queue import PrivateKey

@@ -32,9 +32,8 @@ from gonogo.flakiness.contrasts import welch
 from gonogo.flakiness.grades import Stability, stability
 from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.rates import fisher, rate
-from gonogo.flakiness.repeated import tail_of
 from gonogo.flakiness.sequential import Stopping, decide, plan
-from gonogo.flakiness.tails import tail
+from gonogo.flakiness.tails import tail, tail_of
 
 Array = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, int], Array]

@@ -20,7 +20,7 @@ from rich.table import Table
 from gonogo.gauge.summary import MeasuredTest
 from gonogo.gauge.tests_file import Entry
 from gonogo.spec.test_spec import TestSpec
-from gonogo_cli.local.gauge import gauged
+from gonogo_workers.cli.gauge import gauged
 
 REDUCTIONS = ("last-two-tiles", "double-subtract", "last-block-only", "tt-train-2025", "drop-s1")
 """The faults of the nightly kernel's two reductions: what was wrong, and what was said to be

@@ -21,26 +21,24 @@ from sqlalchemy.orm import Session
 
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import JUDGE
-from gonogo_storage.catalogue import test_specs
-from gonogo_storage.db.ids import floor, new_id
-from gonogo_storage.db.states import ChunkState, JobState
-from gonogo_storage.jobs import closing, jobs
-from gonogo_storage.jobs.job import NewJob
-from gonogo_storage.rollups import rollups
-from gonogo_storage.rollups.tallies import Tally, total
-from gonogo_storage.seed_rows.batch import Batch
-from gonogo_storage.tables import (
-    ChunkRow,
+from gonogo_service.jobs import closing, ranges
+from gonogo_service.jobs import store as jobs
+from gonogo_service.jobs.job import NewJob
+from gonogo_service.jobs.model import ChunkRow, EventRow, JobRow
+from gonogo_service.kit.database.ids import floor, new_id
+from gonogo_service.kit.database.states import ChunkState, JobState
+from gonogo_service.results.rollups import rollups
+from gonogo_service.results.rollups.tallies import Tally, total
+from gonogo_service.results.rows import (
     DayRollupRow,
-    EventRow,
-    JobRow,
     JobTallyRow,
     RolledRow,
     SeedGridRow,
     SeedResultRow,
     SeedSourceRow,
 )
-from gonogo_storage.work import ranges
+from gonogo_service.results.seed_rows.batch import Batch
+from gonogo_service.tests import test_specs
 
 LINE, DEVICE = "main", "lab-1/wormhole:0"
 DX = {

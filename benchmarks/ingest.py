@@ -24,13 +24,14 @@ from gonogo.judging.columns import in_columns
 from gonogo.judging.inputs import generate, quantise
 from gonogo.judging.judging import judge
 from gonogo.spec.test_spec import TestSpec
-from gonogo_storage.db.encoding import decode, encode, utcnow
-from gonogo_storage.db.engine import is_postgres, make_engine, reading, session
-from gonogo_storage.db.ids import new_id
-from gonogo_storage.jobs import attempts, jobs
-from gonogo_storage.ops import schema
-from gonogo_storage.tables import AttemptRow, JobRow, SeedResultRow
-from gonogo_storage.work import ranges
+from gonogo_service.jobs import attempts, ranges
+from gonogo_service.jobs import store as jobs
+from gonogo_service.jobs.model import AttemptRow, JobRow
+from gonogo_service.kit.database.encoding import decode, encode, utcnow
+from gonogo_service.kit.database.engine import is_postgres, make_engine, reading, session
+from gonogo_service.kit.database.ids import new_id
+from gonogo_service.operate import schema
+from gonogo_service.results.rows import SeedResultRow
 from gonogo_workers.executors.emulator_executor import EmulatorExecutor
 
 SEEDS, BATCH, ROUNDS = 20_000, 1_000, 3

@@ -40,15 +40,16 @@ from sqlalchemy import func, select
 
 from benchmarks import harvest
 from gonogo import urls
+from gonogo.settings import PREFIX, Settings
 from gonogo_service.background.assess import Assessor
+from gonogo_service.flags import evidence
+from gonogo_service.flags import store as flags
+from gonogo_service.jobs import store as jobs
+from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.background_context import open_background_context
-from gonogo_settings import PREFIX, Settings
-from gonogo_storage.db import engine as engines
-from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.flags import evidence, flags
-from gonogo_storage.jobs import jobs
-from gonogo_storage.ops import schema
-from gonogo_storage.tables import JobRow
+from gonogo_service.kit.database import engine as engines
+from gonogo_service.kit.database.encoding import utcnow
+from gonogo_service.operate import schema
 
 WARM_UP, START_S = 5, 60.0
 P95_MS, PAINT_MS = 50.0, 1000.0
@@ -236,7 +237,7 @@ def served(database_url: str) -> Iterator[tuple[str, psutil.Process]]:
         ("127.0.0.1", 0)
     ) as listening:  # what asks before it answers waits in the queue of this socket
         port, fd = listening.getsockname()[1], listening.fileno()
-        words = [sys.executable, "-P", "-m", "gonogo_cli", "serve", "--fd", str(fd)]
+        words = [sys.executable, "-P", "-m", "gonogo.cli", "serve", "--fd", str(fd)]
         process = subprocess.Popen(
             words, cwd=tempfile.gettempdir(), env=variables, stdin=subprocess.DEVNULL, pass_fds=[fd]
         )

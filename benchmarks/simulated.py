@@ -11,10 +11,10 @@ from typing import Any
 from sqlalchemy import Engine
 
 from gonogo.spec.verdicts import JUDGE
+from gonogo_service.hosts import store as hosts
+from gonogo_service.jobs.job import NewJob
+from gonogo_service.kit.database.engine import session
 from gonogo_service.kit.signing import service_key
-from gonogo_storage.access import hosts
-from gonogo_storage.db.engine import session
-from gonogo_storage.jobs.job import NewJob
 from gonogo_workers import queue
 from gonogo_workers.queue import Numbers, PrivateKey
 

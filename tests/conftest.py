@@ -22,9 +22,9 @@ import migrated_files
 import postgres_databases
 import shared_statements
 from gonogo.kernels import registry
-from gonogo_storage.db import ids
-from gonogo_storage.db.engine import make_engine
-from gonogo_storage.ops import schema
+from gonogo_service.kit.database import ids
+from gonogo_service.kit.database.engine import make_engine
+from gonogo_service.operate import schema
 from servers import Missing, PostgresServer, RedisServer, running
 
 # the same examples in every run: CI fails by a change, never by chance
@@ -165,17 +165,17 @@ def examples_installed(example_site: Path, monkeypatch: pytest.MonkeyPatch) -> I
 def _clean_settings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Remove GONOGO_ variables: neither the caller's shell nor an earlier test sets a test's
     settings."""
-    import gonogo_settings
+    import gonogo.settings
 
     for name in [
         name
         for name in os.environ
-        if name.startswith("GONOGO_") and name not in gonogo_settings.OUTSIDE_VARIABLES
+        if name.startswith("GONOGO_") and name not in gonogo.settings.OUTSIDE_VARIABLES
     ]:
         monkeypatch.delenv(name)
-    gonogo_settings.load.cache_clear()
+    gonogo.settings.load.cache_clear()
     yield
-    gonogo_settings.load.cache_clear()
+    gonogo.settings.load.cache_clear()
 
 
 @pytest.fixture(autouse=True)

@@ -18,23 +18,21 @@ from benchmarks.chaos.site import HOSTILE, HOSTS, Site
 from benchmarks.chaos.witness import name_of
 from gonogo.judging import inputs
 from gonogo.spec.test_spec import TestSpec
-from gonogo_storage.db.engine import reading
-from gonogo_storage.db.states import CLOSED_CHUNK, OPEN_ATTEMPT, DeliveryState, JobState
-from gonogo_storage.rollups import rebuild
-from gonogo_storage.tables import (
-    AttemptRow,
-    AuditRow,
-    ChunkRow,
+from gonogo_service.devices.model import DeviceRow
+from gonogo_service.jobs.model import AttemptRow, ChunkRow, JobRow
+from gonogo_service.kit.database.engine import reading
+from gonogo_service.kit.database.states import CLOSED_CHUNK, OPEN_ATTEMPT, DeliveryState, JobState
+from gonogo_service.kit.outbox.model import OutboxRow
+from gonogo_service.people.model import AuditRow
+from gonogo_service.results.rollups import rebuild
+from gonogo_service.results.rows import (
     DayRollupRow,
-    DeliveryRow,
-    DeviceRow,
-    JobRow,
     JobTallyRow,
-    OutboxRow,
     RolledRow,
     SeedResultRow,
     SeedSourceRow,
 )
+from gonogo_service.webhooks.model import DeliveryRow
 
 END_S = 180.0
 """Every job has ended this long after the last fault."""

@@ -14,8 +14,8 @@ from benchmarks.chaos import processes
 from benchmarks.chaos.result import Result
 from benchmarks.chaos.site import HOSTS, Site
 from gonogo_service.kit.background_context import VISIBILITY_TIMEOUT_S
-from gonogo_storage.db.engine import reading
-from gonogo_storage.messages import leases
+from gonogo_service.kit.database.engine import reading
+from gonogo_service.kit.outbox import leases
 
 EMPTY_S = 60.0
 LATE_S = 30.0

@@ -18,9 +18,9 @@ from sqlalchemy import func, select
 from sqlalchemy.exc import DBAPIError
 
 from benchmarks.chaos.site import Site
-from gonogo_storage.db.engine import reading
-from gonogo_storage.db.states import JobState
-from gonogo_storage.tables import JobRow
+from gonogo_service.jobs.model import JobRow
+from gonogo_service.kit.database.engine import reading
+from gonogo_service.kit.database.states import JobState
 
 TEST: dict[str, Any] = {
     "kernel": "layernorm_bw",

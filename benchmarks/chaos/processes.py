@@ -78,7 +78,7 @@ class Child:
             )
 
     def _command(self) -> list[str]:
-        return self.words[self.words.index("gonogo_cli") + 1 :]
+        return self.words[self.words.index("gonogo.cli") + 1 :]
 
     @property
     def pid(self) -> int:

@@ -27,16 +27,16 @@ from sqlalchemy import Engine
 
 from benchmarks.chaos import processes
 from benchmarks.chaos.processes import Child, wait_until
-from gonogo_cli.operate.db import enroll_host
-from gonogo_service.access.issuing import issue_token
-from gonogo_service.access.principals import Keys
+from gonogo_service.cli.operate.db import enroll_host
+from gonogo_service.hosts import store as hosts
+from gonogo_service.jobs import queue_estimate
+from gonogo_service.kit.database.engine import make_engine, reading, session
+from gonogo_service.operate import schema
+from gonogo_service.people.issuing import issue_token
+from gonogo_service.people.principals import Keys
 from gonogo_service.webhooks import secrets as webhook_secrets
+from gonogo_service.webhooks import store as webhooks
 from gonogo_service.webhooks.secrets import Box
-from gonogo_storage.access import hosts
-from gonogo_storage.db.engine import make_engine, reading, session
-from gonogo_storage.jobs import queue_estimate
-from gonogo_storage.messages import webhooks
-from gonogo_storage.ops import schema
 from gonogo_workers.messages.identity import Identity, load
 from gonogo_workers.queue import PrivateKey
 from running_service import clean_environment, gonogo

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 import time_machine
 
-from gonogo_cli.app import main
+from gonogo.cli.app import main
 
 if __name__ == "__main__":
     there = datetime.fromtimestamp(time.time() + float(sys.argv[1]), UTC)

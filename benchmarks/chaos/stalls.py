@@ -10,8 +10,8 @@ from sqlalchemy.exc import DBAPIError
 
 from benchmarks.chaos.load import FINAL
 from benchmarks.chaos.site import Site
-from gonogo_storage.db.engine import reading
-from gonogo_storage.tables import JobRow
+from gonogo_service.jobs.model import JobRow
+from gonogo_service.kit.database.engine import reading
 
 EVERY_S = 0.25
 

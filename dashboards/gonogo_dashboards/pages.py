@@ -22,7 +22,7 @@ from gonogo_dashboards.charts import charts
 from gonogo_dashboards.kit import assets, bidi, build_strips, manual, navigation, words
 from gonogo_dashboards.kit.page_routes import PageRoute
 from gonogo_dashboards.kit.site import Context, Frame, Site
-from gonogo_storage.db.encoding import encode, utcnow
+from gonogo_service.kit.database.encoding import encode, utcnow
 
 THEME = "gonogo-theme"
 """The cookie of the reader's theme, which the switch of web/src/theme.js sets."""
@@ -121,7 +121,7 @@ def error_page(status: int, title: str, detail: str) -> HTMLResponse:
 def make_routes(context: Context) -> list[PageRoute]:
     """Return the routes of all pages; they only read.
 
-    service/gonogo_service/access/auth.py has decided before whether the reader may see them.
+    service/gonogo_service/people/auth.py has decided before whether the reader may see them.
     """
 
     def page(request: Request, template: str, view: Any, frame: Frame) -> Response:

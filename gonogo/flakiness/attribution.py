@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gonogo.devices.suspicion import Suspicion
@@ -25,6 +25,7 @@ from gonogo.spec.described import Described
 
 EXAMPLES = 5
 """Seeds that are named as evidence, so that they can be run again."""
+_KERNELS_OWN = (Outcome.passed, Outcome.failed)
 
 
 class Cause(Described):
@@ -115,8 +116,7 @@ class Attribution:
 
 
 def attribute(
-    samples: Iterable[Sample],
-    sick: Mapping[str, Suspicion] | None = None,
+    samples: Iterable[Sample], sick: Mapping[str, Suspicion] | None = None
 ) -> Attribution:
     """Return why one test's outcomes flicker.
 
@@ -124,59 +124,96 @@ def attribute(
     sick: devices that gonogo.devices.suspicion.suspects names; runs there are left out, because
     they say nothing about the test.
 
-    Digests come first (4-flakiness). A deterministic kernel must repeat its digest within a group
-    of equal (build, seed, device, context, position class). The position class is "first in the
-    process" or "behind others", because the state that earlier runs leave is a context of its own.
-    Digests that differ in a group of firsts, or in a group of repeats under equal conditions while
-    no group of firsts shows determinism, are nondeterminism. Differences between groups are an
-    effect of the device or of the context. Where seeds aren't controlled, only the exact tests of
-    samples.table on the outcomes decide. Time is linear in the samples, and in the devices where
-    all are compared with all.
+    A deterministic kernel must repeat its digest within a group of equal (build, seed, device,
+    context, position class). The position class is "first in the process" or "behind others",
+    because the state that earlier runs leave is a context of its own. Differences between groups
+    are an effect of the device or of the context. Where seeds aren't controlled, only the exact
+    tests of samples.table on the outcomes decide. Time is linear in the samples.
     """
     everything = list(samples)
-    sick_devices = {sample.device for sample in everything} & set(sick or {})
+    sick_devices = {
+        sample.device: (sick or {})[sample.device].words
+        for sample in everything
+        if sample.device in (sick or {})
+    }
     usable = [sample for sample in everything if sample.device not in sick_devices]
     _, lost = rate_of(sample.outcome for sample in usable)
-    judged = [sample for sample in usable if sample.outcome in (Outcome.passed, Outcome.failed)]
+    judged = [sample for sample in usable if sample.outcome in _KERNELS_OWN]
     distinct = distinct_places(judged)
     failures, _ = rate_of(judged[place].outcome for place in distinct)
     by_context, by_device = contexts(usable), devices(usable)
-    digested = [
-        sample for sample in usable if sample.seed is not None and sample.digest is not None
-    ]
+    digested = [sample for sample in usable if sample.digested]
     repeats, state = _repeats(digested)
-    device = _between(
-        digested,
-        Cause.device_dependent,
-        lambda sample: sample.device,
-        _all_but_device,
-        by_device,
-        repeats.compared,
-    )
-    context = _context(digested, state, repeats.compared, by_context)
-    findings = (repeats, device, context, _seeds(usable, repeats))
-    holding = [finding.cause for finding in findings if finding.holds]
+    device = _between(digested, Cause.device_dependent, by_device, repeats.compared)
+    context = _between(digested, Cause.context_dependent, by_context, repeats.compared)
+    if state.holds and not context.holds:
+        context = replace(state, rows=context.rows)
+    findings = (repeats, device, context, _seeds(judged, repeats))
     repeated = len(judged) - len(distinct)
-    cause, words = _decide(everything, sick_devices, failures, lost, findings, repeated)
-    causes = (
-        tuple(dict.fromkeys([cause, *holding])) if cause is not Cause.unknown else (cause, *holding)
-    )
+    cause, why = _decide(bool(sick_devices), failures, lost, findings)
+    holding = [finding.cause for finding in findings if finding.holds]
+    words = _words(cause, why, failures, lost, repeated, findings)
+    if not failures.known and not lost.known and not sick_devices:
+        words = "no run to judge by" if everything else "no runs"
     if sick_devices:
-        names = sorted(sick_devices)
-        reasons = "; ".join((sick or {})[name].words for name in names)
-        words += f"; left out: what ran on {', '.join(names)} ({reasons})"
+        reasons = "; ".join(sick_devices[name] for name in sorted(sick_devices))
+        words += f"; left out: what ran on {', '.join(sorted(sick_devices))} ({reasons})"
     return Attribution(
-        cause,
-        causes,
-        findings,
-        failures,
-        lost,
-        by_context,
-        by_device,
-        words,
-        POLICY.version,
-        repeated,
+        cause=cause,
+        causes=tuple(dict.fromkeys([cause, *holding])),
+        findings=findings,
+        failures=failures,
+        infrastructure=lost,
+        contexts=by_context,
+        devices=by_device,
+        words=words,
+        policy=POLICY.version,
+        repeated=repeated,
     )
+
+
+def _decide(
+    is_sick: bool, failures: Rate, lost: Rate, findings: Sequence[Factor]
+) -> tuple[Cause, Factor | None]:
+    """Return the one cause, and the factor that shows it.
+
+    Hangs and crashes explain a flicker only where the kernel's own outcomes don't flicker.
+    """
+    if not failures.known and (is_sick or not lost.known):
+        return (Cause.sick_device if is_sick else Cause.unknown), None
+    if 0 < failures.failures < failures.runs:
+        why = next((finding for finding in findings if finding.holds), None)
+        return (Cause.unknown if why is None else why.cause), why
+    always = failures.known and failures.failures == failures.runs
+    if always and failures.low is not None and failures.low > POLICY.broken_most:
+        return Cause.broken, None
+    if lost.failures:
+        return Cause.infrastructure, None
+    return (Cause.unknown if failures.failures else Cause.stable), None
+
+
+def _words(
+    cause: Cause,
+    why: Factor | None,
+    failures: Rate,
+    lost: Rate,
+    repeated: int,
+    findings: Sequence[Factor],
+) -> str:
+    if cause is Cause.sick_device:
+        return cause.sentence
+    same = f" ({repeated} more repeat one of these bit for bit)" if repeated else ""
+    judged = f"{failures.words} runs failed{same}" if failures.known else "No run was judged"
+    alone = f"{judged}; {lost.words} were lost to hangs, crashes and errors"
+    if why is not None:
+        return f"{cause.sentence} {why.words[:1].upper()}{why.words[1:]}; {alone}"
+    if cause is not Cause.unknown:
+        return f"{cause.sentence} {alone}"
+    if failures.failures == failures.runs:
+        return f"too few runs to call it broken; {alone}"
+    silent = (Cause.nondeterministic, Cause.seed_sensitive)
+    reasons = "; ".join(finding.words for finding in findings if finding.cause in silent)
+    return f"It flickers, and the runs do not tell why: {reasons}; {alone}"
 
 
 def _repeats(digested: Sequence[Sample]) -> tuple[Factor, Factor]:
@@ -186,121 +223,90 @@ def _repeats(digested: Sequence[Sample]) -> tuple[Factor, Factor]:
     differs is nondeterminism, too, unless firsts were compared and never differ: then earlier runs
     explain it.
     """
-    first = _grouped(
-        [sample for sample in digested if sample.fresh],
-        lambda s: (s.build, s.seed, s.device, s.context),
+    (first, first_examples), (behind, behind_examples) = (
+        _differing(sample for sample in digested if sample.fresh is is_fresh)
+        for is_fresh in (True, False)
     )
-    behind = _grouped(
-        [sample for sample in digested if not sample.fresh],
-        lambda s: (s.build, s.seed, s.device, s.context),
-    )
-    firsts, others = _differing(first), _differing(behind)
-    by_state = (
-        firsts[0].runs >= POLICY.few_pairs
-        and firsts[0].failures == 0
-        and _is_known(others[0], firsts[0])
-    )
+    by_state = first.runs >= POLICY.few_pairs and first.failures == 0 and _is_known(behind, first)
     state = Factor(
         Cause.context_dependent,
-        by_state and others[0].failures > 0,
-        others[0],
-        others[1],
+        by_state and behind.failures > 0,
+        behind,
+        behind_examples,
         words=(
-            f"{others[0].words} seeds change with what ran before in their process, and none of"
-            f" {firsts[0].runs} that were first in it"
+            f"{behind.words} seeds change with what ran before in their process, and none of"
+            f" {first.runs} that were first in it"
         ),
     )
-    if by_state:
-        compared, examples = firsts
-    else:
-        compared = rate(firsts[0].failures + others[0].failures, firsts[0].runs + others[0].runs)
-        examples = (*firsts[1], *others[1])[:EXAMPLES]
+    compared, examples = first, first_examples
+    if not by_state:
+        compared = rate(first.failures + behind.failures, first.runs + behind.runs)
+        examples = (*first_examples, *behind_examples)[:EXAMPLES]
     words = (
         f"{compared.words} repeated seeds differ on the same device"
         if compared.known
         else "no seed was run twice in equal conditions"
     )
-    return Factor(
-        Cause.nondeterministic, compared.failures > 0, compared, examples, words=words
-    ), state
+    repeats = Factor(Cause.nondeterministic, compared.failures > 0, compared, examples, words=words)
+    return repeats, state
 
 
-def _context(
-    digested: Sequence[Sample],
-    state: Factor,
-    repeats: Rate,
-    rows: Sequence[Configuration],
-) -> Factor:
-    """Return the finding of the effect of earlier runs in the process.
-
-    It covers differences between contexts, between first and not first, and state within one
-    context.
-    """
-    between = _between(
-        digested,
-        Cause.context_dependent,
-        lambda sample: f"{sample.context}, {'first' if sample.fresh else 'behind others'}",
-        lambda sample: (sample.build, sample.seed, sample.device),
-        rows,
-        repeats,
+def _differing(samples: Iterable[Sample]) -> tuple[Rate, tuple[SeedExample, ...]]:
+    """Return the share of groups with two runs or more that hold differing digests, and examples."""
+    groups: dict[Any, Counter[str]] = defaultdict(Counter)
+    for sample in samples:
+        key = (sample.build, sample.seed, sample.device, sample.context)
+        groups[key][str(sample.digest)] += 1
+    compared = [(key, digests) for key, digests in groups.items() if digests.total() > 1]
+    differing = [(key, digests) for key, digests in compared if len(digests) > 1]
+    examples = tuple(
+        SeedExample(*key, digests=dict(digests.most_common(3)))
+        for key, digests in differing[:EXAMPLES]
     )
-    if state.holds and not between.holds:
-        return Factor(
-            Cause.context_dependent, True, state.compared, state.examples, between.rows, state.words
-        )
-    return between
+    return rate(len(differing), len(compared)), examples
+
+
+_LEVELS: Mapping[Cause, tuple[Callable[[Sample], str], Callable[[Sample], str]]] = {
+    Cause.device_dependent: (lambda sample: sample.device, lambda sample: sample.place),
+    Cause.context_dependent: (lambda sample: sample.place, lambda sample: sample.device),
+}
+"""Factor -> its level of a sample, and what must be equal besides build and seed."""
 
 
 def _between(
-    digested: Sequence[Sample],
-    cause: Cause,
-    level: Callable[[Sample], str],
-    all_else: Callable[[Sample], Hashable],
-    rows: Sequence[Configuration],
-    repeats: Rate,
+    digested: Sequence[Sample], cause: Cause, rows: Sequence[Configuration], repeats: Rate
 ) -> Factor:
     """Return whether a seed's digests depend on the level of a factor, with all else equal.
 
-    all_else: the values that must be equal. A seed counts as compared when two levels or more have
-    it, and as differing when no digest is common to all levels. repeats: how often seeds differ
-    without any change of level, which is the rate of chance.
+    A seed counts as compared when two levels or more have it, and as differing when no digest is
+    common to all levels. repeats: how often seeds differ without any change of level.
     """
-    groups: dict[Hashable, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    level, other = _LEVELS[cause]
+    groups: dict[Any, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for sample in digested:
-        groups[all_else(sample)][level(sample)].add(str(sample.digest))
-    compared = differing = 0
-    examples: list[SeedExample] = []
-    for key, levels in groups.items():
-        if len(levels) < 2:
-            continue
-        compared += 1
-        if not set.intersection(*levels.values()):
-            differing += 1
-            if len(examples) < EXAMPLES:
-                examples.append(
-                    SeedExample(
-                        **_named(key),
-                        digests={
-                            name: sorted(digests)[:3] for name, digests in sorted(levels.items())
-                        },
-                    )
-                )
-    share = rate(differing, compared)
+        key = (sample.build, sample.seed, other(sample))
+        groups[key][level(sample)].add(str(sample.digest))
+    compared = {key: levels for key, levels in groups.items() if len(levels) > 1}
+    differing = [
+        (key, levels) for key, levels in compared.items() if not set.intersection(*levels.values())
+    ]
+    examples = tuple(
+        SeedExample(
+            build,
+            seed,
+            place=place,
+            digests={name: sorted(digests)[:3] for name, digests in sorted(levels.items())},
+        )
+        for (build, seed, place), levels in differing[:EXAMPLES]
+    )
+    share = rate(len(differing), len(compared))
     telling = significant(rows)
     parts = [f"{share.words} seeds differ" if share.known else "no seed was run in two of them"]
     parts += [
-        f"{row.name}: {rate(row.failed, row.runs).words} failed, p = {row.p:.2g}"
-        for row in telling
-        if row.p is not None
+        f"{row.name}: {rate(row.failed, row.runs).words} failed, p = {row.p:.2g}" for row in telling
     ]
-    return Factor(
-        cause,
-        beyond_chance(share, repeats) or bool(telling),
-        share,
-        tuple(examples),
-        telling,
-        "; ".join(parts),
-    )
+    holds = beyond_chance(share, repeats) or bool(telling)
+    return Factor(cause, holds, share, examples, telling, "; ".join(parts))
 
 
 def beyond_chance(differing: Rate, repeats: Rate) -> bool:
@@ -314,148 +320,43 @@ def beyond_chance(differing: Rate, repeats: Rate) -> bool:
     if not differing.failures:
         return False
     if not repeats.failures:
-        agreeing = rate(0, max(repeats.runs, POLICY.few_pairs))
-        return _is_known(differing, agreeing)
+        return _is_known(differing, rate(0, max(repeats.runs, POLICY.few_pairs)))
     more = differing.failures * repeats.runs > repeats.failures * differing.runs
-    return (
-        more
-        and fisher(differing.failures, differing.runs, repeats.failures, repeats.runs)
-        <= POLICY.significance
-    )
+    p = fisher(differing.failures, differing.runs, repeats.failures, repeats.runs)
+    return more and p <= POLICY.significance
 
 
 def _is_known(one: Rate, other: Rate) -> bool:
-    """Return whether two rates are known to differ.
-
-    A single differing seed among many is more likely a rare race, which the repeats missed.
-    """
+    """Return whether two rates are known to differ, and not by one rare race."""
     return odds(one, other) >= POLICY.factor_odds
 
 
-def _all_but_device(sample: Sample) -> Hashable:
-    return (
-        sample.build,
-        sample.seed,
-        f"{sample.context}, {'first' if sample.fresh else 'behind others'}",
-    )
-
-
-def _seeds(samples: Sequence[Sample], repeats: Factor) -> Factor:
+def _seeds(judged: Sequence[Sample], repeats: Factor) -> Factor:
     """Return whether some seeds always fail while the others always pass.
 
     Outcomes must agree within each (build, seed), and differ between them.
     """
-    outcomes: dict[tuple[str, int], list[Outcome]] = defaultdict(list)
-    for sample in samples:
-        if sample.seed is not None and sample.outcome in (Outcome.passed, Outcome.failed):
-            outcomes[(sample.build, sample.seed)].append(sample.outcome)
-    steady = [results[0] for results in outcomes.values() if len(set(results)) == 1]
-    mixed = len(outcomes) - len(steady)
+    outcomes: dict[Any, Counter[Outcome]] = defaultdict(Counter)
+    for sample in judged:
+        if sample.seed is not None:
+            outcomes[sample.build, sample.seed][sample.outcome] += 1
+    steady: dict[Hashable, set[Outcome]] = defaultdict(set)
+    for (build, _), results in outcomes.items():
+        if len(results) == 1:
+            steady[build].update(results)
+    mixed = sum(len(results) > 1 for results in outcomes.values())
     failing = [key for key, results in outcomes.items() if set(results) == {Outcome.failed}]
-    builds = {build for build, _ in outcomes}
-    varies = any(
-        len(
-            {
-                results[0]
-                for (of, _), results in outcomes.items()
-                if of == build and len(set(results)) == 1
-            }
-        )
-        == 2
-        for build in builds
-    )
-    repeated = sum(len(results) > 1 for results in outcomes.values())
-    measured = repeats.compared.runs >= POLICY.few_pairs or repeated >= POLICY.few_pairs
-    holds = varies and mixed == 0 and measured and not repeats.holds
+    varies = any(len(kinds) == 2 for kinds in steady.values())
+    repeated = sum(results.total() > 1 for results in outcomes.values())
+    pairs = max(repeated, repeats.compared.runs)
+    measured = pairs >= POLICY.few_pairs
     words = f"{len(failing)} of {len(outcomes)} seeds fail whenever they run, {mixed} sometimes"
     if varies and not measured:
-        pairs = max(repeated, repeats.compared.runs)
         words += f"; not enough seeds were run twice: {pairs} of {POLICY.few_pairs}"
-    examples = tuple(SeedExample(build, seed) for build, seed in failing[:EXAMPLES])
     return Factor(
         Cause.seed_sensitive,
-        holds,
+        varies and mixed == 0 and measured and not repeats.holds,
         rate(len(failing), len(outcomes)),
-        examples,
+        tuple(SeedExample(*key) for key in failing[:EXAMPLES]),
         words=words,
     )
-
-
-def _decide(
-    everything: Sequence[Sample],
-    sick_devices: set[str],
-    failures: Rate,
-    lost: Rate,
-    findings: Sequence[Factor],
-    repeated: int,
-) -> tuple[Cause, str]:
-    """Return the one cause, and a sentence.
-
-    Hangs and crashes explain a flicker only where the kernel's own outcomes don't flicker.
-    """
-    if sick_devices and not failures.known:
-        return Cause.sick_device, Cause.sick_device.sentence
-    if not failures.known and not lost.known:
-        return Cause.unknown, "no run to judge by" if everything else "no runs"
-    same = f" ({repeated} more repeat one of these bit for bit)" if repeated else ""
-    judged = f"{failures.words} runs failed{same}" if failures.known else "No run was judged"
-    alone = f"{judged}; {lost.words} were lost to hangs, crashes and errors"
-    if 0 < failures.failures < failures.runs:
-        for finding in findings:
-            if finding.holds:
-                return (
-                    finding.cause,
-                    f"{finding.cause.sentence} {_first_up(finding.words)}; {alone}",
-                )
-        why = "; ".join(
-            finding.words
-            for finding in findings
-            if finding.cause in (Cause.nondeterministic, Cause.seed_sensitive)
-        )
-        return Cause.unknown, f"It flickers, and the runs do not tell why: {why}; {alone}"
-    if (
-        failures.known
-        and failures.failures == failures.runs
-        and failures.low is not None
-        and failures.low > POLICY.broken_most
-    ):
-        return Cause.broken, f"{Cause.broken.sentence} {alone}"
-    if lost.failures:
-        return Cause.infrastructure, f"{Cause.infrastructure.sentence} {alone}"
-    if failures.failures == 0:
-        return Cause.stable, f"{Cause.stable.sentence} {alone}"
-    return Cause.unknown, f"too few runs to call it broken; {alone}"
-
-
-def _grouped(
-    samples: Iterable[Sample], key: Callable[[Sample], Hashable]
-) -> dict[Hashable, Counter[str]]:
-    groups: dict[Hashable, Counter[str]] = defaultdict(Counter)
-    for sample in samples:
-        groups[key(sample)][str(sample.digest)] += 1
-    return groups
-
-
-def _differing(groups: Mapping[Hashable, Counter[str]]) -> tuple[Rate, tuple[SeedExample, ...]]:
-    """Return the share of groups that hold differing digests, and examples.
-
-    Only groups with two runs or more are compared.
-    """
-    compared = [(key, digests) for key, digests in groups.items() if digests.total() > 1]
-    differing = [(key, digests) for key, digests in compared if len(digests) > 1]
-    examples = tuple(
-        SeedExample(**_named(key), digests=dict(digests.most_common(3)))
-        for key, digests in differing[:EXAMPLES]
-    )
-    return rate(len(differing), len(compared)), examples
-
-
-def _named(key: Hashable) -> dict[str, Any]:
-    if not isinstance(key, tuple):
-        return {}
-    names = ("build", "seed", "device", "context") if len(key) == 4 else ("build", "seed", "place")
-    return dict(zip(names, key, strict=True))
-
-
-def _first_up(words: str) -> str:
-    return words[:1].upper() + words[1:]

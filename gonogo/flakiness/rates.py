@@ -1,31 +1,65 @@
-"""Failure rates with intervals, and two rates against each other."""
+"""Outcomes of runs, their rates with intervals, and two rates against each other.
+
+The API reports rates, and loads no NumPy until two of them are compared.
+"""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
 
-from gonogo.flakiness.outcomes import Outcome as Outcome
-from gonogo.flakiness.outcomes import outcome_of as outcome_of
 from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.special import beta_quantile, log_beta
+from gonogo.spec.described import Described
+from gonogo.spec.verdicts import Verdict
 
-# the API reports rates with their intervals, and loads no numpy until two of them are compared
-if TYPE_CHECKING:
-    import numpy as np
-
-
+# The range of logit(p) that is integrated over, and its places; and the same around each posterior,
+# in its standard deviations.
 MAX_LOGIT, PLACES = 40.0, 4001
-"""The range of logit(p) that is integrated over, and its places."""
 MAX_SPREADS, FINE_PLACES = 12.0, 1001
-"""The same around each posterior, in its standard deviations."""
+# Logarithms of probabilities that differ by less are a tie, as in R.
 TIES = 1e-7
-"""Logarithms of probabilities that differ by less are a tie, as in R."""
+# The exponential of more is infinite.
 MAX_LOG_ODDS = 700.0
-"""The exponential of more is infinite."""
+
+
+class Outcome(Described):
+    """The outcome of one run, as rates count it."""
+
+    passed = "passed", "The kernel ran, and its gate was green."
+    failed = "failed", "The kernel ran, and its gate was red."
+    infrastructure = (
+        "infrastructure",
+        "Hang, crash or error: counted apart, never into a kernel's rates.",
+    )
+    silent = "silent", "Skipped, not run, not judged or inconclusive: counted nowhere."
+
+
+def _outcome(verdict: Verdict) -> Outcome:
+    if verdict in (Verdict.error, Verdict.crash, Verdict.hang):
+        return Outcome.infrastructure
+    if not verdict.judges_kernel:
+        return Outcome.silent
+    is_red = verdict in (Verdict.fail, Verdict.fail_by_tolerance)
+    return Outcome.failed if is_red else Outcome.passed
+
+
+# By the verdict's text: making an enum member for each of thousands of rows would take longest.
+_OUTCOMES: dict[str, Outcome] = {verdict: _outcome(verdict) for verdict in Verdict}
+
+
+def outcome_of(verdict: Verdict | str, green: bool | None = None) -> Outcome:
+    """Return the outcome of a verdict: its gate's color, even if rounding explains a red one.
+
+    green: the color of a run that is not judged (a gtest without arrays). Raises ValueError for an
+    unknown verdict.
+    """
+    if green is not None and verdict == Verdict.not_judged:
+        return Outcome.passed if green else Outcome.failed
+    return _OUTCOMES.get(verdict) or _outcome(Verdict(verdict))
 
 
 @dataclass(frozen=True)
@@ -50,88 +84,70 @@ class Rate:
     @property
     def words(self) -> str:
         """The rate in one phrase: "3 of 20 (15%, 4% to 35%)"."""
-        if not self.known:
+        if self.low is None or self.high is None:
             return "no run was judged"
-        assert self.low is not None
-        assert self.high is not None
-        share = _percent(self.failures / self.runs)
-        interval = f"{_percent(self.low)} to {_percent(self.high)}"
-        return f"{self.failures} of {self.runs} ({share}, {interval})"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.3g}%"
+        share, low, high = (
+            f"{100 * part:.3g}%" for part in (self.failures / self.runs, self.low, self.high)
+        )
+        return f"{self.failures} of {self.runs} ({share}, {low} to {high})"
 
 
 def rate(failures: int, runs: int, level: float | None = None) -> Rate:
     """Return the rate with the equal-tailed interval of Beta(failures + prior, passes + prior).
 
     Jeffreys' interval, with its lower end at 0 if nothing failed and its upper end at 1 if
-    everything failed (Brown, Cai and DasGupta, Statistical Science 16, 2001, section 3.1.1): passes
-    alone can't exclude a rate of exactly 0. Raises ValueError for impossible counts.
+    everything failed (Brown, Cai and DasGupta, Statistical Science 16, 2001, section 3.1.1). Raises
+    ValueError for impossible counts.
     """
     if runs < 0 or not 0 <= failures <= runs:
         raise ValueError(f"impossible counts: {failures} failures of {runs} runs")
     level = POLICY.level if level is None else level
     if runs == 0:
         return Rate(0, 0, None, None, None, level)
-    mean, low, high = _posterior(int(failures), int(runs), POLICY.prior, level)
-    return Rate(int(failures), int(runs), mean, low, high, level)
+    return _rate(int(failures), int(runs), level)
 
 
+# The few counts of a suite's tests recur, and an interval takes some milliseconds.
 @lru_cache(maxsize=4096)
-def _posterior(failures: int, runs: int, prior: float, level: float) -> tuple[float, float, float]:
-    """Return (mean, low, high).
-
-    The few counts of a suite's tests recur, and an interval takes some milliseconds, so they are
-    cached.
-    """
-    a, b = _beta(failures, runs, prior)
+def _rate(failures: int, runs: int, level: float) -> Rate:
+    a, b = _beta(failures, runs)
     outside = (1 - level) / 2
     low = 0.0 if failures == 0 else beta_quantile(outside, a, b)
     high = 1.0 if failures == runs else 1.0 - beta_quantile(outside, b, a)
-    return a / (a + b), low, high
+    return Rate(failures, runs, a / (a + b), low, high, level)
 
 
-def _beta(failures: int, runs: int, prior: float) -> tuple[float, float]:
+def _beta(failures: int, runs: int) -> tuple[float, float]:
     """Return the parameters of a rate's posterior."""
-    return failures + prior, runs - failures + prior
+    return failures + POLICY.prior, runs - failures + POLICY.prior
 
 
 def rate_of(outcomes: Iterable[Outcome]) -> tuple[Rate, Rate]:
-    """Return the rate of failures of judged runs, and of lost runs among all runs tried.
-
-    Lost runs are hangs, crashes and errors.
-    """
-    counts = dict.fromkeys(Outcome, 0)
-    for outcome in outcomes:
-        counts[outcome] += 1
+    """Return the rate of failures of judged runs, and of lost runs among all runs tried."""
+    counts = Counter(outcomes)
     judged = counts[Outcome.failed] + counts[Outcome.passed]
     lost = counts[Outcome.infrastructure]
     return rate(counts[Outcome.failed], judged), rate(lost, lost + judged)
 
 
 def fisher(failures: int, runs: int, other_failures: int, other_runs: int) -> float:
-    """Return the two-sided p of Fisher's exact test.
+    """Return the two-sided p of Fisher's exact test; 1 if a side has no runs.
 
-    It is the probability of all tables with these margins that are no likelier than this one. R. A.
-    Fisher, Statistical Methods for Research Workers, section 21.02; hypergeometric terms by lgamma.
-    It is 1 if a side has no runs.
+    It is the probability of all tables with these margins that are no likelier than this one.
     """
     import numpy as np
 
     if runs == 0 or other_runs == 0:
         return 1.0
-    total, bad = runs + other_runs, failures + other_failures
+    bad = failures + other_failures
     lowest, highest = max(0, bad - other_runs), min(bad, runs)
     logs = np.array(
         [
             _log_choose(runs, k) + _log_choose(other_runs, bad - k)
             for k in range(lowest, highest + 1)
         ]
-    ) - _log_choose(total, bad)
-    here = logs[failures - lowest]
-    return float(min(1.0, np.exp(logs[logs <= here + TIES]).sum()))
+    ) - _log_choose(runs + other_runs, bad)
+    return float(min(1.0, np.exp(logs[logs <= logs[failures - lowest] + TIES]).sum()))
 
 
 def _log_choose(n: int, k: int) -> float:
@@ -141,52 +157,36 @@ def _log_choose(n: int, k: int) -> float:
 def greater(first: Rate, second: Rate) -> float | None:
     """Return the posterior probability that the first rate is higher; None if one is unknown.
 
-    Integral of the density of the first times the cdf of the second over places in logit(p), which
-    resolve rates near 0 and 1.
+    It is the integral of the density of the first times the cdf of the second over logit(p).
     """
     import numpy as np
 
     if not (first.known and second.known):
         return None
-    sides = [_beta(side.failures, side.runs, POLICY.prior) for side in (first, second)]
+    sides = [_beta(side.failures, side.runs) for side in (first, second)]
     # a sharp posterior of a long history lies between few places: refine around both
     around = np.linspace(-MAX_SPREADS, MAX_SPREADS, FINE_PLACES)
     fine = [math.log(a / b) + math.sqrt((a + b) / (a * b)) * around for a, b in sides]
     places = np.unique(np.concatenate([np.linspace(-MAX_LOGIT, MAX_LOGIT, PLACES), *fine]))
-    first_density, second_density = (_density(a, b, places) for a, b in sides)
-    below = np.cumsum(np.append(0.0, _areas(second_density, places)))
-    both = _areas(first_density * below, places).sum()
-    return float(np.clip(both / (_areas(first_density, places).sum() * below[-1]), 0.0, 1.0))
-
-
-def _areas(
-    density: np.ndarray[Any, np.dtype[np.float64]], places: np.ndarray[Any, np.dtype[np.float64]]
-) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Return twice the areas of the trapezoids between places."""
-    import numpy as np
-
-    return np.asarray((density[1:] + density[:-1]) * np.diff(places), dtype=np.float64)
-
-
-def _density(
-    a: float, b: float, logits: np.ndarray[Any, np.dtype[np.float64]]
-) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Return the density of logit(p) of Beta(a, b), up to a factor."""
-    import numpy as np
-
-    logs = -a * np.logaddexp(0.0, -logits) - b * np.logaddexp(0.0, logits)
-    return np.asarray(np.exp(logs - logs.max()), dtype=np.float64)
+    logs = [-a * np.logaddexp(0.0, -places) - b * np.logaddexp(0.0, places) for a, b in sides]
+    one, two = (np.exp(log - log.max()) for log in logs)
+    steps = np.diff(places)
+    below = np.cumsum(np.append(0.0, (two[1:] + two[:-1]) * steps))
+    weighted = one * below
+    both = ((weighted[1:] + weighted[:-1]) * steps).sum()
+    whole = ((one[1:] + one[:-1]) * steps).sum() * below[-1]
+    return float(np.clip(both / whole, 0.0, 1.0))
 
 
 def odds(one: Rate, other: Rate) -> float:
     """Return the Bayes factor of two rates against one that both share.
 
-    Each rate has the policy's Beta prior. By Markov's inequality, rates that are equal give a
-    factor above k in at most 1 of k cases (mean over the prior).
+    By Markov's inequality, rates that are equal give a factor above k in at most 1 of k cases (mean
+    over the prior).
     """
 
     def evidence(failures: int, runs: int) -> float:
-        return log_beta(*_beta(failures, runs, POLICY.prior)) - log_beta(POLICY.prior, POLICY.prior)
+        return log_beta(*_beta(failures, runs)) - log_beta(POLICY.prior, POLICY.prior)
 
     shared = evidence(one.failures + other.failures, one.runs + other.runs)
     separate = evidence(one.failures, one.runs) + evidence(other.failures, other.runs)

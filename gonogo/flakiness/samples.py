@@ -40,6 +40,16 @@ class Sample:
         """Return whether nothing ran before it in its process."""
         return self.position == 0
 
+    @property
+    def digested(self) -> bool:
+        """Return whether its digest can be compared with that of another run of its seed."""
+        return self.seed is not None and self.digest is not None
+
+    @property
+    def place(self) -> str:
+        """The context, and whether anything ran before it in its process."""
+        return f"{self.context}, {'first' if self.fresh else 'behind others'}"
+
 
 @dataclass(frozen=True)
 class Configuration:
@@ -67,14 +77,11 @@ class Configuration:
 
 
 def nondeterministic_builds(samples: Iterable[Sample]) -> frozenset[str]:
-    """Return the builds that are known to be nondeterministic.
-
-    A seed of theirs gave differing digests in equal conditions.
-    """
-    digests: dict[Hashable, str] = {}
+    """Return the builds of which a seed gave differing digests in equal conditions."""
+    digests: dict[Hashable, str | None] = {}
     builds = set()
     for sample in samples:
-        if sample.seed is not None and sample.digest is not None:
+        if sample.digested:
             conditions = (sample.build, sample.seed, sample.device, sample.context, sample.fresh)
             if digests.setdefault(conditions, sample.digest) != sample.digest:
                 builds.add(sample.build)
@@ -89,8 +96,8 @@ def distinct_places(
     """Return the places of the samples that add information; the others repeat a seed's result.
 
     A kernel that repeats a seed's bits, in any job or build, gives no new sample: four seeds of
-    thirty nights are four. On builds that are nondeterministic each run is a new trial, also one
-    that happens to repeat the bits. Samples without a controlled seed or a digest all count.
+    thirty nights are four. On builds that are nondeterministic each run is a new trial. Samples
+    without a controlled seed or a digest all count.
 
     numbers: a figure of each sample; the same figure of the same seed by another build is no new
     sample either, even with other bits. varying: the nondeterministic builds, if known already.
@@ -99,7 +106,7 @@ def distinct_places(
     seen: set[Hashable] = set()
     places = []
     for place, sample in enumerate(samples):
-        if sample.seed is not None and sample.digest is not None and sample.build not in varying:
+        if sample.digested and sample.build not in varying:
             keys: list[Hashable] = [(sample.seed, sample.digest, sample.outcome)]
             if numbers is not None and numbers[place] is not None:
                 keys.append((sample.seed, numbers[place], sample.outcome))
@@ -115,10 +122,14 @@ def contexts(samples: Iterable[Sample]) -> tuple[Configuration, ...]:
 
     The isolated context comes first, and the others are compared with it. Isolated means that
     nothing ran before: a sample of the isolated context behind other seeds in the same process gets
-    the row `isolated, not first`. Without isolated samples every row is compared with all the
-    others together.
+    the row `isolated, not first`. Without isolated samples every row is compared with all others.
     """
-    return table(samples, _place, ISOLATED)
+
+    def place(sample: Sample) -> str:
+        is_behind = sample.context == ISOLATED and not sample.fresh
+        return f"{ISOLATED}, not first" if is_behind else sample.context
+
+    return table(samples, place, ISOLATED)
 
 
 def devices(samples: Iterable[Sample]) -> tuple[Configuration, ...]:
@@ -126,65 +137,65 @@ def devices(samples: Iterable[Sample]) -> tuple[Configuration, ...]:
     return table(samples, lambda sample: sample.device, None)
 
 
-def _place(sample: Sample) -> str:
-    return (
-        f"{ISOLATED}, not first"
-        if sample.context == ISOLATED and not sample.fresh
-        else sample.context
-    )
-
-
 def table(
     samples: Iterable[Sample], key: Callable[[Sample], str], first: str | None
 ) -> tuple[Configuration, ...]:
-    """Return the rows by `key`, each compared with the row `first` or with all others.
+    """Return the rows by `key`, each compared with the row `first`, or without it with all others.
 
-    They are compared with all others if there is no row `first`. Within a row, and within the sum
-    of the others, only distinct samples count. Otherwise one seed that always fails, and runs every
-    night on one device or again on each of the others, would look like a matter of devices.
+    Within a row, and within the sum of the others, only distinct samples count. Otherwise one seed
+    that always fails, and runs every night on one device or again on each of the others, would look
+    like a matter of devices.
     """
-    repeated: dict[str, int] = {}
-    hosts: dict[str, set[str]] = {}
     everything = list(samples)
     varying = nondeterministic_builds(everything)
-    rows_of: dict[str, list[Sample]] = defaultdict(list)
+    judged: dict[str, list[Sample]] = defaultdict(list)
     for sample in everything:
         if sample.outcome in (Outcome.passed, Outcome.failed):
-            rows_of[key(sample)].append(sample)
-    for name, row in rows_of.items():
-        rows_of[name] = [row[place] for place in distinct_places(row, varying=varying)]
-        repeated[name] = len(row) - len(rows_of[name])
-        hosts[name] = {sample.host_run for sample in row}
+            judged[key(sample)].append(sample)
+
+    def distinct(runs: Sequence[Sample]) -> list[Sample]:
+        return [runs[place] for place in distinct_places(runs, varying=varying)]
+
+    rows_of = {name: distinct(runs) for name, runs in judged.items()}
     names = sorted(rows_of, key=lambda name: (name != first, name))
     rows = []
     for name in names:
-        row_rate, _ = rate_of(sample.outcome for sample in rows_of[name])
+        row, _ = rate_of(sample.outcome for sample in rows_of[name])
         p = higher = None
         if len(names) > 1 and name != first:
             against = [first] if first in rows_of else [other for other in names if other != name]
             others = [sample for other in against if other for sample in rows_of[other]]
-            other_rate, _ = rate_of(
-                others[place].outcome for place in distinct_places(others, varying=varying)
-            )
-            p = fisher(row_rate.failures, row_rate.runs, other_rate.failures, other_rate.runs)
-            higher = greater(row_rate, other_rate)
-        passed = row_rate.runs - row_rate.failures
+            other, _ = rate_of(sample.outcome for sample in distinct(others))
+            p = fisher(row.failures, row.runs, other.failures, other.runs)
+            higher = greater(row, other)
+        passed = row.runs - row.failures
         rows.append(
             Configuration(
                 name,
-                runs=row_rate.runs,
+                runs=row.runs,
                 passed=passed,
-                failed=row_rate.failures,
-                host_runs=len(hosts[name]),
-                pass_rate=passed / row_rate.runs if row_rate.runs else None,
-                pass_low=None if row_rate.high is None else 1 - row_rate.high,
-                pass_high=None if row_rate.low is None else 1 - row_rate.low,
+                failed=row.failures,
+                host_runs=len({sample.host_run for sample in judged[name]}),
+                pass_rate=passed / row.runs if row.runs else None,
+                pass_low=None if row.high is None else 1 - row.high,
+                pass_high=None if row.low is None else 1 - row.low,
                 p=p,
                 higher=higher,
-                repeated=repeated[name],
+                repeated=len(judged[name]) - len(rows_of[name]),
             )
         )
     return tuple(rows)
+
+
+def significant(rows: Sequence[Configuration]) -> tuple[Configuration, ...]:
+    """Return the rows that differ, after Bonferroni over the comparisons.
+
+    Two devices are one comparison.
+    """
+    tested = [row for row in rows if row.p is not None]
+    comparisons = 1 if len(tested) == 2 and len(rows) == 2 else len(tested)
+    limit = POLICY.significance
+    return tuple(row for row in tested if row.p is not None and row.p * comparisons <= limit)
 
 
 @dataclass(frozen=True)
@@ -200,15 +211,19 @@ class OutcomeFactor:
     """The rows that have it more often than chance, most often first"""
 
 
-FACTORS: Mapping[str, Callable[[Sample], str]] = {
-    "card": lambda sample: sample.card or "unknown",
-    "device": lambda sample: sample.device,
-    "build": lambda sample: sample.build,
-    "context": lambda sample: sample.context,
-    "position": lambda sample: "first in their process" if sample.fresh else "behind others",
+FACTORS: Mapping[str, tuple[Callable[[Sample], str], str]] = {
+    "card": (lambda sample: sample.card or "unknown", ""),
+    "device": (lambda sample: sample.device, ""),
+    "build": (lambda sample: sample.build, "are of one build of {of}, {name}"),
+    "context": (lambda sample: sample.context, ""),
+    "position": (
+        lambda sample: "first in their process" if sample.fresh else "behind others",
+        "are {name}",
+    ),
 }
+"""Factor -> its level of a sample, and where runs are in words, if that isn't the usual phrase."""
+_USUAL = "are on one {factor} of {of}, {name}"
 _NOT_RUN = (Verdict.error, Verdict.skipped, Verdict.not_run)
-_PLACES = {"position": "are {name}", "build": "are of one build of {of}, {name}"}
 
 
 def outcome_factors(samples: Iterable[Sample], outcome: Verdict) -> tuple[OutcomeFactor, ...]:
@@ -226,8 +241,8 @@ def outcome_factors(samples: Iterable[Sample], outcome: Verdict) -> tuple[Outcom
         for sample in samples
         if sample.verdict not in _NOT_RUN
     ]
-    factors: dict[tuple[tuple[int, int], ...], OutcomeFactor] = {}
-    for name, level in FACTORS.items():
+    factors: dict[Hashable, OutcomeFactor] = {}
+    for name, (level, _) in FACTORS.items():
         rows = table(trials, level, None)
         higher = [row for row in significant(rows) if (row.higher or 0.0) > EVEN]
         telling = sorted(higher, key=lambda row: -row.failed)
@@ -243,19 +258,7 @@ def factor_words(factors: Iterable[OutcomeFactor], plural: str) -> str:
     for factor in factors:
         if factor.telling:
             row, total = factor.telling[0], sum(row.failed for row in factor.rows)
-            place = _PLACES.get(factor.name, "are on one {factor} of {of}, {name}")
+            place = FACTORS[factor.name][1] or _USUAL
             words = place.format(factor=factor.name, of=len(factor.rows), name=row.name)
             sentences.append(f"{row.failed} of {total} {plural} {words} (p = {row.p:.2g})")
     return "; ".join(sentences)
-
-
-def significant(rows: Sequence[Configuration]) -> tuple[Configuration, ...]:
-    """Return the rows that differ, after Bonferroni over the comparisons.
-
-    Two devices are one comparison.
-    """
-    tested = [row for row in rows if row.p is not None]
-    comparisons = 1 if len(tested) == 2 and len(rows) == 2 else len(tested)
-    return tuple(
-        row for row in tested if row.p is not None and row.p * comparisons <= POLICY.significance
-    )

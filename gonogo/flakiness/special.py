@@ -1,6 +1,7 @@
-"""Distribution functions in plain Python: Beta, Student's t, normal.
+"""Distribution functions in plain Python: Beta and Student's t.
 
-Tests compare them with scipy, which is no part of an install.
+`gonogo gauge` reports intervals with a plain install, which has no SciPy; tests compare them with
+SciPy's.
 """
 
 from __future__ import annotations
@@ -9,10 +10,8 @@ import math
 from functools import lru_cache
 
 _TINY = 1e-300
-_STEPS = 200
-"""Steps of a bisection: interval halving reaches the last bit of a double long before."""
-_PRECISION = 1e-13
-"""The relative width at which a bisection ends."""
+# Interval halving reaches the last bit of a double long before; it ends at this relative width.
+_STEPS, _PRECISION = 200, 1e-13
 _CONVERGED = 1e-15
 
 
@@ -24,19 +23,14 @@ def log_beta(a: float, b: float) -> float:
 def beta_cdf(x: float, a: float, b: float) -> float:
     """Return P(X <= x) of Beta(a, b), with a relative error of about 1e-12.
 
-    It is the regularized incomplete beta function I_x(a, b): the continued fraction DLMF 8.17.22 by
-    Lentz's method, on the side of the mean where it converges in O(sqrt(max(a, b))) terms; DLMF
-    8.17.4 for the other side.
+    It is the continued fraction DLMF 8.17.22 by Lentz's method, on the side of the mean where it
+    converges in O(sqrt(max(a, b))) terms; DLMF 8.17.4 for the other side.
     """
     if not (a > 0 and b > 0):
         raise ValueError(f"Beta({a}, {b}) needs positive parameters")
-    if x <= 0:
-        return 0.0
-    if x >= 1:
-        return 1.0
-    if x > (a + 1) / (a + b + 2):
-        return 1.0 - _lower(1 - x, b, a)
-    return _lower(x, a, b)
+    if x <= 0 or x >= 1:
+        return float(x >= 1)
+    return 1.0 - _lower(1 - x, b, a) if x > (a + 1) / (a + b + 2) else _lower(x, a, b)
 
 
 def _lower(x: float, a: float, b: float) -> float:
@@ -49,8 +43,7 @@ def _lower(x: float, a: float, b: float) -> float:
             m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
             -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),
         ):
-            d = 1.0 + term * d
-            c = 1.0 + term / c
+            d, c = 1.0 + term * d, 1.0 + term / c
             d = 1.0 / (d if abs(d) > _TINY else _TINY)
             c = c if abs(c) > _TINY else _TINY
             step = d * c
@@ -63,10 +56,7 @@ def _lower(x: float, a: float, b: float) -> float:
 # A test's page needs a hundred intervals, mostly of the same counts, and each takes milliseconds.
 @lru_cache(maxsize=16_384)
 def beta_quantile(q: float, a: float, b: float) -> float:
-    """Return the x with P(X <= x) = q of Beta(a, b), by bisection on the monotone cdf.
-
-    The cdf is that of the nearer tail, which keeps its digits.
-    """
+    """Return the x with P(X <= x) = q of Beta(a, b), by bisection on the cdf."""
     if not 0 <= q <= 1:
         raise ValueError(f"a probability is between 0 and 1, not {q}")
     if q in (0.0, 1.0):
@@ -84,10 +74,10 @@ def beta_quantile(q: float, a: float, b: float) -> float:
 
 
 def student_tail(t: float, freedom: float) -> float:
-    """Return the two-sided p of Student's t: I_{v/(v+t^2)}(v/2, 1/2).
+    """Return the two-sided p of Student's t (DLMF 8.17): I_{v/(v+t^2)}(v/2, 1/2).
 
-    See DLMF 8.17 and Abramowitz and Stegun 26.5.27. Near t = 0 it is computed by its complement:
-    with v in the thousands v/(v+t^2) is already 1 in doubles where p differs from 1 by 1e-7.
+    Near t = 0 it is computed by its complement: with v in the thousands v/(v+t^2) is already 1 in
+    doubles where p differs from 1 by 1e-7.
     """
     if math.isnan(t) or not freedom > 0:
         return 1.0

@@ -1,12 +1,13 @@
 """Latent flakes: predict how often a green test will fail, from the tail of its tolerance_ratio.
 
-The prediction has an upper bound.
+A seed that repeats its numbers says nothing about other seeds.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,28 +15,154 @@ from numpy.typing import NDArray
 from gonogo.flakiness.history import Tail, Threshold
 from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.rates import rate
+from gonogo.flakiness.special import beta_cdf
 
 Array = NDArray[np.float64]
 
 LIMIT = 1.0
 """A test fails where its tolerance_ratio is above this."""
+MAX_SEEDS = 32
+"""Seeds that get a tail of their own, the worst ones: each takes some milliseconds."""
+RUNS, SEEDS = "runs", "seeds"
+# The bound's fits are shrunk towards the shape 0.2 with the weight of 10 further exceedances.
+# Maxima of light tails have shape 0, of t(4) .25: without it the bound at .95 held in 78% of
+# lognormal series of 20 seeds; with it the worst of six distributions has .89, Pareto(.25)
+# (calibrated).
 _SHRUNK_TO, _SHRUNK_BY = 0.2, 10.0
-"""The bound's fits are shrunk towards the shape 0.2 with the weight of 10 further exceedances.
-Maxima of light tails have shape 0, of t(4) .25: without it the bound at .95 held in 78% of
-lognormal series of 20 seeds; with it the worst of six distributions has .89, Pareto(.25)
-(calibrated)."""
+# A tail whose numbers differ by less than this share of the largest one is none.
 _TIES = 1e-9
-"""A tail whose numbers differ by less than this share of the largest one is none."""
+# A smaller shape is 0: an exponential tail.
 _FLAT = 1e-9
-"""A smaller shape is 0: an exponential tail."""
+# A limit that is so many tails away is never reached: its rate is below 1/(10 x seeds).
 _FAR = 1e6
-"""A limit that is so many tails away is never reached: its rate is below 1/(10 x seeds)."""
+# Numbers in one intermediate array of the bootstrap: 16 MB.
 _BLOCK = 2_000_000
-"""Numbers in one intermediate array of the bootstrap: 16 MB."""
+
+
+def tail_of(numbers: Iterable[tuple[int | None, float | None]], left: int = 0) -> Tail:
+    """Return `tail` of (seed, tolerance_ratio) pairs in which seeds may repeat.
+
+    numbers: oldest first. Seed None: not controlled, so it counts as a distinct seed. left: runs
+    that the caller left out because they repeat another bit for bit.
+
+    - If every seed is there once: `tail`, rates per seed.
+    - If a seed's numbers differ among themselves as much as from those of other seeds
+      (`clustered`): each run is a new sample, and rates are per run.
+    - Else one number per seed, the newest, makes the tail, per seed. In addition, the runs of each
+      seed with enough of them have a tail of their own; the mean over these seeds is how often one
+      of their runs fails. It is reported if it is larger, and says nothing about other seeds.
+    """
+    pairs = list(numbers)
+    groups: dict[object, list[float]] = {}
+    for place, (seed, value) in enumerate(pairs):
+        if value is not None and not math.isnan(value):
+            groups.setdefault(("alone", place) if seed is None else seed, []).append(abs(value))
+    known, distinct = sum(map(len, groups.values())), len(groups)
+    if known == distinct:
+        return _too_few(tail([value for _, value in pairs]), left)
+    if not clustered(list(groups.values())):
+        by_run = tail([value for _, value in pairs], unit=RUNS)
+        words = f"{by_run.words}, of {_seeds(distinct)}"
+        return replace(by_run, distinct=distinct, per=RUNS, repeated=left, words=words)
+    repeated = left + known - distinct
+    newest = [values[-1] for values in groups.values()] + [math.nan] * (len(pairs) - known)
+    by_seed = _too_few(tail(newest), repeated)
+    of_these = _of_these(groups, by_seed.level)
+    if of_these is None:
+        return by_seed
+    nothing_of_others = by_seed.predicted is None or by_seed.at_most
+    if not of_these.at_most and (
+        nothing_of_others or _rates(of_these)[0] > (by_seed.predicted or 0)
+    ):
+        return replace(of_these, left_out=by_seed.left_out, repeated=left)
+    if by_seed.predicted is None:
+        return replace(by_seed, words=f"{by_seed.words}; {of_these.words}")
+    return by_seed
+
+
+def clustered(groups: Sequence[Sequence[float]]) -> bool:
+    """Return whether numbers within a group are more alike than those of different groups.
+
+    One-way analysis of variance on ranks (Conover and Iman, American Statistician 35, 1981) at
+    POLICY.same_seed. False if no group has two numbers.
+    """
+    sizes = np.array([len(group) for group in groups])
+    runs, count = int(sizes.sum()), len(groups)
+    if count < 2 or runs <= count:
+        return runs > count  # a single seed says nothing about others
+    if all(min(group) == max(group) for group in groups):
+        return True
+    everything = np.concatenate([np.asarray(group, dtype=np.float64) for group in groups])
+    _, place, ties = np.unique(everything, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(ties) - (ties - 1) / 2)[place]
+    means = np.add.reduceat(ranks, np.concatenate([[0], np.cumsum(sizes)[:-1]])) / sizes
+    between = float((sizes * (means - ranks.mean()) ** 2).sum())
+    within = float(np.square(ranks).sum() - (sizes * means**2).sum())
+    first, second = count - 1, runs - count
+    ratio = between / first / (within / second)
+    return beta_cdf(second / (second + first * ratio), second / 2, first / 2) <= POLICY.same_seed
+
+
+def _of_these(groups: Mapping[object, Sequence[float]], level: float) -> Tail | None:
+    """Return how often a run of these very seeds fails, from the tail of each seed's runs.
+
+    None if no seed has enough of them.
+    """
+    enough = [values for values in groups.values() if len(values) >= POLICY.least_seeds]
+    enough.sort(key=lambda values: -max(values))
+    if not enough:
+        return None
+    tails = [tail(values, level, RUNS) for values in enough[:MAX_SEEDS]]
+    # the milder rest counts as the mildest seed with a tail
+    rates_of = [*map(_rates, tails)] + [_rates(tails[-1])] * (len(enough) - len(tails))
+    mean, bound = (sum(rates) / len(enough) for rates in zip(*rates_of, strict=True))
+    together = [value for values in enough for value in values]
+    runs = len(together)
+    predicted = max(1.0 / (POLICY.tail_reach * runs), mean)
+    upper = min(1.0, max(predicted, bound))
+    rates = rates_in_words(predicted, upper, mean < predicted, level, RUNS)
+    return Tail(
+        seeds=runs,
+        left_out=0,
+        observed=rate(sum(value > LIMIT for value in together), runs),
+        predicted=predicted,
+        upper=upper,
+        at_most=mean < predicted,
+        level=level,
+        thresholds=next((fit for fit in tails if not fit.at_most), tails[0]).thresholds,
+        largest=max(filter(math.isfinite, together), default=None),
+        words=f"of these {_seeds(len(enough))} themselves {rates} ({runs} runs)",
+        distinct=len(enough),
+        per=RUNS,
+    )
+
+
+def _rates(fit: Tail) -> tuple[float, float]:
+    """Return the predicted rate and its bound, of a tail with enough samples."""
+    assert fit.predicted is not None
+    assert fit.upper is not None
+    return 0.0 if fit.at_most else fit.predicted, fit.upper
+
+
+def _too_few(fit: Tail, repeated: int) -> Tail:
+    """Return the tail with the number of runs that were no new samples, which its words explain."""
+    words = fit.words
+    if repeated and fit.predicted is None and fit.seeds:
+        plural = "s are" if fit.seeds > 1 else " is"
+        words = (
+            f"{fit.seeds} distinct seed{plural} too few to predict how often others fail"
+            f" ({POLICY.least_seeds} are needed), however often they run again"
+            f" ({repeated} runs did)"
+        )
+    return replace(fit, repeated=repeated, words=words)
+
+
+def _seeds(count: int) -> str:
+    return f"{count} seed{'' if count == 1 else 's'}"
 
 
 def tail(
-    ratios: Iterable[float | None] | Array, level: float | None = None, unit: str = "seeds"
+    ratios: Iterable[float | None] | Array, level: float | None = None, unit: str = SEEDS
 ) -> Tail:
     """Predict P(tolerance_ratio > 1) from the ratios of many seeds of one variant.
 
@@ -44,88 +171,79 @@ def tail(
 
     Peaks over a threshold (Pickands, Annals of Statistics 3, 1975): the exceedances of a high
     threshold u follow a generalized Pareto distribution, so P(X > 1) = k/n (1 + xi
-    (1-u)/sigma)^(-1/xi). Fits by Zhang and Stephens, Technometrics 51, 2009 (posterior mean, no
-    iteration). The threshold is swept over the policy's shares: the prediction is the median of
-    them, the bound the largest of their bounds, each the `level` quantile of a parametric bootstrap
-    (tail and number of exceedances drawn again, fitted again, the shape shrunk towards 0.2 with the
-    weight of 10 exceedances against the bias of small tails). Never below 1/(10 x seeds).
+    (1-u)/sigma)^(-1/xi). The threshold is swept over the policy's shares: the prediction is the
+    median of them, the bound the largest of their bounds, each the `level` quantile of a parametric
+    bootstrap. Never below 1/(10 x seeds).
 
     No tail can be fitted to numbers that are all equal or mostly above 1: then the observed rate
     decides, and `words` says so. Deterministic: the bootstrap's stream is fixed.
     """
     level = POLICY.tail_level if level is None else level
-    values = (
-        ratios
-        if isinstance(ratios, np.ndarray)
-        else [math.nan if ratio is None else ratio for ratio in ratios]
-    )
+    is_array = isinstance(ratios, np.ndarray)
+    values = ratios if is_array else [math.nan if ratio is None else ratio for ratio in ratios]
     array = np.asarray(values, dtype=np.float64).ravel()
     known = np.sort(np.abs(array[~np.isnan(array)]))
-    seeds, left_out = len(known), len(array) - len(known)
+    seeds = len(known)
     observed = rate(int((known > LIMIT).sum()), seeds)
-    largest = float(known[-1]) if seeds and math.isfinite(known[-1]) else None
+    known_tail = Tail(
+        seeds=seeds,
+        left_out=len(array) - seeds,
+        observed=observed,
+        predicted=None,
+        upper=None,
+        at_most=False,
+        level=level,
+        thresholds=(),
+        largest=float(known[-1]) if seeds and math.isfinite(known[-1]) else None,
+        words=f"not enough {unit}: {seeds} of {POLICY.least_seeds}",
+        distinct=seeds,
+    )
     if seeds < POLICY.least_seeds:
-        words = f"not enough {unit}: {seeds} of {POLICY.least_seeds}"
-        return Tail(seeds, left_out, observed, None, None, False, level, (), largest, words, seeds)
+        return known_tail
     finite = known[np.isfinite(known)]
     fits = _sweep(finite, level)
     floor = 1.0 / (POLICY.tail_reach * seeds)
     if not fits:
         reason = "all equal, or ties only" if not observed.failures else "too many above the limit"
-        predicted = max(floor, observed.failures / seeds)
-        words = f"no tail to fit ({reason}): {observed.words} failed"
-        return Tail(
-            seeds,
-            left_out,
-            observed,
-            predicted,
-            _counted(observed.failures, seeds, level),
-            not observed.failures,
-            level,
-            (),
-            largest,
-            words,
-            seeds,
+        return replace(
+            known_tail,
+            predicted=max(floor, observed.failures / seeds),
+            upper=_counted(observed.failures, seeds, level),
+            at_most=not observed.failures,
+            words=f"no tail to fit ({reason}): {observed.words} failed",
         )
-    infinite = (seeds - len(finite)) / seeds
     middle = float(np.median([predicted for _, _, predicted, _ in fits]))
     bound = max(upper for _, _, _, upper in fits)
-    if infinite:
+    if infinite := (seeds - len(finite)) / seeds:
         lost = _counted(seeds - len(finite), seeds, level)
         middle, bound = infinite + (1 - infinite) * middle, lost + (1 - lost) * bound
     predicted, at_most = max(floor, middle), middle <= floor
     upper = min(1.0, max(predicted, bound))
-    words = f"{rates_in_words(predicted, upper, at_most, level, unit)} ({seeds} {unit})"
-    swept = tuple(Threshold(*fit[:3]) for fit in fits)
-    return Tail(
-        seeds, left_out, observed, predicted, upper, at_most, level, swept, largest, words, seeds
+    return replace(
+        known_tail,
+        predicted=predicted,
+        upper=upper,
+        at_most=at_most,
+        thresholds=tuple(Threshold(*fit[:3]) for fit in fits),
+        words=f"{rates_in_words(predicted, upper, at_most, level, unit)} ({seeds} {unit})",
     )
 
 
 def _counted(failures: int, seeds: int, level: float) -> float:
-    """Return the one-sided bound of a rate of counts.
-
-    It is the upper end of the interval that leaves twice as much outside.
-    """
+    """Return the one-sided bound of a rate of counts."""
     high = rate(failures, seeds, level=max(0.0, 2 * level - 1)).high
     assert high is not None
     return high
 
 
 def rates_in_words(predicted: float, upper: float, at_most: bool, level: float, unit: str) -> str:
-    """Return the rates in a phrase.
-
-    For example "at most 2 failures per thousand seeds predicted, 3 at 95% confidence".
-    """
+    """Return "at most 2 failures per thousand seeds predicted, 3 at 95% confidence" or alike."""
+    confidence = f"at {100 * level:.3g}% confidence"
     if at_most and upper <= predicted:  # the seeds only bound the rate
-        return (
-            f"fewer than {1000 * upper:.3g} failures per thousand {unit}"
-            f" at {100 * level:.3g}% confidence"
-        )
-    prefix = "at most " if at_most else ""
+        return f"fewer than {1000 * upper:.3g} failures per thousand {unit} {confidence}"
     return (
-        f"{prefix}{1000 * predicted:.3g} failures per thousand {unit} predicted,"
-        f" {1000 * upper:.3g} at {100 * level:.3g}% confidence"
+        f"{'at most ' if at_most else ''}{1000 * predicted:.3g} failures per thousand {unit}"
+        f" predicted, {1000 * upper:.3g} {confidence}"
     )
 
 
@@ -148,8 +266,7 @@ def _sweep(ordered: Array, level: float) -> list[tuple[float, int, float, float]
             fits.append((threshold, count, 0.0, 0.0))
             continue
         one = excess[None, :] / excess.max()
-        shape, scale = pareto_fit(one)
-        predicted = count / seeds * float(survival(reach, shape, scale)[0])
+        predicted = count / seeds * float(survival(reach, *pareto_fit(one))[0])
         fits.append((threshold, count, predicted, _bound(one, reach, seeds, level, rng)))
     return fits
 
@@ -157,34 +274,26 @@ def _sweep(ordered: Array, level: float) -> list[tuple[float, int, float, float]
 def _bound(one: Array, reach: float, seeds: int, level: float, rng: np.random.Generator) -> float:
     """Return the quantile `level` of the predicted rate over samples of the shrunk fit."""
     count = one.shape[1]
-    shape, scale = pareto_fit(one, shrink=True)
-    places = 20 + int(math.sqrt(count))
-    block = max(1, _BLOCK // (places * count))
+    shape, scale = (float(number[0]) for number in pareto_fit(one, shrink=True))
+    block = max(1, _BLOCK // ((20 + int(math.sqrt(count))) * count))
     rates = []
     for start in range(0, POLICY.tail_bootstraps, block):
         draws = min(block, POLICY.tail_bootstraps - start)
         exceeding = rng.binomial(seeds, count / seeds, size=draws) / seeds
-        samples = np.sort(
-            _drawn(rng.random((draws, count)), float(shape[0]), float(scale[0])), axis=1
-        )
+        exponential = -np.log1p(-rng.random((draws, count)))
+        is_flat = abs(shape) < _FLAT
+        drawn = exponential if is_flat else np.expm1(shape * exponential) / shape
+        samples = np.sort(scale * drawn, axis=1)
         rates.append(exceeding * survival(reach, *pareto_fit(samples, shrink=True)))
     return float(np.quantile(np.concatenate(rates), level))
 
 
-def _drawn(uniform: Array, shape: float, scale: float) -> Array:
-    """Return generalized Pareto numbers by the inverse of their distribution function."""
-    exponential = -np.log1p(-uniform)
-    return np.asarray(
-        scale * (exponential if abs(shape) < _FLAT else np.expm1(shape * exponential) / shape),
-        dtype=np.float64,
-    )
-
-
 def pareto_fit(excess: Array, shrink: bool = False) -> tuple[Array, Array]:
-    """Return (shape xi, scale sigma) of each row of exceedances, by Zhang and Stephens 2009.
+    """Return (shape xi, scale sigma) of each row of exceedances.
 
-    excess: positive, (samples, k), sorted ascending in each row. The grid has 20 + sqrt(k) values
-    of theta = -xi/sigma below 1/max, weighted by the profile likelihood. xi > 0 is a heavy tail.
+    By Zhang and Stephens, Technometrics 51, 2009 (posterior mean, no iteration). excess: positive,
+    (samples, k), sorted ascending in each row. The grid has 20 + sqrt(k) values of theta =
+    -xi/sigma below 1/max, weighted by the profile likelihood. xi > 0 is a heavy tail.
     """
     count = excess.shape[1]
     grid = np.arange(1, 21 + int(math.sqrt(count)))

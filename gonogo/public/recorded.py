@@ -1,6 +1,6 @@
 """The record of one comparison, and hooks to receive comparisons or their arrays.
 
-The pytest plug-in (gonogo_pytest) uses the hooks. Standard library only, because this module runs
+The plug-in gonogo.pytest_plugin uses the hooks. Standard library only, because this module runs
 in other people's interpreters (Python 3.10).
 """
 

@@ -1,1 +1,1 @@
-"""Alembic migrations; `gonogo_storage.ops.schema.upgrade` runs them."""
+"""Alembic migrations; `gonogo_service.operate.schema.upgrade` runs them."""

@@ -10,37 +10,37 @@ from typing import Any
 from fastapi import FastAPI
 from starlette.middleware.gzip import GZipMiddleware
 
-import gonogo_settings as configuration
+from gonogo import settings as configuration
 from gonogo.kernels import registry as kernels
+from gonogo.settings import Settings
+from gonogo.settings.release import release
 from gonogo.urls import API
 from gonogo_dashboards import pages
-from gonogo_service.access import login
-from gonogo_service.access.context import Context
-from gonogo_service.access.edge import Edge
-from gonogo_service.access.failures import FailureLimits
-from gonogo_service.access.live_principals import LivePrincipals
-from gonogo_service.access.principals import Keys
-from gonogo_service.access.request_limits import LimitRequests
-from gonogo_service.api.admin import health
-from gonogo_service.api.flags import triage_form
-from gonogo_service.api.routers import routers
-from gonogo_service.kit import openapi, refusals
+from gonogo_service import login, refusals, triage_form
+from gonogo_service.bisections import store as bisections
+from gonogo_service.edge import Edge
+from gonogo_service.jobs import event_positions
+from gonogo_service.jobs import events as stored_events
+from gonogo_service.jobs.events import Event
+from gonogo_service.jobs.live_events import Hub, closing_on_signals
+from gonogo_service.kit import openapi
 from gonogo_service.kit.body_limits import BodyLimits, LimitBodies
-from gonogo_service.kit.live_events import Hub, closing_on_signals
-from gonogo_service.kit.metrics import Metrics
+from gonogo_service.kit.database import engine as engines
+from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.notifier import DispatchNotifier
-from gonogo_service.kit.readiness import PATIENCE_S, Readiness, check
-from gonogo_settings import Settings
-from gonogo_settings.release import release
-from gonogo_storage.access import sessions, tokens
-from gonogo_storage.automation import bisections
-from gonogo_storage.db import engine as engines
-from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.messages import event_positions
-from gonogo_storage.messages import events as stored_events
-from gonogo_storage.messages.events import Event
-from gonogo_storage.ops import metric_reads
-from gonogo_storage.ops.final_job_counts import Memory
+from gonogo_service.operate import health_api as health
+from gonogo_service.operate import metric_reads
+from gonogo_service.operate.final_job_counts import Memory
+from gonogo_service.operate.metrics import Metrics
+from gonogo_service.operate.readiness import PATIENCE_S, Readiness, check
+from gonogo_service.people import sessions
+from gonogo_service.people import store as tokens
+from gonogo_service.people.context import Context
+from gonogo_service.people.failures import FailureLimits
+from gonogo_service.people.live_principals import LivePrincipals
+from gonogo_service.people.principals import Keys
+from gonogo_service.people.request_limits import LimitRequests
+from gonogo_service.routers import routers
 
 GZIP_FROM = 2_000
 """Bytes; shorter answers fit into two packets. Event streams and precompressed files are sent as

@@ -14,7 +14,7 @@ from standardwebhooks import Webhook
 
 import documented
 from github import APP, REPOSITORY, TOKEN, GitHubServer
-from gonogo_cli.kit.client import Client
+from gonogo.cli.kit.client import Client
 from hook_payloads import BEFORE, HEAD, SECRET, deliver, pull_request, push
 from running_service import Service, until
 from servers import RedisServer

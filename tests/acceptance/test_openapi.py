@@ -14,13 +14,13 @@ from hypothesis import HealthCheck, given, settings
 import stored_jobs
 from api import JOB, Api, in_process
 from gonogo.spec.statistics import STATISTICS
-from gonogo_service.api.admin import health
-from gonogo_service.api.routers import routers
-from gonogo_storage.db.encoding import timestamp, utcnow
-from gonogo_storage.db.ids import new_id
-from gonogo_storage.db.states import HookSource
-from gonogo_storage.jobs import artifacts
-from gonogo_storage.messages import incoming
+from gonogo_service.ci import incoming
+from gonogo_service.jobs import artifacts
+from gonogo_service.kit.database.encoding import timestamp, utcnow
+from gonogo_service.kit.database.ids import new_id
+from gonogo_service.kit.database.states import HookSource
+from gonogo_service.operate import health_api as health
+from gonogo_service.routers import routers
 from job_flow import HOST, enroll
 from servers import RedisServer
 from suite_runs import SUITE

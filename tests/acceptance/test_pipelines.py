@@ -17,7 +17,7 @@ from xml.etree import ElementTree
 import pytest
 
 import pipelines
-from gonogo_cli.kit.client import Client
+from gonogo.cli.kit.client import Client
 from running_service import Service
 
 pytestmark = pytest.mark.slow

@@ -10,7 +10,7 @@ from typing import Any
 import psutil
 import pytest
 
-from gonogo_cli.kit.client import Client
+from gonogo.cli.kit.client import Client
 from patience import scaled
 from running_service import (
     Process,

@@ -18,8 +18,8 @@ import uvicorn
 import documented
 import event_loop
 from forked import Forked
+from gonogo.settings import Settings
 from gonogo_service.kit import connections
-from gonogo_settings import Settings
 from patience import WAIT_S
 from running_service import TINY, answers, clean_environment, until
 

@@ -14,8 +14,8 @@ import pytest
 
 import documented
 import forked
+from gonogo.cli.kit.client import Client
 from gonogo.errors import JobError
-from gonogo_cli.kit.client import Client
 from gtest_programs import BEHAVIOURS, LAYERNORM, builds_file
 from patience import scaled
 from running_service import Service, clean_environment, family, until

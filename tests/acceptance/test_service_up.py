@@ -22,8 +22,8 @@ import psutil
 import pytest
 
 import documented
-from gonogo_cli.kit.client import Client
-from gonogo_cli.operate import redis_server
+from gonogo.cli.kit.client import Client
+from gonogo_service.cli.operate import redis_server
 from gonogo_workers.queue import HEARTBEAT_QUEUE, redis_client
 from patience import WAIT_S, scaled
 from running_service import (

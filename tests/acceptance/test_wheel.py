@@ -130,8 +130,8 @@ def test_the_wheel_holds_the_packages_with_their_data_and_nothing_else(wheel: Pa
         points = archive.read(
             next(name for name in names if name.endswith("dist-info/entry_points.txt"))
         ).decode()
-    assert "gonogo = gonogo_cli.app:main" in points
-    assert "gonogo_pytest.plugin = gonogo_pytest.plugin" in points
+    assert "gonogo = gonogo.cli.app:main" in points
+    assert "gonogo.pytest_plugin.plugin = gonogo.pytest_plugin.plugin" in points
     # all of the code: a package or a folder that the build leaves out is missing at the first use
     # only
     assert {

@@ -23,10 +23,10 @@ from pydantic import SecretStr
 from sqlalchemy.orm import Session
 
 import populated_copy
+from gonogo.settings import Settings
 from gonogo_dashboards.build import BuildFailed, build
 from gonogo_service.app import create_app
-from gonogo_settings import Settings
-from gonogo_storage.db import engine as engines
+from gonogo_service.kit.database import engine as engines
 from patience import WAIT_S, scaled
 from populated_database import House
 from watched_pages import SharedTab, Watch

@@ -11,8 +11,8 @@ from playwright.sync_api import Page, expect
 
 import device_month
 import stored_jobs
-from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.devices import device_changes
+from gonogo_service.devices import device_changes
+from gonogo_service.kit.database.encoding import utcnow
 
 
 def test_the_list_says_how_each_device_is_and_what_it_runs(server, page: Page) -> None:

@@ -14,7 +14,7 @@ import pytest
 from playwright.sync_api import Dialog, Page
 
 import node_programs
-from gonogo_settings import Settings
+from gonogo.settings import Settings
 from patience import scaled
 from populated_database import HOSTILE, House, routes
 from servers import Missing

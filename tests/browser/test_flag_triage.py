@@ -9,9 +9,10 @@ from playwright.sync_api import Page, expect
 
 import compared_builds
 import nightly_history
-from gonogo_service.access.issuing import issue_token
-from gonogo_storage.db.states import FlagKind
-from gonogo_storage.flags import flag_changes, flags
+from gonogo_service.flags import flag_changes
+from gonogo_service.flags import store as flags
+from gonogo_service.kit.database.states import FlagKind
+from gonogo_service.people.issuing import issue_token
 
 PHONE = {"width": 390, "height": 844}
 

@@ -10,8 +10,8 @@ from playwright.sync_api import Page, expect
 from benchmarks import harvest
 from gonogo import urls
 from gonogo_dashboards.tests import strip as strips
-from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.jobs import jobs
+from gonogo_service.jobs import store as jobs
+from gonogo_service.kit.database.encoding import utcnow
 
 MOST_MARKS = 5000
 HUGE, PER_JOB = 100_000, 500

@@ -11,9 +11,9 @@ import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
-from gonogo_service.access.issuing import issue_token
-from gonogo_storage.catalogue import builds
-from gonogo_storage.jobs import jobs
+from gonogo_service.builds import store as builds
+from gonogo_service.jobs import store as jobs
+from gonogo_service.people.issuing import issue_token
 
 
 def test_a_job_is_checked_while_one_types_and_then_submitted(server, page: Page, watch) -> None:

@@ -15,10 +15,10 @@ from gonogo.judging.error_maps import error_map
 from gonogo.judging.inputs import generate, quantise
 from gonogo.spec.test_spec import TestSpec
 from gonogo.workloads import exact_outputs
-from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.db.ids import new_id
-from gonogo_storage.jobs import artifacts
-from gonogo_storage.jobs.job import Job
+from gonogo_service.jobs import artifacts
+from gonogo_service.jobs.job import Job
+from gonogo_service.kit.database.encoding import utcnow
+from gonogo_service.kit.database.ids import new_id
 from gonogo_workers.messages.rows import plain
 from pending_requests import PendingRequests
 

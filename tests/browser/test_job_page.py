@@ -9,7 +9,7 @@ from collections.abc import Callable
 from playwright.sync_api import BrowserContext, Page, Route, expect
 
 import stored_jobs
-from gonogo_storage.jobs import jobs
+from gonogo_service.jobs import store as jobs
 from patience import WAIT_MS, WAIT_S
 from pending_requests import PendingRequests
 

@@ -8,9 +8,9 @@ import pytest
 from playwright.sync_api import BrowserContext, expect
 
 import stored_jobs
-from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.db.ids import new_id
-from gonogo_storage.jobs import artifacts
+from gonogo_service.jobs import artifacts
+from gonogo_service.kit.database.encoding import utcnow
+from gonogo_service.kit.database.ids import new_id
 
 SIZES = {"desktop": (1280, 800), "phone": (390, 844)}
 LAST = "TT_FATAL: circular buffer 24 holds 0 of 2 pages"

@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 
 import device_month
 import stored_jobs
-from gonogo_storage.db.encoding import utcnow
+from gonogo_service.kit.database.encoding import utcnow
 
 
 def test_the_overview_answers_at_a_glance_and_leads_on_by_keyboard(server, page: Page) -> None:

@@ -8,7 +8,7 @@ import re
 from playwright.sync_api import Page, expect
 
 import stored_jobs
-from gonogo_service.access.issuing import issue_token
+from gonogo_service.people.issuing import issue_token
 from patience import WAIT_MS
 from pending_requests import PendingRequests
 

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 import nightly_history
-from gonogo_service.access.issuing import issue_token
+from gonogo_service.people.issuing import issue_token
 
 PHONE = {"width": 390, "height": 844}
 

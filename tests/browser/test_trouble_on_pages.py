@@ -10,10 +10,10 @@ from playwright.sync_api import Page, Route, expect
 
 import stored_jobs
 from gonogo.judging.error_maps import error_map
-from gonogo_service.access.issuing import issue_token
-from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.db.ids import new_id
-from gonogo_storage.jobs import artifacts
+from gonogo_service.jobs import artifacts
+from gonogo_service.kit.database.encoding import utcnow
+from gonogo_service.kit.database.ids import new_id
+from gonogo_service.people.issuing import issue_token
 from pending_requests import PendingRequests
 
 

@@ -6,11 +6,12 @@ from __future__ import annotations
 from playwright.sync_api import Page, expect
 
 import stored_webhooks
-from gonogo_service.access.issuing import issue_token
-from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.db.states import DeliveryState
-from gonogo_storage.messages import deliveries, webhooks
-from gonogo_storage.messages.deliveries import Try
+from gonogo_service.kit.database.encoding import utcnow
+from gonogo_service.kit.database.states import DeliveryState
+from gonogo_service.people.issuing import issue_token
+from gonogo_service.webhooks import deliveries
+from gonogo_service.webhooks import store as webhooks
+from gonogo_service.webhooks.deliveries import Try
 
 
 def test_a_message_is_sent_again_with_a_click_and_a_form_adds_a_webhook(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from simulated_wormhole import Child
-from simulator import place
+from tests.wormhole import place
 
 
 @pytest.fixture(scope="session")

@@ -18,12 +18,12 @@ from sqlalchemy import func, select
 
 import documented
 import migrated_files
-from gonogo_service.access.context import Context
-from gonogo_service.access.issuing import issue_token
+from gonogo.settings import Settings
 from gonogo_service.app import create_app
 from gonogo_service.kit import connections
-from gonogo_settings import Settings
-from gonogo_storage.tables import Base
+from gonogo_service.kit.database.base import Base
+from gonogo_service.people.context import Context
+from gonogo_service.people.issuing import issue_token
 from patience import WAIT_S
 
 with warnings.catch_warnings():

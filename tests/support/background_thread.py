@@ -14,12 +14,12 @@ from pydantic import SecretStr
 from redis import Redis
 from sqlalchemy import Engine
 
+from gonogo.settings import Settings
 from gonogo_service.background.process import create_background
-from gonogo_settings import Settings
-from gonogo_storage.db.engine import reading, session
-from gonogo_storage.jobs import jobs
-from gonogo_storage.jobs.job import Job
-from gonogo_storage.seeds import results
+from gonogo_service.jobs import store as jobs
+from gonogo_service.jobs.job import Job
+from gonogo_service.kit.database.engine import reading, session
+from gonogo_service.results import results
 from gonogo_workers import queue
 from job_flow import KEY, new_job
 from patience import WAIT_S, scaled

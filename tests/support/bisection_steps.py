@@ -13,10 +13,10 @@ from sqlalchemy.orm import Session
 import stored_jobs
 from api import Api
 from gonogo_service.background.bisection import role
-from gonogo_storage.automation import bisections
-from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.devices import workers
-from gonogo_storage.tables import JobRow
+from gonogo_service.bisections import store as bisections
+from gonogo_service.devices import workers
+from gonogo_service.jobs.model import JobRow
+from gonogo_service.kit.database.encoding import utcnow
 
 Answer = Callable[[int, int], Mapping[str, Any] | None]
 """From (place, seed) to a result row, as a worker sends it; None: the probe stays in flight."""

@@ -8,10 +8,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 HOMES = {
     "gonogo": ROOT,
-    "gonogo_pytest": ROOT,
-    "gonogo_storage": ROOT,
-    "gonogo_cli": ROOT,
-    "gonogo_settings": ROOT,
     "gonogo_service": ROOT / "service",
     "gonogo_workers": ROOT / "workers",
     "gonogo_dashboards": ROOT / "dashboards",

@@ -11,12 +11,12 @@ from sqlalchemy.orm import Session
 import nightly_history
 import stored_jobs
 from gonogo.spec.canonical import key_of
-from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.db.states import FlagKind
-from gonogo_storage.flags import flags
-from gonogo_storage.flags.flags import Finding
-from gonogo_storage.jobs import jobs
-from gonogo_storage.jobs.job import Job, NewJob
+from gonogo_service.flags import store as flags
+from gonogo_service.flags.store import Finding
+from gonogo_service.jobs import store as jobs
+from gonogo_service.jobs.job import Job, NewJob
+from gonogo_service.kit.database.encoding import utcnow
+from gonogo_service.kit.database.states import FlagKind
 
 BASE, HEAD = "9ca166977b", "b0304ff7a5"
 EIGHT = range(8)

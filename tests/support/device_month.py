@@ -9,10 +9,11 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from gonogo_storage.db.ids import new_id
-from gonogo_storage.db.states import AttemptState
-from gonogo_storage.devices import device_changes, devices, goldens, heartbeats, periods
-from gonogo_storage.tables import AttemptRow
+from gonogo_service.devices import device_changes, goldens, heartbeats, periods
+from gonogo_service.devices import store as devices
+from gonogo_service.jobs.model import AttemptRow
+from gonogo_service.kit.database.ids import new_id
+from gonogo_service.kit.database.states import AttemptState
 
 HOST, NAME = "lab-7", "wormhole:0"
 DEVICE = f"{HOST}/{NAME}"

@@ -12,11 +12,11 @@ from fastapi.routing import APIRoute
 from starlette.routing import Match
 
 from gonogo.kernels.registry import KERNELS
-from gonogo_service.api.admin import health
-from gonogo_service.api.routers import routers
+from gonogo.settings import Settings
 from gonogo_service.app import create_app
 from gonogo_service.kit import problems
-from gonogo_settings import Settings
+from gonogo_service.operate import health_api as health
+from gonogo_service.routers import routers
 
 HOOKS: dict[str, list[Any]] = {}
 JSON, NDJSON, PROBLEM = "application/json", "application/x-ndjson", problems.MEDIA_TYPE

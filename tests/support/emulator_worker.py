@@ -18,13 +18,13 @@ from gonogo import emulator
 from gonogo.judging.inputs import generate, quantise
 from gonogo.judging.judging import judge
 from gonogo.spec.test_spec import TestSpec
-from gonogo_service.access.context import Context
 from gonogo_service.background import dispatcher
 from gonogo_service.background.assess import Assessor
+from gonogo_service.jobs import attempts, chunks
 from gonogo_service.kit.background_context import BackgroundContext, open_background_context
-from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.db.ids import new_id
-from gonogo_storage.jobs import attempts, chunks
+from gonogo_service.kit.database.encoding import utcnow
+from gonogo_service.kit.database.ids import new_id
+from gonogo_service.people.context import Context
 from gonogo_workers.messages import rows
 from gonogo_workers.messages.chunk import Chunk
 

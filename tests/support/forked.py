@@ -153,7 +153,7 @@ def _run(
     sys.argv = ["gonogo", *words, *handed]
     sys.path[:0] = environment.get("PYTHONPATH", "").split(os.pathsep)
 
-    from gonogo_cli.app import main
+    from gonogo.cli.app import main
 
     try:
         with _clock_ahead(ahead_s):

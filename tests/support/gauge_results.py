@@ -11,9 +11,9 @@ from sqlalchemy.orm import Session
 from gonogo.gauge import kernels
 from gonogo.gauge.comparators import STORED_RTOLS
 from gonogo.spec.test_spec import TestSpec
-from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.jobs import attempts, chunks
-from gonogo_storage.jobs.attempts import Sendable
+from gonogo_service.jobs import attempts, chunks
+from gonogo_service.jobs.attempts import Sendable
+from gonogo_service.kit.database.encoding import utcnow
 
 TEST: dict[str, Any] = {
     "kernel": "layernorm_bw",

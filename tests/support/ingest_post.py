@@ -13,12 +13,14 @@ from sqlalchemy import select
 from background_thread import short
 from gonogo_service.background import ingest, keyring
 from gonogo_service.background.refusals import Refusals
+from gonogo_service.devices.model import DeviceRow
+from gonogo_service.hosts import refused_messages
+from gonogo_service.jobs import chunks
+from gonogo_service.jobs import store as jobs
+from gonogo_service.jobs.model import AttemptRow
 from gonogo_service.kit.background_context import BackgroundContext, open_background_context
-from gonogo_storage.access import refused_messages
-from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.db.engine import reading
-from gonogo_storage.jobs import chunks, jobs
-from gonogo_storage.tables import AttemptRow, DeviceRow
+from gonogo_service.kit.database.encoding import utcnow
+from gonogo_service.kit.database.engine import reading
 from gonogo_workers import queue
 from gonogo_workers.queue import Dropped, Numbers, PrivateKey
 from job_flow import DEVICE, HOST, HOST_KEY, QUEUE, enroll, new_job

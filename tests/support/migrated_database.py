@@ -12,7 +12,7 @@ from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
 import postgres_databases
-from gonogo_storage.db.engine import make_engine
+from gonogo_service.kit.database.engine import make_engine
 
 
 def migrated(request: pytest.FixtureRequest, factory: pytest.TempPathFactory) -> Iterator[Engine]:

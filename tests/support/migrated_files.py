@@ -10,8 +10,8 @@ from pathlib import Path
 
 from sqlalchemy import Engine
 
-from gonogo_storage.db.engine import make_engine
-from gonogo_storage.ops import schema
+from gonogo_service.kit.database.engine import make_engine
+from gonogo_service.operate import schema
 
 
 @cache

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gonogo_settings import Settings
+from gonogo.settings import Settings
 from gonogo_workers.devices import health_monitor, locks
 from gonogo_workers.devices.discovery import Device
 from gonogo_workers.devices.health import DeviceSick

@@ -11,7 +11,7 @@ import sys
 import sysconfig
 from pathlib import Path
 
-SCRIPTS = {"gonogo": "gonogo_cli", "pytest": "pytest", "pip": "pip"}
+SCRIPTS = {"gonogo": "gonogo.cli", "pytest": "pytest", "pip": "pip"}
 
 
 def make_environment(folder: Path) -> Path:

@@ -12,9 +12,9 @@ from sqlalchemy.orm import Session
 import stored_jobs
 from gonogo.gauge.comparators import STORED_RTOLS
 from gonogo.spec.test_spec import TestSpec
-from gonogo_storage.db.ids import new_id
-from gonogo_storage.jobs import jobs
-from gonogo_storage.jobs.job import Job, NewJob
+from gonogo_service.jobs import store as jobs
+from gonogo_service.jobs.job import Job, NewJob
+from gonogo_service.kit.database.ids import new_id
 
 
 def submit(

@@ -15,13 +15,15 @@ import nightly_history
 import stored_jobs
 from api import Api
 from gonogo import urls
-from gonogo_storage.automation import runs
-from gonogo_storage.db import ids
-from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.db.states import DeliveryState, HookSource
-from gonogo_storage.jobs.job import Job
-from gonogo_storage.messages import deliveries, incoming, webhooks
-from gonogo_storage.messages.deliveries import Try
+from gonogo_service.ci import incoming
+from gonogo_service.jobs.job import Job
+from gonogo_service.kit.database import ids
+from gonogo_service.kit.database.encoding import utcnow
+from gonogo_service.kit.database.states import DeliveryState, HookSource
+from gonogo_service.suites import runs
+from gonogo_service.webhooks import deliveries
+from gonogo_service.webhooks import store as webhooks
+from gonogo_service.webhooks.deliveries import Try
 from stored_histories import row, world
 from suite_runs import SUITE, conclude, finish
 

@@ -24,20 +24,24 @@ from api import Api
 from gonogo import urls
 from gonogo.spec.test_spec import TestSpec
 from gonogo_dashboards.pages import make_routes
-from gonogo_storage.access import hosts, refused_messages
-from gonogo_storage.automation import commit_checks, runs
-from gonogo_storage.catalogue import builds
-from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.db.ids import new_id
-from gonogo_storage.db.states import DeliveryState, FlagKind, HookSource, IncomingState
-from gonogo_storage.devices import devices, heartbeats
-from gonogo_storage.flags import flags
-from gonogo_storage.flags.flags import Finding
-from gonogo_storage.jobs import jobs
-from gonogo_storage.jobs.job import Job
-from gonogo_storage.messages import deliveries, github_answers, incoming, webhooks
-from gonogo_storage.messages.deliveries import Try
-from gonogo_storage.tables import IncomingDeliveryRow
+from gonogo_service.builds import store as builds
+from gonogo_service.ci import commit_checks, github_answers, incoming
+from gonogo_service.ci.model import IncomingDeliveryRow
+from gonogo_service.devices import heartbeats
+from gonogo_service.devices import store as devices
+from gonogo_service.flags import store as flags
+from gonogo_service.flags.store import Finding
+from gonogo_service.hosts import refused_messages
+from gonogo_service.hosts import store as hosts
+from gonogo_service.jobs import store as jobs
+from gonogo_service.jobs.job import Job
+from gonogo_service.kit.database.encoding import utcnow
+from gonogo_service.kit.database.ids import new_id
+from gonogo_service.kit.database.states import DeliveryState, FlagKind, HookSource, IncomingState
+from gonogo_service.suites import runs
+from gonogo_service.webhooks import deliveries
+from gonogo_service.webhooks import store as webhooks
+from gonogo_service.webhooks.deliveries import Try
 from stored_histories import row, world
 from suite_runs import SUITE, conclude, finish
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from gonogo_cli.operate.processes import loading
+from gonogo_service.cli.operate.processes import loading
 
 MODULES = (
     "anyio._backends._asyncio",
@@ -27,8 +27,8 @@ MODULES = (
     "celery.worker.pidbox",
     "celery.worker.strategy",
     "encodings.idna",
-    "gonogo_cli.app",
-    "gonogo_cli.operate.processes",
+    "gonogo.cli.app",
+    "gonogo_service.cli.operate.processes",
     "gonogo_service.app",
     "gonogo_service.background.process",
     "gonogo_service.kit.logs",

@@ -9,11 +9,10 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from gonogo.flakiness.outcomes import Outcome
-from gonogo.flakiness.rates import Rate, rate
-from gonogo_storage.db.records import from_object
-from gonogo_storage.rollups.tallies import WHOLE, Tally, total
-from gonogo_storage.tables import DayRollupRow
+from gonogo.flakiness.rates import Outcome, Rate, rate
+from gonogo_service.kit.database.records import from_object
+from gonogo_service.results.rollups.tallies import WHOLE, Tally, total
+from gonogo_service.results.rows import DayRollupRow
 
 
 @dataclass(frozen=True)

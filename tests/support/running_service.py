@@ -21,9 +21,9 @@ import psutil
 import migrated_files
 from checkout import PYTHONPATH, ROOT
 from forked import Forked
-from gonogo_cli.kit.client import Client
-from gonogo_cli.operate.db import enroll_host
-from gonogo_storage.db.engine import make_engine
+from gonogo.cli.kit.client import Client
+from gonogo_service.cli.operate.db import enroll_host
+from gonogo_service.kit.database.engine import make_engine
 from patience import WAIT_S, scaled
 
 TINY: dict[str, Any] = {
@@ -44,7 +44,7 @@ work five times a second would take a tenth of a processor, twice as much."""
 
 def gonogo(*words: str) -> list[str]:
     """The command line of a gonogo command in this interpreter."""
-    return [sys.executable, "-P", "-m", "gonogo_cli", *words]
+    return [sys.executable, "-P", "-m", "gonogo.cli", *words]
 
 
 def clean_environment(**extra: str) -> dict[str, str]:

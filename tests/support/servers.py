@@ -22,7 +22,7 @@ import pytest
 import redis
 
 from gonogo.errors import InfrastructureError
-from gonogo_cli.operate import redis_server
+from gonogo_service.cli.operate import redis_server
 from patience import WAIT_S
 
 

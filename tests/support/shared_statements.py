@@ -14,7 +14,7 @@ from sqlalchemy import create_engine
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 
-from gonogo_storage.db import engine
+from gonogo_service.kit.database import engine
 
 
 def share() -> None:

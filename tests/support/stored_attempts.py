@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from gonogo_storage.tables import AttemptRow
+from gonogo_service.jobs.model import AttemptRow
 
 
 def attempts_of(session: Session, job_id: str) -> list[dict[str, Any]]:

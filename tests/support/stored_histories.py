@@ -12,17 +12,17 @@ from pydantic import SecretStr
 
 import migrated_files
 import stored_jobs
+from gonogo.settings import Settings
 from gonogo.spec.selections import parse_test
 from gonogo_service.background.assess import Assessor
+from gonogo_service.flags import store as flags
+from gonogo_service.flags.store import Flag
+from gonogo_service.jobs import store as jobs
+from gonogo_service.jobs.job import Job, NewJob
 from gonogo_service.kit.background_context import BackgroundContext, open_background_context
-from gonogo_settings import Settings
-from gonogo_storage.db import engine as engines
-from gonogo_storage.flags import flags
-from gonogo_storage.flags.flags import Flag
-from gonogo_storage.history.assessing import Missed, gauged
-from gonogo_storage.jobs import jobs
-from gonogo_storage.jobs.job import Job, NewJob
-from gonogo_storage.rollups.variants import Variant
+from gonogo_service.kit.database import engine as engines
+from gonogo_service.tests.assessing import Missed, gauged
+from gonogo_service.tests.variants import Variant
 
 
 def spec_of(atol: float) -> dict[str, Any]:

@@ -13,15 +13,16 @@ from sqlalchemy.orm import Session
 from benchmarks.harvest import DX, VERDICTS
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import JUDGE
-from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.db.ids import new_id
-from gonogo_storage.db.states import ChunkState, JobState
-from gonogo_storage.devices import devices, goldens, heartbeats
-from gonogo_storage.jobs import attempts, chunks, closing, jobs
-from gonogo_storage.jobs.job import Job, NewJob
-from gonogo_storage.seed_rows.batch import Batch
-from gonogo_storage.tables import ChunkRow
-from gonogo_storage.work import ranges
+from gonogo_service.devices import goldens, heartbeats
+from gonogo_service.devices import store as devices
+from gonogo_service.jobs import attempts, chunks, closing, ranges
+from gonogo_service.jobs import store as jobs
+from gonogo_service.jobs.job import Job, NewJob
+from gonogo_service.jobs.model import ChunkRow
+from gonogo_service.kit.database.encoding import utcnow
+from gonogo_service.kit.database.ids import new_id
+from gonogo_service.kit.database.states import ChunkState, JobState
+from gonogo_service.results.seed_rows.batch import Batch
 
 NIGHTLY: dict[str, Any] = {
     "kernel": "layernorm_bw",

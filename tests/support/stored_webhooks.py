@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from sqlalchemy.orm import Session
 
-from gonogo_storage.messages import deliveries, webhooks
+from gonogo_service.webhooks import deliveries
+from gonogo_service.webhooks import store as webhooks
 
 
 def with_messages(session: Session, count: int) -> str:

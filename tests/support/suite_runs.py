@@ -8,9 +8,9 @@ from sqlalchemy.orm import Session
 
 import stored_jobs
 from gonogo_dashboards.kit import commands
-from gonogo_storage.automation import runs
-from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.jobs import jobs
+from gonogo_service.jobs import store as jobs
+from gonogo_service.kit.database.encoding import utcnow
+from gonogo_service.suites import runs
 
 SUITE: dict[str, Any] = {
     "name": "nightly",

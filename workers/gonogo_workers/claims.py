@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from gonogo.settings import Settings
 from gonogo.spec.executors import ON_CHIPS
-from gonogo_settings import Settings
 from gonogo_workers.devices import chips, discovery
 from gonogo_workers.devices.discovery import Device
 from gonogo_workers.executors import builds_file, registry

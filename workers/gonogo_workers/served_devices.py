@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gonogo_settings.release import release
+from gonogo.settings.release import release
 from gonogo_workers.devices.discovery import Device
 from gonogo_workers.devices.health_monitor import DeviceHealthMonitor, Order
 from gonogo_workers.queue.numbers import ServiceClock

@@ -14,10 +14,10 @@ from typing import Any
 from celery import Celery
 
 from gonogo.errors import GonogoError
+from gonogo.settings import Settings
 from gonogo.spec.builds import known_build
 from gonogo.spec.test_spec import TestSpec
 from gonogo.workloads import check_build
-from gonogo_settings import Settings
 from gonogo_workers import queue
 from gonogo_workers.attempts.attempt import Attempt, DeviceContext, Outcome
 from gonogo_workers.devices.discovery import Device

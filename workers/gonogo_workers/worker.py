@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 from celery import Celery
 from celery.platforms import SecurityWarning
 
-import gonogo_settings as all_settings
+from gonogo import settings as all_settings
 from gonogo.errors import InfrastructureError
 from gonogo.kernels import registry as kernels
-from gonogo_settings import Settings
+from gonogo.settings import Settings
 from gonogo_workers import queue
 from gonogo_workers.attempts.attempt import DeviceContext
 from gonogo_workers.claims import Claims, claim

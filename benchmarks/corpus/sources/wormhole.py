@@ -17,7 +17,7 @@ from gonogo_workers.executors import builds_file, registry
 from gonogo_workers.executors.base import ExecutorFailure, output_shapes, shaped_inputs
 from gonogo_workers.executors.kernel_host import KernelHost
 from gonogo_workers.executors.slots import Slot
-from simulator import place
+from tests.wormhole import place
 
 OPERATIONS: Final = {
     ("ttnn", "layernorm_fw"): "ttnn.layer_norm",

@@ -12,12 +12,12 @@ from gonogo.spec.executors import EMULATOR
 from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.kit import build_cells, words
 from gonogo_dashboards.kit.list_rows import shape_of
-from gonogo_storage.automation import runs, suites
-from gonogo_storage.catalogue import builds, test_specs
-from gonogo_storage.comparison import matrices
-from gonogo_storage.rollups import recent_builds, standings
-from gonogo_storage.rollups.standings import HOLLOW, RED
-from gonogo_storage.rollups.variants import variants_of
+from gonogo_service.builds import store as builds
+from gonogo_service.suites import runs
+from gonogo_service.suites import store as suites
+from gonogo_service.tests import matrices, recent_builds, standings, test_specs
+from gonogo_service.tests.standings import HOLLOW, RED
+from gonogo_service.tests.variants import variants_of
 
 NOT_RUN = "not run"
 _MAX_RUNS = 20

@@ -17,20 +17,20 @@ from gonogo_dashboards.kit.axis_events import AxisEvent
 from gonogo_dashboards.kit.labels import Listed, labels
 from gonogo_dashboards.kit.list_rows import details_of
 from gonogo_dashboards.kit.list_view import ListView, list_view
-from gonogo_storage.automation import bisections as stored
-from gonogo_storage.automation.bisections import (
+from gonogo_service.bisections import store as stored
+from gonogo_service.bisections.store import (
     Bisection,
     BisectionSummary,
     FoundChange,
     SearchMove,
     SearchTrack,
 )
-from gonogo_storage.catalogue import entry_names
-from gonogo_storage.db.encoding import timestamp
-from gonogo_storage.db.records import from_object
-from gonogo_storage.db.states import BisectionState
-from gonogo_storage.history import annotations as axis_changes
-from gonogo_storage.history.annotations import AxisPlace
+from gonogo_service.builds import entry_names
+from gonogo_service.kit.database.encoding import timestamp
+from gonogo_service.kit.database.records import from_object
+from gonogo_service.kit.database.states import BisectionState
+from gonogo_service.tests import annotations as axis_changes
+from gonogo_service.tests.annotations import AxisPlace
 
 FILTERS = ("test", "state")
 STATES: Mapping[str, str] = {

@@ -19,12 +19,12 @@ from gonogo.spec.verdicts import Explanation
 from gonogo_dashboards.charts import spreads
 from gonogo_dashboards.charts.spreads import Spread
 from gonogo_dashboards.kit import words
-from gonogo_storage.jobs import job_seeds as reads
-from gonogo_storage.jobs.job import Job
-from gonogo_storage.jobs.job_seeds import MarkRecord, OutputRecord
-from gonogo_storage.seeds import worst_seeds
-from gonogo_storage.seeds.seed_order import SeedOrder
-from gonogo_storage.seeds.worst_seeds import RollUp
+from gonogo_service.jobs.job import Job
+from gonogo_service.results import job_seeds as reads
+from gonogo_service.results import worst_seeds
+from gonogo_service.results.job_seeds import MarkRecord, OutputRecord
+from gonogo_service.results.seed_order import SeedOrder
+from gonogo_service.results.worst_seeds import RollUp
 
 WORST_MARKS = 400
 """Number of marks, besides the spread of all, above worst_seeds.MAX_WHOLE seeds.

@@ -19,12 +19,13 @@ from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.kit import build_cells, comparators_view, words
 from gonogo_dashboards.kit.labels import Listed, labels
 from gonogo_dashboards.kit.list_rows import Count, details_of, tolerance_of
-from gonogo_storage.comparison import build_choices, comparing, matrices
-from gonogo_storage.comparison.comparing import Compared, Comparison
-from gonogo_storage.comparison.comparison_side import SideResults
-from gonogo_storage.comparison.matrices import BuildRecord
-from gonogo_storage.db.encoding import timestamp
-from gonogo_storage.db.records import from_object
+from gonogo_service.compare import build_choices, comparing
+from gonogo_service.compare.comparing import Compared, Comparison
+from gonogo_service.compare.comparison_side import SideResults
+from gonogo_service.kit.database.encoding import timestamp
+from gonogo_service.kit.database.records import from_object
+from gonogo_service.tests import matrices
+from gonogo_service.tests.matrices import BuildRecord
 
 MAX_JOBS = 8
 MAX_CHOICES = 100
@@ -195,7 +196,7 @@ class ComparisonView:
 def view(session: Session, base: str, head: str, limit: int, now: datetime) -> ComparisonView:
     """Return the comparison, or the form alone while base or head is missing.
 
-    Raises FieldError as gonogo_storage.comparison.comparing.compare does.
+    Raises FieldError as gonogo_service.compare.comparing.compare does.
     """
     base, head = base.strip(), head.strip()
     builds = matrices.builds(session)

@@ -16,13 +16,13 @@ from gonogo_dashboards.kit.build_cells import BuildCell
 from gonogo_dashboards.kit.labels import Listed, labels
 from gonogo_dashboards.kit.list_rows import details_of, tolerance_of
 from gonogo_dashboards.kit.ranges import Choice
-from gonogo_storage.catalogue import entry_names, test_list
-from gonogo_storage.catalogue.test_list import TestHead
-from gonogo_storage.comparison import matrices
-from gonogo_storage.db.encoding import timestamp
-from gonogo_storage.rollups import medians, recent_builds
-from gonogo_storage.rollups.recent_builds import BuildResult
-from gonogo_storage.rollups.variants import Variant, variants_of_all
+from gonogo_service.builds import entry_names
+from gonogo_service.kit.database.encoding import timestamp
+from gonogo_service.results.rollups import medians
+from gonogo_service.tests import matrices, recent_builds, test_list
+from gonogo_service.tests.recent_builds import BuildResult
+from gonogo_service.tests.test_list import TestHead
+from gonogo_service.tests.variants import Variant, variants_of_all
 
 DEFAULT_DAYS = 7
 MAX_TESTS = 200

@@ -8,9 +8,9 @@ from datetime import UTC, date, datetime, time, timedelta
 from itertools import pairwise
 
 from gonogo_dashboards.kit import words
-from gonogo_storage.db.encoding import timestamp
-from gonogo_storage.db.states import CanaryOutcome
-from gonogo_storage.devices.periods import Hour
+from gonogo_service.devices.periods import Hour
+from gonogo_service.kit.database.encoding import timestamp
+from gonogo_service.kit.database.states import CanaryOutcome
 
 HOUR_S = 3600.0
 METRICS = ("temperature_c", "clock_mhz", "power_w")

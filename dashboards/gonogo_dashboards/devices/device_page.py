@@ -17,20 +17,19 @@ from gonogo_dashboards.devices.hosts import HostLine, InvitationLine
 from gonogo_dashboards.kit import axis_events, ranges, words
 from gonogo_dashboards.kit.axis_events import AxisEvent
 from gonogo_dashboards.kit.list_rows import JobLine, job_line
-from gonogo_storage.access import hosts as stored_hosts
-from gonogo_storage.catalogue import entry_names
-from gonogo_storage.db.encoding import encode, timestamp
-from gonogo_storage.db.records import from_object
-from gonogo_storage.db.states import DeviceHealth, DeviceState
-from gonogo_storage.devices import devices as stored
-from gonogo_storage.devices import health_then, periods
-from gonogo_storage.devices.devices import Device, DeviceChange, PassedCanary, Telemetry
-from gonogo_storage.devices.heartbeats import BUNDLE
-from gonogo_storage.devices.periods import Load, Pulse, Work
-from gonogo_storage.history import annotations as axis_changes
-from gonogo_storage.jobs import device_history
-from gonogo_storage.jobs import jobs as stored_jobs
-from gonogo_storage.jobs.job import JobSummary
+from gonogo_service.builds import entry_names
+from gonogo_service.devices import device_history, health_then, periods
+from gonogo_service.devices import store as stored
+from gonogo_service.devices.heartbeats import BUNDLE
+from gonogo_service.devices.periods import Load, Pulse, Work
+from gonogo_service.devices.store import Device, DeviceChange, PassedCanary, Telemetry
+from gonogo_service.hosts import store as stored_hosts
+from gonogo_service.jobs import store as stored_jobs
+from gonogo_service.jobs.job import JobSummary
+from gonogo_service.kit.database.encoding import encode, timestamp
+from gonogo_service.kit.database.records import from_object
+from gonogo_service.kit.database.states import DeviceHealth, DeviceState
+from gonogo_service.tests import annotations as axis_changes
 
 _TELEMETRY = ("temperature_c", "clock_mhz", "power_w", "voltage_v", "current_a")
 _FACTS = (("serial", "serial"), ("pci", "PCI address"), ("driver", "driver"), ("source", "source"))

@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 from gonogo import urls
 from gonogo_dashboards.devices.device_page import DeviceLine
 from gonogo_dashboards.kit import words
-from gonogo_storage.db.records import from_object
-from gonogo_storage.db.states import DeviceHealth, DeviceState
+from gonogo_service.kit.database.records import from_object
+from gonogo_service.kit.database.states import DeviceHealth, DeviceState
 
 GONE = timedelta(days=7)
 """A device that is silent for longer counts as removed: it is no trouble."""

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from gonogo_dashboards.kit import words
-from gonogo_storage.db.encoding import timestamp
-from gonogo_storage.db.states import DeviceHealth, DeviceState
-from gonogo_storage.jobs.device_history import Change
+from gonogo_service.devices.device_history import Change
+from gonogo_service.kit.database.encoding import timestamp
+from gonogo_service.kit.database.states import DeviceHealth, DeviceState
 
 WIDTH, HEIGHT = 1000.0, 36.0
 MIN_WIDTH = 2.5

@@ -9,9 +9,9 @@ from sqlalchemy.orm import Session
 
 from gonogo import urls
 from gonogo_dashboards.kit import words
-from gonogo_storage.access import hosts as stored
-from gonogo_storage.access import invitations
-from gonogo_storage.access.hosts import Host
+from gonogo_service.hosts import invitations
+from gonogo_service.hosts import store as stored
+from gonogo_service.hosts.store import Host
 
 RECENT = timedelta(days=7)
 """A host that was flagged longer ago needs no attention."""

@@ -11,9 +11,9 @@ from gonogo import urls
 from gonogo.gauge.advice import spelled
 from gonogo_dashboards.kit import words
 from gonogo_dashboards.kit.tolerance_advice import Advice, of_false_alarm, with_tolerance
-from gonogo_storage.db.states import FlagKind
-from gonogo_storage.flags.flags import Flag
-from gonogo_storage.gauges import gauges
+from gonogo_service.flags.store import Flag
+from gonogo_service.gauges import store as gauges
+from gonogo_service.kit.database.states import FlagKind
 
 _GAUGED = frozenset(
     {

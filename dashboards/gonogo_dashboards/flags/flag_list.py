@@ -13,13 +13,14 @@ from gonogo import urls
 from gonogo_dashboards.flags import flag_page
 from gonogo_dashboards.flags.flag_page import FindingLine
 from gonogo_dashboards.kit import words
-from gonogo_storage.catalogue import entry_names, test_list
-from gonogo_storage.db.encoding import timestamp
-from gonogo_storage.db.states import FlagKind
-from gonogo_storage.flags import triage
-from gonogo_storage.flags.flag_changes import Outcome
-from gonogo_storage.flags.triage import STATES, FlagFilter
-from gonogo_storage.rollups.variants import Variant, newest_builds
+from gonogo_service.builds import entry_names
+from gonogo_service.flags import triage
+from gonogo_service.flags.flag_changes import Outcome
+from gonogo_service.flags.triage import STATES, FlagFilter
+from gonogo_service.kit.database.encoding import timestamp
+from gonogo_service.kit.database.states import FlagKind
+from gonogo_service.tests import test_list
+from gonogo_service.tests.variants import Variant, newest_builds
 
 FILTERS = ("kind", "state", "test", "owner", "build", "job")
 ACTIONS: Mapping[str, str] = {
@@ -129,7 +130,7 @@ def listed(
 ) -> FlagsView:
     """Return a page of flags that match the filters.
 
-    Raises gonogo_storage.db.paging.BadCursor.
+    Raises gonogo_service.kit.database.paging.BadCursor.
     """
     given = known(filters)
     query = FlagFilter(**given)

@@ -16,19 +16,19 @@ from gonogo_dashboards.kit.build_cells import RecentBuilds
 from gonogo_dashboards.kit.evidence_view import EvidenceView
 from gonogo_dashboards.kit.list_rows import details_of, shape_of, source_url, tolerance_of
 from gonogo_dashboards.kit.tolerance_advice import Advice
-from gonogo_storage.access import tokens
-from gonogo_storage.catalogue import entry_names, test_list
-from gonogo_storage.db.encoding import timestamp
-from gonogo_storage.db.records import from_object
-from gonogo_storage.db.states import FlagKind, FlagState
-from gonogo_storage.flags import flags
-from gonogo_storage.flags.flag_changes import ACKNOWLEDGED_FOR
-from gonogo_storage.flags.flag_history import FlagEntry
-from gonogo_storage.flags.flags import Flag
-from gonogo_storage.flags.triage import OpenFlag
-from gonogo_storage.history import annotations as axis_changes
-from gonogo_storage.rollups import recent_builds
-from gonogo_storage.rollups.variants import Variant, newest_builds
+from gonogo_service.builds import entry_names
+from gonogo_service.flags import store as flags
+from gonogo_service.flags.flag_changes import ACKNOWLEDGED_FOR
+from gonogo_service.flags.flag_history import FlagEntry
+from gonogo_service.flags.store import Flag
+from gonogo_service.flags.triage import OpenFlag
+from gonogo_service.kit.database.encoding import timestamp
+from gonogo_service.kit.database.records import from_object
+from gonogo_service.kit.database.states import FlagKind, FlagState
+from gonogo_service.people import store as tokens
+from gonogo_service.tests import annotations as axis_changes
+from gonogo_service.tests import recent_builds, test_list
+from gonogo_service.tests.variants import Variant, newest_builds
 
 BUILDS = 40
 """The last builds that the page shows."""

@@ -12,11 +12,11 @@ from gonogo import urls
 from gonogo.spec.selections import is_selection
 from gonogo_dashboards.kit import words
 from gonogo_dashboards.kit.list_rows import details_of, shape_of, tolerance_of
-from gonogo_storage.automation import suites
-from gonogo_storage.catalogue import entry_names, test_specs
-from gonogo_storage.catalogue.test_specs import StoredTest
-from gonogo_storage.comparison import matrices
-from gonogo_storage.db.encoding import encode, timestamp
+from gonogo_service.builds import entry_names
+from gonogo_service.kit.database.encoding import encode, timestamp
+from gonogo_service.suites import store as suites
+from gonogo_service.tests import matrices, test_specs
+from gonogo_service.tests.test_specs import StoredTest
 
 MAX_CHARS = 20_000
 _SOME_TEST = '{"kernel": "layernorm_bw", "shape": [32, 64]}'

@@ -20,8 +20,8 @@ from gonogo.gauge.report import with_numbers
 from gonogo.gauge.summary import GaugeReport, MeasuredRate, WindowSummary
 from gonogo.spec.tolerances import Tolerance, for_output
 from gonogo_dashboards.kit import words
-from gonogo_storage.gauges import gauge_rows
-from gonogo_storage.gauges.gauges import Gauge
+from gonogo_service.gauges import gauge_rows
+from gonogo_service.gauges.store import Gauge
 
 CHOICES = ("comparator", "of")
 ALL = "all outputs"

@@ -18,11 +18,11 @@ from gonogo_dashboards.kit import commands, words
 from gonogo_dashboards.kit.list_rows import details_of
 from gonogo_dashboards.kit.list_view import ListView, list_view
 from gonogo_dashboards.kit.tolerance_advice import with_tolerance
-from gonogo_storage.catalogue import entry_names
-from gonogo_storage.db.encoding import timestamp
-from gonogo_storage.db.records import from_object
-from gonogo_storage.gauges import gauges as stored
-from gonogo_storage.gauges.gauges import Gauge, GaugeSummary
+from gonogo_service.builds import entry_names
+from gonogo_service.gauges import store as stored
+from gonogo_service.gauges.store import Gauge, GaugeSummary
+from gonogo_service.kit.database.encoding import timestamp
+from gonogo_service.kit.database.records import from_object
 
 FILTERS = ("test", "state", "sharpness")
 SENTENCES: Mapping[str, str] = {
@@ -83,7 +83,7 @@ def listed(
 ) -> ListView:
     """Return a page of gauges that match the filters (FILTERS; empty values are ignored).
 
-    Raises gonogo_storage.db.paging.BadCursor.
+    Raises gonogo_service.kit.database.paging.BadCursor.
     """
     given = {name: value for name in FILTERS if (value := filters.get(name, "").strip())}
     page = stored.list_(session, **given, limit=limit, cursor=cursor or None)

@@ -18,7 +18,7 @@ from gonogo.gauge.summary import (
 from gonogo.spec.arithmetic_names import NAMES
 from gonogo.spec.arithmetic_words import OutputArithmetic, grouped
 from gonogo.spec.verdicts import Verdict
-from gonogo_storage.db.encoding import encode
+from gonogo_service.kit.database.encoding import encode
 
 
 @dataclass(frozen=True)

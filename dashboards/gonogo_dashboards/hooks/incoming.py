@@ -13,13 +13,12 @@ from gonogo import urls
 from gonogo.ci.payloads import without_secrets
 from gonogo_dashboards.kit import words
 from gonogo_dashboards.kit.list_view import ListView, list_view
-from gonogo_storage.automation import commit_checks
-from gonogo_storage.automation.commit_checks import CommitCheck
-from gonogo_storage.db.encoding import decode, timestamp
-from gonogo_storage.db.records import from_object
-from gonogo_storage.db.states import HookSource, IncomingState
-from gonogo_storage.messages import incoming
-from gonogo_storage.messages.incoming import IncomingDelivery, RuleOutcome
+from gonogo_service.ci import commit_checks, incoming
+from gonogo_service.ci.commit_checks import CommitCheck
+from gonogo_service.ci.incoming import IncomingDelivery, RuleOutcome
+from gonogo_service.kit.database.encoding import decode, timestamp
+from gonogo_service.kit.database.records import from_object
+from gonogo_service.kit.database.states import HookSource, IncomingState
 
 FILTERS = ("source", "state", "event", "repository")
 MAX_TEXT = 64_000
@@ -122,7 +121,7 @@ class HookView:
 def hooks(
     session: Session, filters: Mapping[str, str], cursor: str | None, limit: int, now: datetime
 ) -> ListView:
-    """Return a page of incoming webhooks. Raises gonogo_storage.db.paging.BadCursor."""
+    """Return a page of incoming webhooks. Raises gonogo_service.kit.database.paging.BadCursor."""
     known: Mapping[str, Collection[str]] = {
         "source": list(HookSource),
         "state": list(IncomingState),

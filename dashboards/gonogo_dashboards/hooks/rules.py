@@ -11,9 +11,9 @@ from sqlalchemy.orm import Session
 from gonogo import urls
 from gonogo_dashboards.kit import words
 from gonogo_dashboards.kit.list_view import ListView, list_view
-from gonogo_storage.automation import ci_rules
-from gonogo_storage.automation.ci_rules import CiRule
-from gonogo_storage.db.encoding import timestamp
+from gonogo_service.ci import rules as ci_rules
+from gonogo_service.ci.rules import CiRule
+from gonogo_service.kit.database.encoding import timestamp
 
 
 @dataclass(frozen=True)

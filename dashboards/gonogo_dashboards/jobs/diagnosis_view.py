@@ -9,8 +9,8 @@ from sqlalchemy.orm import Session
 from gonogo.spec.diagnoses import JobDiagnosis
 from gonogo_dashboards.jobs import stages
 from gonogo_dashboards.jobs.stages import StagesView
-from gonogo_storage.flags import evidence
-from gonogo_storage.jobs.job import Job
+from gonogo_service.flags import evidence
+from gonogo_service.jobs.job import Job
 
 MAX_FAULTS = 24
 

@@ -17,8 +17,8 @@ from gonogo_dashboards.jobs import tile_patterns
 from gonogo_dashboards.kit import words
 from gonogo_dashboards.kit.cache import LRUCache
 from gonogo_dashboards.kit.list_rows import SeedChoice
-from gonogo_storage.jobs import artifacts
-from gonogo_storage.jobs.artifacts import ArtifactHead
+from gonogo_service.jobs import artifacts
+from gonogo_service.jobs.artifacts import ArtifactHead
 
 KIND = "error_map"
 MAX_TILES = 50

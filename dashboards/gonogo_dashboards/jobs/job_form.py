@@ -16,8 +16,9 @@ from gonogo.kernels.registry import KERNELS
 from gonogo.spec.builds import Build, own_builds
 from gonogo.spec.executors import EMULATOR, EXECUTORS, REPORTERS
 from gonogo_dashboards.jobs import prefill
-from gonogo_storage.catalogue import builds, test_specs
-from gonogo_storage.jobs import queue_estimate
+from gonogo_service.builds import store as builds
+from gonogo_service.jobs import queue_estimate
+from gonogo_service.tests import test_specs
 
 MAX_BUILDS = 200
 MAX_CHARS = 2_000

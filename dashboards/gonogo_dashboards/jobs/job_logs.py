@@ -11,10 +11,10 @@ from sqlalchemy.orm import Session
 from gonogo import urls
 from gonogo_dashboards.kit import words
 from gonogo_dashboards.kit.list_rows import SeedChoice
-from gonogo_storage.db.encoding import timestamp
-from gonogo_storage.jobs import artifacts, job_attempts
-from gonogo_storage.jobs.artifacts import ArtifactHead
-from gonogo_storage.jobs.job_attempts import JobAttempt
+from gonogo_service.jobs import artifacts, job_attempts
+from gonogo_service.jobs.artifacts import ArtifactHead
+from gonogo_service.jobs.job_attempts import JobAttempt
+from gonogo_service.kit.database.encoding import timestamp
 
 KIND = "log"
 OF_A_HANG = ("watcher", "triage")

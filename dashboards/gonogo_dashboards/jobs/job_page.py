@@ -49,21 +49,21 @@ from gonogo_dashboards.kit.arithmetic_view import ArithmeticLine
 from gonogo_dashboards.kit.cache import LRUCache
 from gonogo_dashboards.kit.imported import ImportedView
 from gonogo_dashboards.kit.list_rows import JobLine, job_line
-from gonogo_storage.catalogue import entry_names
-from gonogo_storage.db.encoding import timestamp
-from gonogo_storage.db.records import from_object
-from gonogo_storage.devices import workers
-from gonogo_storage.jobs import artifacts as stored_artifacts
-from gonogo_storage.jobs import job_attempts, job_seeds, queue_estimate, selection_tests
-from gonogo_storage.jobs import jobs as stored_jobs
-from gonogo_storage.jobs.job import Job, JobCommit, SuspectSeeds, removed_words
-from gonogo_storage.jobs.job_attempts import JobAttempt
-from gonogo_storage.jobs.job_seeds import SeedRecord
-from gonogo_storage.jobs.jobs import JobFilter
-from gonogo_storage.jobs.sequential import SeedDecision
-from gonogo_storage.rollups import rollups
-from gonogo_storage.seeds import arithmetics
-from gonogo_storage.seeds.worst_seeds import RollUp
+from gonogo_service.builds import entry_names
+from gonogo_service.devices import workers
+from gonogo_service.jobs import artifacts as stored_artifacts
+from gonogo_service.jobs import job_attempts, queue_estimate, selection_tests
+from gonogo_service.jobs import store as stored_jobs
+from gonogo_service.jobs.job import Job, JobCommit, SuspectSeeds, removed_words
+from gonogo_service.jobs.job_attempts import JobAttempt
+from gonogo_service.jobs.sequential import SeedDecision
+from gonogo_service.jobs.store import JobFilter
+from gonogo_service.kit.database.encoding import timestamp
+from gonogo_service.kit.database.records import from_object
+from gonogo_service.results import arithmetics, job_seeds
+from gonogo_service.results.job_seeds import SeedRecord
+from gonogo_service.results.rollups import rollups
+from gonogo_service.results.worst_seeds import RollUp
 
 WORST_SEEDS = 12
 MAX_TABS = 12
@@ -178,7 +178,7 @@ def jobs(
 ) -> JobsView:
     """Return a page of jobs that match the filters (FILTERS; empty values are ignored).
 
-    Raises gonogo_storage.db.paging.BadCursor.
+    Raises gonogo_service.kit.database.paging.BadCursor.
     """
     given = {name: value for name in FILTERS if (value := filters.get(name, "").strip())}
     period = ranges.of(filters, now, lambda value: urls.jobs({**given, ranges.PARAMETER: value}))

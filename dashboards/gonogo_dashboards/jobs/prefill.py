@@ -10,12 +10,11 @@ from sqlalchemy.orm import Session
 
 from gonogo.spec.selections import FIELD, is_selection
 from gonogo_dashboards.kit.tolerance_advice import FORM_COMPARATORS
-from gonogo_storage.catalogue import test_specs
-from gonogo_storage.db.encoding import encode
-from gonogo_storage.history import variant_status
-from gonogo_storage.jobs import jobs
-from gonogo_storage.jobs.job import Job
-from gonogo_storage.rollups.variants import jobs_of
+from gonogo_service.jobs import store as jobs
+from gonogo_service.jobs.job import Job
+from gonogo_service.kit.database.encoding import encode
+from gonogo_service.tests import test_specs, variant_status
+from gonogo_service.tests.variants import jobs_of
 
 
 def of_job(session: Session, job_id: str) -> dict[str, str] | None:

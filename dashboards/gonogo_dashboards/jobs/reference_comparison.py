@@ -10,9 +10,9 @@ from sqlalchemy.orm import Session
 
 from gonogo.judging.flip_summary import FlipsSummary
 from gonogo.spec.verdicts import Explanation
-from gonogo_storage.jobs.job import Job
-from gonogo_storage.jobs.job_seeds import SeedRecord
-from gonogo_storage.seeds import flips
+from gonogo_service.jobs.job import Job
+from gonogo_service.results import flips
+from gonogo_service.results.job_seeds import SeedRecord
 
 _WORST_FIRST = [explanation.value for explanation in Explanation]
 _NUMBERS = ("max_abs", "ulp_max", "mismatch_fraction")

@@ -14,10 +14,10 @@ from gonogo.spec.statistics import STATISTICS
 from gonogo.spec.tolerances import for_output
 from gonogo_dashboards.kit import arithmetic_view, comparators_view, imported, words
 from gonogo_dashboards.kit.arithmetic_view import ArithmeticLine
-from gonogo_storage.flags.evidence import check_line
-from gonogo_storage.jobs.job import Job
-from gonogo_storage.seeds import results
-from gonogo_storage.seeds.seed_order import SeedOrder
+from gonogo_service.flags.evidence import check_line
+from gonogo_service.jobs.job import Job
+from gonogo_service.results import results
+from gonogo_service.results.seed_order import SeedOrder
 
 _SHOWN = tuple(row for row in STATISTICS.values() if row.label)
 """The statistics that have a column, with labels and meanings."""

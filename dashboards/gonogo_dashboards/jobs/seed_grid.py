@@ -15,9 +15,9 @@ from sqlalchemy.orm import Session
 
 from gonogo.spec.verdicts import WORST_FIRST
 from gonogo_dashboards.kit import words
-from gonogo_storage.jobs import seed_grids
-from gonogo_storage.jobs.job import Job
-from gonogo_storage.seeds.seed_order import SeedOrder
+from gonogo_service.jobs.job import Job
+from gonogo_service.results import seed_grids
+from gonogo_service.results.seed_order import SeedOrder
 
 MAX_CELLS = 5_000
 MAX_ROWS = 50

@@ -10,8 +10,8 @@ from sqlalchemy.orm import Session
 from gonogo import urls
 from gonogo.spec.selections import KERNEL, Selection
 from gonogo_dashboards.kit.outcomes import OutcomeCount, outcomes
-from gonogo_storage.jobs import selection_tests
-from gonogo_storage.jobs.job import Job
+from gonogo_service.jobs import selection_tests
+from gonogo_service.jobs.job import Job
 
 PAGE = 100
 """Tests of a page; the others are a click away. A run may have 20,000."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gonogo_dashboards.kit import words
-from gonogo_storage.jobs.job import Job
+from gonogo_service.jobs.job import Job
 
 
 def notes(job: Job) -> tuple[str, ...]:

@@ -8,9 +8,9 @@ from typing import Any
 
 from gonogo.spec.tolerances import Tolerance, for_output
 from gonogo_dashboards.kit import comparators_view
-from gonogo_storage.db.records import from_object
-from gonogo_storage.jobs import job_seeds
-from gonogo_storage.jobs.job_seeds import MarkRecord, SeedRecord
+from gonogo_service.kit.database.records import from_object
+from gonogo_service.results import job_seeds
+from gonogo_service.results.job_seeds import MarkRecord, SeedRecord
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from fastapi import Request, Response
 from fastapi.responses import FileResponse, PlainTextResponse
 
 from gonogo import urls
-from gonogo_storage.db.encoding import decode
+from gonogo_service.kit.database.encoding import decode
 
 FOLDER = Path(__file__).parents[1] / "static"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")

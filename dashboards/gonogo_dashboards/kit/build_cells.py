@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from gonogo.flakiness.outcomes import Outcome, outcome_of
+from gonogo.flakiness.rates import Outcome, outcome_of
 from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.kit import axis_events, words
 from gonogo_dashboards.kit.axis_events import AxisEvent
-from gonogo_storage.history.annotations import Annotation, AxisPlace
-from gonogo_storage.rollups import standings
-from gonogo_storage.rollups.recent_builds import BuildResult
+from gonogo_service.tests import standings
+from gonogo_service.tests.annotations import Annotation, AxisPlace
+from gonogo_service.tests.recent_builds import BuildResult
 
 LOST = (Verdict.error, Verdict.crash, Verdict.hang)
 """They say nothing about the kernel.

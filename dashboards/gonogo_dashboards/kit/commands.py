@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from gonogo_storage.db.encoding import encode
-from gonogo_storage.jobs.job import JobSummary
+from gonogo_service.jobs.job import JobSummary
+from gonogo_service.kit.database.encoding import encode
 
 START = "gonogo demo"
 _NOISE = 1e-12

@@ -10,10 +10,10 @@ from sqlalchemy.orm import Session
 
 from gonogo.spec.tolerances import Tolerance, for_output
 from gonogo_dashboards.kit import commands, words
-from gonogo_storage.history.points import OF_COMPARATORS
-from gonogo_storage.jobs import job_seeds
-from gonogo_storage.jobs.job_seeds import SeedRecord
-from gonogo_storage.rollups import rollups
+from gonogo_service.results import job_seeds
+from gonogo_service.results.job_seeds import SeedRecord
+from gonogo_service.results.rollups import rollups
+from gonogo_service.tests.points import OF_COMPARATORS
 
 READ = frozenset({"nonfinite", "tolerance_ratio", *OF_COMPARATORS.values()})
 """The statistics that `decided` reads."""

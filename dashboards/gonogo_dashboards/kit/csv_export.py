@@ -10,7 +10,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from gonogo.reports.table import as_text
-from gonogo_storage.db.encoding import encode
+from gonogo_service.kit.database.encoding import encode
 
 _PLAIN = (str, int, float, Mapping)
 

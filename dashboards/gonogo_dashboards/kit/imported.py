@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gonogo_dashboards.kit import words
-from gonogo_storage.jobs.job import JobSummary
+from gonogo_service.jobs.job import JobSummary
 
 NAMES = {
     "junit": "JUnit XML",

@@ -13,10 +13,10 @@ from gonogo.spec.selections import Selection, is_selection
 from gonogo_dashboards.kit import commands, imported, words
 from gonogo_dashboards.kit.imported import ImportedView
 from gonogo_dashboards.kit.outcomes import OutcomeCount, outcomes
-from gonogo_storage.db.encoding import timestamp
-from gonogo_storage.db.records import from_object
-from gonogo_storage.db.states import FlagKind, JobState
-from gonogo_storage.jobs.job import JobSummary
+from gonogo_service.jobs.job import JobSummary
+from gonogo_service.kit.database.encoding import timestamp
+from gonogo_service.kit.database.records import from_object
+from gonogo_service.kit.database.states import FlagKind, JobState
 
 _IN_EVERY_LINE = ("kernel", "shape", "tolerance")
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from gonogo_storage.db.encoding import timestamp
-from gonogo_storage.db.paging import Page
+from gonogo_service.kit.database.encoding import timestamp
+from gonogo_service.kit.database.paging import Page
 
 
 @dataclass(frozen=True)

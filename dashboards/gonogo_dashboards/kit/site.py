@@ -16,12 +16,12 @@ from sqlalchemy.orm import Session
 
 from gonogo import urls
 from gonogo.errors import FieldError
+from gonogo.settings import Settings
 from gonogo_dashboards.kit import csv_export
 from gonogo_dashboards.kit.navigation import Group
 from gonogo_dashboards.kit.page_routes import PageRoute
-from gonogo_settings import Settings
-from gonogo_storage.db.paging import BadCursor
-from gonogo_storage.flags import triage
+from gonogo_service.flags import triage
+from gonogo_service.kit.database.paging import BadCursor
 
 Read = Callable[[Session, Request, datetime], Any]
 """Reads a view from a session, the request and the time; None: there is no such thing."""

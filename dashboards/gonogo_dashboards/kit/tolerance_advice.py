@@ -10,7 +10,7 @@ from typing import Any
 from gonogo import urls
 from gonogo.gauge.advice import spelled
 from gonogo_dashboards.kit import words
-from gonogo_storage.db.encoding import encode
+from gonogo_service.kit.database.encoding import encode
 
 _OWN_FIELDS = ("kernel", "shape", "epsilon", "tolerance")
 """Fields of a test that are not in the form's field `rest`."""

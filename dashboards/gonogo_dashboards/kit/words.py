@@ -20,7 +20,7 @@ from gonogo.flakiness.grades import Sharpness, Stability
 from gonogo.flakiness.masking import Change
 from gonogo.reports.flag_labels import LABELS
 from gonogo.spec.verdicts import WORST_FIRST, Verdict
-from gonogo_storage.db.states import (
+from gonogo_service.kit.database.states import (
     AnswerState,
     DeliveryState,
     DeviceHealth,
@@ -33,8 +33,8 @@ from gonogo_storage.db.states import (
     JobState,
     RunState,
 )
-from gonogo_storage.rollups import standings
-from gonogo_storage.rollups.variants import Variant
+from gonogo_service.tests import standings
+from gonogo_service.tests.variants import Variant
 
 
 @dataclass(frozen=True)

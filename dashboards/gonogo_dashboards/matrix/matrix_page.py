@@ -17,13 +17,14 @@ from gonogo_dashboards.kit.axis_events import AxisEvent
 from gonogo_dashboards.kit.build_cells import HOLLOW, LOST, RED, verdict_of
 from gonogo_dashboards.kit.labels import Listed, labels
 from gonogo_dashboards.kit.list_rows import Count, counts, details_of, shape_of, tolerance_of
-from gonogo_storage.catalogue import entry_names, test_list
-from gonogo_storage.catalogue.test_list import TestHead
-from gonogo_storage.comparison import matrices as reads
-from gonogo_storage.comparison.matrices import GRADES, BuildRecord, CellPlace, RowRecord
-from gonogo_storage.db.encoding import timestamp
-from gonogo_storage.db.paging import Page
-from gonogo_storage.history import annotations as axis_changes
+from gonogo_service.builds import entry_names
+from gonogo_service.kit.database.encoding import timestamp
+from gonogo_service.kit.database.paging import Page
+from gonogo_service.tests import annotations as axis_changes
+from gonogo_service.tests import matrices as reads
+from gonogo_service.tests import test_list
+from gonogo_service.tests.matrices import GRADES, BuildRecord, CellPlace, RowRecord
+from gonogo_service.tests.test_list import TestHead
 
 FILTERS = (
     *("branch", "arch", "board", "kernel"),
@@ -200,7 +201,7 @@ def read(
 ) -> MatrixView:
     """Return the matrix of one branch: of `branch`, else of the branch that ran last.
 
-    Raises gonogo_storage.db.paging.BadCursor.
+    Raises gonogo_service.kit.database.paging.BadCursor.
     """
     given = {name: value for name in FILTERS if (value := query.get(name, "").strip())}
     address = {**given, "builds": str(columns) if columns != BUILDS else ""}

@@ -1,6 +1,6 @@
 """The overview's line of numbers: hollow, red and flaky tests, and devices, with their trend. Pure.
 
-A test counts by its newest builds of the last 30 days (gonogo_storage.rollups.standings), so that
+A test counts by its newest builds of the last 30 days (gonogo_service.tests.standings), so that
 a day on which few tests ran doesn't look like an improvement.
 """
 
@@ -15,9 +15,9 @@ from types import MappingProxyType
 from gonogo import urls
 from gonogo_dashboards.devices.fleet import WORST_FIRST, Fleet
 from gonogo_dashboards.kit import words
-from gonogo_storage.db.states import DeviceHealth
-from gonogo_storage.devices.health_then import DayDevices
-from gonogo_storage.rollups.standings import FLAKY, HOLLOW, RED, Standings, TestStanding, of_kind
+from gonogo_service.devices.health_then import DayDevices
+from gonogo_service.kit.database.states import DeviceHealth
+from gonogo_service.tests.standings import FLAKY, HOLLOW, RED, Standings, TestStanding, of_kind
 
 WEEK = timedelta(days=7)
 SHOWN = 14

@@ -26,18 +26,19 @@ from gonogo_dashboards.matrix.matrix_page import Glance
 from gonogo_dashboards.overview import days, numbers
 from gonogo_dashboards.overview.days import Days
 from gonogo_dashboards.overview.numbers import NumberLine
-from gonogo_storage.catalogue import entry_names
-from gonogo_storage.db.encoding import timestamp
-from gonogo_storage.db.records import from_object
-from gonogo_storage.devices import health_then, periods
-from gonogo_storage.flags import attention as needs
-from gonogo_storage.flags.attention import FlagRecord, Night
-from gonogo_storage.history import annotations as axis_changes
-from gonogo_storage.history.annotations import DatedAnnotation
-from gonogo_storage.jobs import latest as reads
-from gonogo_storage.jobs import queue_estimate
-from gonogo_storage.messages import webhooks
-from gonogo_storage.rollups import day_totals, standings
+from gonogo_service.builds import entry_names
+from gonogo_service.devices import health_then, periods
+from gonogo_service.flags import attention as needs
+from gonogo_service.flags.attention import FlagRecord, Night
+from gonogo_service.jobs import queue_estimate
+from gonogo_service.kit.database.encoding import timestamp
+from gonogo_service.kit.database.records import from_object
+from gonogo_service.overview import latest as reads
+from gonogo_service.results.rollups import day_totals
+from gonogo_service.tests import annotations as axis_changes
+from gonogo_service.tests import standings
+from gonogo_service.tests.annotations import DatedAnnotation
+from gonogo_service.webhooks import store as webhooks
 
 EACH_KIND = 3
 """Flags shown per kind; a link leads to the others."""

@@ -19,12 +19,12 @@ from gonogo_dashboards.kit import words
 from gonogo_dashboards.kit.labels import Listed, labels
 from gonogo_dashboards.kit.list_rows import Count, counts, details_of, tolerance_of
 from gonogo_dashboards.kit.list_view import ListView, list_view
-from gonogo_storage.automation import runs as stored_runs
-from gonogo_storage.automation import schedules as stored_schedules
-from gonogo_storage.automation.runs import Run, RunJob
-from gonogo_storage.db.encoding import timestamp
-from gonogo_storage.db.records import from_object
-from gonogo_storage.jobs.job import JobCommit
+from gonogo_service.jobs.job import JobCommit
+from gonogo_service.kit.database.encoding import timestamp
+from gonogo_service.kit.database.records import from_object
+from gonogo_service.schedules import store as stored_schedules
+from gonogo_service.suites import runs as stored_runs
+from gonogo_service.suites.runs import Run, RunJob
 
 FILTERS = ("suite", "state", "schedule")
 SCHEDULES = 100
@@ -151,7 +151,7 @@ def runs(
 ) -> ListView:
     """Return a page of runs that match the filters (FILTERS; empty values are ignored).
 
-    Raises gonogo_storage.db.paging.BadCursor.
+    Raises gonogo_service.kit.database.paging.BadCursor.
     """
     given = {name: value for name in FILTERS if (value := filters.get(name, "").strip())}
     selected = {
@@ -185,7 +185,7 @@ def run(session: Session, run_id: str, now: datetime) -> RunView | None:
 
 
 def schedules(session: Session, cursor: str | None, now: datetime) -> ListView:
-    """Return the active schedules. Raises gonogo_storage.db.paging.BadCursor."""
+    """Return the active schedules. Raises gonogo_service.kit.database.paging.BadCursor."""
     page = stored_schedules.list_(session, limit=SCHEDULES, cursor=cursor or None)
     return list_view(page, lambda schedule: _schedule(session, schedule), urls.schedules, now)
 

@@ -12,11 +12,11 @@ from sqlalchemy.orm import Session
 from gonogo import urls
 from gonogo.flakiness.waivers import RED_OR_HOLLOW, day
 from gonogo_dashboards.kit import words
-from gonogo_storage.comparison import waivers
-from gonogo_storage.comparison.waivers import StoredWaiver
-from gonogo_storage.db.encoding import timestamp
-from gonogo_storage.flags import flags
-from gonogo_storage.flags.flags import Flag
+from gonogo_service.flags import store as flags
+from gonogo_service.flags.store import Flag
+from gonogo_service.kit.database.encoding import timestamp
+from gonogo_service.waivers import store as waivers
+from gonogo_service.waivers.store import StoredWaiver
 
 MAX_FLAGS = 200
 ADD = "gonogo waivers create --test {key} --days 14 --reason 'why'"

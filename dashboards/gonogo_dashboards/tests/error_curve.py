@@ -23,10 +23,10 @@ from gonogo_dashboards.charts.charts import (
 from gonogo_dashboards.kit import comparators_view, words
 from gonogo_dashboards.kit.axis_events import AxisEvent
 from gonogo_dashboards.kit.list_rows import Count, counts
-from gonogo_storage.db.records import from_object
-from gonogo_storage.history.build_series import MAX_BUILDS
-from gonogo_storage.history.points import METRICS, OF_COMPARATORS
-from gonogo_storage.history.trends import Trend, TrendPoint
+from gonogo_service.kit.database.records import from_object
+from gonogo_service.tests.build_series import MAX_BUILDS
+from gonogo_service.tests.points import METRICS, OF_COMPARATORS
+from gonogo_service.tests.trends import Trend, TrendPoint
 
 _FLOOR = 1e-300
 _LABELS = {"rel_frobenius": "relative Frobenius error", "ulp_max": "largest distance, ulp"}

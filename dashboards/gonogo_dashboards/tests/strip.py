@@ -33,9 +33,9 @@ from gonogo_dashboards.charts.spreads import Spread, finite
 from gonogo_dashboards.kit import comparators_view, words
 from gonogo_dashboards.kit.axis_events import AxisEvent
 from gonogo_dashboards.kit.list_rows import Count, counts
-from gonogo_storage.rollups.variants import JobFacts
-from gonogo_storage.seeds import strips as reads
-from gonogo_storage.seeds.strips import StripSeed, Sums
+from gonogo_service.results import strips as reads
+from gonogo_service.results.strips import StripSeed, Sums
+from gonogo_service.tests.variants import JobFacts
 
 MAX_COLUMNS = 32
 """A month of nights."""

@@ -15,10 +15,10 @@ from gonogo_dashboards.charts.charts import AXIS, LABEL, Options
 from gonogo_dashboards.charts.plots import TOLERANCE_RATIO
 from gonogo_dashboards.kit import words
 from gonogo_dashboards.kit.evidence_view import rate_words
-from gonogo_storage.db.records import from_object
-from gonogo_storage.rollups.tallies import WHOLE
-from gonogo_storage.rollups.variants import JobFacts
-from gonogo_storage.seeds import strips as reads
+from gonogo_service.kit.database.records import from_object
+from gonogo_service.results import strips as reads
+from gonogo_service.results.rollups.tallies import WHOLE
+from gonogo_service.tests.variants import JobFacts
 
 
 @dataclass(frozen=True)

@@ -15,16 +15,15 @@ from gonogo_dashboards.kit import build_cells, commands, ranges, words
 from gonogo_dashboards.kit.build_cells import RecentBuilds
 from gonogo_dashboards.kit.evidence_view import percent
 from gonogo_dashboards.kit.list_rows import details_of, shape_of, tolerance_of
-from gonogo_storage.catalogue import entry_names, test_counts, test_list
-from gonogo_storage.catalogue.test_list import GradeRecord, TestFilter, TestRecord
-from gonogo_storage.db.encoding import timestamp
-from gonogo_storage.db.states import JobState
-from gonogo_storage.history import strip_annotations
-from gonogo_storage.history.annotations import Annotation
-from gonogo_storage.rollups import recent_builds, standings
-from gonogo_storage.rollups.recent_builds import BuildResult, FailureRate
-from gonogo_storage.rollups.standings import FLAKY, HOLLOW, RED
-from gonogo_storage.rollups.variants import Variant
+from gonogo_service.builds import entry_names
+from gonogo_service.kit.database.encoding import timestamp
+from gonogo_service.kit.database.states import JobState
+from gonogo_service.tests import recent_builds, standings, strip_annotations, test_counts, test_list
+from gonogo_service.tests.annotations import Annotation
+from gonogo_service.tests.recent_builds import BuildResult, FailureRate
+from gonogo_service.tests.standings import FLAKY, HOLLOW, RED
+from gonogo_service.tests.test_list import GradeRecord, TestFilter, TestRecord
+from gonogo_service.tests.variants import Variant
 
 FILTERS = ("kernel", "search", "standing", "sort", ranges.PARAMETER)
 BUILDS = 20
@@ -157,7 +156,7 @@ class TestsView:
 def listed(
     session: Session, filters: Mapping[str, str], cursor: str | None, limit: int, now: datetime
 ) -> TestsView:
-    """Return a page of tests, the worst first. Raises gonogo_storage.db.paging.BadCursor."""
+    """Return a page of tests, the worst first. Raises BadCursor."""
     given = {name: value for name in FILTERS if (value := filters.get(name, "").strip())}
     if given.get("standing") not in {None, *test_list.STANDINGS}:
         del given["standing"]

@@ -53,23 +53,22 @@ from gonogo_dashboards.tests.error_curve import Curve
 from gonogo_dashboards.tests.strip import Strip
 from gonogo_dashboards.tests.tail import TailView
 from gonogo_dashboards.tests.test_list import Badge, badges
-from gonogo_storage.catalogue import entry_names, test_specs
-from gonogo_storage.db.encoding import timestamp
-from gonogo_storage.db.records import from_object
-from gonogo_storage.flags import flags
-from gonogo_storage.flags.flags import Flag
-from gonogo_storage.gauges import gauges
-from gonogo_storage.history import annotations as axis_changes
-from gonogo_storage.history import trends, variant_status
-from gonogo_storage.history.annotations import AxisPlace
-from gonogo_storage.history.points import METRICS
-from gonogo_storage.history.trends import Trend
-from gonogo_storage.history.variant_status import BuildHistory
-from gonogo_storage.jobs import job_seeds
-from gonogo_storage.jobs import jobs as stored_jobs
-from gonogo_storage.rollups import rollups
-from gonogo_storage.rollups.variants import JobFacts, Variant, jobs_of, newest_builds
-from gonogo_storage.seeds import arithmetics
+from gonogo_service.builds import entry_names
+from gonogo_service.flags import store as flags
+from gonogo_service.flags.store import Flag
+from gonogo_service.gauges import store as gauges
+from gonogo_service.jobs import store as stored_jobs
+from gonogo_service.kit.database.encoding import timestamp
+from gonogo_service.kit.database.records import from_object
+from gonogo_service.results import arithmetics, job_seeds
+from gonogo_service.results.rollups import rollups
+from gonogo_service.tests import annotations as axis_changes
+from gonogo_service.tests import test_specs, trends, variant_status
+from gonogo_service.tests.annotations import AxisPlace
+from gonogo_service.tests.points import METRICS
+from gonogo_service.tests.trends import Trend
+from gonogo_service.tests.variant_status import BuildHistory
+from gonogo_service.tests.variants import JobFacts, Variant, jobs_of, newest_builds
 
 CHOICES = ("branch", "arch", "board", "build", "output", "metric", "over", ranges.PARAMETER)
 MAX_FLAGS = 20

@@ -14,14 +14,14 @@ from gonogo_dashboards.kit import words
 from gonogo_dashboards.kit.list_rows import shape_of, tolerance_of
 from gonogo_dashboards.kit.ranges import Choice
 from gonogo_dashboards.tests.active_waivers import MAX_FLAGS, about
-from gonogo_storage.catalogue import test_list
-from gonogo_storage.comparison import waivers
-from gonogo_storage.comparison.waivers import StoredWaiver
-from gonogo_storage.db.encoding import timestamp
-from gonogo_storage.db.records import from_object
-from gonogo_storage.db.states import WaiverState
-from gonogo_storage.flags import flags
-from gonogo_storage.flags.flags import Flag
+from gonogo_service.flags import store as flags
+from gonogo_service.flags.store import Flag
+from gonogo_service.kit.database.encoding import timestamp
+from gonogo_service.kit.database.records import from_object
+from gonogo_service.kit.database.states import WaiverState
+from gonogo_service.tests import test_list
+from gonogo_service.waivers import store as waivers
+from gonogo_service.waivers.store import StoredWaiver
 
 STATES = {
     WaiverState.active: ("In force", "It accepts findings until its end."),

@@ -11,11 +11,11 @@ from sqlalchemy.orm import Session
 from gonogo import urls
 from gonogo_dashboards.kit import words
 from gonogo_dashboards.kit.list_view import ListView, list_view
-from gonogo_storage.db.encoding import timestamp
-from gonogo_storage.db.records import from_object
-from gonogo_storage.db.states import AnswerState
-from gonogo_storage.messages import github_answers
-from gonogo_storage.messages.github_answers import AnswerDetails
+from gonogo_service.ci import github_answers
+from gonogo_service.ci.github_answers import AnswerDetails
+from gonogo_service.kit.database.encoding import timestamp
+from gonogo_service.kit.database.records import from_object
+from gonogo_service.kit.database.states import AnswerState
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class AnswerLine:
 def answers(
     session: Session, filters: Mapping[str, str], cursor: str | None, limit: int, now: datetime
 ) -> ListView:
-    """Return a page of reports to GitHub. Raises gonogo_storage.db.paging.BadCursor."""
+    """Return a page of reports to GitHub. Raises gonogo_service.kit.database.paging.BadCursor."""
     state = filters.get("state", "")
     given = {"state": state} if state in set(AnswerState) else {}
     page = github_answers.list_(

@@ -14,14 +14,14 @@ from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.kit import words
 from gonogo_dashboards.kit.list_view import ListView, list_view
 from gonogo_dashboards.kit.words import Standing
-from gonogo_storage.db.encoding import timestamp
-from gonogo_storage.db.records import from_object
-from gonogo_storage.db.states import DeliveryState, WebhookState
-from gonogo_storage.messages import deliveries, replays
-from gonogo_storage.messages import webhooks as stored
-from gonogo_storage.messages.deliveries import Delivery, LoggedTry, Try
-from gonogo_storage.messages.replays import Replays
-from gonogo_storage.messages.webhooks import Webhook
+from gonogo_service.kit.database.encoding import timestamp
+from gonogo_service.kit.database.records import from_object
+from gonogo_service.kit.database.states import DeliveryState, WebhookState
+from gonogo_service.webhooks import deliveries, replays
+from gonogo_service.webhooks import store as stored
+from gonogo_service.webhooks.deliveries import Delivery, LoggedTry, Try
+from gonogo_service.webhooks.replays import Replays
+from gonogo_service.webhooks.store import Webhook
 
 _RECENT = 50
 """Deliveries among which the newest one that was tried, and those given up, are looked for."""
@@ -128,7 +128,7 @@ class DeliveryView:
 def webhooks(
     session: Session, _: Mapping[str, str], cursor: str | None, limit: int, now: datetime
 ) -> ListView:
-    """Return a page of webhooks. Raises gonogo_storage.db.paging.BadCursor."""
+    """Return a page of webhooks. Raises gonogo_service.kit.database.paging.BadCursor."""
     page = stored.list_(session, limit=limit, cursor=cursor or None)
     waiting = deliveries.waiting(session)
     return list_view(
@@ -146,7 +146,7 @@ def webhook(
 ) -> WebhookView | None:
     """Return a webhook with its deliveries; None where there is no such webhook.
 
-    Raises gonogo_storage.db.paging.BadCursor.
+    Raises gonogo_service.kit.database.paging.BadCursor.
     """
     subscription = stored.get(session, webhook_id)
     if subscription is None:

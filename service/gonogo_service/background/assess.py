@@ -14,17 +14,17 @@ from sqlalchemy.orm import Session
 from gonogo.devices import suspicion
 from gonogo.devices.suspicion import Suspicion
 from gonogo_service.background.sickness import LOOK_BACK
+from gonogo_service.devices import outcomes
+from gonogo_service.flags import expiring_flags, flag_changes, flag_evidence
+from gonogo_service.flags.flag_expiry import Quiet
+from gonogo_service.flags.store import Finding
 from gonogo_service.kit.background_context import BackgroundContext, log
-from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.devices import outcomes
-from gonogo_storage.flags import flag_changes
-from gonogo_storage.flags.flag_expiry import Quiet
-from gonogo_storage.flags.flags import Finding
-from gonogo_storage.history import assessing, assessments, expiring_flags, flag_evidence, trends
-from gonogo_storage.history.assessing import Assessment, Missed
-from gonogo_storage.history.assessment_requests import ASSESS
-from gonogo_storage.history.points import PointsReader
-from gonogo_storage.messages import outbox
+from gonogo_service.kit.database.encoding import utcnow
+from gonogo_service.kit.outbox import outbox
+from gonogo_service.tests import assessing, assessments, trends
+from gonogo_service.tests.assessing import Assessment, Missed
+from gonogo_service.tests.assessment_requests import ASSESS
+from gonogo_service.tests.points import PointsReader
 
 SUSPICIONS_S = 60.0
 """Maximum age of the cached suspicions: computing them reads a whole day's outcomes."""

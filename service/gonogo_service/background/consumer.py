@@ -13,7 +13,7 @@ from celery.worker import state as celery_state
 
 from gonogo_service.background.roles import is_dead
 from gonogo_service.kit.background_context import BROKER_AWAY, DATABASE_AWAY, BackgroundContext, log
-from gonogo_storage.messages import leases
+from gonogo_service.kit.outbox import leases
 from gonogo_workers.queue import BACKGROUND_QUEUE, HEARTBEAT_QUEUE
 
 CONCURRENCY = 2

@@ -14,10 +14,10 @@ from sqlalchemy.orm import Session
 
 from gonogo_service.background.dispatcher import TOPICS as DISPATCHED
 from gonogo_service.kit.background_context import BackgroundContext
-from gonogo_storage.history.assessment_requests import ASSESS
-from gonogo_storage.messages import outbox
-from gonogo_storage.messages.outbox import OutboxMessage
-from gonogo_storage.rollups.rebuild import REBUILD
+from gonogo_service.kit.outbox import outbox
+from gonogo_service.kit.outbox.outbox import OutboxMessage
+from gonogo_service.results.rollups.rebuild import REBUILD
+from gonogo_service.tests.assessment_requests import ASSESS
 
 Handler = Callable[[Session, Mapping[str, Any]], None]
 

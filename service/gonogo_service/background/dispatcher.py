@@ -14,12 +14,12 @@ from itertools import groupby
 from sqlalchemy.orm import Session
 
 from gonogo.spec import hang_limits
+from gonogo_service.devices import workers
+from gonogo_service.jobs import attempts, chunks
+from gonogo_service.jobs.attempts import Sendable
 from gonogo_service.kit.background_context import BROKER_AWAY, BackgroundContext, log
-from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.devices import workers
-from gonogo_storage.jobs import attempts, chunks
-from gonogo_storage.jobs.attempts import Sendable
-from gonogo_storage.messages import outbox
+from gonogo_service.kit.database.encoding import utcnow
+from gonogo_service.kit.outbox import outbox
 from gonogo_workers.queue import (
     CANCEL,
     DISPATCH_NOTIFICATION_KEY,

@@ -12,11 +12,12 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from gonogo_service.hosts import invitations
+from gonogo_service.hosts import store as hosts
+from gonogo_service.hosts.message_numbers import OldNumber, advance
+from gonogo_service.hosts.senders import Sender
 from gonogo_service.kit.background_context import BROKER_AWAY, BackgroundContext, log
-from gonogo_storage.access import hosts, invitations
-from gonogo_storage.access.message_numbers import OldNumber, advance
-from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.jobs.senders import Sender
+from gonogo_service.kit.database.encoding import utcnow
 from gonogo_workers.queue import (
     HELLO,
     REPLY,

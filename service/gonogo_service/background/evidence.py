@@ -10,7 +10,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
 
-from gonogo_storage.jobs.artifact_contents import (
+from gonogo_service.jobs.artifact_contents import (
     CONTENTS,
     Count,
     Form,

@@ -19,13 +19,14 @@ from gonogo.reports.forms import SenselessResult
 from gonogo_service.background import beats, enrollment, evidence
 from gonogo_service.background.keyring import Keyring, Refused
 from gonogo_service.background.refusals import Refusals
+from gonogo_service.devices import goldens, heartbeats, workers
+from gonogo_service.hosts import message_numbers
+from gonogo_service.hosts import store as hosts
+from gonogo_service.hosts.message_numbers import OldNumber
+from gonogo_service.hosts.senders import ConflictingContent, ForeignSender, Sender
+from gonogo_service.jobs import attempts
 from gonogo_service.kit.background_context import BackgroundContext, Stopping, log
-from gonogo_storage.access import hosts, message_numbers
-from gonogo_storage.access.message_numbers import OldNumber
-from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.devices import goldens, heartbeats, workers
-from gonogo_storage.jobs import attempts
-from gonogo_storage.jobs.senders import ConflictingContent, ForeignSender, Sender
+from gonogo_service.kit.database.encoding import utcnow
 from gonogo_workers.queue import (
     ENROLL,
     FINISHED,

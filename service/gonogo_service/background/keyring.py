@@ -6,9 +6,10 @@ from threading import Lock
 
 from cachetools import TTLCache
 
+from gonogo_service.hosts import invitations
+from gonogo_service.hosts import store as hosts
+from gonogo_service.hosts.store import HostKey
 from gonogo_service.kit.background_context import BackgroundContext
-from gonogo_storage.access import hosts, invitations
-from gonogo_storage.access.hosts import HostKey
 from gonogo_workers.queue import ENROLL, Message, MessageRefused, PublicKey, unseal
 
 KNOWN_S = 2.0

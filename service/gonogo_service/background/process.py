@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from gonogo.kernels import registry as kernels
-from gonogo_service.access.principals import Keys
+from gonogo.settings import Settings
 from gonogo_service.background import dispatcher, ingest, rollups, scheduler
 from gonogo_service.background.assess import Assessor
 from gonogo_service.background.bisection import role as bisection
@@ -18,20 +18,20 @@ from gonogo_service.background.reaper import Reaper
 from gonogo_service.background.refusals import Refusals
 from gonogo_service.background.retention import POLL_S, Pruner
 from gonogo_service.background.roles import Role
-from gonogo_service.github.answering import Answerer, client_of
-from gonogo_service.hooks.changed_paths import Paths
-from gonogo_service.hooks.processor import Processor
+from gonogo_service.ci.changed_paths import Paths
+from gonogo_service.ci.github.answering import Answerer, client_of
+from gonogo_service.ci.processor import Processor
 from gonogo_service.kit.background_context import (
     AWAY,
     BackgroundContext,
     log,
     open_background_context,
 )
+from gonogo_service.kit.outbox import leases
+from gonogo_service.operate import schema
+from gonogo_service.people.principals import Keys
 from gonogo_service.webhooks import messages, outbound
 from gonogo_service.webhooks.secrets import Box
-from gonogo_settings import Settings
-from gonogo_storage.messages import leases
-from gonogo_storage.ops import schema
 
 SIGNALS_S = 0.5
 """A signal that another thread received is handled within this time."""

@@ -10,14 +10,17 @@ from typing import Any
 
 from gonogo_service.background import sickness
 from gonogo_service.background.dispatcher import CANCEL_KEY_S, request_cancel
+from gonogo_service.ci import incoming
+from gonogo_service.devices import goldens, heartbeats, orders, periods, workers
+from gonogo_service.hosts import invitations, message_numbers
+from gonogo_service.hosts import store as hosts
+from gonogo_service.jobs import attempts, queues
 from gonogo_service.kit.background_context import BackgroundContext, log
-from gonogo_storage.access import hosts, invitations, message_numbers
-from gonogo_storage.db import partitions
-from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.db.states import AttemptState
-from gonogo_storage.devices import goldens, heartbeats, orders, periods, workers
-from gonogo_storage.jobs import attempts, queues
-from gonogo_storage.messages import deliveries, incoming, leases, outbox
+from gonogo_service.kit.database import partitions
+from gonogo_service.kit.database.encoding import utcnow
+from gonogo_service.kit.database.states import AttemptState
+from gonogo_service.kit.outbox import leases, outbox
+from gonogo_service.webhooks import deliveries
 from gonogo_workers.queue import BACKGROUND_QUEUE, HEARTBEAT_QUEUE, ORDER, device_key
 
 HOURLY_S = 3600.0

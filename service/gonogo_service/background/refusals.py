@@ -8,9 +8,9 @@ from __future__ import annotations
 from functools import partial
 from threading import Lock
 
+from gonogo_service.hosts import refused_messages
 from gonogo_service.kit.background_context import BackgroundContext, log
-from gonogo_storage.access import refused_messages
-from gonogo_storage.db.encoding import utcnow
+from gonogo_service.kit.database.encoding import utcnow
 from gonogo_workers.queue import Dropped
 
 Key = tuple[str, str]

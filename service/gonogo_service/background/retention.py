@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 
+from gonogo.settings import Settings
 from gonogo_service.kit.background_context import BackgroundContext, log
-from gonogo_settings import Settings
-from gonogo_storage.ops import retention
-from gonogo_storage.ops.retention import Policy, Tier
+from gonogo_service.operate import retention
+from gonogo_service.operate.retention import Policy, Tier
 
 EVERY_S = 6 * 3600.0
 PASS_S = 30.0

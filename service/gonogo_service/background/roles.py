@@ -14,7 +14,7 @@ from functools import partial
 from sqlalchemy.orm import Session
 
 from gonogo_service.kit.background_context import AWAY, BackgroundContext, log
-from gonogo_storage.messages import leases
+from gonogo_service.kit.outbox import leases
 
 LEASE_S = 10.0
 RENEW_S = 3.0

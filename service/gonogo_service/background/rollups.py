@@ -7,7 +7,7 @@ store seeds without counting them.
 from __future__ import annotations
 
 from gonogo_service.kit.background_context import BackgroundContext, log
-from gonogo_storage.rollups import rebuild
+from gonogo_service.results.rollups import rebuild
 
 EVERY_S = 300.0
 

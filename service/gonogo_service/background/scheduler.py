@@ -15,14 +15,15 @@ from sqlalchemy.orm import Session
 
 from gonogo.ci.cron import CronLine
 from gonogo.errors import JobError
-from gonogo_service.access import quotas
+from gonogo.settings import Settings
 from gonogo_service.kit.background_context import BackgroundContext, log
+from gonogo_service.kit.database.encoding import utcnow
+from gonogo_service.kit.database.states import DueOutcome
 from gonogo_service.kit.problems import Problem
-from gonogo_service.submission import suites
-from gonogo_settings import Settings
-from gonogo_storage.automation import runs, schedules
-from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.db.states import DueOutcome
+from gonogo_service.people import quotas
+from gonogo_service.schedules import store as schedules
+from gonogo_service.suites import runs
+from gonogo_service.suites import submission as suites
 
 
 def run_once(context: BackgroundContext, clock: Callable[[], datetime] = utcnow) -> int:

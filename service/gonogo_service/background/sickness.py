@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from gonogo.devices import suspicion
+from gonogo_service.devices import device_changes, outcomes
 from gonogo_service.kit.background_context import BackgroundContext, log
-from gonogo_storage.devices import device_changes, outcomes
 
 LOOK_BACK = timedelta(days=1)
 

@@ -13,9 +13,9 @@ from pydantic import ConfigDict
 from gonogo.fields import did_you_mean
 from gonogo.urls import API
 from gonogo_service.kit import json_bodies
+from gonogo_service.kit.database.encoding import encode
+from gonogo_service.kit.database.paging import Page
 from gonogo_service.kit.problems import BadField, Problem
-from gonogo_storage.db.encoding import encode
-from gonogo_storage.db.paging import Page
 
 T = TypeVar("T")
 MAX_LIMIT = 500

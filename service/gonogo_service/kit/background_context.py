@@ -20,10 +20,10 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session
 
+from gonogo.settings import Settings
+from gonogo_service.kit.database import engine as engines
+from gonogo_service.kit.database.ids import new_id
 from gonogo_service.kit.signing import service_key
-from gonogo_settings import Settings
-from gonogo_storage.db import engine as engines
-from gonogo_storage.db.ids import new_id
 from gonogo_workers.queue import (
     BROKER_GENERATION_KEY,
     DISPATCH_NOTIFICATION_KEY,

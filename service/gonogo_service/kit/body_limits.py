@@ -20,10 +20,10 @@ from starlette.middleware.body_limit import RequestBodyLimitResponder
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gonogo import urls
+from gonogo.settings import Settings
 from gonogo_service.kit.body_places import BodyPlaces
 from gonogo_service.kit.networks import network_of
 from gonogo_service.kit.problems import Problem
-from gonogo_settings import Settings
 
 DELIVERY_S = 10.0
 """GitHub gives up after this time."""

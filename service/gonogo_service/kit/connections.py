@@ -14,8 +14,8 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from gonogo.settings import Settings
 from gonogo_service.kit.connection_places import Places
-from gonogo_settings import Settings
 
 FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\n"

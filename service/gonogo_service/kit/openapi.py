@@ -22,9 +22,9 @@ from pydantic import TypeAdapter
 from starlette.routing import BaseRoute
 
 from gonogo import urls
+from gonogo.settings.release import release
+from gonogo_service.kit.database.records import SCHEMA_OF, documented
 from gonogo_service.kit.problems import MEDIA_TYPE, TYPE_PREFIX
-from gonogo_settings.release import release
-from gonogo_storage.db.records import SCHEMA_OF, documented
 
 TITLE = "GoNoGo"
 DESCRIPTION = (

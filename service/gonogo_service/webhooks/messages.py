@@ -14,11 +14,12 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from gonogo import urls
-from gonogo_storage.automation import bisections, runs
-from gonogo_storage.db.encoding import decode, encode, timestamp, utcnow
-from gonogo_storage.devices import devices
-from gonogo_storage.flags import flags
-from gonogo_storage.jobs import jobs
+from gonogo_service.bisections import store as bisections
+from gonogo_service.devices import store as devices
+from gonogo_service.flags import store as flags
+from gonogo_service.jobs import store as jobs
+from gonogo_service.kit.database.encoding import decode, encode, timestamp, utcnow
+from gonogo_service.suites import runs
 
 TYPES = (
     "job.finished",

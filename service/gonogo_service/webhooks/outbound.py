@@ -24,14 +24,14 @@ import structlog
 from sqlalchemy.orm import Session
 
 from gonogo_service.kit.background_context import AWAY, BackgroundContext
-from gonogo_service.webhooks import addresses, messages, people, schedule, secrets
+from gonogo_service.kit.database.encoding import encode, utcnow
+from gonogo_service.kit.database.states import DeliveryState, WebhookState
+from gonogo_service.webhooks import addresses, deliveries, messages, people, schedule, secrets
+from gonogo_service.webhooks import store as webhooks
 from gonogo_service.webhooks.addresses import Network, Refused, Resolve
+from gonogo_service.webhooks.deliveries import Message, Try
 from gonogo_service.webhooks.signatures import signatures
-from gonogo_storage.db.encoding import encode, utcnow
-from gonogo_storage.db.states import DeliveryState, WebhookState
-from gonogo_storage.messages import deliveries, webhooks
-from gonogo_storage.messages.deliveries import Message, Try
-from gonogo_storage.messages.webhooks import SigningWebhook
+from gonogo_service.webhooks.store import SigningWebhook
 
 log = structlog.get_logger("gonogo.webhooks")
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 
-from gonogo_storage.db.states import DeliveryState
-from gonogo_storage.messages.deliveries import DELIVERIES
+from gonogo_service.kit.database.states import DeliveryState
+from gonogo_service.webhooks.deliveries import DELIVERIES
 
 MAX_RETRY_AFTER = timedelta(days=1)
 GONE = 410

@@ -321,7 +321,7 @@ def test_a_page_that_fails_is_a_page_that_says_so_unless_no_page_can_be_made(
     lone: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from gonogo_dashboards import pages
-    from gonogo_storage.jobs import jobs
+    from gonogo_service.jobs import store as jobs
 
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("the secret inside")
@@ -347,7 +347,7 @@ def test_an_address_with_nul_is_refused(lone: Api) -> None:
 def test_an_unforeseen_error_says_nothing_of_the_inside(
     lone: Api, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from gonogo_service.api.fleet import workers
+    from gonogo_service.devices import workers_api as workers
 
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("the secret inside")

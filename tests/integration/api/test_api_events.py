@@ -20,11 +20,11 @@ import pytest
 import stored_jobs
 from api import SECRET, events_of, on_port
 from database_params import BOTH
-from gonogo_service.access.context import Context
-from gonogo_storage.db.engine import make_engine, session
-from gonogo_storage.jobs import jobs
-from gonogo_storage.messages import events as stored
-from gonogo_storage.ops import schema
+from gonogo_service.jobs import events as stored
+from gonogo_service.jobs import store as jobs
+from gonogo_service.kit.database.engine import make_engine, session
+from gonogo_service.operate import schema
+from gonogo_service.people.context import Context
 from patience import WAIT_S
 from servers import free_port
 

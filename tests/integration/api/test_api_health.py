@@ -15,8 +15,7 @@ import stored_jobs
 from api import Api, TestClient, in_process, make_settings
 from gonogo_service import app as application
 from gonogo_service.app import create_app
-from gonogo_service.kit import metrics, readiness
-from gonogo_storage.ops import metric_reads, schema
+from gonogo_service.operate import metric_reads, metrics, readiness, schema
 from servers import PostgresServer, RedisServer
 
 
@@ -178,13 +177,13 @@ def test_metrics_have_one_series_for_all_jobs_and_for_all_that_is_not_there(
 def test_the_api_process_loads_neither_numba_nor_scipy(tmp_path: Path) -> None:
     code = (
         "import sys\n"
-        "from gonogo_settings import Settings\n"
+        "from gonogo.settings import Settings\n"
         "from gonogo_service.app import create_app\n"
         f"app = create_app(Settings(database_url='sqlite:///{tmp_path}/x.sqlite', embedded=True))\n"
         "app.openapi()\n"
-        "from gonogo_service.submission.bodies import JobIn\n"
-        "from gonogo_service.submission import jobs as submission\n"
-        "from gonogo_storage.ops import metric_reads, schema\n"
+        "from gonogo_service.jobs.bodies import JobIn\n"
+        "from gonogo_service.jobs import submission\n"
+        "from gonogo_service.operate import metric_reads, schema\n"
         "context = app.state.context\n"
         "schema.upgrade(context.engine)\n"
         "test = {'kernel': 'layernorm_bw', 'shape': [32, 32]}\n"

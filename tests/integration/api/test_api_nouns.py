@@ -14,9 +14,9 @@ from database_params import BOTH
 from gonogo.emulator import builds_of
 from gonogo.kernels import layernorm
 from gonogo.spec.builds import emulator_builds, own_builds
-from gonogo_service.access.issuing import issue_token
-from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.devices import workers
+from gonogo_service.devices import workers
+from gonogo_service.kit.database.encoding import utcnow
+from gonogo_service.people.issuing import issue_token
 
 V60 = {
     "name": "v0.60",

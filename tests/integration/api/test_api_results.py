@@ -14,12 +14,12 @@ from fastapi.routing import APIRoute
 import stored_jobs
 from api import Api, in_process
 from database_params import BOTH
-from gonogo_service.api.jobs import results
-from gonogo_service.api.routers import routers
-from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.db.ids import new_id
-from gonogo_storage.jobs import artifacts
-from gonogo_storage.jobs.job import Job
+from gonogo_service.jobs import artifacts
+from gonogo_service.jobs.job import Job
+from gonogo_service.kit.database.encoding import utcnow
+from gonogo_service.kit.database.ids import new_id
+from gonogo_service.results import api as results
+from gonogo_service.routers import routers
 
 
 @pytest.fixture
@@ -239,7 +239,7 @@ def test_an_iteration_of_many_tests_comes_on_several_pages(
     job = api.client.post(path, content=report.encode()).json()["id"]
     (whole,) = api.get(f"/jobs/{job}/results")["items"]
     assert (whole["outputs_from"], whole["outputs_total"]) == (0, 25)
-    monkeypatch.setattr("gonogo_service.api.jobs.results.MAX_OUTPUTS", 10)
+    monkeypatch.setattr("gonogo_service.results.api.MAX_OUTPUTS", 10)
     for order in ("arrival", "seed"):
         cursor, sizes, names = "", [], []
         while cursor is not None:

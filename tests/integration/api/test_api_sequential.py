@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from api import JOB, Api, in_process
-from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.jobs import attempts, chunks
+from gonogo_service.jobs import attempts, chunks
+from gonogo_service.kit.database.encoding import utcnow
 from job_flow import QUEUE, row
 
 SEEDS = {"policy": "sequential", "max": 500}

@@ -15,7 +15,7 @@ import stored_jobs
 from api import Api, in_process, on_port
 from database_params import BOTH
 from gonogo import urls
-from gonogo_cli.app import load
+from gonogo.cli.app import load
 from rows_of_layernorm import CHANGE, INSIDE, LIMIT, STORED, TEST, row
 from stored_histories import world
 

@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 
 import gonogo_service
-import gonogo_storage
 from api import JOB, Api, in_process, on_port
-from gonogo_cli.app import main
-from gonogo_service.access.visit import SAFE_METHODS
-from gonogo_storage.access import audit
+from gonogo.cli.app import main
+from gonogo_service.people import audit
+from gonogo_service.people.visit import SAFE_METHODS
 from suite_runs import SUITE
 
 DELIVERIES = {"POST /hooks/github", "POST /hooks/ci"}
@@ -89,7 +88,7 @@ def test_every_address_that_changes_something_has_its_entry(api: Api) -> None:
     checks = {address for address in changing if address.endswith(":validate")}
     assert changing - checks - DELIVERIES == set(ACTIONS)
     recorded: set[str] = set()
-    for package in (gonogo_service, gonogo_storage):
+    for package in (gonogo_service,):
         for path in Path(str(package.__file__)).parent.rglob("*.py"):
             for node in ast.walk(ast.parse(path.read_text())):
                 if isinstance(node, ast.keyword) and node.arg == "action":

@@ -12,7 +12,7 @@ import time_machine
 import stored_jobs
 from api import ELSEWHERE, JOB, LOCAL, Api, TestClient, in_process
 from database_params import BOTH
-from gonogo_storage.db.encoding import utcnow
+from gonogo_service.kit.database.encoding import utcnow
 
 CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -105,7 +105,7 @@ def test_the_cookie_is_closed_to_scripts_other_sites_and_plain_http(
 def test_the_database_holds_only_a_hash_of_the_cookie(api: Api) -> None:
     from sqlalchemy import select
 
-    from gonogo_storage.tables import SessionRow
+    from gonogo_service.people.model import SessionRow
 
     browser = log_in(api, "read")
     with api.context.reading() as session:

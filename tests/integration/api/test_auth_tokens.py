@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from sqlalchemy import event, select
 
 from api import ELSEWHERE, JOB, Api, in_process
-from checks import routes
 from database_params import BOTH
-from gonogo_service.access.auth import make_token, well_formed
-from gonogo_service.access.issuing import issue_token
-from gonogo_service.access.principals import Keys
-from gonogo_service.access.visit import SIGNED
-from gonogo_service.api.routers import routers
 from gonogo_service.kit.problems import BadField
-from gonogo_storage.tables import AuditRow, TokenRow
+from gonogo_service.people.auth import make_token, well_formed
+from gonogo_service.people.issuing import issue_token
+from gonogo_service.people.model import AuditRow, TokenRow
+from gonogo_service.people.principals import Keys
+from gonogo_service.people.visit import SIGNED
+from gonogo_service.routers import routers
+from tests.checks import routes
 
 UNKNOWN = "01890000-0000-7000-8000-000000000000"
 

@@ -19,9 +19,9 @@ from gonogo.flakiness.bisecting import Signal, Stage
 from gonogo.kernels.registry import KERNELS
 from gonogo.spec.builds import emulator_builds
 from gonogo_service.background.bisection import role
-from gonogo_storage.automation import bisections
-from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.messages import outbox
+from gonogo_service.bisections import store as bisections
+from gonogo_service.kit.database.encoding import utcnow
+from gonogo_service.kit.outbox import outbox
 from stored_histories import row
 
 TEST = {"kernel": "layernorm_bw", "shape": [1, 1, 32, 64], "tolerance": {"rtol": 1e-3, "atol": 0.5}}

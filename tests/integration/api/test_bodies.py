@@ -15,10 +15,10 @@ from pydantic import TypeAdapter, ValidationError
 import event_loop
 from api import JOB, Api, in_process, on_port
 from gonogo.spec.validation import MAX_ERRORS
-from gonogo_service.api.ci.rules import RulesFile
-from gonogo_service.api.routers import routers
-from gonogo_service.api.suites.schemas import SuiteIn
-from gonogo_service.submission.bodies import JobIn
+from gonogo_service.ci.rules_api import RulesFile
+from gonogo_service.jobs.bodies import JobIn
+from gonogo_service.routers import routers
+from gonogo_service.suites.schemas import SuiteIn
 from patience import WAIT_S, scaled
 
 SECRET = "a secret of at least some length"

@@ -19,16 +19,16 @@ import nightly_history
 import stored_jobs
 from api import JOB, Api, in_process, on_port
 from compared_builds import BASE, HEAD
+from gonogo.cli.app import load
 from gonogo.errors import FieldError
 from gonogo.spec.test_spec import TestSpec
-from gonogo_cli.app import load
-from gonogo_storage.catalogue import builds
-from gonogo_storage.comparison import check_lines, comparing
-from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.db.states import FlagKind
-from gonogo_storage.flags import flag_changes
-from gonogo_storage.history import build_series
-from gonogo_storage.tables import JobRow
+from gonogo_service.builds import store as builds
+from gonogo_service.compare import check_lines, comparing
+from gonogo_service.flags import flag_changes
+from gonogo_service.jobs.model import JobRow
+from gonogo_service.kit.database.encoding import utcnow
+from gonogo_service.kit.database.states import FlagKind
+from gonogo_service.tests import build_series
 
 COUNTS = {
     "new_failure": 2,

@@ -14,13 +14,15 @@ import pytest
 from sqlalchemy import Engine
 
 from api import Api, in_process
-from gonogo_storage.access import audit
-from gonogo_storage.db.encoding import decode, encode
-from gonogo_storage.db.engine import reading, session
-from gonogo_storage.db.states import DeviceHealth
-from gonogo_storage.devices import device_changes, devices, heartbeats, orders, outcomes, workers
-from gonogo_storage.jobs import chunks, jobs
-from gonogo_storage.messages import outbox
+from gonogo_service.devices import device_changes, heartbeats, orders, outcomes, workers
+from gonogo_service.devices import store as devices
+from gonogo_service.jobs import chunks
+from gonogo_service.jobs import store as jobs
+from gonogo_service.kit.database.encoding import decode, encode
+from gonogo_service.kit.database.engine import reading, session
+from gonogo_service.kit.database.states import DeviceHealth
+from gonogo_service.kit.outbox import outbox
+from gonogo_service.people import audit
 from job_flow import new_job, row
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
@@ -202,7 +204,7 @@ def test_outcomes_are_counted_by_device_build_and_test(engine: Engine) -> None:
         job = jobs.create(current, new_job(3))
         (chunk,) = chunks.choose(current, "emulator.wormhole.n150", 1)
         (attempt,) = chunks.dispatch(current, [chunk], now=NOW)
-        from gonogo_storage.jobs import attempts
+        from gonogo_service.jobs import attempts
 
         rows = [
             row(0, device="a"),

@@ -14,8 +14,8 @@ import pytest
 from pydantic import ValidationError
 
 from api import JOB, Api, in_process
+from gonogo_service.jobs.bodies import JobIn
 from gonogo_service.kit import problems
-from gonogo_service.submission.bodies import JobIn
 
 
 @pytest.fixture(scope="module")

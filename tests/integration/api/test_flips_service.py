@@ -17,9 +17,9 @@ import stored_jobs
 from api import Api, in_process, on_port
 from database_params import BOTH
 from gonogo.arithmetic.formats import round_to
+from gonogo.cli.app import app
 from gonogo.judgment.pairs import flips_of
-from gonogo_cli.app import app
-from gonogo_storage.jobs import jobs
+from gonogo_service.jobs import store as jobs
 
 TEST = {"kernel": "layernorm_bw", "shape": [32, 1024]}
 FACTOR = 1 + 3e-6

@@ -18,21 +18,17 @@ from gauge_results import EDGE, FAILS, PASSES, TEST, UNSEEN, answer, dispatched,
 from gonogo.gauge.summary import MeasuredRate
 from gonogo.spec.test_spec import TestSpec
 from gonogo_service.background import dispatcher
-from gonogo_storage.catalogue import test_specs
-from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.db.engine import make_engine
-from gonogo_storage.gauges import gauges
-from gonogo_storage.jobs import attempts, chunks, jobs, queues
-from gonogo_storage.ops import schema
-from gonogo_storage.tables import (
-    AttemptRow,
-    ChunkRangeRow,
-    EventRow,
-    GaugeResultRow,
-    JobTallyRow,
-    OutboxRow,
-    SeedResultRow,
-)
+from gonogo_service.gauges import store as gauges
+from gonogo_service.gauges.model import GaugeResultRow
+from gonogo_service.jobs import attempts, chunks, queues
+from gonogo_service.jobs import store as jobs
+from gonogo_service.jobs.model import AttemptRow, ChunkRangeRow, EventRow
+from gonogo_service.kit.database.encoding import utcnow
+from gonogo_service.kit.database.engine import make_engine
+from gonogo_service.kit.outbox.model import OutboxRow
+from gonogo_service.operate import schema
+from gonogo_service.results.rows import JobTallyRow, SeedResultRow
+from gonogo_service.tests import test_specs
 from job_flow import QUEUE, new_job
 
 KEY = TestSpec.parse(TEST).key

@@ -13,13 +13,15 @@ import pytest
 from sqlalchemy import Engine, func, select
 
 from database_params import BOTH
-from gonogo_storage.access import audit
-from gonogo_storage.db.encoding import decode, encode
-from gonogo_storage.db.engine import make_engine, reading, session
-from gonogo_storage.devices import device_changes, devices, goldens, heartbeats
-from gonogo_storage.devices.change_limits import MAX_OF_DEVICE
-from gonogo_storage.devices.goldens import ReportOutcome
-from gonogo_storage.tables import AuditRow, CanaryRow, GoldenRow
+from gonogo_service.devices import device_changes, goldens, heartbeats
+from gonogo_service.devices import store as devices
+from gonogo_service.devices.change_limits import MAX_OF_DEVICE
+from gonogo_service.devices.goldens import ReportOutcome
+from gonogo_service.devices.model import CanaryRow, GoldenRow
+from gonogo_service.kit.database.encoding import decode, encode
+from gonogo_service.kit.database.engine import make_engine, reading, session
+from gonogo_service.people import audit
+from gonogo_service.people.model import AuditRow
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 

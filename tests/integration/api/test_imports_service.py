@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from api import Api, in_process
-from gonogo_storage.jobs import job_seeds
+from gonogo_service.results import job_seeds
 
 JUNIT = b"""<testsuite name="nightly"><testcase classname="ln" name="dx" time="0.5"/>
 <testcase classname="ln" name="dgamma"><failure message="off"/></testcase></testsuite>"""

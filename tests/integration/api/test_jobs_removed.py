@@ -13,12 +13,12 @@ import stored_jobs
 import suite_runs
 from api import Api, in_process
 from gonogo import urls
-from gonogo_service.exports import parts
+from gonogo_service.jobs import store as jobs
+from gonogo_service.kit.database.encoding import utcnow
+from gonogo_service.operate import retention
+from gonogo_service.operate.retention import Policy, Tier
+from gonogo_service.results.exports import parts
 from gonogo_service.webhooks import messages
-from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.jobs import jobs
-from gonogo_storage.ops import retention
-from gonogo_storage.ops.retention import Policy, Tier
 
 EVERYTHING = Policy(dict.fromkeys(Tier, 1))
 

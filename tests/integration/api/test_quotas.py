@@ -9,10 +9,10 @@ import pytest
 
 from api import JOB, Api, in_process
 from gonogo_service.background import scheduler
-from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.db.ids import new_id
-from gonogo_storage.db.states import DueOutcome
-from gonogo_storage.jobs import artifacts
+from gonogo_service.jobs import artifacts
+from gonogo_service.kit.database.encoding import utcnow
+from gonogo_service.kit.database.ids import new_id
+from gonogo_service.kit.database.states import DueOutcome
 
 BIG = {**JOB, "seeds": {"start": 0, "count": 1000}}
 

@@ -19,20 +19,21 @@ from sqlalchemy import Engine, delete, select, text, update
 from sqlalchemy.exc import OperationalError
 
 import stored_jobs
+from gonogo.cli.app import load
 from gonogo.errors import JobError
 from gonogo.flakiness.rates import rate
-from gonogo_cli.app import load
-from gonogo_storage.catalogue import test_specs
-from gonogo_storage.db import engine as engines
-from gonogo_storage.db.ids import new_id
-from gonogo_storage.jobs import closing
-from gonogo_storage.jobs import job_seeds as reads
-from gonogo_storage.ops import schema
-from gonogo_storage.rollups import rebuild, rollups
-from gonogo_storage.rollups.rollups import AXES
-from gonogo_storage.rollups.tallies import Tally
-from gonogo_storage.seed_rows.batch import Batch
-from gonogo_storage.tables import DayRollupRow, EventRow, JobTallyRow, RolledRow
+from gonogo_service.jobs import closing
+from gonogo_service.jobs.model import EventRow
+from gonogo_service.kit.database import engine as engines
+from gonogo_service.kit.database.ids import new_id
+from gonogo_service.operate import schema
+from gonogo_service.results import job_seeds as reads
+from gonogo_service.results.rollups import rebuild, rollups
+from gonogo_service.results.rollups.rollups import AXES
+from gonogo_service.results.rollups.tallies import Tally
+from gonogo_service.results.rows import DayRollupRow, JobTallyRow, RolledRow
+from gonogo_service.results.seed_rows.batch import Batch
+from gonogo_service.tests import test_specs
 from patience import WAIT_S
 from rolled_up import Rollup, of_test
 

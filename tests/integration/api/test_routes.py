@@ -10,9 +10,9 @@ import pytest
 from fastapi.routing import APIRoute
 
 from api import Api, in_process
-from checks import routes
-from gonogo_service.access.visit import SIGNED
-from gonogo_service.api.routers import routers
+from gonogo_service.people.visit import SIGNED
+from gonogo_service.routers import routers
+from tests.checks import routes
 
 UNKNOWN = "01900000-0000-7000-8000-000000000000"
 SCOPES = ("read", "submit", "admin")

@@ -16,9 +16,10 @@ from api import Api, in_process
 from background_thread import running, short
 from emulator_worker import core_of
 from gonogo_service.background import scheduler
-from gonogo_storage.automation import runs, schedules
-from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.db.states import DueOutcome
+from gonogo_service.kit.database.encoding import utcnow
+from gonogo_service.kit.database.states import DueOutcome
+from gonogo_service.schedules import store as schedules
+from gonogo_service.suites import runs
 from running_service import until as eventually
 from suite_runs import SUITE, finish
 
@@ -47,7 +48,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     night_clock = Clock(NIGHT)
-    monkeypatch.setattr("gonogo_service.api.suites.schedules.utcnow", night_clock)
+    monkeypatch.setattr("gonogo_service.schedules.api.utcnow", night_clock)
     return night_clock
 
 

@@ -18,14 +18,15 @@ from sqlalchemy import select
 from typer.testing import CliRunner
 
 from api import Api, in_process, on_port
+from gonogo.cli.app import app
+from gonogo.cli.kit import waiting
 from gonogo.spec.test_spec import TestSpec
-from gonogo_cli.app import app
-from gonogo_cli.kit import waiting
-from gonogo_cli.server import suites as command
-from gonogo_storage.automation import runs
-from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.jobs import jobs
-from gonogo_storage.tables import OutboxRow, RunJobRow
+from gonogo_service.cli import suites as command
+from gonogo_service.jobs import store as jobs
+from gonogo_service.kit.database.encoding import utcnow
+from gonogo_service.kit.outbox.model import OutboxRow
+from gonogo_service.suites import runs
+from gonogo_service.suites.model import RunJobRow
 from suite_runs import SUITE, conclude, finish
 
 ROOT = Path(__file__).parents[3]

@@ -14,13 +14,14 @@ import time_machine
 import event_loop
 from api import ELSEWHERE, JOB, Api, in_process, on_port
 from database_params import BOTH
-from gonogo_service.access import auth, bounds, pace
-from gonogo_service.access.edge import EXPIRES_HEADER, Edge
-from gonogo_service.access.issuing import issue_token
-from gonogo_service.access.pace import Pace
+from gonogo_service.edge import EXPIRES_HEADER, Edge
 from gonogo_service.kit.connections import REFUSE
-from gonogo_storage.access import failures, tokens
-from gonogo_storage.db.encoding import utcnow
+from gonogo_service.kit.database.encoding import utcnow
+from gonogo_service.people import auth, bounds, pace
+from gonogo_service.people import store as tokens
+from gonogo_service.people import stored_failures as failures
+from gonogo_service.people.issuing import issue_token
+from gonogo_service.people.pace import Pace
 from suite_runs import SUITE
 
 DAY = 24 * 3600.0

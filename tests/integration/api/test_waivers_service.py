@@ -18,12 +18,13 @@ import compared_builds
 import nightly_history
 from api import Api, in_process, on_port
 from compared_builds import BASE, HEAD
+from gonogo.cli.app import load
 from gonogo.spec.test_spec import TestSpec
-from gonogo_cli.app import load
-from gonogo_storage.comparison import comparing, waivers
-from gonogo_storage.db.encoding import timestamp, utcnow
-from gonogo_storage.db.states import WaiverState
-from gonogo_storage.tables import JobLabelRow
+from gonogo_service.compare import comparing
+from gonogo_service.jobs.model import JobLabelRow
+from gonogo_service.kit.database.encoding import timestamp, utcnow
+from gonogo_service.kit.database.states import WaiverState
+from gonogo_service.waivers import store as waivers
 
 KEY = TestSpec.parse(compared_builds.NEW).key
 SOON = timestamp(

@@ -9,10 +9,10 @@ import pytest
 
 from database_params import BOTH
 from gonogo.flakiness.policy import POLICY
-from gonogo_storage.db import engine as engines
-from gonogo_storage.flags import flag_history
-from gonogo_storage.flags.flags import Flag
-from gonogo_storage.messages import outbox
+from gonogo_service.flags import flag_history
+from gonogo_service.flags.store import Flag
+from gonogo_service.kit.database import engine as engines
+from gonogo_service.kit.outbox import outbox
 from rows_of_layernorm import CHANGE, INSIDE, STORED, TEST, row
 from stored_histories import World, world
 

@@ -15,10 +15,11 @@ import time_machine
 import stored_jobs
 from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.rates import rate
-from gonogo_storage.db import engine as engines
-from gonogo_storage.flags import flag_changes, flags
-from gonogo_storage.flags.flags import Flag
-from gonogo_storage.messages import outbox
+from gonogo_service.flags import flag_changes
+from gonogo_service.flags import store as flags
+from gonogo_service.flags.store import Flag
+from gonogo_service.kit.database import engine as engines
+from gonogo_service.kit.outbox import outbox
 from stored_histories import World, row, spec_of, world
 
 LATER = datetime.now(UTC) + timedelta(days=1)

@@ -18,16 +18,18 @@ import stored_jobs
 from gonogo.flakiness.rates import rate
 from gonogo_service.background import assess
 from gonogo_service.background.assess import Assessor
-from gonogo_storage.db import engine as engines
-from gonogo_storage.db import ids
-from gonogo_storage.flags import flags
-from gonogo_storage.history import assessing, assessments, samples, trends
-from gonogo_storage.history.assessment_requests import ASSESS, request_assessment
-from gonogo_storage.history.assessments import StoredAssessment
-from gonogo_storage.history.points import PointsReader
-from gonogo_storage.jobs import jobs
-from gonogo_storage.messages import outbox
-from gonogo_storage.tables import JobRow, OutboxRow, SeedResultRow
+from gonogo_service.flags import store as flags
+from gonogo_service.jobs import store as jobs
+from gonogo_service.jobs.model import JobRow
+from gonogo_service.kit.database import engine as engines
+from gonogo_service.kit.database import ids
+from gonogo_service.kit.outbox import outbox
+from gonogo_service.kit.outbox.model import OutboxRow
+from gonogo_service.results.rows import SeedResultRow
+from gonogo_service.tests import assessing, assessments, samples, trends
+from gonogo_service.tests.assessment_requests import ASSESS, request_assessment
+from gonogo_service.tests.assessments import StoredAssessment
+from gonogo_service.tests.points import PointsReader
 from stored_histories import World, row, spec_of, variant, world
 
 

@@ -11,12 +11,13 @@ import pytest
 import nightly_history
 import stored_jobs
 from api import Api, in_process
-from gonogo_storage.db.encoding import timestamp, utcnow
-from gonogo_storage.db.states import FlagKind
-from gonogo_storage.flags import flag_changes, flags
-from gonogo_storage.flags.flags import Finding
-from gonogo_storage.jobs.job import Job
-from gonogo_storage.messages import outbox
+from gonogo_service.flags import flag_changes
+from gonogo_service.flags import store as flags
+from gonogo_service.flags.store import Finding
+from gonogo_service.jobs.job import Job
+from gonogo_service.kit.database.encoding import timestamp, utcnow
+from gonogo_service.kit.database.states import FlagKind
+from gonogo_service.kit.outbox import outbox
 
 TOMORROW = timestamp(datetime.now(UTC) + timedelta(days=1))
 

@@ -15,11 +15,12 @@ import compared_builds
 import nightly_history
 from api import ELSEWHERE, Api, in_process
 from gonogo_dashboards.kit import words
-from gonogo_storage.db.encoding import timestamp
-from gonogo_storage.db.states import FlagKind
-from gonogo_storage.flags import flags, triage
-from gonogo_storage.flags.triage import FlagFilter
-from gonogo_storage.messages import outbox
+from gonogo_service.flags import store as flags
+from gonogo_service.flags import triage
+from gonogo_service.flags.triage import FlagFilter
+from gonogo_service.kit.database.encoding import timestamp
+from gonogo_service.kit.database.states import FlagKind
+from gonogo_service.kit.outbox import outbox
 
 TOMORROW = timestamp(datetime.now(UTC) + timedelta(days=1))
 UNKNOWN = "01900000-0000-7000-8000-000000000000"

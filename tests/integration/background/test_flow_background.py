@@ -17,13 +17,13 @@ from sqlalchemy import Engine
 
 from background_thread import TIMEOUT_S, broker, numbers, running, short, submit, until
 from database_params import BOTH
-from gonogo_settings import Settings
-from gonogo_storage.db.engine import reading, session
-from gonogo_storage.history import assessments
-from gonogo_storage.history.assessments import StoredAssessment
-from gonogo_storage.jobs import jobs
-from gonogo_storage.messages import leases
-from gonogo_storage.rollups.variants import variants_of
+from gonogo.settings import Settings
+from gonogo_service.jobs import store as jobs
+from gonogo_service.kit.database.engine import reading, session
+from gonogo_service.kit.outbox import leases
+from gonogo_service.tests import assessments
+from gonogo_service.tests.assessments import StoredAssessment
+from gonogo_service.tests.variants import variants_of
 from gonogo_workers import queue
 from job_flow import QUEUE, SimulatedWorker, enroll, row
 from patience import scaled

@@ -4,8 +4,8 @@ stop or die on the way, and a job is decided once."""
 from __future__ import annotations
 
 from background_thread import broker, running, short, submit, until
-from gonogo_storage.db.engine import make_engine, reading
-from gonogo_storage.messages import events
+from gonogo_service.jobs import events
+from gonogo_service.kit.database.engine import make_engine, reading
 from gonogo_workers import queue
 from job_flow import SimulatedWorker, enroll, row
 from patience import scaled

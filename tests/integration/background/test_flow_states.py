@@ -15,17 +15,19 @@ from sqlalchemy.orm import Session
 from gonogo.gauge.plan import planned
 from gonogo.spec import hang_limits
 from gonogo.spec.test_spec import TestSpec
-from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.db.engine import reading, session
-from gonogo_storage.db.states import AttemptState
-from gonogo_storage.jobs import artifacts, attempts, chunks, closing, gauge_jobs, jobs, queues
-from gonogo_storage.jobs.attempts import Sendable
-from gonogo_storage.jobs.gauge_jobs import NewGauge
-from gonogo_storage.jobs.job import BACKGROUND_PRIORITY, Job
-from gonogo_storage.messages import events, outbox
-from gonogo_storage.seed_rows.batch import Batch
-from gonogo_storage.seeds import results
-from gonogo_storage.tables import AttemptRow, ChunkRow, JobRow
+from gonogo_service.gauges import gauge_jobs
+from gonogo_service.gauges.gauge_jobs import NewGauge
+from gonogo_service.jobs import artifacts, attempts, chunks, closing, events, queues
+from gonogo_service.jobs import store as jobs
+from gonogo_service.jobs.attempts import Sendable
+from gonogo_service.jobs.job import BACKGROUND_PRIORITY, Job
+from gonogo_service.jobs.model import AttemptRow, ChunkRow, JobRow
+from gonogo_service.kit.database.encoding import utcnow
+from gonogo_service.kit.database.engine import reading, session
+from gonogo_service.kit.database.states import AttemptState
+from gonogo_service.kit.outbox import outbox
+from gonogo_service.results import results
+from gonogo_service.results.seed_rows.batch import Batch
 from job_flow import QUEUE, empty_row, new_job, output, row
 from stored_attempts import attempts_of
 

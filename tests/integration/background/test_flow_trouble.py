@@ -14,10 +14,10 @@ from sqlalchemy import Engine, text
 
 from background_thread import broker, numbers, running, short, submit, until
 from database_params import BOTH
-from gonogo_storage.db import engine as engines
-from gonogo_storage.db.engine import is_postgres, make_engine, reading, session
-from gonogo_storage.devices import workers
-from gonogo_storage.ops import schema
+from gonogo_service.devices import workers
+from gonogo_service.kit.database import engine as engines
+from gonogo_service.kit.database.engine import is_postgres, make_engine, reading, session
+from gonogo_service.operate import schema
 from gonogo_workers import queue
 from job_flow import SimulatedWorker, enroll, row
 from patience import WAIT_S, scaled

@@ -15,24 +15,21 @@ from sqlalchemy import Engine, delete, func, select
 
 from background_thread import broker, running, short, submit, until
 from database_params import BOTH
-from gonogo_storage.access import audit, hosts, refused_messages
-from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.db.engine import reading, session
-from gonogo_storage.devices import devices, heartbeats, sick_devices, workers
-from gonogo_storage.devices.change_limits import MAX_OF_DEVICE
-from gonogo_storage.jobs import artifacts, attempts
-from gonogo_storage.seeds import results
-from gonogo_storage.tables import (
-    AttemptRow,
-    AuditRow,
-    CanaryRow,
-    DeviceHealthRow,
-    DeviceRow,
-    HostKeyRow,
-    MessageNumberRow,
-    OutboxRow,
-    WorkerRow,
-)
+from gonogo_service.devices import heartbeats, sick_devices, workers
+from gonogo_service.devices import store as devices
+from gonogo_service.devices.change_limits import MAX_OF_DEVICE
+from gonogo_service.devices.model import CanaryRow, DeviceHealthRow, DeviceRow, WorkerRow
+from gonogo_service.hosts import refused_messages
+from gonogo_service.hosts import store as hosts
+from gonogo_service.hosts.model import HostKeyRow, MessageNumberRow
+from gonogo_service.jobs import artifacts, attempts
+from gonogo_service.jobs.model import AttemptRow
+from gonogo_service.kit.database.encoding import utcnow
+from gonogo_service.kit.database.engine import reading, session
+from gonogo_service.kit.outbox.model import OutboxRow
+from gonogo_service.people import audit
+from gonogo_service.people.model import AuditRow
+from gonogo_service.results import results
 from gonogo_workers import queue
 from gonogo_workers.queue import PrivateKey
 from gonogo_workers.queue.transport import of_wrong_type

@@ -12,10 +12,11 @@ from celery import Celery
 from sqlalchemy import select, update
 
 from gonogo_service.background import ingest
+from gonogo_service.devices.model import DeviceRow, WorkerRow
+from gonogo_service.hosts import store as hosts
+from gonogo_service.jobs.model import AttemptRow
 from gonogo_service.kit.background_context import BackgroundContext
-from gonogo_storage.access import hosts
-from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.tables import AttemptRow, DeviceRow, WorkerRow
+from gonogo_service.kit.database.encoding import utcnow
 from gonogo_workers import queue
 from ingest_post import (
     OTHER,

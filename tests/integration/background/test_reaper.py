@@ -19,13 +19,14 @@ from background_thread import short
 from gonogo_service.background import reaper
 from gonogo_service.background.dispatcher import CANCEL_KEY_S
 from gonogo_service.background.reaper import CaughtUp, Reaper
+from gonogo_service.devices import heartbeats, workers
+from gonogo_service.devices.model import DeviceRow
+from gonogo_service.jobs import attempts, chunks
+from gonogo_service.jobs import store as jobs
+from gonogo_service.jobs.job import Job
 from gonogo_service.kit.background_context import BackgroundContext, open_background_context
-from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.db.engine import reading, session
-from gonogo_storage.devices import heartbeats, workers
-from gonogo_storage.jobs import attempts, chunks, jobs
-from gonogo_storage.jobs.job import Job
-from gonogo_storage.tables import DeviceRow
+from gonogo_service.kit.database.encoding import utcnow
+from gonogo_service.kit.database.engine import reading, session
 from gonogo_workers import queue
 from gonogo_workers.queue import BACKGROUND_QUEUE, HEARTBEAT_QUEUE
 from job_flow import DEVICE, HOST, QUEUE, new_job, row

@@ -18,6 +18,7 @@ from sqlalchemy.exc import OperationalError
 from structlog.testing import capture_logs
 
 from background_thread import short
+from gonogo.settings import Settings
 from gonogo_service.background import consumer, roles
 from gonogo_service.background.consumer import Consumer, recover
 from gonogo_service.background.roles import LEASE_S, Role, take
@@ -27,9 +28,8 @@ from gonogo_service.kit.background_context import (
     Stopping,
     open_background_context,
 )
-from gonogo_settings import Settings
-from gonogo_storage.db.engine import session
-from gonogo_storage.messages import leases
+from gonogo_service.kit.database.engine import session
+from gonogo_service.kit.outbox import leases
 from gonogo_workers import queue
 from patience import WAIT_S
 

@@ -17,17 +17,17 @@ from sqlalchemy.orm import Session
 
 import migrated_database
 from database_params import BOTH_ENGINES
-from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.db.engine import reading, session
-from gonogo_storage.flags import flags
-from gonogo_storage.jobs import artifacts, attempts, chunks, closing, jobs, queues
-from gonogo_storage.jobs.attempts import Sendable
-from gonogo_storage.jobs.job import Job
-from gonogo_storage.jobs.sequential import SeedDecision, SeedProgress
-from gonogo_storage.messages import events, outbox
-from gonogo_storage.seeds import results
-from gonogo_storage.work import chunking
-from gonogo_storage.work.chunking import Work
+from gonogo_service.flags import store as flags
+from gonogo_service.jobs import artifacts, attempts, chunking, chunks, closing, events, queues
+from gonogo_service.jobs import store as jobs
+from gonogo_service.jobs.attempts import Sendable
+from gonogo_service.jobs.chunking import Work
+from gonogo_service.jobs.job import Job
+from gonogo_service.jobs.sequential import SeedDecision, SeedProgress
+from gonogo_service.kit.database.encoding import utcnow
+from gonogo_service.kit.database.engine import reading, session
+from gonogo_service.kit.outbox import outbox
+from gonogo_service.results import results
 from job_flow import QUEUE, empty_row, new_job, row
 
 NOW = utcnow()

@@ -12,11 +12,11 @@ from sqlalchemy.orm import Session
 
 import migrated_database
 from database_params import BOTH_ENGINES
-from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.flags import flags
-from gonogo_storage.jobs import attempts, chunks, jobs
-from gonogo_storage.jobs.job import Job
-from gonogo_storage.messages import events
+from gonogo_service.flags import store as flags
+from gonogo_service.jobs import attempts, chunks, events
+from gonogo_service.jobs import store as jobs
+from gonogo_service.jobs.job import Job
+from gonogo_service.kit.database.encoding import utcnow
 from job_flow import QUEUE, empty_row, new_job, output, row
 
 NOW = utcnow()

@@ -32,7 +32,7 @@ def check(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     command = [
         sys.executable,
         "-m",
-        "gonogo_cli",
+        "gonogo.cli",
         "check",
         "--executor",
         "pytest",

@@ -18,9 +18,9 @@ import yaml
 
 import stored_jobs
 from api import on_port
-from gonogo_cli.app import main
-from gonogo_cli.kit import waiting
-from gonogo_storage.jobs import jobs
+from gonogo.cli.app import main
+from gonogo.cli.kit import waiting
+from gonogo_service.jobs import store as jobs
 from suite_runs import SUITE, conclude, finish
 
 BASE, HEAD = "a" * 40, "b" * 40

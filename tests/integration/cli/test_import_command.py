@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from api import on_port
-from gonogo_cli.app import app
+from gonogo.cli.app import app
 
 
 def test_files_go_in_and_their_results_out(

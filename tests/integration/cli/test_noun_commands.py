@@ -15,14 +15,14 @@ import yaml
 
 import stored_jobs
 from api import on_port
+from gonogo.cli.app import COMMANDS, load, main
+from gonogo.cli.kit import client as clients
 from gonogo.spec.verdicts import Verdict
-from gonogo_cli.app import COMMANDS, load, main
-from gonogo_cli.kit import client as clients
-from gonogo_storage.access import hosts
-from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.db.states import FlagKind
-from gonogo_storage.flags import flags
-from gonogo_storage.flags.flags import Finding
+from gonogo_service.flags import store as flags
+from gonogo_service.flags.store import Finding
+from gonogo_service.hosts import store as hosts
+from gonogo_service.kit.database.encoding import utcnow
+from gonogo_service.kit.database.states import FlagKind
 from gonogo_workers.queue import PrivateKey
 from suite_runs import SUITE
 
@@ -55,7 +55,7 @@ MISSPELLED = {
 """Command lines with a misspelled name -> the exit code, and a part of what is said about them."""
 
 NOUNS = [
-    name for name, entry in COMMANDS.items() if entry.target.startswith("gonogo_cli.server.nouns")
+    name for name, entry in COMMANDS.items() if entry.target.startswith("gonogo_service.cli.nouns")
 ]
 Gonogo = Callable[..., tuple[int, str, str]]
 

@@ -15,13 +15,13 @@ import pytest
 
 from api import on_port
 from gonogo.public.recorded import Comparison
-from gonogo_pytest import spool
-from gonogo_pytest.__main__ import main
-from gonogo_pytest.collecting import Collector
-from gonogo_pytest.delivery import catch_up
-from gonogo_pytest.local import LocalFile
-from gonogo_pytest.records import Record, encoded
-from gonogo_pytest.spool import PREFIX, Run
+from gonogo.pytest_plugin import spool
+from gonogo.pytest_plugin.__main__ import main
+from gonogo.pytest_plugin.collecting import Collector
+from gonogo.pytest_plugin.delivery import catch_up
+from gonogo.pytest_plugin.local import LocalFile
+from gonogo.pytest_plugin.records import Record, encoded
+from gonogo.pytest_plugin.spool import PREFIX, Run
 from pytest_plugin import environment, finished, in_a_process, in_this_process
 from servers import free_port
 
@@ -71,7 +71,7 @@ def test_a_killed_run_and_one_whose_server_is_away_are_told_once_by_the_next(
     (away,) = set(folder.glob(f"{PREFIX}*")) - {killed}
     assert (
         output_lines[-2]
-        == f"numbers: {away.name}; the next run delivers them, or `python -m gonogo_pytest`"
+        == f"numbers: {away.name}; the next run delivers them, or `python -m gonogo.pytest_plugin`"
     )
     assert main([str(folder)]) == 3
     assert capsys.readouterr().out.count("not delivered: ") == 1, "who is away is asked once"
@@ -130,7 +130,7 @@ def test_a_child_that_a_test_forked_delivers_nothing(tmp_path: Path) -> None:
 
 def test_a_run_that_goes_on_is_no_left_over_and_a_damaged_file_is_said(tmp_path: Path) -> None:
     code = (
-        "from pathlib import Path; from gonogo_pytest.spool import Spool; s = Spool(Path(), "
+        "from pathlib import Path; from gonogo.pytest_plugin.spool import Spool; s = Spool(Path(), "
         "'r1', 'x', {}); print(1); input()"
     )
     with subprocess.Popen(
@@ -199,7 +199,8 @@ def test_a_file_that_can_t_be_written_stops_no_tests(tmp_path: Path) -> None:
     (left,) = tmp_path.glob(f"{PREFIX}*")
     assert first == f"not delivered: {path}: file is not a database"
     assert (
-        second == f"numbers: {left.name}; the next run delivers them, or `python -m gonogo_pytest`"
+        second
+        == f"numbers: {left.name}; the next run delivers them, or `python -m gonogo.pytest_plugin`"
     )
     path.unlink()
     numbers_line, earlier_line = finished(tmp_path, str(path)).ended

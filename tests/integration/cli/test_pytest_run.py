@@ -21,13 +21,13 @@ import pytest
 from api import on_port
 from gonogo.arithmetic.formats import round_to
 from gonogo.judging.inputs import generate, quantise
+from gonogo.pytest_plugin import server, spool, surroundings
+from gonogo.pytest_plugin.delivery import catch_up
+from gonogo.pytest_plugin.records import new_id
+from gonogo.pytest_plugin.spool import PREFIX
 from gonogo.reports import lines
 from gonogo.spec.test_spec import TestSpec
 from gonogo.workloads import exact_outputs
-from gonogo_pytest import server, spool, surroundings
-from gonogo_pytest.delivery import catch_up
-from gonogo_pytest.records import new_id
-from gonogo_pytest.spool import PREFIX
 from pytest_plugin import Run as Pytest
 from pytest_plugin import environment, finished, in_a_process, in_this_process
 
@@ -430,7 +430,7 @@ def test_an_option_that_would_do_something_else_is_refused(
     tmp_path: Path, option: str, words: str
 ) -> None:
     (tmp_path / "test_one.py").write_text("def test_one(gonogo_seed): pass")
-    command = [sys.executable, "-m", "pytest", "-p", "gonogo_pytest.plugin", "-q", option]
+    command = [sys.executable, "-m", "pytest", "-p", "gonogo.pytest_plugin.plugin", "-q", option]
     done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True)
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
     assert words in done.stderr

@@ -21,11 +21,11 @@ from typer.testing import CliRunner, Result
 import stored_jobs
 import suite_runs
 from api import on_port
+from gonogo.cli.app import app
 from gonogo.errors import FieldError, InfrastructureError
-from gonogo_cli.app import app
-from gonogo_cli.server import parquet
-from gonogo_service.access.context import Context
-from gonogo_service.api.jobs import results
+from gonogo_service.cli import parquet
+from gonogo_service.people.context import Context
+from gonogo_service.results import api as results
 
 TEXT = "=cmd() \u2028 <b>&amp; ]]> \x1b[31m \N{SNOWMAN}"
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from gonogo_cli.operate.supervisor import Child, GaveUp, Supervisor
+from gonogo_service.cli.operate.supervisor import Child, GaveUp, Supervisor
 from patience import WAIT_S, scaled
 
 
@@ -60,7 +60,7 @@ def test_a_child_that_is_killed_is_started_again_with_what_it_left_behind_remove
 def test_it_gives_up_on_a_child_that_ends_again_and_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gonogo_cli.operate.supervisor.FIRST_DELAY_S", 0.001)
+    monkeypatch.setattr("gonogo_service.cli.operate.supervisor.FIRST_DELAY_S", 0.001)
     supervisor = Supervisor([shell("bad", "echo the reason; exit 4", tmp_path)], ["bad"])
     supervisor.start("bad")
     messages: list[str] = []
@@ -101,7 +101,7 @@ def test_a_child_has_a_session_of_its_own(tmp_path: Path) -> None:
 def test_a_large_log_is_begun_anew_and_kept_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gonogo_cli.operate.supervisor.MAX_LOG_BYTES", 10)
+    monkeypatch.setattr("gonogo_service.cli.operate.supervisor.MAX_LOG_BYTES", 10)
     child = shell("one", "echo new", tmp_path)
     child.log.write_text("old " * 10)
     child.start()

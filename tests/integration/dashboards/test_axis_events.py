@@ -16,12 +16,13 @@ import stored_jobs
 from api import JOB, in_process
 from gonogo import urls
 from gonogo_dashboards.kit import axis_events
-from gonogo_storage.automation import bisections
-from gonogo_storage.catalogue import builds
-from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.db.ids import new_id
-from gonogo_storage.devices import devices, heartbeats
-from gonogo_storage.tables import AttemptRow, ChunkRow
+from gonogo_service.bisections import store as bisections
+from gonogo_service.builds import store as builds
+from gonogo_service.devices import heartbeats
+from gonogo_service.devices import store as devices
+from gonogo_service.jobs.model import AttemptRow, ChunkRow
+from gonogo_service.kit.database.encoding import utcnow
+from gonogo_service.kit.database.ids import new_id
 from stored_histories import row
 
 OTHER = {**stored_jobs.NIGHTLY, "tolerance": {"rtol": 1e-3, "atol": 0.02}}

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from api import JOB, Api, in_process
-from gonogo_storage.catalogue import builds
+from gonogo_service.builds import store as builds
 from suite_runs import SUITE
 
 

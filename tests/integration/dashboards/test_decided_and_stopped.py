@@ -10,7 +10,7 @@ import pytest
 import stored_jobs
 from api import Api, in_process
 from gonogo import urls
-from gonogo_storage.jobs.job import Job
+from gonogo_service.jobs.job import Job
 from stored_histories import world
 
 BY_PCC = {**stored_jobs.NIGHTLY, "tolerance": {"pcc": 0.9999999}}

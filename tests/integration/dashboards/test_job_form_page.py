@@ -7,7 +7,7 @@ import json
 
 from api import JOB, Api, in_process
 from gonogo.kernels.registry import KERNELS
-from gonogo_storage.catalogue import builds
+from gonogo_service.builds import store as builds
 
 STRANGE = "\"'><script>alert(1)</script>"
 

@@ -12,12 +12,15 @@ from sqlalchemy.orm import Session
 import stored_jobs
 from api import in_process
 from gonogo.judging.error_maps import error_map
-from gonogo_storage.db import engine as engines
-from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.db.ids import new_id
-from gonogo_storage.jobs import artifacts, attempts, chunks, jobs, seed_grids
-from gonogo_storage.jobs.job import Job
-from gonogo_storage.tables import AttemptRow, SeedGridRow
+from gonogo_service.jobs import artifacts, attempts, chunks
+from gonogo_service.jobs import store as jobs
+from gonogo_service.jobs.job import Job
+from gonogo_service.jobs.model import AttemptRow
+from gonogo_service.kit.database import engine as engines
+from gonogo_service.kit.database.encoding import utcnow
+from gonogo_service.kit.database.ids import new_id
+from gonogo_service.results import seed_grids
+from gonogo_service.results.rows import SeedGridRow
 
 EVIL = "</script><img src=x onerror=alert(1)>\u202e"
 

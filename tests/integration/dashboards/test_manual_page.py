@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from api import Api, in_process
-from checks.manual import without_inline
 from gonogo_dashboards.kit import manual
+from tests.checks.manual import without_inline
 
 LINK = 'href="/manual/"'
 OUTSIDE = (
@@ -86,7 +86,7 @@ def test_no_page_links_to_a_manual_that_was_not_built(api: Api) -> None:
 def test_the_policy_allows_every_script_and_style_of_a_built_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("checks.manual.SITE", tmp_path)
+    monkeypatch.setattr("tests.checks.manual.SITE", tmp_path)
     (tmp_path / "_static").mkdir()
     page = tmp_path / "install" / "index.html"
     text = '<head><style>p {}</style></head><p style="top: 0">x</p><script>go()</script>'

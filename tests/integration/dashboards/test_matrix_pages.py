@@ -22,17 +22,19 @@ from gonogo_dashboards.comparison import compare_page, worse_page
 from gonogo_dashboards.matrix import matrix_page
 from gonogo_dashboards.tests import strip as strips
 from gonogo_dashboards.tests import test_page
-from gonogo_storage.comparison import matrices as matrix_reads
-from gonogo_storage.db import engine as engines
-from gonogo_storage.db import ids
-from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.db.ids import new_id
-from gonogo_storage.db.paging import BadCursor
-from gonogo_storage.history import assessing, assessments
-from gonogo_storage.jobs import gauge_jobs
-from gonogo_storage.rollups.variants import Variant, jobs_of
-from gonogo_storage.seeds import strips as strip_reads
-from gonogo_storage.tables import AssessmentRow, JobLabelRow, JobRow, RunJobRow, RunRow
+from gonogo_service.gauges import gauge_jobs
+from gonogo_service.jobs.model import JobLabelRow, JobRow
+from gonogo_service.kit.database import engine as engines
+from gonogo_service.kit.database import ids
+from gonogo_service.kit.database.encoding import utcnow
+from gonogo_service.kit.database.ids import new_id
+from gonogo_service.kit.database.paging import BadCursor
+from gonogo_service.results import strips as strip_reads
+from gonogo_service.suites.model import RunJobRow, RunRow
+from gonogo_service.tests import assessing, assessments
+from gonogo_service.tests import matrices as matrix_reads
+from gonogo_service.tests.model import AssessmentRow
+from gonogo_service.tests.variants import Variant, jobs_of
 
 EVIL = "<img src=x onerror=alert(1)>\u202e" + "long-" * 30
 TIGHT = {**stored_jobs.NIGHTLY, "tolerance": {"rtol": 1e-3, "atol": 0.25}}

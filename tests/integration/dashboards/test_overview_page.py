@@ -19,20 +19,23 @@ from database_params import BOTH
 from gonogo_dashboards.devices import device_page
 from gonogo_dashboards.overview import overview
 from gonogo_dashboards.overview.overview import OverviewView
-from gonogo_storage.access import hosts, refused_messages
-from gonogo_storage.automation import runs
-from gonogo_storage.automation.runs import NewRun
-from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.db.engine import make_engine, reading, session
-from gonogo_storage.db.ids import new_id
-from gonogo_storage.db.states import DeliveryState, JobState
-from gonogo_storage.devices import device_changes, workers
-from gonogo_storage.flags import flag_changes, flags
-from gonogo_storage.jobs import closing
-from gonogo_storage.messages import deliveries, webhooks
-from gonogo_storage.messages.deliveries import Try
-from gonogo_storage.rollups import day_totals
-from gonogo_storage.seed_rows.batch import Batch
+from gonogo_service.devices import device_changes, workers
+from gonogo_service.flags import flag_changes
+from gonogo_service.flags import store as flags
+from gonogo_service.hosts import refused_messages
+from gonogo_service.hosts import store as hosts
+from gonogo_service.jobs import closing
+from gonogo_service.kit.database.encoding import utcnow
+from gonogo_service.kit.database.engine import make_engine, reading, session
+from gonogo_service.kit.database.ids import new_id
+from gonogo_service.kit.database.states import DeliveryState, JobState
+from gonogo_service.results.rollups import day_totals
+from gonogo_service.results.seed_rows.batch import Batch
+from gonogo_service.suites import runs
+from gonogo_service.suites.runs import NewRun
+from gonogo_service.webhooks import deliveries
+from gonogo_service.webhooks import store as webhooks
+from gonogo_service.webhooks.deliveries import Try
 from suite_runs import conclude
 
 

@@ -17,11 +17,11 @@ from gonogo.flakiness.waivers import Waiver
 from gonogo_dashboards.kit import site
 from gonogo_dashboards.pages import make_routes
 from gonogo_dashboards.search.search_page import LIMIT
-from gonogo_storage.automation import runs
-from gonogo_storage.automation.runs import NewRun
-from gonogo_storage.comparison import waivers
-from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.db.ids import new_id
+from gonogo_service.kit.database.encoding import utcnow
+from gonogo_service.kit.database.ids import new_id
+from gonogo_service.suites import runs
+from gonogo_service.suites.runs import NewRun
+from gonogo_service.waivers import store as waivers
 
 SHA = "c0ffee1234567890c0ffee1234567890c0ffee12"
 

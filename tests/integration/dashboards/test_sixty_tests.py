@@ -14,10 +14,11 @@ from api import Api, in_process
 from benchmarks import harvest
 from gonogo import urls
 from gonogo.spec.test_spec import TestSpec
-from gonogo_storage.catalogue import builds
-from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.flags import evidence, flags
-from gonogo_storage.tables import JobRow
+from gonogo_service.builds import store as builds
+from gonogo_service.flags import evidence
+from gonogo_service.flags import store as flags
+from gonogo_service.jobs.model import JobRow
+from gonogo_service.kit.database.encoding import utcnow
 from stored_histories import world
 
 TESTS, BUILDS, SEEDS = 60, 20, 4

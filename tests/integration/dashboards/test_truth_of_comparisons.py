@@ -12,8 +12,8 @@ import time_machine
 import nightly_history
 import stored_jobs
 from api import Api, in_process
-from gonogo_storage.db import ids
-from gonogo_storage.db.encoding import utcnow
+from gonogo_service.kit.database import ids
+from gonogo_service.kit.database.encoding import utcnow
 
 
 @pytest.fixture

@@ -16,11 +16,11 @@ import nightly_history
 import stored_jobs
 from api import Api, in_process
 from gonogo_dashboards.tests import test_list
-from gonogo_storage.db import ids
-from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.db.ids import new_id
-from gonogo_storage.jobs.job import Job
-from gonogo_storage.tables import BisectionRow, ProbeRow
+from gonogo_service.bisections.model import BisectionRow, ProbeRow
+from gonogo_service.jobs.job import Job
+from gonogo_service.kit.database import ids
+from gonogo_service.kit.database.encoding import utcnow
+from gonogo_service.kit.database.ids import new_id
 from stored_histories import world
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import stored_jobs
 from api import Api, in_process
 from gonogo_dashboards.tests import waiver_list
-from gonogo_storage.db.encoding import timestamp, utcnow
+from gonogo_service.kit.database.encoding import timestamp, utcnow
 
 
 def _waive(api: Api, **fields: Any) -> dict[str, Any]:

@@ -16,16 +16,16 @@ from sqlalchemy.orm import Session
 
 from api import SECRET, Api, in_process
 from github import APP, REPOSITORY, TOKEN, GitHubServer, Scripted
-from gonogo_service.github import reading, report
-from gonogo_service.github.answering import Answerer, client_of
+from gonogo_service.ci import commit_checks, github_answers
+from gonogo_service.ci.commit_checks import CommitCheck
+from gonogo_service.ci.github import reading, report
+from gonogo_service.ci.github.answering import Answerer, client_of
+from gonogo_service.ci.model import IncomingDeliveryRow
 from gonogo_service.kit.background_context import open_background_context
-from gonogo_storage.automation import commit_checks, runs
-from gonogo_storage.automation.commit_checks import CommitCheck
-from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.db.ids import new_id
-from gonogo_storage.db.states import IncomingState
-from gonogo_storage.messages import github_answers
-from gonogo_storage.tables import IncomingDeliveryRow
+from gonogo_service.kit.database.encoding import utcnow
+from gonogo_service.kit.database.ids import new_id
+from gonogo_service.kit.database.states import IncomingState
+from gonogo_service.suites import runs
 from hook_service import copied, emptied
 from patience import WAIT_S
 from suite_runs import SUITE, conclude, finish

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from api import ELSEWHERE, Api
-from gonogo_storage.db.states import HookSource
-from gonogo_storage.messages import incoming
+from gonogo_service.ci import incoming
+from gonogo_service.kit.database.states import HookSource
 from hook_payloads import HEAD, REPOSITORY, deliver, pull_request, push
 from hook_service import came, commit_checks, copied, emptied, store_rule, work
 

@@ -17,11 +17,11 @@ from pydantic import SecretStr
 
 from api import JOB, SECRET, Api
 from github import APP, TOKEN, GitHubServer
-from gonogo_service.github import report
-from gonogo_service.github.answering import POLL_GAUGES, Answerer, client_of
-from gonogo_service.hooks.processor import Processor
+from gonogo_service.ci.github import report
+from gonogo_service.ci.github.answering import POLL_GAUGES, Answerer, client_of
+from gonogo_service.ci.processor import Processor
 from gonogo_service.kit.background_context import open_background_context
-from gonogo_storage.db.encoding import utcnow
+from gonogo_service.kit.database.encoding import utcnow
 from hook_payloads import BEFORE, HEAD, NEXT, check_run, check_suite, deliver, pull_request, push
 from hook_service import came, commit_checks, copied, emptied, store_rule
 from patience import WAIT_S

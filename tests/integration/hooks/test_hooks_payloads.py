@@ -14,9 +14,9 @@ from pydantic import SecretStr
 import node_programs
 from api import in_process
 from gonogo.ci.events import GITHUB, CommitEvent, Ignored, Rerequest, from_github
-from gonogo_service.hooks.processor import process
-from gonogo_storage.db.states import HookSource, IncomingState
-from gonogo_storage.messages import incoming
+from gonogo_service.ci import incoming
+from gonogo_service.ci.processor import process
+from gonogo_service.kit.database.states import HookSource, IncomingState
 from hook_payloads import SECRET, deliver
 from servers import Missing
 from suite_runs import SUITE

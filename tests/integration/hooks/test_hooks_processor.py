@@ -11,9 +11,9 @@ import pytest
 
 from api import Api
 from gonogo.ci.events import CommitEvent
+from gonogo_service.ci import incoming
 from gonogo_service.kit.background_context import BackgroundContext
-from gonogo_storage.db.states import HookSource
-from gonogo_storage.messages import incoming
+from gonogo_service.kit.database.states import HookSource
 from hook_payloads import (
     HEAD,
     NEXT,

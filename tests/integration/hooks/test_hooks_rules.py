@@ -14,16 +14,16 @@ import yaml
 from pydantic import SecretStr
 from typer.testing import CliRunner
 
-import gonogo_settings as configuration
 from api import Api, on_port
 from github import TOKEN
 from github_hooks import HookedGitHub
+from gonogo import settings as configuration
 from gonogo.ci.events import CommitEvent, from_ci
 from gonogo.ci.rules import Rule
+from gonogo.cli.app import app
 from gonogo.errors import JobError
-from gonogo_cli.app import app
-from gonogo_service.github.answering import client_of
-from gonogo_service.hooks.changed_paths import Paths
+from gonogo_service.ci.changed_paths import Paths
+from gonogo_service.ci.github.answering import client_of
 from hook_payloads import NEXT, deliver, pull_request, push
 from hook_service import RULE, SETTINGS, SMALL, came, copied, emptied, store_rule, work
 from suite_runs import SUITE

@@ -16,9 +16,9 @@ from standardwebhooks import Webhook
 
 from api import Api, in_process
 from background_thread import running, short
-from gonogo_storage.automation import runs
-from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.messages import incoming
+from gonogo_service.ci import incoming
+from gonogo_service.kit.database.encoding import utcnow
+from gonogo_service.suites import runs
 from hook_payloads import BEFORE, HEAD, NEXT, REPOSITORY, check_suite, deliver, pull_request, push
 from hook_service import (
     CI_SECRET,

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from api import ELSEWHERE, Api, in_process
-from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.db.ids import new_id
-from gonogo_storage.db.states import DeliveryState
-from gonogo_storage.messages import deliveries, webhooks
-from gonogo_storage.messages.deliveries import Try
+from gonogo_service.kit.database.encoding import utcnow
+from gonogo_service.kit.database.ids import new_id
+from gonogo_service.kit.database.states import DeliveryState
+from gonogo_service.webhooks import deliveries
+from gonogo_service.webhooks import store as webhooks
+from gonogo_service.webhooks.deliveries import Try
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 

@@ -8,11 +8,11 @@ import pytest
 from sqlalchemy.orm import Session
 
 import stored_jobs
+from gonogo_service.bisections import store as bisections
+from gonogo_service.bisections.store import NewBisection
+from gonogo_service.kit.database.engine import make_engine, session
+from gonogo_service.kit.database.ids import new_id
 from gonogo_service.webhooks import messages
-from gonogo_storage.automation import bisections
-from gonogo_storage.automation.bisections import NewBisection
-from gonogo_storage.db.engine import make_engine, session
-from gonogo_storage.db.ids import new_id
 
 
 @pytest.fixture

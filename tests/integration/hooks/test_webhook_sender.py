@@ -14,15 +14,15 @@ from pydantic import SecretStr
 from sqlalchemy.orm import Session
 
 from api import SECRET
-from gonogo_service.access.principals import Keys
+from gonogo.settings import Settings
 from gonogo_service.kit.background_context import open_background_context
-from gonogo_service.webhooks import addresses, messages, outbound, secrets
+from gonogo_service.kit.database.encoding import utcnow
+from gonogo_service.kit.database.states import DeliveryState, WebhookState
+from gonogo_service.people.principals import Keys
+from gonogo_service.webhooks import addresses, deliveries, messages, outbound, secrets
+from gonogo_service.webhooks import store as webhooks
 from gonogo_service.webhooks.outbound import Deadline, Sender
-from gonogo_settings import Settings
-from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.db.states import DeliveryState, WebhookState
-from gonogo_storage.messages import deliveries, webhooks
-from gonogo_storage.messages.webhooks import Webhook
+from gonogo_service.webhooks.store import Webhook
 from webhook_receiver import Receiver, Reply, wait_for_senders
 
 LOCAL = ("127.0.0.0/8",)

@@ -20,16 +20,16 @@ from pydantic import SecretStr
 from standardwebhooks import Webhook
 
 from api import JOB, SECRET, Api, in_process
-from gonogo_service.access.principals import Keys
 from gonogo_service.background.delivery import OutboxDelivery
+from gonogo_service.devices import store as devices
+from gonogo_service.flags import store as flags
 from gonogo_service.kit.background_context import BackgroundContext, open_background_context
+from gonogo_service.kit.database.encoding import utcnow
+from gonogo_service.people.principals import Keys
 from gonogo_service.webhooks import addresses, messages, outbound
+from gonogo_service.webhooks import deliveries as stored
 from gonogo_service.webhooks.outbound import Sender
 from gonogo_service.webhooks.secrets import Box
-from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.devices import devices
-from gonogo_storage.flags import flags
-from gonogo_storage.messages import deliveries as stored
 from running_service import until
 from stored_jobs import device, finished
 from webhook_receiver import MailServer, Receiver, Reply, wait_for_senders

@@ -13,23 +13,19 @@ import pytest
 from sqlalchemy import Engine, func, insert, select
 from sqlalchemy.engine import make_url
 
-import gonogo_settings
+import gonogo.settings
 import stored_jobs
 import stored_webhooks
 from api import in_process
-from gonogo_cli.__main__ import main
-from gonogo_storage.access import audit
-from gonogo_storage.db.engine import make_engine, reading, session
-from gonogo_storage.ops import backups
-from gonogo_storage.tables import (
-    AuditRow,
-    Base,
-    DeliveryRow,
-    IdempotencyRow,
-    JobRow,
-    LeaseRow,
-    OutboxRow,
-)
+from gonogo.cli.__main__ import main
+from gonogo_service.jobs.model import JobRow
+from gonogo_service.kit.database.base import Base
+from gonogo_service.kit.database.engine import make_engine, reading, session
+from gonogo_service.kit.outbox.model import LeaseRow, OutboxRow
+from gonogo_service.operate import backups
+from gonogo_service.people import audit
+from gonogo_service.people.model import AuditRow, IdempotencyRow
+from gonogo_service.webhooks.model import DeliveryRow
 
 Gonogo = Callable[..., tuple[int, str]]
 
@@ -48,7 +44,7 @@ def gonogo(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
 
     def run(url: str, *words: str) -> tuple[int, str]:
         monkeypatch.setenv("GONOGO_DATABASE_URL", url)
-        gonogo_settings.load.cache_clear()
+        gonogo.settings.load.cache_clear()
         monkeypatch.setattr(sys, "argv", ["gonogo", "db", *words])
         with pytest.raises(SystemExit) as ended:
             main()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from sqlalchemy import Engine, select
 
-from gonogo_storage.db.dialect import load_once
-from gonogo_storage.db.engine import reading, session
-from gonogo_storage.tables import LeaseRow
+from gonogo_service.kit.database.dialect import load_once
+from gonogo_service.kit.database.engine import reading, session
+from gonogo_service.kit.outbox.model import LeaseRow
 
 
 def stored(engine: Engine) -> dict[str, str]:

@@ -11,11 +11,12 @@ from sqlalchemy import Engine, func, select
 import device_month
 import stored_jobs
 from gonogo_dashboards.devices import device_page as views
-from gonogo_storage.db.engine import make_engine, reading, session
-from gonogo_storage.db.ids import new_id
-from gonogo_storage.devices import periods
-from gonogo_storage.jobs import attempts, chunks, device_history, jobs
-from gonogo_storage.tables import DeviceHealthRow, DevicePeriodRow, DeviceRow
+from gonogo_service.devices import device_history, periods
+from gonogo_service.devices.model import DeviceHealthRow, DevicePeriodRow, DeviceRow
+from gonogo_service.jobs import attempts, chunks
+from gonogo_service.jobs import store as jobs
+from gonogo_service.kit.database.engine import make_engine, reading, session
+from gonogo_service.kit.database.ids import new_id
 from job_flow import new_job, row
 
 NOW = datetime(2026, 1, 31, 12, 0, 30, tzinfo=UTC)

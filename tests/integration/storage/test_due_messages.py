@@ -16,23 +16,25 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
 import stored_webhooks
+from gonogo.settings import Settings
 from gonogo_service.background.delivery import OutboxDelivery
 from gonogo_service.background.reaper import Reaper
+from gonogo_service.ci import commit_checks, github_answers, incoming
+from gonogo_service.ci.github_answers import ANSWERS
+from gonogo_service.ci.incoming import INCOMING
 from gonogo_service.kit.background_context import BackgroundContext, open_background_context
-from gonogo_settings import Settings
-from gonogo_storage.automation import commit_checks
-from gonogo_storage.db import partitions
-from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.db.engine import make_engine, reading, session
-from gonogo_storage.db.ids import new_id
-from gonogo_storage.db.states import AnswerState, DeliveryState, HookSource, IncomingState
-from gonogo_storage.messages import deliveries, github_answers, incoming, leases, outbox, webhooks
-from gonogo_storage.messages.deliveries import DELIVERIES, Try
-from gonogo_storage.messages.due import Backoff, DueTable
-from gonogo_storage.messages.github_answers import ANSWERS
-from gonogo_storage.messages.incoming import INCOMING
-from gonogo_storage.messages.outbox import OUTBOX, OutboxMessage
-from gonogo_storage.tables import LeaseRow
+from gonogo_service.kit.database import partitions
+from gonogo_service.kit.database.encoding import utcnow
+from gonogo_service.kit.database.engine import make_engine, reading, session
+from gonogo_service.kit.database.ids import new_id
+from gonogo_service.kit.database.states import AnswerState, DeliveryState, HookSource, IncomingState
+from gonogo_service.kit.outbox import leases, outbox
+from gonogo_service.kit.outbox.due import Backoff, DueTable
+from gonogo_service.kit.outbox.model import LeaseRow
+from gonogo_service.kit.outbox.outbox import OUTBOX, OutboxMessage
+from gonogo_service.webhooks import deliveries
+from gonogo_service.webhooks import store as webhooks
+from gonogo_service.webhooks.deliveries import DELIVERIES, Try
 from job_flow import KEY
 from patience import WAIT_S
 

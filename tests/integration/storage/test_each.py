@@ -10,13 +10,13 @@ from sqlalchemy import Engine, Select, Text, event, func, select, text
 
 import nightly_history
 import stored_jobs
-from gonogo_storage.catalogue import entry_names
-from gonogo_storage.db import engine as engines
-from gonogo_storage.db.columns import IdType
-from gonogo_storage.db.each import Given, among, of_each
-from gonogo_storage.rollups import recent_builds, variants
-from gonogo_storage.rollups.variants import Variant
-from gonogo_storage.tables import JobRow
+from gonogo_service.builds import entry_names
+from gonogo_service.jobs.model import JobRow
+from gonogo_service.kit.database import engine as engines
+from gonogo_service.kit.database.columns import IdType
+from gonogo_service.kit.database.each import Given, among, of_each
+from gonogo_service.tests import recent_builds, variants
+from gonogo_service.tests.variants import Variant
 
 LINES = ("main", "release", "topic")
 MOST_BYTES, MOST_PARAMETERS = 4096, 50

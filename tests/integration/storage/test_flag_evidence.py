@@ -12,9 +12,10 @@ from sqlalchemy.orm import Session
 import migrated_database
 import stored_jobs
 from gonogo.spec.canonical import key_of
-from gonogo_storage.flags import evidence, flags, suspects
-from gonogo_storage.jobs import jobs
-from gonogo_storage.tables import JobRow
+from gonogo_service.flags import evidence, suspects
+from gonogo_service.flags import store as flags
+from gonogo_service.jobs import store as jobs
+from gonogo_service.jobs.model import JobRow
 from job_flow import new_job, output, row
 
 HOLLOW = ("pass_by_tolerance", "unexplained")

@@ -14,19 +14,22 @@ from sqlalchemy.orm import Session
 
 import migrated_database
 from gonogo.errors import FieldError
-from gonogo_storage.access import audit
-from gonogo_storage.access.audit import AuditFilter
-from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.db.engine import make_engine, session
-from gonogo_storage.db.ids import new_id
-from gonogo_storage.db.states import FlagKind, FlagState, JobState
-from gonogo_storage.flags import flag_changes, flag_history, flags
-from gonogo_storage.flags.flag_changes import Outdated
-from gonogo_storage.flags.flags import Finding, Flag
-from gonogo_storage.jobs import closing, jobs
-from gonogo_storage.messages import outbox
-from gonogo_storage.rollups.variants import Variant
-from gonogo_storage.tables import FlagRow, JobRow
+from gonogo_service.flags import flag_changes, flag_history
+from gonogo_service.flags import store as flags
+from gonogo_service.flags.flag_changes import Outdated
+from gonogo_service.flags.model import FlagRow
+from gonogo_service.flags.store import Finding, Flag
+from gonogo_service.jobs import closing
+from gonogo_service.jobs import store as jobs
+from gonogo_service.jobs.model import JobRow
+from gonogo_service.kit.database.encoding import utcnow
+from gonogo_service.kit.database.engine import make_engine, session
+from gonogo_service.kit.database.ids import new_id
+from gonogo_service.kit.database.states import FlagKind, FlagState, JobState
+from gonogo_service.kit.outbox import outbox
+from gonogo_service.people import audit
+from gonogo_service.people.audit import AuditFilter
+from gonogo_service.tests.variants import Variant
 from job_flow import new_job
 
 NOW = utcnow()

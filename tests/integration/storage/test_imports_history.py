@@ -7,12 +7,12 @@ from typing import Any
 from gonogo.reports.reading import read
 from gonogo.reports.rows import rows_of
 from gonogo.spec.selections import Selection
-from gonogo_storage.automation import imports
-from gonogo_storage.automation.imports import NewImport
-from gonogo_storage.catalogue import test_specs
-from gonogo_storage.db import engine as engines
-from gonogo_storage.flags import flags
-from gonogo_storage.jobs import jobs, selection_tests
+from gonogo_service.flags import store as flags
+from gonogo_service.jobs import imports, selection_tests
+from gonogo_service.jobs import store as jobs
+from gonogo_service.jobs.imports import NewImport
+from gonogo_service.kit.database import engine as engines
+from gonogo_service.tests import test_specs
 from stored_histories import world
 
 SUITE = Selection(suite="nightly")

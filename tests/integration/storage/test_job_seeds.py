@@ -16,12 +16,12 @@ import stored_jobs
 from gonogo_dashboards.charts import plots
 from gonogo_dashboards.jobs import job_page
 from gonogo_dashboards.kit import cache
-from gonogo_storage.db import engine as engines
-from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.jobs import job_seeds, jobs
-from gonogo_storage.rollups import rollups
-from gonogo_storage.seeds import worst_seeds
-from gonogo_storage.tables import SeedResultRow
+from gonogo_service.jobs import store as jobs
+from gonogo_service.kit.database import engine as engines
+from gonogo_service.kit.database.encoding import utcnow
+from gonogo_service.results import job_seeds, worst_seeds
+from gonogo_service.results.rollups import rollups
+from gonogo_service.results.rows import SeedResultRow
 
 SEEDS = 600
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gonogo_storage.db import engine as engines
-from gonogo_storage.history import build_series
-from gonogo_storage.history.points import PointsReader
-from gonogo_storage.rollups.variants import jobs_of
+from gonogo_service.kit.database import engine as engines
+from gonogo_service.tests import build_series
+from gonogo_service.tests.points import PointsReader
+from gonogo_service.tests.variants import jobs_of
 from stored_histories import row, variant, world
 from stored_jobs import NIGHTLY
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import Engine
 
-from gonogo_storage.db.engine import session
-from gonogo_storage.messages import leases
+from gonogo_service.kit.database.engine import session
+from gonogo_service.kit.outbox import leases
 
 DUTY, OTHER = "scheduler", "retention"
 

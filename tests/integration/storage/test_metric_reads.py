@@ -10,14 +10,16 @@ from sqlalchemy import Engine, update
 from sqlalchemy.orm import Session
 
 import stored_jobs
-from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.db.engine import session as writing
-from gonogo_storage.devices import workers
-from gonogo_storage.messages import deliveries, leases, webhooks
-from gonogo_storage.ops import final_job_counts, metric_reads
-from gonogo_storage.ops.final_job_counts import Memory
-from gonogo_storage.ops.metric_reads import Numbers, numbers
-from gonogo_storage.tables import JobRow
+from gonogo_service.devices import workers
+from gonogo_service.jobs.model import JobRow
+from gonogo_service.kit.database.encoding import utcnow
+from gonogo_service.kit.database.engine import session as writing
+from gonogo_service.kit.outbox import leases
+from gonogo_service.operate import final_job_counts, metric_reads
+from gonogo_service.operate.final_job_counts import Memory
+from gonogo_service.operate.metric_reads import Numbers, numbers
+from gonogo_service.webhooks import deliveries
+from gonogo_service.webhooks import store as webhooks
 
 
 def look(session: Session, memory: Memory | None = None, *, later_s: float = 0.0) -> Numbers:

@@ -9,10 +9,10 @@ from sqlalchemy import Engine
 
 import stored_jobs
 from gonogo_dashboards.jobs import job_page
-from gonogo_storage.db import engine as engines
-from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.jobs import jobs
-from gonogo_storage.ops import schema
+from gonogo_service.jobs import store as jobs
+from gonogo_service.kit.database import engine as engines
+from gonogo_service.kit.database.encoding import utcnow
+from gonogo_service.operate import schema
 
 
 @pytest.fixture

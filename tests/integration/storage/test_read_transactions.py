@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy import Engine, select, text
 from sqlalchemy.exc import DBAPIError, OperationalError
 
-from gonogo_storage.db.engine import make_engine, reading
-from gonogo_storage.tables import JobRow
+from gonogo_service.jobs.model import JobRow
+from gonogo_service.kit.database.engine import make_engine, reading
 from postgres_databases import Pool
 
 

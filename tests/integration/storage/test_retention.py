@@ -10,30 +10,30 @@ from sqlalchemy import Engine, delete, func, select, text
 
 import stored_jobs
 from gonogo.errors import FieldError
-from gonogo_storage.access import audit
-from gonogo_storage.comparison import comparison_side
-from gonogo_storage.db import partitions
-from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.db.engine import make_engine, reading, session
-from gonogo_storage.db.ids import new_id
-from gonogo_storage.history import rejudgements
-from gonogo_storage.jobs import artifacts, closing, job_seeds, jobs
-from gonogo_storage.ops import job_removal, retention, tiers
-from gonogo_storage.ops.retention import Policy, Tier
-from gonogo_storage.rollups import rebuild, rollups
-from gonogo_storage.seed_rows.batch import Batch
-from gonogo_storage.tables import (
+from gonogo_service.compare import comparison_side
+from gonogo_service.flags.model import FlagRow
+from gonogo_service.jobs import artifacts, closing, job_removal
+from gonogo_service.jobs import store as jobs
+from gonogo_service.jobs.model import ArtifactRow, EventRow, JobRow
+from gonogo_service.kit.database import partitions
+from gonogo_service.kit.database.base import Base
+from gonogo_service.kit.database.encoding import utcnow
+from gonogo_service.kit.database.engine import make_engine, reading, session
+from gonogo_service.kit.database.ids import new_id
+from gonogo_service.operate import retention, tiers
+from gonogo_service.operate.retention import Policy, Tier
+from gonogo_service.people import audit
+from gonogo_service.results import job_seeds
+from gonogo_service.results.rollups import rebuild, rollups
+from gonogo_service.results.rows import (
     ArchivedTallyRow,
-    ArtifactRow,
-    Base,
     DayRollupRow,
-    EventRow,
-    FlagRow,
-    JobRow,
     JobTallyRow,
     RolledRow,
     SeedResultRow,
 )
+from gonogo_service.results.seed_rows.batch import Batch
+from gonogo_service.tests import rejudgements
 
 LATER = timedelta(days=500)
 SEEDS = Policy({Tier.seeds: 400})

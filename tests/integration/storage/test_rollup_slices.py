@@ -8,11 +8,12 @@ import pytest
 from sqlalchemy import Engine, delete, select
 
 import stored_jobs
-from gonogo_storage.db.engine import make_engine, reading, session
-from gonogo_storage.messages import outbox
-from gonogo_storage.rollups import rebuild
-from gonogo_storage.rollups.rebuild import REBUILD, Unit
-from gonogo_storage.tables import DayRollupRow, JobRow, JobTallyRow, RolledRow
+from gonogo_service.jobs.model import JobRow
+from gonogo_service.kit.database.engine import make_engine, reading, session
+from gonogo_service.kit.outbox import outbox
+from gonogo_service.results.rollups import rebuild
+from gonogo_service.results.rollups.rebuild import REBUILD, Unit
+from gonogo_service.results.rows import DayRollupRow, JobTallyRow, RolledRow
 
 SEEDS = 7
 

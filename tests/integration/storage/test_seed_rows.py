@@ -13,14 +13,15 @@ from sqlalchemy import Engine, select
 import stored_jobs
 from gonogo.judging.columns import in_columns
 from gonogo.spec.statistics import ROLLED_UP
-from gonogo_storage.db.engine import reading, session
-from gonogo_storage.rollups import rebuild, rollups
-from gonogo_storage.seed_rows import layouts, slots, unpacking
-from gonogo_storage.seed_rows.batch import Batch
-from gonogo_storage.seed_rows.layouts import EXACT
-from gonogo_storage.seed_rows.stored import read_judged
-from gonogo_storage.seeds import results, strips
-from gonogo_storage.tables import JobRow, SeedLayoutRow, SeedResultRow
+from gonogo_service.jobs.model import JobRow
+from gonogo_service.kit.database.engine import reading, session
+from gonogo_service.results import results, strips
+from gonogo_service.results.rollups import rebuild, rollups
+from gonogo_service.results.rows import SeedLayoutRow, SeedResultRow
+from gonogo_service.results.seed_rows import layouts, slots, unpacking
+from gonogo_service.results.seed_rows.batch import Batch
+from gonogo_service.results.seed_rows.layouts import EXACT
+from gonogo_service.results.seed_rows.stored import read_judged
 
 SEED: dict[str, Any] = {
     "seed": 2**53 - 1,

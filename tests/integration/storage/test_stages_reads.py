@@ -14,12 +14,13 @@ import stored_jobs
 from api import Api, in_process
 from gonogo.spec.canonical import key_of
 from gonogo.spec.stages import table
-from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.db.ids import new_id
-from gonogo_storage.flags import evidence
-from gonogo_storage.jobs import artifacts, jobs
-from gonogo_storage.jobs.job import NewJob
-from gonogo_storage.seeds import stages
+from gonogo_service.flags import evidence
+from gonogo_service.jobs import artifacts
+from gonogo_service.jobs import store as jobs
+from gonogo_service.jobs.job import NewJob
+from gonogo_service.kit.database.encoding import utcnow
+from gonogo_service.kit.database.ids import new_id
+from gonogo_service.results import stages
 
 
 @pytest.fixture

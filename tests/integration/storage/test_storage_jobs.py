@@ -14,24 +14,26 @@ from sqlalchemy import Engine, func, select, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from gonogo_storage.catalogue import builds, test_specs
-from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.db.engine import ReadTimeout, is_postgres, reading, session
-from gonogo_storage.db.ids import new_id
-from gonogo_storage.db.paging import BadCursor
-from gonogo_storage.db.states import FlagState, JobState
-from gonogo_storage.devices import workers
-from gonogo_storage.flags import flags
-from gonogo_storage.jobs import artifacts, attempts, chunks, job_seeds, jobs, queue_estimate
-from gonogo_storage.jobs.closing import lock
-from gonogo_storage.jobs.job import Job, JobTarget
-from gonogo_storage.jobs.jobs import JobFilter
-from gonogo_storage.messages import events, leases, outbox
-from gonogo_storage.rollups import rollups
-from gonogo_storage.seeds import results
-from gonogo_storage.tables import AttemptRow, ChunkRangeRow, ChunkRow, FlagRow
-from gonogo_storage.work import chunking
-from gonogo_storage.work.chunking import Work
+from gonogo_service.builds import store as builds
+from gonogo_service.devices import workers
+from gonogo_service.flags import store as flags
+from gonogo_service.flags.model import FlagRow
+from gonogo_service.jobs import artifacts, attempts, chunking, chunks, events, queue_estimate
+from gonogo_service.jobs import store as jobs
+from gonogo_service.jobs.chunking import Work
+from gonogo_service.jobs.closing import lock
+from gonogo_service.jobs.job import Job, JobTarget
+from gonogo_service.jobs.model import AttemptRow, ChunkRangeRow, ChunkRow
+from gonogo_service.jobs.store import JobFilter
+from gonogo_service.kit.database.encoding import utcnow
+from gonogo_service.kit.database.engine import ReadTimeout, is_postgres, reading, session
+from gonogo_service.kit.database.ids import new_id
+from gonogo_service.kit.database.paging import BadCursor
+from gonogo_service.kit.database.states import FlagState, JobState
+from gonogo_service.kit.outbox import leases, outbox
+from gonogo_service.results import job_seeds, results
+from gonogo_service.results.rollups import rollups
+from gonogo_service.tests import test_specs
 from job_flow import QUEUE, empty_row, new_job, output, row
 
 

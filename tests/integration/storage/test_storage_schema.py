@@ -11,14 +11,15 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Engine, inspect, text
 
 from gonogo.errors import JobError
-from gonogo_storage.db import partitions
-from gonogo_storage.db.engine import is_postgres, make_engine, normalize, session
-from gonogo_storage.jobs import jobs
-from gonogo_storage.ops import schema
-from gonogo_storage.ops.schema import SchemaState
-from gonogo_storage.seed_rows.batch import Batch
-from gonogo_storage.seeds import results
-from gonogo_storage.tables import Base, JobRow
+from gonogo_service.jobs import store as jobs
+from gonogo_service.jobs.model import JobRow
+from gonogo_service.kit.database import partitions
+from gonogo_service.kit.database.base import Base
+from gonogo_service.kit.database.engine import is_postgres, make_engine, normalize, session
+from gonogo_service.operate import schema
+from gonogo_service.operate.schema import SchemaState
+from gonogo_service.results import results
+from gonogo_service.results.seed_rows.batch import Batch
 from job_flow import new_job
 
 

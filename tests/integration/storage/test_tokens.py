@@ -10,11 +10,12 @@ from sqlalchemy import select, text
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
-from gonogo_storage.access import sessions, tokens
-from gonogo_storage.access.tokens import USE_RECORDED_EVERY, Token
-from gonogo_storage.db.engine import make_engine, session
-from gonogo_storage.db.ids import new_id
-from gonogo_storage.tables import SessionRow
+from gonogo_service.kit.database.engine import make_engine, session
+from gonogo_service.kit.database.ids import new_id
+from gonogo_service.people import sessions
+from gonogo_service.people import store as tokens
+from gonogo_service.people.model import SessionRow
+from gonogo_service.people.store import USE_RECORDED_EVERY, Token
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 HOUR, TICK = timedelta(hours=1), timedelta(microseconds=1)

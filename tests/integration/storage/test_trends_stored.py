@@ -12,14 +12,15 @@ from sqlalchemy import func, select, update
 import stored_jobs
 from api import Api, in_process
 from gonogo.flakiness.masking import Fault
-from gonogo_storage.db import engine as engines
-from gonogo_storage.db.encoding import decode, encode
-from gonogo_storage.history import assessments, build_series, trends
-from gonogo_storage.history.points import PointsReader
-from gonogo_storage.history.trends import Over
-from gonogo_storage.rollups.variants import jobs_of
-from gonogo_storage.seed_rows import stored as seed_rows
-from gonogo_storage.tables import JobRow, TrendRow
+from gonogo_service.jobs.model import JobRow
+from gonogo_service.kit.database import engine as engines
+from gonogo_service.kit.database.encoding import decode, encode
+from gonogo_service.results.seed_rows import stored as seed_rows
+from gonogo_service.tests import assessments, build_series, trends
+from gonogo_service.tests.model import TrendRow
+from gonogo_service.tests.points import PointsReader
+from gonogo_service.tests.trends import Over
+from gonogo_service.tests.variants import jobs_of
 from stored_histories import World, row, spec_of, variant, world
 from stored_jobs import PLACES
 

@@ -9,15 +9,14 @@ from sqlalchemy import Connection, Engine, event, update
 
 import nightly_history
 import stored_jobs
-from gonogo_storage import tables
-from gonogo_storage.catalogue import test_list
-from gonogo_storage.catalogue.test_list import TestFilter
-from gonogo_storage.comparison import search as search_reads
-from gonogo_storage.db import engine as engines
-from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.db.states import JobKind
-from gonogo_storage.rollups import recent_builds, standings, variants
-from gonogo_storage.tables import JobRow
+from gonogo_service.jobs.model import JobRow
+from gonogo_service.kit.database import engine as engines
+from gonogo_service.kit.database.encoding import utcnow
+from gonogo_service.kit.database.states import JobKind
+from gonogo_service.overview import search as search_reads
+from gonogo_service.tests import recent_builds, standings, test_list, variants
+from gonogo_service.tests.model import TestSpecRow
+from gonogo_service.tests.test_list import TestFilter
 from stored_histories import world
 
 OTHER = {**stored_jobs.NIGHTLY, "tolerance": {"rtol": 1e-3, "atol": 0.25}}
@@ -153,8 +152,8 @@ def test_tests_are_found_by_their_words_and_the_worst_come_first(engine: Engine)
         for number, (name, test) in enumerate(forms.items()):
             job = nightly_history.submit(session, [0], build="b1", sequence=1, test=test)
             session.execute(
-                update(tables.TestSpecRow)
-                .where(tables.TestSpecRow.key == job.test_key)
+                update(TestSpecRow)
+                .where(TestSpecRow.key == job.test_key)
                 .values(created_at=utcnow() + timedelta(minutes=number))
             )
             stored_jobs.report(session, job.id, [stored_jobs.row(0, wrong=name == "hollow")])

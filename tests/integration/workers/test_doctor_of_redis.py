@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 from redis import Redis
 
-import gonogo_settings
-from gonogo_cli.operate import doctor
+import gonogo.settings
+from gonogo_service.cli.operate import doctor
 
 
 def test_the_policy_and_the_clock_of_a_broker_are_checked(
     redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GONOGO_BROKER_URL", redis_url)
-    gonogo_settings.load.cache_clear()
+    gonogo.settings.load.cache_clear()
     client = Redis.from_url(redis_url)
     before = client.config_get("maxmemory-policy")["maxmemory-policy"]
     try:

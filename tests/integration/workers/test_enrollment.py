@@ -18,19 +18,21 @@ import redis
 from sqlalchemy import Engine, update
 from typer.testing import CliRunner
 
-import gonogo_settings
+import gonogo.settings
 from background_thread import running, short, submit, until
+from gonogo.cli.app import app
 from gonogo.errors import InfrastructureError
-from gonogo_cli.app import app
-from gonogo_cli.operate.broker_accounts import SERVICE, WORKER, acl
-from gonogo_service.access.invitations import invite
+from gonogo.settings import Settings
 from gonogo_service.background import keyring
+from gonogo_service.cli.operate.broker_accounts import SERVICE, WORKER, acl
+from gonogo_service.hosts import invitations
+from gonogo_service.hosts import store as hosts
+from gonogo_service.hosts.invitation_codes import invite
+from gonogo_service.hosts.model import InvitationRow
+from gonogo_service.kit.database.encoding import utcnow
+from gonogo_service.kit.database.engine import make_engine, reading, session
 from gonogo_service.kit.signing import service_key
-from gonogo_settings import Settings
-from gonogo_storage.access import audit, hosts, invitations
-from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.db.engine import make_engine, reading, session
-from gonogo_storage.tables import InvitationRow
+from gonogo_service.people import audit
 from gonogo_workers import queue
 from gonogo_workers.messages import exchange, identity
 from gonogo_workers.messages.timekeeper import Timekeeper
@@ -80,7 +82,7 @@ def command(*words: str) -> Any:
 
     The background of the test logs to the same output.
     """
-    gonogo_settings.load.cache_clear()
+    gonogo.settings.load.cache_clear()
     output = CliRunner().invoke(app, [*words, "--json"]).output
     begin = min(place for place in (output.find("{\n"), output.find('{"')) if place >= 0)
     return json.JSONDecoder().raw_decode(output[begin:])[0]

@@ -13,8 +13,8 @@ from api import in_process
 from background_thread import running, short
 from gonogo.gauge.tests_file import Entry
 from gonogo.spec.test_spec import TestSpec
-from gonogo_cli.local.gauge import gauged
-from gonogo_storage.tables import GaugeResultRow
+from gonogo_service.gauges.model import GaugeResultRow
+from gonogo_workers.cli.gauge import gauged
 from job_flow import enroll
 from patience import scaled
 from running_service import until as eventually

@@ -63,7 +63,7 @@ def test_a_kernel_finds_no_secret(
         given = {"GONOGO_SECRET_KEY_FILE": str(file)}
     try:
         worker = place.start_program(
-            ["-P", "-m", "gonogo_cli", "worker", "--executor", "troublesome"],
+            ["-P", "-m", "gonogo.cli", "worker", "--executor", "troublesome"],
             as_a_user,
             **given,
             GONOGO_GITHUB_TOKEN=secret("github"),
@@ -101,7 +101,7 @@ def test_a_local_command_s_kernel_finds_no_secret(
         "snoop",
     ]
     subprocess.run(
-        [sys.executable, "-P", "-m", "gonogo_cli", *words, "--executor", "troublesome"],
+        [sys.executable, "-P", "-m", "gonogo.cli", *words, "--executor", "troublesome"],
         env={
             **os.environ,
             "PYTHONPATH": os.pathsep.join((PYTHONPATH, str(Path(__file__).parents[2] / "plugins"))),

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from gonogo_service.hooks.signatures import sign
+from gonogo_service.ci.signatures import sign
 
 SECRET = "what GitHub signs with in tests"
 REPOSITORY = "lab/kernels"

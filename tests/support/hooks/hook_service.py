@@ -13,9 +13,9 @@ from typing import Any
 from pydantic import SecretStr
 
 from api import Api, in_process
-from gonogo_service.hooks.processor import Processor
+from gonogo_service.ci.processor import Processor
 from gonogo_service.kit.background_context import open_background_context
-from gonogo_storage.tables import Base
+from gonogo_service.kit.database.base import Base
 from hook_payloads import SECRET
 from suite_runs import SUITE
 

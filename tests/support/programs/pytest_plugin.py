@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-import gonogo_pytest.plugin as plug_in
 from checkout import PYTHONPATH
 from gonogo.public.recorded import Comparison
-from gonogo_pytest.collecting import Collector
-from gonogo_pytest.records import Record
+from gonogo.pytest_plugin import plugin as plug_in
+from gonogo.pytest_plugin.collecting import Collector
+from gonogo.pytest_plugin.records import Record
 from patience import WAIT_S
 
 OPTIONS = ("-q", "-p", "no:cacheprovider", "--tb=no")
@@ -47,7 +47,15 @@ def environment() -> dict[str, str]:
 
 def in_a_process(folder: Path, *options: str, status: int = 1) -> list[str]:
     """pytest in a process of its own: what it takes for pytest-xdist, and for a kill."""
-    command = [sys.executable, "-m", "pytest", "-p", "gonogo_pytest.plugin", *OPTIONS, *options]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "gonogo.pytest_plugin.plugin",
+        *OPTIONS,
+        *options,
+    ]
     done = subprocess.run(
         command, cwd=folder, env=environment(), capture_output=True, text=True, timeout=WAIT_S
     )

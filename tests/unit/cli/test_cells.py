@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gonogo_cli.kit import cells
-from gonogo_cli.server.rejudge import in_words
+from gonogo.cli.kit import cells
+from gonogo_service.cli.rejudge import in_words
 
 
 def test_values_are_shown_by_their_labels() -> None:

@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from gonogo.cli.app import app
 from gonogo.errors import FieldError
 from gonogo.judging import judging
 from gonogo.judging.inputs import generate
 from gonogo.judging.judging import SeedJudgement
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import Explanation, Verdict
-from gonogo_cli.app import app
-from gonogo_cli.local import check
+from gonogo_workers.cli import check
 from patience import WAIT_S
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "numpy_executor"
@@ -364,7 +364,7 @@ def test_durations_are_in_milliseconds(run: Run, monkeypatch: pytest.MonkeyPatch
 
 def command(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "gonogo_cli", *arguments],
+        [sys.executable, "-m", "gonogo.cli", *arguments],
         capture_output=True,
         text=True,
         timeout=WAIT_S,

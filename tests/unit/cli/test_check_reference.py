@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from gonogo_cli.app import app
-from gonogo_cli.local import references
+from gonogo.cli.app import app
+from gonogo_workers.cli import references
 
 LARGER = ("--kernel", "layernorm_bw", "--shape", "64,416", "--rtol", "1e-3", "--atol", "0.5")
 

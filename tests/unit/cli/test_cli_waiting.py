@@ -9,9 +9,9 @@ from typing import Any
 import httpx
 import pytest
 
+from gonogo.cli.kit import waiting
+from gonogo.cli.kit.client import Client
 from gonogo.errors import InfrastructureError
-from gonogo_cli.kit import waiting
-from gonogo_cli.kit.client import Client
 
 
 class Clock:

@@ -18,11 +18,11 @@ import httpx
 import pytest
 import typer
 
+from gonogo.cli.kit import problem
+from gonogo.cli.kit.client import Client
 from gonogo.errors import FieldError, InfrastructureError, quote
-from gonogo_cli.kit import problem
-from gonogo_cli.kit.client import Client
-from gonogo_cli.server import jobs
-from gonogo_settings import release
+from gonogo.settings import release
+from gonogo_service.cli import jobs
 from patience import WAIT_S
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parents[3]
 def failed(*words: str, code: int) -> dict[str, Any]:
     """Return the problem document of a command that fails with --json and an empty stdout."""
     done = subprocess.run(
-        [sys.executable, "-m", "gonogo_cli", *words, "--json"],
+        [sys.executable, "-m", "gonogo.cli", *words, "--json"],
         capture_output=True,
         text=True,
         timeout=WAIT_S,
@@ -137,7 +137,7 @@ def test_an_address_that_is_not_the_apis_is_said_to_be_one_without_its_page(
 def test_a_full_disk_is_told_in_one_line() -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "gonogo_cli", "kernels", "list"],
+            [sys.executable, "-m", "gonogo.cli", "kernels", "list"],
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
@@ -182,7 +182,7 @@ def test_there_is_one_version() -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     assert release.release() == version
     done = subprocess.run(
-        [sys.executable, "-m", "gonogo_cli", "--version"],
+        [sys.executable, "-m", "gonogo.cli", "--version"],
         capture_output=True,
         text=True,
         timeout=WAIT_S,

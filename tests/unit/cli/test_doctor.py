@@ -14,9 +14,9 @@ from threading import Thread
 
 import pytest
 
-import gonogo_settings
-from gonogo_cli.__main__ import main
-from gonogo_cli.operate import doctor
+import gonogo.settings
+from gonogo.cli.__main__ import main
+from gonogo_service.cli.operate import doctor
 
 PLUGINS = Path(__file__).parents[2] / "plugins"
 BAD_BUILDS = """
@@ -53,9 +53,9 @@ def finding_of(part: str, **settings: str) -> doctor.Finding:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in settings.items():
             patch.setenv(f"GONOGO_{name.upper()}", value)
-        gonogo_settings.load.cache_clear()
+        gonogo.settings.load.cache_clear()
         (finding,) = doctor.findings([part])
-    gonogo_settings.load.cache_clear()
+    gonogo.settings.load.cache_clear()
     return finding
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from gonogo.cli.app import app
 from gonogo.errors import FieldError, FieldErrors, JobError
 from gonogo.gauge.tests_file import parse
-from gonogo_cli.app import app
 
 PLUGIN = """
 import os, numpy as np

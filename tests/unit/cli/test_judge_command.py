@@ -13,10 +13,10 @@ from typer.testing import CliRunner, Result
 
 from gonogo import emulator
 from gonogo.arithmetic.formats import round_to
+from gonogo.cli.app import app
 from gonogo.errors import FieldError, JobError
 from gonogo.judging.inputs import generate, quantise
 from gonogo.spec.test_spec import TestSpec
-from gonogo_cli.app import app
 
 TEST: dict[str, Any] = {
     "kernel": "layernorm_bw",

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gonogo_cli.kit.extras import PACKAGES
+from gonogo.cli.kit.extras import PACKAGES
 from patience import WAIT_S
 
 WITHOUT = """
@@ -25,10 +25,10 @@ class Missing:
 
 sys.meta_path.insert(0, Missing())
 """
-MAIN = f"{WITHOUT}\nfrom gonogo_cli.app import main\nmain()\n"
+MAIN = f"{WITHOUT}\nfrom gonogo.cli.app import main\nmain()\n"
 ALL = f"""{WITHOUT}
 import contextlib, io, json, traceback
-from gonogo_cli.app import COMMANDS, load, main
+from gonogo.cli.app import COMMANDS, load, main
 
 def leaves(command, words):
     children = getattr(command, "commands", None)

@@ -10,9 +10,9 @@ from xml.etree import ElementTree
 import pytest
 
 from gonogo.errors import FieldError
-from gonogo_cli.pipeline import github, gitlab, origin, suite_lines
-from gonogo_cli.pipeline.origin import Origin
-from gonogo_cli.pipeline.outcome import Outcome, Remark, of_run
+from gonogo_service.cli.pipeline import github, gitlab, origin, suite_lines
+from gonogo_service.cli.pipeline.origin import Origin
+from gonogo_service.cli.pipeline.outcome import Outcome, Remark, of_run
 
 HEAD, BASE, MERGE = "a" * 40, "b" * 40, "c" * 40
 PULL = {"number": 7, "head": {"sha": HEAD}, "base": {"sha": BASE, "ref": "main"}}

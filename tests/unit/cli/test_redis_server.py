@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gonogo.errors import InfrastructureError
-from gonogo_cli.operate import redis_server
+from gonogo_service.cli.operate import redis_server
 
 
 def program(path: Path, mode: int = 0o755) -> str:

@@ -9,10 +9,10 @@ from urllib.parse import urlsplit
 
 from typer.testing import CliRunner
 
-import gonogo_settings
-from gonogo_cli.app import app
-from gonogo_cli.operate.broker_accounts import FILE
-from gonogo_cli.operate.secrets import SERVER, WORKER, existing
+import gonogo.settings
+from gonogo.cli.app import app
+from gonogo_service.cli.operate.broker_accounts import FILE
+from gonogo_service.cli.operate.secrets import SERVER, WORKER, existing
 
 
 def make(folder: Path) -> str:
@@ -26,7 +26,7 @@ def test_the_secrets_are_valid_settings_in_private_files(tmp_path: Path) -> None
     server, worker = existing(tmp_path / SERVER), existing(tmp_path / WORKER)
     assert set(server) == {"POSTGRES_PASSWORD", "GONOGO_SECRET_KEY", "GONOGO_BROKER_URL"}
     assert set(worker) == {"GONOGO_BROKER_URL"}
-    gonogo_settings.Settings(
+    gonogo.settings.Settings(
         secret_key=server["GONOGO_SECRET_KEY"], broker_url=server["GONOGO_BROKER_URL"]
     )
     for name in (SERVER, WORKER):

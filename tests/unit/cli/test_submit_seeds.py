@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gonogo.errors import FieldError
-from gonogo_cli.server.jobs import decided
-from gonogo_cli.server.submit import seeds_of
+from gonogo_service.cli.jobs import decided
+from gonogo_service.cli.submit import seeds_of
 
 
 def test_seeds_are_a_number_or_sequential() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gonogo_cli.local import options
+from gonogo_workers.cli import options
 
 
 def row(seed: int, explanation: str, verdict: str, estimate: float = 0.0) -> options.Row:

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from gonogo.cli.app import app
 from gonogo.errors import FieldError
 from gonogo.sweep import cases
-from gonogo_cli.app import app
 
 PLUGIN = """
 import numpy as np

@@ -8,9 +8,9 @@ import pytest
 from rich.table import Table
 from rich.text import Text
 
+from gonogo.cli import app
+from gonogo.cli.kit import show
 from gonogo.errors import FieldError
-from gonogo_cli import app
-from gonogo_cli.kit import show
 
 HOSTILE = "name\x1b]52;c;cm0gLXJm\x07\x1b[2J\x9b31m\u202egnp\rover"
 """It would set the clipboard, clear the screen, and write over its own line."""

@@ -12,11 +12,11 @@ import pytest
 import time_machine
 from typer.testing import CliRunner
 
-import gonogo_settings
+import gonogo.settings
+from gonogo.cli.app import app
+from gonogo.cli.kit import client as clients
 from gonogo.errors import FieldError, InfrastructureError, JobError
-from gonogo_cli.app import app
-from gonogo_cli.kit import client as clients
-from gonogo_cli.operate import redis_server, token_file, up
+from gonogo_service.cli.operate import redis_server, token_file, up
 
 
 def start(folder: Path, port: int) -> None:
@@ -83,7 +83,7 @@ def test_a_wrong_executor_is_told_before_anything_starts(
 ) -> None:
     monkeypatch.setenv("GONOGO_EXECUTORS", "typo")
     monkeypatch.setenv("GONOGO_VAR_DIR", str(tmp_path / "var"))
-    gonogo_settings.load.cache_clear()
+    gonogo.settings.load.cache_clear()
     result = CliRunner().invoke(app, ["up", "--port", "0", "--executor", executor])
     assert isinstance(result.exception, FieldError)
     assert "GONOGO_EXECUTORS: no installed package offers it" in str(result.exception)
@@ -106,7 +106,7 @@ def test_a_token_file_is_made_once_and_renewed_before_its_token_ends(
         assert ensured() != first
     (tmp_path / "up.json").write_text(json.dumps({"url": "http://x", "token_file": str(path)}))
     monkeypatch.setenv("GONOGO_VAR_DIR", str(tmp_path))
-    gonogo_settings.load.cache_clear()
+    gonogo.settings.load.cache_clear()
     token = path.read_text().strip()
     with clients.Client() as client:
         assert client._http.headers["Authorization"] == f"Bearer {token}"
@@ -124,7 +124,7 @@ def test_a_service_that_is_starting_is_told_apart_from_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GONOGO_VAR_DIR", str(tmp_path))
-    gonogo_settings.load.cache_clear()
+    gonogo.settings.load.cache_clear()
     with up.locked(tmp_path), pytest.raises(InfrastructureError, match="isn't ready yet"):
         clients.server_url()
     with pytest.raises(InfrastructureError, match="no server"):

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-import gonogo_settings
+import gonogo.settings
+from gonogo.cli.app import COMMANDS, load, main
+from gonogo.cli.kit import show
+from gonogo.cli.kit.fail_on import HELP, FailOn
 from gonogo.errors import FieldError
-from gonogo_cli.app import COMMANDS, load, main
-from gonogo_cli.kit import show
-from gonogo_cli.kit.fail_on import HELP, FailOn
-from gonogo_cli.local import selections
+from gonogo_workers.cli import selections
 
 NIGHTLY = Path(__file__).resolve().parents[3] / "examples" / "nightly.yaml"
 MISTYPED, BROKEN = "mistyped.yaml", "broken.yaml"
@@ -25,7 +25,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / BROKEN).write_text("name: x\n  a: [\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GONOGO_URL", "http://127.0.0.1:9")
-    gonogo_settings.load.cache_clear()
+    gonogo.settings.load.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_a_misspelled_setting_is_named_where_a_command_fails(
 ) -> None:
     monkeypatch.setenv("GONOGO_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("GONOGO_TOKN", "x")
-    gonogo_settings.load.cache_clear()
+    gonogo.settings.load.cache_clear()
     monkeypatch.setattr(sys, "argv", ["gonogo", "jobs", "list"])
     with pytest.raises(SystemExit) as ended:
         main()
@@ -106,12 +106,12 @@ def test_a_misspelled_setting_is_named_where_a_command_fails(
     assert (ended.value.code, "can't be reached" in first) == (3, True)
     assert second == "nobody reads GONOGO_TOKN; did you mean 'GONOGO_TOKEN'?"
     monkeypatch.setenv("GONOGO_PORT", "none")
-    gonogo_settings.load.cache_clear()
+    gonogo.settings.load.cache_clear()
     with pytest.raises(SystemExit) as ended:
         main()
     first, _ = capsys.readouterr().err.splitlines()
     assert (ended.value.code, first.startswith("gonogo: GONOGO_PORT: ")) == (2, True)
-    gonogo_settings.load.cache_clear()
+    gonogo.settings.load.cache_clear()
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))

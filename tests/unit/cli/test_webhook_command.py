@@ -9,7 +9,7 @@ import pytest
 from standardwebhooks import Webhook
 from typer.testing import CliRunner
 
-from gonogo_cli.server.nouns.webhooks import app
+from gonogo_service.cli.nouns.webhooks import app
 from gonogo_service.webhooks import secrets
 
 BODY = '{"type":"job.finished"}'

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from gonogo_dashboards.kit import build_cells
 from gonogo_dashboards.kit.build_cells import BuildCell, RecentBuilds
 from gonogo_dashboards.kit.build_strips import Strips
-from gonogo_storage.rollups.recent_builds import BuildResult
+from gonogo_service.tests.recent_builds import BuildResult
 
 TESTS, BUILDS = 60, 20
 MAX_BYTES = 50_000

@@ -12,10 +12,10 @@ import pytest
 from gonogo_dashboards.devices import activity, charts, fleet, health_timeline, hosts
 from gonogo_dashboards.devices.device_page import DeviceLine
 from gonogo_dashboards.overview import days as day_bars
-from gonogo_storage.access.hosts import Host
-from gonogo_storage.db.states import CanaryOutcome
-from gonogo_storage.devices.periods import Hour, Load
-from gonogo_storage.jobs.device_history import Change
+from gonogo_service.devices.device_history import Change
+from gonogo_service.devices.periods import Hour, Load
+from gonogo_service.hosts.store import Host
+from gonogo_service.kit.database.states import CanaryOutcome
 
 NOW = datetime(2026, 1, 31, 12, 30, tzinfo=UTC)
 SINCE = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -10,10 +10,10 @@ import pytest
 
 from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.jobs import seed_grid
-from gonogo_storage.db.states import JobKind, JobState
-from gonogo_storage.jobs.job import Job, SuspectSeeds
-from gonogo_storage.jobs.seed_grids import LETTERS, NONE_YET
-from gonogo_storage.seeds.seed_order import SeedOrder
+from gonogo_service.jobs.job import Job, SuspectSeeds
+from gonogo_service.kit.database.states import JobKind, JobState
+from gonogo_service.results.seed_grids import LETTERS, NONE_YET
+from gonogo_service.results.seed_order import SeedOrder
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

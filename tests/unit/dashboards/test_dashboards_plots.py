@@ -11,7 +11,7 @@ import pytest
 from gonogo.flakiness.sketches import Sketch
 from gonogo_dashboards.charts import charts, log_axis, plots, spreads
 from gonogo_dashboards.charts.plots import ROUNDING_RATIO, TOLERANCE_RATIO, SeedPlot
-from gonogo_storage.jobs.job_seeds import MarkRecord, OutputRecord
+from gonogo_service.results.job_seeds import MarkRecord, OutputRecord
 
 WRONG = {"pass_by_tolerance", "fail"}
 

@@ -8,12 +8,12 @@ from types import SimpleNamespace
 
 from rich.console import Console
 
+from gonogo.cli.kit import show
 from gonogo.spec.diagnoses import JobDiagnosis
 from gonogo.spec.stages import JobStages, table
-from gonogo_cli.kit import show
 from gonogo_dashboards import pages
 from gonogo_dashboards.jobs import stages
-from gonogo_storage.db.records import from_json, if_readable
+from gonogo_service.kit.database.records import from_json, if_readable
 
 REPORTS = [
     {"stage": "API <exists>", "name": "a", "outcome": "passed"},

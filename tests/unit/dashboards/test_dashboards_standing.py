@@ -17,9 +17,9 @@ from gonogo.flakiness.rates import rate
 from gonogo.spec.tolerances import Tolerance
 from gonogo_dashboards.kit import comparators_view, evidence_view, words
 from gonogo_dashboards.tests import advice, error_curve
-from gonogo_storage.db.states import FlagKind, FlagState
-from gonogo_storage.history.build_series import MAX_BUILDS
-from gonogo_storage.history.trends import Spread, Trend, TrendChange, TrendChanges, TrendPoint
+from gonogo_service.kit.database.states import FlagKind, FlagState
+from gonogo_service.tests.build_series import MAX_BUILDS
+from gonogo_service.tests.trends import Spread, Trend, TrendChange, TrendChanges, TrendPoint
 
 
 def trend(

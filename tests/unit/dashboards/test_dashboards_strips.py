@@ -13,7 +13,7 @@ from gonogo.gauge.comparators import beyond
 from gonogo_dashboards.kit import build_cells, words
 from gonogo_dashboards.tests import strip, strip_charts
 from gonogo_dashboards.tests.strip import Strip, StripColumn
-from gonogo_storage.seeds.strips import StripSeed, shares
+from gonogo_service.results.strips import StripSeed, shares
 
 
 def seed(number: int, *, wrong: bool = False, value: float | None = 0.03) -> StripSeed:

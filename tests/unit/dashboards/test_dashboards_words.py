@@ -12,7 +12,7 @@ from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards import pages
 from gonogo_dashboards.kit import commands, csv_export, words
 from gonogo_dashboards.tests.test_list import Chip
-from gonogo_storage.db.states import DeviceHealth, DeviceState, FlagKind, JobState
+from gonogo_service.kit.database.states import DeviceHealth, DeviceState, FlagKind, JobState
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,15 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from gonogo.spec.verdicts import Verdict
-from gonogo_service.kit.metrics import Metrics
-from gonogo_storage.db.states import ChunkState, FlagKind, JobState, WebhookState, WorkerState
-from gonogo_storage.ops.metric_reads import DeviceNumbers, Numbers
+from gonogo_service.kit.database.states import (
+    ChunkState,
+    FlagKind,
+    JobState,
+    WebhookState,
+    WorkerState,
+)
+from gonogo_service.operate.metric_reads import DeviceNumbers, Numbers
+from gonogo_service.operate.metrics import Metrics
 from promql import named
 
 ROOT = Path(__file__).parents[3]

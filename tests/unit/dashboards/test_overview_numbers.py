@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime, time, timedelta
 import pytest
 
 from gonogo_dashboards.overview import numbers
-from gonogo_storage.rollups.standings import TestStanding
+from gonogo_service.tests.standings import TestStanding
 
 TODAY = date(2026, 11, 27)
 WEEK_AGO = TODAY - timedelta(days=7)

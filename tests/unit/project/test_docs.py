@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 import yaml
 
-import gonogo_settings
-from checks import errors, reference, routes, statistics
+import gonogo.settings
+from gonogo.cli.app import COMMANDS, load
 from gonogo.spec.builds import own_builds
 from gonogo.spec.executors import EXECUTORS
-from gonogo_cli.app import COMMANDS, load
-from gonogo_cli.operate import secrets
-from gonogo_cli.operate.doctor import CHECKS
+from gonogo_service.cli.operate import secrets
+from gonogo_service.cli.operate.doctor import CHECKS
 from gonogo_workers.queue import MAX_MESSAGE_BYTES
+from tests.checks import errors, reference, routes, statistics
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
@@ -30,7 +30,7 @@ SHOWN = (".py", ".toml")
 
 def default_of(name: str) -> str:
     """A setting's default as the table shows it."""
-    value = gonogo_settings.Settings.model_fields[name].default
+    value = gonogo.settings.Settings.model_fields[name].default
     if value is None or value in ("", ()):
         return ""
     return (
@@ -43,9 +43,9 @@ def default_of(name: str) -> str:
 def settings_table() -> str:
     """The table that docs/settings.md must hold."""
     rows = ["| variable | default | meaning |", "|---|---|---|"]
-    for name, field in gonogo_settings.Settings.model_fields.items():
+    for name, field in gonogo.settings.Settings.model_fields.items():
         rows.append(
-            f"| `{gonogo_settings.PREFIX}{name.upper()}` | {default_of(name)} | "
+            f"| `{gonogo.settings.PREFIX}{name.upper()}` | {default_of(name)} | "
             f"{field.description} |"
         )
     return "\n".join(rows)
@@ -53,7 +53,7 @@ def settings_table() -> str:
 
 def outside_table() -> str:
     """The table of the variables of tests and builds."""
-    rows = [f"| `{name}` | {text} |" for name, text in gonogo_settings.OUTSIDE_VARIABLES.items()]
+    rows = [f"| `{name}` | {text} |" for name, text in gonogo.settings.OUTSIDE_VARIABLES.items()]
     return "\n".join(["| variable | meaning |", "|---|---|", *rows])
 
 
@@ -96,7 +96,7 @@ def test_a_table_is_the_code_s(page: str, mark: str, table: str) -> None:
 
 
 def test_every_setting_says_what_it_is() -> None:
-    assert all(field.description for field in gonogo_settings.Settings.model_fields.values())
+    assert all(field.description for field in gonogo.settings.Settings.model_fields.values())
 
 
 UNITS = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "examples/systemd").iterdir())
@@ -152,7 +152,7 @@ DOCUMENTS = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in DOCS.g
     ],
 )
 def test_no_document_names_a_variable_that_nobody_reads(path: str) -> None:
-    assert variables((ROOT / path).read_text()) <= gonogo_settings.known_variables()
+    assert variables((ROOT / path).read_text()) <= gonogo.settings.known_variables()
 
 
 def compose(name: str) -> dict[str, Any]:
@@ -357,16 +357,18 @@ def test_links_between_the_documents_lead_somewhere() -> None:
 
 
 def test_the_reference_of_the_command_line_is_the_program_s() -> None:
-    assert reference.PAGE.read_text() == reference.page(), "run `python -m checks.reference`"
+    assert reference.PAGE.read_text() == reference.page(), "run `python -m tests.checks.reference`"
 
 
 def test_the_table_of_routes_and_scopes_is_the_service_s() -> None:
-    assert routes.PAGE.read_text() == routes.page(), "run `python -m checks.routes`"
+    assert routes.PAGE.read_text() == routes.page(), "run `python -m tests.checks.routes`"
 
 
 def test_the_pages_of_statistics_and_errors_are_those_of_their_tables() -> None:
-    assert statistics.PAGE.read_text() == statistics.page(), "run `python -m checks.statistics`"
-    assert errors.PAGE.read_text() == errors.page(), "run `python -m checks.errors`"
+    assert statistics.PAGE.read_text() == statistics.page(), (
+        "run `python -m tests.checks.statistics`"
+    )
+    assert errors.PAGE.read_text() == errors.page(), "run `python -m tests.checks.errors`"
 
 
 def test_the_install_page_names_every_extra() -> None:

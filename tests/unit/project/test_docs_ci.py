@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gonogo_cli.app import COMMANDS, UsageError, load
+from gonogo.cli.app import COMMANDS, UsageError, load
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "examples/repository"

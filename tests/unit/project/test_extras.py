@@ -18,7 +18,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from checkout import HOMES, ROOT
-from gonogo_cli.kit.extras import PACKAGES
+from gonogo.cli.kit.extras import PACKAGES
 
 TAG = f"py{sys.version_info.major}{sys.version_info.minor}"
 FIRST_RELEASE = f"{sys.version_info.major}.{sys.version_info.minor}.0"

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from checks.fuzz import PARSERS, Parser
+from tests.checks.fuzz import PARSERS, Parser
 
 HOSTILE = (
     b"",

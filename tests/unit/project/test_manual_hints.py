@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
-PACKAGES = ("gonogo", "gonogo_cli", "gonogo_pytest", "gonogo_storage")
+PACKAGES = ("gonogo",)
 PACKAGES += ("service/gonogo_service", "workers/gonogo_workers", "dashboards/gonogo_dashboards")
 HINT = re.compile(r"manual: ([\w-]+)")
 

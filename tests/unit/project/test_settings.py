@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-import gonogo_settings
+import gonogo.settings
+from gonogo.cli.kit import private_process
 from gonogo.errors import JobError
-from gonogo_cli.kit import private_process
-from gonogo_storage.db.engine import normalize
+from gonogo_service.kit.database.engine import normalize
 
 
 def test_without_any_variable_the_defaults_serve_loopback_only() -> None:
-    config = gonogo_settings.load()
+    config = gonogo.settings.load()
     assert (config.host, config.port, config.database_url, config.embedded) == (
         "127.0.0.1",
         8717,
@@ -26,19 +26,19 @@ def test_without_any_variable_the_defaults_serve_loopback_only() -> None:
 
 
 def test_a_process_reads_its_settings_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    first = gonogo_settings.load()
+    first = gonogo.settings.load()
     monkeypatch.setenv("GONOGO_PORT", "1")
-    assert gonogo_settings.load() is first
+    assert gonogo.settings.load() is first
 
 
 def test_lists_are_separated_by_commas(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GONOGO_HOSTS", "a.example.org, b.example.org,")
-    assert gonogo_settings.load().hosts == ("a.example.org", "b.example.org")
+    assert gonogo.settings.load().hosts == ("a.example.org", "b.example.org")
 
 
 def test_an_empty_variable_counts_as_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GONOGO_DATABASE_URL", "")
-    assert gonogo_settings.load().database_url is None
+    assert gonogo.settings.load().database_url is None
 
 
 @pytest.mark.parametrize(
@@ -65,8 +65,8 @@ def test_a_wrong_value_is_refused_at_the_start_and_not_shown(
     monkeypatch: pytest.MonkeyPatch, name: str, value: str
 ) -> None:
     monkeypatch.setenv(name, value)
-    with pytest.raises(gonogo_settings.SettingsError) as problem:
-        gonogo_settings.load()
+    with pytest.raises(gonogo.settings.SettingsError) as problem:
+        gonogo.settings.load()
     message = "".join(traceback.format_exception(problem.value))
     assert name.removeprefix("GONOGO_").lower() in str(problem.value).lower()
     assert not any(shown in message for shown in (value, "pass/", "password", "pydantic.dev"))
@@ -82,13 +82,13 @@ def test_only_addresses_and_networks_are_proxies(
     monkeypatch.setenv("GONOGO_PROXIES", proxies)
     place = len(proxies.split(","))
     words = rf"GONOGO_PROXIES: number {place} is no address or network .*allowed: such as 127\.0\.0"
-    with pytest.raises(gonogo_settings.SettingsError, match=words):
-        gonogo_settings.load()
+    with pytest.raises(gonogo.settings.SettingsError, match=words):
+        gonogo.settings.load()
 
 
 def test_proxies_may_be_a_network(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GONOGO_PROXIES", "127.0.0.1, 172.18.0.0/16,fd00::/8")
-    assert gonogo_settings.load().proxies == ("127.0.0.1", "172.18.0.0/16", "fd00::/8")
+    assert gonogo.settings.load().proxies == ("127.0.0.1", "172.18.0.0/16", "fd00::/8")
 
 
 @pytest.mark.parametrize(
@@ -113,43 +113,43 @@ def test_a_secret_comes_from_a_file_of_its_owner_s_alone(
         ("CREDENTIALS_DIRECTORY", str(tmp_path)),
     ):
         monkeypatch.setenv(variable, value)
-        gonogo_settings.load.cache_clear()
-        key = gonogo_settings.load().secret_key
+        gonogo.settings.load.cache_clear()
+        key = gonogo.settings.load().secret_key
         assert key is not None
         assert key.get_secret_value() == "k" * 40
         monkeypatch.delenv(variable)
     monkeypatch.setenv("GONOGO_SECRET_KEY_FILE", str(file))
     for mode, words in ((0o644, "every user"), (0o620, "its group"), (0o602, "every user")):
         file.chmod(mode)
-        gonogo_settings.load.cache_clear()
-        with pytest.raises(gonogo_settings.SettingsError, match=f"{words}.*chmod 600"):
-            gonogo_settings.load()
+        gonogo.settings.load.cache_clear()
+        with pytest.raises(gonogo.settings.SettingsError, match=f"{words}.*chmod 600"):
+            gonogo.settings.load()
     file.chmod(0o600)
     monkeypatch.setenv("GONOGO_SECRET_KEY", "k" * 40)
-    with pytest.raises(gonogo_settings.SettingsError, match="both set"):
-        gonogo_settings.load()
+    with pytest.raises(gonogo.settings.SettingsError, match="both set"):
+        gonogo.settings.load()
     monkeypatch.delenv("GONOGO_SECRET_KEY")
     for path, words in ((tmp_path / "none", "can't be read"), (tmp_path, "can't be read")):
         monkeypatch.setenv("GONOGO_SECRET_KEY_FILE", str(path))
-        with pytest.raises(gonogo_settings.SettingsError, match=words):
-            gonogo_settings.load()
+        with pytest.raises(gonogo.settings.SettingsError, match=words):
+            gonogo.settings.load()
 
 
 def test_a_command_hides_every_secret_setting() -> None:
-    variables = {f"GONOGO_{name.upper()}" for name in gonogo_settings.secret_names()}
+    variables = {f"GONOGO_{name.upper()}" for name in gonogo.settings.secret_names()}
     assert variables == private_process.SECRETS
 
 
 def test_both_spellings_of_a_unix_socket_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GONOGO_BROKER_URL", "redis+socket:///run/redis.sock?virtual_host=2")
-    assert gonogo_settings.load().broker_url == "unix:///run/redis.sock?db=2"
+    assert gonogo.settings.load().broker_url == "unix:///run/redis.sock?db=2"
 
 
 def test_secrets_are_not_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     secret = "0123456789" * 4
     for name in ("GONOGO_SECRET_KEY", "GONOGO_TOKEN"):
         monkeypatch.setenv(name, secret)
-    config = gonogo_settings.load()
+    config = gonogo.settings.load()
     assert secret not in f"{config!r} {config}"
     assert config.secret_key is not None
     assert config.secret_key.get_secret_value() == secret

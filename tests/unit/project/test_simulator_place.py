@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from gonogo_workers.executors import builds_file
-from simulator import __main__ as making
-from simulator import host, place
-from simulator.place import Place, Unavailable
+from tests.wormhole import __main__ as making
+from tests.wormhole import host, place
+from tests.wormhole.place import Place, Unavailable
 
 
 @pytest.fixture

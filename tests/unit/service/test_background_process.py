@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
+from gonogo.settings import Settings
 from gonogo_service.background.process import create_background
-from gonogo_settings import Settings
 
 ALWAYS = [
     "dispatcher",

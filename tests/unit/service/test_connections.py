@@ -12,8 +12,8 @@ import pytest
 import uvicorn
 
 import event_loop
+from gonogo.settings import Settings
 from gonogo_service.kit import connections
-from gonogo_settings import Settings
 from patience import WAIT_S
 
 LONG = 64 * 2**20

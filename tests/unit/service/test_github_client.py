@@ -11,10 +11,10 @@ import pytest
 import time_machine
 
 from github import APP, REPOSITORY, TOKEN, GitHubServer, Scripted
-from gonogo_service.github import limits
-from gonogo_service.github.access import App, Token, read_key
-from gonogo_service.github.client import GitHub
-from gonogo_service.github.problems import Away, GitHubError, Limited, Refused
+from gonogo_service.ci.github import limits
+from gonogo_service.ci.github.access import App, Token, read_key
+from gonogo_service.ci.github.client import GitHub
+from gonogo_service.ci.github.problems import Away, GitHubError, Limited, Refused
 
 SHA = "a" * 40
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)

@@ -14,14 +14,14 @@ from gonogo.flakiness.grades import Sharpness
 from gonogo.flakiness.waivers import Waiver, waived
 from gonogo.reports import markdown
 from gonogo.spec.verdicts import Verdict
-from gonogo_service.github import report
-from gonogo_service.github.client import MAX_TEXT
-from gonogo_service.github.report import Links
-from gonogo_storage.automation.commit_checks import CommitCheck
-from gonogo_storage.comparison.comparing import Compared, Comparison
-from gonogo_storage.comparison.comparison_side import Place, Side, SideResults
-from gonogo_storage.db.states import HookSource, JobState
-from gonogo_storage.gauges.gauges import GaugeSummary
+from gonogo_service.ci.commit_checks import CommitCheck
+from gonogo_service.ci.github import report
+from gonogo_service.ci.github.client import MAX_TEXT
+from gonogo_service.ci.github.report import Links
+from gonogo_service.compare.comparing import Compared, Comparison
+from gonogo_service.compare.comparison_side import Place, Side, SideResults
+from gonogo_service.gauges.store import GaugeSummary
+from gonogo_service.kit.database.states import HookSource, JobState
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 SUBJECT = CommitCheck(

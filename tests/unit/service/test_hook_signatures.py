@@ -10,7 +10,7 @@ import time_machine
 from pydantic import SecretStr
 from standardwebhooks import Webhook
 
-from gonogo_service.hooks import signatures
+from gonogo_service.ci import signatures
 from gonogo_service.webhooks.signatures import Unverified
 
 NOW = 1_800_000_000

@@ -7,11 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from gonogo_service.access.failures import FailureLimits
-from gonogo_service.access.quotas import RequestQuota
+from gonogo.settings import Settings
 from gonogo_service.kit import minute_counts
 from gonogo_service.kit.minute_counts import MinuteCounts
-from gonogo_settings import Settings
+from gonogo_service.people.failures import FailureLimits
+from gonogo_service.people.quotas import RequestQuota
 
 
 def test_a_key_has_so_many_in_a_minute_from_its_first_one() -> None:

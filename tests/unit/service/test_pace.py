@@ -9,9 +9,9 @@ from contextlib import suppress
 import pytest
 
 import event_loop
-from gonogo_service.access import pace
-from gonogo_service.access.pace import A_SECOND, AT_ONCE, WAITING, Pace
 from gonogo_service.kit.problems import Problem
+from gonogo_service.people import pace
+from gonogo_service.people.pace import A_SECOND, AT_ONCE, WAITING, Pace
 
 ALL = 800
 STRANGER, OTHER = "192.0.2.1", "192.0.2.2"

@@ -10,9 +10,9 @@ from collections.abc import Callable
 import pytest
 
 import event_loop
-from gonogo_service.kit import readiness
 from gonogo_service.kit.problems import Problem
-from gonogo_service.kit.readiness import Readiness, Ready
+from gonogo_service.operate import readiness
+from gonogo_service.operate.readiness import Readiness, Ready
 
 READY = Ready("ok", "head", "ok")
 

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 import event_loop
-from gonogo_service.access import request_limits
-from gonogo_service.access.principals import Principal
-from gonogo_service.access.request_limits import (
+from gonogo_service.kit.body_limits import LENGTH
+from gonogo_service.kit.problems import Problem
+from gonogo_service.people import request_limits
+from gonogo_service.people.principals import Principal
+from gonogo_service.people.request_limits import (
     HEAVY_BYTES,
     HEAVY_OF_ALL,
     HEAVY_OF_TOKEN,
@@ -19,8 +21,6 @@ from gonogo_service.access.request_limits import (
     WAITING,
     LimitRequests,
 )
-from gonogo_service.kit.body_limits import LENGTH
-from gonogo_service.kit.problems import Problem
 
 
 class Slow:

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from standardwebhooks import Webhook, WebhookVerificationError
 
-from gonogo_service.access.principals import Keys
+from gonogo_service.kit.database.states import DeliveryState
 from gonogo_service.kit.problems import BadField
+from gonogo_service.people.principals import Keys
 from gonogo_service.webhooks import addresses, schedule, secrets
 from gonogo_service.webhooks.signatures import Unverified, recent, signatures, verify
-from gonogo_storage.db.states import DeliveryState
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 PUBLIC = "93.184.216.34"

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gonogo.spec.test_spec import TestSpec
-from gonogo_storage.flags.evidence import check_line
+from gonogo_service.flags.evidence import check_line
 
 
 def parsed(line: str) -> dict[str, Any]:
-    """The test that the flags of a check command spell, as gonogo_cli/local/check.py reads them."""
+    """The test that the flags of a check command spell, as the command reads them."""
     words = shlex.split(line)
     assert words[:2] == ["gonogo", "check"]
     flags = dict(zip(words[2::2], words[3::2], strict=True))

@@ -11,9 +11,16 @@ from uuid import UUID
 import pytest
 import time_machine
 
-from gonogo_storage.db import ids
-from gonogo_storage.db.encoding import decode, encode, separate, storable, timestamp, utcnow
-from gonogo_storage.db.paging import BadCursor, Page, numbers
+from gonogo_service.kit.database import ids
+from gonogo_service.kit.database.encoding import (
+    decode,
+    encode,
+    separate,
+    storable,
+    timestamp,
+    utcnow,
+)
+from gonogo_service.kit.database.paging import BadCursor, Page, numbers
 
 
 def test_ids_are_uuid7_and_carry_their_time() -> None:

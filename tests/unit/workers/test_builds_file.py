@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-import gonogo_settings
+import gonogo.settings
+from gonogo.cli.app import main
 from gonogo.errors import FieldError, FieldErrors
-from gonogo_cli.app import main
 from gonogo_workers.executors import builds_file, registry
 from gonogo_workers.executors.kernel_host import KernelHost
 from gonogo_workers.executors.pool import MAX_SPARES, HostPool
@@ -216,7 +216,7 @@ def test_all_that_is_wrong_in_a_file_is_told_up_to_a_limit(
     (tmp_path / "wrong.toml").write_text(wrong)
     monkeypatch.setenv("GONOGO_BUILDS", str(tmp_path / "wrong.toml"))
     for words, count in ([], 9), (["--json"], 1):
-        gonogo_settings.load.cache_clear()
+        gonogo.settings.load.cache_clear()
         monkeypatch.setattr(sys, "argv", ["gonogo", "up", *words])
         with pytest.raises(SystemExit):
             main()

@@ -14,7 +14,7 @@ import sys
 from gonogo_workers.executors.emulator_executor import EmulatorExecutor
 from gonogo.kernels.registry import loaded
 EmulatorExecutor("correct")
-heavy = {"pydantic_settings", "gonogo_settings", "redis", "celery", "httpx"}
+heavy = {"pydantic_settings", "gonogo.settings", "redis", "celery", "httpx"}
 print(*loaded(), sorted(heavy & set(sys.modules)))
 """
 

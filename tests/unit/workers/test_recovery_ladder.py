@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from gonogo.errors import JobError
-from gonogo_settings import Settings
+from gonogo.settings import Settings
 from gonogo_workers.devices import recovery
 from gonogo_workers.devices.chip import Chip
 from gonogo_workers.devices.discovery import Device

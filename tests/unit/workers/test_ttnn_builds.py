@@ -104,7 +104,7 @@ def test_the_child_s_modules_need_nothing_of_ours() -> None:
 
 def test_check_without_a_build_asks_for_one_where_there_is_no_default() -> None:
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "gonogo_cli", "check", "--executor", "gtest"],
+        [sys.executable, "-P", "-m", "gonogo.cli", "check", "--executor", "gtest"],
         env={"PYTHONPATH": PYTHONPATH, "PATH": ""},
         capture_output=True,
         text=True,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-import gonogo_settings
+import gonogo.settings
 from gonogo.errors import JobError, in_words
 from gonogo.reports.outcomes import Outcome
 from gonogo.spec.selections import AnyTest, Selection
@@ -109,7 +109,7 @@ class ReportPipeline(Pipeline):
         self._report_evidence = evidence
         self._files: dict[Work, Path] = {}
         self._hung: _Iteration | None = None
-        self._max_elements = gonogo_settings.load().max_elements
+        self._max_elements = gonogo.settings.load().max_elements
 
     def _plan(self, test: AnyTest) -> None:
         assert isinstance(test, Selection)

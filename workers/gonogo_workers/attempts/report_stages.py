@@ -18,7 +18,7 @@ from gonogo_workers.reports.rows import Report
 log = logging.getLogger(__name__)
 
 KIND = "stages"
-"""The artifact's kind; gonogo_storage.seeds.stages reads it."""
+"""The artifact's kind; gonogo_service.results.stages reads it."""
 
 
 def artifact(work: Work, reports: Sequence[Report], suite: Mapping[str, Any]) -> Artifact | None:

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from gonogo.errors import InfrastructureError
+from gonogo.settings import Settings
 from gonogo.spec.executors import ON_WORMHOLE
-from gonogo_settings import Settings
 from gonogo_workers.devices import health, locks, recovery
 from gonogo_workers.devices.discovery import Device
 from gonogo_workers.executors.builds_file import BuildsFile, ResolvedBuild, resolve_build

@@ -22,7 +22,7 @@ from typing import Any
 
 from gonogo.devices.boards import ARCHES
 from gonogo.errors import InfrastructureError
-from gonogo_settings import Settings
+from gonogo.settings import Settings
 from gonogo_workers.devices.chip import Chip
 from gonogo_workers.executors.child_user import child_user
 from gonogo_workers.executors.kernel_host import HOST_RUN_VARIABLE, TERM_GRACE_S

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from gonogo.errors import JobError
-from gonogo_settings import Settings
+from gonogo.settings import Settings
 from gonogo_workers.devices import programs
 from gonogo_workers.devices.discovery import Device
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from gonogo.errors import FieldError
-from gonogo_settings import load as load_settings
+from gonogo.settings import load as load_settings
 
 SETTING: Final = "GONOGO_CHILD_USER"
 SHARED_FOLDER: Final = 0o2770

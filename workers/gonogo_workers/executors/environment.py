@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from gonogo_settings import load as load_settings
+from gonogo.settings import load as load_settings
 
 ALLOWED: Final = frozenset(
     {

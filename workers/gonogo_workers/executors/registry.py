@@ -16,9 +16,9 @@ from pathlib import Path
 
 from gonogo.errors import FieldError
 from gonogo.fields import did_you_mean
+from gonogo.settings import load as load_settings
 from gonogo.spec.executors import EMULATOR as EMULATOR
 from gonogo.spec.executors import EXECUTORS, ON_WORMHOLE
-from gonogo_settings import load as load_settings
 
 SETTING = "GONOGO_EXECUTORS"
 NEEDS = {
@@ -30,7 +30,7 @@ NEEDS = {
 CHILD = str(Path(__file__).resolve().parent / "child")
 """The folder of the executors that run in a build's interpreter, which may lack gonogo."""
 
-EMULATOR_PACKAGES = ("gonogo", "gonogo_workers", "gonogo_settings")
+EMULATOR_PACKAGES = ("gonogo", "gonogo_workers")
 """The packages of this project that the emulator's child imports."""
 
 GROUP = "gonogo.executors"

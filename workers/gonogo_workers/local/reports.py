@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-import gonogo_settings
+import gonogo.settings
 from gonogo.spec.selections import Selection
 from gonogo_workers.attempts.report_pipeline import judge_iteration, read_dumps
 from gonogo_workers.executors import builds_file, registry
@@ -29,7 +29,7 @@ class LocalReporter(LocalChild):
     def __init__(self, resolved: ResolvedBuild, build: str, *, patience: Patience) -> None:
         super().__init__(resolved, build)
         self.patience = patience
-        self._max_elements = gonogo_settings.load().max_elements
+        self._max_elements = gonogo.settings.load().max_elements
         self._open()
 
     def run(self, selection: Selection, iteration: int, repeat: int = 0) -> Row:
@@ -78,7 +78,7 @@ def reporter(
 
     Raises FieldError for an unknown executor, ExecutorFailure when the build can't be opened.
     """
-    config = gonogo_settings.load()
+    config = gonogo.settings.load()
     spec = registry.find(executor)
     resolved = builds_file.resolve_build(spec, build, builds_file.read(config.builds))
     patience = Patience(deadline_s, config.per_seed_deadline_s, tell)

@@ -203,7 +203,7 @@ def load(
     FieldError for an unknown executor or build, KernelError when a plug-in's factory raises for
     another reason, HostUnavailable when the child can't be started.
     """
-    from gonogo_settings import load as load_settings
+    from gonogo.settings import load as load_settings
     from gonogo_workers.executors import builds_file
 
     settings = load_settings()

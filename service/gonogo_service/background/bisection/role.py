@@ -16,17 +16,17 @@ from gonogo.errors import JobError
 from gonogo.flakiness import bisection as method
 from gonogo.flakiness.bisecting import Expect, Signal, Stage
 from gonogo.flakiness.bisection import SearchState
+from gonogo.settings import Settings
 from gonogo_service.background.bisection import text
+from gonogo_service.bisections import store as bisections
+from gonogo_service.bisections.store import LABEL, Bisection, Probe
+from gonogo_service.devices import workers
+from gonogo_service.jobs import store as jobs
+from gonogo_service.jobs import submission
+from gonogo_service.jobs.bodies import JobIn
 from gonogo_service.kit.background_context import BackgroundContext, log
-from gonogo_service.submission import jobs as submission
-from gonogo_service.submission.bodies import JobIn
-from gonogo_settings import Settings
-from gonogo_storage.automation import bisections
-from gonogo_storage.automation.bisections import LABEL, Bisection, Probe
-from gonogo_storage.db.encoding import utcnow
-from gonogo_storage.db.states import BisectionState
-from gonogo_storage.devices import workers
-from gonogo_storage.jobs import jobs
+from gonogo_service.kit.database.encoding import utcnow
+from gonogo_service.kit.database.states import BisectionState
 
 MAX_RUNS_WITHOUT_ANSWER = 3
 """After this many runs without an answer (crash, hang, failed build) a build can't be tested."""

@@ -9,15 +9,9 @@ from sqlalchemy.orm import Session
 from gonogo.flakiness.bisecting import Signal
 from gonogo.flakiness.bisection import SearchState
 from gonogo.flakiness.masking import BuildChange, Change, compare_builds
-from gonogo_storage.automation import bisections
-from gonogo_storage.automation.bisection_records import record
-from gonogo_storage.automation.bisections import (
-    Bisection,
-    ChangeKind,
-    FoundChange,
-    Probe,
-    SearchTrack,
-)
+from gonogo_service.bisections import store as bisections
+from gonogo_service.bisections.records import record
+from gonogo_service.bisections.store import Bisection, ChangeKind, FoundChange, Probe, SearchTrack
 
 _WORDS: Mapping[ChangeKind, str] = {
     "fixed": "fixed at {build}: rounding explains the error from there on",

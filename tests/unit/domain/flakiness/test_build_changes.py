@@ -12,9 +12,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from gonogo.flakiness.changes import number_changes
+from gonogo.flakiness.changes import Builds, build_splits, number_changes
 from gonogo.flakiness.policy import POLICY
-from gonogo.flakiness.splits import Builds, build_splits
 
 Array = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, int], Array]

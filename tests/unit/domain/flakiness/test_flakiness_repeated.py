@@ -14,9 +14,8 @@ import pytest
 from gonogo.flakiness.attribution import Cause, attribute
 from gonogo.flakiness.grades import Stability, stability
 from gonogo.flakiness.rates import Outcome, rate
-from gonogo.flakiness.repeated import clustered, tail_of
 from gonogo.flakiness.samples import Sample, devices, distinct_places
-from gonogo.flakiness.tails import tail
+from gonogo.flakiness.tails import clustered, tail, tail_of
 
 NIGHTS = 30
 FAR, NEAR = (0.1, 0.15, 0.2, 0.27), (0.5, 0.6, 0.7, 0.86)

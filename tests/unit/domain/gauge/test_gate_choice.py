@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-import gonogo_settings
+import gonogo.settings
+from gonogo.cli.app import app
 from gonogo.errors import FieldError
 from gonogo.gauge.line import gauge_line
 from gonogo.gauge.report import report
 from gonogo.gauge.tests_file import parse
 from gonogo.spec.test_spec import TestSpec
-from gonogo_cli.app import app
-from gonogo_service.submission.bodies import GaugeIn
-from gonogo_service.submission.gauges import check
+from gonogo_service.gauges.submission import check
+from gonogo_service.jobs.bodies import GaugeIn
 
 TEST: dict[str, Any] = {"kernel": "layernorm_bw", "shape": [4, 40]}
 FLAGS = ("gauge", "--shape", "4,40", "--seeds", "1", "--no-search")
@@ -67,7 +67,7 @@ def test_a_file_s_entries_choose_gates_by_name() -> None:
 
 
 def test_a_gauge_over_http_is_refused_for_an_unknown_gate() -> None:
-    settings = gonogo_settings.load()
+    settings = gonogo.settings.load()
     body: dict[str, Any] = {"test": TEST, "seeds": {"count": 1}}
     with pytest.raises(FieldError) as problem:
         check(GaugeIn.model_validate({**body, "gates": ["hipdn"]}), settings)

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from gonogo.cli.app import app
 from gonogo.errors import FieldError
 from gonogo.gauge import kernels
 from gonogo.gauge.kernels import Kind
 from gonogo.gauge.line import gauge_line
 from gonogo.gauge.plan import RIGHT_KERNELS, planned
 from gonogo.spec.test_spec import TestSpec
-from gonogo_cli.app import app
 from gonogo_workers.messages import gauge_parts
 from numeric_cases import spec
 
@@ -114,7 +114,7 @@ def test_planning_and_reporting_load_no_scipy() -> None:
         "test = TestSpec.parse({'kernel': 'layernorm_bw', 'shape': [32, 32]})\n"
         "planned(test, 'mine', ['a'], ['b'])\n"
         "report(test, [])\n"
-        "import gonogo_service.submission.gauges\n"
+        "import gonogo_service.gauges.submission\n"
         "print(sorted({'scipy', 'numba'} & set(sys.modules)))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

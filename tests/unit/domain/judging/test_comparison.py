@@ -215,7 +215,7 @@ def test_tensors_of_torch_are_read_without_torch(right: dict[str, NDArray[Any]])
 
 def test_importing_gonogo_loads_neither_numpy_nor_the_numerics() -> None:
     code = (
-        "import gonogo, gonogo_pytest.plugin, sys; "
+        "import gonogo, gonogo.pytest_plugin.plugin, sys; "
         "assert not {'numpy', 'scipy', 'gonogo.judging.judging'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)

@@ -20,11 +20,11 @@ from typer.testing import CliRunner
 import gonogo
 from api import in_process
 from gonogo import emulator
+from gonogo.cli.app import app, main
 from gonogo.errors import FieldError
 from gonogo.judging.inputs import generate, quantise
 from gonogo.kernels import registry
 from gonogo.spec.test_spec import TestSpec
-from gonogo_cli.app import app, main
 from gonogo_service.app import create_app
 from gonogo_workers.local.runner import load
 
@@ -148,7 +148,7 @@ def test_a_server_knows_the_kernels_that_its_setting_allows(tmp_path: Path) -> N
 
 def test_the_names_of_kernels_need_no_numpy() -> None:
     code = (
-        "import sys; from gonogo.spec.test_spec import KERNELS; import gonogo_cli.app\n"
+        "import sys; from gonogo.spec.test_spec import KERNELS; import gonogo.cli.app\n"
         "print('numpy' in sys.modules and 'softmax' in KERNELS)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -13,11 +13,11 @@ from typer.testing import CliRunner
 
 from api import in_process
 from gonogo import emulator
+from gonogo.cli.app import app
 from gonogo.errors import FieldError
 from gonogo.judging.inputs import generate, quantise
 from gonogo.kernels import registry
 from gonogo.spec.test_spec import TestSpec
-from gonogo_cli.app import app
 from gonogo_workers.local.runner import load
 
 SOFTCAP = '''

@@ -14,12 +14,12 @@ import pytest
 from typer.testing import CliRunner
 
 from exact_kernels import exact_test
+from gonogo.cli.app import app
 from gonogo.errors import FieldError
 from gonogo.judging.inputs import generate
+from gonogo.pytest_plugin.exact import draw
 from gonogo.spec.regimes import EXACT_KERNELS
 from gonogo.workloads import exact_outputs
-from gonogo_cli.app import app
-from gonogo_pytest.exact import draw
 
 
 def layer_norm(x: Any, gamma: Any, beta: Any, ddof: int = 0) -> Any:
@@ -45,7 +45,15 @@ def test_layer_norm(exact_inputs, gonogo_seed):
 
 def test_the_fixture_draws_inputs_of_the_tests_seed(tmp_path: Path) -> None:
     (tmp_path / "test_program.py").write_text(PROGRAM)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "gonogo_pytest.plugin", "--gonogo=off"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "gonogo.pytest_plugin.plugin",
+        "--gonogo=off",
+    ]
     outcome = subprocess.run(
         [*command, "-p", "no:cacheprovider"], cwd=tmp_path, capture_output=True, text=True
     )

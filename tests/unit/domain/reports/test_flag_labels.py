@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gonogo.reports.flag_labels import LABELS, kind_of
-from gonogo_storage.db.states import FlagKind
+from gonogo_service.kit.database.states import FlagKind
 
 
 def test_every_kind_has_a_label_that_names_it() -> None:

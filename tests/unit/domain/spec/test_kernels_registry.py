@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 import softmax
 from api import in_process
 from gonogo import emulator
+from gonogo.cli.app import app
 from gonogo.errors import FieldError
 from gonogo.judging.comparison import case_of_test, record_of
 from gonogo.judging.inputs import generate, quantise
@@ -22,8 +23,7 @@ from gonogo.kernels import rmsnorm
 from gonogo.kernels.registry import KERNELS, register, unregister
 from gonogo.spec.builds import emulator_builds
 from gonogo.spec.test_spec import TestSpec
-from gonogo_cli.app import app
-from gonogo_storage.flags.evidence import check_line
+from gonogo_service.flags.evidence import check_line
 
 TOY = ("--kernel", "softmax_fw", "--shape", "2,32,100", "--parameters", '{"temperature": 0.5}')
 

@@ -26,9 +26,9 @@ SESSION = Path(__file__).with_name("pytest_session.py")
 PLUGIN_FOLDER = next(
     folder
     for folder in Path(__file__).resolve().parents
-    if (folder / "gonogo_pytest" / "plugin.py").is_file()
+    if (folder / "gonogo" / "pytest_plugin" / "plugin.py").is_file()
 )
-"""The folder of this worker's packages `gonogo_pytest` and `gonogo`.
+"""The folder of this worker's package `gonogo`.
 
 It is the checkout, or site-packages.
 """
@@ -48,11 +48,11 @@ PLUGIN_FILES = (
     "gonogo/public/judgment.py",
     "gonogo/public/recorded.py",
     "gonogo/public/tensors.py",
-    "gonogo_pytest/__init__.py",
-    "gonogo_pytest/capturing.py",
-    "gonogo_pytest/dumps.py",
-    "gonogo_pytest/lines.py",
-    "gonogo_pytest/plugin.py",
+    "gonogo/pytest_plugin/__init__.py",
+    "gonogo/pytest_plugin/capturing.py",
+    "gonogo/pytest_plugin/dumps.py",
+    "gonogo/pytest_plugin/lines.py",
+    "gonogo/pytest_plugin/plugin.py",
 )
 SHARE = 0.95
 """The share of the worker's deadline that we use.

@@ -15,34 +15,23 @@ import signal
 import sys
 from pathlib import Path
 
-PACKAGES = ("gonogo", "gonogo_pytest")
-PLUGIN = "gonogo_pytest.plugin"
+PLUGIN = "gonogo.pytest_plugin.plugin"
 FORMAT_LINE = "FORMAT = 1\n"
 """A line in every plug-in whose output our executor can read."""
 
 
 def usable() -> bool:
-    """Return whether the interpreter's plug-in, and the gonogo beside it, are ours and compatible.
+    """Return whether the interpreter's gonogo has a plug-in that our executor can read.
 
-    They may be installed, or the repository itself; another package of that name may shadow gonogo.
-    Imports neither: pytest rewrites the plug-in's assertions while importing it.
+    It may be installed, or the repository itself; another package of that name may shadow it.
+    It isn't imported: pytest rewrites the plug-in's assertions while importing it.
     """
     try:
-        plugin_spec, gonogo_spec = (
-            importlib.util.find_spec(PLUGIN),
-            importlib.util.find_spec("gonogo"),
-        )
-        if (
-            plugin_spec is None
-            or plugin_spec.origin is None
-            or gonogo_spec is None
-            or gonogo_spec.origin is None
-        ):
+        spec = importlib.util.find_spec("gonogo")
+        if spec is None or spec.origin is None:
             return False
-        plugin = Path(plugin_spec.origin)
-        return plugin.parents[1] == Path(gonogo_spec.origin).parents[
-            1
-        ] and FORMAT_LINE in plugin.read_text("utf-8")
+        plugin = Path(spec.origin).parent / "pytest_plugin" / "plugin.py"
+        return FORMAT_LINE in plugin.read_text("utf-8")
     except Exception:  # an import may run any code of another package
         return False
 
@@ -61,7 +50,7 @@ def main() -> None:
         all_threads=True,
     )
     if not usable():
-        for name in [name for name in sys.modules if name.partition(".")[0] in PACKAGES]:
+        for name in [name for name in sys.modules if name.partition(".")[0] == "gonogo"]:
             del sys.modules[name]
         sys.path.insert(0, copy)
         importlib.invalidate_caches()

@@ -1,0 +1,281 @@
+"""Jobs on the terminal: words and colors of verdicts, progress bars, and tables."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
+from rich.segment import Segment
+from rich.table import Table
+from rich.text import Text
+
+from gonogo import urls
+from gonogo.cli.kit.terminal import plain
+from gonogo.spec import arithmetic_words
+from gonogo.spec.selections import Selection, is_selection
+from gonogo.spec.verdicts import Verdict
+
+COLORS = {
+    "pass": "green",
+    "pass_by_tolerance": "bold magenta",
+    "fail_by_tolerance": "yellow",
+    "fail": "bold red",
+    "suspect": "yellow",
+    "hang": "red",
+    "crash": "red",
+    "error": "red",
+}
+STAGE_COLORS = {
+    "passed": "green",
+    "partial": "yellow",
+    "failed": "bold red",
+    "hung": "red",
+    "blocked": "dim",
+}
+LEVELS: dict[str, frozenset[str]] = {
+    "fail": frozenset({"error", "crash", "hang", "fail"}),
+    "hollow": frozenset({"error", "crash", "hang", "fail", "pass_by_tolerance"}),
+    "suspect": frozenset(
+        {
+            "error",
+            "crash",
+            "hang",
+            "fail",
+            "pass_by_tolerance",
+            "fail_by_tolerance",
+            "suspect",
+            "inconclusive",
+        }
+    ),
+}
+"""Verdicts at which --fail-on makes the exit code 1. `new` is `hollow` for a single job: it has no
+base to compare with, so all is new."""
+
+
+NOTHING_JUDGED = frozenset({"not_judged", "skipped", "not_run"})
+"""Verdicts of kernels that are never a success. A selection is asked by its outcomes first."""
+
+
+class SafeConsole(Console):
+    """A console whose escapes are its own: those in what it prints are shown as pictures."""
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """Yield the segments of what is printed."""
+        for segment in super().render(renderable, options):
+            text = segment.text if segment.control else plain(segment.text)
+            yield segment if text == segment.text else Segment(text, segment.style)
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Return a console; without a terminal it is 160 wide, so that a log keeps whole sentences."""
+    out = SafeConsole(stderr=stderr)
+    return out if out.is_terminal else SafeConsole(stderr=stderr, width=160)
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on stdout: pretty on a terminal, else on one line."""
+    print(json.dumps(value, indent=2 if sys.stdout.isatty() else None), flush=True)
+
+
+def verdict(name: str | None) -> Text:
+    """Return the label of a verdict, in its color."""
+    return Text(Verdict(name).label if name else "-", style=COLORS.get(name or "", ""))
+
+
+def state(name: str) -> str:
+    """Return a state as people write it here; the API has the British spelling."""
+    return name.replace("cancelled", "canceled").replace("cancelling", "canceling")
+
+
+def verdict_value(text: str) -> str:
+    """Return the verdict with this label, in any case; any other text as it is."""
+    labels = {verdict.label.lower(): verdict.value for verdict in Verdict}
+    return labels.get(text.lower(), text)
+
+
+def counts(verdicts: Mapping[str, int]) -> str:
+    """Return counts of verdicts or of a runner's outcomes as "3 pass, 1 hollow pass"."""
+    labels = {verdict.value: verdict.label.lower() for verdict in Verdict}
+    return (
+        ", ".join(
+            f"{number} {labels.get(name, name)}" for name, number in verdicts.items() if number
+        )
+        or "-"
+    )
+
+
+def failed(name: str | None, fail_on: str) -> bool:
+    """Return whether a job with this verdict makes the exit code 1.
+
+    A job without a verdict (canceled, failed) always does, and so does one in which nothing was
+    judged.
+    """
+    if name is None or name in NOTHING_JUDGED:
+        return True
+    if fail_on == "any":
+        return name != "pass"
+    return name in LEVELS["hollow" if fail_on == "new" else fail_on]
+
+
+def number(value: float | int | None, digits: int = 3) -> str:
+    """A statistic in few characters; "-" for null."""
+    if value is None:
+        return "-"
+    return f"{value:.{digits}g}"
+
+
+def plain_words(value: str) -> str:
+    """Return a value that has no label of its own as people write it: not_judged is not judged."""
+    return value.replace("_", " ")
+
+
+def tell(words: str) -> None:
+    """Say something about work that goes on, on standard error; above the bars, if there are."""
+    print(words, file=sys.stderr, flush=True)
+
+
+def progress(out: Console) -> Progress:
+    """Return progress bars for jobs; call `add_task(name, total=...)`.
+
+    Without a terminal nothing is drawn.
+    """
+    return Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=32),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[note]}"),
+        TimeElapsedColumn(),
+        console=out,
+        disable=not out.is_terminal,
+    )
+
+
+def jobs_table(items: Iterable[Mapping[str, Any]], url: str) -> Table:
+    """Jobs, one a line."""
+    table = Table(box=None, header_style="dim", pad_edge=False)
+    for name in ("job", "test", "build", "state", "seeds", "verdict", "counts"):
+        table.add_column(name, no_wrap=name == "job")
+    for job in items:
+        shape = what(job.get("test") or {})
+        table.add_row(
+            Text(str(job["id"]), style=f"link {url}{urls.job(job['id'])}"),
+            f"{job.get('kernel')} {shape}",
+            str(job.get("build")),
+            str(job.get("state")),
+            f"{job.get('done')}/{job.get('total')}",
+            verdict(job.get("verdict")),
+            counts(job.get("counts") or {}),
+        )
+    return table
+
+
+def what(test: Mapping[str, Any]) -> str:
+    """Which shape, or which tests, in a few characters."""
+    if is_selection(test):
+        return Selection.parse(test).words
+    return "x".join(str(length) for length in test.get("shape", []))
+
+
+def sample(item: Mapping[str, Any]) -> str:
+    """The seed of a result, or the iteration that has none."""
+    return str(item["seed"]) if item["seed"] is not None else f"({item.get('iteration')})"
+
+
+def arithmetic_lines(rows: Iterable[Mapping[str, Any]]) -> list[Text]:
+    """Return a line per output with its arithmetic and its detection limits."""
+    return [Text(output.words) for output in arithmetic_words.of_results(rows)]
+
+
+def results_table(items: Iterable[Mapping[str, Any]]) -> Table:
+    """Seed results, one line an output."""
+    table = Table(box=None, header_style="dim", pad_edge=False)
+    for name in (
+        "seed",
+        "repeat",
+        "verdict",
+        "output",
+        "explanation",
+        "max |e|",
+        "tolerance ratio",
+        "error/rounding",
+        "1-PCC",
+        "ms",
+        "message",
+    ):
+        table.add_column(
+            name,
+            justify="right"
+            if name in {"seed", "max |e|", "tolerance ratio", "error/rounding", "1-PCC", "ms"}
+            else "left",
+        )
+    for item in items:
+        outputs = item.get("outputs") or {"": {}}
+        for position, (name, judged) in enumerate(outputs.items()):
+            first = position == 0
+            table.add_row(
+                sample(item) if first else "",
+                str(item["repeat"]) if first else "",
+                verdict(item["verdict"]) if first else "",
+                name,
+                plain_words(str(judged.get("outcome") or judged.get("explanation") or "-")),
+                number(judged.get("max_abs")),
+                number(judged.get("tolerance_ratio")),
+                number(judged.get("rounding_ratio")),
+                number(judged.get("pcc_deficit")),
+                number(item.get("duration_ms")) if first else "",
+                str(
+                    (item.get("message") if first else None) or judged.get("message") or ""
+                ).partition("\n")[0],
+            )
+    return table
+
+
+def stages_table(content: Mapping[str, Any]) -> Table:
+    """Return a table of a staged suite's stages, from the "stages" of a diagnosis.
+
+    A regression stands beside its stage.
+    """
+    table = Table(box=None, header_style="dim", pad_edge=False)
+    for name in ("", "stage", "status", "passed", "failed", "skipped", "what is in the way"):
+        table.add_column(
+            name, justify="right" if name in {"", "passed", "failed", "skipped"} else "left"
+        )
+    since = {
+        regression["stage"]: regression["since"] for regression in content.get("regressions") or ()
+    }
+    for position, stage in enumerate(content["stages"], 1):
+        name = stage["name"]
+        lost = f"regression: it passed on {since[name]}" if name in since else ""
+        table.add_row(
+            str(position),
+            Text(name),
+            Text(stage["status"], style=STAGE_COLORS.get(stage["status"], "")),
+            *(str(stage.get(count, "-")) for count in ("passed", "failed", "skipped")),
+            Text(
+                "; ".join(
+                    filter(
+                        None,
+                        (
+                            "blocker" if name == content.get("blocker") else "",
+                            stage.get("reason"),
+                            lost,
+                        ),
+                    )
+                )
+            ),
+        )
+    return table

@@ -1,0 +1,121 @@
+"""Deliver a run to its server or its SQLite file exactly once, now or later."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+from gonogo import urls
+from gonogo.pytest_plugin import spool
+from gonogo.pytest_plugin.local import LocalFile
+from gonogo.pytest_plugin.records import encoded
+from gonogo.pytest_plugin.spool import Run
+
+SQLITE = b"SQLite format 3\0"
+"""The first bytes of a SQLite file."""
+
+
+class Undelivered(Exception):
+    """A run could not be delivered; the message has the destination and the reason.
+
+    `refused`: trying again would not help.
+    """
+
+    def __init__(self, message: str, *, refused: bool = False) -> None:
+        super().__init__(message)
+        self.refused = refused
+
+
+def is_server(to: str) -> bool:
+    """Return whether a destination is a server's address; otherwise it is a file."""
+    return to.startswith(("http://", "https://"))
+
+
+def why_no_file(folder: Path, where: str) -> str | None:
+    """Return why numbers can't go to this file, seen from `folder`; None if they can.
+
+    It is something else than a SQLite file: a folder, or a test whose option came before it. An
+    empty file is a database without tables.
+    """
+    if is_server(where):
+        return None
+    path = folder / where.partition("::")[0]
+    if path.is_dir():
+        return f"{where!r} is a folder"
+    try:
+        with path.open("rb") as file:
+            beginning = file.read(len(SQLITE))
+    except FileNotFoundError:
+        return None
+    except OSError as problem:
+        return f"{where!r} can't be read: {problem.strerror}"
+    return None if beginning in (b"", SQLITE) else f"{where!r} is no SQLite file"
+
+
+def deliver(run: Run) -> list[str]:
+    """Deliver a run, and return where its numbers are, in words.
+
+    The same run delivered again is stored once. Raises Undelivered.
+    """
+    if is_server(run.to):
+        # Imported here: most runs of pytest need neither HTTP nor TLS
+        from gonogo.pytest_plugin import server
+
+        try:
+            answers = server.send(
+                run.to,
+                run.id,
+                encoded(run.header),
+                (encoded(record.to_json()) for record in run.records),
+            )
+        except server.Unsent as problem:
+            raise Undelivered(str(problem), refused=problem.refused) from None
+        return [
+            f"{run.to.rstrip('/')}{urls.job(answer['id'])} ({answer.get('verdict')})"
+            for answer in answers
+        ]
+    try:
+        with LocalFile(Path(run.to)) as file:
+            file.add(run)
+    except (OSError, ValueError, sqlite3.Error) as problem:
+        raise Undelivered(f"{run.to}: {problem}") from None
+    return [f"{run.to}, run {run.id}"]
+
+
+def catch_up(
+    folder: Path, *, only: str | None = None, but: str | None = None, to: str | None = None
+) -> Iterator[tuple[bool, str]]:
+    """Deliver the leftovers of earlier runs in a folder; yield (whether it worked, words) of each.
+
+    only: just those for this destination, and none that was refused before. but: except this run,
+    which is still going on. to: deliver all of them there instead. After the first failure no other
+    run for the same destination is tried.
+    """
+    unreachable: set[str] = set()
+    for left in spool.left_over(folder, but=but, refused=only is None):
+        try:
+            run = left.read()
+        except ValueError as problem:
+            yield False, f"{left.path.name} can't be read: {problem}"
+            continue
+        if to is not None:
+            run = Run(run.id, to, run.header, run.records, run.exit_status, run.finished_at)
+        if run.to in unreachable or only not in (None, run.to):
+            continue
+        try:
+            words = deliver(run) if run.records else ["no test of it had begun"]
+        except Undelivered as problem:
+            if problem.refused:
+                left.refused()
+            else:
+                unreachable.add(run.to)
+            yield (
+                False,
+                f"the run of {run.header['started_at']} is still in {left.path.name}: {problem}",
+            )
+            continue
+        left.delete()
+        died = "" if run.finished_at else ", which was killed"
+        for place in words:
+            yield True, f"the run of {run.header['started_at']}{died}: {place}"

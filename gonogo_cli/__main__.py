@@ -1,8 +1,0 @@
-"""`python -m gonogo_cli` is the `gonogo` command."""
-
-from __future__ import annotations
-
-from gonogo_cli.app import main
-
-if __name__ == "__main__":
-    main()

@@ -1,1 +1,0 @@
-"""Tokens, sessions, idempotency keys, and the audit log."""

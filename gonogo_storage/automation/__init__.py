@@ -1,1 +1,0 @@
-"""Jobs that no person submits: suites, schedules, CI deliveries, and bisections."""

@@ -1,1 +1,0 @@
-"""Tests and builds by name."""

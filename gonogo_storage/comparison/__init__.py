@@ -1,1 +1,0 @@
-"""Builds against each other: head against base, the build matrix, and waivers."""

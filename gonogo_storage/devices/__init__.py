@@ -1,1 +1,0 @@
-"""Devices and their workers: state, health, golden digests, and activity by minute and hour."""

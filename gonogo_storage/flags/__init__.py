@@ -1,1 +1,0 @@
-"""Flags: findings about tests, their evidence, their history, and the order for triage."""

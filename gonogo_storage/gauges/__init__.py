@@ -1,1 +1,0 @@
-"""Gauges: the stored runs of known-right and known-wrong kernels, and their reports."""

@@ -1,1 +1,0 @@
-"""A test over builds and days: samples, trends, assessments, and the flags that follow."""

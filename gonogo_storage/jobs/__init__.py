@@ -1,1 +1,0 @@
-"""The life of a job, from its chunks to its verdict."""

@@ -1,1 +1,0 @@
-"""The outbox, webhooks and deliveries, incoming deliveries, reports to GitHub, and job events."""

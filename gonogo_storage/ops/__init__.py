@@ -1,1 +1,0 @@
-"""Operating the database: its schema, and the numbers behind metrics and health checks."""

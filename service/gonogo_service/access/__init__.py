@@ -1,1 +1,0 @@
-"""Access: tokens, logins, sessions, scopes, and the outermost middleware."""

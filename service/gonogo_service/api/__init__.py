@@ -1,1 +1,0 @@
-"""The API under /api/v1: one router with its schemas per noun."""

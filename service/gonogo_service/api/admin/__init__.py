@@ -1,1 +1,0 @@
-"""Tokens, the audit log, health, readiness, and metrics over HTTP."""

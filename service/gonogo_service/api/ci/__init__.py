@@ -1,1 +1,0 @@
-"""CI over HTTP: comparison, rules, incoming webhooks, outgoing webhooks, answers to GitHub."""

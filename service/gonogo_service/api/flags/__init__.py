@@ -1,1 +1,0 @@
-"""Flags and waivers over HTTP."""

@@ -1,1 +1,0 @@
-"""Builds, devices, and workers over HTTP."""

@@ -1,1 +1,0 @@
-"""Suites, runs, and schedules over HTTP."""

@@ -1,0 +1,430 @@
+"""Bisections: find the build of a series that changed a test, although its runs are noisy."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fastapi import Depends, Header, Query, Request, Response
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+from pydantic import Field
+from sqlalchemy.orm import Session
+from starlette.exceptions import HTTPException
+
+from gonogo import urls
+from gonogo.errors import FieldError
+from gonogo.fields import did_you_mean
+from gonogo.flakiness.bisecting import Expect, Signal
+from gonogo.spec.builds import Build, fits_kernel, ordered, own_builds
+from gonogo.spec.selections import TestBody
+from gonogo.spec.test_spec import TestSpec
+from gonogo.urls import API
+from gonogo_service.bisections import store as stored
+from gonogo_service.bisections.store import (
+    Bisection,
+    BisectionSummary,
+    NewBisection,
+    Probe,
+    SearchTrack,
+)
+from gonogo_service.builds import store as builds
+from gonogo_service.jobs import store as jobs
+from gonogo_service.jobs import submission
+from gonogo_service.jobs.api.events import MAX_NUMBER, RETRY_MS, last_known
+from gonogo_service.jobs.bodies import MAX_LABELS, MAX_SEED, NAME, Commit, JobIn, JobOptions, Label
+from gonogo_service.jobs.events import Event
+from gonogo_service.jobs.job import BACKGROUND_PRIORITY
+from gonogo_service.kit.answers import (
+    Cursor,
+    Filter,
+    Limit,
+    extend_page,
+    make_router,
+    require,
+)
+from gonogo_service.kit.database.encoding import encode, utcnow
+from gonogo_service.kit.database.paging import Page
+from gonogo_service.kit.database.records import from_object, schema_of
+from gonogo_service.kit.database.states import BisectionState
+from gonogo_service.people import audit, idempotency_keys
+from gonogo_service.people.context import Context, Ctx, Reader, Submitter
+
+router = make_router("bisections")
+MAX_BUILDS = 1000
+MAX_RUNS = 10_000
+PAGE = 500
+
+Name = Annotated[str, Field(pattern=NAME, max_length=200)]
+
+
+class BisectionIn(JobOptions):
+    """A test, and a series of builds in order: a list, or the builds of a branch."""
+
+    priority: int = Field(
+        BACKGROUND_PRIORITY,
+        ge=0,
+        le=9,
+        description="9 runs first; 0 to 2 only while nobody's other jobs wait",
+    )
+    test: TestBody = Field(
+        description="As in a job: a test of a kernel, or a selection of a gtest or pytest suite"
+    )
+    builds: list[Name] | None = Field(
+        None,
+        min_length=2,
+        max_length=MAX_BUILDS,
+        description="In order; a build may occur several times",
+    )
+    branch: Name | None = Field(
+        None, description="Instead of `builds`: all builds of this branch, by sequence"
+    )
+    first: Name | None = Field(None, description="The first build of the branch to use")
+    last: Name | None = Field(None, description="The last build of the branch to use")
+    signal: Signal | None = Field(
+        None,
+        strict=False,
+        description=(
+            "What distinguishes builds; null: numbers for a test of a kernel, verdicts for a "
+            "selection"
+        ),
+    )
+    expect: Expect = Field(
+        Expect.either,
+        strict=False,
+        description="How the last build differs from the first; if known, it saves runs",
+    )
+    several: bool = Field(
+        False,
+        description=(
+            "With verdicts: look for more changes after the first one; with numbers always true"
+        ),
+    )
+    max_runs: int = Field(
+        500, ge=2, le=MAX_RUNS, description="Without an answer after so many runs it is undecided"
+    )
+    seed_start: int = Field(
+        0,
+        ge=0,
+        le=MAX_SEED - MAX_RUNS,
+        description="The n-th run of every build has this seed plus n",
+    )
+    labels: dict[Label, Annotated[str, Field(max_length=200)]] = Field(
+        {}, max_length=MAX_LABELS - 1
+    )
+    commit: Commit | None = None
+
+    def _normalize(self) -> None:
+        if self.builds is None and self.branch is None:
+            limit = f"2 to {MAX_BUILDS} builds"
+            raise FieldError("builds", None, "is required if there is no branch", limit=limit)
+        for field in ("branch", "first", "last"):
+            value = getattr(self, field)
+            if self.builds is not None and value is not None:
+                reason = "needs a branch, not a list of builds"
+                raise FieldError(field, value, reason, limit="null with `builds`")
+
+
+@dataclass(frozen=True)
+class BisectionLinks:
+    """Paths of a bisection's resources."""
+
+    self: str
+    events: str
+    jobs: str
+    page: str
+
+
+@dataclass(frozen=True)
+class BisectionAccepted:
+    """The answer to a new bisection."""
+
+    id: str
+    state: BisectionState
+    builds: int
+    links: BisectionLinks
+
+
+@dataclass(frozen=True)
+class ListedBisection(BisectionSummary):
+    """A bisection in a list."""
+
+    links: BisectionLinks
+
+
+@dataclass(frozen=True)
+class ProbeOut(Probe):
+    """One run of a build of the series."""
+
+    build: str
+
+
+@dataclass(frozen=True)
+class BisectionOut(BisectionSummary):
+    """A bisection with its searches (stage, posterior, rates) and every run."""
+
+    tracks: list[SearchTrack]
+    probes: list[ProbeOut]
+    links: BisectionLinks
+
+
+@router.post(
+    "/bisections",
+    status_code=202,
+    responses={202: {"model": BisectionAccepted}},
+    response_class=Response,
+    summary="Find the build that changed a test",
+)
+def submit(
+    context: Ctx,
+    who: Submitter,
+    request: Request,
+    body: BisectionIn,
+    key: idempotency_keys.Key = None,
+) -> Response:
+    """Run builds of the series until the place of the change is known.
+
+    Each probe runs one seed, on as many devices as are free.
+    """
+    common = body.model_dump(
+        mode="json",
+        include={"test", "labels", "commit", *JobOptions.model_fields},
+    )
+
+    def make(session: Session) -> BisectionAccepted:
+        series, field = _series(session, body)
+        checked = submission.check(
+            JobIn.parse({**common, "build": series[0], "seeds": [body.seed_start]}),
+            context.settings,
+        )
+        sample = None
+        for place, name in enumerate(series):
+            candidate = submission.Submission(
+                checked.body.model_copy(update={"build": name}),
+                checked.test,
+                checked.seeds,
+                checked.context,
+            )
+            try:
+                sample = submission.resolve(session, candidate, context.settings, who.name)
+            except FieldError as error:
+                where = (
+                    f"{field}.{place}"
+                    if error.field == "build" and field == "builds"
+                    else error.field
+                )
+                raise error.at(where) from None
+        assert sample is not None
+        signal = body.signal or (
+            Signal.numbers if isinstance(body.test, TestSpec) else Signal.verdicts
+        )
+        bisection = stored.create(
+            session,
+            NewBisection(
+                sample=sample,
+                builds=series,
+                request=common,
+                signal=signal.value,
+                expect=body.expect.value,
+                several=body.several,
+                seed_start=body.seed_start,
+                max_runs=body.max_runs,
+                owner=who.name,
+            ),
+        )
+        audit.record(
+            session,
+            actor=who.actor,
+            action="bisection.created",
+            subject=bisection.id,
+            detail={"test": bisection.test_key},
+        )
+        return _accepted(bisection)
+
+    return idempotency_keys.created(context, request, who, key, body, make)
+
+
+@router.get("/bisections", summary="List bisections, newest first")
+def list_bisections(
+    context: Ctx,
+    _who: Reader,
+    test: Filter = None,
+    state: BisectionState | None = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> Page[ListedBisection]:
+    """List bisections that match all filters; `test` is a test's key."""
+    with context.reading() as session:
+        page = stored.list_(session, test=test, state=state, limit=limit, cursor=cursor)
+    return extend_page(
+        page,
+        lambda bisection: from_object(ListedBisection, bisection, links=_links(bisection.id)),
+    )
+
+
+@router.get("/bisections/{bisection_id}", summary="Show a bisection")
+def look(context: Ctx, _who: Reader, bisection_id: str) -> BisectionOut:
+    """Show the state of its searches, every run, and the answer when it is known."""
+    bisection = _require(context, bisection_id)
+    probes = [
+        from_object(ProbeOut, probe, build=bisection.builds[probe.place])
+        for probe in bisection.probes
+    ]
+    return from_object(BisectionOut, bisection, probes=probes, links=_links(bisection_id))
+
+
+@router.post("/bisections/{bisection_id}:cancel", status_code=202, summary="Cancel a bisection")
+def cancel(
+    context: Ctx, who: Submitter, bisection_id: str, response: Response
+) -> BisectionAccepted:
+    """Cancel a bisection and its open runs; its results stay. A finished one does not change."""
+    _require(context, bisection_id)
+    with context.session() as session:
+        if stored.lock(session, bisection_id) is not None:
+            now = utcnow()
+            words = f"canceled by {who.name}"
+            open_jobs = stored.finish(
+                session,
+                bisection_id,
+                state=BisectionState.cancelled,
+                conclusion=None,
+                words=words,
+                now=now,
+            )
+            for job_id in open_jobs:
+                jobs.cancel(session, job_id, now=now)
+            audit.record(
+                session, actor=who.actor, action="bisection.cancelled", subject=bisection_id
+            )
+        after = stored.get(session, bisection_id)
+    assert after is not None
+    context.notifier.notify()
+    accepted = _accepted(after)
+    response.headers["Location"] = accepted.links.self
+    return accepted
+
+
+def start(
+    context: Ctx,
+    _who: Reader,
+    bisection_id: str,
+    after: Annotated[int, Query(ge=0, le=MAX_NUMBER, description="The last known version")] = 0,
+    last_event_id: Annotated[
+        str | None,
+        Header(description="Sent by browsers when they reconnect; overrides `after`"),
+    ] = None,
+) -> int:
+    """Return the version after which the stream starts.
+
+    It answers 204 when no event will follow, which tells an EventSource not to reconnect.
+    """
+    after = last_known(after, last_event_id)
+    bisection = _require(context, bisection_id)
+    if bisection.state.final and after >= bisection.version:
+        raise HTTPException(204)
+    return after
+
+
+async def follow(
+    context: Ctx, who: Reader, bisection_id: str, after: Annotated[int, Depends(start)]
+) -> AsyncIterator[AsyncIterator[Event[Any]]]:
+    """Yield the bisection's events as they are stored, until the answer is over."""
+    async with (
+        aclosing(context.bisections.follow(bisection_id, after)) as events,
+        aclosing(context.live.while_valid(who, events)) as following,
+    ):
+        yield following
+
+
+@router.get(
+    "/bisections/{bisection_id}/events",
+    response_class=EventSourceResponse,
+    responses={
+        200: {
+            "content": {"text/event-stream": {"schema": schema_of(stored.BisectionProgress)}},
+            "description": "Events; the schema is that of an event's data",
+        },
+        204: {"description": "The bisection is over, and its last event is known"},
+    },
+    summary="Stream a bisection's events",
+)
+async def events(
+    following: Annotated[AsyncIterator[Event[Any]], Depends(follow)],
+) -> AsyncIterator[ServerSentEvent]:
+    """Stream `progress` events, and at the end a `state` event.
+
+    Each has {"state", "runs", "tracks", "conclusion", "words"}. An event's ID is the bisection's
+    version. Slow clients get only the newest event. The stream ends when the bisection is over.
+    """
+    yield ServerSentEvent(retry=RETRY_MS)  # also sends the headers at once
+    async for event in following:
+        yield ServerSentEvent(id=str(event.number), event=event.type, raw_data=encode(event.data))
+
+
+def _require(context: Context, bisection_id: str) -> Bisection:
+    """Return the bisection. Raises Problem 404 when there is none."""
+    with context.reading() as session:
+        return require(stored.get(session, bisection_id), "bisection", bisection_id)
+
+
+def _series(session: Session, body: BisectionIn) -> tuple[list[str], str]:
+    """Return (the builds in order, the field that names them). Raises FieldError.
+
+    Of a branch, builds that don't belong to the test's kernel are left out.
+    """
+    if body.builds is not None:
+        return list(body.builds), "builds"
+    assert body.branch is not None  # the body has one of the two
+    executor, branch = body.target.executor, body.branch
+    kernel = body.test.kernel if isinstance(body.test, TestSpec) else None
+    names = [
+        build.name
+        for build in _branch(session, executor, branch)
+        if kernel is None or fits_kernel(build, kernel)
+    ]
+    for field, name in (("first", body.first), ("last", body.last)):
+        if name is not None and name not in names:
+            raise FieldError(
+                field,
+                name,
+                f"is not a build of branch {branch!r}"
+                + ("" if kernel is None else f" that belongs to {kernel}")
+                + did_you_mean(name, names),
+                limit=", ".join(names[:20]) or "a build of the branch",
+            )
+    low = 0 if body.first is None else names.index(body.first)
+    high = len(names) - 1 if body.last is None else names.index(body.last)
+    series = names[low : high + 1]
+    if not 2 <= len(series) <= MAX_BUILDS:
+        reason = f"has {len(series)} builds of {executor} from first to last"
+        raise FieldError("branch", branch, reason, limit=f"2 to {MAX_BUILDS} builds")
+    return series, "branch"
+
+
+def _branch(session: Session, executor: str, branch: str) -> list[Build]:
+    """Return the built-in and the registered builds of a branch, by sequence."""
+    members = [build for build in own_builds(executor).values() if build.branch == branch]
+    cursor: str | None = None
+    while True:
+        page = builds.list_(session, executor=executor, branch=branch, limit=PAGE, cursor=cursor)
+        members += page.items
+        cursor = page.next
+        if cursor is None:
+            return ordered(members)
+
+
+def _links(bisection_id: str) -> BisectionLinks:
+    address = f"{API}/bisections/{bisection_id}"
+    return BisectionLinks(
+        self=address,
+        events=f"{address}/events",
+        jobs=f"{API}/jobs?label={stored.LABEL}={bisection_id}",
+        page=urls.bisection(bisection_id),
+    )
+
+
+def _accepted(bisection: Bisection) -> BisectionAccepted:
+    return BisectionAccepted(
+        bisection.id, bisection.state, len(bisection.builds), _links(bisection.id)
+    )

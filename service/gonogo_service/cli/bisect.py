@@ -1,0 +1,161 @@
+"""`gonogo bisect`: ask a server which build of a series changed a test."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import typer
+
+from gonogo import urls
+from gonogo.cli.kit import show, waiting
+from gonogo.cli.kit.client import ENDED, Client
+from gonogo.flakiness.bisecting import Expect, Signal
+from gonogo_workers.cli import options, selections
+
+ANSWERS = {"found", "no_change"}
+"""Conclusions that answer the question."""
+
+
+def bisect(
+    builds: str | None = typer.Option(
+        None, "--builds", help="The builds in order, with commas between them."
+    ),
+    branch: str | None = typer.Option(
+        None, help="Instead of --builds: search all builds of this branch, in their order."
+    ),
+    first: str | None = typer.Option(None, help="With --branch: begin with this build."),
+    last: str | None = typer.Option(None, help="With --branch: end with this build."),
+    kernel: str = options.KERNEL,
+    shape: str | None = typer.Option(None, help="Shape of x, such as 3,273,1,8462."),
+    executor: str = typer.Option("emulator", help="Executor of the target."),
+    suite: str | None = selections.SUITE,
+    words: str | None = selections.FILTER,
+    arch: str = typer.Option("wormhole", help="Architecture of the target."),
+    board: str = typer.Option("n150", help="Board of the target."),
+    signal: Signal | None = typer.Option(
+        None,
+        "--signal",
+        "--outcome",
+        help="Tell builds apart by this; default: numbers for a kernel, verdicts for a suite.",
+    ),
+    expect: Expect = typer.Option(
+        Expect.either, help="How the last build differs from the first; knowing it saves runs."
+    ),
+    several: bool = typer.Option(
+        False,
+        "--several",
+        help="With verdicts: look for further changes after the first one is found.",
+    ),
+    max_runs: int = typer.Option(
+        500, "--max-runs", help="End undecided after this many runs without an answer."
+    ),
+    seed_start: int = typer.Option(0, "--seed-start", help="The first seed of every build."),
+    parameters: str | None = options.PARAMETERS,
+    epsilon: float | None = options.EPSILON,
+    rtol: float | None = options.RTOL,
+    atol: float | None = options.ATOL,
+    pcc: float | None = options.PCC,
+    frobenius: float | None = options.FROBENIUS,
+    ulp: float | None = options.ULP,
+    inputs: str | None = options.INPUTS,
+    numerics: str | None = options.NUMERICS,
+    wait: bool = typer.Option(False, "--watch", help="Wait for the answer."),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+) -> None:
+    """Find the build of a series that changed a test, although its runs are noisy.
+
+    With --watch, wait for the answer.
+    """
+    chosen = selections.requested(executor, suite, words)
+    if (shape is None and not chosen) or (builds is None) == (branch is None):
+        raise typer.BadParameter("either --builds or --branch is needed, and --shape for a kernel")
+    if shape is None or chosen:
+        test = selections.from_flags(suite, words)
+    else:
+        tolerance = {"rtol": rtol, "atol": atol, "pcc": pcc, "frobenius": frobenius, "ulp": ulp}
+        given = {"parameters": parameters, "inputs": inputs, "numerics": numerics}
+        test = options.test_from_flags(kernel, shape, epsilon, tolerance, given)
+    names = None if builds is None else [name.strip() for name in builds.split(",")]
+    series = {"builds": names, "branch": branch, "first": first, "last": last}
+    body: dict[str, Any] = {
+        "test": test,
+        "target": {"executor": executor, "arch": arch, "board": board},
+        "expect": expect.value,
+        "several": several,
+        "max_runs": max_runs,
+        "seed_start": seed_start,
+        **{name: value for name, value in series.items() if value is not None},
+    }
+    if signal is not None:
+        body["signal"] = signal.value
+    with Client() as client:
+        created = client.call("POST", "/bisections", body=body)
+        page = client.url + urls.bisection(created["id"])
+        if not wait:
+            if as_json:
+                show.print_json(created)
+            else:
+                show.console().print(f"{created['id']}  {page}", soft_wrap=True, highlight=False)
+            return
+        ended = _follow(client, created["id"], quiet=as_json)
+        if as_json:
+            show.print_json(ended | {"url": page})
+        else:
+            _tell(ended, page)
+    if ended["state"] == "failed":
+        raise typer.Exit(3)
+    raise typer.Exit(int(ended["conclusion"] not in ANSWERS))
+
+
+def _follow(client: Client, bisection: str, *, quiet: bool) -> dict[str, Any]:
+    """Return the bisection once it has ended, and show its progress on stderr until then.
+
+    Waits for a server that is away.
+    """
+    with show.progress(show.console(stderr=True)) as bars:
+        task = bars.add_task("bisect", total=None, completed=0, note="", visible=not quiet)
+
+        def tell(record: dict[str, Any]) -> None:
+            bars.update(
+                task,
+                completed=record["runs"],
+                total=record["max_runs"],
+                note="; ".join(_standing(track) for track in record["tracks"]),
+            )
+
+        return waiting.until(
+            lambda: client.call("GET", f"/bisections/{bisection}"),
+            lambda record: record["state"] in ENDED,
+            tell,
+        )
+
+
+def _standing(track: Mapping[str, Any]) -> str:
+    if track["stage"] in ("gate", "no_change") or track["build"] is None:
+        return f"{track['track']}: {track['stage'].replace('_', ' ')}"
+    return f"{track['track']}: {track['build']} {track['probability']:.2f}"
+
+
+def _tell(bisection: Mapping[str, Any], page: str) -> None:
+    out = show.console()
+    out.print(
+        (
+            f"{bisection['words'] or bisection['state']} ({bisection['runs']} runs of "
+            f"{len(bisection['builds'])} builds)"
+        ),
+        markup=False,
+        soft_wrap=True,
+    )
+    for finding in bisection["findings"]:
+        out.print(
+            (
+                f"  {finding['before']} to {finding['build']}, by {finding['track']}: "
+                f"{finding['comparison']['words']}"
+            ),
+            markup=False,
+            soft_wrap=True,
+        )
+    if bisection["error"]:
+        out.print(f"error: {bisection['error']}", markup=False, soft_wrap=True)
+    out.print(page, style="underline", soft_wrap=True)

@@ -1,0 +1,151 @@
+"""`gonogo compare`: what a commit did to every test, and an exit code that a CI job can gate on."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from gonogo.cli.kit import show, waiting
+from gonogo.cli.kit.client import Client
+from gonogo.cli.kit.fail_on import FAIL_ON, FailOn
+from gonogo.cli.kit.terminal import plain
+from gonogo.fields import did_you_mean
+from gonogo.flakiness.classes import Class
+from gonogo_service.cli.jobs import JSON
+from gonogo_workers.cli import references
+
+COLORS = {
+    "new_failure": "bold red",
+    "new_hollow_pass": "bold magenta",
+    "unknown": "yellow",
+    "infrastructure": "red",
+    "false_alarm": "yellow",
+    "fixed": "green",
+    "no_longer_hollow": "green",
+    "arithmetic_changed": "cyan",
+    "passed": "green",
+}
+GATES = {0: ("Clear", "green"), 1: ("Blocked", "bold red"), 3: ("Undecided", "yellow")}
+"""The label of a gate's code, and its color."""
+MAX_NAMES = 2000
+"""Builds among which a misspelled one is looked for."""
+QUIET = ("passed", "not_run")
+"""Classes that are counted, and listed with --all only."""
+
+
+def compare(
+    base: str = typer.Argument(
+        help="Before the commit: a build, a run's id, build@run, or a registered build's commit."
+    ),
+    head: str = typer.Argument(help="With the commit: the same."),
+    wait: bool = typer.Option(False, "--watch", help="Wait until all jobs of both are over."),
+    fail_on: FailOn = FAIL_ON,
+    everything: bool = typer.Option(False, "--all", help="List tests that passed as well."),
+    as_json: bool = JSON,
+) -> None:
+    """Classify every test of head against base: new failures, new hollow passes, known ones."""
+    with Client() as client:
+        comparison = (watch if wait else read)(client, base, head, fail_on)
+        if as_json:
+            show.print_json(comparison)
+        else:
+            report(comparison, everything, client.url)
+            for side in (comparison["base"], comparison["head"]):
+                if not side["builds"]:
+                    _hint(client, side["requested"])
+    raise typer.Exit(comparison["gate"]["code"])
+
+
+def _hint(client: Client, name: str) -> None:
+    """Tell which build was meant where a name has run nothing."""
+    names = [build["name"] for build in client.some("/builds", limit=MAX_NAMES)["items"]]
+    if name not in names and (hint := did_you_mean(name, names)):
+        print(plain(f"no build {name!r}{hint}"), file=sys.stderr)
+
+
+def read(client: Client, base: str, head: str, fail_on: str) -> dict[str, Any]:
+    """Return the whole comparison, with every page of its tests under `items`."""
+    comparison: dict[str, Any] = client.call(
+        "GET", "/compare", base=base, head=head, fail_on=str(fail_on), limit=500
+    )
+    while comparison["next"] is not None:
+        more = client.call(
+            "GET",
+            "/compare",
+            base=base,
+            head=head,
+            fail_on=str(fail_on),
+            limit=500,
+            cursor=comparison["next"],
+        )
+        comparison = {**more, "items": [*comparison["items"], *more["items"]]}
+    return comparison
+
+
+def watch(client: Client, base: str, head: str, fail_on: str) -> dict[str, Any]:
+    """The comparison once every job of both sides is over. A server that is away is waited for."""
+
+    def glance() -> dict[str, Any]:
+        comparison: dict[str, Any] = client.call(
+            "GET", "/compare", base=base, head=head, fail_on=str(fail_on), limit=1
+        )
+        return read(client, base, head, fail_on) if comparison["complete"] else comparison
+
+    return waiting.until(glance, lambda comparison: bool(comparison["complete"]))
+
+
+def report(
+    comparison: Mapping[str, Any], everything: bool, url: str, *, with_gate: bool = True
+) -> None:
+    """Print a line per test, the gate's reasons, and the commands that run bad tests again."""
+    out = show.console()
+    shown = [
+        test
+        for test in comparison["items"]
+        if everything or any(finding["class"] not in QUIET for finding in test["findings"])
+    ]
+    if shown:
+        out.print(table(shown))
+    for test in shown:
+        if test["check"] and test["class"] in ("new_failure", "new_hollow_pass", "unknown"):
+            out.print(f"again: {test['check']}", markup=False, highlight=False, soft_wrap=True)
+    for test in comparison["items"]:
+        for output in (test["pair"] or {}).get("flips", ()):
+            if test not in shown and not output["one_way"]:
+                continue
+            line = Text.assemble(f"{test['name']}: ", references.flips_line(output))
+            out.print(line, soft_wrap=True)
+    sides = " against ".join(
+        f"{side['requested']} ({', '.join(side['builds']) or 'never run'})"
+        for side in (comparison["head"], comparison["base"])
+    )
+    out.print(f"{sides}: {comparison['words']}", markup=False, soft_wrap=True)
+    gate = comparison["gate"]
+    if with_gate:
+        out.print(Text.assemble(GATES[gate["code"]], f": {gate['words']}"), soft_wrap=True)
+    out.print(
+        f"{url}{comparison['links']['page']}", style="underline", soft_wrap=True, highlight=False
+    )
+
+
+def table(tests: Sequence[Mapping[str, Any]]) -> Table:
+    """Return a table of tests with a row per finding."""
+    rows = Table(box=None, header_style="dim", pad_edge=False)
+    for name in ("class", "test", "where", "what"):
+        rows.add_column(name)
+    for test in tests:
+        for position, finding in enumerate(test["findings"]):
+            label = Text(Class(finding["class"]).label, style=COLORS.get(finding["class"], ""))
+            where = f"{test['arch']} {test['board']}"
+            rows.add_row(
+                label,
+                Text(test["name"]) if not position else "",
+                where if not position else "",
+                Text(finding["words"]),
+            )
+    return rows

@@ -1,0 +1,188 @@
+"""`gonogo webhooks`: messages that this service sends, who gets them, and their signatures."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import typer
+
+import gonogo.settings
+from gonogo import urls
+from gonogo.cli.kit import nouns, show
+from gonogo.cli.kit.client import Client
+from gonogo.cli.kit.files import reading
+from gonogo.cli.kit.groups import group
+from gonogo.cli.kit.nouns import CURSOR, JSON, LIMIT, Noun
+from gonogo.errors import FieldError
+
+WEBHOOKS = Noun(
+    "webhooks",
+    {
+        "webhook": "id",
+        "kind": "kind",
+        "url": "url",
+        "events": "events",
+        "state": "state",
+        "reason": "reason",
+    },
+    "a webhook",
+    page=urls.webhook,
+)
+DELIVERIES = {
+    "delivery": "id",
+    "type": "type",
+    "state": "state",
+    "tries": "tries",
+    "created": "created_at",
+    "due": "due_at",
+}
+WEBHOOK = typer.Argument(metavar="ID", help="Its id.")
+EVENT = typer.Option(
+    [], "--event", help="Type of event, such as job.finished; repeatable; * means all."
+)
+ONCE = "The secret is shown this once: "
+
+app = group("Send messages about jobs, runs and flags to other programs.")
+
+
+@app.command("list")
+def list_(limit: int = LIMIT, cursor: str | None = CURSOR, as_json: bool = JSON) -> None:
+    """List the newest webhooks."""
+    nouns.print_list(WEBHOOKS, limit=limit, cursor=cursor, as_json=as_json)
+
+
+nouns.add_show(app, WEBHOOKS, "Show a webhook, without its secret.")
+
+
+@app.command()
+def create(
+    url: str = typer.Argument(help="The address that gets messages; for people an apprise URL."),
+    event: list[str] = EVENT,
+    kind: str = typer.Option("standard", help="standard (signed), or message (to people)."),
+    description: str | None = typer.Option(None, help="Say what it is for."),
+    as_json: bool = JSON,
+) -> None:
+    """Create a webhook and print its secret, which is shown this once.
+
+    The URL of a message to people is a secret, too: it is never shown.
+    """
+    body: dict[str, Any] = {"url": url, "kind": kind, "events": event or ["*"]}
+    with Client() as client:
+        record = client.call(
+            "POST", WEBHOOKS.address, body=body | nouns.given(description=description)
+        )
+        nouns.stored(WEBHOOKS, client, record, "created", as_json=as_json)
+    if not as_json and record["secret"]:
+        print(ONCE + record["secret"])
+
+
+@app.command()
+def change(
+    webhook: str = WEBHOOK,
+    url: str | None = typer.Option(None, help="Send to this address."),
+    event: list[str] = EVENT,
+    description: str | None = typer.Option(None, help="Say what it is for."),
+    enable: bool | None = typer.Option(
+        None, "--enable/--disable", help="Send again, or cancel the waiting messages and stop."
+    ),
+    as_json: bool = JSON,
+) -> None:
+    """Change a webhook. What you don't name stays."""
+    state = None if enable is None else ("active" if enable else "disabled")
+    body = nouns.changed(
+        "gonogo webhooks change", url=url, events=event, description=description, state=state
+    )
+    with Client() as client:
+        record = client.call("PATCH", WEBHOOKS.of(webhook), body=body)
+        nouns.stored(WEBHOOKS, client, record, "changed", as_json=as_json)
+
+
+nouns.add_remove(app, WEBHOOKS, "Delete a webhook with its deliveries.", "deleted")
+
+
+@app.command()
+def rotate(webhook: str = WEBHOOK, as_json: bool = JSON) -> None:
+    """Make a new secret and print it. For a day the old one signs as well."""
+    with Client() as client:
+        record = client.call("POST", f"{WEBHOOKS.of(webhook)}:rotate")
+    if as_json:
+        show.print_json(record)
+    else:
+        print(ONCE + record["secret"])
+
+
+@app.command("test")
+def send_test(webhook: str = WEBHOOK, as_json: bool = JSON) -> None:
+    """Send a test message."""
+    with Client() as client:
+        record = client.call("POST", f"{WEBHOOKS.of(webhook)}:test")
+    if as_json:
+        show.print_json(record)
+    else:
+        print(f"sent {record['id']}: {record['state']}")
+
+
+@app.command()
+def deliveries(
+    webhook: str = WEBHOOK,
+    state: str | None = typer.Option(None, help="List only messages in this state."),
+    limit: int = LIMIT,
+    cursor: str | None = CURSOR,
+    as_json: bool = JSON,
+) -> None:
+    """List the newest messages to a webhook, and what became of each."""
+    of_webhook = Noun(
+        "deliveries", DELIVERIES, "a delivery", path=f"{WEBHOOKS.of(webhook)}/deliveries"
+    )
+    nouns.print_list(of_webhook, limit=limit, cursor=cursor, as_json=as_json, state=state)
+
+
+@app.command()
+def verify(
+    body: Path = typer.Argument(
+        ..., help="File with the body as it came, byte for byte; - is standard input."
+    ),
+    message_id: str = typer.Option(..., "--id", help="The header webhook-id."),
+    timestamp: str = typer.Option(..., help="The header webhook-timestamp."),
+    signature: str = typer.Option(..., help="The header webhook-signature."),
+    secret: str = typer.Option(
+        "", help="The subscription's secret, whsec_...; default GONOGO_WEBHOOK_SECRET."
+    ),
+    tolerance: float = typer.Option(
+        300.0, help="Seconds that the message may be old, or new; 0: any."
+    ),
+    as_json: bool = JSON,
+) -> None:
+    """Verify a signature. Exit codes: 0 it fits, 1 it does not, 2 usage."""
+    from gonogo_service.webhooks.signatures import Unverified
+    from gonogo_service.webhooks.signatures import verify as check
+
+    with reading(body, "body"):
+        data = sys.stdin.buffer.read() if str(body) == "-" else body.read_bytes()
+    configured = gonogo.settings.load().webhook_secret
+    secret = secret or (configured.get_secret_value() if configured else "")
+    if not secret:
+        raise FieldError("secret", "", "is missing: give --secret, or set GONOGO_WEBHOOK_SECRET")
+    why = None
+    try:
+        check(
+            secret,
+            message_id,
+            timestamp,
+            signature,
+            data,
+            now=time.time(),
+            tolerance_s=tolerance or None,
+        )
+    except Unverified as problem:
+        why = str(problem)
+    except ValueError as problem:
+        raise FieldError("secret", "…", str(problem), limit="whsec_ and base64") from problem
+    if as_json:
+        show.print_json({"verified": why is None, "reason": why})
+    else:
+        print("verified" if why is None else f"not verified: {why}")
+    raise typer.Exit(0 if why is None else 1)

@@ -1,0 +1,110 @@
+"""`gonogo chips`: list this host's chips, and lock one for a program of your own.
+
+The lock keeps the program from sharing a chip with a worker.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+import uuid
+from dataclasses import asdict
+from pathlib import Path
+
+import typer
+
+from gonogo import settings as all_settings
+from gonogo.cli.kit import show
+from gonogo.cli.kit.groups import group
+from gonogo.errors import FieldError, InfrastructureError
+
+app = group("Look at this host's chips; use one without a worker in the way.")
+
+
+@app.command("list")
+def list_(as_json: bool = typer.Option(False, "--json", help="Print JSON.")) -> None:
+    """List the chips of this host, as the kernel driver lists them, else tt-umd and tt-smi."""
+    from gonogo_workers.devices import chips
+    from gonogo_workers.executors import builds_file, registry
+
+    settings = all_settings.load()
+    host_chips = chips.look(
+        settings.tt_smi,
+        builds_file.interpreters(
+            registry.known(settings.executors), builds_file.read(settings.builds)
+        ),
+    )
+    if as_json:
+        show.print_json({"chips": [{**asdict(chip), "name": chip.name} for chip in host_chips]})
+        return
+    for chip in host_chips:
+        show.console().print(
+            " ".join(filter(None, (str(chip.index), chip.name, chip.board, chip.serial, chip.pci))),
+            markup=False,
+            highlight=False,
+        )
+    if not host_chips:
+        show.console().print("no chips: neither the driver nor tt-smi nor tt-umd lists one")
+
+
+@app.command(context_settings={"ignore_unknown_options": True})
+def lock(
+    command: list[str] = typer.Argument(
+        ..., metavar="-- COMMAND...", help="The program to run, and its arguments."
+    ),
+    device: str = typer.Option(
+        "0",
+        "--device",
+        help="Index, name, serial number or PCI address of a chip; or a virtual device's name.",
+    ),
+    wait: bool = typer.Option(
+        True, "--wait/--no-wait", help="Wait for a worker's current chunk to end; else exit with 3."
+    ),
+) -> None:
+    """Run a program while no worker uses the device (exit code: the program's)."""
+    from gonogo_workers.devices import chips, locks
+    from gonogo_workers.executors import builds_file, registry
+    from gonogo_workers.executors.kernel_host import HOST_RUN_VARIABLE
+
+    settings = all_settings.load()
+    folder = Path(settings.lock_dir or Path(settings.var_dir) / "locks").absolute()
+    host_chips = chips.look(
+        settings.tt_smi,
+        builds_file.interpreters(
+            registry.known(settings.executors), builds_file.read(settings.builds)
+        ),
+    )
+    names = [chip.name for chip in host_chips if chip.called(device)] or (
+        [device] if ":" in device else []
+    )
+    if not names:
+        there = (
+            ", ".join(chip.name for chip in host_chips)
+            or "no chip here; a virtual device is named in full, such as emulator:0"
+        )
+        raise FieldError("device", device, "is no device of this host", limit=there)
+    lock = locks.acquire(folder, names[0], lambda: wait, threading.Event())
+    mark = uuid.uuid4().hex
+    try:
+        # The program gets a share of the lock: the chip stays taken as long as one of us lives, and
+        # the next worker ends what is left of it
+        environment = {**os.environ, HOST_RUN_VARIABLE: mark}
+        try:
+            process = subprocess.Popen(
+                command, pass_fds=(lock.fd,), env=environment
+            )  # in our process group: it may read the terminal
+        except OSError as problem:
+            raise InfrastructureError(
+                f"{command[0]} can't be started: {problem.strerror}"
+            ) from problem
+        lock.record(process.pid, mark)
+        signal.signal(
+            signal.SIGINT, signal.SIG_IGN
+        )  # Ctrl-C reaches the program as well, which decides what it means
+        signal.signal(signal.SIGTERM, lambda number, _frame: process.send_signal(number))
+        status = process.wait()
+    finally:
+        lock.close()
+    raise typer.Exit(status if status >= 0 else 128 - status)

@@ -1,0 +1,199 @@
+"""`gonogo db`: migrate the database, back it up, restore it and prune it.
+
+In production, upgrading is one step before the new processes start.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from gonogo.cli.kit.groups import group
+from gonogo.errors import InfrastructureError, JobError
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
+
+app = group("Migrate, back up, restore and prune the database.")
+
+
+def copy_sqlite(engine: Engine) -> Path | None:
+    """Copy an SQLite file that is about to be migrated, and return the copy's path.
+
+    The copy is consistent and replaces an older one. None where there is no such file.
+    """
+    from gonogo_service.operate import backups
+
+    name = engine.url.database if engine.dialect.name == "sqlite" else None
+    if name is None or not Path(name).exists():
+        return None
+    copy = Path(name).with_suffix(".before-upgrade.sqlite")
+    fresh = copy.with_suffix(".new")
+    fresh.unlink(missing_ok=True)
+    backups.copy_sqlite(Path(name), fresh)
+    fresh.replace(copy)
+    return copy
+
+
+def enroll_host(engine: Engine, name: str, folder: Path, secret: str) -> None:
+    """Enroll this machine, unless the database knows the key in its state folder.
+
+    `secret` is GONOGO_SECRET_KEY. Raises JobError for a bad name, InfrastructureError where the
+    folder can't be written.
+    """
+    from gonogo_service.hosts import store as hosts
+    from gonogo_service.hosts.invitation_codes import enroll_here
+    from gonogo_service.kit.database.engine import session
+    from gonogo_service.kit.problems import Problem
+    from gonogo_service.kit.signing import service_key
+    from gonogo_workers.messages import identity
+
+    service = service_key(secret).public
+    with session(engine) as transaction:
+        try:
+            me = identity.load(folder)
+            known = hosts.find_key(transaction, me.key.id)
+            if known is not None and me.service == service:
+                return
+        except InfrastructureError:
+            pass  # it has none yet, or one that can't be read
+        try:
+            host, key = enroll_here(transaction, name, actor="command line")
+            identity.Identity(host, name, key, service).save(folder)
+        except Problem as problem:
+            raise JobError(str(problem)) from problem
+        except OSError as problem:
+            raise InfrastructureError(f"can't write {folder}: {problem.strerror}") from problem
+
+
+@app.command()
+def upgrade(
+    enroll: str | None = typer.Option(
+        None,
+        metavar="NAME",
+        help="Also enroll this machine as the host NAME, with its key in GONOGO_VAR_DIR: for a "
+        "server that has devices of its own.",
+    ),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+) -> None:
+    """Migrate to this version's schema; an SQLite file is copied first.
+
+    Safe to run several times, and from several places at once.
+    """
+    from gonogo.cli.kit import show
+    from gonogo_service.cli.operate.database import configure, engine
+    from gonogo_service.operate import schema
+
+    with engine() as database:
+        before = schema.state(database)
+        copy = copy_sqlite(database) if before is schema.SchemaState.behind else None
+        schema.upgrade(database)
+        after = schema.state(database)
+        if enroll is not None:
+            config = configure()
+            if config.secret_key is None:
+                raise JobError(
+                    "GONOGO_SECRET_KEY must be set: a host has to know the service's key"
+                )
+            folder = Path(config.var_dir).absolute()
+            enroll_host(database, enroll, folder, config.secret_key.get_secret_value())
+    if as_json:
+        show.print_json(
+            {"before": before.value, "after": after.value, "copy": str(copy) if copy else None}
+        )
+    else:
+        print(
+            f"schema: was {before.value}, is {after.value}"
+            + (f"; the file before the upgrade: {copy}" if copy else "")
+        )
+
+
+@app.command()
+def backup(
+    file: Path = typer.Argument(..., metavar="FILE", help="The new file."),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+) -> None:
+    """Write the database, as of one moment, to a new file while the service runs.
+
+    SQLite's backup is an SQLite file. That of PostgreSQL is made by pg_dump, in its custom format.
+    """
+    from gonogo.cli.kit import show
+    from gonogo_service.cli.operate.database import engine
+    from gonogo_service.operate import backups
+
+    with engine() as database:
+        try:
+            backups.backup(database, file)
+        except OSError as problem:
+            raise JobError(f"can't write the backup: {problem}") from problem
+    size = file.stat().st_size
+    if as_json:
+        show.print_json({"file": str(file), "bytes": size})
+    else:
+        print(f"backed up: {file}, {size:,} bytes")
+
+
+@app.command()
+def restore(
+    file: Path = typer.Argument(..., metavar="FILE", help="A file that `gonogo db backup` wrote."),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+) -> None:
+    """Fill an empty database from a backup, and migrate it to this version's schema.
+
+    Start the service afterwards, with the GONOGO_SECRET_KEY of the one that was backed up.
+    """
+    from gonogo.cli.kit import show
+    from gonogo_service.cli.operate.database import engine
+    from gonogo_service.operate import backups, schema
+
+    with engine() as database:
+        try:
+            backups.restore(file, database)
+        except OSError as problem:
+            raise JobError(f"can't read the backup: {problem}") from problem
+        state = schema.state(database)
+    if as_json:
+        show.print_json({"file": str(file), "schema": state.value})
+    else:
+        print(f"restored: {file}; the schema is {state.value}")
+
+
+@app.command()
+def prune(
+    dry_run: bool = typer.Option(False, "--dry-run", help="Say what would be removed."),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+) -> None:
+    """Remove what is older than the settings allow, as the background does by itself.
+
+    Jobs, their verdicts and their counts stay. So does all that is evidence of an open flag, the
+    newest job of each test, and what GONOGO_KEEP_BUILDS or the label `keep` names.
+    """
+    from gonogo.cli.kit import show
+    from gonogo_service.cli.operate.database import configure, engine
+
+    config = configure()
+    from gonogo_service.background.retention import policy_of
+    from gonogo_service.operate import retention
+
+    policy = policy_of(config)
+    with engine() as database:
+        now = retention.current_time(database)
+        if dry_run:
+            removed = retention.estimate(database, policy, now=now)
+        else:
+            removed = retention.prune(database, policy, now=now, actor="command line")
+    if as_json:
+        show.print_json({"dry_run": dry_run, **removed.to_json()})
+        return
+    for tier, amount in removed.tiers.items():
+        days = policy.days[tier]
+        print(
+            f"{tier}: {amount.rows} rows of {amount.jobs} jobs, about {amount.bytes} bytes "
+            f"({f'older than {days} days' if days else 'kept for ever'})"
+        )
+    for name in removed.partitions:
+        print(f"dropped the partition {name}")
+    if dry_run:
+        print("nothing was removed: this was --dry-run")

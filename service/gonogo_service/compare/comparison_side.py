@@ -1,0 +1,386 @@
+"""One side of a comparison, base or head: a build, a run, or a build within a run.
+
+It reads what each test did there. Bounded, indexed reads.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, TypeVar
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from gonogo.errors import FieldError
+from gonogo.flakiness.classes import LOST, RunSummary
+from gonogo.spec.selections import KERNEL
+from gonogo.spec.verdicts import Verdict
+from gonogo_service.builds.model import BuildRow
+from gonogo_service.devices import sick_devices
+from gonogo_service.devices.sick_devices import Spell
+from gonogo_service.flags import suspects
+from gonogo_service.jobs.model import JobRow
+from gonogo_service.kit.database.ids import is_id
+from gonogo_service.kit.database.paging import batched
+from gonogo_service.kit.database.states import JobKind, JobState
+from gonogo_service.results.rollups.tallies import WHOLE
+from gonogo_service.results.rows import ArchivedTallyRow, SeedResultRow, SeedSourceRow
+from gonogo_service.results.seed_rows import stored
+from gonogo_service.suites.model import RunJobRow, RunRow
+from gonogo_service.tests.variants import JobFacts, context_name, job_facts
+
+Iterations = frozenset[tuple[tuple[str, str], int]]
+"""((outcome, verdict), number of iterations) of a test of a selection."""
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+MAX_JOBS = 2000
+"""Newest jobs of a side that are read: four nights of the largest suite."""
+NAMED = 20
+_AT_ONCE = 500
+_RED = ("failed",)
+_BAD = frozenset({*LOST, Verdict.fail, Verdict.pass_by_tolerance, Verdict.fail_by_tolerance})
+_COLUMNS = (
+    "id",
+    "state",
+    "test_key",
+    "workload_key",
+    "kernel",
+    "build",
+    "branch",
+    "executor",
+    "arch",
+    "board",
+    "context",
+    "verdict",
+    "error",
+    "done",
+    "counts",
+    "outcomes",
+    "judge",
+    "suspects",
+    "created_at",
+    "finished_at",
+    "seeds_removed_at",
+)
+
+
+class Place(NamedTuple):
+    """The key by which tests are compared: the same test, kind of board and context.
+
+    For a selection, each of its tests has a place.
+    """
+
+    test_key: str
+    arch: str
+    board: str
+    context: str
+    within: str
+    """The name of a test of a gtest or pytest selection.
+
+    It is '' for a kernel, and for a selection as a whole.
+    """
+
+
+@dataclass(frozen=True)
+class Side:
+    """The jobs of a side. `build` None: all of the run, which then has one build."""
+
+    requested: str
+    """The requested name"""
+    build: str | None
+    run: str | None
+
+
+@dataclass(frozen=True)
+class SideCounts:
+    """The builds and jobs of base or head."""
+
+    builds: tuple[str, ...]
+    jobs: int
+    waiting: int
+    """Jobs that are not over"""
+    more_jobs: bool
+    """Whether older jobs were not read"""
+
+
+@dataclass(frozen=True)
+class SideResults(SideCounts):
+    """The result of each test on one side."""
+
+    side: Side
+    tests: Mapping[Place, RunSummary]
+    facts: Mapping[Place, tuple[JobFacts, ...]] = field(default_factory=dict)
+    """For kernels: the jobs that have results, newest first."""
+    branches: Mapping[Place, str] = field(default_factory=dict)
+    ids: frozenset[str] = frozenset()
+
+
+def find(session: Session, text: str, path: str) -> Side:
+    """Return the side that a text names.
+
+    That is a build, a run's id, `build@run`, or the commit of a registered build. A build that
+    never ran is an empty side. Raises FieldError for a run that doesn't exist or has several
+    builds, and for a commit that several builds have.
+    """
+    name, _, tail = text.rpartition("@")
+    if name and is_id(tail):
+        if name not in (known := _builds_of(session, tail, path, text)):
+            raise FieldError(
+                path, text, "the run has no such build", limit=", ".join(known[:NAMED])
+            )
+        return Side(text, name, tail)
+    if is_id(text):
+        builds = _builds_of(session, text, path, text)
+        if len(builds) > 1:
+            choice = ", ".join(f"{build}@{text}" for build in builds[:NAMED])
+            raise FieldError(path, text, "the run has several builds: say which", limit=choice)
+        return Side(text, builds[0] if builds else None, text)
+    if session.scalar(select(JobRow.id).where(JobRow.build == text).limit(1)) is None:
+        commit_builds = session.scalars(
+            select(BuildRow.name)
+            .where(BuildRow.commit == text)
+            .order_by(BuildRow.name)
+            .limit(NAMED)
+        ).all()
+        if len(commit_builds) > 1:
+            raise FieldError(
+                path,
+                text,
+                "several builds are of this commit: say which",
+                limit=", ".join(commit_builds),
+            )
+        if commit_builds:
+            return Side(text, commit_builds[0], None)
+    return Side(text, text, None)
+
+
+def read(session: Session, side: Side) -> SideResults:
+    """Read the result of each test on a side, from its newest MAX_JOBS jobs.
+
+    They come from the counters of jobs and, for selections, from the rows of their tests. Gauges
+    and jobs that compare two builds (`reference`) are left out. Runs on a device that was suspect
+    or bad at the time are in no count, but reported separately. A suspect seed counts by the joint
+    verdict of all seeds of its job.
+    """
+    table = JobRow
+    query = select(*(getattr(table, name) for name in _COLUMNS)).where(
+        table.kind != JobKind.gauge, table.reference.is_(None)
+    )
+    if side.build is not None:
+        query = query.where(table.build == side.build)
+    if side.run is not None:
+        query = query.join(RunJobRow, RunJobRow.job_id == table.id).where(
+            RunJobRow.run_id == side.run
+        )
+    rows = session.execute(query.order_by(table.id.desc()).limit(MAX_JOBS + 1)).all()
+    more_jobs, rows = len(rows) > MAX_JOBS, rows[:MAX_JOBS]
+    # The tests of a selection are in its rows only: without them they would look as if not run.
+    known = [row for row in rows if row.kernel != KERNEL or row.seeds_removed_at is None]
+    places = {(row.test_key, row.arch, row.board) for row in known}
+    if any((row.test_key, row.arch, row.board) not in places for row in rows):
+        raise FieldError(
+            "build" if side.run is None else "run",
+            side.requested,
+            "can't be compared: its results per test were removed on "
+            f"{max(row.seeds_removed_at for row in rows if row.seeds_removed_at):%Y-%m-%d}, as the "
+            "server's retention says",
+            limit="a build or a run that still has them",
+        )
+    more_jobs, rows = more_jobs or len(known) < len(rows), known
+    counts = {row.id: suspects.settled_counts(row.counts, row.suspects) for row in rows}
+    sick = _without_sick(session, rows, counts)
+    within = _within(session, [row.id for row in rows if row.kernel == KERNEL], sick)
+    tests: dict[Place, RunSummary] = {}
+    facts: dict[Place, list[JobFacts]] = {}
+    branches: dict[Place, str] = {}
+    joined = shared(_joined)
+    for row in rows:
+        whole = Place(row.test_key, row.arch, row.board, context_name(row.context), "")
+        for place, ran in _ran(
+            row, whole, counts[row.id], sick.get(row.id, {}), within.get(row.id, {})
+        ):
+            newer = tests.get(place)
+            tests[place] = ran if newer is None else joined(newer, ran)
+            branches.setdefault(place, row.branch)
+        if row.kernel != KERNEL and row.done:
+            # the same sequence for all: a side is one build, whatever place it had at the time
+            facts.setdefault(whole, []).append(job_facts(row, 0))
+    return SideResults(
+        tuple(dict.fromkeys(row.build for row in rows)),
+        len(rows),
+        sum(not JobState(row.state).final for row in rows),
+        more_jobs,
+        side,
+        tests,
+        {place: tuple(jobs) for place, jobs in facts.items()},
+        branches,
+        frozenset(row.id for row in rows),
+    )
+
+
+def _builds_of(session: Session, run: str, path: str, text: str) -> list[str]:
+    if session.get(RunRow, run) is None:
+        raise FieldError(path, text, "there is no such run")
+    query = (
+        select(JobRow.build)
+        .join(RunJobRow, RunJobRow.job_id == JobRow.id)
+        .where(RunJobRow.run_id == run)
+        .distinct()
+    )
+    return sorted(session.scalars(query))
+
+
+def _ran(
+    row: Any,
+    whole: Place,
+    counts: Mapping[str, int],
+    sick: Mapping[str, int],
+    within: Mapping[str, Iterations],
+) -> Iterator[tuple[Place, RunSummary]]:
+    """Yield the results of one job: one for a kernel; for a selection one for each of its tests.
+
+    A selection has one more for iterations that were lost as a whole.
+    """
+    waiting = int(not JobState(row.state).final)
+    ended_empty = {} if row.done or waiting else {row.error or row.state: 1}
+    whole_job = RunSummary(row.build, (row.id,), counts, 0, sick, waiting, ended_empty)
+    if row.kernel != KERNEL:
+        yield whole, whole_job
+        return
+    # most tests of a selection have equal results: these share one object
+    summaries: dict[Iterations, RunSummary] = {}
+    for name, iterations in within.items():
+        if (ran := summaries.get(iterations)) is None:
+            ran = summaries[iterations] = _of_test(row, iterations)
+        yield Place(*whole[:-1], name), ran
+    lost_counts = {
+        verdict: number for verdict, number in counts.items() if verdict in (*LOST, Verdict.not_run)
+    }
+    if waiting or ended_empty or sick or (lost_counts and not within):
+        yield whole, replace(whole_job, counts={} if within else lost_counts)
+
+
+def _of_test(row: Any, iterations: Iterations) -> RunSummary:
+    counts: Counter[str] = Counter()
+    not_judged_red = 0
+    for (outcome, verdict), number in iterations:
+        counts[verdict] += number
+        not_judged_red += number if verdict == Verdict.not_judged and outcome in _RED else 0
+    return RunSummary(row.build, (row.id,), counts, not_judged_red)
+
+
+def shared(function: Callable[[A, B], C]) -> Callable[[A, B], C]:
+    """Return the function with one result for each pair of objects.
+
+    Thousands of tests of a selection share their objects.
+    """
+    results: dict[tuple[int, int], tuple[A, B, C]] = {}
+
+    def result_of(first: A, second: B) -> C:
+        key = id(first), id(second)
+        if key not in results:
+            results[key] = first, second, function(first, second)  # keeps the ids in use
+        return results[key][2]
+
+    return result_of
+
+
+def _joined(first: RunSummary, second: RunSummary) -> RunSummary:
+    """Join two results of a place, the newer one first."""
+    return RunSummary(
+        first.build,
+        (*first.jobs, *second.jobs),
+        Counter(first.counts) + Counter(second.counts),
+        first.not_judged_red + second.not_judged_red,
+        Counter(first.sick) + Counter(second.sick),
+        first.waiting + second.waiting,
+        Counter(first.ended_empty) + Counter(second.ended_empty),
+    )
+
+
+def _without_sick(
+    session: Session, rows: Sequence[Any], counts: dict[str, Mapping[str, int]]
+) -> dict[str, dict[str, int]]:
+    """Remove runs on sick devices from `counts`; return job -> device -> runs removed.
+
+    Jobs without a bad result, and jobs from times when no device was sick, aren't read: only all
+    seeds of a job can say on which devices it ran.
+    """
+    bad = [row for row in rows if any(counts[row.id].get(verdict) for verdict in _BAD)]
+    spells = sick_devices.spells(session) if bad else {}
+    candidates = {
+        row.id: row for row in bad if any(_ran_in(row, spell) for spell in spells.values())
+    }
+    ran_on: dict[str, set[str]] = {}
+    for ids in batched(list(candidates), _AT_ONCE):
+        for table in (SeedSourceRow, ArchivedTallyRow):  # the second where the rows are removed
+            for job_id, device in session.execute(
+                select(table.job_id, table.device).where(table.job_id.in_(ids)).distinct()
+            ):
+                if device in spells:
+                    ran_on.setdefault(device, set()).add(job_id)
+    left_out: dict[str, dict[str, int]] = {}
+    for device, jobs in ran_on.items():
+        for job_id in jobs:
+            if _ran_in(candidates[job_id], spells[device]):
+                device_counts = _device_counts(session, job_id, device)
+                counts[job_id] = Counter(counts[job_id]) - Counter(device_counts)
+                left_out.setdefault(job_id, {})[device] = sum(device_counts.values())
+    return left_out
+
+
+def _ran_in(row: Any, spells: Iterable[Spell]) -> bool:
+    return any(spell.covers(row.created_at, row.finished_at or row.created_at) for spell in spells)
+
+
+def _device_counts(session: Session, job_id: str, device: str) -> dict[str, int]:
+    """Count the (seed, repeat) of a job on a device, by verdict."""
+    table = SeedResultRow
+    query = (
+        select(table.verdict, func.count())
+        .join(SeedSourceRow, stored.OF_SOURCE)
+        .where(table.job_id == job_id, SeedSourceRow.device == device)
+    )
+    counts = Counter(dict(session.execute(query.group_by(table.verdict)).all()))
+    archived = select(ArchivedTallyRow.counts).where(
+        ArchivedTallyRow.job_id == job_id,
+        ArchivedTallyRow.device == device,
+        ArchivedTallyRow.output == WHOLE,
+    )
+    for removed in session.scalars(archived):
+        counts.update(removed)
+    return dict(counts)
+
+
+def _within(
+    session: Session, job_ids: Sequence[str], sick: Mapping[str, Mapping[str, int]]
+) -> dict[str, dict[str, Iterations]]:
+    """Return the iterations of the tests of selections, by job and test.
+
+    Runs on sick devices are left out.
+    """
+    pairs: dict[str, dict[str, list[tuple[str, str]]]] = {}
+    for ids in batched(job_ids, _AT_ONCE):
+        for group in stored.read_tests(session, ids):
+            if group.device in sick.get(group.job, {}):
+                continue
+            of_job = pairs.setdefault(group.job, {})
+            pair = group.outcome, group.verdict
+            for name in group.names:
+                if name in of_job:
+                    of_job[name].append(pair)
+                else:
+                    of_job[name] = [pair]
+    counted: dict[tuple[tuple[str, str], ...], Iterations] = {}
+    within: dict[str, dict[str, Iterations]] = {}
+    for job, of_job in pairs.items():
+        within[job] = of_tests = {}
+        for name, results in of_job.items():
+            key = tuple(results)
+            if key not in counted:
+                counted[key] = frozenset(Counter(results).items())
+            of_tests[name] = counted[key]
+    return within

@@ -1,0 +1,239 @@
+"""Workers' messages about their devices: heartbeats, reports on health, telemetry, silence."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from gonogo_service.devices import periods
+from gonogo_service.devices.change_limits import has_room
+from gonogo_service.devices.device_changes import announce, change, locked, note
+from gonogo_service.devices.model import DeviceHealthRow, DeviceRow
+from gonogo_service.devices.store import TIMEOUT_S
+from gonogo_service.kit.database.encoding import storable, timestamp, utcnow
+from gonogo_service.kit.database.ids import floor, is_id, new_id
+from gonogo_service.kit.database.states import DeviceHealth, DeviceState
+
+MAX_DEVICES = 256
+"""The devices that one host may announce: a host with a valid key must not fill the database."""
+MAX_QUEUES = 16
+"""The queues of a device: one for each executor that serves it."""
+BUNDLE = "fw_bundle_version"
+"""tt-smi's name for the firmware as a whole."""
+MAX_VERSION = 200
+MAX_REPLAY = 500
+"""Characters of what a canary says about its program."""
+FIRMWARE_EVERY = timedelta(minutes=10)
+"""A change of the firmware so soon after another one is not recorded: flashing takes longer."""
+_FACTS = ("host", "name", "arch", "board", "serial", "pci", "driver", "source")
+
+
+def kind_of(session: Session, identity: str) -> tuple[str, str] | None:
+    """Return the architecture and the board of a device; None for one that nobody announced."""
+    kind = select(DeviceRow.arch, DeviceRow.board).where(DeviceRow.identity == identity)
+    row = session.execute(kind).one_or_none()
+    return None if row is None else (row.arch, row.board)
+
+
+def excess(session: Session, host: str, devices: Collection[str]) -> str | None:
+    """Return, in words, what is too much of a host's heartbeat; None for most of them."""
+    known = select(DeviceRow.identity).where(DeviceRow.identity.in_(devices))
+    new = set(devices) - set(session.scalars(known))
+    if new:
+        of_host = select(func.count()).where(DeviceRow.host == host)
+        count = len(new) + (session.scalar(of_host) or 0)
+        if count > MAX_DEVICES:
+            return f"{host} would have {count} devices; allowed: {MAX_DEVICES}"
+    return None
+
+
+def heard(
+    session: Session,
+    facts: Mapping[str, Any],
+    *,
+    worker: str,
+    attempt: str | None,
+    queues: Sequence[str] = (),
+    now: datetime,
+) -> None:
+    """Record a heartbeat's facts: {"device", "host", "name", "arch", "board", "queue", ...}.
+
+    `queues` are all queues of the device in this heartbeat, if it has several. Those of other
+    workers of the device stay. The first heartbeat of a device creates its row, with the health
+    that the worker reports. Later only `report` changes the health.
+    """
+    row = locked(session, facts["device"])
+    values = {name: storable(facts.get(name)) for name in _FACTS}
+    firmware = dict(facts.get("firmware") or {})
+    served = sorted({facts["queue"], *queues})[:MAX_QUEUES]
+    if row is None:
+        health = DeviceHealth.bad if facts.get("health") == DeviceHealth.bad else DeviceHealth.good
+        row = DeviceRow(
+            id=new_id(),
+            identity=str(facts["device"]),
+            **values,
+            firmware=firmware,
+            queues=served,
+            worker=worker,
+            attempt_id=attempt if is_id(attempt or "") else None,
+            online=True,
+            health=health,
+            reason=storable(facts.get("reason")),
+            drained=False,
+            test_requests=0,
+            version=1,
+            first_heard_at=now,
+            heard_at=now,
+            changed_at=now,
+            health_at=now,
+        )
+        session.add(row)
+        session.flush()
+        note(session, row, "health", None, health, f"worker:{worker}", "announced", now=now)
+        return
+    changed = {
+        name: value
+        for name, value in (*values.items(), ("firmware", firmware), ("worker", worker))
+        if getattr(row, name) != value
+    }
+    if row.worker != worker:  # another worker may serve the device, too
+        others = [name for name in row.queues if name not in served]
+        served = sorted([*served, *others[: MAX_QUEUES - len(served)]])
+    if served != row.queues:
+        row.queues = served
+    _note_firmware(session, row, firmware, worker, now)
+    for name, value in changed.items():
+        setattr(row, name, value)
+    row.attempt_id = attempt if is_id(attempt or "") else None
+    row.heard_at = max(now, row.heard_at)
+    if not row.online:
+        row.online = True
+        if has_room(session, row, "state", now=now):
+            actor = f"worker:{worker}"
+            note(session, row, "state", DeviceState.offline, "online", actor, None, now=now)
+    announce(session, row, now=now)
+    session.flush()
+
+
+def _note_firmware(
+    session: Session, row: DeviceRow, firmware: Mapping[str, Any], worker: str, now: datetime
+) -> None:
+    """Record in the device's history that it has other firmware."""
+    before, after = version_of(row.firmware), version_of(firmware)
+    if not before or not after or before == after:
+        return
+    history = DeviceHealthRow
+    lately = select(history.id).where(
+        history.device_id == row.id,
+        history.what == "firmware",
+        history.id >= floor(now - FIRMWARE_EVERY),
+    )
+    if session.scalar(lately.limit(1)) is None:
+        note(session, row, "firmware", before, after, f"worker:{worker}", None, now=now)
+
+
+def version_of(firmware: Mapping[str, Any]) -> str:
+    """Return the version of a chip's firmware: of the bundle, else of each part; "" for none."""
+    parts = ", ".join(f"{name} {value}" for name, value in sorted(firmware.items()))
+    return str(storable(firmware.get(BUNDLE) or parts))[:MAX_VERSION]
+
+
+def report(session: Session, body: Mapping[str, Any], *, now: datetime) -> bool:
+    """Record a worker's report on its device's health; return whether the health changed.
+
+    The report is {"device", "health", "reason", "evidence", "worker"}. A routine canary that passes
+    adds no row to the history unless the device was bad. Two reports are recorded without changing
+    the health: any report in maintenance, which only a person ends, and a passed canary of a
+    suspect device, because a suspicion rests on more than one canary.
+    """
+    row = locked(session, str(body.get("device")))
+    if row is None:
+        return False
+    after = DeviceHealth(str(body["health"]))
+    evidence = dict(body.get("evidence") or {})
+    digests = evidence.get("digests")
+    if after is DeviceHealth.good and digests:
+        row.digests = {
+            "executor": evidence.get("executor") or "",
+            "build": evidence.get("canary"),
+            "arch": row.arch,
+            "outputs": digests,
+            "replay": str(storable(evidence.get("replay") or ""))[:MAX_REPLAY],
+            "at": timestamp(canary_time(body, now)),
+        }
+    if body.get("routine") and after is DeviceHealth.good and row.health != DeviceHealth.bad:
+        return False
+    unchanged = row.health == DeviceHealth.maintenance or (
+        row.health == DeviceHealth.suspect and after is DeviceHealth.good
+    )
+    return change(
+        session,
+        row,
+        DeviceHealth(row.health) if unchanged else after,
+        actor=f"worker:{body.get('worker')}",
+        reason=str(storable(body.get("reason")) or ""),
+        evidence={**evidence, "reported": after.value},
+        now=now,
+    )
+
+
+def canary_time(body: Mapping[str, Any], now: datetime) -> datetime:
+    """Return when a report's canary passed, as its host knows the service's time.
+
+    It is `now` if the report has no valid time, or one in the future.
+    """
+    try:
+        return min(now, datetime.fromtimestamp(float(body["at"]), UTC))
+    except (KeyError, TypeError, ValueError, OverflowError, OSError):
+        return now
+
+
+def measured(
+    session: Session,
+    identity: str | None,
+    telemetry: Mapping[str, Any],
+    *,
+    now: datetime | None = None,
+) -> None:
+    """Store the latest temperature, clock, power and firmware of a device.
+
+    The numbers are also added to the sums of their hour.
+    """
+    row = None if identity is None else locked(session, identity)
+    if row is not None:
+        row.telemetry = dict(telemetry)
+        periods.record_telemetry(session, row.identity, telemetry, now=now or utcnow())
+
+
+def went_offline(session: Session, *, now: datetime, timeout_s: float = TIMEOUT_S) -> int:
+    """Mark devices without a recent heartbeat as offline; return how many."""
+    silent = DeviceRow.heard_at < now - timedelta(seconds=timeout_s)
+    rows = list(
+        session.scalars(
+            select(DeviceRow)
+            .where(DeviceRow.online, silent)
+            .order_by(DeviceRow.id)
+            .with_for_update()
+        )
+    )
+    for row in rows:
+        row.online = False
+        if has_room(session, row, "state", now=now):
+            words = f"no heartbeat for {timeout_s:g} s"
+            gone = DeviceState.offline
+            note(session, row, "state", "online", gone, "background", words, now=now)
+    return len(rows)
+
+
+def silent(session: Session, *, now: datetime, timeout_s: float = TIMEOUT_S) -> bool:
+    """Return whether `went_offline` would mark a device."""
+    query = (
+        select(DeviceRow.id)
+        .where(DeviceRow.online, DeviceRow.heard_at < now - timedelta(seconds=timeout_s))
+        .limit(1)
+    )
+    return session.scalar(query) is not None

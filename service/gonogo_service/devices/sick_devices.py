@@ -1,0 +1,93 @@
+"""Times at which devices were suspect or bad: their results then say nothing about a test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from gonogo_service.devices.model import DeviceHealthRow, DeviceRow
+from gonogo_service.kit.database.states import DeviceHealth
+
+LOOK_BACK = timedelta(days=1)
+"""A suspicion rests on the failures of the day before it, so that day counts as sick, too."""
+MAX_CHANGES = 5000
+SICK = (DeviceHealth.suspect, DeviceHealth.bad)
+
+
+@dataclass(frozen=True)
+class Spell:
+    """A time in which a device was suspect or bad; `end` is None if it still is."""
+
+    device: str
+    start: datetime
+    end: datetime | None
+    words: str
+    suspected: bool
+    """True if most unrelated tests failed on it."""
+    failing: int = 0
+    """Number of unrelated tests that failed on it but pass elsewhere; 0 without a suspicion."""
+    tests: int = 0
+    """Number of unrelated tests that pass elsewhere; 0 without a suspicion."""
+
+    def covers(self, began: datetime, ended: datetime) -> bool:
+        """Return whether the spell overlaps that time."""
+        return ended >= self.start and (self.end is None or began <= self.end)
+
+
+def spells(session: Session, devices: Iterable[str] | None = None) -> dict[str, tuple[Spell, ...]]:
+    """Return the spells of each device that was ever sick, from the newest MAX_CHANGES changes.
+
+    `devices` are host/name, as in results; None means all.
+    """
+    names = None if devices is None else set(devices)
+    if names is not None and not names:
+        return {}
+    query = (
+        select(
+            DeviceRow.identity,
+            DeviceHealthRow.at,
+            DeviceHealthRow.after,
+            DeviceHealthRow.reason,
+            DeviceHealthRow.evidence,
+        )
+        .join(DeviceRow, DeviceRow.id == DeviceHealthRow.device_id)
+        .where(DeviceHealthRow.what == "health")
+    )
+    query = query if names is None else query.where(DeviceRow.identity.in_(names))
+    by_device: dict[str, list[Spell]] = {}
+    running: dict[str, Spell] = {}
+    for row in reversed(
+        session.execute(query.order_by(DeviceHealthRow.id.desc()).limit(MAX_CHANGES)).all()
+    ):
+        if row.after in SICK and row.identity not in running:
+            running[row.identity] = _spell(row)
+        elif row.after == DeviceHealth.good and row.identity in running:
+            ended = replace(running.pop(row.identity), end=row.at)
+            by_device.setdefault(row.identity, []).append(ended)
+    for name, spell in running.items():
+        by_device.setdefault(name, []).append(spell)
+    return {name: tuple(of_device) for name, of_device in by_device.items()}
+
+
+def current(session: Session) -> frozenset[str]:
+    """Return the devices that are suspect or bad now."""
+    return frozenset(session.scalars(select(DeviceRow.identity).where(DeviceRow.health.in_(SICK))))
+
+
+def _spell(row: Any) -> Spell:
+    suspected = row.after == DeviceHealth.suspect
+    evidence: Mapping[str, Any] = row.evidence or {}
+    return Spell(
+        device=row.identity,
+        start=row.at - LOOK_BACK if suspected else row.at,
+        end=None,
+        words=f"{row.after}: {row.reason or 'no reason given'}",
+        suspected=suspected,
+        failing=int(evidence.get("failing") or 0),
+        tests=int(evidence.get("tests") or 0),
+    )

@@ -1,0 +1,254 @@
+"""Flags: findings about tests that need attention."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Annotated, Any, Literal
+
+from fastapi import Request, Response
+from pydantic import Field
+from sqlalchemy.orm import Session
+
+from gonogo_service.flags import flag_changes
+from gonogo_service.flags import store as stored
+from gonogo_service.flags.flag_changes import ACKNOWLEDGED_FOR, MAX_REASON, check_end
+from gonogo_service.flags.store import Flag, FlagSummary, FlagWithHistory
+from gonogo_service.kit.answers import (
+    Cursor,
+    Filter,
+    Limit,
+    extend_page,
+    make_router,
+    missing,
+    require,
+)
+from gonogo_service.kit.database.encoding import utcnow
+from gonogo_service.kit.database.paging import Page
+from gonogo_service.kit.database.records import from_object
+from gonogo_service.kit.database.states import FlagKind, FlagState
+from gonogo_service.kit.problems import BadField, WrongField, wrong_field
+from gonogo_service.kit.strict import Moment, Strict
+from gonogo_service.people import idempotency_keys
+from gonogo_service.people.context import Context, Ctx, Reader, Submitter
+from gonogo_service.people.principals import Principal
+
+router = make_router("flags")
+MAX_OWNER = 100
+MAX_AT_ONCE = 200
+
+
+class FlagFields(Strict):
+    """The fields to change; omitted fields stay.
+
+    Only a job that finds it again sets a flag to `reopened`; people set a resolved flag to `open`.
+    An acknowledgement needs a reason. Until it expires, comparisons show the finding as `waived`;
+    the flag's `effect` says which results and where. Then the flag is open again.
+    """
+
+    state: Literal["open", "acknowledged", "resolved"] = Field("open")
+    owner: Annotated[str, Field(min_length=1, max_length=MAX_OWNER)] | None = Field(
+        None, description="Of an acknowledgement by default: the caller"
+    )
+    reason: Annotated[str, Field(min_length=1, max_length=MAX_REASON)] | None = Field(
+        None, description="Required to acknowledge"
+    )
+    expires: Moment | None = Field(
+        None,
+        description=(
+            "RFC 3339 with a time zone; only for an acknowledgement; by default "
+            f"{ACKNOWLEDGED_FOR.days} days from now, at most GONOGO_WAIVER_DAYS"
+        ),
+    )
+
+
+class FlagChange(FlagFields):
+    """A change of one flag."""
+
+    version: int | None = Field(
+        None, ge=1, description="Rejected with 409 if the flag has a newer version"
+    )
+
+
+class FlagsChange(FlagFields):
+    """The same change of several flags."""
+
+    ids: list[Annotated[str, Field(max_length=36)]] = Field(min_length=1, max_length=MAX_AT_ONCE)
+    versions: dict[str, int] = Field(
+        {},
+        max_length=MAX_AT_ONCE,
+        description="Id -> version; a flag that has a newer version is refused",
+    )
+
+
+@dataclass(frozen=True)
+class ListedFlag(FlagSummary):
+    """A flag in a list. `GET /flags/{id}` has its evidence and its history."""
+
+    sentence: str | None
+    """The finding in words"""
+    diagnosis: str | None
+    """The fault of the kernel, where its numbers show one"""
+
+
+def _listed(flag: Flag) -> ListedFlag:
+    sentence = flag.evidence.get("words") or flag.evidence.get("sentence")
+    diagnosis = flag.evidence.get("diagnosis")
+    return from_object(ListedFlag, flag, sentence=sentence, diagnosis=diagnosis)
+
+
+@dataclass(frozen=True)
+class FlagBefore:
+    """A flag's fields before a change, as needed to undo it."""
+
+    state: FlagState
+    owner: str | None
+    reason: str | None
+    expires_at: datetime | None
+
+
+@dataclass(frozen=True)
+class FlagOutcome:
+    """The outcome for one flag: `changed`, `same`, `refused` (see `problem`) or `missing`."""
+
+    id: str
+    outcome: Literal["changed", "same", "refused", "missing"]
+    state: FlagState | None
+    version: int | None
+    before: FlagBefore | None
+    problem: WrongField | None
+
+
+@dataclass(frozen=True)
+class FlagsChanged:
+    """The outcomes for all flags in the order of the request, each ID once."""
+
+    changed: int
+    items: list[FlagOutcome]
+
+
+@router.get("/flags", summary="List flags, newest first")
+def list_flags(
+    context: Ctx,
+    _who: Reader,
+    kind: FlagKind | None = None,
+    state: FlagState | None = None,
+    test: Filter = None,
+    job: Filter = None,
+    owner: Filter = None,
+    build: Filter = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> Page[ListedFlag]:
+    """List flags that match all filters.
+
+    `state=open` includes reopened flags. `job` and `build` are those of the newest evidence.
+    """
+    filters: dict[str, Any] = {
+        "kind": kind,
+        "state": state,
+        "test": test,
+        "job": job,
+        "owner": owner,
+        "build": build,
+    }
+    with context.reading() as session:
+        page = stored.list_(session, **filters, limit=limit, cursor=cursor)
+        return extend_page(page, _listed)
+
+
+@router.get("/flags/{flag_id}", summary="Show a flag")
+def look(context: Ctx, _who: Reader, flag_id: str) -> FlagWithHistory:
+    """Show a flag with its evidence and its newest 200 changes."""
+    with context.reading() as session:
+        return require(stored.look(session, flag_id), "flag", flag_id)
+
+
+@router.patch("/flags/{flag_id}", summary="Acknowledge, resolve or reopen a flag")
+def change(context: Ctx, who: Submitter, flag_id: str, body: FlagChange) -> FlagWithHistory:
+    """Set any of state, owner, reason and expires; `version` makes the change conditional."""
+    fields = body.model_dump(exclude_unset=True)
+    version = fields.pop("version", None)
+    if not fields:
+        raise BadField(
+            "body", {}, "nothing to change", limit="any of state, owner, reason, expires"
+        )
+    fields = completed(fields, who, longest(context))
+    with context.session() as session:
+        flag = flag_changes.change(session, flag_id, fields, actor=who.actor, version=version)
+    if flag is None:
+        raise missing("flag", flag_id)
+    return flag
+
+
+@router.post(
+    "/flags:change",
+    responses={200: {"model": FlagsChanged}},
+    response_class=Response,
+    summary="Change many flags",
+)
+def change_many(
+    context: Ctx,
+    who: Submitter,
+    request: Request,
+    body: FlagsChange,
+    key: idempotency_keys.Key = None,
+) -> Response:
+    """Set any of state, owner, reason and expires of up to 200 flags in one transaction.
+
+    A flag that can't be changed doesn't block the others: each has an outcome. History, audit and
+    webhooks are as for one flag.
+    """
+    fields = body.model_dump(exclude_unset=True)
+    ids, versions = fields.pop("ids"), fields.pop("versions", {})
+    if not fields:
+        raise BadField(
+            "body", {}, "nothing to change", limit="any of state, owner, reason, expires"
+        )
+
+    fields = completed(fields, who, longest(context))
+
+    def make(session: Session) -> idempotency_keys.Answer:
+        outcomes = flag_changes.change_many(
+            session, ids, fields, actor=who.actor, versions=versions
+        )
+        changed = sum(outcome.outcome == "changed" for outcome in outcomes)
+        return 200, FlagsChanged(changed, [_outcome(outcome) for outcome in outcomes]), {}
+
+    fields_sent = body.model_dump(mode="json", exclude_unset=True)
+    return idempotency_keys.once(context, request, who, key, fields_sent, make, counted=False)[0]
+
+
+def completed(fields: dict[str, Any], who: Principal, most: timedelta) -> dict[str, Any]:
+    """Return the changes with an acknowledgement's owner and end where the request has none.
+
+    Raises FieldError for an acknowledgement without a reason, and for an end that is past or
+    further away than `most`.
+    """
+    now = utcnow()
+    if fields.get("expires") is not None:
+        check_end(fields["expires"], now, most)
+    if fields.get("state") != FlagState.acknowledged:
+        return fields
+    flag_changes.check_reason(fields.get("reason"))
+    end = fields.get("expires") or now + min(ACKNOWLEDGED_FOR, most)
+    return {**fields, "owner": fields.get("owner") or who.name, "expires": end}
+
+
+def longest(context: Context) -> timedelta:
+    """Return how long an acknowledgement or a waiver may last."""
+    return timedelta(days=context.settings.waiver_days)
+
+
+def _outcome(outcome: flag_changes.Outcome) -> FlagOutcome:
+    problem, flag, before = outcome.problem, outcome.flag, outcome.before
+    return FlagOutcome(
+        id=outcome.id,
+        outcome=outcome.outcome,
+        state=None if flag is None else flag.state,
+        version=None if flag is None else flag.version,
+        before=None if before is None else from_object(FlagBefore, before),
+        problem=None
+        if problem is None
+        else wrong_field(problem.field, problem.value, problem.reason, problem.limit),
+    )

@@ -1,0 +1,318 @@
+"""Conclusions from an ended job's results: its diagnosis, and flags with their evidence."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from typing import Any
+
+from sqlalchemy import ColumnElement, func, select, true
+from sqlalchemy.orm import Session
+
+from gonogo.spec.diagnoses import JobDiagnosis, diagnosis_of
+from gonogo.spec.selections import KERNEL, Selection, is_selection
+from gonogo.spec.statistics import ROLLED_UP
+from gonogo.spec.tolerances import for_output
+from gonogo.spec.verdicts import (
+    READ_BY_SEVERITY,
+    Explanation,
+    Verdict,
+    size,
+    worst_first,
+)
+from gonogo_service.devices import sick_devices
+from gonogo_service.flags.evidence_kinds import VerdictEvidence
+from gonogo_service.flags.store import Finding
+from gonogo_service.jobs.model import JobRow
+from gonogo_service.kit.database.states import FlagKind, JobKind
+from gonogo_service.results import stages, worst_seeds
+from gonogo_service.results.rollups import rollups
+from gonogo_service.results.rows import SeedResultRow, SeedSourceRow
+from gonogo_service.results.seed_rows import stored
+from gonogo_service.results.seed_rows.stored import StoredSeed
+from gonogo_service.tests.model import TestSpecRow
+
+_SENTENCES = {
+    FlagKind.passes_by_tolerance: (
+        "Green only because the tolerance is loose: rounding does not explain the error."
+    ),
+    FlagKind.tolerance_too_tight: (
+        "Red though right: rounding explains the error, the tolerance is tighter than the formats"
+        " allow."
+    ),
+}
+
+_RIGHT = (Verdict.pass_, Verdict.fail_by_tolerance)
+"""The verdicts by which a kernel is right."""
+_WRONG = (Verdict.fail, Verdict.pass_by_tolerance, Verdict.suspect, Verdict.inconclusive)
+"""The verdicts of seeds that rounding doesn't explain, or not for certain; worst first."""
+_NOT_EXPLAINED = (Explanation.unexplained, Explanation.suspect, Explanation.inconclusive)
+
+
+def diagnosis(session: Session, job_id: str, verdict: Verdict | None = None) -> JobDiagnosis | None:
+    """Return the diagnosis of the most telling seed, and the stages of a staged suite.
+
+    The words of the stages come first. It is None if there is neither. verdict: an ended job's; no
+    cause is named where it says that the kernel is right.
+    """
+    numbers = None if verdict in _RIGHT else _of_numbers(session, job_id)
+    table = stages.of_job(session, job_id)
+    if table is None:
+        return numbers
+    diagnosed = numbers or JobDiagnosis(can_tell=True)
+    words = " ".join(filter(None, (table.words, diagnosed.words)))
+    return replace(diagnosed, words=words, stages=table)
+
+
+def _of_numbers(session: Session, job_id: str) -> JobDiagnosis | None:
+    """Return the diagnosis of the worst seed that rounding doesn't explain."""
+    job = session.get_one(JobRow, job_id)
+    worst: list[StoredSeed] = []
+    if job.kernel != KERNEL:
+        totals = rollups.of_job(session, job_id)
+        for verdict in filter(job.counts.get, _WRONG):
+            worst = worst or worst_seeds.read(session, job_id, 1, totals, verdict=verdict.value)
+    elif job.slots:  # some tests have arrays
+        is_wrong = SeedResultRow.explanation.in_(_NOT_EXPLAINED)
+        worst = worst_seeds.read(session, job_id, 1, None, is_wrong)
+    seed_diagnosis = diagnosis_of(worst[0].outputs) if worst else None
+    if seed_diagnosis is None:
+        return None
+    seed = worst[0]
+    explanation = Explanation(seed.explanation or Explanation.not_judged)
+    return replace(
+        seed_diagnosis,
+        seed=seed.seed,
+        repeat=seed.repeat,
+        verdict=Verdict(seed.verdict),
+        explanation=explanation,
+    )
+
+
+def findings(session: Session, job: JobRow) -> list[Finding]:
+    """Return the flags that a job's seeds call for.
+
+    A job that compares two builds has none, because a flag compares one build with float64.
+    """
+    if job.reference is not None:
+        return []
+    pairs = {
+        Verdict.pass_by_tolerance: FlagKind.passes_by_tolerance,
+        Verdict.fail_by_tolerance: FlagKind.tolerance_too_tight,
+    }
+    sick = sick_devices.current(session)
+    counts: Mapping[str, int] = job.counts
+    if job.kernel == KERNEL:
+        counts = _iterations_with(session, job.id, [verdict.value for verdict in pairs], sick)
+    elif sick and any(counts.get(verdict.value) for verdict in pairs):
+        counts = _seeds_with(session, job.id, [verdict.value for verdict in pairs], sick)
+    return [
+        _finding(session, job, verdict, kind, counts[verdict.value], sick)
+        for verdict, kind in pairs.items()
+        if counts.get(verdict.value)
+    ]
+
+
+def _seeds_with(
+    session: Session, job_id: str, verdicts: list[str], sick: frozenset[str]
+) -> dict[str, int]:
+    """Return the number of (seed, repeat) with each of these verdicts on healthy devices.
+
+    Results of sick devices say nothing about a test.
+    """
+    table = SeedResultRow
+    query = (
+        select(table.verdict, func.count())
+        .join(SeedSourceRow, stored.OF_SOURCE)
+        .where(table.job_id == job_id, table.verdict.in_(verdicts), _on_healthy_device(sick))
+    )
+    return dict(session.execute(query.group_by(table.verdict)).all())
+
+
+def _on_healthy_device(sick: frozenset[str]) -> ColumnElement[bool]:
+    device = SeedSourceRow.device
+    return device.is_(None) | device.not_in(sick) if sick else true()
+
+
+def _iterations_with(
+    session: Session, job_id: str, verdicts: list[str], sick: frozenset[str]
+) -> dict[str, int]:
+    """Return the number of a selection's iterations in which a test got each of these verdicts.
+
+    The iteration's own verdict is that of its worst test.
+    """
+    query = stored.query(SeedResultRow.job_id == job_id, _on_healthy_device(sick))
+    seeds: dict[str, set[int]] = {}
+    for seed in stored.read(session, query, "outcome"):
+        for output in seed.outputs.values():
+            if output.get("outcome") is not None and output["verdict"] in verdicts:
+                seeds.setdefault(output["verdict"], set()).add(seed.seed)
+    return {verdict: len(of_verdict) for verdict, of_verdict in seeds.items()}
+
+
+def _finding(
+    session: Session,
+    job: JobRow,
+    verdict: Verdict,
+    kind: FlagKind,
+    seeds: int,
+    sick: frozenset[str],
+) -> Finding:
+    shown = _worst_output(session, job, verdict, sick)
+    canonical = session.get_one(TestSpecRow, job.test_key).canonical
+    evidence = VerdictEvidence(
+        sentence=_SENTENCES[kind],
+        job=job.id,
+        build=job.build,
+        seeds=seeds,
+        of=job.done,
+        tolerance=_tolerance(canonical, None if shown is None else shown[2]),
+        diagnosis=(job.diagnosis or {}).get("words"),
+    )
+    if shown is not None:
+        seed, output, statistics = shown
+        check = check_line(
+            canonical,
+            build=job.build,
+            executor=job.executor,
+            seed=seed.seed,
+            output=output,
+            context=job.context,
+        )
+        evidence = replace(
+            evidence,
+            seed=seed.seed,
+            repeat=seed.repeat,
+            output=output,
+            arithmetic=seed.arithmetic,
+            judge=seed.judge,
+            statistics={name: statistics.get(name) for name in ROLLED_UP},
+            needed_atol=statistics.get("needed_atol"),
+            check=check if job.kind == JobKind.seeds else None,  # imports can't be rerun
+            check_leaves_out=[name for name in ("memory", "program") if name in canonical],
+        )
+    return Finding.of(job, kind, asdict(evidence))
+
+
+def _worst_output(
+    session: Session, job: JobRow, verdict: Verdict, sick: frozenset[str]
+) -> tuple[StoredSeed, str, Mapping[str, Any]] | None:
+    """Return the worst output with a verdict, with its seed; None if no seed has it.
+
+    The order is that of gonogo.spec.verdicts.severity, as on the job's page. Of a selection, an
+    output with arrays: the entries of its tests have no numbers.
+    """
+    healthy = _on_healthy_device(sick)
+    if job.kernel == KERNEL:
+        return _worst_entry(session, job, verdict, healthy)
+    totals = rollups.of_job(session, job.id)
+    worst = worst_seeds.read(session, job.id, 1, totals, healthy, verdict=verdict.value)
+    if not worst or not worst[0].outputs:
+        return None
+    name = worst_first(worst[0].outputs)[0]
+    return worst[0], name, worst[0].outputs[name]
+
+
+def _worst_entry(
+    session: Session, job: JobRow, verdict: Verdict, healthy: ColumnElement[bool]
+) -> tuple[StoredSeed, str, Mapping[str, Any]] | None:
+    """Return the worst output with a verdict in a selection: each test has its own verdict."""
+    table = SeedResultRow
+    seeds = stored.read_outputs(session, [table.job_id == job.id, healthy], *READ_BY_SEVERITY)
+    _, number, repeat, name = min(
+        (
+            (-size(output), seed, repeat, name)
+            for seed, repeat, outputs in seeds
+            for name, output in outputs.items()
+            if output["verdict"] == verdict
+        ),
+        default=(0.0, 0, 0, ""),
+    )
+    if not name:
+        return None
+    of_seed = stored.query(table.job_id == job.id, table.seed == number, table.repeat == repeat)
+    (seed,) = stored.read(session, of_seed)
+    return seed, name, seed.outputs[name]
+
+
+def _tolerance(canonical: Mapping[str, Any], output: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the tolerance that was met or missed: the test's, or the one sent with the arrays."""
+    test = canonical if not is_selection(canonical) or output is None else output.get("test") or {}
+    return dict(test.get("tolerance", {}))
+
+
+def check_line(
+    canonical: Mapping[str, Any],
+    *,
+    build: str,
+    executor: str,
+    seed: int,
+    output: str,
+    reference: str | None = None,
+    seeds: int = 1,
+    repeats: int = 1,
+    context: Any = None,
+) -> str:
+    """Return the shell command that reruns `seeds` seeds of a test from `seed` on a user's machine.
+
+    If the outputs have different tolerances, it has that of `output`, because the command has no
+    flags for the others.
+    """
+    if is_selection(canonical):
+        return _selection_line(Selection.parse(canonical), build, executor, seed, seeds, repeats)
+    words = [
+        "gonogo",
+        "check",
+        "--kernel",
+        canonical["kernel"],
+        "--shape",
+        ",".join(str(n) for n in canonical["shape"]),
+        "--build",
+        build,
+    ]
+    if executor != "emulator":
+        words += ["--executor", executor]
+    if reference is not None:
+        words += ["--reference-build", reference]
+    words += [
+        "--seeds",
+        str(seeds),
+        "--seed-start",
+        str(seed),
+        *(["--repeats", str(repeats)] if repeats > 1 else []),
+    ]
+    if "epsilon" in canonical:
+        words += ["--epsilon", repr(canonical["epsilon"])]
+    tolerance = for_output(canonical.get("tolerance", {}), output)
+    for name, value in (tolerance.to_json() if tolerance else {}).items():
+        words += [f"--{name}", repr(value)]
+    for name in ("parameters", "inputs", "numerics"):
+        if canonical.get(name):
+            words += [f"--{name}", json.dumps(canonical[name], separators=(",", ":"))]
+    if isinstance(context, Mapping):  # otherwise isolated, which is the command's default
+        words += ["--context", json.dumps(context, separators=(",", ":"))]
+    return shlex.join(words)
+
+
+def _selection_line(
+    selection: Selection, build: str, executor: str, iteration: int, seeds: int, repeats: int
+) -> str:
+    """Return the shell command that reruns iterations of a selection."""
+    words = ["gonogo", "check", "--executor", executor, "--build", build]
+    for flag, value in (("--suite", selection.suite), ("--filter", selection.filter)):
+        if value is not None:
+            words += [flag, value]
+    if selection.shuffle is not None:
+        words += ["--shuffle", "true" if selection.shuffle is True else str(selection.shuffle)]
+    for stage in selection.stages or ():
+        words += ["--stage", stage]
+    words += [
+        "--seeds",
+        str(seeds),
+        "--seed-start",
+        str(iteration),
+        *(["--repeats", str(repeats)] if repeats > 1 else []),
+    ]
+    return shlex.join(words)

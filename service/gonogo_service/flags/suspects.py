@@ -1,0 +1,275 @@
+"""The seeds of a job together: suspect ones, and factors too small for a single seed.
+
+A suspect seed raises no flag. It adds seeds to its job, and all seeds together decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from gonogo.flakiness.policy import POLICY
+from gonogo.flakiness.sequential import more_for_suspects
+from gonogo.flakiness.suspects import MAX_SEEDS, SETTLED, pooled_outputs, seeds_to_decide
+from gonogo.spec.selections import KERNEL
+from gonogo.spec.verdicts import JUDGE, Explanation, Verdict, worst_explanation
+from gonogo_service.flags.evidence import check_line
+from gonogo_service.flags.evidence_kinds import PooledOutput, SuspectEvidence, SuspectsOfJob
+from gonogo_service.flags.store import Finding
+from gonogo_service.jobs.model import JobRow
+from gonogo_service.kit.database.records import from_json
+from gonogo_service.kit.database.states import FlagKind
+from gonogo_service.results.rows import SeedResultRow
+from gonogo_service.results.seed_rows import stored
+from gonogo_service.results.seed_rows.unpacking import Outputs
+from gonogo_service.tests.model import TestSpecRow
+
+MAX_SEED = 2**53 - 1
+NAMED = 8
+"""Maximum number of suspect seeds that are listed."""
+MAX_POOLED = 1000
+"""Maximum number of pooled (seed, repeat): the last ones, which include the added ones.
+
+More would only hold the job's lock longer.
+"""
+_NOTHING_ADDED: Mapping[str, Any] = {
+    "seeds": [],
+    "count": 0,
+    "rounds": 0,
+    "added": [],
+    "explanation": None,
+    "pooled": None,
+    "words": "",
+}
+_LOST = (Verdict.error, Verdict.crash, Verdict.hang)
+_AT_THE_EDGE = (
+    "together they are still at the edge of what rounding explains: no finding, and no all-clear"
+)
+_SENTENCE = (
+    "Green only because the tolerance is loose: rounding does not explain the errors of many seeds"
+    " together."
+)
+
+
+def consider(session: Session, job: JobRow) -> list[int]:
+    """Conclude from all seeds of a job whose chunks are all closed; return the seeds to add.
+
+    Suspect seeds add some, unless the seeds together are unexplained already. Only jobs with a
+    range or a maximum number of seeds get any, not those with a list of seeds. A job with an
+    unexplained seed, or one without numbers, gets none, because its verdict can't change. Nothing
+    is concluded for selections, whose tests have their own criteria, and for comparisons of two
+    builds, which raise no flags.
+    """
+    if job.reference is not None or job.kernel == KERNEL:
+        return []
+    suspect, unexplained = (
+        _seeds(session, job, Explanation.suspect),
+        _seeds(session, job, Explanation.unexplained),
+    )
+    pooled = {} if unexplained else _pooled(session, job)
+    worst = worst_explanation(output.explanation for output in pooled.values())
+    if job.suspects is None and (unexplained or not (suspect or worst is Explanation.unexplained)):
+        return []
+    status = {**_NOTHING_ADDED, **(job.suspects or {})}
+    status |= {"seeds": suspect[:NAMED], "count": len(suspect), "policy": POLICY.version}
+    summary = _named(suspect)
+    if status["added"]:
+        summary += f"; {len(status['added'])} seeds were added"
+    more: list[int] = []
+    if unexplained:
+        by_itself = f"seed {unexplained[0]} is unexplained by itself"
+        status |= {"explanation": Explanation.unexplained.value, "words": f"{summary}: {by_itself}"}
+    elif worst is Explanation.unexplained:
+        reasons = (f"{name}: {output.reason}" for name, output in pooled.items() if output.reason)
+        status |= {"explanation": worst.value, "words": f"{summary}; {'; '.join(reasons)}"}
+    elif more := _more(session, job, len(suspect), status["rounds"]):
+        status |= {
+            "rounds": status["rounds"] + 1,
+            "added": [*status["added"], *more],
+            "words": f"{len(more)} seeds added: {_named(suspect)}",
+            "explanation": None,
+        }
+    elif status["rounds"]:
+        status |= {"explanation": worst.value, "words": f"{summary}: {_AT_THE_EDGE}"}
+    else:
+        return []  # `undecided` tells of it
+    is_concluded = status["explanation"] is not None and pooled
+    status["pooled"] = (
+        {name: asdict(output) for name, output in pooled.items()} if is_concluded else None
+    )
+    job.suspects = status
+    return more
+
+
+def undecided(session: Session, job: JobRow) -> None:
+    """Tell of a job that ends suspect what would decide: more seeds, or other inputs."""
+    suspect = _seeds(session, job, Explanation.suspect)
+    if not suspect:
+        return
+    status = job.suspects or {
+        **_NOTHING_ADDED,
+        "seeds": suspect[:NAMED],
+        "count": len(suspect),
+        "policy": POLICY.version,
+        "words": (
+            f"{_named(suspect)}: rounding is at its edge, which is no finding, and no all-clear"
+        ),
+    }
+    seeds = [
+        outputs for _, outputs in _read(session, job, "distance", "shared", "common", "nonfinite")
+    ]
+    names = {
+        name
+        for outputs in seeds
+        for name, entry in outputs.items()
+        if entry["explanation"] == Explanation.suspect
+    }
+    more = seeds_to_decide(
+        [outputs[name] for outputs in seeds if name in outputs] for name in sorted(names)
+    )
+    about = "more than 1,000" if more >= MAX_SEEDS else f"about {more}"
+    remedy = (
+        f"{about} more seed{'s' * (more != 1)} would decide"
+        if more
+        else "the seeds agree, so more of them would not decide; exact inputs would"
+    )
+    job.suspects = {**status, "more": more, "words": f"{status['words']}; {remedy}"}
+
+
+def settled_counts(
+    counts: Mapping[str, int], suspects: Mapping[str, Any] | None
+) -> Mapping[str, int]:
+    """Return a job's seeds by final verdict: all seeds together may leave an output unexplained.
+
+    counts: the seeds by their own verdicts. suspects: what was concluded (JobRow.suspects).
+    """
+    if not _is_together(suspects):
+        return counts
+    settled: dict[str, int] = {}
+    for verdict, number in counts.items():
+        final = SETTLED.get(Verdict(verdict), Verdict(verdict)).value
+        settled[final] = settled.get(final, 0) + number
+    return {verdict: number for verdict, number in settled.items() if number > 0}
+
+
+def findings(session: Session, job: JobRow) -> list[Finding]:
+    """Return the flag that all seeds together call for, with their pooled numbers as evidence.
+
+    It is left out where a single seed calls for it.
+    """
+    hollow = Verdict.pass_by_tolerance.value
+    if not settled_counts(job.counts, job.suspects).get(hollow) or job.counts.get(hollow):
+        return []
+    status = job.suspects or {}
+    output = next(
+        name
+        for name, entry in status["pooled"].items()
+        if entry["explanation"] == Explanation.unexplained
+    )
+    canonical = session.get_one(TestSpecRow, job.test_key).canonical
+    seeds = 1
+    if status["seeds"]:
+        seed = status["seeds"][0]
+    else:  # no seed shows it alone
+        table = SeedResultRow
+        seed = session.scalars(select(func.min(table.seed)).where(table.job_id == job.id)).one()
+        seeds = status["pooled"][output]["seeds"]
+    shown = SuspectEvidence(
+        sentence=_SENTENCE,
+        words=status["words"],
+        job=job.id,
+        build=job.build,
+        seed=seed,
+        output=output,
+        seeds=status["count"],
+        of=job.done,
+        suspects=from_json(SuspectsOfJob, status),
+        pooled={name: from_json(PooledOutput, entry) for name, entry in status["pooled"].items()},
+        tolerance=dict(canonical.get("tolerance", {})),
+        judge=JUDGE,
+        diagnosis=(job.diagnosis or {}).get("words"),
+        check=check_line(
+            canonical,
+            build=job.build,
+            executor=job.executor,
+            seed=seed,
+            output=output,
+            seeds=seeds,
+            context=job.context,
+        ),
+    )
+    return [Finding.of(job, FlagKind.passes_by_tolerance, asdict(shown))]
+
+
+def _is_together(suspects: Mapping[str, Any] | None) -> bool:
+    """Return whether all seeds of a job together leave an output unexplained."""
+    status = suspects or {}
+    return bool(status.get("pooled")) and status["explanation"] == Explanation.unexplained
+
+
+def _pooled(session: Session, job: JobRow) -> dict[str, PooledOutput]:
+    """Return the judgment of each output over several seeds; empty for a single one."""
+    seeds = _read(session, job, "common", "faults")
+    if len({seed for seed, _ in seeds}) < 2:
+        return {}
+    return {
+        name: PooledOutput(
+            explanation=answer.explanation,
+            seeds=answer.seeds,
+            reason=answer.reason,
+            factors=list(answer.factors),
+            fault=None if answer.fault is None else answer.fault.label,
+        )
+        for name, answer in sorted(pooled_outputs(seeds).items())
+    }
+
+
+def _read(session: Session, job: JobRow, *statistics: str) -> list[tuple[int, Outputs]]:
+    """Return (seed, outputs) of the last (seed, repeat) that have any."""
+    table = SeedResultRow
+    last = (table.arrival > job.done - MAX_POOLED, table.layout.is_not(None))
+    seeds = stored.read_outputs(session, [table.job_id == job.id, *last], *statistics)
+    return [(seed, outputs) for seed, _, outputs in seeds]
+
+
+def _named(suspect: Sequence[int]) -> str:
+    if not suspect:
+        return "no seed is suspect by itself"
+    more = f" and {len(suspect) - NAMED} more" if len(suspect) > NAMED else ""
+    if len(suspect) == 1:
+        return f"seed {suspect[0]} is suspect"
+    return f"seeds {', '.join(map(str, suspect[:NAMED]))}{more} are suspect"
+
+
+def _more(session: Session, job: JobRow, suspect: int, rounds: int) -> list[int]:
+    """Return the seeds to add: some that have not run.
+
+    They follow the largest one, or precede the smallest one if they would exceed MAX_SEED.
+    """
+    count = more_for_suspects(suspect, rounds)
+    is_range = isinstance(job.request.get("seeds"), Mapping)
+    if not count or not is_range or any(job.counts.get(verdict) for verdict in _LOST):
+        return []
+    table = SeedResultRow
+    low, high = session.execute(
+        select(func.min(table.seed), func.max(table.seed)).where(table.job_id == job.id)
+    ).one()
+    return (
+        list(range(high + 1, high + 1 + count))
+        if high + count <= MAX_SEED
+        else list(range(max(0, low - count), low))
+    )
+
+
+def _seeds(session: Session, job: JobRow, explanation: Explanation) -> list[int]:
+    table = SeedResultRow
+    query = (
+        select(table.seed)
+        .where(table.job_id == job.id, table.explanation == explanation.value)
+        .distinct()
+    )
+    return list(session.scalars(query.order_by(table.seed)))

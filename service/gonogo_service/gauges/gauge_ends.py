@@ -1,0 +1,237 @@
+"""The end of a gauge, under its job's lock.
+
+If no tolerance works, the gauge tries other inputs first. Then come the report and the flag
+`blunt_test`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from gonogo.flakiness.grades import Sharpness
+from gonogo.gauge.elsewhere import OtherInputs, beyond, candidates, compared
+from gonogo.gauge.kernels import Kind
+from gonogo.gauge.line import LEFT_OUT, gauge_line
+from gonogo.gauge.report import findings, report
+from gonogo.gauge.summary import GaugeCommand, GaugeReport, MeasuredTest, TriedSummary
+from gonogo.spec.builds import EMULATOR
+from gonogo.spec.test_spec import TestSpec
+from gonogo_service.flags import flag_changes
+from gonogo_service.flags import store as flags
+from gonogo_service.flags.evidence import check_line
+from gonogo_service.flags.evidence_kinds import GaugeEvidence, MutantMiss
+from gonogo_service.flags.model import FlagRow
+from gonogo_service.flags.store import Finding
+from gonogo_service.gauges import gauge_rows, gauge_work
+from gonogo_service.gauges.model import GaugeRow
+from gonogo_service.jobs import events
+from gonogo_service.jobs.events import Progress
+from gonogo_service.jobs.model import JobRow
+from gonogo_service.kit.database.records import from_object
+from gonogo_service.kit.database.states import FlagKind, FlagState, JobState
+from gonogo_service.tests.model import TestSpecRow
+
+SEARCH_SEEDS = 1
+"""Number of seeds for each of the other inputs: they are suggestions, not measurements."""
+_ANY_SIZE = 2**62
+
+Row = Mapping[str, Any]
+
+
+def conclude(session: Session, job: JobRow, state: JobState, *, now: datetime) -> bool:
+    """Conclude a gauge whose chunks are all closed; return whether it has ended.
+
+    It is false if the gauge continues with other inputs; the job stays open then. A canceled gauge
+    gets a report of what has run, and changes no flag.
+    """
+    gauge = session.get_one(GaugeRow, job.id, populate_existing=True)
+    test = TestSpec.parse(
+        session.get_one(TestSpecRow, job.test_key).canonical, max_elements=_ANY_SIZE
+    )
+    rows = gauge_rows.read(session, gauge)
+    gates = job.request.get("gates") or ()
+    here = report(test, [row for row in rows if row["where"] is None], gates)
+    if (
+        state is JobState.finished
+        and gauge.search
+        and not gauge.elsewhere
+        and here.false_alarms.of
+        and not here.advice.works
+    ):
+        others = candidates(test)
+        if others:
+            _add_other_inputs(session, job, gauge, others, now=now)
+            return False
+    tried = [
+        _tried(test, here, inputs, [row for row in rows if row["where"] == place])
+        for place, inputs in enumerate(gauge.elsewhere)
+    ]
+    gauge.sharpness = here.sharpness.value
+    gauge.misses = {name: [rate.count, rate.of] for name, rate in here.misses.parts.items()}
+    gauge.words = _brief(here, tried)
+    sentences = {row["part"]: row["sentence"] for row in rows if row.get("sentence")}
+    stored = from_object(
+        GaugeReport,
+        here,
+        sentences=sentences,
+        elsewhere=tried,
+        beyond=beyond(tried).strip(),
+        command=_command(test.canonical(), gauge, gates),
+    )
+    gauge.report = asdict(stored)
+    session.flush()
+    if state is JobState.finished and here.sharpness is Sharpness.blunt:
+        _open(session, job, gauge, here, stored, rows, now=now)
+    elif state is JobState.finished and here.sharpness is Sharpness.sharp and not here.broken:
+        _resolve(session, gauge, here, now=now)
+    return True
+
+
+def _add_other_inputs(
+    session: Session, job: JobRow, gauge: GaugeRow, others: Sequence[OtherInputs], *, now: datetime
+) -> None:
+    """Add work to measure the same parts with other inputs."""
+    gauge.elsewhere = [
+        {"name": other.name, "sentence": other.sentence, "inputs": other.inputs} for other in others
+    ]
+    own_parts = list(gauge.parts)
+    seeds = gauge.seeds[:SEARCH_SEEDS]
+    for where in range(len(others)):
+        parts = [{**part, "where": where} for part in own_parts]
+        first = len(gauge.parts)
+        gauge.parts = [*gauge.parts, *parts]
+        gauge_work.add(session, job, parts, first, seeds)
+    events.add(session, job, Progress(gauge.done, job.total, {}), now=now)
+    session.flush()
+
+
+def _brief(here: MeasuredTest, tried: Sequence[TriedSummary]) -> str:
+    """Return the findings in a line or two; the report has all of them."""
+    if here.advice.works or not here.advice.tolerance:
+        return here.words
+    able = [attempt.name for attempt in tried if attempt.advice.works and attempt.gains]
+    none = "No tolerance works with these inputs"
+    none += f'; with "{able[0]}" one does.' if able else "."
+    return " ".join([*findings(here), none])
+
+
+def _tried(
+    test: TestSpec, here: MeasuredTest, where: Mapping[str, Any], rows: Sequence[Row]
+) -> TriedSummary:
+    there = report(test.replace(inputs=where["inputs"]), rows)
+    return compared(here, OtherInputs(**where), there)
+
+
+def _command(
+    canonical: Mapping[str, Any], gauge: GaugeRow, gates: Sequence[str] = ()
+) -> GaugeCommand:
+    """Return the command line that repeats the gauge, and the fields that it leaves out."""
+    foreign = [
+        part for part in gauge.parts if part["executor"] != EMULATOR and part["where"] is None
+    ]
+    line = gauge_line(
+        canonical,
+        start=gauge.seeds[0],
+        count=len(gauge.seeds),
+        executor=foreign[0]["executor"] if foreign else EMULATOR,
+        builds=[part["build"] for part in foreign if part["kind"] == Kind.go],
+        wrong_builds=[part["build"] for part in foreign if part["kind"] == Kind.no_go],
+        gates=gates,
+    )
+    return GaugeCommand(line, [name for name in LEFT_OUT if name in canonical])
+
+
+def _open(
+    session: Session,
+    job: JobRow,
+    gauge: GaugeRow,
+    here: MeasuredTest,
+    stored: GaugeReport,
+    rows: Sequence[Row],
+    *,
+    now: datetime,
+) -> None:
+    """Open or renew the flag.
+
+    Its evidence: which mutants pass and how often, what would reject them, and commands to repeat
+    it.
+    """
+    missed = {name: rate for name, rate in here.misses.parts.items() if rate.count}
+    able = sum(1 for rate in here.misses.parts.values() if rate.of)
+    # Of equals, the first one.
+    worst = max(missed, key=lambda name: missed[name].count / missed[name].of)
+    part = next(
+        planned for planned in gauge.parts if planned["name"] == worst and planned["where"] is None
+    )
+    seed = next(
+        row["seed"]
+        for row in rows
+        if row["part"] == worst and row["where"] is None and row.get("able")
+    )
+    canonical = here.test
+    evidence = GaugeEvidence(
+        sentence=f"{len(missed)} of {able} known-wrong kernels that can show pass this test.",
+        gauge=gauge.id,
+        misses={
+            name: from_object(MutantMiss, rate, sentence=stored.sentences.get(name))
+            for name, rate in missed.items()
+        },
+        on_every_seed=here.blind,
+        known_wrong=able,
+        seeds=gauge.seeds,
+        devices=sorted({row["device"] for row in rows if row["device"]}),
+        tolerance=dict(canonical.get("tolerance", {})),
+        advice=stored.advice,
+        beyond=stored.beyond,
+        command=stored.command.line,
+        command_leaves_out=stored.command.leaves_out,
+        check=check_line(
+            canonical,
+            build=part["build"],
+            executor=part["executor"],
+            seed=seed,
+            output=TestSpec.parse(canonical, max_elements=_ANY_SIZE).outputs[0],
+        ),
+    )
+    finding = Finding(
+        kind=FlagKind.blunt_test,
+        test_key=gauge.test_key,
+        branch=gauge.branch,
+        arch=gauge.arch,
+        board=gauge.board,
+        workload_key=job.workload_key,
+        kernel=job.kernel,
+        build=part["build"],
+        job=gauge.id,
+        evidence=asdict(evidence),
+    )
+    flags.upsert(session, finding, now=now)
+
+
+def _resolve(session: Session, gauge: GaugeRow, here: MeasuredTest, *, now: datetime) -> None:
+    """Resolve the variant's flag if all mutants that passed before were measured and now fail."""
+    query = select(FlagRow).where(
+        FlagRow.kind == FlagKind.blunt_test,
+        FlagRow.test_key == gauge.test_key,
+        FlagRow.branch == gauge.branch,
+        FlagRow.arch == gauge.arch,
+        FlagRow.board == gauge.board,
+        FlagRow.state != FlagState.resolved,
+    )
+    flag = session.scalars(query.with_for_update()).first()
+    failed = {name for name, rate in here.misses.parts.items() if rate.of}
+    if flag is None or not set(flag.evidence.get("misses") or ()) <= failed:
+        return
+    why = (
+        f"gauge {gauge.id}: every known-wrong kernel that passed now fails,"
+        f" on {len(gauge.seeds)} seeds"
+    )
+    flag_changes.resolve(
+        session, flag.id, version=flag.version, why=why, detail={"gauge": gauge.id}, now=now
+    )

@@ -1,0 +1,241 @@
+"""Imports: the report of an external run becomes a finished job."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from fastapi import Depends, Query, Request, Response
+from pydantic import Field
+from sqlalchemy.orm import Session
+
+from gonogo.errors import FieldError
+from gonogo.reports import reading
+from gonogo.reports.cases import TestReport
+from gonogo.reports.rows import rows_of
+from gonogo.spec.builds import known_build
+from gonogo.spec.selections import MAX_NAME, Selection
+from gonogo_service.builds import store as builds
+from gonogo_service.jobs import imports
+from gonogo_service.jobs.api.schemas import JobLinks, links
+from gonogo_service.jobs.bodies import MAX_LABELS, NAME, WORD, Labels, Name
+from gonogo_service.kit.answers import make_router
+from gonogo_service.kit.database.states import JobKind
+from gonogo_service.kit.strict import Strict
+from gonogo_service.people import audit, bounds, idempotency_keys
+from gonogo_service.people.context import Ctx, Submitter
+
+router = make_router("jobs")
+BRANCH = "imported"
+UNKNOWN = "unknown"
+SHA_SHOWN = 12
+MAX_LABEL = 200
+Format = Literal["junit", "gtest-xml", "gtest-json", "ctrf", "gonogo"]
+Suite = Annotated[
+    str | None,
+    Query(
+        min_length=1,
+        max_length=MAX_NAME,
+        description="Name of the history; default: the name in the file",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class ImportAccepted:
+    """The answer to an import: the created job."""
+
+    id: str
+    kind: JobKind
+    verdict: str | None
+    tests: int
+    numbers: bool
+    outcomes: dict[str, int]
+    links: JobLinks
+
+
+async def _raw(request: Request) -> bytes:
+    """Return the raw body; the parameter `format` defines it, not the Content-Type."""
+    return await request.body()
+
+
+_BODY = {
+    "required": True,
+    "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+}
+
+
+@router.post(
+    "/imports",
+    status_code=201,
+    responses={201: {"model": ImportAccepted}},
+    response_class=Response,
+    openapi_extra={"requestBody": _BODY},
+    summary="Import the report of an external run",
+)
+def import_report(
+    context: Ctx,
+    who: Submitter,
+    request: Request,
+    data: Annotated[bytes, Depends(_raw)],
+    format: Annotated[Format, Query(description="Format of the body")],
+    suite: Suite = None,
+    build: Annotated[
+        str | None,
+        Query(pattern=NAME, max_length=200, description="Default: the file's, else its commit's"),
+    ] = None,
+    arch: Annotated[str, Query(pattern=WORD, max_length=64)] = "any",
+    board: Annotated[str, Query(pattern=WORD, max_length=64)] = "any",
+    label: Annotated[
+        list[str] | None, Query(max_length=MAX_LABELS, description="`name=value`, repeatable")
+    ] = None,
+    repository: Annotated[str | None, Query(pattern=r"^[A-Za-z0-9._/-]+$", max_length=200)] = None,
+    sha: Annotated[str | None, Query(pattern=r"^[0-9a-fA-F]{7,64}$")] = None,
+    pull_request: Annotated[int | None, Query(ge=1, le=2**31 - 1)] = None,
+    key: idempotency_keys.Key = None,
+) -> Response:
+    """Import a report as a finished job.
+
+    A token that is limited to repositories may import reports of their commits. One that is limited
+    to suites may not, because an import belongs to no suite of the service.
+
+    Tests of JUnit, gtest and CTRF become `not_judged`: history without numbers. Tests in the format
+    `gonogo` are judged.
+    """
+    digest = hashlib.sha256(data).hexdigest()
+
+    def make(session: Session) -> idempotency_keys.Answer:
+        new = _new(session, report, Selection(suite=suite or report.suite or format), build, commit)
+        job = imports.create(
+            session,
+            imports.NewImport(
+                **new,
+                arch=arch,
+                board=board,
+                rows=rows,
+                source={
+                    "format": format,
+                    "tool": report.tool,
+                    "tests": len(report.cases),
+                    "numbers": report.numbers,
+                    "bytes": len(data),
+                    "sha256": digest,
+                    "started_at": report.started_at,
+                },
+                labels={**report.labels, **_labels(label or [])},
+                commit=commit,
+                owner=who.name,
+            ),
+        )
+        detail = {
+            "format": format,
+            "build": job.build,
+            "tests": len(report.cases),
+            "sha256": digest,
+        }
+        audit.record(
+            session, actor=who.actor, action="import.created", subject=job.id, detail=detail
+        )
+        accepted = ImportAccepted(
+            id=job.id,
+            kind=job.kind,
+            verdict=job.verdict,
+            tests=len(report.cases),
+            numbers=report.numbers,
+            outcomes=job.outcomes or {},
+            links=links(job.id),
+        )
+        return 201, accepted, {"Location": accepted.links.self}
+
+    # before the transaction, so that others can write meanwhile
+    commit = _commit(repository, sha, pull_request)
+    if commit is not None:  # before a stranger's file is read, where that is enough
+        bounds.demand_within(who, repository=commit["repository"])
+    report = reading.read(data, format, max_elements=context.settings.max_elements)
+    _check_names(report, build)
+    commit = commit or _commit_of(report)
+    bounds.demand_within(who, repository=None if commit is None else commit["repository"])
+    rows = rows_of(report)
+    response, _ = idempotency_keys.once(
+        context, request, who, key, {"sha256": digest, "query": str(request.url.query)}, make
+    )
+    context.notifier.notify()
+    return response
+
+
+def _new(
+    session: Session,
+    report: TestReport,
+    suite: Selection,
+    build: str | None,
+    commit: dict[str, Any] | None,
+) -> dict[str, Any]:
+    """Return the test and the build; a registered build keeps its branch and order."""
+    name = build or report.build or (commit["sha"][:SHA_SHOWN] if commit else UNKNOWN)
+    registered, built_in = builds.get(session, name), known_build(name)
+    branch, sequence = (
+        (registered.branch, registered.sequence)
+        if registered
+        else (built_in.branch, built_in.sequence)
+        if built_in
+        else (BRANCH, 0)
+    )
+    return {
+        "test_key": suite.key,
+        "workload_key": suite.workload_key,
+        "kernel": suite.kernel,
+        "canonical": suite.canonical(),
+        "build": name,
+        "branch": branch,
+        "build_sequence": sequence,
+    }
+
+
+def _commit(
+    repository: str | None, sha: str | None, pull_request: int | None
+) -> dict[str, Any] | None:
+    if sha is None and repository is None:
+        return None
+    if sha is None or repository is None:
+        missing = "sha" if sha is None else "repository"
+        raise FieldError(missing, None, "is required", limit="both repository and sha, or neither")
+    return {"repository": repository, "sha": sha, "pull_request": pull_request}
+
+
+def _commit_of(report: TestReport) -> dict[str, Any] | None:
+    """Return the file's commit if it is valid; an invalid one doesn't prevent the import."""
+    given = report.commit or {}
+    repository, sha, number = given.get("repository"), given.get("sha"), given.get("pull_request")
+    valid = isinstance(repository, str) and re.fullmatch(r"[A-Za-z0-9._/-]{1,200}", repository)
+    if not valid or not isinstance(sha, str) or not re.fullmatch(r"[0-9a-fA-F]{7,64}", sha):
+        return None
+    has_number = isinstance(number, int) and not isinstance(number, bool) and 1 <= number < 2**31
+    return {"repository": repository, "sha": sha, "pull_request": number if has_number else None}
+
+
+def _labels(given: list[str]) -> dict[str, str]:
+    labels: dict[str, str] = {}
+    for number, text in enumerate(given):
+        name, equals, value = text.partition("=")
+        if not equals or not re.fullmatch(NAME, name) or len(name) > 64 or len(value) > MAX_LABEL:
+            limit = (
+                f"name=value; the name {NAME}, at most 64 characters, the value at most {MAX_LABEL}"
+            )
+            raise FieldError(f"label.{number}", text, "is not a valid label", limit=limit)
+        labels[name] = value
+    return labels
+
+
+class _Named(Strict):
+    """The names that a file in the format `gonogo` gives its run, in its first line."""
+
+    build: Name | None = None
+    labels: Labels = Field({})
+
+
+def _check_names(report: TestReport, build: str | None) -> None:
+    """Raise FieldError for a label, or a build where none is given, that can't be stored."""
+    given = None if build else report.build or None
+    _Named.parse({"build": given, "labels": dict(report.labels)}, "lines.1")

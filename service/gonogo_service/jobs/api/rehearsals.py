@@ -1,0 +1,106 @@
+"""Checks without effect: `POST /<noun>:validate` runs what creates one, and rolls it back.
+
+A form asks while one types, and its checks are those of the request that follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, cast
+
+from fastapi import Request, Response
+from sqlalchemy.orm import Session
+
+from gonogo_service.bisections import api as bisections
+from gonogo_service.ci import rule_schemas
+from gonogo_service.ci import rules_api as rules
+from gonogo_service.gauges import api as gauges
+from gonogo_service.jobs.bodies import GaugeIn
+from gonogo_service.kit.answers import make_router
+from gonogo_service.kit.notifier import DispatchNotifier
+from gonogo_service.people.context import Admin, Context, Ctx, Submitter
+from gonogo_service.schedules import api as schedules
+from gonogo_service.waivers import api as waivers
+from gonogo_service.webhooks import api as webhooks
+
+router = make_router("rehearsals")
+
+
+@dataclass(frozen=True)
+class Checked:
+    """The answer where every check passed; nothing was created."""
+
+    valid: bool
+
+
+class _RolledBack(Exception):
+    """Ends a transaction that must leave nothing."""
+
+
+class _Silent:
+    """A notifier of nothing."""
+
+    def notify(self) -> None:
+        """Do nothing: there is no new work."""
+
+
+@dataclass(frozen=True)
+class RehearsalContext(Context):
+    """The resources of the app, whose write transactions leave nothing behind."""
+
+    @contextmanager
+    def session(self) -> Iterator[Session]:
+        """Open a write transaction that is rolled back at its end."""
+        try:
+            with super().session() as session:
+                yield session
+                raise _RolledBack
+        except _RolledBack:
+            pass
+
+
+def rehearse(context: Context, create: Callable[[Context], Any]) -> Checked:
+    """Run a creation without effect; its refusals are raised."""
+    resources = {**vars(context), "notifier": cast(DispatchNotifier, _Silent())}
+    create(RehearsalContext(**resources))
+    return Checked(valid=True)
+
+
+@router.post("/gauges:validate", summary="Check a gauge")
+def gauge(context: Ctx, who: Submitter, request: Request, body: GaugeIn) -> Checked:
+    """Make all checks of `POST /gauges` without creating a gauge."""
+    return rehearse(context, lambda dry: gauges.submit(dry, who, request, body, None))
+
+
+@router.post("/bisections:validate", summary="Check a bisection")
+def bisection(
+    context: Ctx, who: Submitter, request: Request, body: bisections.BisectionIn
+) -> Checked:
+    """Make all checks of `POST /bisections` without creating a bisection."""
+    return rehearse(context, lambda dry: bisections.submit(dry, who, request, body, None))
+
+
+@router.post("/schedules:validate", summary="Check a schedule")
+def schedule(context: Ctx, who: Submitter, body: schedules.ScheduleIn) -> Checked:
+    """Make all checks of `POST /schedules` without creating a schedule."""
+    return rehearse(context, lambda dry: schedules.create(dry, who, body))
+
+
+@router.post("/waivers:validate", summary="Check a waiver")
+def waiver(context: Ctx, who: Submitter, request: Request, body: waivers.WaiverIn) -> Checked:
+    """Make all checks of `POST /waivers` without creating a waiver."""
+    return rehearse(context, lambda dry: waivers.add(dry, who, request, body, None))
+
+
+@router.post("/webhooks:validate", summary="Check a subscription")
+def webhook(context: Ctx, who: Admin, body: webhooks.WebhookIn) -> Checked:
+    """Make all checks of `POST /webhooks` without creating a subscription."""
+    return rehearse(context, lambda dry: webhooks.subscribe(dry, who, body))
+
+
+@router.post("/rules:validate", summary="Check a rule")
+def rule(context: Ctx, who: Admin, body: rule_schemas.RuleIn) -> Checked:
+    """Make all checks of `POST /rules` without storing a rule."""
+    return rehearse(context, lambda dry: rules.put(dry, who, body, Response()))

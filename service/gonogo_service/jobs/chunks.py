@@ -1,0 +1,227 @@
+"""Chunks: a job cut into pieces of about 20 s.
+
+They wait here until the dispatcher chooses them by fair share, priority and age. A chunk that was
+never sent is no row yet (service/gonogo_service/jobs/ranges.py).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from gonogo.spec.executors import EXECUTORS
+from gonogo_service.jobs import chunking, closing, ranges
+from gonogo_service.jobs.chunking import MAX_WORK, Cut, Work
+from gonogo_service.jobs.hang_limits import measured_seed_s
+from gonogo_service.jobs.job import BACKGROUND_PRIORITY, NewJob
+from gonogo_service.jobs.model import AttemptRow, ChunkRangeRow, ChunkRow, JobRow
+from gonogo_service.kit.database.ids import new_id
+from gonogo_service.kit.database.states import AttemptState, ChunkState, JobState
+from gonogo_service.results import results
+
+REFERENCE_BYTES = 2**29  # a reference build's outputs that one attempt keeps in a worker's memory
+# per element of the shape: y or dx in fp32, and the same again for a downstream output
+OUTPUT_BYTES = 8
+ACTIVE = (JobState.queued, JobState.running)
+Place = tuple[str, int]
+"""A chunk's job and number: most chunks that wait are no rows."""
+
+UNKNOWN_SEED_S = (
+    0.01,
+    1.4e-7,
+)  # a plug-in's seconds per seed, and per element, before its first job
+
+
+def estimate_seed_s(session: Session, workload_key: str, executor: str, elements: int) -> float:
+    """Estimate the seconds that one seed takes.
+
+    Returns the mean of the workload's last job on this executor; without one, a guess from the
+    size.
+    """
+    measured = measured_seed_s(session, workload_key, executor)
+    if measured is not None:
+        return measured
+    row = EXECUTORS.get(executor)
+    fixed, per_element = UNKNOWN_SEED_S if row is None else (row.seed_s, row.element_s)
+    return fixed + per_element * elements
+
+
+def max_seeds(elements: int, reference: str | None) -> int:
+    """Return how many seeds of a shape a chunk may have.
+
+    With a reference build it is limited, because a worker keeps that build's outputs of all of
+    them.
+    """
+    return MAX_WORK if reference is None else max(1, REFERENCE_BYTES // (OUTPUT_BYTES * elements))
+
+
+def cut(new: NewJob, seed_s: float) -> tuple[Work, Cut]:
+    """Return a new job's work, and how it is cut into chunks."""
+    work = Work(new.seeds, range(new.repeats))
+    if new.stop_on_finding is not None:
+        return work, chunking.growing(work, seed_s, new.chunk_seconds)
+    most = max_seeds(new.elements, new.reference)
+    return work, chunking.equal(work, seed_s, new.chunk_seconds, most=most)
+
+
+def waiting(session: Session) -> Counter[str]:
+    """Count the chunks of live jobs that wait for each queue and may be sent."""
+    query = (
+        select(ChunkRow.queue, func.count())
+        .join(JobRow, ChunkRow.job_id == JobRow.id)
+        .where(ChunkRow.state == ChunkState.waiting, JobRow.state.in_(ACTIVE))
+        .group_by(ChunkRow.queue)
+    )
+    return Counter(dict(session.execute(query).all())) + Counter(ranges.ready(session))
+
+
+def unstarted(session: Session) -> Counter[str]:
+    """Count the attempts of each queue that no worker has started yet."""
+    query = (
+        select(AttemptRow.queue, func.count())
+        .where(AttemptRow.state == AttemptState.sent)
+        .group_by(AttemptRow.queue)
+    )
+    return Counter(dict(session.execute(query).all()))
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    job_id: str
+    number: int
+    owner: str
+    priority: int
+
+
+def choose(session: Session, queue: str, count: int, background: int | None = None) -> list[Place]:
+    """Choose the next chunks of a queue by fair share.
+
+    Each owner's chunks are ordered by priority, then age. The owner with the fewest attempts in
+    flight comes first. Chunks of a background priority (gauges and bisections have one) come after
+    everyone's others, and at most `background` of them are chosen: what a worker has been sent
+    can't be overtaken.
+    """
+    in_flight_query = (
+        select(JobRow.owner, func.count())
+        .select_from(AttemptRow)
+        .join(JobRow, AttemptRow.job_id == JobRow.id)
+        .where(
+            AttemptRow.state.in_((AttemptState.sent, AttemptState.running)),
+            AttemptRow.queue == queue,
+        )
+        .group_by(JobRow.owner)
+    )
+    in_flight = dict(session.execute(in_flight_query).all())
+    candidates = sorted(
+        (*_stored(session, queue, count), *_unmade(session, queue, count)),
+        key=lambda chunk: (-chunk.priority, chunk.job_id, chunk.number),
+    )
+    ranks: Counter[str] = Counter(in_flight)
+    ranked: list[tuple[int, _Candidate]] = []
+    for chunk in candidates:
+        ranks[chunk.owner] += 1
+        ranked.append((ranks[chunk.owner], chunk))
+    ranked.sort(  # stable: among equal ranks by priority, then age
+        key=lambda item: (item[1].priority <= BACKGROUND_PRIORITY, item[0])
+    )
+    foreground = sum(chunk.priority > BACKGROUND_PRIORITY for chunk in candidates)
+    most = count if background is None else min(count, foreground + background)
+    return [(chunk.job_id, chunk.number) for _, chunk in ranked[:most]]
+
+
+def _stored(session: Session, queue: str, count: int) -> Iterator[_Candidate]:
+    """Yield each owner's first chunks that are rows and wait: their attempts were lost."""
+    best = func.row_number().over(
+        partition_by=JobRow.owner,
+        order_by=(JobRow.priority.desc(), ChunkRow.job_id, ChunkRow.number),
+    )
+    ranked = (
+        select(ChunkRow.job_id, ChunkRow.number, JobRow.owner, JobRow.priority, best.label("rank"))
+        .join(JobRow, ChunkRow.job_id == JobRow.id)
+        .where(
+            ChunkRow.state == ChunkState.waiting,
+            ChunkRow.queue == queue,
+            JobRow.state.in_(ACTIVE),
+        )
+        .subquery()
+    )
+    for row in session.execute(select(ranked).where(ranked.c.rank <= count)):
+        yield _Candidate(row.job_id, row.number, row.owner, row.priority)
+
+
+def _unmade(session: Session, queue: str, count: int) -> Iterator[_Candidate]:
+    """Yield each owner's first chunks that are no rows yet; each range has at least one."""
+    table = ChunkRangeRow
+    best = func.row_number().over(
+        partition_by=JobRow.owner, order_by=(JobRow.priority.desc(), table.job_id, table.first)
+    )
+    ranked = (
+        select(
+            table.job_id,
+            (table.first + table.chunks_cut).label("next"),
+            ranges.READY.label("ready"),
+            JobRow.owner,
+            JobRow.priority,
+            best.label("rank"),
+        )
+        .join(JobRow, table.job_id == JobRow.id)
+        .where(ranges.OPEN, ranges.READY > 0, table.queue == queue, JobRow.state.in_(ACTIVE))
+        .subquery()
+    )
+    for row in session.execute(select(ranked).where(ranked.c.rank <= count)):
+        for number in range(row.next, row.next + min(row.ready, count)):
+            yield _Candidate(row.job_id, number, row.owner, row.priority)
+
+
+def dispatch(session: Session, places: Sequence[Place], *, now: datetime) -> list[str]:
+    """Give each chosen chunk an attempt for its missing results; return the attempts' ids.
+
+    `attempts.unpublished` then returns these attempts. A chunk that is no longer waiting, or whose
+    job was canceled meanwhile, is skipped. One whose results have all arrived late is closed.
+    """
+    attempt_ids: list[str] = []
+    for job_id, number in sorted(places):
+        job = closing.lock(session, job_id)
+        if job is None or job.state not in ACTIVE:
+            continue
+        chunk = _chunk(session, job_id, number)
+        if chunk is None or chunk.state != ChunkState.waiting:
+            continue
+        stored = (
+            results.present(session, job_id, chunk.work)
+            if chunk.attempts or chunk.returns
+            else set()
+        )
+        missing = [pair for pair in chunk.work if (pair[0], pair[1]) not in stored]
+        if not missing:
+            closing.end_chunk(session, job, chunk, ChunkState.done, now=now)
+            continue
+        chunk.attempts += 1
+        attempt = AttemptRow(
+            id=new_id(),
+            chunk_id=chunk.id,
+            job_id=job_id,
+            number=chunk.attempts + chunk.returns,
+            state=AttemptState.sent,
+            queue=chunk.queue,
+            work=missing,
+            batches={},
+            created_at=now,
+        )
+        session.add(attempt)
+        chunk.state, chunk.attempt_id = ChunkState.sent, attempt.id
+        session.flush()
+        attempt_ids.append(attempt.id)
+    return attempt_ids
+
+
+def _chunk(session: Session, job_id: str, number: int) -> ChunkRow | None:
+    """Return a chunk of a job, made now if it is the next one; None if it can't be sent."""
+    query = select(ChunkRow).where(ChunkRow.job_id == job_id, ChunkRow.number == number)
+    stored = session.scalar(query.execution_options(populate_existing=True))
+    return stored or ranges.cut(session, job_id, number)

@@ -1,0 +1,190 @@
+"""Why jobs wait for their queues, and when they have waited too long."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime
+
+from sqlalchemy import ColumnElement, cast, exists, func, literal, null, select
+from sqlalchemy.orm import Session
+
+from gonogo_service.jobs import closing, events, ranges
+from gonogo_service.jobs.events import StateChange
+from gonogo_service.jobs.model import AttemptRow, ChunkRangeRow, ChunkRow, JobRow
+from gonogo_service.kit.database.states import (
+    CLOSED_CHUNK,
+    AttemptState,
+    ChunkState,
+    JobKind,
+    JobState,
+)
+
+_LIVE = (JobState.queued, JobState.running)
+_STARTED = (ChunkState.running, ChunkState.stopping)
+NAMED = 3
+"""Maximum number of jobs that are named as those that another waits behind."""
+
+
+def unexplained(session: Session, served: Collection[str]) -> list[str]:
+    """Return the jobs whose `waiting_reason` is missing or no longer true."""
+    waits = _waits(served)
+    unexplained_wait = waits & JobRow.waiting_reason.is_(None)
+    resolved_wait = JobRow.waiting_reason.is_not(None) & ~waits
+    return list(
+        session.scalars(
+            select(JobRow.id)
+            .where(JobRow.state.in_(_LIVE), unexplained_wait | resolved_wait)
+            .order_by(JobRow.id)
+        )
+    )
+
+
+def _waits(served: Collection[str]) -> ColumnElement[bool]:
+    """Return the condition of a job with a chunk whose queue no worker serves.
+
+    A chunk's queue is its job's, except for builds that were passed to a gauge.
+    """
+    stored = exists().where(*_unserved(served), ChunkRow.job_id == JobRow.id)
+    return stored | exists().where(*_unmade(served), ChunkRangeRow.job_id == JobRow.id)
+
+
+def _unserved(served: Collection[str]) -> tuple[ColumnElement[bool], ...]:
+    return ChunkRow.state.in_((ChunkState.waiting, ChunkState.sent)), ChunkRow.queue.not_in(served)
+
+
+def _unmade(served: Collection[str]) -> tuple[ColumnElement[bool], ...]:
+    return ranges.OPEN, ChunkRangeRow.queue.not_in(served)
+
+
+def explain(session: Session, served: Collection[str], *, now: datetime) -> list[str]:
+    """Set `waiting_reason` where no live worker serves a job's queue, and clear it elsewhere.
+
+    Returns the jobs that changed.
+    """
+    changed = unexplained(session, served)
+    for job_id in changed:
+        job = closing.lock(session, job_id)
+        if job is None or job.state not in _LIVE:
+            continue
+        stored = select(ChunkRow.queue).where(*_unserved(served), ChunkRow.job_id == job_id)
+        unmade = select(ChunkRangeRow.queue).where(*_unmade(served), ChunkRangeRow.job_id == job_id)
+        queue = session.scalar(stored.order_by(ChunkRow.number).limit(1)) or session.scalar(
+            unmade.order_by(ChunkRangeRow.first).limit(1)
+        )
+        job.waiting_reason = None if queue is None else f"no live worker serves the queue {queue}"
+        data = StateChange(job.state, waiting_reason=job.waiting_reason)
+        events.add(session, job, data, now=now)
+    session.flush()
+    return changed
+
+
+def behind(session: Session, job: JobRow) -> str | None:
+    """Return in words what runs on the queue of a job that no worker has started yet.
+
+    None: it has started, or nothing else is in its queue.
+    """
+    if job.state != JobState.queued:
+        return None
+    of_chunk = AttemptRow.id == ChunkRow.attempt_id
+    begun = AttemptRow.started_at
+    table = ChunkRangeRow
+    stored = (
+        select(ChunkRow.job_id, literal(1).label("chunks"), begun)
+        .outerjoin(AttemptRow, of_chunk & ChunkRow.state.in_(_STARTED))
+        .where(
+            ChunkRow.queue == job.queue,
+            ChunkRow.state.not_in(CLOSED_CHUNK),
+            ChunkRow.job_id != job.id,
+            (ChunkRow.job_id < job.id) | ChunkRow.state.in_((*_STARTED, ChunkState.sent)),
+        )
+    )
+    unmade = select(table.job_id, ranges.UNMADE, cast(null(), begun.type)).where(
+        ranges.OPEN, table.queue == job.queue, table.job_id < job.id
+    )
+    ahead = stored.union_all(unmade).subquery()
+    query = (
+        select(
+            JobRow.id,
+            JobRow.kind,
+            JobRow.kernel,
+            JobRow.build,
+            func.sum(ahead.c.chunks),
+            func.count(ahead.c.started_at),
+            func.min(ahead.c.started_at),
+        )
+        .join(ahead, ahead.c.job_id == JobRow.id)
+        .group_by(JobRow.id, JobRow.kind, JobRow.kernel, JobRow.build)
+        .order_by(func.count(ahead.c.started_at).desc(), JobRow.id)
+    )
+    parts = []
+    rows = session.execute(query.limit(NAMED + 1)).all()
+    for job_id, kind, kernel, build, chunks, started, since in rows[:NAMED]:
+        noun = "gauge" if kind == JobKind.gauge else "job"
+        what = f"{chunks} chunk{'s' * (chunks != 1)} of {noun} {job_id} ({kernel} on {build})"
+        running = f", {started} of them running since {since:%H:%M:%S} UTC" if started else ""
+        parts.append(what + running)
+    if not parts:
+        return None
+    more = "; and others" if len(rows) > NAMED else ""
+    return f"in its queue, {job.queue}, are {'; '.join(parts)}{more}"
+
+
+def expired(session: Session, served: Collection[str], *, now: datetime) -> list[str]:
+    """Return jobs past their queue deadline.
+
+    These never started, or stopped half way: no live worker is left and no attempt of theirs runs.
+    """
+    runs = exists().where(
+        AttemptRow.job_id == JobRow.id,
+        AttemptRow.state.in_((AttemptState.running, AttemptState.reported)),
+    )
+    stranded = (JobRow.state == JobState.running) & _waits(served) & ~runs
+    query = select(JobRow.id).where(
+        JobRow.state.in_(_LIVE),
+        JobRow.deadline_at < now,
+        (JobRow.state == JobState.queued) | stranded,
+    )
+    return list(session.scalars(query.order_by(JobRow.id)))
+
+
+def expire(session: Session, job_id: str, *, now: datetime) -> bool:
+    """Fail a job whose queue deadline passed: the machines are the cause, not the kernel."""
+    job = closing.lock(session, job_id)
+    if job is None or job.state not in _LIVE:
+        return False
+    seconds = (job.deadline_at - job.created_at).total_seconds()
+    problem = (
+        "no worker started it"
+        if job.state == JobState.queued
+        else "no worker was left to finish it"
+    )
+    closing.fail(
+        session,
+        job,
+        f"{problem} within its queue deadline of {seconds:g} s (queue {job.queue})",
+        now=now,
+    )
+    return True
+
+
+def overdue_cancels(session: Session, *, before: datetime) -> list[str]:
+    """Return the jobs whose workers were asked to stop before a moment and haven't yet.
+
+    Someone canceled the job, or its seeds decided.
+    """
+    asked_to_stop = exists().where(
+        ChunkRow.job_id == JobRow.id, ChunkRow.state == ChunkState.stopping
+    )
+    stopping = (JobRow.state == JobState.cancelling) | (
+        (JobRow.state == JobState.running) & asked_to_stop
+    )
+    return list(session.scalars(select(JobRow.id).where(stopping, JobRow.cancel_at < before)))
+
+
+def close_unresponsive(session: Session, job_id: str, *, now: datetime) -> bool:
+    """Close the chunks of workers that were asked to stop and don't answer."""
+    job = closing.lock(session, job_id)
+    if job is None or job.state not in (JobState.running, JobState.cancelling):
+        return False
+    closing.close_unresponsive_chunks(session, job, now=now)
+    return True

@@ -1,0 +1,43 @@
+"""Leases: duties that one process at a time may do, by the database's clock."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from sqlalchemy import CursorResult, delete, select, update
+from sqlalchemy.orm import Session
+
+from gonogo_service.kit.database.dialect import database_time, insert_once
+from gonogo_service.kit.outbox.model import LeaseRow
+
+FORGET_S = 24 * 3600.0
+NEVER = 0.0
+"""The end of a lease that nobody has held yet: any moment that is over."""
+
+
+def acquire(session: Session, name: str, holder: str, seconds: float) -> bool:
+    """Acquire or renew a lease for `seconds`; return False while another holder has it."""
+    now = database_time(session)
+    insert_once(session, LeaseRow, [{"name": name, "holder": holder, "until": NEVER}])
+    free = (LeaseRow.holder == holder) | (LeaseRow.until < now)
+    values = {"holder": holder, "until": now + seconds}
+    query = update(LeaseRow).where(LeaseRow.name == name, free).values(values)
+    acquired = cast("CursorResult[Any]", session.execute(query))
+    return bool(acquired.rowcount)
+
+
+def release(session: Session, holder: str) -> None:
+    """Release all leases of a holder, so that its successor needn't wait."""
+    session.execute(delete(LeaseRow).where(LeaseRow.holder == holder))
+
+
+def forget(session: Session) -> None:
+    """Delete the leases of processes that ended long ago without releasing them."""
+    session.execute(delete(LeaseRow).where(LeaseRow.until < database_time(session) - FORGET_S))
+
+
+def holders(session: Session, prefix: str = "") -> dict[str, str]:
+    """Return the leases in force: {name: holder}."""
+    now = database_time(session)
+    rows = session.execute(select(LeaseRow.name, LeaseRow.holder).where(LeaseRow.until >= now))
+    return {name: holder for name, holder in rows if name.startswith(prefix)}

@@ -1,0 +1,173 @@
+"""Authentication: bearer tokens, logins of the pages, scopes, CSRF tokens.
+
+A token is `gng_<id>_<secret><checksum>`. The id is for people ("which token is that in my log?").
+The secret has 190 bits. The checksum (CRC-32) rejects a mistyped or foreign string without a
+database query. Only a keyed hash of the whole token is stored, under a key derived from
+GONOGO_SECRET_KEY: a copy of the database alone gives no access.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+import string
+import zlib
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from gonogo import settings as configuration
+from gonogo_service.kit.database.encoding import utcnow
+from gonogo_service.people import audit, sessions
+from gonogo_service.people import store as tokens
+from gonogo_service.people.principals import Keys, Principal
+
+if TYPE_CHECKING:
+    from gonogo_service.people.context import Context
+
+PREFIX: Final = "gng_"
+SESSION_LIFE: Final = timedelta(hours=12)
+_DIGITS: Final = string.digits + string.ascii_letters
+_ID_LENGTH, _SECRET_LENGTH, _CHECK_LENGTH = 8, 32, 6
+
+
+def make_token() -> str:
+    """Return a new token's text, from the system's random numbers."""
+    body = PREFIX + _random(_ID_LENGTH) + "_" + _random(_SECRET_LENGTH)
+    return body + _checksum(body)
+
+
+def well_formed(text: str) -> bool:
+    """Return whether the text has the form of a token and a correct checksum."""
+    ok = (
+        len(text) == len(PREFIX) + _ID_LENGTH + 1 + _SECRET_LENGTH + _CHECK_LENGTH
+        and text.isascii()
+        and text.startswith(PREFIX)
+    )
+    return ok and hmac.compare_digest(_checksum(text[:-_CHECK_LENGTH]), text[-_CHECK_LENGTH:])
+
+
+def shown_prefix(text: str) -> str:
+    """Return the part of a token that people may see and compare."""
+    return text[: len(PREFIX) + _ID_LENGTH]
+
+
+def own_keys() -> Keys:
+    """Return the keys of this process's GONOGO_SECRET_KEY. Raises ValueError when it isn't set."""
+    secret = configuration.load().secret_key
+    if secret is None:
+        raise ValueError(
+            "GONOGO_SECRET_KEY is not set: tokens and sessions are stored as hashes under it"
+        )
+    return Keys(secret.get_secret_value())
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """The reason why a text is no valid token."""
+
+    reason: str
+    """mistyped, unknown, revoked or expired"""
+    prefix: str = ""
+    """The prefix of a token that gave access once; "" for any other text."""
+
+    @property
+    def words(self) -> str:
+        """Return the sentence for who sent it."""
+        if self.reason == "expired":
+            return "This token has expired. An admin makes another: gonogo tokens rotate, or create"
+        return "This token is not valid: mistyped, unknown or revoked."
+
+
+def by_token(context: Context, text: str) -> Principal | Refusal:
+    """Return the principal of a token, or why it has none."""
+    if not well_formed(text):
+        return Refusal("mistyped")
+    with context.reading() as session:
+        token = tokens.by_hash(session, context.keys.digest("token", text))
+    if token is None:
+        return Refusal("unknown")
+    if not token.valid(utcnow()):
+        return Refusal("revoked" if token.revoked_at is not None else "expired", token.prefix)
+    _touch(context, token)
+    return _principal("token", token, token.id)
+
+
+def by_cookie(context: Context, cookie: str) -> Principal | None:
+    """Return the principal of a session cookie; None if the session has ended."""
+    with context.reading() as session:
+        login = sessions.by_hash(session, context.keys.digest("session", cookie))
+    if login is None:
+        return None
+    _touch(context, login.token)
+    return _principal("session", login.token, login.id, login.csrf)
+
+
+def _principal(kind: str, token: tokens.Token, credential: str, csrf: str = "") -> Principal:
+    return Principal(
+        kind,
+        token.id,
+        token.name,
+        frozenset(token.scopes),
+        csrf,
+        token.builds,
+        token.branches,
+        token.repositories,
+        token.suites,
+        token.expires_at,
+        credential,
+    )
+
+
+def login(context: Context, text: str) -> tuple[str, datetime] | Refusal:
+    """Create a session for a token; return the cookie's value and its end, or why there is none.
+
+    A session ends with its token at the latest.
+    """
+    principal = by_token(context, text.strip())
+    if isinstance(principal, Refusal):
+        return principal
+    ends = min(utcnow() + SESSION_LIFE, principal.expires_at or datetime.max.replace(tzinfo=UTC))
+    cookie = secrets.token_urlsafe(32)
+    with context.session() as session:
+        digest = context.keys.digest("session", cookie)
+        sessions.create(
+            session,
+            digest=digest,
+            token_id=principal.id,
+            csrf=secrets.token_urlsafe(24),
+            expires_at=ends,
+        )
+        audit.record(session, actor=principal.actor, action="session.created", subject=principal.id)
+    return cookie, ends
+
+
+def logout(context: Context, principal: Principal, cookie: str) -> None:
+    """End the session of a cookie."""
+    with context.session() as session:
+        sessions.remove(session, context.keys.digest("session", cookie))
+        audit.record(session, actor=principal.actor, action="session.ended", subject=principal.id)
+
+
+def _touch(context: Context, token: tokens.Token) -> None:
+    now = utcnow()
+    if tokens.is_stale(token, now):
+        try:
+            with context.session() as session:
+                tokens.touch(session, token.id, now)
+        except SQLAlchemyError:  # a full disk must not lock out readers
+            pass
+
+
+def _random(length: int) -> str:
+    return "".join(secrets.choice(_DIGITS) for _ in range(length))
+
+
+def _checksum(text: str) -> str:
+    number, digits = zlib.crc32(text.encode()), ""
+    for _ in range(_CHECK_LENGTH):
+        number, digit = divmod(number, len(_DIGITS))
+        digits = _DIGITS[digit] + digits
+    return digits

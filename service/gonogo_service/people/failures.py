@@ -1,0 +1,81 @@
+"""Limits and traces of refused tokens and failed logins.
+
+Failures are counted in the database, for all processes and by the address that a trusted proxy
+names. What comes faster is refused from this process's memory, so that nobody can make us write.
+Failures never block a valid token: 190 random bits are guessed by nobody.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import structlog
+from sqlalchemy.exc import SQLAlchemyError
+
+from gonogo_service.kit.database.encoding import utcnow
+from gonogo_service.kit.minute_counts import MinuteCounts
+from gonogo_service.kit.networks import network_of
+from gonogo_service.kit.problems import Problem
+from gonogo_service.people import stored_failures as failures
+
+if TYPE_CHECKING:
+    from gonogo_service.people.auth import Refusal
+    from gonogo_service.people.context import Context
+
+TOKEN_FAILURES: Final = 30
+"""Refused tokens of an address in a minute."""
+LOGIN_FAILURES: Final = 10
+"""Failed logins of an address in a minute."""
+_log = structlog.get_logger("gonogo.service")
+
+
+class FailureLimits:
+    """Counts failures: in the database for all processes, and in memory before that."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._counts = MinuteCounts()
+
+    def refused_token(self, client: str, refusal: Refusal) -> None:
+        """Count a refused bearer token; raise Problem 429 when there are too many."""
+        self._count("token", TOKEN_FAILURES, client, refusal)
+
+    def failed_login(self, client: str, refusal: Refusal) -> None:
+        """Count a failed login; raise Problem 429 when there are too many."""
+        self._count("login", LOGIN_FAILURES, client, refusal)
+
+    def failed_token(self, client: str) -> None:
+        """Count a rejected signature in memory; raise Problem 429 when there are too many."""
+        if wait_s := self._counts.hit(TOKEN_FAILURES, "signature", network_of(client)):
+            raise too_many(TOKEN_FAILURES, round(wait_s))
+
+    def _count(self, kind: str, most: int, client: str, refusal: Refusal) -> None:
+        network = network_of(client)
+        if wait_s := self._counts.hit(most, kind, network, refusal.prefix):
+            raise too_many(most, round(wait_s))
+        now = utcnow()
+        try:
+            with self._context.session() as session:
+                count = failures.record(
+                    session,
+                    kind=kind,
+                    client=network,
+                    prefix=refusal.prefix,
+                    reason=refusal.reason,
+                    now=now,
+                )
+        except SQLAlchemyError as problem:  # a full disk must not become a 500 for a stranger
+            _log.warning("a failure can't be stored", error=str(problem).splitlines()[0])
+            return
+        if count > most:
+            raise too_many(most, 60 - now.second)
+
+
+def too_many(amount: int, wait_s: int) -> Problem:
+    """Return the 429."""
+    return Problem(
+        429,
+        f"Too many failures from this address (allowed: {amount} a minute).",
+        slug="too-many-failures",
+        headers={"Retry-After": str(max(1, wait_s))},
+    )

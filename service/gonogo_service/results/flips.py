@@ -1,0 +1,35 @@
+"""The stored counts of flips of jobs that compare two builds (gonogo.judging.flips). Reads only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from gonogo.judging.flip_summary import FlipsSummary, pooled
+from gonogo_service.jobs.model import JobRow
+from gonogo_service.results.rows import SeedResultRow
+from gonogo_service.results.seed_rows import stored
+
+MAX_SEEDS = 1_000
+"""Number of seeds that are pooled. More would make the test sharper and the page slower."""
+
+
+def of_job(session: Session, job_id: str) -> tuple[FlipsSummary, ...]:
+    """Return the flips of each output of a job, by name, pooled over its seeds.
+
+    Repeats of a seed aren't independent: only the first counts. Empty for a job without a reference
+    build, and for one whose results have no numbers.
+    """
+    table = SeedResultRow
+    job = session.get(JobRow, job_id)
+    if job is None or job.reference is None:
+        return ()
+    query = stored.query(table.job_id == job_id, table.repeat == 0).order_by(table.seed)
+    counts: dict[str, list[Mapping[str, Any]]] = {}
+    for seed in stored.read(session, query.limit(MAX_SEEDS), "reference"):
+        for output, judged in seed.outputs.items():
+            if flips := (judged.get("reference") or {}).get("flips"):
+                counts.setdefault(output, []).append(flips)
+    return pooled(counts)

@@ -1,0 +1,133 @@
+"""A batch of results: seeds that arrive together, with their outputs as columns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from gonogo.reports import forms
+from gonogo.spec.statistics import ROLLED_UP
+
+if TYPE_CHECKING:
+    from gonogo.judging.columns import SeedColumns
+
+Outputs = Mapping[str, Mapping[str, Any]]
+MAX_DURATION_MS = 1e12
+"""Thirty years."""
+LARGEST = 1e100
+"""An error in float32 divided by the smallest rounding of it is below 1e84."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Seeds and their outputs."""
+
+    rows: Sequence[Mapping[str, Any]]
+    """An object for each (seed, repeat), as in a results message; its `outputs` aren't read."""
+    columns: Sequence[SeedColumns] = ()
+    """The outputs of kernels."""
+    objects: Mapping[int, Outputs] = field(default_factory=dict)
+    """The outputs of rows with results of existing tests, of which there may be thousands."""
+    judged: Sequence[SeedColumns] = ()
+    """The outputs of kernels: `columns`, and the judged arrays among `objects`."""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @classmethod
+    def of(cls, rows: Sequence[Mapping[str, Any]]) -> Batch:
+        """Return the batch of rows that have their `outputs`."""
+        return cls.parse({"rows": rows})
+
+    @classmethod
+    def parse(cls, message: Mapping[str, Any]) -> Batch:
+        """Return the batch in a results message.
+
+        Its rows have their outputs, or they are in `columns`. Raises ValueError, KeyError or
+        TypeError.
+        """
+        # Imported here because it loads NumPy, which the API doesn't need.
+        from gonogo.judging.columns import SeedColumns, columns_of
+
+        rows: Sequence[Mapping[str, Any]] = message.get("rows") or ()
+        columns = [SeedColumns.parse(part) for part in message.get("columns") or ()]
+        objects = {
+            place: outputs for place, row in enumerate(rows) if (outputs := row.get("outputs"))
+        }
+        kernels = {place: seen for place, seen in objects.items() if not has_tests(seen)}
+        columns += columns_of([*kernels.values()], [*kernels])
+        tests = {place: seen for place, seen in objects.items() if place not in kernels}
+        arrays = [
+            {name: output for name, output in seen.items() if "outcome" not in output}
+            for seen in tests.values()
+        ]
+        return cls(rows, columns, tests, [*columns, *columns_of(arrays, [*tests])])
+
+    def check(self) -> None:
+        """Raise SenselessResult for statistics that no judgment has, and places that no seed has.
+
+        A hostile host sends anything, and roll-ups, charts and comparisons compute with them.
+        """
+        forms.check_rows(self.rows)
+        for row in self.rows:
+            position, spent = row.get("position"), row.get("duration_ms")
+            is_place = position is None or (type(position) is int and 0 <= position < 2**31)
+            if not is_place or not _is_possible(spent) or (spent or 0) > MAX_DURATION_MS:
+                raise forms.SenselessResult(
+                    f"position {str(position)[:40]!r}, duration {str(spent)[:40]!r}"
+                )
+        for tests in self.objects.values():
+            for name, test in tests.items():
+                if "outcome" in test:
+                    forms.check_test(name, test)
+        for output in (output for part in self.judged for output in part.outputs):
+            forms.check_names(
+                (output.name, *output.statistics, *(k or "" for _, k in output.fields))
+            )
+            forms.check_floats(output.name, output.fields)
+            for name, values in output.others.items():
+                forms.check_values(output.name, name, values)
+            for name in ROLLED_UP:
+                numbers = output.find(name)
+                if numbers is None:
+                    distinct = forms.distinct(output.values(name))
+                    wrong = [value for value in distinct if not _is_possible(value)]
+                else:  # NaN and infinity become null
+                    too_large = (numbers > LARGEST) & (numbers != math.inf)
+                    wrong = list(numbers[(numbers < 0) | too_large])
+                if wrong:
+                    text = str(wrong[0])[:40]
+                    raise forms.SenselessResult(
+                        f"{output.name[:40]!r}: the statistic {name} is {text!r}"
+                    )
+
+    def with_outputs(self) -> set[int]:
+        """Return the places of the rows that have outputs."""
+        return {*self.objects, *(row for part in self.columns for row in part.rows)}
+
+    def take(self, places: Sequence[int]) -> Batch:
+        """Return the rows at these ascending places, with their outputs."""
+        if len(places) == len(self.rows):
+            return self
+        new_place = {place: number for number, place in enumerate(places)}
+        objects = {new_place[n]: seen for n, seen in self.objects.items() if n in new_place}
+        columns, judged = (
+            [part for whole in parts if (part := whole.within(new_place)).rows]
+            for parts in (self.columns, self.judged)
+        )
+        return Batch([self.rows[place] for place in places], columns, objects, judged)
+
+
+def has_tests(outputs: Outputs) -> bool:
+    """Return whether a seed has results of existing tests among its outputs."""
+    return any("outcome" in output for output in outputs.values())
+
+
+def _is_possible(value: object) -> bool:
+    """Return whether a statistic may have a value that isn't a float in every seed."""
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return True
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and 0 <= value <= LARGEST  # type: ignore[operator]

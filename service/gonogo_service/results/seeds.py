@@ -1,0 +1,215 @@
+"""Stored seeds as readers see them: one object per (seed, repeat), with its outputs by name."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, Literal, NamedTuple
+
+from sqlalchemy import ColumnElement, and_, func, or_, select, tuple_
+from sqlalchemy.orm import Session
+
+from gonogo.spec.statistics import ROLLED_UP
+from gonogo_service.kit.database.ids import is_id
+from gonogo_service.kit.database.paging import BadCursor, Page, numbers
+from gonogo_service.results.model import WHOLE, ResultRow, SourceRow
+
+Order = Literal["arrival", "seed"]
+KINDS = "nonfinite_kinds"
+COLUMNS = (
+    *("outcome", "arithmetic", "tolerance_ratio", "rounding_ratio", "max_abs", "rms"),
+    *("rel_frobenius", "pcc_deficit", "ulp_max", "nonfinite", "digest"),
+)
+"""The statistics of an output that have a column; `notes` has the others."""
+ALWAYS = frozenset({*ROLLED_UP, "digest", KINDS})
+"""The statistics that every output has, if only as None."""
+OF_SOURCE = and_(SourceRow.job_id == ResultRow.job_id, SourceRow.number == ResultRow.source)
+"""Joins the attempt, device and process of a seed."""
+SEED = ResultRow.place == 0
+"""The one row of a seed: that of its worst output."""
+MAX_ROWS = 20_000
+"""Rows of a page of whole seeds, unless its first seed has more."""
+_HEAD = (
+    *(ResultRow.job_id, ResultRow.seed, ResultRow.repeat, ResultRow.arrival),
+    *(ResultRow.seed_verdict, ResultRow.seed_explanation, ResultRow.position),
+    *(ResultRow.duration_ms, ResultRow.message, SourceRow.attempt_id, SourceRow.device),
+    *(SourceRow.host_run, SourceRow.arithmetic, SourceRow.judge),
+)
+_ORDERS: Mapping[Order, tuple[Any, ...]] = {
+    "arrival": (ResultRow.job_id, ResultRow.arrival),
+    "seed": (ResultRow.job_id, ResultRow.seed, ResultRow.repeat),
+}
+Outputs = dict[str, dict[str, Any]]
+
+
+class StoredSeed(NamedTuple):
+    """One (seed, repeat) of a job, with its outputs, worst first.
+
+    Each has its verdict, its explanation and the statistics that were asked for.
+    """
+
+    job: str
+    seed: int
+    repeat: int
+    arrival: int
+    verdict: str
+    explanation: str | None
+    position: int | None
+    duration_ms: float | None
+    message: str | None
+    attempt: str
+    device: str | None
+    host_run: str | None
+    arithmetic: str | None
+    judge: str | None
+    outputs: Outputs
+
+
+def read(
+    session: Session,
+    *conditions: ColumnElement[bool],
+    statistics: Collection[str] | None = None,
+    by: Order = "seed",
+    limit: int | None = None,
+) -> Iterator[StoredSeed]:
+    """Yield the seeds of the rows that meet the conditions, each with these rows' outputs.
+
+    statistics: the names to read besides verdict and explanation; None: all. limit: the number of
+    seeds, counted by the rows of place 0.
+    """
+    names = [name for name in COLUMNS if statistics is None or name in statistics]
+    further = statistics is None or any(name not in COLUMNS for name in statistics)
+    always = {n: None for n in sorted(ALWAYS) if statistics is None or n in statistics}
+    columns: list[Any] = [ResultRow.output, ResultRow.verdict, ResultRow.explanation]
+    columns += [getattr(ResultRow, name) for name in names]
+    columns += [ResultRow.notes] if further else []
+    order = _ORDERS[by]
+    query = select(*_HEAD, *columns).join(SourceRow, OF_SOURCE).where(*conditions)
+    if limit is not None:
+        chosen = select(*order).join(SourceRow, OF_SOURCE).where(*conditions, SEED)
+        part = chosen.order_by(*order).limit(limit).subquery()
+        query = query.join(part, and_(*(column == part.c[column.key] for column in order)))
+    first = len(_HEAD)
+    found = session.execute(query.order_by(*order, ResultRow.place)).partitions(1000)
+    rows = (row for part in found for row in part)
+    for _, of_seed in groupby(rows, key=itemgetter(0, 3)):
+        outputs: Outputs = {}
+        head: Any = None
+        for row in of_seed:
+            head = head or row
+            if row[first] != WHOLE:
+                outputs[row[first]] = _output(row[first + 1 :], names, always, further)
+        yield StoredSeed._make((*head[:first], outputs))
+
+
+def _output(
+    values: Sequence[Any], names: Sequence[str], always: Mapping[str, None], further: bool
+) -> dict[str, Any]:
+    output = {"verdict": values[0], "explanation": values[1], **always}
+    for name, value in zip(names, values[2:], strict=False):
+        if value is not None:
+            output[name] = value
+    if further and values[-1]:
+        output |= values[-1]
+    return output
+
+
+def page(
+    session: Session,
+    job_id: str,
+    *,
+    limit: int = 100,
+    cursor: str | None = None,
+    order: Order = "arrival",
+    most_outputs: int | None = None,
+) -> Page[dict[str, Any]]:
+    """Return a page of results, one per (seed, repeat), in the HTTP API's form.
+
+    By arrival the cursor is the number of results read so far, so that a reader of a running job
+    misses none. By seed it is "seed.repeat". Raises BadCursor.
+
+    most_outputs: outputs of the whole page. A seed that doesn't fit begins the next page. Only one
+    with more than these comes on several pages, each with the next ones, worst first: an iteration
+    of a selection may have 20,000 tests. None: all seeds are whole.
+    """
+    if not is_id(job_id):
+        return Page((), None)
+    after, skip = _place(cursor, 1 if order == "arrival" else 2)
+    key = _ORDERS[order][1:]
+    place: Any = tuple_(*key) if len(key) > 1 else key[0]
+    start: Any = tuple_(*(after or (-1, -1))) if len(key) > 1 else (after or (0,))[0] + bool(skip)
+    query = select(*key, func.count(), func.max(ResultRow.output))
+    query = query.where(ResultRow.job_id == job_id, place >= start if skip else place > start)
+    seeds = session.execute(query.group_by(*key).order_by(*key).limit(limit + 1)).all()
+    if skip and (not seeds or seeds[0][-2] <= skip):
+        raise BadCursor(cursor)
+    chosen, left = 0, most_outputs or MAX_ROWS
+    for *_, count, last in seeds[:limit]:
+        size = count - skip * (not chosen) if last != WHOLE else 0
+        if chosen and size > left:
+            break
+        chosen, left = chosen + 1, left - size
+        if left <= 0:
+            break
+    if not chosen:
+        return Page((), None)
+    of_page = [ResultRow.job_id == job_id, place >= _value(seeds[0], key)]
+    of_page.append(place <= _value(seeds[chosen - 1], key))
+    cut = most_outputs is not None and left < 0  # only a single seed can be too large
+    if skip or cut:
+        low, high = skip, skip + (most_outputs or MAX_ROWS) if cut else skip + MAX_ROWS
+        first = or_(place > _value(seeds[0], key), ResultRow.place.between(low, high - 1))
+        of_page.append(first)
+    items = [_result(seed) for seed in read(session, *of_page, by=order)]
+    items[0]["outputs_from"] = skip
+    for item, (*_, count, last) in zip(items, seeds, strict=False):
+        item["outputs_total"] = count if last != WHOLE else 0
+    if cut:
+        return Page(tuple(items), _cursor(items[-1], order, skip + len(items[-1]["outputs"])))
+    more = len(seeds) > chosen
+    return Page(tuple(items), _cursor(items[-1], order) if more else None)
+
+
+def _value(row: Any, key: Sequence[Any]) -> Any:
+    return tuple_(*row[: len(key)]) if len(key) > 1 else row[0]
+
+
+def _place(cursor: str | None, parts: int) -> tuple[tuple[int, ...] | None, int]:
+    """Return the place in a cursor, and the number of outputs of its result that were read."""
+    if cursor is not None and cursor.count(".") == parts:
+        *place, skip = numbers(cursor, parts + 1) or ()
+        return tuple(place), skip
+    return numbers(cursor, parts), 0
+
+
+def _cursor(item: Mapping[str, Any], order: Order, read_outputs: int = 0) -> str:
+    """Return the cursor after an item, or after `read_outputs` of its outputs."""
+    tail = f".{read_outputs}" if read_outputs else ""
+    if order == "arrival":
+        return f"{item['arrival'] - bool(read_outputs)}{tail}"
+    return f"{item['seed']}.{item['repeat']}{tail}"
+
+
+def stream(session: Session, job_id: str, *, size: int = 500) -> Iterator[dict[str, Any]]:
+    """Yield all results in the order of seeds, reading pages, so that memory use stays constant."""
+    cursor: str | None = None
+    while True:
+        part = page(session, job_id, limit=size, cursor=cursor, order="seed")
+        yield from part.items
+        if part.next is None:
+            return
+        cursor = part.next
+
+
+def get(session: Session, job_id: str, seed: int, repeat: int = 0) -> dict[str, Any] | None:
+    """Return the result of one (seed, repeat) of a job, or None."""
+    of_seed = ResultRow.job_id == job_id, ResultRow.seed == seed, ResultRow.repeat == repeat
+    return next(map(_result, read(session, *of_seed)), None)
+
+
+def _result(seed: StoredSeed) -> dict[str, Any]:
+    """Return a seed in the HTTP API's form."""
+    result = seed._asdict()
+    del result["job"]
+    return {**result, "outputs_from": 0, "outputs_total": len(seed.outputs)}

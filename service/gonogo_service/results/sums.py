@@ -1,0 +1,229 @@
+"""The sums over a batch of results, added to the aggregates by upsert."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date
+from functools import cache
+from typing import Any, cast
+from uuid import UUID
+
+from gonogo.flakiness.outcomes import Outcome, outcome_of
+from sqlalchemy import Insert, Table, and_, case, delete, or_, select
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.orm import Session
+
+from gonogo_service.jobs.model import JobRow
+from gonogo_service.kit.database import dialect
+from gonogo_service.kit.database.base import Base
+from gonogo_service.kit.database.engine import is_postgres
+from gonogo_service.results.batch import Batch
+from gonogo_service.results.model import BLOCK, WHOLE, DailyRow, JobBlockRow, Sums
+from gonogo_service.tests.variants import context_name
+
+SUMS = tuple(name for name in Sums.__annotations__)
+LOGARITHMIC = ("tolerance_ratio", "rounding_ratio", "rms")
+TINY = 1e-30
+"""Smaller values count as this in the sums of logarithms."""
+UNIT = ("test_key", "executor", "build", "branch", "build_sequence", "arch", "board")
+"""The columns of a job that its daily sums have, too, besides its context."""
+_LARGEST = (*LOGARITHMIC, "max_abs")
+_GREEN, _RED = "passed", frozenset({"failed", "error", "crash", "hang"})
+_ROOM = 0x676F6E72  # "gonr": the room of the locks
+
+
+def add(session: Session, job: JobRow, batch: Batch, day: date) -> None:
+    """Add new seeds to the sums of their job and of its test.
+
+    The caller holds the job's lock. From here to the commit, other jobs of the test wait.
+    """
+    blocks = of_batch(job.id, batch, day)
+    _merge(session, JobBlockRow, blocks)
+    if job.reference is None:
+        lock(session, job.test_key)
+        _add_days(session, job, blocks)
+
+
+def lock(session: Session, test_key: str) -> None:
+    """Lock a test's daily sums until the transaction ends; lock the job first."""
+    dialect.lock(session, _ROOM, test_key)
+
+
+def recount(session: Session, job: JobRow) -> None:
+    """Remove a job's sums, and count its days again from its test's other jobs."""
+    table = JobBlockRow
+    days = set(session.scalars(select(table.day).where(table.job_id == job.id).distinct()))
+    session.execute(delete(table).where(table.job_id == job.id))
+    if job.reference is not None or not days:
+        return
+    lock(session, job.test_key)
+    alike = [getattr(DailyRow, name) == getattr(job, name) for name in UNIT]
+    session.execute(delete(DailyRow).where(*alike, DailyRow.day.in_(days)))
+    of_unit = [getattr(JobRow, name) == getattr(job, name) for name in UNIT]
+    others = select(JobRow).where(*of_unit, JobRow.reference.is_(None), JobRow.id != job.id)
+    for other in session.scalars(others):
+        blocks = select(*table.__table__.c).where(table.job_id == other.id, table.day.in_(days))
+        _add_days(session, other, [dict(row) for row in session.execute(blocks).mappings()])
+
+
+def key_of(axes: Mapping[str, Any]) -> str:
+    """Return the key of a daily sum: 128 bits of the SHA-256 of its axes."""
+    names = (*UNIT, "context", "device", "day", "output", "verdict", "explanation")
+    text = "\x1f".join(f"{len(value)}:{value}" for value in (str(axes[name]) for name in names))
+    return str(UUID(bytes=hashlib.sha256(text.encode()).digest()[:16]))
+
+
+def _add_days(session: Session, job: JobRow, blocks: Iterable[Mapping[str, Any]]) -> None:
+    of_job = {name: getattr(job, name) for name in UNIT} | {"context": context_name(job.context)}
+    of_block = ("device", "day", "output", "verdict", "explanation", *SUMS)
+    rows = [{**of_job, **{name: block[name] for name in of_block}} for block in blocks]
+    keyed = [{"key": key_of(row), **row} for row in rows]
+    _merge(session, DailyRow, sorted(keyed, key=lambda row: row["key"]))
+
+
+def _merge(session: Session, table: type[Base], rows: Sequence[dict[str, Any]]) -> None:
+    if rows:
+        session.execute(_statement(is_postgres(session), table), rows)
+
+
+@cache  # building the statement takes longer than running it
+def _statement(postgres: bool, table: type[Base]) -> Insert:
+    target = cast(Table, table.__table__)
+    old = target.c
+    insert = postgresql.insert(target) if postgres else sqlite.insert(target)
+    new = insert.excluded
+    changes: dict[str, Any] = {
+        name: old[name] + new[name] for name in SUMS if name.removesuffix("_seed") not in _LARGEST
+    }
+    for name in _LARGEST:
+        is_larger = or_(old[name].is_(None), new[name] > old[name])
+        for column in (name, f"{name}_seed"):
+            if column in old:
+                changes[column] = case((is_larger, new[column]), else_=old[column])
+    if "repeat" in old:
+        same = and_(new.seed == old.seed, new.repeat < old.repeat)
+        is_earlier = or_(new.seed < old.seed, same)
+        changes |= {n: case((is_earlier, new[n]), else_=old[n]) for n in ("seed", "repeat")}
+    keys = [column.name for column in target.primary_key.columns]
+    return insert.on_conflict_do_update(index_elements=keys, set_=changes)
+
+
+def of_batch(job_id: str, batch: Batch, day: date) -> list[dict[str, Any]]:
+    """Return the sums of seeds by output, block, verdict, explanation and device.
+
+    Existing tests count into their iteration and have no sums of their own, because a suite has
+    thousands; the arrays that they hand over have.
+    """
+    # Imported here because the API's process starts without it.
+    import numpy as np
+
+    size = len(batch)
+    seeds = np.array([int(row["seed"]) for row in batch.rows])
+    worst = {name: np.full(size, np.nan) for name in ("tolerance_ratio", "rounding_ratio")}
+    outputs: dict[str, list[tuple[Sequence[int], Any]]] = {}
+    for part in batch.judged:
+        for output in part.outputs:
+            outputs.setdefault(output.name, []).append((part.rows, output))
+    rows: list[dict[str, Any]] = []
+
+    def count(
+        output: str, places: Sequence[int], judged: Iterable[tuple[str, str | None]], values: Any
+    ) -> None:
+        groups: dict[tuple[Any, ...], list[int]] = {}
+        for number, (place, (verdict, explanation)) in enumerate(zip(places, judged, strict=True)):
+            row = batch.rows[place]
+            block, device = int(row["seed"]) // BLOCK, row.get("device") or ""
+            groups.setdefault((block, str(verdict), explanation or "", device), []).append(number)
+        for (block, verdict, explanation, device), members in sorted(groups.items()):
+            of_group = [places[number] for number in members]
+            seed, repeat = min((int(seeds[n]), int(batch.rows[n]["repeat"])) for n in of_group)
+            place = {"output": output, "block": block, "verdict": verdict, "device": device}
+            place |= {"explanation": explanation, "day": day, "seed": seed, "repeat": repeat}
+            counts = _counts(batch, of_group, verdict, with_outputs, whole=output == WHOLE)
+            figures = _figures({n: v[members] for n, v in values.items()}, seeds[of_group])
+            rows.append({"job_id": job_id, **place, **counts, **figures})
+
+    with_outputs = batch.with_outputs()
+    for name, parts in outputs.items():
+        places = [place for of_part, _ in parts for place in of_part]
+        values = {
+            statistic: np.concatenate([_values(output, statistic) for _, output in parts])
+            for statistic in (*_LARGEST, "pcc_deficit")
+        }
+        for statistic, largest in worst.items():
+            largest[places] = np.fmax(largest[places], values[statistic])
+        verdicts = (word for _, output in parts for word in output.values("verdict"))
+        words = (word for _, output in parts for word in output.values("explanation"))
+        count(name, places, zip(verdicts, words, strict=True), values)
+    judged = [(row["verdict"], row.get("explanation")) for row in batch.rows]
+    count(WHOLE, range(size), judged, worst)
+    return rows
+
+
+def _values(output: Any, statistic: str) -> Any:
+    """Return the finite values of a statistic, NaN for others."""
+    import numpy as np
+
+    found = output.find(statistic)
+    if found is None:
+        given = output.values(statistic)
+        found = np.array([np.nan if value is None else value for value in given], np.float64)
+    return np.where(np.isfinite(found), np.abs(found), np.nan)
+
+
+def _counts(
+    batch: Batch, places: Sequence[int], verdict: str, with_outputs: set[int], *, whole: bool
+) -> dict[str, Any]:
+    outcomes = [outcome_of(verdict, _green(batch.objects.get(place))) for place in places]
+    counts: dict[str, Any] = {
+        "n": len(places),
+        "passed": outcomes.count(Outcome.passed),
+        "failed": outcomes.count(Outcome.failed),
+        **dict.fromkeys(("empty", "timed"), 0),
+        **dict.fromkeys(("duration_ms", "timed_ms"), 0.0),
+    }
+    if whole:
+        times = {place: batch.rows[place].get("duration_ms") for place in places}
+        known = {place: ms for place, ms in times.items() if ms is not None and 0 < ms < 1e12}
+        timed = [ms for place, ms in known.items() if place in with_outputs]
+        counts |= {"empty": sum(place not in with_outputs for place in places)}
+        counts |= {"duration_ms": float(sum(known.values()))}
+        counts |= {"timed": len(timed), "timed_ms": float(sum(timed))}
+    return counts
+
+
+def _figures(values: Mapping[str, Any], seeds: Any) -> dict[str, Any]:
+    """Return the largest values and the sums of statistics; `seeds` are those of the values."""
+    import numpy as np
+
+    figures: dict[str, Any] = {"max_abs": None, "rms_sum": 0.0}
+    figures |= {"pcc_deficit_n": 0, "pcc_deficit_sum": 0.0}
+    for name in LOGARITHMIC:
+        figures |= {name: None, f"{name}_seed": None, f"{name}_n": 0}
+        figures |= {f"{name}_log": 0.0, f"{name}_log2": 0.0}
+    for name, column in values.items():
+        places = np.flatnonzero(~np.isnan(column))
+        if not len(places):
+            continue
+        known = column[places]
+        if name in _LARGEST:
+            figures[name] = float(known.max())
+        if name in LOGARITHMIC:
+            logs = np.log(np.maximum(known, TINY))
+            figures[f"{name}_seed"] = int(seeds[places[known.argmax()]])
+            figures[f"{name}_n"] = len(known)
+            figures |= {f"{name}_log": float(logs.sum()), f"{name}_log2": float((logs**2).sum())}
+        if f"{name}_sum" in figures:
+            figures[f"{name}_sum"] = float(known.sum())
+        if name == "pcc_deficit":
+            figures["pcc_deficit_n"] = len(known)
+    return figures
+
+
+def _green(outputs: Mapping[str, Mapping[str, Any]] | None) -> bool | None:
+    """Return whether an iteration's tests passed; None for a kernel's seed, which has no tests."""
+    if not outputs:
+        return None
+    outcomes = {output["outcome"] for output in outputs.values() if output.get("outcome")}
+    return False if outcomes & _RED else True if _GREEN in outcomes else None

@@ -1,0 +1,63 @@
+"""Every router of the API, in the order of the documentation."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from gonogo_service.bisections import api as bisections
+from gonogo_service.builds import api as builds
+from gonogo_service.ci import github_answers_api as github_answers
+from gonogo_service.ci import hooks_api as hooks
+from gonogo_service.ci import rules_api as rules
+from gonogo_service.compare import api as compare
+from gonogo_service.devices import api as devices
+from gonogo_service.devices import workers_api as workers
+from gonogo_service.flags import api as flags
+from gonogo_service.gauges import api as gauges
+from gonogo_service.hosts import api as hosts
+from gonogo_service.hosts import invitations_api as invitations
+from gonogo_service.jobs.api import artifacts, diagnosis, events, imports, jobs, rehearsals
+from gonogo_service.people import api as tokens
+from gonogo_service.people import audit_api as audit
+from gonogo_service.results import api as results
+from gonogo_service.schedules import api as schedules
+from gonogo_service.suites import api as suites
+from gonogo_service.suites import runs_api as runs
+from gonogo_service.tests.api import attribution, changes, rejudgements, tests, workloads
+from gonogo_service.waivers import api as waivers
+from gonogo_service.webhooks import api as webhooks
+
+
+def routers() -> list[APIRouter]:
+    """Return every router of the API, in the order of the documentation."""
+    jobs_and_results = (jobs, imports, results, artifacts, events, diagnosis)
+    tests_and_suites = (
+        tests,
+        attribution,
+        changes,
+        compare,
+        workloads,
+        gauges,
+        bisections,
+        flags,
+        waivers,
+        suites,
+        runs,
+        schedules,
+        rejudgements,
+    )
+    fleet_and_ci = (
+        builds,
+        devices,
+        hosts,
+        invitations,
+        workers,
+        tokens,
+        webhooks,
+        hooks,
+        rules,
+        github_answers,
+        audit,
+    )
+    nouns = (*jobs_and_results, *tests_and_suites, *fleet_and_ci, rehearsals)
+    return [noun.router for noun in nouns]

@@ -1,0 +1,243 @@
+"""Expands a suite into the jobs of a run, with every check of a single job.
+
+Errors name the field's place in the suite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from gonogo import fields
+from gonogo.errors import FieldError, FieldErrors
+from gonogo.fields import did_you_mean
+from gonogo.settings import Settings
+from gonogo.spec.suites import Template, attempt, expand
+from gonogo.spec.validation import MAX_ERRORS
+from gonogo_service.jobs import submission
+from gonogo_service.jobs.bodies import JobIn
+from gonogo_service.jobs.job import NewJob
+from gonogo_service.jobs.submission import Submission
+from gonogo_service.people import audit
+from gonogo_service.schedules.store import Schedule
+from gonogo_service.suites import runs
+from gonogo_service.suites import store as stored
+
+MAX_JOBS = 1000
+"""Maximum number of jobs of a run: its tests times its builds."""
+_ANY_BUILD = "any"
+"""The placeholder for the build when a suite is checked before a run names one."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """The values that a run adds to a suite."""
+
+    builds: Sequence[str]
+    labels: Mapping[str, str]
+    commit: Mapping[str, Any] | None = None
+    suite_version: int | None = None
+    schedule_id: str | None = None
+    due_at: datetime | None = None
+    actor: str | None = None
+    """Who it is in the audit; default: the owner."""
+
+
+@dataclass(frozen=True)
+class TestOfSuite:
+    """A test of a suite, with expanded matrices."""
+
+    __test__ = False  # pytest: not a test case
+
+    name: str
+    test_key: str
+    workload_key: str
+    kernel: str
+    test: dict[str, Any]
+    seeds: int
+
+
+def check(
+    content: Mapping[str, Any], settings: Settings, path: str = ""
+) -> list[tuple[Template, Submission]]:
+    """Run the checks of a suite that need neither the database nor builds.
+
+    Raises FieldErrors with fields such as `entries.3.test.shape`, for all tests at once.
+    """
+    templates, problems = attempt(content, path)
+    checked: list[tuple[Template, Submission]] = []
+    for template in templates:
+        try:
+            checked.append((template, _checked(template, {"build": _ANY_BUILD}, settings)))
+        except FieldErrors as errors:
+            problems.extend(errors.problems)
+            if len(problems) >= MAX_ERRORS:
+                break
+    if problems:
+        raise FieldErrors(_distinct(problems))
+    return checked
+
+
+def problems_of(content: Mapping[str, Any]) -> list[FieldError]:
+    """Return what is wrong with the tests of a suite that may have other problems as well."""
+    templates, problems = attempt(content)
+    for template in templates[:MAX_ERRORS]:
+        try:
+            JobIn.parse({**template.body, "build": _ANY_BUILD})
+        except FieldError as error:
+            problems.extend(_placed(template, error).problems)
+    return _distinct(problems)
+
+
+def _distinct(problems: Sequence[FieldError]) -> list[FieldError]:
+    """Return the problems, each field once: a test of a matrix repeats those of its entry."""
+    return list({problem.field: problem for problem in reversed(problems)}.values())[::-1]
+
+
+def submit(
+    session: Session,
+    content: Mapping[str, Any],
+    order: Order,
+    settings: Settings,
+    owner: str,
+    path: str = "",
+) -> runs.Run:
+    """Create a run in the caller's transaction, with one job per test and build.
+
+    The builds are the order's, else the suite's. Raises FieldError before anything is written.
+    """
+    builds, new_jobs = _resolve(session, content, order, settings, owner, path)
+    run = runs.create(
+        session,
+        runs.NewRun(
+            name=str(content["name"]),
+            jobs=new_jobs,
+            owner=owner,
+            suite_version=order.suite_version,
+            builds=builds,
+            labels=order.labels,
+            commit=order.commit,
+            schedule_id=order.schedule_id,
+            due_at=order.due_at,
+        ),
+    )
+    audit.record(
+        session,
+        actor=order.actor or f"owner:{owner}",
+        action="run.submitted",
+        subject=run.id,
+        detail={"suite": str(content["name"]), "builds": builds, "jobs": len(new_jobs)},
+    )
+    return run
+
+
+def check_order(
+    session: Session, name: str, builds: Sequence[str], settings: Settings, owner: str
+) -> None:
+    """Run the checks of a later run of a stored suite, and create nothing. Raises FieldError."""
+    _resolve(session, usable(session, name).content, Order(builds, {}), settings, owner)
+
+
+def _resolve(
+    session: Session,
+    content: Mapping[str, Any],
+    order: Order,
+    settings: Settings,
+    owner: str,
+    path: str = "",
+) -> tuple[list[str], list[tuple[str, NewJob]]]:
+    """Return the builds of a run, and its jobs with their names. Raises FieldError."""
+    check(content, settings, path)
+    templates = expand(content, path)
+    uses_suite_builds = not order.builds
+    builds = list(order.builds) or list(content.get("builds") or ())
+    if not builds:
+        raise FieldError(
+            "builds",
+            None,
+            "is required, because the suite names no builds",
+            limit="at least one build",
+        )
+    if len(templates) * len(builds) > MAX_JOBS:
+        reason = f"{len(templates)} tests x {len(builds)} builds are too many jobs"
+        raise FieldError("builds", len(builds), reason, limit=f"{MAX_JOBS} jobs")
+    supplied: dict[str, Any] = {
+        "labels": dict(order.labels),
+        "commit": None if order.commit is None else dict(order.commit),
+    }
+    new_jobs: list[tuple[str, NewJob]] = []
+    for template in templates:
+        for number, build in enumerate(builds):
+            checked = _checked(template, {**supplied, "build": build}, settings)
+            try:
+                new_job = submission.resolve(session, checked, settings, owner)
+                new_jobs.append((template.name, new_job))
+            except FieldError as error:
+                if error.field == "build":
+                    parent = fields.join(path, "builds") if uses_suite_builds else "builds"
+                    field = f"{parent}.{number}"
+                else:
+                    field = template.where(error.field)
+                raise error.at(field) from None
+    return builds, new_jobs
+
+
+def submit_stored(
+    session: Session, name: str, order: Order, settings: Settings, owner: str
+) -> runs.Run:
+    """Create a run of the stored suite with this name, as `submit` does. Raises FieldError."""
+    suite = usable(session, name)
+    order = replace(order, suite_version=suite.version)
+    return submit(session, suite.content, order, settings, owner)
+
+
+def usable(session: Session, name: str) -> stored.Suite:
+    """Return the stored suite with this name. Raises FieldError if it is missing or archived."""
+    suite = stored.get(session, name)
+    if suite is None or suite.archived_at is not None:
+        reason = "was archived"
+        if suite is None:
+            reason = "there is no suite with this name"
+            reason += did_you_mean(name, stored.names(session))
+        raise FieldError("suite", name, reason, limit="a stored suite (GET /api/v1/suites)")
+    return suite
+
+
+def order_of(schedule: Schedule, due_at: datetime | None = None) -> Order:
+    """Return the values that a schedule's run adds to its suite."""
+    actor = f"schedule:{schedule.id}"
+    return Order(
+        schedule.builds, schedule.labels, schedule_id=schedule.id, due_at=due_at, actor=actor
+    )
+
+
+def described(content: Mapping[str, Any], settings: Settings) -> list[TestOfSuite]:
+    """Return the tests of a stored suite with its matrices expanded."""
+    return [
+        TestOfSuite(
+            name=template.name,
+            test_key=checked.test.key,
+            workload_key=checked.test.workload_key,
+            kernel=checked.test.kernel,
+            test=checked.test.canonical(),
+            seeds=len(checked.seeds),
+        )
+        for template, checked in check(content, settings)
+    ]
+
+
+def _checked(template: Template, supplied: Mapping[str, Any], settings: Settings) -> Submission:
+    try:
+        return submission.check(JobIn.parse({**template.body, **supplied}), settings)
+    except FieldError as error:
+        raise _placed(template, error) from None
+
+
+def _placed(template: Template, error: FieldError) -> FieldErrors:
+    """Return the errors of a test with their places in the suite."""
+    problems = error.problems if isinstance(error, FieldErrors) else (error,)
+    return FieldErrors([problem.at(template.where(problem.field)) for problem in problems])

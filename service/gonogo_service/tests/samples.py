@@ -1,0 +1,251 @@
+"""Stored seeds as the samples and tails of gonogo.flakiness. Bounded, indexed reads of the newest.
+
+`read` reads once; `samples`, `distinct` and `tail_of` are views of the result. `History.extent`
+counts what was left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sqlalchemy import ColumnElement, and_, or_
+from sqlalchemy.orm import Session
+
+from gonogo.flakiness.rates import Outcome, Rate, outcome_of, rate
+from gonogo.flakiness.samples import Sample, distinct_places
+from gonogo_service.flags.evidence_kinds import ReadExtent
+from gonogo_service.results.rollups.tallies import value_of
+from gonogo_service.results.rows import SeedResultRow
+from gonogo_service.results.seed_rows import stored
+from gonogo_service.results.seed_rows.layouts import KINDS
+from gonogo_service.tests.variants import MAX_JOBS, JobFacts, Variant, jobs_of
+
+if TYPE_CHECKING:
+    from gonogo.flakiness.history import Tail
+
+MAX_SEEDS = 5000
+"""The (seed, repeat) that one read takes.
+
+The tail uses the largest 1,000 of them, and the interval of a rate of .01 is .3% wide.
+"""
+_GREEN, _RED = "passed", ("failed", "error", "crash", "hang")
+_READ = ("tolerance_ratio", "digest", "outcome", "nonfinite_statistics", KINDS)
+
+
+class Run(NamedTuple):
+    """One (seed, repeat) of a job, all its outputs together."""
+
+    job: JobFacts
+    seed: int
+    """For a selection: the number of the iteration."""
+    repeat: int
+    verdict: str
+    explanation: str | None
+    device: str | None
+    host_run: str | None
+    position: int | None
+    digests: Mapping[str, str]
+    """Digests by output; outputs without one are left out."""
+    ratio: float | None
+    """The largest |tolerance_ratio| of its outputs.
+
+    Inf where one is infinite; None where one is NaN or none has a number.
+    """
+    green: bool | None
+    """True if the tests of an iteration report themselves as passed; None for a kernel's seed."""
+
+    @property
+    def digest(self) -> str | None:
+        """Return all outputs' digests in one text, as `dgamma=... dx=...`; None without any."""
+        return " ".join(f"{name}={value}" for name, value in sorted(self.digests.items())) or None
+
+
+@dataclass(frozen=True)
+class History:
+    """The newest seeds of a variant, oldest job first, and its jobs, newest first.
+
+    The runs of each job are in the order of seed and repeat.
+    """
+
+    variant: Variant
+    jobs: tuple[JobFacts, ...]
+    runs: tuple[Run, ...]
+    extent: ReadExtent
+
+
+def read(
+    session: Session,
+    variant: Variant,
+    *,
+    build: str | None = None,
+    jobs: int = MAX_JOBS,
+    seeds: int = MAX_SEEDS,
+) -> History:
+    """Read the newest `seeds` (seed, repeat) of the newest `jobs` finished jobs of a variant.
+
+    build: of this build only; None: of the whole branch.
+
+    Newest means by job, then by arrival; jobs with `reference` are left out. It takes three
+    statements by index, however long the history is.
+    """
+    jobs_found = jobs_of(session, variant, build=build, limit=jobs + 1)
+    return of_jobs(
+        session, variant, jobs_found[:jobs], seeds=seeds, more_jobs=len(jobs_found) > jobs
+    )
+
+
+def of_jobs(
+    session: Session,
+    variant: Variant,
+    chosen: Sequence[JobFacts],
+    *,
+    seeds: int = MAX_SEEDS,
+    more_jobs: bool = False,
+) -> History:
+    """Read the newest seeds of jobs that the caller has chosen, newest first."""
+    jobs_read: dict[str, JobFacts] = {}
+    whole_jobs: list[str] = []
+    partial_job: tuple[str, int] | None = None
+    seeds_left = seeds
+    for job in chosen:
+        if seeds_left <= 0:
+            break
+        jobs_read[job.id] = job
+        if job.done <= seeds_left:
+            whole_jobs.append(job.id)
+        else:
+            partial_job = job.id, job.done - seeds_left
+        seeds_left -= job.done
+    runs = tuple(_runs(session, jobs_read, whole_jobs, partial_job))
+    total = sum(job.done for job in chosen)
+    extent = ReadExtent.of(len(jobs_read), len(runs), total, more_jobs=more_jobs)
+    return History(variant, tuple(chosen), runs, extent)
+
+
+def samples(history: History) -> list[Sample]:
+    """Return the runs as samples for attribution.
+
+    An iteration of a selection has seed None: nobody controls it.
+    """
+    return of_runs(history.runs)
+
+
+def of_runs(runs: Iterable[Run], cards: Mapping[str, str] | None = None) -> list[Sample]:
+    """Return chosen runs as samples for attribution; cards: serial numbers by device."""
+    return [
+        Sample(
+            seed=None if run.job.selection else run.seed,
+            repeat=run.repeat,
+            device=run.device or "",
+            build=run.job.build,
+            context=run.job.context,
+            host_run=run.host_run or run.job.id,
+            position=run.position or 0,
+            digest=run.digest,
+            outcome=outcome_of(run.verdict, run.green),
+            verdict=run.verdict,
+            card=(cards or {}).get(run.device or "", ""),
+        )
+        for run in runs
+    ]
+
+
+def distinct(runs: Iterable[Run]) -> list[Run]:
+    """Return the runs that are new observations (gonogo.flakiness.samples.distinct_places).
+
+    The same seed with the same bits, in another job or on another build, is the same observation.
+    So is the same largest ratio on another build. Counted twice, they would make a history of eight
+    seeds look like one of hundreds. Runs without a digest, iterations, and the runs of a build that
+    is known to be nondeterministic all stay.
+    """
+    all_runs = list(runs)
+    return [
+        all_runs[place]
+        for place in distinct_places(of_runs(all_runs), [run.ratio for run in all_runs])
+    ]
+
+
+def tail_of(runs: Iterable[Run]) -> Tail:
+    """Fit the tail of chosen runs, oldest first: what to expect of seeds that have not run."""
+    # it loads numpy, and the API process reads samples, too
+    from gonogo.flakiness.tails import tail_of as tail
+
+    # hangs, crashes and errors have no outputs
+    with_outputs = [run for run in runs if run.digests or run.ratio is not None]
+    # reversed: where a build returns to old bits, the newest run of a seed counts
+    new_runs = distinct(reversed(with_outputs))[::-1]
+    ratios = [
+        (None if run.job.selection or run.digest is None else run.seed, run.ratio)
+        for run in new_runs
+    ]
+    return tail(ratios, left=len(with_outputs) - len(new_runs))
+
+
+def outcomes_of(job: JobFacts) -> dict[Outcome, int]:
+    """Count the (seed, repeat) of a job by outcome, from its counters.
+
+    The counts are exact, however many there are. Not-judged iterations of a selection count as
+    silent: only their rows say whether they are green or red.
+    """
+    counts = dict.fromkeys(Outcome, 0)
+    for verdict, number in job.counts.items():
+        counts[outcome_of(verdict)] += number
+    return counts
+
+
+def failures_of(jobs: Iterable[JobFacts]) -> Rate:
+    """Return the failure rate of the kernel's runs over whole jobs, from their counters."""
+    outcomes = [outcomes_of(job) for job in jobs]
+    failed = sum(counts[Outcome.failed] for counts in outcomes)
+    return rate(failed, failed + sum(counts[Outcome.passed] for counts in outcomes))
+
+
+def _runs(
+    session: Session,
+    jobs: Mapping[str, JobFacts],
+    whole_jobs: Sequence[str],
+    partial_job: tuple[str, int] | None,
+) -> Iterator[Run]:
+    table = SeedResultRow
+    parts: list[ColumnElement[bool]] = []
+    if whole_jobs:
+        parts.append(table.job_id.in_(whole_jobs))
+    if partial_job is not None:
+        parts.append(and_(table.job_id == partial_job[0], table.arrival > partial_job[1]))
+    if not parts:
+        return
+    query = stored.query(or_(*parts)).order_by(*stored.BY_SEED)
+    for seed in stored.read(session, query, *_READ):
+        outputs = seed.outputs
+        yield Run(
+            job=jobs[seed.job],
+            seed=seed.seed,
+            repeat=seed.repeat,
+            verdict=seed.verdict,
+            explanation=seed.explanation,
+            device=seed.device,
+            host_run=seed.host_run,
+            position=seed.position,
+            digests={
+                name: output["digest"]
+                for name, output in outputs.items()
+                if output["digest"] is not None
+            },
+            ratio=_largest(outputs.values()),
+            green=_green(outputs.values()),
+        )
+
+
+def _largest(outputs: Iterable[Mapping[str, Any]]) -> float | None:
+    ratios = [value_of(output, "tolerance_ratio") for output in outputs]
+    known = [abs(ratio) for ratio in ratios if ratio is not None]
+    return None if any(ratio != ratio for ratio in known) else max(known, default=None)
+
+
+def _green(outputs: Iterable[Mapping[str, Any]]) -> bool | None:
+    outcomes = {output.get("outcome") for output in outputs} - {None}
+    if not outcomes:
+        return None
+    return False if outcomes.intersection(_RED) else True if _GREEN in outcomes else None

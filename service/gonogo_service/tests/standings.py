@@ -1,0 +1,199 @@
+"""How each test stands: hollow, red or flaky on its newest builds, over the jobs of some days.
+
+The overview's numbers, the filters of the list of tests and the badge of a branch count these. The
+API process imports this module, so it must not import NumPy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from functools import cache, partial
+from typing import Any
+
+from sqlalchemy import Select, Text, and_, bindparam, case, func, select
+from sqlalchemy.orm import Session, aliased
+
+from gonogo.flakiness.rates import Outcome
+from gonogo.spec.verdicts import WORST_FIRST, Verdict
+from gonogo_service.jobs.model import JobRow
+from gonogo_service.kit.database.columns import IdType, UtcTime
+from gonogo_service.kit.database.ids import floor
+from gonogo_service.results.rollups.tallies import WHOLE
+from gonogo_service.results.rows import JobTallyRow
+from gonogo_service.tests import recent_days
+from gonogo_service.tests.recent_builds import ended
+
+HOLLOW, RED, FLAKY = KINDS = "hollow", "red", "flaky"
+_FLAGS = "hollow", "wrong", "false_alarm", "red", "flaky", "lost"
+WINDOW = timedelta(days=30)
+"""A test that didn't run for so long has no standing."""
+
+
+@dataclass(frozen=True)
+class TestStanding:
+    """The results of a test on the newest build of each of its branches and kinds of board."""
+
+    __test__ = False  # pytest: not a test case
+
+    hollow: bool
+    """Some seed passes only by tolerance."""
+    wrong: bool
+    """Some seed fails, and rounding doesn't explain it."""
+    false_alarm: bool
+    """Some seed fails that rounding explains."""
+    red: bool
+    """Some seed fails: it is wrong, a false alarm, or was not judged."""
+    flaky: bool
+    """Seeds of one build pass and fail."""
+    lost: bool
+    """Some seed crashed, hung or met an error."""
+    verdict: str | None
+    """The worst verdict of its jobs; None where none was judged."""
+    at: datetime
+    """When a job of it ended last, on any build."""
+
+
+Standings = Mapping[str, TestStanding]
+"""By the test's key."""
+
+
+def read(
+    session: Session,
+    *,
+    since: datetime,
+    until: datetime | None = None,
+    branch: str | None = None,
+    every_build: bool = False,
+) -> dict[str, TestStanding]:
+    """Return the standing of each test of which a job was submitted since then and has ended.
+
+    until: as of this moment; None is now. branch: only its jobs. every_build: not only the newest
+    build of a branch and a kind of board counts. The runs of a bisection never count.
+    """
+    values = {
+        "since": floor(since),
+        "before": None if until is None else floor(until + timedelta(milliseconds=1)),
+        "until": until,
+        "branch": branch,
+    }
+    given = tuple(name for name, value in values.items() if value is not None)
+    rows = session.execute(_query(given, every_build), {name: values[name] for name in given})
+    return {
+        key: TestStanding(
+            **dict(zip(_FLAGS, map(bool, flags), strict=True)),
+            verdict=None if rank is None else WORST_FIRST[rank],
+            at=at,
+        )
+        for key, *flags, rank, at in rows
+    }
+
+
+def of_kind(standings: Standings, kind: str) -> set[str]:
+    """Return the keys of the tests that are of one of KINDS."""
+    return {key for key, standing in standings.items() if getattr(standing, kind)}
+
+
+class Memory(recent_days.Memory[Standings]):
+    """The cached past days of one process; a new one reads them once."""
+
+
+def by_day(
+    session: Session, memory: Memory, *, days: int, now: datetime
+) -> list[tuple[date, Standings]]:
+    """Return the standings as of the end of each of the last `days` UTC days, today's as of now.
+
+    The newest builds of the WINDOW before count. It updates `memory`.
+    """
+    return recent_days.read(memory, partial(_counted, session, now), dict, days=days, now=now)
+
+
+def _counted(session: Session, now: datetime, first: date) -> dict[date, Standings]:
+    today = now.astimezone(UTC).date()
+    counted: dict[date, Standings] = {today: read(session, since=now - WINDOW)}
+    for day in (first + timedelta(days=after) for after in range((today - first).days)):
+        end = datetime.combine(day + timedelta(days=1), time(), UTC)
+        counted[day] = read(session, since=end - WINDOW, until=end)
+    return counted
+
+
+@cache  # building the statement takes longer than running it
+def _query(given: Collection[str], every_build: bool) -> Select[Any]:
+    job, tally = aliased(JobRow), JobTallyRow
+    results = _jobs(given, every_build).subquery().c
+    variant = results.test_key, results.branch, results.arch, results.board
+
+    def seeds(column: Any, name: str) -> Any:
+        return func.coalesce(func.sum(column[name].as_integer()), 0)
+
+    passed, failed, lost = (
+        seeds(tally.outcomes, name)
+        for name in (Outcome.passed, Outcome.failed, Outcome.infrastructure)
+    )
+    rank = case({str(verdict): verdict.rank for verdict in WORST_FIRST}, value=job.verdict)
+    of_build = (
+        select(
+            results.test_key,
+            (func.sum(job.hollow) > 0).label("hollow"),
+            (seeds(job.counts, Verdict.fail) > 0).label("wrong"),
+            (seeds(job.counts, Verdict.fail_by_tolerance) > 0).label("false_alarm"),
+            (failed > 0).label("red"),
+            and_(failed > 0, passed > 0).label("flaky"),
+            (lost > 0).label("lost"),
+            func.min(rank).label("rank"),
+            func.max(results.at).label("at"),
+        )
+        .join(job, job.id == results.id)
+        .outerjoin(
+            tally,
+            and_(tally.job_id == job.id, tally.output == WHOLE, tally.shadow.is_(False)),
+        )
+        .group_by(*variant, results.build)
+        .subquery()
+        .c
+    )
+    flags = (func.max(case((of_build[name], 1), else_=0)) for name in _FLAGS)
+    newest = func.max(of_build.at, type_=UtcTime())
+    return select(of_build.test_key, *flags, func.min(of_build.rank), newest).group_by(
+        of_build.test_key
+    )
+
+
+def _jobs(given: Collection[str], every_build: bool) -> Select[Any]:
+    """Return the query of the jobs that count, each with the time its variant ran last."""
+    table, variant = JobRow, ("test_key", "branch", "arch", "board")
+    places = [getattr(table, name) for name in variant]
+    since = table.id >= bindparam("since", type_=IdType)
+    conditions = [*ended(table), since]
+    if "until" in given:
+        conditions.append(table.id < bindparam("before", type_=IdType))
+        conditions.append(table.finished_at <= bindparam("until", type_=UtcTime))
+    if "branch" in given:
+        conditions.append(table.branch == bindparam("branch", type_=Text))
+    newest = (
+        select(
+            *places,
+            func.max(table.build_sequence).label("build_sequence"),
+            func.max(table.finished_at).label("at"),
+        )
+        .where(*conditions)
+        .group_by(*places)
+        .subquery()
+        .c
+    )
+    of_variant = [getattr(table, name) == newest[name] for name in variant]
+    columns = table.id, *places, table.build, newest.at
+    if every_build:
+        return select(*columns).join(newest.at.table, and_(*of_variant)).where(*conditions)
+    # The emulator's builds have one sequence number; there the newest job decides.
+    last = func.first_value(table.build).over(partition_by=places, order_by=table.id.desc())
+    on_newest = *of_variant, table.build_sequence == newest.build_sequence
+    # without `since`: a build counts with all its jobs, and their index is ix_jobs_newest
+    jobs = (
+        select(*columns, last.label("last"))
+        .join(newest.at.table, and_(*on_newest))
+        .where(*(condition for condition in conditions if condition is not since))
+        .subquery()
+    )
+    return select(*list(jobs.c)[:-1]).where(jobs.c.build == jobs.c.last)
