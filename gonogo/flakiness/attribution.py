@@ -252,7 +252,7 @@ def _repeats(digested: Sequence[Sample]) -> tuple[Factor, Factor]:
 
 
 def _differing(samples: Iterable[Sample]) -> tuple[Rate, tuple[SeedExample, ...]]:
-    """Return the share of groups with two runs or more that hold differing digests, and examples."""
+    """Return the share of repeated seeds that have differing digests, and examples."""
     groups: dict[Any, Counter[str]] = defaultdict(Counter)
     for sample in samples:
         key = (sample.build, sample.seed, sample.device, sample.context)
