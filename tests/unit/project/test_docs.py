@@ -162,7 +162,7 @@ def compose(name: str) -> dict[str, Any]:
 
 COMPOSE = ["docker-compose.yml", "docker-compose.wormhole.yml"]
 OVERLAY = "docker-compose.hosts.yml"
-OTHERS = {"postgres", "redis", "prometheus", "grafana"}
+OTHERS = {"postgres", "redis", "proxy", "prometheus", "grafana"}
 
 
 @pytest.mark.parametrize("name", COMPOSE)
@@ -183,12 +183,17 @@ def test_every_service_s_command_is_a_real_gonogo_command(name: str) -> None:
 
 def test_production_compose_keeps_its_promises() -> None:
     services = compose("docker-compose.yml")["services"]
-    always = {"postgres", "redis", "migrate", "api", "background", "worker"}
+    always = {"postgres", "redis", "migrate", "api", "proxy", "background", "worker"}
     assert {name for name, service in services.items() if "profiles" not in service} == always
     assert "noeviction" in services["redis"]["command"]
     assert "--aclfile" in services["redis"]["command"]
     assert str(MAX_MESSAGE_BYTES) in services["redis"]["command"]
     assert services["migrate"]["restart"] == "no"
+    assert [name for name, service in services.items() if "ports" in service] == [
+        *("proxy", "prometheus", "grafana"),
+    ]
+    proxy = services["proxy"]["networks"]["default"]["ipv4_address"]
+    assert services["api"]["environment"]["GONOGO_PROXIES"] == proxy
     for name in ("api", "background"):
         assert services[name]["depends_on"]["migrate"] == {
             "condition": "service_completed_successfully"
@@ -264,13 +269,13 @@ def test_the_pins_name_every_service_of_an_image() -> None:
     text = (ROOT / "docker-compose.yml").read_text()
     images = {service["image"] for service in compose("docker-compose.yml")["services"].values()}
     lines = [f'{image} "{image.partition(":")[0]}@sha256:00"' for image in images - {"gonogo"}]
-    spec = importlib.util.spec_from_file_location("pin", ROOT / "requirements" / "pin.py")
+    spec = importlib.util.spec_from_file_location("pin", ROOT / "locks" / "pin.py")
     assert spec is not None
     assert spec.loader is not None
     pin = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(pin)
     pinned = yaml.safe_load(pin.overlay(lines, text))["services"]
-    assert set(pinned) == {"postgres", "redis", "prometheus", "grafana"}
+    assert set(pinned) == OTHERS
     assert all("@sha256:" in service["image"] for service in pinned.values())
 
 
@@ -298,12 +303,12 @@ def test_the_image_copies_only_what_is_let_through() -> None:
         ]["packages"]
     )
     folders = {package.partition("/")[0] for package in packages}
-    others = {"requirements", "pyproject.toml", "hatch_build.py", "README.md", "LICENSE"}
+    others = {"locks", "tests/checks", "pyproject.toml", "hatch_build.py", "README.md", "LICENSE"}
     assert folders | others == let_through
 
 
 @pytest.mark.parametrize(
-    "path", sorted(ROOT.glob("requirements/*.txt")), ids=lambda path: path.name
+    "path", sorted(ROOT.glob("locks/*.txt")), ids=lambda path: path.name
 )
 def test_locks_have_hashes_and_no_address(path: Path) -> None:
     text = path.read_text()
@@ -320,7 +325,7 @@ def test_the_dev_lock_holds_the_run_lock() -> None:
             name: set(
                 re.findall(
                     r"^([\w.-]+==[^ ]+)",
-                    (ROOT / f"requirements/{name}-{tag}.txt").read_text(),
+                    (ROOT / f"locks/{name}-{tag}.txt").read_text(),
                     re.MULTILINE,
                 )
             )

@@ -33,7 +33,7 @@ BY_ADDRESS = {"psycopg"}
 
 def pins(lock: str) -> dict[str, str]:
     """Return name -> version of a lock for this interpreter."""
-    text = (ROOT / "requirements" / f"{lock}-{TAG}.txt").read_text()
+    text = (ROOT / "locks" / f"{lock}-{TAG}.txt").read_text()
     lines = re.findall(r"^([\w.-]+)==([^ ]+)", text, re.M)
     return {canonicalize_name(name): version for name, version in lines}
 

@@ -24,7 +24,7 @@ def test_a_release_builds_the_manual_before_the_wheel_that_holds_it() -> None:
 
 
 def test_an_sbom_has_every_package_of_its_lock_with_version_and_hashes(tmp_path: Path) -> None:
-    lock = "requirements/run-py312.txt"
+    lock = "locks/run-py312.txt"
     subprocess.run(
         ["make", "sbom", f"DIST={tmp_path}", f"LOCKS={lock}"], cwd=ROOT, check=True, timeout=WAIT_S
     )
