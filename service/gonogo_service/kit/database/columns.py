@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
+from enum import StrEnum
+from functools import cached_property
+from typing import Any, TypeVar
 
-from sqlalchemy import JSON, DateTime, Dialect, SmallInteger, Uuid
+from pydantic import TypeAdapter
+from sqlalchemy import JSON, DateTime, Dialect, SmallInteger, Text, Uuid
 from sqlalchemy.types import TypeDecorator
 
 from gonogo.spec.verdicts import Explanation, Verdict
@@ -78,6 +81,55 @@ class Code(TypeDecorator[str]):
     def process_result_value(self, value: int | None, dialect: Dialect) -> str | None:
         """Return the word of a stored number."""
         return None if value is None else self.words[value]
+
+
+Word = TypeVar("Word", bound=StrEnum)
+
+
+class WordOf(TypeDecorator[Word]):
+    """A word of an enum, stored as its text."""
+
+    impl = Text
+    cache_ok = True
+
+    def __init__(self, words: type[Word]) -> None:
+        super().__init__()
+        self.words = words
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> Word | None:
+        """Return the member of the enum."""
+        return None if value is None else self.words(value)
+
+
+class Stored(TypeDecorator[Any]):
+    """A dataclass, stored as a JSON object; members that it lacks are ignored.
+
+    lenient: an object of another version is None, where it otherwise raises ValueError.
+    """
+
+    impl = JSON(none_as_null=True)
+    cache_ok = True
+
+    def __init__(self, shape: Any, *, lenient: bool = False) -> None:
+        super().__init__(none_as_null=True)
+        self.shape, self.lenient = shape, lenient
+
+    @cached_property
+    def _reader(self) -> TypeAdapter[Any]:
+        return TypeAdapter(self.shape)
+
+    def coerce_compared_value(self, op: Any, value: Any) -> Any:
+        """Return the type of a member, as that of plain JSON."""
+        return self.impl_instance.coerce_compared_value(op, value)
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> Any:
+        """Return the dataclass."""
+        try:
+            return None if value is None else self._reader.validate_python(value)
+        except ValueError:
+            if self.lenient:
+                return None
+            raise
 
 
 class _Id(Uuid[str]):
