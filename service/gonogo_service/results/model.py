@@ -92,7 +92,7 @@ class Sums:
     """
 
     n: Mapped[int] = mapped_column(BigInteger)
-    passed: Mapped[int] = mapped_column(BigInteger)  # by gonogo.flakiness.outcomes
+    passed: Mapped[int] = mapped_column(BigInteger)  # by gonogo.flakiness.rates
     failed: Mapped[int] = mapped_column(BigInteger)
     empty: Mapped[int] = mapped_column(BigInteger)  # without any output
     duration_ms: Mapped[float]

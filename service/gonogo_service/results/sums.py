@@ -9,11 +9,11 @@ from functools import cache
 from typing import Any, cast
 from uuid import UUID
 
-from gonogo.flakiness.outcomes import Outcome, outcome_of
 from sqlalchemy import Insert, Table, and_, case, delete, or_, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
+from gonogo.flakiness.rates import Outcome, outcome_of
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database import dialect
 from gonogo_service.kit.database.base import Base
