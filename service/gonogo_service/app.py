@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from typing import Any
 
+from anyio import to_thread
 from fastapi import FastAPI
 from starlette.middleware.gzip import GZipMiddleware
 
@@ -28,6 +29,7 @@ from gonogo_service.kit.body_limits import BodyLimits, LimitBodies
 from gonogo_service.kit.database import engine as engines
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.notifier import DispatchNotifier
+from gonogo_service.kit.principals import Keys
 from gonogo_service.operate import health_api as health
 from gonogo_service.operate import metric_reads
 from gonogo_service.operate.final_job_counts import Memory
@@ -38,8 +40,6 @@ from gonogo_service.people import store as tokens
 from gonogo_service.people.context import Context
 from gonogo_service.people.failures import FailureLimits
 from gonogo_service.people.live_principals import LivePrincipals
-from gonogo_service.people.principals import Keys
-from gonogo_service.people.request_limits import LimitRequests
 from gonogo_service.routers import routers
 
 GZIP_FROM = 2_000
@@ -48,6 +48,9 @@ they are. The length of a compressed page can't leak the CSRF token: the cookie 
 so no other site gets such a page."""
 GZIP_LEVEL = 3
 """Half the time of level 5, and 5 % more bytes."""
+THREADS = 16
+"""Requests that compute at once. They share one interpreter: more would only slow each other down,
+and the event loop, which answers probes."""
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
@@ -67,6 +70,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             context.hub.close()
             context.bisections.close()
 
+        to_thread.current_default_thread_limiter().total_tokens = THREADS
         with closing_on_signals(end_streams):
             yield
         end_streams()
@@ -96,7 +100,6 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     refusals.install(app, limits=limits, routes=routes)
     # the middleware that is added last is the outermost
     app.add_middleware(GZipMiddleware, minimum_size=GZIP_FROM, compresslevel=GZIP_LEVEL)
-    app.add_middleware(LimitRequests, connections=settings.max_connections)
     app.add_middleware(LimitBodies, limits=limits)
     app.add_middleware(Edge, context=context, limits=FailureLimits(context), bodies=limits)
     return app

@@ -18,16 +18,13 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gonogo_service import refusals
+from gonogo_service.kit import principals
 from gonogo_service.kit.body_limits import COMPLETE, BodyLimits, has_body
-from gonogo_service.kit.connection_places import LOCAL
-from gonogo_service.kit.connections import GONE, REFUSE
 from gonogo_service.kit.database.encoding import timestamp, utcnow
-from gonogo_service.kit.networks import Networks
 from gonogo_service.kit.problems import Problem
-from gonogo_service.people import auth, bounds, principals
+from gonogo_service.people import auth, bounds
 from gonogo_service.people.context import Context
 from gonogo_service.people.failures import FailureLimits
-from gonogo_service.people.pace import BeyondPace, Pace
 from gonogo_service.people.quotas import RequestQuota
 from gonogo_service.people.visit import HEALTH, SAFE_METHODS, Visit, bare_host
 
@@ -65,13 +62,7 @@ class Edge:
         self.context = context
         self.limits = limits
         self.requests = RequestQuota(context.settings)
-        self.pace = Pace(context.settings.max_connections)
-        # apart from the others: a flood of anything else must not make a process look dead
-        self.probes = Pace(context.settings.max_connections, waiting=0)
-        self.unpaced_probes = Networks([*LOCAL, *context.settings.proxies])
         self.bodies = bodies
-        self._refusals: dict[str, tuple[bytes, bytes]] = {}
-        """The head and the body of the answer to a request beyond the pace, by its scheme."""
         url = urlsplit(context.settings.url or "")
         self.hosts = {bare_host(host) for host in context.settings.hosts} | (
             {url.hostname} if url.hostname else set()
@@ -82,7 +73,7 @@ class Edge:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        visit, started, status, waited_s = Visit.of(scope), time.perf_counter(), 0, 0.0
+        visit, started, status = Visit.of(scope), time.perf_counter(), 0
         state = scope.setdefault("state", {})
 
         async def send_with_headers(message: Message) -> None:
@@ -97,22 +88,8 @@ class Edge:
             await send(message)
 
         try:
-            if _is_anonymous(visit):
-                # before anything is done for it
-                waited_s = await self._take_turn(scope, visit)
-                response = await self._admit(scope, visit)
-            else:
-                try:
-                    response = await self._admit(scope, visit)
-                finally:
-                    if state.get("principal") is None:
-                        waited_s = await self._take_turn(scope, visit)
-            if waited_s and GONE in state and state[GONE].is_set():
-                return
+            response = await self._admit(scope, visit)
             await (response or self.app)(scope, receive, send_with_headers)
-        except BeyondPace as refusal:
-            await self._refuse(refusal, visit, scope, receive, send)
-            status = refusal.status
         except Exception as error:
             problem = refusals.from_exception(error, limit=self.bodies.of(visit.path))
             if problem.status == 500:
@@ -121,52 +98,10 @@ class Edge:
                 raise  # the response has begun: only a broken connection shows that it is cut
             await refusals.respond(problem, scope)(scope, receive, send_with_headers)
         finally:
-            self.context.metrics.observe(
-                visit.method, _template(scope), status, time.perf_counter() - started - waited_s
-            )
-
-    async def _refuse(
-        self, problem: BeyondPace, visit: Visit, scope: Scope, receive: Receive, send: Send
-    ) -> None:
-        """Answer a request beyond the pace as cheaply as can be: floods are made of them."""
-        refuse = scope["state"].get(REFUSE)
-        if refuse is not None and visit.scheme in self._refusals:
-            head, body = self._refusals[visit.scheme]
-        else:
-            response = refusals.plain(problem)
-            headers = MutableHeaders(raw=response.raw_headers)
-            _decorate(headers, visit, None)
-            if refuse is None:
-                await response(scope, receive, send)
-                return
-            head, body = b"HTTP/1.1 429 Too Many Requests\r\n", bytes(response.body)
-            head += b"".join(b"%b: %b\r\n" % header for header in headers.raw)
-            self._refusals[visit.scheme] = head, body
-        refuse(head, b"" if visit.method == "HEAD" else body)
-
-    async def _take_turn(self, scope: Scope, visit: Visit) -> float:
-        """Let a stranger wait for its turn; return the seconds.
-
-        Raises Problem 429 for one who sends more than `Pace` lets through.
-        """
-        if self._is_open_to(visit):
-            return 0.0
-        if visit.path in HEALTH:
-            if visit.client not in self.unpaced_probes:
-                self.probes.hit(visit.client, time.monotonic())
-            return 0.0
-        if (
-            visit.public
-            and (cookie := visit.cookie())
-            and self.pace.is_spent(visit.client)
-            and await to_thread.run_sync(auth.by_cookie, self.context, cookie) is not None
-        ):
-            return 0.0  # the files of a page that a user reads
-        return await self.pace.wait(visit.client, scope["state"].get(GONE))
-
-    def _is_open_to(self, visit: Visit) -> bool:
-        settings = self.context.settings
-        return settings.embedded and not settings.loopback_login and visit.on_loopback
+            # the route's template, so that metrics don't get a series per job
+            route = str(getattr(scope.get("route"), "path", "unmatched"))
+            seconds = time.perf_counter() - started
+            self.context.metrics.observe(visit.method, route, status, seconds)
 
     async def _admit(self, scope: Scope, visit: Visit) -> Response | None:
         """Admit the request (None, with its principal in the scope), or answer it here.
@@ -224,14 +159,16 @@ class Edge:
                 else auth.Refusal("mistyped")
             )
             if isinstance(answer, auth.Refusal):
-                await to_thread.run_sync(self.limits.refused_token, visit.client, answer)
+                await to_thread.run_sync(self.limits.refused, "token", visit.client, answer)
                 raise principals.unauthorized(answer.words)
             return answer
         if cookie := visit.cookie():
             principal = await to_thread.run_sync(auth.by_cookie, self.context, cookie)
             if principal is not None:
                 return principal
-        return principals.LOCAL if self._is_open_to(visit) else None
+        settings = self.context.settings
+        is_open = settings.embedded and not settings.loopback_login and visit.on_loopback
+        return principals.LOCAL if is_open else None
 
     def _check_origin(self, visit: Visit) -> None:
         """Raise Problem 403 for an unsafe request from another site.
@@ -240,28 +177,14 @@ class Edge:
         """
         origin = visit.headers.get("origin")
         if origin is None:
-            if visit.headers.get("sec-fetch-site", "none") not in {"none", "same-origin"}:
-                raise Problem(
-                    403,
-                    "Requests that change data are not allowed from other sites.",
-                    slug="origin",
-                )
-            return
-        if origin.lower() != self.origin and origin.lower() not in {
-            f"http://{visit.host}",
-            f"https://{visit.host}",
-        }:
-            raise Problem(
-                403,
-                f"Requests that change data are not allowed from {origin[:100]!r}.",
-                slug="origin",
-            )
-
-
-def _is_anonymous(visit: Visit) -> bool:
-    """Return whether it has neither a login nor what could be a token."""
-    token = visit.headers.get("authorization", "").partition(" ")[2]
-    return not auth.well_formed(token.strip()) and not visit.cookie()
+            is_ours = visit.headers.get("sec-fetch-site", "none") in {"none", "same-origin"}
+            source = "other sites"
+        else:
+            ours = {self.origin, f"http://{visit.host}", f"https://{visit.host}"}
+            is_ours, source = origin.lower() in ours, repr(origin[:100])
+        if not is_ours:
+            detail = f"Requests that change data are not allowed from {source}."
+            raise Problem(403, detail, slug="origin")
 
 
 def check_csrf(principal: principals.Principal, given: str) -> None:
@@ -285,7 +208,3 @@ def _decorate(
     if visit.scheme == "https":
         headers["Strict-Transport-Security"] = "max-age=31536000"
 
-
-def _template(scope: Scope) -> str:
-    """Return the route's template, so that metrics don't get a series per job."""
-    return str(getattr(scope.get("route"), "path", "unmatched"))

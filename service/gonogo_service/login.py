@@ -41,7 +41,7 @@ def login(
     visit, limits = _visit(request)
     login = auth.login(context, token)
     if isinstance(login, auth.Refusal):
-        limits.failed_login(visit.client, login)
+        limits.refused("login", visit.client, login)
         return login_page(next_url=_local_path(next), error=login.words, status=401)
     cookie, ends = login
     response = RedirectResponse(_local_path(next), status_code=303)

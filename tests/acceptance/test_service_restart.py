@@ -13,13 +13,12 @@ from pathlib import Path
 
 import httpx
 import pytest
-import uvicorn
 
 import documented
 import event_loop
 from forked import Forked
 from gonogo.settings import Settings
-from gonogo_service.kit import connections
+from gonogo_service.kit.server import make_server
 from patience import WAIT_S
 from running_service import TINY, answers, clean_environment, until
 
@@ -34,14 +33,7 @@ async def page(scope: object, receive: object, send: Callable[..., Awaitable[Non
 
 
 def test_a_request_on_an_open_connection_is_answered_while_the_server_stops() -> None:
-    config = uvicorn.Config(
-        page,  # type: ignore[arg-type]
-        http=connections.protocol(Settings()),
-        lifespan="off",
-        log_level="error",
-        timeout_graceful_shutdown=int(WAIT_S),
-    )
-    server = uvicorn.Server(config)
+    server = make_server(page, Settings(log_level="error"), host="127.0.0.1", port=0)
 
     async def play() -> list[bytes]:
         with socket.create_server(("127.0.0.1", 0)) as listener:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import httpx
-import uvicorn
 from fastapi import FastAPI
 from pydantic import SecretStr
 from sqlalchemy import func, select
@@ -20,8 +19,8 @@ import documented
 import migrated_files
 from gonogo.settings import Settings
 from gonogo_service.app import create_app
-from gonogo_service.kit import connections
 from gonogo_service.kit.database.base import Base
+from gonogo_service.kit.server import make_server
 from gonogo_service.people.context import Context
 from gonogo_service.people.issuing import issue_token
 from patience import WAIT_S
@@ -134,16 +133,7 @@ def on_port(
     app = create_app(make_settings(database_url, **changes))
     context: Context = app.state.context
     migrated_files.upgrade(context.engine)
-    server = uvicorn.Server(
-        uvicorn.Config(
-            app,
-            host="127.0.0.1",
-            port=port,
-            log_level="warning",
-            timeout_graceful_shutdown=5,
-            http=connections.protocol(context.settings),
-        )
-    )
+    server = make_server(app, context.settings, host="127.0.0.1", port=port)
     thread = threading.Thread(target=server.run)
     thread.start()
     try:

@@ -20,14 +20,13 @@ from gonogo_service.ci import commit_checks, signatures
 from gonogo_service.ci import incoming as stored
 from gonogo_service.ci.commit_checks import CommitCheck
 from gonogo_service.ci.incoming import IncomingDelivery
-from gonogo_service.kit import json_bodies
+from gonogo_service.kit import audit, json_bodies
 from gonogo_service.kit.answers import Cursor, Filter, Limit, make_router, require
 from gonogo_service.kit.database.encoding import decode
 from gonogo_service.kit.database.paging import Page
 from gonogo_service.kit.database.records import from_object
 from gonogo_service.kit.database.states import HookSource, IncomingState
 from gonogo_service.kit.problems import BadField, Problem
-from gonogo_service.people import audit
 from gonogo_service.people.context import Admin, Context, Ctx, Reader
 from gonogo_service.webhooks.signatures import Unverified
 
@@ -228,7 +227,7 @@ def _ci_payload(body: bytes) -> Any:
 def _rejected(request: Request, problem: Unverified) -> Problem:
     """Return a 401. Raises Problem 429 after too many failures from an address."""
     state = request.scope["state"]
-    state["limits"].failed_token(state["visit"].client)
+    state["limits"].rejected_signature(state["visit"].client)
     return Problem(401, f"The signature is not valid: {problem}.", slug="signature")
 
 

@@ -1,4 +1,4 @@
-"""The network of a sender's address, by which limits count, and the networks of proxies."""
+"""The network of a sender's address, by which failures count, and the networks of proxies."""
 
 from __future__ import annotations
 
@@ -25,25 +25,11 @@ def network_of(client: str) -> str:
     return str(address)
 
 
-class Networks:
-    """Addresses and networks, such as 10.0.0.7 and 172.18.0.0/16: which senders are in them?"""
-
-    def __init__(self, names: Iterable[str]) -> None:
-        self._networks = [ipaddress.ip_network(name) for name in names]
-
-    def __contains__(self, client: str) -> bool:
-        try:
-            address = ipaddress.ip_address(client)
-        except ValueError:
-            return False
-        if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-            address = address.ipv4_mapped
-        return any(address in network for network in self._networks)
-
-    def names(self) -> list[str]:
-        """Return the networks, those of IPv4 also as a socket of IPv6 sees them."""
-        return [str(network) for network in self._networks] + [
-            f"::ffff:{network.network_address}/{MAPPED_BITS + network.prefixlen}"
-            for network in self._networks
-            if network.version == 4
-        ]
+def of_proxies(names: Iterable[str]) -> list[str]:
+    """Return the networks of proxies, those of IPv4 also as a socket of IPv6 sees them."""
+    networks = [ipaddress.ip_network(name) for name in names]
+    return [str(network) for network in networks] + [
+        f"::ffff:{network.network_address}/{MAPPED_BITS + network.prefixlen}"
+        for network in networks
+        if network.version == 4
+    ]

@@ -30,7 +30,6 @@ PROBLEM_TYPES = {
             "bounds", (403,), "the token is limited to repositories or suites, and this is not one"
         ),
         ProblemType("bug", (500,), "GoNoGo is wrong; the service's log has the details"),
-        ProblemType("busy", (503,), "no request could begin in time: try again"),
         ProblemType("content-encoding", (415,), "the body is compressed; it must be sent as it is"),
         ProblemType("csrf", (403,), "a browser's request lacks the token of its page"),
         ProblemType("database", (503,), "the database is unavailable; nothing was stored"),
@@ -59,21 +58,14 @@ PROBLEM_TYPES = {
         ProblemType("not-utf-8", (400,), "the body isn't UTF-8"),
         ProblemType("origin", (403,), "a page of another site sent a request that changes data"),
         ProblemType(
-            "pace", (429,), "an address without a token sends more requests than it may in a second"
-        ),
-        ProblemType(
             "quota", (429,), "the token's quota is used up; `field` names it, `limit` its size"
         ),
         ProblemType("read-timeout", (503,), "the read took too long: ask for less"),
         ProblemType("removed", (410,), "retention has removed the results or artifacts"),
         ProblemType("request-timeout", (408,), "the body did not arrive in time"),
         ProblemType("scope", (403,), "the token's rights don't include this"),
-        ProblemType("service-unavailable", (503,), "a slow body made room for others: try again"),
         ProblemType("signature", (401,), "the signature of a delivery is not valid"),
-        ProblemType("too-many-bodies", (503,), "too many bodies are being read: try again"),
         ProblemType("too-many-failures", (429,), "too many failures came from this address"),
-        ProblemType("too-many-requests", (429,), "the token has too many requests at once"),
-        ProblemType("too-many-streams", (429,), "too many streams of events are open"),
         ProblemType("unauthorized", (401,), "there is no valid token or login"),
         ProblemType("usage", (), "the command can't be run as it is written"),
     )

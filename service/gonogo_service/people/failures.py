@@ -22,10 +22,8 @@ if TYPE_CHECKING:
     from gonogo_service.people.auth import Refusal
     from gonogo_service.people.context import Context
 
-TOKEN_FAILURES: Final = 30
-"""Refused tokens of an address in a minute."""
-LOGIN_FAILURES: Final = 10
-"""Failed logins of an address in a minute."""
+MOST: Final = {"token": 30, "login": 10, "signature": 30}
+"""Refused tokens, failed logins and rejected signatures of an address in a minute."""
 _log = structlog.get_logger("gonogo.service")
 
 
@@ -36,24 +34,14 @@ class FailureLimits:
         self._context = context
         self._counts = MinuteCounts()
 
-    def refused_token(self, client: str, refusal: Refusal) -> None:
-        """Count a refused bearer token; raise Problem 429 when there are too many."""
-        self._count("token", TOKEN_FAILURES, client, refusal)
-
-    def failed_login(self, client: str, refusal: Refusal) -> None:
-        """Count a failed login; raise Problem 429 when there are too many."""
-        self._count("login", LOGIN_FAILURES, client, refusal)
-
-    def failed_token(self, client: str) -> None:
+    def rejected_signature(self, client: str) -> None:
         """Count a rejected signature in memory; raise Problem 429 when there are too many."""
-        if wait_s := self._counts.hit(TOKEN_FAILURES, "signature", network_of(client)):
-            raise too_many(TOKEN_FAILURES, round(wait_s))
+        self._hit("signature", network_of(client))
 
-    def _count(self, kind: str, most: int, client: str, refusal: Refusal) -> None:
-        network = network_of(client)
-        if wait_s := self._counts.hit(most, kind, network, refusal.prefix):
-            raise too_many(most, round(wait_s))
-        now = utcnow()
+    def refused(self, kind: str, client: str, refusal: Refusal) -> None:
+        """Count a refused "token" or "login"; raise Problem 429 when there are too many."""
+        network, now = network_of(client), utcnow()
+        self._hit(kind, network, refusal.prefix)
         try:
             with self._context.session() as session:
                 count = failures.record(
@@ -67,12 +55,15 @@ class FailureLimits:
         except SQLAlchemyError as problem:  # a full disk must not become a 500 for a stranger
             _log.warning("a failure can't be stored", error=str(problem).splitlines()[0])
             return
-        if count > most:
-            raise too_many(most, 60 - now.second)
+        if count > MOST[kind]:
+            raise _too_many(MOST[kind], 60 - now.second)
+
+    def _hit(self, kind: str, *key: str) -> None:
+        if wait_s := self._counts.hit(MOST[kind], kind, *key):
+            raise _too_many(MOST[kind], round(wait_s))
 
 
-def too_many(amount: int, wait_s: int) -> Problem:
-    """Return the 429."""
+def _too_many(amount: int, wait_s: int) -> Problem:
     return Problem(
         429,
         f"Too many failures from this address (allowed: {amount} a minute).",

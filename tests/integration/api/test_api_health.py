@@ -21,9 +21,9 @@ from servers import PostgresServer, RedisServer
 
 @pytest.fixture(autouse=True)
 def uncached(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let each scrape read the database, and each probe wait for its check."""
+    """Let each scrape read the database, and each probe check."""
     monkeypatch.setattr(metrics, "MAX_AGE_S", 0.0)
-    monkeypatch.setattr(readiness, "SOON_S", 60.0)
+    monkeypatch.setattr(readiness, "KEPT_S", 0.0)
 
 
 def metric(api: Api, name: str) -> float:

@@ -1,10 +1,9 @@
-"""Bodies of strangers: bounded in size, time and number, read as one JSON only, refused cheaply."""
+"""Bodies of strangers: bounded in size and time, read as one JSON only, refused cheaply."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import socket
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,13 +12,13 @@ from fastapi.routing import APIRoute
 from pydantic import TypeAdapter, ValidationError
 
 import event_loop
-from api import JOB, Api, in_process, on_port
+from api import JOB, Api, in_process
 from gonogo.spec.validation import MAX_ERRORS
 from gonogo_service.ci.rules_api import RulesFile
 from gonogo_service.jobs.bodies import JobIn
 from gonogo_service.routers import routers
 from gonogo_service.suites.schemas import SuiteIn
-from patience import WAIT_S, scaled
+from patience import scaled
 
 SECRET = "a secret of at least some length"
 SIGNED = {
@@ -78,7 +77,6 @@ class Sender:
         path: str,
         headers: dict[str, str],
         *parts: Any,
-        client: str = "127.0.0.1",
     ) -> None:
         self.app = api.client.app
         self.parts = list(parts)
@@ -92,7 +90,7 @@ class Sender:
             "raw_path": path.encode(),
             "query_string": b"",
             "scheme": "http",
-            "client": (client, 1),
+            "client": ("127.0.0.1", 1),
             "headers": [
                 (name.encode(), value.encode())
                 for name, value in {
@@ -171,64 +169,6 @@ def test_a_body_that_is_slow_aborted_or_large_is_refused_while_it_streams(
     got, text, head = event_loop.run(sender.answer())
     assert (got, words in text, head["connection"]) == (status, True, "close"), text
     assert "Traceback" not in "".join(capfd.readouterr())
-
-
-def test_a_sender_has_a_few_bodies_at_once(api: Api) -> None:
-    async def play() -> list[int]:
-        senders = [Sender(api, GITHUB, SIGNED, part(1)) for _ in range(10)]
-        answers = await asyncio.gather(*(sender.answer() for sender in senders))
-        # the places are free again
-        late = await Sender(api, GITHUB, SIGNED, part(1, more=False)).answer()
-        return [*sorted(status for status, _, _ in answers), late[0]]
-
-    assert event_loop.run(play()) == [*[408] * 8, 503, 503, 401]
-
-
-def test_a_few_networks_with_slow_bodies_keep_no_delivery_out(sqlite_url: str) -> None:
-    """Four of them once held all places, with a byte and a signature of the right form each."""
-
-    async def play(api: Api) -> None:
-        slow = [
-            Sender(api, GITHUB, SIGNED, part(1), client=f"192.0.2.{number % 4}")
-            for number in range(32)
-        ]
-        answers = [asyncio.create_task(sender.answer()) for sender in slow]
-        while not all(sender.read == 2 for sender in slow):
-            await asyncio.sleep(0)
-        whole = Sender(api, GITHUB, SIGNED, part(1, more=False), client="198.51.100.1")
-        assert (await whole.answer())[0] == 401  # it was read to its end
-        status, text, head = await answers[0]
-        assert (status, "Too many bodies" in text) == (503, True)
-        assert (head["retry-after"], head["connection"]) == ("1", "close")
-        assert not any(answer.done() for answer in answers[1:])
-        for answer in answers[1:]:
-            answer.cancel()
-        await asyncio.wait(answers)
-
-    with in_process(sqlite_url, github_webhook_secret=SECRET, body_deadline_s=600.0) as api:
-        event_loop.run(play(api))
-
-
-def test_connections_are_limited_in_number_and_in_the_time_of_their_headers(
-    tmp_path: Any,
-) -> None:
-    url = f"sqlite:///{tmp_path}/db"
-    with on_port(url, header_deadline_s=scaled(0.5), max_connections=3) as (client, _):
-        port = client.base_url.port
-        assert port is not None
-
-        def connect(data: bytes) -> socket.socket:
-            connection = socket.create_connection(("127.0.0.1", port), timeout=WAIT_S)
-            connection.sendall(data)
-            return connection
-
-        slow = [connect(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: ") for _ in range(3)]
-        full = connect(b"")
-        assert full.recv(100).startswith(b"HTTP/1.1 503 ")
-        assert [connection.recv(100) for connection in slow] == [b""] * 3
-        for connection in (*slow, full):
-            connection.close()
-        assert client.get("/healthz").status_code == 200
 
 
 def test_a_body_that_nobody_reads_ends_the_connection(api: Api) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -11,17 +10,14 @@ from typing import Any
 import pytest
 import time_machine
 
-import event_loop
 from api import ELSEWHERE, JOB, Api, in_process, on_port
 from database_params import BOTH
-from gonogo_service.edge import EXPIRES_HEADER, Edge
-from gonogo_service.kit.connections import REFUSE
+from gonogo_service.edge import EXPIRES_HEADER
 from gonogo_service.kit.database.encoding import utcnow
-from gonogo_service.people import auth, bounds, pace
+from gonogo_service.people import bounds
 from gonogo_service.people import store as tokens
 from gonogo_service.people import stored_failures as failures
 from gonogo_service.people.issuing import issue_token
-from gonogo_service.people.pace import Pace
 from suite_runs import SUITE
 
 DAY = 24 * 3600.0
@@ -319,153 +315,6 @@ def test_a_revoked_token_s_use_names_it_in_the_audit(api: Api) -> None:
     query = {"action": "token.refused"}
     (entry,) = api.client.get("/api/v1/audit", params=query, headers=admin).json()["items"]
     assert (entry["subject"], entry["detail"]["reason"]) == (token["prefix"], "revoked")
-
-
-@BOTH
-def test_strangers_wait_for_their_turn_and_nobody_else_does(
-    api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They wait before their body is read, and hold nothing meanwhile."""
-    waited: list[str] = []
-
-    async def wait(self: Pace, client: str, gone: object = None) -> float:
-        waited.append(client)
-        return 0.0
-
-    monkeypatch.setattr(Pace, "wait", wait)
-    right = api.token("read")
-    for path, headers in (("/api/v1/jobs", right), ("/healthz", {}), ("/readyz", {})):
-        api.client.get(path, headers=headers)
-    assert waited == []
-    for path, headers in (
-        ("/api/v1/jobs", {}),
-        ("/api/v1/jobs", bearer("wrong")),
-        ("/api/v1/jobs", {"Host": "evil"}),
-        ("/login", {}),
-    ):
-        api.client.get(path, headers=headers)
-    answer = api.client.post("/api/v1/hooks/github", content=b"x" * 10**7)
-    assert (answer.status_code, waited) == (413, [ELSEWHERE[0]] * 5)
-
-
-@pytest.fixture
-def spent(api: Api, monkeypatch: pytest.MonkeyPatch) -> Edge:
-    """The edge of a service at which this client's address has sent all that it may."""
-    layer: Any = api.app.middleware_stack
-    while not isinstance(layer, Edge):
-        layer = layer.app
-    monkeypatch.setattr(pace, "A_SECOND", 1e-6)
-    monkeypatch.setattr(pace, "AT_ONCE", 1)
-    for name in ("pace", "probes"):
-        monkeypatch.setattr(layer, name, Pace(800, waiting=0))
-        getattr(layer, name).hit(ELSEWHERE[0], time.monotonic())
-    return layer
-
-
-@pytest.mark.usefixtures("spent")
-def test_a_stranger_beyond_the_pace_is_refused_before_anything_is_done(
-    api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It would hold a connection meanwhile, which behind a proxy is the proxy's."""
-    right = api.token("read")
-    admitted: list[str] = []
-    admit = Edge._admit
-
-    async def admit_and_note(self: Edge, scope: Any, visit: Any) -> Any:
-        admitted.append(visit.path)
-        return await admit(self, scope, visit)
-
-    monkeypatch.setattr(Edge, "_admit", admit_and_note)
-    for path, headers in (
-        ("/api/v1/jobs", {}),
-        ("/api/v1/jobs", bearer("wrong")),
-        ("/login", {}),
-        ("/static/nothing.js", {}),
-        ("/healthz", {}),
-        ("/readyz", {}),
-    ):
-        answer = api.client.get(path, headers=headers)
-        assert (answer.status_code, answer.headers["connection"]) == (429, "close"), path
-        assert answer.headers["retry-after"] == "1"
-    assert admitted == []
-    assert api.client.get("/api/v1/jobs", headers=bearer(auth.make_token())).status_code == 429
-    assert api.client.get("/api/v1/jobs", headers=right).status_code == 200
-    assert api.visitor(("192.0.2.8", 1)).get("/api/v1/jobs").status_code == 401
-
-
-@pytest.mark.parametrize("method", ["GET", "HEAD"])
-def test_a_refusal_by_the_short_way_is_the_same_answer(api: Api, spent: Edge, method: str) -> None:
-    """The server's connection sends it, without what other answers go through."""
-    usual = api.client.request(method, "/api/v1/jobs")
-    sent: list[bytes] = []
-    scope = {
-        "type": "http",
-        "method": method,
-        "scheme": "http",
-        "path": "/api/v1/jobs",
-        "raw_path": b"/api/v1/jobs",
-        "query_string": b"",
-        "headers": [(b"host", b"localhost")],
-        "client": ELSEWHERE,
-    }
-
-    async def play() -> None:
-        for _ in range(2):  # the first one is put together, the others aren't
-            state = {REFUSE: lambda head, body: sent.append(head + b"\r\n" + body)}
-            await spent({**scope, "state": state}, unused, unused)
-
-    event_loop.run(play())
-    first, second = sent
-    head, _, body = first.partition(b"\r\n\r\n")
-    line, *lines = head.decode().split("\r\n")
-    assert (first, line) == (second, "HTTP/1.1 429 Too Many Requests")
-    headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
-    assert headers == dict(usual.headers)
-    assert body == (usual.content if method == "GET" else b"")
-
-
-async def unused(message: object = None) -> Any:
-    """Be neither asked for a body nor given an answer."""
-    raise AssertionError(message)
-
-
-def test_probes_have_a_pace_of_their_own_and_those_of_this_machine_none(
-    api: Api, spent: Edge, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert api.visitor(("127.0.0.1", 1)).get("/healthz").status_code == 200
-    monkeypatch.setattr(spent, "probes", Pace(800, waiting=0))
-    assert [api.client.get("/healthz").status_code for _ in range(2)] == [200, 429]
-    assert api.client.get("/login").status_code == 429
-
-
-@pytest.mark.usefixtures("spent")
-def test_the_files_of_a_user_s_page_keep_no_pace(api: Api) -> None:
-    token = api.token("read")["Authorization"].removeprefix("Bearer ")
-    user = api.visitor(("192.0.2.8", 1))
-    assert user.post("/login", data={"token": token}).status_code == 303  # its one request
-    file = "/static/nothing.js"
-    assert [user.get(file).status_code for _ in range(3)] == [404] * 3
-    user.cookies.clear()
-    assert user.get(file, headers={"Cookie": "gonogo_session=wrong"}).status_code == 429
-
-
-def test_the_wait_of_a_stranger_is_no_time_to_answer(
-    api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Else a flood looks like a slow service in the metrics."""
-
-    async def wait(self: Pace, client: str, gone: object = None) -> float:
-        return 1000.0  # seconds that this test doesn't sleep
-
-    monkeypatch.setattr(Pace, "wait", wait)
-    api.client.get("/login")
-    text = api.client.get("/metrics", headers=api.token("read")).text
-    (line,) = (
-        line
-        for line in text.splitlines()
-        if line.startswith('gonogo_http_request_seconds_sum{route="/login"}')
-    )
-    assert float(line.split()[-1]) < 0
 
 
 @BOTH

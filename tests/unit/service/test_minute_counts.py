@@ -32,7 +32,7 @@ def test_counts_of_requests_and_failures_start_no_thread(monkeypatch: pytest.Mon
     # neither reads the database here, so it gets no context
     failures, quota = FailureLimits(None), RequestQuota(Settings())  # type: ignore[arg-type]
     for _ in range(2):
-        failures.failed_token("192.0.2.1")
+        failures.rejected_signature("192.0.2.1")
         quota.hit("id", "name")
 
 

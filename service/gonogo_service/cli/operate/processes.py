@@ -20,10 +20,6 @@ import gonogo.settings
 from gonogo.cli.kit.extras import require_background
 from gonogo.errors import InfrastructureError, JobError
 
-GRACE_S = 3
-"""Requests in flight get this long when the API stops; `gonogo up` must be gone within 10 s
-altogether."""
-
 
 @contextmanager
 def loading() -> Iterator[None]:
@@ -63,28 +59,14 @@ def serve(
     config = gonogo.settings.load()
     need(config, "database_url", "broker_url", "secret_key")
     with loading():
-        import uvicorn
-
         from gonogo_service.app import create_app
-        from gonogo_service.kit import connections, logs
-        from gonogo_service.kit.networks import Networks
+        from gonogo_service.kit import logs
+        from gonogo_service.kit.server import make_server
 
         logs.configure()
         app = create_app(config)
-    server = uvicorn.Server(
-        uvicorn.Config(
-            app,
-            host=host or config.host,
-            port=config.port if port is None else port,
-            log_level=config.log_level,
-            access_log=config.log_level == "debug",
-            server_header=False,
-            http=connections.protocol(config),
-            timeout_graceful_shutdown=GRACE_S,
-            proxy_headers=bool(config.proxies),
-            forwarded_allow_ips=Networks(config.proxies).names() or None,
-        )
-    )
+    port = config.port if port is None else port
+    server = make_server(app, config, host=host or config.host, port=port)
     # requests compute in threads: so the event loop, which answers probes, gets its turn sooner
     sys.setswitchinterval(0.0001)
     server.run(sockets=None if fd is None else [socket.socket(fileno=fd)])

@@ -23,9 +23,9 @@ WINDOW_S: Final = 60.0
 FIRST_DELAY_S: Final = 0.2
 """Delay before the first restart; doubled for each further one within the window."""
 TICK_S: Final = 0.1
+TOTAL_STOP_S: Final = 9.5
 MAX_LOG_BYTES: Final = 8 * 2**20
-"""A child's log that is larger when the child is first started is kept once as `.1` and begun
-anew."""
+"""A larger log is kept once as `.1` when the child is first started, and begun anew."""
 
 
 class GaveUp(Exception):
@@ -83,35 +83,57 @@ class Child:
             os.close(pipe)
 
     def running(self) -> bool:
-        """Whether its process lives."""
+        """Return whether its process lives."""
         return self.process is not None and self.process.poll() is None
 
+    def stop(self, seconds: float) -> None:
+        """Ask the process to end, and kill its group after these seconds."""
+        if self.running() and self.process is not None:
+            self.process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(max(0.1, min(self.stop_s, seconds)))
+        self.kill()
+
     def kill(self) -> None:
-        """SIGKILL to its process group: whatever it started goes with it."""
+        """Kill its process group: whatever it started goes with it."""
         if self.process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
 
-    def tail(self, lines: int = 15) -> str:
-        """The last lines of its log."""
-        with self.log.open("rb") as file:
-            file.seek(max(0, self.log.stat().st_size - 16384))
-            return "\n".join(file.read().decode(errors="replace").splitlines()[-lines:])
+    def restart_if_due(self) -> str | None:
+        """Start it again where it ended and its delay is over; return in words that it ended.
+
+        Raises GaveUp.
+        """
+        now = time.monotonic()
+        if self.process is None:
+            if self.ends and now >= self.due:
+                self.start()
+            return None
+        code = self.process.poll()
+        if code is None:
+            return None
+        self.kill()  # what it may have left behind in its group
+        self.process = None
+        self.ends.append(now)
+        recent = sum(now - end < WINDOW_S for end in self.ends)
+        if recent >= RESTARTS:
+            tail = self.log.read_bytes()[-16384:].decode(errors="replace").splitlines()[-15:]
+            raise GaveUp(
+                f"{self.name} ended {RESTARTS} times within {WINDOW_S:.0f} s, last with {code}; "
+                f"its log {self.log} ends:\n" + "\n".join(tail)
+            )
+        self.due = now + FIRST_DELAY_S * 2 ** (recent - 1)
+        return f"{self.name} ended with {code}"
 
 
 class Supervisor:
-    """Children that run until a stop is requested.
+    """Children that run until a stop is requested; they stop in the order of `stop_order`."""
 
-    `children` are in the order of starting; they stop in the order of `stop_order`.
-    """
-
-    def __init__(
-        self, children: Sequence[Child], stop_order: Sequence[str], *, total_stop_s: float = 9.5
-    ) -> None:
+    def __init__(self, children: Sequence[Child], stop_order: Sequence[str]) -> None:
         self.children = {child.name: child for child in children}
         self.stop_order = stop_order
-        self.total_stop_s = total_stop_s
         self.stopping = False
 
     def request_stop(self, *_: object) -> None:
@@ -123,34 +145,14 @@ class Supervisor:
         self.children[name].start()
 
     def check(self) -> list[str]:
-        """Restart children that are due; return the names of those that ended since the last call.
+        """Restart children that are due; return those that ended since the last call, in words.
 
         Raises GaveUp.
         """
-        now = time.monotonic()
-        ended = []
-        for child in self.children.values():
-            if child.process is None:
-                if child.ends and now >= child.due:
-                    child.start()
-                continue
-            code = child.process.poll()
-            if code is None:
-                continue
-            child.kill()  # what it may have left behind in its group
-            child.process = None
-            ended.append(f"{child.name} ended with {code}")
-            child.ends.append(now)
-            recent = [end for end in child.ends if now - end < WINDOW_S]
-            if len(recent) >= RESTARTS:
-                often = (
-                    f"{child.name} ended {RESTARTS} times within {WINDOW_S:.0f} s, last with {code}"
-                )
-                raise GaveUp(f"{often}; its log {child.log} ends:\n{child.tail()}")
-            child.due = now + FIRST_DELAY_S * 2 ** (len(recent) - 1)
-        return ended
+        ended = [child.restart_if_due() for child in self.children.values()]
+        return [message for message in ended if message is not None]
 
-    def run(self, say: Callable[[str], None], tick: Callable[[], bool] | None = None) -> None:
+    def run(self, say: Callable[[str], object], tick: Callable[[], bool] | None = None) -> None:
         """Watch the children until `request_stop` is called or `tick` is true. Raises GaveUp."""
         while not self.stopping:
             for message in self.check():
@@ -160,12 +162,7 @@ class Supervisor:
             time.sleep(TICK_S)
 
     def stop(self) -> None:
-        """Stop all children in order: SIGTERM, then SIGKILL to the group, within `total_stop_s`."""
-        deadline = time.monotonic() + self.total_stop_s
+        """Stop all children in order: SIGTERM, then SIGKILL to the group, within TOTAL_STOP_S."""
+        deadline = time.monotonic() + TOTAL_STOP_S
         for name in self.stop_order:
-            child = self.children[name]
-            if child.running() and child.process is not None:
-                child.process.terminate()
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    child.process.wait(max(0.1, min(child.stop_s, deadline - time.monotonic())))
-            child.kill()
+            self.children[name].stop(deadline - time.monotonic())

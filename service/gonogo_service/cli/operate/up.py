@@ -19,9 +19,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Collection, Iterator
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -38,10 +38,8 @@ from gonogo_service.cli.operate.supervisor import Child, GaveUp, Supervisor
 READY_S = 60.0
 """The API must answer within this; the first start of a fresh installation compiles its byte
 code."""
-WORKER_SECRETS = ("GONOGO_BROKER_URL",)
-"""Its worker gets neither the database nor the sessions' key, as on a device host."""
-ORDER = ("redis", "background", "worker", "api")
 STOP_S = {"api": 4.0, "worker": 3.0, "background": 3.0, "redis": 1.0}
+"""The seconds that each child has to stop, in the order in which they stop."""
 
 
 class InUse(Exception):
@@ -53,25 +51,13 @@ class InUse(Exception):
         super().__init__(f"already running {where}")
 
 
-@dataclass(frozen=True)
-class Plan:
-    """The service to start: folder, address, and settings of the children."""
-
-    folder: Path
-    url: str
-    listener: socket.socket
-    redis_folder: Path
-    environment: dict[str, str]
-    secrets: dict[str, str]
-
-
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Hold `folder` for this process. Raises InUse.
 
     The kernel frees the lock however the process ends.
     """
-    private(folder)
+    _make_private(folder)
     handle = os.open(folder / "up.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:
@@ -87,7 +73,7 @@ def locked(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def private(folder: Path) -> None:
+def _make_private(folder: Path) -> None:
     """Make the folder, and close it to other users if it is a folder of `gonogo up`.
 
     Another folder that was there before keeps its mode: it may have other uses.
@@ -99,7 +85,7 @@ def private(folder: Path) -> None:
 
 
 def read_record(folder: Path) -> dict[str, Any] | None:
-    """var/up.json of a running `gonogo up`, or None."""
+    """Return up.json of a running `gonogo up`; None without one."""
     try:
         record: dict[str, Any] = json.loads((folder / "up.json").read_text())
     except (FileNotFoundError, ValueError):
@@ -107,8 +93,8 @@ def read_record(folder: Path) -> dict[str, Any] | None:
     return record
 
 
-def key(path: Path) -> str:
-    """A secret that is made once and kept readable by its owner only."""
+def _key(path: Path) -> str:
+    """Return a secret that is made once and kept readable by its owner only."""
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
@@ -118,13 +104,12 @@ def key(path: Path) -> str:
     return path.read_text().strip()
 
 
-def listen(host: str, port: int, any_port: bool) -> socket.socket:
+def _listen(host: str, port: int, any_port: bool) -> socket.socket:
     """Return the API's listening socket; with `any_port`, on another port where `port` is taken.
 
     Raises InfrastructureError.
     """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
@@ -148,23 +133,19 @@ def own_command(*words: str) -> list[str]:
     return [sys.executable, "-P", "-m", "gonogo.cli", *words]
 
 
-def host_name() -> str:
-    """Return this machine's name as the name of a host: other characters become hyphens."""
-    return re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname()).strip(".-_") or "localhost"
-
-
-def migrate(folder: Path, environment: dict[str, str], database_url: str) -> None:
+def _migrate(folder: Path, environment: dict[str, str], database_url: str) -> None:
     """Bring the SQLite file to the newest schema (`db upgrade` copies it first); enroll this host.
 
     Raises InfrastructureError.
     """
+    host = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname()).strip(".-_") or "localhost"
+    keys = {
+        "GONOGO_DATABASE_URL": database_url,
+        "GONOGO_SECRET_KEY_FILE": str(folder / "secret_key"),
+    }
     done = subprocess.run(
-        own_command("db", "upgrade", "--enroll", host_name()),
-        env=environment
-        | {
-            "GONOGO_DATABASE_URL": database_url,
-            "GONOGO_SECRET_KEY_FILE": str(folder / "secret_key"),
-        },
+        own_command("db", "upgrade", "--enroll", host),
+        env=environment | keys,
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,
@@ -176,27 +157,7 @@ def migrate(folder: Path, environment: dict[str, str], database_url: str) -> Non
         )
 
 
-def make_plan(folder: Path, host: str, listener: socket.socket, redis_folder: Path) -> Plan:
-    """Make the keys; write the children's environment, and the settings that are secret."""
-    bound = listener.getsockname()[1]
-    shown = "localhost" if host in {"", "0.0.0.0", "::"} else f"[{host}]" if ":" in host else host
-    environment = without(os.environ) | {
-        "GONOGO_EMBEDDED": "true",
-        "GONOGO_VAR_DIR": str(folder),
-        "GONOGO_HOST": host,
-        "GONOGO_PORT": str(bound),
-        "GONOGO_URL": os.environ.get("GONOGO_URL") or f"http://{shown}:{bound}",
-    }
-    private = configured_secrets() | {
-        "GONOGO_DATABASE_URL": f"sqlite:///{folder / 'gonogo.sqlite'}",
-        "GONOGO_BROKER_URL": redis_server.url(redis_folder),
-        "GONOGO_SECRET_KEY": key(folder / "secret_key"),
-    }
-    url = f"http://{shown}:{bound}"
-    return Plan(folder, url, listener, redis_folder, environment, private)
-
-
-def configured_secrets() -> dict[str, str]:
+def _configured_secrets() -> dict[str, str]:
     """Return this process's secret settings by variable, from wherever they came.
 
     A command's own (its token, and the secret of `webhooks verify`) is not for the service.
@@ -212,7 +173,7 @@ def configured_secrets() -> dict[str, str]:
     }
 
 
-def require_executors(text: str, config: gonogo.settings.Settings) -> None:
+def _require_executors(text: str, config: gonogo.settings.Settings) -> None:
     """Raise FieldError for a wrong builds file or GONOGO_EXECUTORS, and for an unknown executor.
 
     The worker would end with it at each of its starts.
@@ -226,42 +187,47 @@ def require_executors(text: str, config: gonogo.settings.Settings) -> None:
             registry.find(name.strip(), config.executors)
 
 
-def children(plan: Plan, executor: str) -> list[Child]:
-    """Return the processes to start, in the order of ORDER."""
-    logs = plan.folder / "logs"
+def _children(
+    folder: Path,
+    listener: socket.socket,
+    redis_folder: Path,
+    executor: str,
+    environment: Mapping[str, str],
+    keys: Mapping[str, str],
+) -> list[Child]:
+    """Return the processes to start, in their order.
+
+    The worker gets neither the database nor the sessions' key, as on a device host.
+    """
+    logs, descriptor = folder / "logs", listener.fileno()
     logs.mkdir(exist_ok=True)
-    descriptor = plan.listener.fileno()
-    commands: dict[str, tuple[list[str], Collection[str], tuple[int, ...]]] = {
-        "redis": (redis_server.command(plan.redis_folder), (), ()),
-        "background": (own_command("background"), plan.secrets, ()),
-        "worker": (own_command("worker", "--executor", executor), WORKER_SECRETS, ()),
-        "api": (own_command("serve", "--fd", str(descriptor)), plan.secrets, (descriptor,)),
+    broker = {"GONOGO_BROKER_URL": keys["GONOGO_BROKER_URL"]}
+    commands: dict[str, tuple[list[str], Mapping[str, str]]] = {
+        "redis": (redis_server.command(redis_folder), {}),
+        "background": (own_command("background"), keys),
+        "worker": (own_command("worker", "--executor", executor), broker),
+        "api": (own_command("serve", "--fd", str(descriptor)), keys),
     }
     return [
         Child(
             name,
             command,
-            plan.environment,
+            environment,
             logs / f"{name}.log",
             STOP_S[name],
-            descriptors,
-            {variable: plan.secrets[variable] for variable in variables},
+            (descriptor,) if name == "api" else (),
+            secrets,
         )
-        for name, (command, variables, descriptors) in commands.items()
+        for name, (command, secrets) in commands.items()
     ]
 
 
-def answers(url: str) -> bool:
-    """Whether the API is ready for work."""
-    import urllib.error
-    import urllib.request
-
+def _answers(url: str) -> bool:
+    """Return whether the API is ready for work."""
     try:
         with urllib.request.urlopen(f"{url}/readyz", timeout=2) as answer:
             return bool(answer.status == 200)
-    except urllib.error.HTTPError:
-        return False
-    except OSError:
+    except OSError:  # an HTTPError, too
         return False
 
 
@@ -272,8 +238,8 @@ def run(
     *,
     any_port: bool,
     executor: str,
-    say: Any,
-    ready: Any,
+    say: Callable[[str], object],
+    ready: Callable[[dict[str, Any]], object],
     token: Path | None = None,
 ) -> None:
     """Run the service until SIGINT or SIGTERM; call `ready(record)` once it answers.
@@ -282,32 +248,47 @@ def run(
     """
     with (
         locked(folder),
-        closing(listen(host, port, any_port)) as listener,
+        closing(_listen(host, port, any_port)) as listener,
         tempfile.TemporaryDirectory(prefix="gonogo-", ignore_cleanup_errors=True) as scratch,
     ):
-        plan = make_plan(folder, host, listener, Path(scratch))
+        bound = listener.getsockname()[1]
+        every = host in {"", "0.0.0.0", "::"}
+        url = f"http://{'localhost' if every else f'[{host}]' if ':' in host else host}:{bound}"
+        database_url = f"sqlite:///{folder / 'gonogo.sqlite'}"
+        secret_key = _key(folder / "secret_key")
+        environment = without(os.environ) | {
+            "GONOGO_EMBEDDED": "true",
+            "GONOGO_VAR_DIR": str(folder),
+            "GONOGO_HOST": host,
+            "GONOGO_PORT": str(bound),
+            "GONOGO_URL": os.environ.get("GONOGO_URL") or url,
+        }
         if token is not None:
-            plan.environment["GONOGO_LOOPBACK_LOGIN"] = "true"
-        supervisor = Supervisor(children(plan, executor), ORDER[::-1])
+            environment["GONOGO_LOOPBACK_LOGIN"] = "true"
+        keys = _configured_secrets() | {
+            "GONOGO_DATABASE_URL": database_url,
+            "GONOGO_BROKER_URL": redis_server.url(Path(scratch)),
+            "GONOGO_SECRET_KEY": secret_key,
+        }
+        children = _children(folder, listener, Path(scratch), executor, environment, keys)
+        supervisor = Supervisor(children, list(STOP_S))
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, supervisor.request_stop)
         record = {
-            "url": plan.url,
+            "url": url,
             "pid": os.getpid(),
-            "broker_url": plan.secrets["GONOGO_BROKER_URL"],
-            "database_url": plan.secrets["GONOGO_DATABASE_URL"],
+            "broker_url": keys["GONOGO_BROKER_URL"],
+            "database_url": database_url,
             "started_at": time.time(),
             "token_file": None if token is None else str(token),
         }
         try:
             supervisor.start("redis")
-            migrate(folder, plan.environment, plan.secrets["GONOGO_DATABASE_URL"])
+            _migrate(folder, environment, database_url)
             if token is not None:
-                token_file.ensure(
-                    token, plan.secrets["GONOGO_DATABASE_URL"], plan.secrets["GONOGO_SECRET_KEY"]
-                )
-            for name in ORDER[1:]:
-                supervisor.start(name)
+                token_file.ensure(token, database_url, secret_key)
+            for child in children[1:]:
+                supervisor.start(child.name)
             deadline = time.monotonic() + READY_S
 
             def is_ready() -> bool:
@@ -315,7 +296,7 @@ def run(
                     raise InfrastructureError(
                         f"the API did not get ready within {READY_S:.0f} s; see {folder / 'logs'}"
                     )
-                return answers(plan.url)
+                return _answers(url)
 
             supervisor.run(say, is_ready)
             if not supervisor.stopping:
@@ -365,7 +346,7 @@ def up(
 
     config = gonogo.settings.load()
     registry.load(config.kernels)  # a wrong setting is said here, not in three logs
-    require_executors(executor, config)
+    _require_executors(executor, config)
     if (config.database_url or config.broker_url) and not config.embedded:
         raise typer.BadParameter(
             "GONOGO_DATABASE_URL or GONOGO_BROKER_URL is set, but `up` brings its own: "
@@ -375,17 +356,14 @@ def up(
     os.umask(0o077)  # what the service writes is its owner's alone
 
     def say(message: str) -> None:
-        print(
-            json.dumps({"event": message}) if as_json else f"gonogo up: {message}",
-            file=sys.stderr,
-            flush=True,
-        )
+        text = json.dumps({"event": message}) if as_json else f"gonogo up: {message}"
+        print(text, file=sys.stderr, flush=True)
 
     def ready(record: dict[str, Any]) -> None:
         if as_json:
             print(json.dumps(record), flush=True)
         else:
-            show(record, folder)
+            _show(record, folder)
 
     try:
         run(
@@ -399,12 +377,12 @@ def up(
             token=None if token is None else token.absolute(),
         )
     except InUse as problem:
-        give_up(problem, problem.record, as_json)
+        _give_up(problem, problem.record, as_json)
     except (InfrastructureError, GaveUp) as problem:
-        give_up(problem, {}, as_json)
+        _give_up(problem, {}, as_json)
 
 
-def show(record: dict[str, Any], folder: Path) -> None:
+def _show(record: dict[str, Any], folder: Path) -> None:
     """Tell a person where to look."""
     from rich.console import Console
 
@@ -414,15 +392,16 @@ def show(record: dict[str, Any], folder: Path) -> None:
         f"  (pid {record['pid']}; Ctrl-C stops it)"
     )
     if record["token_file"] is None:
-        words = "open to every user and program of this machine, without a login; --token-file FILE"
-        console.print(f"[dim]{words} asks for a token[/]", soft_wrap=True)
+        text = "open to every user and program of this machine, without a login; --token-file FILE"
+        text += " asks for a token"
     else:
-        console.print(f"[dim]the token to log in is in {record['token_file']}[/]", soft_wrap=True)
-    console.print(f"[dim]database, keys and logs in {folder}[/]", soft_wrap=True)
+        text = f"the token to log in is in {record['token_file']}"
+    for line in (text, f"database, keys and logs in {folder}"):
+        console.print(f"[dim]{line}[/]", soft_wrap=True)
 
 
-def give_up(problem: Exception, record: dict[str, Any], as_json: bool) -> NoReturn:
-    """One line on stderr (stdout as JSON) and exit code 3."""
+def _give_up(problem: Exception, record: dict[str, Any], as_json: bool) -> NoReturn:
+    """Print one line on stderr (stdout as JSON) and exit with 3."""
     if as_json:
         print(json.dumps({"error": str(problem), **record}), flush=True)
     else:
