@@ -20,10 +20,10 @@ from gonogo.judging import inputs
 from gonogo.spec.test_spec import TestSpec
 from gonogo_service.devices.model import DeviceRow
 from gonogo_service.jobs.model import AttemptRow, ChunkRow, JobRow
+from gonogo_service.kit.audit import AuditRow
 from gonogo_service.kit.database.engine import reading
 from gonogo_service.kit.database.states import CLOSED_CHUNK, OPEN_ATTEMPT, DeliveryState, JobState
 from gonogo_service.kit.outbox.model import OutboxRow
-from gonogo_service.people.model import AuditRow
 from gonogo_service.results.rollups import rebuild
 from gonogo_service.results.rows import (
     DayRollupRow,

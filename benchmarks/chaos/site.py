@@ -31,9 +31,9 @@ from gonogo_service.cli.operate.db import enroll_host
 from gonogo_service.hosts import store as hosts
 from gonogo_service.jobs import queue_estimate
 from gonogo_service.kit.database.engine import make_engine, reading, session
+from gonogo_service.kit.principals import Keys
 from gonogo_service.operate import schema
 from gonogo_service.people.issuing import issue_token
-from gonogo_service.people.principals import Keys
 from gonogo_service.webhooks import secrets as webhook_secrets
 from gonogo_service.webhooks import store as webhooks
 from gonogo_service.webhooks.secrets import Box

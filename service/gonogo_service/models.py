@@ -8,6 +8,7 @@ from gonogo_service.flags import model as _flags
 from gonogo_service.gauges import model as _gauges
 from gonogo_service.hosts import model as _hosts
 from gonogo_service.jobs import model as _jobs
+from gonogo_service.kit import audit as _audit
 from gonogo_service.kit.database.base import Base
 from gonogo_service.kit.outbox import model as _outbox
 from gonogo_service.people import model as _people
@@ -20,6 +21,7 @@ from gonogo_service.waivers import model as _waivers
 from gonogo_service.webhooks import model as _webhooks
 
 MODELS = (
+    _audit,
     _outbox,
     _rows,
     _bisections,

@@ -28,8 +28,8 @@ from gonogo_service.kit.background_context import (
     open_background_context,
 )
 from gonogo_service.kit.outbox import leases
+from gonogo_service.kit.principals import Keys
 from gonogo_service.operate import schema
-from gonogo_service.people.principals import Keys
 from gonogo_service.webhooks import messages, outbound
 from gonogo_service.webhooks.secrets import Box
 

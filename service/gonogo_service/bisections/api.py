@@ -36,6 +36,7 @@ from gonogo_service.jobs.api.events import MAX_NUMBER, RETRY_MS, last_known
 from gonogo_service.jobs.bodies import MAX_LABELS, MAX_SEED, NAME, Commit, JobIn, JobOptions, Label
 from gonogo_service.jobs.events import Event
 from gonogo_service.jobs.job import BACKGROUND_PRIORITY
+from gonogo_service.kit import audit
 from gonogo_service.kit.answers import (
     Cursor,
     Filter,
@@ -48,7 +49,7 @@ from gonogo_service.kit.database.encoding import encode, utcnow
 from gonogo_service.kit.database.paging import Page
 from gonogo_service.kit.database.records import from_object, schema_of
 from gonogo_service.kit.database.states import BisectionState
-from gonogo_service.people import audit, idempotency_keys
+from gonogo_service.people import idempotency_keys
 from gonogo_service.people.context import Context, Ctx, Reader, Submitter
 
 router = make_router("bisections")

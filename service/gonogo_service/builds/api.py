@@ -14,15 +14,15 @@ from gonogo_service.builds import store as stored
 from gonogo_service.builds.store import ListedBuild
 from gonogo_service.jobs.bodies import NAME
 from gonogo_service.jobs.submission import check_executor_known
+from gonogo_service.kit import audit
 from gonogo_service.kit.answers import Cursor, Filter, Limit, make_router, missing
 from gonogo_service.kit.database.paging import Page
 from gonogo_service.kit.database.records import from_object
 from gonogo_service.kit.database.states import IMPORT_EXECUTOR
+from gonogo_service.kit.principals import Principal
 from gonogo_service.kit.problems import BadField, Problem
 from gonogo_service.kit.strict import Strict
-from gonogo_service.people import audit
 from gonogo_service.people.context import Admin, Ctx, Reader, Submitter
-from gonogo_service.people.principals import Principal
 
 router = make_router("builds")
 BROUGHT_LATER = (

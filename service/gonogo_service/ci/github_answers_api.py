@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from gonogo_service.ci import github_answers
 from gonogo_service.ci.github_answers import AnswerDetails
+from gonogo_service.kit import audit
 from gonogo_service.kit.answers import Cursor, Limit, make_router, missing
 from gonogo_service.kit.database.paging import Page
 from gonogo_service.kit.database.states import AnswerState
-from gonogo_service.people import audit
 from gonogo_service.people.context import Admin, Ctx, Reader
 
 router = make_router("github")

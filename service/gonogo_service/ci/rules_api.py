@@ -12,12 +12,12 @@ from gonogo.spec.validation import distinct
 from gonogo_service.ci import rule_schemas
 from gonogo_service.ci import rules as stored
 from gonogo_service.ci.rule_schemas import RuleIn, RuleOut, RuleSummary
+from gonogo_service.kit import audit
 from gonogo_service.kit.answers import Cursor, Limit, extend_page, make_router, missing, require
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.paging import Page
 from gonogo_service.kit.database.records import from_object
 from gonogo_service.kit.strict import Strict
-from gonogo_service.people import audit
 from gonogo_service.people.context import Admin, Ctx, Reader
 
 router = make_router("rules")

@@ -24,9 +24,10 @@ from gonogo_service.ci import commit_checks
 from gonogo_service.ci.commit_checks import CommitCheck
 from gonogo_service.gauges import submission as gauges
 from gonogo_service.jobs.bodies import GaugeIn
+from gonogo_service.kit import audit
 from gonogo_service.kit.database.states import HookSource
 from gonogo_service.kit.problems import Problem
-from gonogo_service.people import audit, quotas
+from gonogo_service.people import quotas
 from gonogo_service.suites import submission as suites
 from gonogo_service.suites.submission import Order
 

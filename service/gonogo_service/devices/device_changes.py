@@ -16,11 +16,11 @@ from gonogo_service.devices import change_limits
 from gonogo_service.devices import store as devices
 from gonogo_service.devices.model import DeviceHealthRow, DeviceRow
 from gonogo_service.devices.store import DeviceWithHistory
+from gonogo_service.kit import audit
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.ids import is_id, new_id
 from gonogo_service.kit.database.states import DeviceHealth
 from gonogo_service.kit.outbox import outbox
-from gonogo_service.people import audit
 
 FOLDED = "folded"
 """The field of an entry's evidence with the number of changes that it stands for."""

@@ -18,8 +18,8 @@ from gonogo.devices.golden import CanaryResult, Finding, Golden
 from gonogo_service.devices import change_limits, device_changes, heartbeats, periods
 from gonogo_service.devices.device_evidence import CanaryAccusation, CanaryDifference
 from gonogo_service.devices.model import CanaryRow, DeviceRow, GoldenRow
+from gonogo_service.kit import audit
 from gonogo_service.kit.database.states import CanaryOutcome, DeviceHealth
-from gonogo_service.people import audit
 
 COUNTED = (DeviceHealth.good.value, DeviceHealth.suspect.value)
 """Health of the devices whose canaries count.

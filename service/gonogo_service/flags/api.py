@@ -27,11 +27,11 @@ from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.paging import Page
 from gonogo_service.kit.database.records import from_object
 from gonogo_service.kit.database.states import FlagKind, FlagState
+from gonogo_service.kit.principals import Principal
 from gonogo_service.kit.problems import BadField, WrongField, wrong_field
 from gonogo_service.kit.strict import Moment, Strict
 from gonogo_service.people import idempotency_keys
 from gonogo_service.people.context import Context, Ctx, Reader, Submitter
-from gonogo_service.people.principals import Principal
 
 router = make_router("flags")
 MAX_OWNER = 100

@@ -18,10 +18,10 @@ from gonogo_service.flags import flag_history
 from gonogo_service.flags import store as flags
 from gonogo_service.flags.model import FlagRow
 from gonogo_service.flags.store import Flag, FlagWithHistory
+from gonogo_service.kit import audit
 from gonogo_service.kit.database.encoding import timestamp, utcnow
 from gonogo_service.kit.database.ids import is_id
 from gonogo_service.kit.database.states import FlagState
-from gonogo_service.people import audit
 from gonogo_service.people import store as tokens
 
 FIELDS = ("state", "owner", "reason", "expires")

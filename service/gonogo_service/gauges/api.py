@@ -15,6 +15,7 @@ from gonogo_service.gauges import store as stored
 from gonogo_service.gauges import submission as gauges
 from gonogo_service.gauges.store import Gauge, GaugeSummary
 from gonogo_service.jobs.bodies import GaugeIn
+from gonogo_service.kit import audit
 from gonogo_service.kit.answers import (
     Cursor,
     Filter,
@@ -27,7 +28,7 @@ from gonogo_service.kit.answers import (
 from gonogo_service.kit.database.paging import Page
 from gonogo_service.kit.database.records import from_object
 from gonogo_service.kit.database.states import JobState
-from gonogo_service.people import audit, idempotency_keys
+from gonogo_service.people import idempotency_keys
 from gonogo_service.people.context import Ctx, Reader, Submitter
 
 router = make_router("gauges")

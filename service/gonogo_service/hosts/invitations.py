@@ -14,9 +14,9 @@ from sqlalchemy.orm import Session
 from gonogo_service.hosts import store as hosts
 from gonogo_service.hosts.model import HostKeyRow, InvitationRow
 from gonogo_service.hosts.store import HostKey
+from gonogo_service.kit import audit
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.records import from_object
-from gonogo_service.people import audit
 
 FORGET_AFTER = timedelta(days=30)
 """An invitation is deleted this long after it has expired."""

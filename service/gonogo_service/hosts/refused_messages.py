@@ -8,9 +8,9 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from gonogo_service.hosts.model import HostRow, RefusedMessageRow
+from gonogo_service.kit import audit
 from gonogo_service.kit.database.dialect import insert_once
 from gonogo_service.kit.database.encoding import storable
-from gonogo_service.people import audit
 
 AUDIT_EVERY = timedelta(hours=1)
 """A flood of refused messages must not fill the audit log."""

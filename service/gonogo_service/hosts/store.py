@@ -11,11 +11,11 @@ from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
 from gonogo_service.hosts.model import HostKeyRow, HostRow, RefusedMessageRow
+from gonogo_service.kit import audit
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.ids import new_id
 from gonogo_service.kit.database.paging import Page
 from gonogo_service.kit.database.records import from_object
-from gonogo_service.people import audit
 
 ANY: Final = ("*",)
 """The patterns of a host that may run attempts of every queue."""

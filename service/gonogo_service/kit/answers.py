@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import is_dataclass
-from typing import Annotated, Any, TypeVar, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi.datastructures import DefaultPlaceholder
 from fastapi.routing import APIRoute
 from pydantic import ConfigDict
 
 from gonogo.fields import did_you_mean
 from gonogo.urls import API
-from gonogo_service.kit import json_bodies
+from gonogo_service.kit import json_bodies, rows
+from gonogo_service.kit.database.base import Base
 from gonogo_service.kit.database.encoding import encode
 from gonogo_service.kit.database.paging import Page
+from gonogo_service.kit.principals import Principal, demand
 from gonogo_service.kit.problems import BadField, Problem
 
 T = TypeVar("T")
@@ -34,11 +37,17 @@ SHAPES = ConfigDict(alias_generator=lambda name: name.removesuffix("_"))
 
 
 class Route(APIRoute):
-    """A route whose endpoint returns a dataclass: its fields are the answer and its schema."""
+    """A route whose endpoint returns a dataclass or a mapped row: its fields are the answer."""
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
-        shape = get_type_hints(endpoint).get("return")
-        shape = get_origin(shape) or shape
+        returned = get_type_hints(endpoint).get("return")
+        shape = get_origin(returned) or returned
+        parts = [part for part in get_args(returned) if _is_row(part)]
+        if isinstance(options.get("response_model"), DefaultPlaceholder):
+            if _is_row(returned):
+                options["response_model"] = rows.answer_of(returned)
+            elif shape is Page and parts:
+                options["response_model"] = Page[rows.answer_of(parts[0])]  # type: ignore[misc]
         if isinstance(shape, type) and is_dataclass(shape):
             shape.__pydantic_config__ = SHAPES  # type: ignore[attr-defined]
         super().__init__(path, endpoint, **options)
@@ -47,6 +56,10 @@ class Route(APIRoute):
         handle = super().get_route_handler()
         field = self.body_field
         return handle if field is None else json_bodies.reading_first(handle, field)
+
+
+def _is_row(shape: Any) -> bool:
+    return isinstance(shape, type) and issubclass(shape, Base)
 
 
 def make_router(tag: str) -> APIRouter:
@@ -94,6 +107,22 @@ def missing(noun: str, name: str, names: Iterable[str] = ()) -> Problem:
             }
         ],
     )
+
+
+def principal_of(request: Request) -> Principal | None:
+    """Return the principal that the edge identified; None on the public addresses."""
+    return cast("Principal | None", request.scope.get("state", {}).get("principal"))
+
+
+def caller(scope: str) -> Callable[[Request], Awaitable[Principal]]:
+    """Return the dependency that demands a scope of who calls."""
+
+    # async, so that FastAPI calls it on the event loop: a sync dependency goes through the thread
+    # pool
+    async def who(request: Request) -> Principal:
+        return demand(principal_of(request), scope)
+
+    return who
 
 
 async def _strictly(request: Request) -> None:

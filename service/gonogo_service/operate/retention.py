@@ -20,6 +20,7 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
 
 from gonogo_service.jobs.model import JobLabelRow, JobRow
+from gonogo_service.kit import audit
 from gonogo_service.kit.database import dialect, partitions
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.engine import reading, session
@@ -27,7 +28,6 @@ from gonogo_service.kit.database.ids import floor
 from gonogo_service.kit.database.states import LISTED_KINDS, JobKind, JobState
 from gonogo_service.operate import needed_jobs, tiers
 from gonogo_service.operate.tiers import Amount
-from gonogo_service.people import audit
 from gonogo_service.results.rollups import rebuild
 from gonogo_service.results.rows import SeedResultRow
 

@@ -8,11 +8,11 @@ from typing import Annotated, Literal
 from pydantic import Field
 from sqlalchemy.orm import Session
 
+from gonogo_service.kit import audit
 from gonogo_service.kit.answers import Cursor, Limit, make_router, missing, require
 from gonogo_service.kit.database.paging import Page
 from gonogo_service.kit.database.records import from_object
 from gonogo_service.kit.strict import Strict
-from gonogo_service.people import audit
 from gonogo_service.people import store as stored
 from gonogo_service.people.context import Admin, Context, Ctx
 from gonogo_service.people.issuing import (

@@ -1,4 +1,4 @@
-"""The audit log. It needs the scope admin."""
+"""The audit log over HTTP. It needs the scope admin."""
 
 from __future__ import annotations
 
@@ -6,32 +6,19 @@ from collections.abc import Iterator
 
 from fastapi import Response
 from fastapi.responses import StreamingResponse
+from sqlalchemy import select
 
-from gonogo_service.kit.answers import Cursor, Filter, Limit, make_router
-from gonogo_service.kit.database.encoding import encode
-from gonogo_service.kit.database.paging import Page
+from gonogo_service.kit import rows
+from gonogo_service.kit.audit import AuditRow
 from gonogo_service.kit.database.records import schema_of
-from gonogo_service.people import audit as stored
-from gonogo_service.people.audit import AuditEntry
+from gonogo_service.kit.resource import Resource
+from gonogo_service.people.audit_noun import AUDIT as NOUN
 from gonogo_service.people.context import Admin, Context, Ctx
 
-router = make_router("audit")
-
-
-@router.get("/audit", summary="List audit entries, newest first")
-def audit(
-    context: Ctx,
-    _who: Admin,
-    action: Filter = None,
-    actor: Filter = None,
-    subject: Filter = None,
-    limit: Limit = 50,
-    cursor: Cursor = None,
-) -> Page[AuditEntry]:
-    """List entries that match all filters."""
-    filters = stored.AuditFilter(action=action, actor=actor, subject=subject)
-    with context.reading() as session:
-        return stored.list_(session, filters, limit=limit, cursor=cursor)
+EXPORT_PAGE = 1000
+ENTRY = rows.extended_answer(AuditRow, "AuditEntry")
+AUDIT = Resource(NOUN, AuditRow, answer=ENTRY, has_one=False)
+router = AUDIT.router
 
 
 @router.get(
@@ -39,7 +26,7 @@ def audit(
     response_class=Response,
     responses={
         200: {
-            "content": {"application/x-ndjson": {"schema": schema_of(AuditEntry)}},
+            "content": {"application/x-ndjson": {"schema": schema_of(ENTRY)}},
             "description": "The entries; the schema is that of a line",
         }
     },
@@ -51,11 +38,13 @@ def export(context: Ctx, _who: Admin) -> Response:
 
 
 def _lines(context: Context) -> Iterator[str]:
+    query = select(AuditRow).order_by(AuditRow.id).limit(EXPORT_PAGE)
     last = None
     while True:
         with context.reading() as session:  # not one for all: a slow reader would hold it open
-            entries = stored.export(session, after=last)
+            after = query if last is None else query.where(AuditRow.id > last)
+            entries = session.scalars(after).all()
         if not entries:
             return
-        yield "".join(f"{encode(entry)}\n" for entry in entries)
-        last = entries[-1]["id"]
+        yield "".join(f"{ENTRY.model_validate(entry).model_dump_json()}\n" for entry in entries)
+        last = entries[-1].id

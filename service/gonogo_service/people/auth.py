@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Final
 from sqlalchemy.exc import SQLAlchemyError
 
 from gonogo import settings as configuration
+from gonogo_service.kit import audit
 from gonogo_service.kit.database.encoding import utcnow
-from gonogo_service.people import audit, sessions
+from gonogo_service.kit.principals import Keys, Principal
+from gonogo_service.people import sessions
 from gonogo_service.people import store as tokens
-from gonogo_service.people.principals import Keys, Principal
 
 if TYPE_CHECKING:
     from gonogo_service.people.context import Context

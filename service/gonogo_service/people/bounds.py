@@ -14,8 +14,8 @@ from urllib.parse import parse_qsl
 
 from gonogo.urls import API
 from gonogo_service.jobs import belonging
+from gonogo_service.kit.principals import Principal
 from gonogo_service.kit.problems import Problem
-from gonogo_service.people.principals import Principal
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session

@@ -15,14 +15,15 @@ from sqlalchemy.orm import Session
 
 from gonogo.settings import Settings
 from gonogo_service.jobs.live_events import Hub
+from gonogo_service.kit.answers import caller, principal_of
 from gonogo_service.kit.database import engine as engines
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.notifier import DispatchNotifier
+from gonogo_service.kit.principals import Keys, Principal
 from gonogo_service.operate.metrics import Metrics
 from gonogo_service.operate.readiness import Readiness
 from gonogo_service.people import quotas
 from gonogo_service.people.live_principals import LivePrincipals
-from gonogo_service.people.principals import Keys, Principal, demand
 
 
 @dataclass(frozen=True)
@@ -87,30 +88,11 @@ def context_of(request: Request) -> Context:
     return cast(Context, request.app.state.context)
 
 
-def principal_of(request: Request) -> Principal | None:
-    """Return the principal that the edge identified; None on the public addresses."""
-    return cast("Principal | None", request.scope.get("state", {}).get("principal"))
-
-
-# async, so that FastAPI calls them on the event loop: a sync dependency goes through the thread
-# pool
 async def _context(request: Request) -> Context:
     return context_of(request)
 
 
-async def _reader(request: Request) -> Principal:
-    return demand(principal_of(request), "read")
-
-
-async def _submitter(request: Request) -> Principal:
-    return demand(principal_of(request), "submit")
-
-
-async def _admin(request: Request) -> Principal:
-    return demand(principal_of(request), "admin")
-
-
 Ctx = Annotated[Context, Depends(_context)]
-Reader = Annotated[Principal, Depends(_reader)]
-Submitter = Annotated[Principal, Depends(_submitter)]
-Admin = Annotated[Principal, Depends(_admin)]
+Reader = Annotated[Principal, Depends(caller("read"))]
+Submitter = Annotated[Principal, Depends(caller("submit"))]
+Admin = Annotated[Principal, Depends(caller("admin"))]

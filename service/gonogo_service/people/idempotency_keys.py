@@ -12,10 +12,10 @@ from pydantic import BaseModel
 from sqlalchemy.orm import Session
 
 from gonogo_service.kit.answers import answer
+from gonogo_service.kit.principals import Principal
 from gonogo_service.kit.problems import BadField
 from gonogo_service.people import idempotency, quotas
 from gonogo_service.people.context import Context
-from gonogo_service.people.principals import Principal
 
 MAX_KEY = 255
 Key = Annotated[

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Final
 
 from gonogo import settings as configuration
 from gonogo.settings import Settings
+from gonogo_service.kit import audit
 from gonogo_service.kit.database.encoding import timestamp, utcnow
+from gonogo_service.kit.principals import SCOPES, Keys
 from gonogo_service.kit.problems import BadField
-from gonogo_service.people import audit
 from gonogo_service.people import store as tokens
 from gonogo_service.people.auth import make_token, own_keys, shown_prefix
-from gonogo_service.people.principals import SCOPES, Keys
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session

@@ -14,7 +14,7 @@ import structlog
 from anyio import to_thread
 from sqlalchemy.exc import SQLAlchemyError
 
-from gonogo_service.people.principals import Principal
+from gonogo_service.kit.principals import Principal
 
 CHECK_S = 1.0
 Living = Callable[[Collection[str], Collection[str]], set[str]]

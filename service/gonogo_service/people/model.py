@@ -57,18 +57,6 @@ class IdempotencyRow(Base):
     expires_at: Mapped[datetime] = mapped_column(index=True)
 
 
-class AuditRow(Base):
-    """An entry of the audit log: who did what to what."""
-
-    __tablename__ = "audit"
-    id: Mapped[str] = mapped_column(IdType, primary_key=True)
-    at: Mapped[datetime]
-    actor: Mapped[str]
-    action: Mapped[str]
-    subject: Mapped[str]
-    detail: Mapped[dict[str, Any] | None]
-
-
 class AccessFailureRow(Base):
     """Refused tokens and failed logins of an hour, from one address and for one token."""
 

@@ -12,8 +12,8 @@ from sqlalchemy import case, delete, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
+from gonogo_service.kit import audit
 from gonogo_service.kit.database.engine import is_postgres
-from gonogo_service.people import audit
 from gonogo_service.people.model import AccessFailureRow
 
 MAX_ROWS = 200

@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 
 from gonogo.ci.cron import CronLine
 from gonogo_service.jobs.bodies import Labels
+from gonogo_service.kit import audit
 from gonogo_service.kit.answers import (
     Cursor,
     Filter,
@@ -25,7 +26,7 @@ from gonogo_service.kit.database.paging import Page
 from gonogo_service.kit.database.records import from_object
 from gonogo_service.kit.problems import BadField
 from gonogo_service.kit.strict import Strict
-from gonogo_service.people import audit, idempotency_keys
+from gonogo_service.people import idempotency_keys
 from gonogo_service.people.context import Ctx, Reader, Submitter
 from gonogo_service.schedules import store as stored
 from gonogo_service.schedules.store import Due, Overlap, Schedule

@@ -7,11 +7,11 @@ from typing import Annotated
 from fastapi import Query, Response
 
 from gonogo.errors import FieldError
+from gonogo_service.kit import audit
 from gonogo_service.kit.answers import Cursor, Limit, extend_page, make_router, missing
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.paging import Page
 from gonogo_service.kit.database.records import from_object
-from gonogo_service.people import audit
 from gonogo_service.people.context import Ctx, Reader, Submitter
 from gonogo_service.suites import store as stored
 from gonogo_service.suites import submission as suites

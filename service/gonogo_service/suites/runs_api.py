@@ -6,6 +6,7 @@ from fastapi import Request, Response
 from sqlalchemy.orm import Session
 
 from gonogo_service.jobs.api.schemas import links as job_links
+from gonogo_service.kit import audit
 from gonogo_service.kit.answers import (
     Cursor,
     Filter,
@@ -18,7 +19,7 @@ from gonogo_service.kit.answers import (
 from gonogo_service.kit.database.paging import Page
 from gonogo_service.kit.database.records import from_object
 from gonogo_service.kit.database.states import RunState
-from gonogo_service.people import audit, bounds, idempotency_keys
+from gonogo_service.people import bounds, idempotency_keys
 from gonogo_service.people.context import Ctx, Reader, Submitter
 from gonogo_service.suites import runs as stored
 from gonogo_service.suites import submission as suites

@@ -22,7 +22,7 @@ from gonogo_service.jobs import submission
 from gonogo_service.jobs.bodies import JobIn
 from gonogo_service.jobs.job import NewJob
 from gonogo_service.jobs.submission import Submission
-from gonogo_service.people import audit
+from gonogo_service.kit import audit
 from gonogo_service.schedules.store import Schedule
 from gonogo_service.suites import runs
 from gonogo_service.suites import store as stored

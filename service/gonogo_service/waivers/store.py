@@ -19,12 +19,12 @@ from gonogo.flakiness.classes import Class
 from gonogo.flakiness.waivers import Waiver, words
 from gonogo_service.flags.flag_changes import Outdated, check_end
 from gonogo_service.jobs.model import JobLabelRow, JobRow
+from gonogo_service.kit import audit
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.kit.database.ids import is_id
 from gonogo_service.kit.database.paging import Page, newest_first
 from gonogo_service.kit.database.records import from_object
 from gonogo_service.kit.database.states import WaiverState
-from gonogo_service.people import audit
 from gonogo_service.results.rows import SeedResultRow
 from gonogo_service.results.seed_rows import stored
 from gonogo_service.suites.model import RunJobRow

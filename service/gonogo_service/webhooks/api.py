@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from gonogo_service.kit import audit
 from gonogo_service.kit.answers import Cursor, Limit, make_router, missing
 from gonogo_service.kit.database.encoding import timestamp, utcnow
 from gonogo_service.kit.database.ids import new_id
@@ -16,7 +17,6 @@ from gonogo_service.kit.database.records import from_object
 from gonogo_service.kit.database.states import DeliveryState, WebhookState
 from gonogo_service.kit.problems import BadField
 from gonogo_service.kit.strict import Strict
-from gonogo_service.people import audit
 from gonogo_service.people.context import Admin, Context, Ctx
 from gonogo_service.webhooks import addresses, deliveries, messages, people, secrets
 from gonogo_service.webhooks import store as stored

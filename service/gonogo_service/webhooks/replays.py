@@ -8,9 +8,9 @@ from datetime import datetime
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from gonogo_service.kit.audit import AuditRow
 from gonogo_service.kit.database.ids import floor
 from gonogo_service.kit.database.states import DeliveryState
-from gonogo_service.people.model import AuditRow
 from gonogo_service.webhooks import deliveries
 from gonogo_service.webhooks.model import DeliveryRow
 

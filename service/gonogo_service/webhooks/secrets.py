@@ -10,8 +10,8 @@ import secrets
 
 from cryptography.fernet import Fernet, InvalidToken
 
+from gonogo_service.kit.principals import Keys
 from gonogo_service.kit.problems import BadField
-from gonogo_service.people.principals import Keys
 from gonogo_service.webhooks.signatures import PREFIX, bytes_of
 
 BYTES = 32

@@ -13,7 +13,7 @@ import pytest
 import gonogo_service
 from api import JOB, Api, in_process, on_port
 from gonogo.cli.app import main
-from gonogo_service.people import audit
+from gonogo_service.people import audit_api
 from gonogo_service.people.visit import SAFE_METHODS
 from suite_runs import SUITE
 
@@ -124,7 +124,7 @@ def test_the_export_has_every_entry_oldest_first(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(audit, "EXPORT_PAGE", 2)
+    monkeypatch.setattr(audit_api, "EXPORT_PAGE", 2)
     export = tmp_path / "audit.ndjson"
     with on_port(migrated_sqlite_url) as (client, _):
         monkeypatch.setenv("GONOGO_URL", str(client.base_url))

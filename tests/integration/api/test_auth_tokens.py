@@ -14,11 +14,12 @@ from sqlalchemy import event, select
 
 from api import ELSEWHERE, JOB, Api, in_process
 from database_params import BOTH
+from gonogo_service.kit.audit import AuditRow
+from gonogo_service.kit.principals import Keys
 from gonogo_service.kit.problems import BadField
 from gonogo_service.people.auth import make_token, well_formed
 from gonogo_service.people.issuing import issue_token
-from gonogo_service.people.model import AuditRow, TokenRow
-from gonogo_service.people.principals import Keys
+from gonogo_service.people.model import TokenRow
 from gonogo_service.people.visit import SIGNED
 from gonogo_service.routers import routers
 from tests.checks import routes

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine
 
+import audit_log
 from api import Api, in_process
 from gonogo_service.devices import device_changes, heartbeats, orders, outcomes, workers
 from gonogo_service.devices import store as devices
@@ -22,7 +23,6 @@ from gonogo_service.kit.database.encoding import decode, encode
 from gonogo_service.kit.database.engine import reading, session
 from gonogo_service.kit.database.states import DeviceHealth
 from gonogo_service.kit.outbox import outbox
-from gonogo_service.people import audit
 from job_flow import new_job, row
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
@@ -114,7 +114,7 @@ def test_every_change_of_health_has_a_row_an_audit_and_a_letter(engine: Engine) 
     assert canary == {"build": "ttnn", "arch": "wormhole", "outputs": {"dx": "ab"}}
     assert recovered["health_at"] == "2026-01-31T12:00:00Z"
     with reading(engine) as current:
-        entries = audit.list_(current, audit.AuditFilter(subject=device["id"])).items
+        entries = audit_log.entries(current, subject=device["id"])
         messages = outbox.due(current, topics=["device.health_changed"], now=NOW)
     assert [(entry.actor, entry.detail["after"]) for entry in entries] == [
         ("worker:worker-1", "good"),

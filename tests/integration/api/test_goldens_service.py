@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, func, select
 
+import audit_log
 from database_params import BOTH
 from gonogo_service.devices import device_changes, goldens, heartbeats
 from gonogo_service.devices import store as devices
 from gonogo_service.devices.change_limits import MAX_OF_DEVICE
 from gonogo_service.devices.goldens import ReportOutcome
 from gonogo_service.devices.model import CanaryRow, GoldenRow
+from gonogo_service.kit.audit import AuditRow
 from gonogo_service.kit.database.encoding import decode, encode
 from gonogo_service.kit.database.engine import make_engine, reading, session
-from gonogo_service.people import audit
-from gonogo_service.people.model import AuditRow
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 
@@ -89,7 +89,7 @@ class Fleet:
         """Return the audited actions on the golden of a host, oldest first."""
         subject = f"{host}/ttnn/ttnn/wormhole"
         with reading(self.engine) as current:
-            entries = audit.list_(current, audit.AuditFilter(subject=subject)).items
+            entries = audit_log.entries(current, subject=subject)
         return [entry.action for entry in reversed(entries)]
 
 

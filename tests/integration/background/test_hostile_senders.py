@@ -13,6 +13,7 @@ import pytest
 from redis.exceptions import OutOfMemoryError
 from sqlalchemy import Engine, delete, func, select
 
+import audit_log
 from background_thread import broker, running, short, submit, until
 from database_params import BOTH
 from gonogo_service.devices import heartbeats, sick_devices, workers
@@ -24,11 +25,10 @@ from gonogo_service.hosts import store as hosts
 from gonogo_service.hosts.model import HostKeyRow, MessageNumberRow
 from gonogo_service.jobs import artifacts, attempts
 from gonogo_service.jobs.model import AttemptRow
+from gonogo_service.kit.audit import AuditRow
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.engine import reading, session
 from gonogo_service.kit.outbox.model import OutboxRow
-from gonogo_service.people import audit
-from gonogo_service.people.model import AuditRow
 from gonogo_service.results import results
 from gonogo_workers import queue
 from gonogo_workers.queue import PrivateKey
@@ -86,7 +86,7 @@ def test_a_host_speaks_for_its_own_attempts_and_devices_only(post: Post) -> None
     assert (post.job(job).state, post.job(job).counts) == ("finished", {"pass": 2})
     with reading(post.context.engine) as current:
         flagged, honest = hosts.get(current, OTHER), hosts.get(current, HOST)
-        (entry,) = audit.list_(current, audit.AuditFilter(action="message.refused")).items
+        (entry,) = audit_log.entries(current, action="message.refused")
         live = workers.list_(current).items
     assert flagged is not None
     assert flagged.flagged_at is not None

@@ -18,7 +18,7 @@ from gonogo.settings import Settings
 from gonogo_service.kit.background_context import open_background_context
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.states import DeliveryState, WebhookState
-from gonogo_service.people.principals import Keys
+from gonogo_service.kit.principals import Keys
 from gonogo_service.webhooks import addresses, deliveries, messages, outbound, secrets
 from gonogo_service.webhooks import store as webhooks
 from gonogo_service.webhooks.outbound import Deadline, Sender

@@ -25,7 +25,7 @@ from gonogo_service.devices import store as devices
 from gonogo_service.flags import store as flags
 from gonogo_service.kit.background_context import BackgroundContext, open_background_context
 from gonogo_service.kit.database.encoding import utcnow
-from gonogo_service.people.principals import Keys
+from gonogo_service.kit.principals import Keys
 from gonogo_service.webhooks import addresses, messages, outbound
 from gonogo_service.webhooks import deliveries as stored
 from gonogo_service.webhooks.outbound import Sender

@@ -14,7 +14,7 @@ from pydantic import SecretStr
 import node_programs
 from api import SECRET, in_process
 from gonogo_service.kit.background_context import open_background_context
-from gonogo_service.people.principals import Keys
+from gonogo_service.kit.principals import Keys
 from gonogo_service.webhooks import secrets
 from gonogo_service.webhooks.outbound import Sender
 from servers import Missing

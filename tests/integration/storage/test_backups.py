@@ -19,12 +19,13 @@ import stored_webhooks
 from api import in_process
 from gonogo.cli.__main__ import main
 from gonogo_service.jobs.model import JobRow
+from gonogo_service.kit import audit
+from gonogo_service.kit.audit import AuditRow
 from gonogo_service.kit.database.base import Base
 from gonogo_service.kit.database.engine import make_engine, reading, session
 from gonogo_service.kit.outbox.model import LeaseRow, OutboxRow
 from gonogo_service.operate import backups
-from gonogo_service.people import audit
-from gonogo_service.people.model import AuditRow, IdempotencyRow
+from gonogo_service.people.model import IdempotencyRow
 from gonogo_service.webhooks.model import DeliveryRow
 
 Gonogo = Callable[..., tuple[int, str]]

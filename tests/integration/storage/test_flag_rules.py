@@ -12,6 +12,7 @@ from sqlalchemy import Engine, text, update
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
+import audit_log
 import migrated_database
 from gonogo.errors import FieldError
 from gonogo_service.flags import flag_changes, flag_history
@@ -27,8 +28,6 @@ from gonogo_service.kit.database.engine import make_engine, session
 from gonogo_service.kit.database.ids import new_id
 from gonogo_service.kit.database.states import FlagKind, FlagState, JobState
 from gonogo_service.kit.outbox import outbox
-from gonogo_service.people import audit
-from gonogo_service.people.audit import AuditFilter
 from gonogo_service.tests.variants import Variant
 from job_flow import new_job
 
@@ -78,7 +77,7 @@ def topics(current: Session) -> list[str]:
 def audited(current: Session, action: str) -> list[Any]:
     """Return the details of the audit's entries of an action, which a commit would write."""
     current.dispatch.before_commit(current)
-    return [entry.detail for entry in audit.list_(current, AuditFilter(action=action)).items]
+    return [entry.detail for entry in audit_log.entries(current, action=action)]
 
 
 def test_the_first_finding_opens_a_flag_and_tells_it_once(current: Session) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, delete, func, select, text
 
+import audit_log
 import stored_jobs
 from gonogo.errors import FieldError
 from gonogo_service.compare import comparison_side
@@ -22,7 +23,6 @@ from gonogo_service.kit.database.engine import make_engine, reading, session
 from gonogo_service.kit.database.ids import new_id
 from gonogo_service.operate import retention, tiers
 from gonogo_service.operate.retention import Policy, Tier
-from gonogo_service.people import audit
 from gonogo_service.results import job_seeds
 from gonogo_service.results.rollups import rebuild, rollups
 from gonogo_service.results.rows import (
@@ -77,7 +77,7 @@ def prune(engine: Engine, policy: Policy = ALL) -> retention.Removed:
 
 def entries(engine: Engine) -> list[str]:
     with reading(engine) as current:
-        return [entry.action for entry in audit.list_(current).items]
+        return [entry.action for entry in audit_log.entries(current)]
 
 
 def test_a_clock_that_is_years_ahead_removes_nothing(

@@ -18,6 +18,7 @@ import redis
 from sqlalchemy import Engine, update
 from typer.testing import CliRunner
 
+import audit_log
 import gonogo.settings
 from background_thread import running, short, submit, until
 from gonogo.cli.app import app
@@ -32,7 +33,6 @@ from gonogo_service.hosts.model import InvitationRow
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.engine import make_engine, reading, session
 from gonogo_service.kit.signing import service_key
-from gonogo_service.people import audit
 from gonogo_workers import queue
 from gonogo_workers.messages import exchange, identity
 from gonogo_workers.messages.timekeeper import Timekeeper
@@ -163,7 +163,7 @@ def test_a_job_flows_on_accounts_that_may_do_little(
     assert enrolled["host"] == "lab-9"
     with reading(engine) as current:
         host = hosts.get(current, "lab-9")
-        actions = [entry.action for entry in audit.list_(current).items]
+        actions = [entry.action for entry in audit_log.entries(current)]
     assert host is not None
     assert host.refused == {}
     assert host.clock_skew_s == pytest.approx(0.0, abs=5.0)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from gonogo_service.kit.principals import LOCAL, Principal, demand
 from gonogo_service.kit.problems import Problem
-from gonogo_service.people.principals import LOCAL, Principal, demand
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 

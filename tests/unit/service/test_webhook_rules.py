@@ -13,8 +13,8 @@ import pytest
 from standardwebhooks import Webhook, WebhookVerificationError
 
 from gonogo_service.kit.database.states import DeliveryState
+from gonogo_service.kit.principals import Keys
 from gonogo_service.kit.problems import BadField
-from gonogo_service.people.principals import Keys
 from gonogo_service.webhooks import addresses, schedule, secrets
 from gonogo_service.webhooks.signatures import Unverified, recent, signatures, verify
 

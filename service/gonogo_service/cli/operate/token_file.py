@@ -23,10 +23,10 @@ def ensure(path: Path, database_url: str, secret_key: str) -> None:
     """
     from gonogo_service.kit.database.encoding import utcnow
     from gonogo_service.kit.database.engine import make_engine, session
+    from gonogo_service.kit.principals import Keys
     from gonogo_service.people import store as tokens
     from gonogo_service.people.auth import well_formed
     from gonogo_service.people.issuing import issue_token
-    from gonogo_service.people.principals import Keys
 
     text = stored(path)
     if text and not well_formed(text):

@@ -25,6 +25,7 @@ from gonogo_service.jobs.api.schemas import (
 from gonogo_service.jobs.bodies import JobIn
 from gonogo_service.jobs.job import Job
 from gonogo_service.jobs.job_removal import JobRemoved, NotRemovable
+from gonogo_service.kit import audit
 from gonogo_service.kit.answers import (
     Cursor,
     Filter,
@@ -37,10 +38,10 @@ from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.paging import Page
 from gonogo_service.kit.database.records import from_object
 from gonogo_service.kit.database.states import JobKind, JobState
+from gonogo_service.kit.principals import Principal
 from gonogo_service.kit.problems import BadField, Problem
-from gonogo_service.people import audit, bounds, idempotency_keys
+from gonogo_service.people import bounds, idempotency_keys
 from gonogo_service.people.context import Admin, Ctx, Reader, Submitter
-from gonogo_service.people.principals import Principal
 from gonogo_service.results import arithmetics, flips
 from gonogo_service.results.rollups import rebuild
 

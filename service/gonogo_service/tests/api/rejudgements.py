@@ -13,11 +13,11 @@ from gonogo.spec import tolerances
 from gonogo.spec.selections import is_selection
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.tolerances import AnyTolerance
+from gonogo_service.kit import audit
 from gonogo_service.kit.answers import Cursor, Filter, Limit, make_router, require
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.paging import Page
 from gonogo_service.kit.strict import Strict
-from gonogo_service.people import audit
 from gonogo_service.people.context import Ctx, Reader, Submitter
 from gonogo_service.tests import rejudgements as stored
 from gonogo_service.tests import test_specs

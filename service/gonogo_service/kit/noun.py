@@ -1,0 +1,99 @@
+"""A noun of the API, in words: its address, what may be asked and done, how the command shows it.
+
+Nothing here needs a package of the service, because the command reads it in a bare install too.
+`gonogo_service.kit.resource` makes the API of a noun, and `gonogo_service.cli.nouns` its command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from gonogo.spec.validation import Model
+
+Item = Mapping[str, Any]
+Cell = str | Callable[[Item], Any]
+"""A column of a table: the dotted path of a field, or a function of the item."""
+Scope = Literal["read", "submit", "admin"]
+
+
+@dataclass(frozen=True)
+class Verb:
+    """Something that is done to a noun: create, change or remove.
+
+    Attributes:
+        done: the past tense, such as "registered": the audit's action is `build.registered`, and
+            the command prints it.
+        sentence: what it does; the API's summary and the command's help begin with it.
+        body: the fields that it takes; None for a removal.
+        scope: what the caller needs.
+        positional: the fields that the command takes without the name of an option.
+        options: field -> the command's option, where it isn't the field's name.
+        command: False where the command has a function of its own, such as `suites push`.
+    """
+
+    done: str
+    sentence: str
+    body: type[Model] | None = None
+    scope: Scope = "submit"
+    positional: tuple[str, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
+    command: bool = True
+
+
+@dataclass(frozen=True)
+class Noun:
+    """Things of one kind, such as suites.
+
+    Attributes:
+        name: their name in addresses and commands, in the plural.
+        about: the help of their command.
+        columns: the columns of their list.
+        one: the name of one of them.
+        key: the field that names one of them.
+        name_key: a field that names one of them as well, where only one has that name.
+        filters: the parameters of their list -> what each does, for the help.
+        kinds: filter -> its type, where it isn't text.
+        scope: what the caller needs to list and show them.
+        verbs: create, change and remove, as far as one may.
+        page: from the key to the path of its page; None: it has none.
+        parts: fields that hold a list of objects -> the columns of their table.
+        labels: field -> the label of each of its values, where they have labels.
+        plural: what several of them are called in a sentence.
+        path: their address in the API; default: /NAME.
+        is_paged: False where the API answers with all of them at once.
+    """
+
+    name: str
+    about: str
+    columns: Mapping[str, Cell]
+    one: str = ""
+    key: str = "id"
+    name_key: str | None = None
+    filters: Mapping[str, str] = field(default_factory=dict)
+    kinds: Mapping[str, Any] = field(default_factory=dict)
+    scope: Scope = "read"
+    create: Verb | None = None
+    change: Verb | None = None
+    remove: Verb | None = None
+    page: Callable[[str], str] | None = None
+    parts: Mapping[str, Mapping[str, Cell]] = field(default_factory=dict)
+    labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    plural: str = ""
+    path: str = ""
+    is_paged: bool = True
+
+    def __post_init__(self) -> None:
+        defaults = {
+            "one": self.name.removesuffix("s"),
+            "plural": self.name,
+            "path": f"/{self.name}",
+        }
+        for name, value in defaults.items():
+            object.__setattr__(self, name, getattr(self, name) or value)
+
+    @property
+    def words(self) -> str:
+        """Return "a suite", "an invitation"."""
+        return f"{'an' if self.one[0] in 'aeiou' else 'a'} {self.one}"

@@ -1,0 +1,489 @@
+"""`Resource`: the API of a noun from one declaration.
+
+It lists (filters, a cursor, CSV), shows, creates, changes and removes a row of one table, checks
+what a form is about to send (`:validate`), and writes the audit. Functions of the noun say what is
+special about a verb:
+
+    TOKENS = Resource(noun.TOKENS, TokenRow)
+
+    @TOKENS.on_remove
+    def revoke(act: Act, token: TokenRow) -> dict[str, Any]: ...
+
+What is no verb of these stays a function on `TOKENS.router`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from inspect import Parameter
+from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar, get_type_hints
+
+from fastapi import Depends, Query, Request, Response
+from pydantic import BaseModel
+from sqlalchemy import ColumnElement, select
+from sqlalchemy.orm import InstrumentedAttribute, Session
+
+from gonogo.urls import API
+from gonogo_service.kit import audit, rows
+from gonogo_service.kit.answers import Cursor, Filter, Limit, caller, make_router, missing
+from gonogo_service.kit.database.base import Base
+from gonogo_service.kit.database.columns import IdType
+from gonogo_service.kit.database.encoding import utcnow
+from gonogo_service.kit.database.ids import is_id
+from gonogo_service.kit.database.paging import BadCursor, Page
+from gonogo_service.kit.noun import Noun, Verb
+from gonogo_service.kit.principals import Principal
+from gonogo_service.kit.problems import BadField, Problem
+
+R = TypeVar("R", bound=Base)
+
+
+class Context(Protocol):
+    """What a resource needs of the app's resources."""
+
+    def session(self) -> AbstractContextManager[Session]:
+        """Open a write transaction."""
+
+    def reading(self) -> AbstractContextManager[Session]:
+        """Open a read transaction."""
+
+
+async def _context(request: Request) -> Any:
+    return request.app.state.context
+
+
+_CONTEXT = Annotated[Any, Depends(_context)]
+_SCOPES = {
+    scope: Annotated[Principal, Depends(caller(scope))] for scope in ("read", "submit", "admin")
+}
+MAX_NAMES = 2000
+"""Things among which a misspelled name is looked for."""
+NEXT = "GoNoGo-Next"
+"""The header of a list as CSV that has the cursor of the next page."""
+CSV: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"text/csv": {"schema": {"type": "string"}}}}
+}
+Format = Annotated[
+    Literal["json", "csv"], Query(description="csv: a column per field; GoNoGo-Next has the cursor")
+]
+
+
+@dataclass(frozen=True)
+class Act:
+    """A change that someone makes, in one transaction with its audit entry."""
+
+    context: Any
+    """The app's people.context.Context"""
+    session: Session
+    who: Principal
+
+    def audit(self, action: str, subject: str, detail: Mapping[str, Any] | None = None) -> None:
+        """Write that it was done."""
+        audit.record(
+            self.session,
+            actor=self.who.actor,
+            action=action,
+            subject=subject,
+            detail=None if detail is None else dict(detail),
+        )
+
+
+@dataclass(frozen=True)
+class Same(Generic[R]):
+    """The row that was there already: nothing was created, and the answer is 200."""
+
+    row: R
+
+
+@dataclass(frozen=True)
+class Checked:
+    """The answer where every check passed; nothing was created."""
+
+    valid: bool
+
+
+class _RolledBack(Exception):
+    """Ends a transaction that must leave nothing."""
+
+
+@contextmanager
+def undone(context: Context) -> Iterator[Session]:
+    """Open a write transaction that is rolled back at its end."""
+    try:
+        with context.session() as session:
+            yield session
+            session.flush()
+            raise _RolledBack
+    except _RolledBack:
+        pass
+
+
+class Resource(Generic[R]):
+    """A noun of the API, and the table of its rows."""
+
+    def __init__(
+        self,
+        noun: Noun,
+        row: type[R],
+        *,
+        tag: str = "",
+        answer: type[BaseModel] | None = None,
+        line: type[BaseModel] | None = None,
+        show: Callable[[Session, R], Any] | None = None,
+        show_line: Callable[[Session, R], Any] | None = None,
+        where: Mapping[str, Any] | None = None,
+        find: Callable[[str], R | None] = lambda key: None,
+        more: Callable[[], Iterable[R]] = tuple,
+        has_one: bool = True,
+    ) -> None:
+        """Make the routes of the list and of one.
+
+        answer, line: the answer about one, and about one in a list; default: the row's columns.
+        show, show_line: return the values of these; default: the row. where: filter -> its column,
+        or a function from its value to a condition; default: the column of that name. find: returns
+        what is not stored, such as a built-in build, by its key; more: returns all of these for
+        lists. has_one: False where only the list has an address.
+        """
+        self.noun, self.row, self.router = noun, row, make_router(tag or noun.name)
+        self.answer = answer or rows.answer_of(row)
+        self.line = line or self.answer
+        self.show = show or (lambda _session, found: found)
+        self.show_line = show_line or (self.show if line is None else lambda _session, item: item)
+        self._where = dict(where or {})
+        self._find, self._more = find, more
+        self.key: InstrumentedAttribute[str] = getattr(row, noun.key)
+        self.by_id = self.key.type is IdType
+        self._hides_archived = hasattr(row, "archived_at") and "archived" not in noun.filters
+        self._add_list()
+        if has_one:
+            self._add_show()
+
+    # reading
+
+    def page(
+        self, session: Session, *, limit: int = 50, cursor: str | None = None, **filters: Any
+    ) -> Page[R]:
+        """Return a page of the list: by name, or the newest first. Raises BadCursor."""
+        conditions = self._conditions(filters)
+        if conditions is None:
+            return Page((), None)
+        query = select(self.row).where(*conditions).limit(limit + 1)
+        if self.by_id and cursor is not None and not is_id(cursor):
+            raise BadCursor(cursor)
+        if cursor is not None:
+            query = query.where(self.key < cursor if self.by_id else self.key > cursor)
+        query = query.order_by(self.key.desc() if self.by_id else self.key)
+        found = [*session.scalars(query), *self._unstored(filters, cursor)]
+        if not self.by_id:
+            found.sort(key=self.key_of)
+        return Page.cut(found, limit, self.key_of)
+
+    def get(self, session: Session, key: str, *, lock: bool = False) -> R | None:
+        """Return the row of this key, which is in use; None if there is none."""
+        if self.by_id and not is_id(key):
+            return None
+        row = session.get(self.row, key, with_for_update=lock or None, populate_existing=lock)
+        if row is not None and self._hides_archived and row.archived_at is not None:
+            return None
+        return row
+
+    def require(self, session: Session, who: Principal, key: str, *, lock: bool = False) -> R:
+        """Return the row of this key. Raises Problem 404, which says what was meant."""
+        row = self.get(session, key, lock=lock)
+        if row is None:
+            raise self.missing(session, who, key)
+        return row
+
+    def missing(self, session: Session, who: Principal, key: str) -> Problem:
+        """Return a 404. A limited token doesn't learn other names."""
+        names: Iterable[str] = ()
+        if not self.by_id and not who.bounded:
+            page = self.page(session, limit=MAX_NAMES)
+            names = map(self.key_of, page.items)
+        return missing(self.noun.one, key, names)
+
+    def key_of(self, row: R) -> str:
+        """Return the key of a row."""
+        return str(getattr(row, self.noun.key))
+
+    def _conditions(self, filters: Mapping[str, Any]) -> list[ColumnElement[bool]] | None:
+        """Return the conditions of filters; None where a value can't be anything's."""
+        conditions = []
+        if self._hides_archived:
+            conditions.append(self.row.archived_at.is_(None))
+        for name, value in filters.items():
+            column = self._where.get(name) or getattr(self.row, name)
+            if value is None:
+                continue
+            if not isinstance(column, InstrumentedAttribute):
+                conditions.append(column(value))
+            elif column.type is IdType and not is_id(value):
+                return None
+            else:
+                conditions.append(column == value)
+        return conditions
+
+    def _unstored(self, filters: Mapping[str, Any], cursor: str | None) -> Iterator[R]:
+        for row in self._more():
+            after = cursor is None or self.key_of(row) > cursor
+            given = {name: value for name, value in filters.items() if value is not None}
+            if after and all(getattr(row, name) == value for name, value in given.items()):
+                yield row
+
+    def _add_list(self) -> None:
+        def list_(
+            context: Context, limit: int, cursor: str | None, format: str, **filters: Any
+        ) -> Any:
+            filters.pop("_who")
+            with context.reading() as session:
+                page = self.page(session, limit=limit, cursor=cursor, **filters)
+                items = [self.show_line(session, row) for row in page.items]
+            if format == "json":
+                return {"items": items, "next": page.next}
+            headers = {} if page.next is None else {NEXT: page.next}
+            text = rows.as_csv(self.line, items)
+            return Response(text, media_type="text/csv; charset=utf-8", headers=headers)
+
+        parameters = {
+            name: (_query(self.noun.kinds.get(name), text), _default(self.noun.kinds.get(name)))
+            for name, text in self.noun.filters.items()
+        }
+        order = "by name" if not self.by_id else "newest first"
+        self._route(
+            "GET",
+            "",
+            list_,
+            self.noun.scope,
+            f"List {self.noun.plural}, {order}",
+            f"List {self.noun.plural} that match all filters.",
+            response_model=Page[self.line],  # type: ignore[name-defined]
+            responses=CSV,
+            **parameters,
+            limit=(Limit, 50),
+            cursor=(Cursor, None),
+            format=(Format, "json"),
+        )
+
+    def _add_show(self) -> None:
+        def show(context: Context, _who: Principal, **path: str) -> Any:
+            (key,) = path.values()
+            with context.reading() as session:
+                row = self._find(key)
+                if row is None:
+                    row = self.require(session, _who, key)
+                return self.show(session, row)
+
+        self._route("GET", self._one, show, self.noun.scope, f"Show {self.noun.words}", key=True)
+
+    # writing
+
+    def on_create(
+        self, function: Callable[[Act, Any], R | Same[R]]
+    ) -> Callable[[Act, Any], R | Same[R]]:
+        """Add the POST, and its `:validate`. The function makes the row of a body.
+
+        It returns `Same` for a row that was there already.
+        """
+        verb, body_type = _given(self.noun.create), get_type_hints(function)["body"]
+
+        def create(context: Context, _who: Principal, body: BaseModel, response: Response) -> Any:
+            with context.session() as session:
+                act = Act(context, session, _who)
+                made = function(act, body)
+                row = made.row if isinstance(made, Same) else made
+                session.flush()
+                if row is made:
+                    detail = body.model_dump(mode="json", exclude_unset=True, by_alias=True)
+                    self._audit(act, verb, row, detail)
+                shown = self.show(session, row)
+            if row is not made:
+                response.status_code = 200
+            response.headers["Location"] = f"{API}{self.noun.path}/{self.key_of(row)}"
+            return shown
+
+        def validate(context: Context, _who: Principal, body: BaseModel) -> Checked:
+            with undone(context) as session:
+                function(Act(context, session, _who), body)
+            return Checked(valid=True)
+
+        self._route(
+            "POST",
+            "",
+            create,
+            verb.scope,
+            verb.sentence,
+            function.__doc__,
+            status_code=201,
+            responses={200: {"model": self.answer, "description": "Unchanged"}},
+            body=(body_type, Parameter.empty),
+            response=(Response, Parameter.empty),
+        )
+        self._route(
+            "POST",
+            ":validate",
+            validate,
+            verb.scope,
+            f"Check {self.noun.words}",
+            f"Make all checks of `POST {self.noun.path}` without any effect.",
+            response_model=Checked,
+            body=(body_type, Parameter.empty),
+        )
+        return function
+
+    def on_change(
+        self, function: Callable[[Act, R, dict[str, Any]], Mapping[str, Any]]
+    ) -> Callable[[Act, R, dict[str, Any]], Mapping[str, Any]]:
+        """Add the PATCH. The function returns the values to set for the fields that were given.
+
+        Equal values change nothing. The field `version` of a body makes the change conditional.
+        """
+        verb = _given(self.noun.change)
+
+        def change(context: Context, _who: Principal, body: BaseModel, **path: str) -> Any:
+            given = body.model_dump(exclude_unset=True)
+            version = given.pop("version", None)
+            if not given:
+                limit = "any of " + ", ".join(type(body).model_fields.keys() - {"version"})
+                raise BadField("body", {}, "nothing to change", limit=limit)
+            (key,) = path.values()
+            with context.session() as session:
+                act = Act(context, session, _who)
+                row = self.require(session, _who, key, lock=True)
+                if version is not None and version != row.version:
+                    raise _outdated(version, row)
+                if set_values(row, function(act, row, given)):
+                    detail = body.model_dump(mode="json", exclude_unset=True, by_alias=True)
+                    self._audit(act, verb, row, detail)
+                session.flush()
+                return self.show(session, row)
+
+        self._route(
+            "PATCH",
+            self._one,
+            change,
+            verb.scope,
+            verb.sentence,
+            function.__doc__,
+            key=True,
+            body=(verb.body, Parameter.empty),
+        )
+        return function
+
+    def on_remove(
+        self, function: Callable[[Act, R], Mapping[str, Any] | None]
+    ) -> Callable[[Act, R], Mapping[str, Any] | None]:
+        """Add the DELETE. The function removes the row, and returns the audit's detail."""
+        verb = _given(self.noun.remove)
+
+        def remove(context: Context, _who: Principal, **path: str) -> Any:
+            (key,) = path.values()
+            with context.session() as session:
+                act = Act(context, session, _who)
+                row = self.require(session, _who, key, lock=True)
+                before = getattr(row, "archived_at", None)
+                detail = function(act, row)
+                if before is None:
+                    self._audit(act, verb, row, detail)
+                session.flush()
+                return self.show(session, row)
+
+        self._route(
+            "DELETE", self._one, remove, verb.scope, verb.sentence, function.__doc__, key=True
+        )
+        return function
+
+    def archives(self, sentence: str) -> None:
+        """Add a DELETE that archives the row."""
+
+        def archive(act: Act, row: R) -> None:
+            set_values(row, {"archived_at": row.archived_at or utcnow()})
+
+        archive.__doc__ = sentence
+        self.on_remove(archive)
+
+    def _audit(self, act: Act, verb: Verb, row: R, detail: Mapping[str, Any] | None) -> None:
+        hidden = rows.secrets_of(self.row)
+        if detail is not None:
+            detail = {name: value for name, value in detail.items() if name not in hidden}
+        act.audit(f"{self.noun.one}.{verb.done}", self.key_of(row), detail)
+
+    # routes
+
+    @property
+    def _one(self) -> str:
+        """Return the end of the path of one; a name may have slashes."""
+        return f"/{{{self.noun.one}}}" if self.by_id else f"/{{{self.noun.one}:path}}"
+
+    def _route(
+        self,
+        method: str,
+        path: str,
+        function: Callable[..., Any],
+        scope: str,
+        summary: str,
+        doc: str | None = None,
+        *,
+        key: bool = False,
+        response_model: Any = None,
+        status_code: int = 200,
+        responses: Mapping[int | str, dict[str, Any]] | None = None,
+        **parameters: tuple[Any, Any],
+    ) -> None:
+        """Add a route; `parameters` are those of the function -> (annotation, default)."""
+        given: dict[str, tuple[Any, Any]] = {
+            "context": (_CONTEXT, Parameter.empty),
+            "_who": (_SCOPES[scope], Parameter.empty),
+            **({self.noun.one: (str, Parameter.empty)} if key else {}),
+            **parameters,
+        }
+        signature = [
+            Parameter(name, Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
+            for name, (annotation, default) in given.items()
+        ]
+        function.__signature__ = inspect.Signature(signature)  # type: ignore[attr-defined]
+        self.router.add_api_route(
+            self.noun.path + path,
+            function,
+            methods=[method],
+            name=f"{function.__name__.strip('_')}_{self.noun.name}",
+            summary=summary.partition(". ")[0].rstrip("."),
+            description=inspect.cleandoc(doc or summary),
+            status_code=status_code,
+            response_model=response_model or self.answer,
+            responses=dict(responses or {}),
+        )
+
+
+def set_values(row: Base, given: Mapping[str, Any]) -> bool:
+    """Set what differs, count the version and the time of the change; return whether any did."""
+    changed = {name: value for name, value in given.items() if getattr(row, name) != value}
+    for name, value in changed.items():
+        setattr(row, name, value)
+    if changed and hasattr(row, "version"):
+        row.version += 1
+    if changed and hasattr(row, "updated_at"):
+        row.updated_at = utcnow()
+    return bool(changed)
+
+
+def _given(verb: Verb | None) -> Verb:
+    assert verb is not None
+    return verb
+
+
+def _outdated(version: int, row: Base) -> BadField:
+    newest = row.version
+    return BadField("version", version, "is outdated", limit=newest, status=409)
+
+
+def _query(kind: Any, text: str) -> Any:
+    if kind is None:
+        return Filter
+    return Annotated[kind if kind is bool else kind | None, Query(description=text)]
+
+
+def _default(kind: Any) -> Any:
+    return False if kind is bool else None

@@ -1,0 +1,87 @@
+"""The answers of mapped rows: Pydantic reads a row itself, and sees no column that is a secret."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any, get_args, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, Field, create_model
+from sqlalchemy import inspect
+
+from gonogo.reports.table import as_text
+from gonogo_service.kit.database.base import Base
+from gonogo_service.kit.database.encoding import encode
+
+SECRET: dict[str, Any] = {"secret": True}
+"""`mapped_column(info=SECRET)`: no answer, file or audit entry has this column."""
+INTERNAL: dict[str, Any] = {"internal": True}
+"""`mapped_column(info=INTERNAL)`: no secret, but of no use to who asks."""
+
+
+class Answer(BaseModel):
+    """The answer of the API about one thing: its fields are read from a row's attributes."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+
+@cache
+def secrets_of(row: type[Base]) -> frozenset[str]:
+    """Return the names of the attributes that no answer may have."""
+    columns = inspect(row).column_attrs
+    return frozenset(column.key for column in columns if column.columns[0].info == SECRET)
+
+
+@cache
+def answer_of(row: type[Base]) -> type[Answer]:
+    """Return the answer for a row: its columns with their `doc`, but for SECRET and INTERNAL ones.
+
+    Its name is that of the row's class without "Row".
+    """
+    return extended_answer(row, row.__name__.removesuffix("Row"))
+
+
+def extended_answer(
+    row: type[Base], name: str, *, without: Iterable[str] = (), **more: Any
+) -> type[Answer]:
+    """Return the answer for a row with `more` attributes: name -> type, or (type, description).
+
+    without: columns that are left out.
+    """
+    hints = get_type_hints(row, include_extras=True)
+    fields: dict[str, Any] = {}
+    for column in inspect(row).column_attrs:
+        stored = column.columns[0]
+        if column.key not in without and stored.info not in (SECRET, INTERNAL):
+            (kind,) = get_args(hints[column.key])
+            fields[column.key] = (kind, Field(description=stored.doc))
+    for key, given in more.items():
+        kind, text = given if isinstance(given, tuple) else (given, None)
+        fields[key] = (kind, Field(description=text))
+    made: type[Answer] = create_model(name, __base__=Answer, __doc__=row.__doc__, **fields)
+    return made
+
+
+def values(answer: type[BaseModel], row: object, **more: Any) -> dict[str, Any]:
+    """Return the fields of a row's answer; `more` are those that the row itself doesn't have."""
+    names = answer.model_fields.keys() - more.keys()
+    return {name: getattr(row, name) for name in names} | more
+
+
+def as_csv(answer: type[BaseModel], items: Iterable[Any]) -> str:
+    """Return the items of a list as CSV: a column per field, lists and objects as JSON."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\r\n")
+    writer.writerow(answer.model_fields)
+    for item in items:
+        record = answer.model_validate(item).model_dump(mode="json")
+        writer.writerow(map(_cell, record.values()))
+    return file.getvalue()
+
+
+def _cell(value: Any) -> object:
+    if isinstance(value, Mapping | list):
+        return encode(value) if value else ""
+    return as_text(value) if isinstance(value, str) else value
