@@ -13,7 +13,7 @@ import gauge_results
 import nightly_history
 import stored_histories
 from bisection_steps import answer
-from gonogo_service.background.bisection import role
+from gonogo_service.background import bisections as role
 from gonogo_service.kit.database.encoding import utcnow
 
 SERIES = {"test": gauge_results.TEST, "builds": ["correct"] * 8, "signal": "numbers"}

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 import stored_jobs
 from api import Api
-from gonogo_service.background.bisection import role
+from gonogo_service.background import bisections as role
 from gonogo_service.bisections import store as bisections
 from gonogo_service.devices import workers
 from gonogo_service.jobs.model import JobRow

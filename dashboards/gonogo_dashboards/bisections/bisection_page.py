@@ -10,30 +10,29 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from gonogo import urls
-from gonogo.flakiness.bisecting import Expect, Signal, Stage
+from gonogo.flakiness.bisecting import Signal, Stage
 from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.kit import axis_events, commands, words
 from gonogo_dashboards.kit.axis_events import AxisEvent
 from gonogo_dashboards.kit.labels import Listed, labels
 from gonogo_dashboards.kit.list_rows import details_of
 from gonogo_dashboards.kit.list_view import ListView, list_view
-from gonogo_service.bisections import store as stored
-from gonogo_service.bisections.store import (
-    Bisection,
-    BisectionSummary,
+from gonogo_service.bisections import store
+from gonogo_service.bisections.model import (
+    LABEL,
+    BisectionRow,
     FoundChange,
     SearchMove,
     SearchTrack,
 )
 from gonogo_service.builds import entry_names
 from gonogo_service.kit.database.encoding import timestamp
-from gonogo_service.kit.database.records import from_object
 from gonogo_service.kit.database.states import BisectionState
 from gonogo_service.tests import annotations as axis_changes
 from gonogo_service.tests.annotations import AxisPlace
 
 FILTERS = ("test", "state")
-STATES: Mapping[str, str] = {
+STATES: Mapping[BisectionState, str] = {
     BisectionState.running: "Searching",
     BisectionState.finished: "Finished",
     BisectionState.cancelled: "Canceled",
@@ -174,58 +173,54 @@ def listed(
 ) -> ListView:
     """Return a page of bisections. Raises BadCursor."""
     filters = {name: query[name] for name in FILTERS if query.get(name)}
-    page = stored.list_(
-        session, test=filters.get("test"), state=filters.get("state"), limit=limit, cursor=cursor
-    )
-    entries = entry_names.latest(session, {bisection.test_key for bisection in page.items})
-    named = iter(
-        labels(
-            [
-                Listed(bisection.test, entries.get(bisection.test_key), _title(bisection.test))
-                for bisection in page.items
-            ]
-        )
-    )
+    page = store.page(session, **filters, limit=limit, cursor=cursor)
+    entries = entry_names.latest(session, {row.test_key for row in page.items})
+    tests = [Listed(row.test, entries.get(row.test_key), _title(row.test)) for row in page.items]
+    titles = dict(zip((row.id for row in page.items), labels(tests), strict=True))
 
-    def line(bisection: BisectionSummary) -> BisectionLine:
-        return _line(bisection, now, entries.get(bisection.test_key), next(named))
+    def line(row: BisectionRow) -> BisectionLine:
+        return _line(row, now, entries.get(row.test_key), titles[row.id])
 
     return list_view(page, line, urls.bisections, now, filters)
 
 
 def one(session: Session, bisection_id: str, now: datetime) -> BisectionView | None:
     """Return a bisection's page; None where there is no such bisection."""
-    bisection = stored.get(session, bisection_id)
-    if bisection is None:
+    row = store.get(session, bisection_id)
+    if row is None:
         return None
-    links = {
-        "cancel": urls.cancel_bisection(bisection.id),
-        "events": urls.bisection_events(bisection.id),
-        "jobs": urls.jobs({"label": f"{stored.LABEL}={bisection.id}"}),
-        "test": urls.history(bisection.test_key),
-    }
-    probes = tuple(
-        from_object(ProbeLine, probe, build=bisection.builds[probe.place], url=urls.job(probe.job))
-        for probe in reversed(bisection.probes[-LATEST:])
-    )
-    entries = entry_names.latest(session, [bisection.test_key])
+    entries = entry_names.latest(session, [row.test_key])
     # Its test is one, so no tolerance changes between its builds.
     places = [
-        AxisPlace((build,), tuple(probe.job for probe in bisection.probes if probe.place == place))
-        for place, build in enumerate(bisection.builds)
+        AxisPlace((build,), tuple(probe.job for probe in row.probes if probe.place == place))
+        for place, build in enumerate(row.builds)
     ]
-    events = axis_events.of_builds(axis_changes.of_runs(session, places), bisection.builds)
-    searches = tuple(_search(bisection, track, events) for track in bisection.tracks)
+    events = axis_events.of_builds(axis_changes.of_runs(session, {"": places})[""], row.builds)
     return BisectionView(
-        _line(bisection, now, entries.get(bisection.test_key), _title(bisection.test)),
-        searches,
-        tuple(bisection.findings),
-        _facts(bisection),
-        probes,
-        bisection.error,
-        bisection.version,
-        links,
-        timestamp(now),
+        bisection=_line(row, now, entries.get(row.test_key), _title(row.test)),
+        searches=tuple(_search(row, track, events) for track in row.tracks),
+        findings=tuple(row.findings),
+        facts=_facts(row),
+        probes=tuple(
+            ProbeLine(
+                probe.number,
+                row.builds[probe.place],
+                probe.seed,
+                urls.job(probe.job),
+                probe.ended,
+                probe.verdict,
+            )
+            for probe in reversed(row.probes[-LATEST:])
+        ),
+        error=row.error,
+        version=row.version,
+        links={
+            "cancel": urls.cancel_bisection(row.id),
+            "events": urls.bisection_events(row.id),
+            "jobs": urls.jobs({"label": f"{LABEL}={row.id}"}),
+            "test": urls.history(row.test_key),
+        },
+        at=timestamp(now),
     )
 
 
@@ -236,84 +231,65 @@ def _title(test: Mapping[str, Any]) -> str:
     return f"suite {(test.get('selection') or {}).get('suite', '')}"
 
 
-def _line(
-    bisection: BisectionSummary, now: datetime, entry: str | None, title: str
-) -> BisectionLine:
-    test = bisection.test
+def _line(row: BisectionRow, now: datetime, entry: str | None, title: str) -> BisectionLine:
     return BisectionLine(
-        id=bisection.id,
-        url=urls.bisection(bisection.id),
+        id=row.id,
+        url=urls.bisection(row.id),
         title=title,
-        tolerance=commands.tolerance_words(test.get("tolerance", {})),
-        details=details_of(test, entry),
-        first=bisection.builds[0],
-        last=bisection.builds[-1],
-        builds=len(bisection.builds),
-        state=bisection.state.value,
-        state_words=STATES[bisection.state],
-        final=bisection.state.final,
-        runs=bisection.runs,
-        words=bisection.words or "",
-        created_at=timestamp(bisection.created_at),
-        age=words.ago((now - bisection.created_at).total_seconds()),
+        tolerance=commands.tolerance_words(row.test.get("tolerance", {})),
+        details=details_of(row.test, entry),
+        first=row.builds[0],
+        last=row.builds[-1],
+        builds=len(row.builds),
+        state=row.state.value,
+        state_words=STATES[row.state],
+        final=row.state.final,
+        runs=row.runs,
+        words=row.words or "",
+        created_at=timestamp(row.created_at),
+        age=words.ago((now - row.created_at).total_seconds()),
     )
 
 
-def _search(bisection: Bisection, track: SearchTrack, events: tuple[AxisEvent, ...]) -> Search:
-    low, high, shares = track.low, track.high, dict(track.posterior)
-    lines = []
-    for place in range(low, high + 1):
-        probes = [probe for probe in bisection.probes if probe.place == place]
-        answers = [probe.is_bad(track.track) for probe in probes if probe.ended]
-        lines.append(
-            BuildLine(
-                place,
-                bisection.builds[place],
-                len(answers),
-                len(probes) - len(answers),
-                answers.count(True),
-                answers.count(None),
-                shares.get(place, 0.0),
-            )
+def _search(row: BisectionRow, track: SearchTrack, events: tuple[AxisEvent, ...]) -> Search:
+    low, high, signal, stage = track.low, track.high, track.track, track.stage
+    probes = [probe for probe in row.probes if low <= probe.place <= high]
+    moves = tuple(filter(None, (_move(row, move, track) for move in row.moves or ())))
+    bad, good = signal.answers
+    sentence = stage.sentence
+    if track.build and stage not in (Stage.gate, Stage.no_change):
+        sentence = (
+            f"{track.build} with a probability of {track.probability:.3f};"
+            f" {track.before:.0%} {bad} before, {track.after:.0%} after"
         )
-    moves = tuple(
-        shown for move in bisection.moves if (shown := _move(bisection, move, track)) is not None
-    )
-    dots = tuple(
-        from_object(
-            Dot,
-            probe,
-            build=bisection.builds[probe.place],
-            url=urls.job(probe.job),
-            bad=probe.is_bad(track.track),
-        )
-        for probe in bisection.probes
-        if low <= probe.place <= high
-    )
-    stage = track.stage
-    culprit = track.build if stage is not Stage.gate and stage is not Stage.no_change else None
-    bad, good = track.track.answers
-    rates = f"{track.before:.0%} {bad} before, {track.after:.0%} after"
-    result_words = (
-        f"{track.build} with a probability of {track.probability:.3f}; {rates}"
-        if culprit
-        else stage.sentence
-    )
-    return from_object(
-        Search,
-        track,
-        track_words=track.track.sentence,
+    return Search(
+        track=signal.value,
+        track_words=signal.sentence,
         stage=stage.value,
         stage_words=stage.sentence,
-        words=result_words,
-        low=bisection.builds[low],
-        high=bisection.builds[high],
-        builds=tuple(lines),
+        words=sentence,
+        low=row.builds[low],
+        high=row.builds[high],
+        builds=tuple(_build(row, track, place) for place in range(low, high + 1)),
+        probability=track.probability,
+        before=track.before,
+        after=track.after,
         bad=bad,
         good=good,
-        bad_looks=_BAD_LOOKS[track.track],
+        bad_looks=_BAD_LOOKS[signal],
         moves=moves,
-        dots=dots,
+        dots=tuple(
+            Dot(
+                probe.number,
+                probe.place,
+                row.builds[probe.place],
+                probe.seed,
+                urls.job(probe.job),
+                probe.ended,
+                probe.is_bad(signal),
+            )
+            for probe in probes
+        ),
         moved=_moved(moves, stage),
         events=tuple(
             replace(event, place=event.place - low) for event in events if low < event.place <= high
@@ -321,7 +297,21 @@ def _search(bisection: Bisection, track: SearchTrack, events: tuple[AxisEvent, .
     )
 
 
-def _move(bisection: Bisection, move: SearchMove, track: SearchTrack) -> Move | None:
+def _build(row: BisectionRow, track: SearchTrack, place: int) -> BuildLine:
+    probes = [probe for probe in row.probes if probe.place == place]
+    answers = [probe.is_bad(track.track) for probe in probes if probe.ended]
+    return BuildLine(
+        place=place,
+        name=row.builds[place],
+        runs=len(answers),
+        running=len(probes) - len(answers),
+        bad=answers.count(True),
+        silent=answers.count(None),
+        share=dict(track.posterior).get(place, 0.0),
+    )
+
+
+def _move(row: BisectionRow, move: SearchMove, track: SearchTrack) -> Move | None:
     """Return one move of a track's search in this part of the series; None where there was none.
 
     Before the series was split, the move comes from the enclosing part.
@@ -331,51 +321,40 @@ def _move(bisection: Bisection, move: SearchMove, track: SearchTrack) -> Move | 
         for part in move.tracks
         if part.track is track.track and part.low <= track.low and track.high <= part.high
     ]
-    if not around:
-        return None
-    narrowest = min(around, key=lambda part: part.high - part.low)
-    inside = [pair for pair in narrowest.posterior if track.low <= pair[0] <= track.high]
+    narrowest = min(around, key=lambda part: part.high - part.low, default=None)
+    shares = () if narrowest is None else narrowest.posterior
+    inside = tuple(pair for pair in shares if track.low <= pair[0] <= track.high)
     if not inside:
         return None
     place, share = max(inside, key=lambda pair: (pair[1], -pair[0]))
-    return Move(move.runs, tuple(inside), bisection.builds[place], share)
+    return Move(move.runs, inside, row.builds[place], share)
 
 
 def _moved(moves: tuple[Move, ...], stage: Stage) -> str:
-    """Return how the likeliest build changed, in a sentence; "" before anything moved."""
-    clear_moves = [
-        move for move in moves if move.probability > min(0.5, 1.5 / len(move.shares))
-    ]  # at first all builds are equally likely
-    turns = [
-        move
-        for before, move in zip((None, *clear_moves), clear_moves, strict=False)
-        if before is None or before.build != move.build
-    ]
+    """Return how the likeliest build changed, in a sentence."""
     if stage is Stage.no_change:
         return "No build stood out."
+    turns: list[Move] = []
+    for move in moves:
+        is_clear = move.probability > min(0.5, 1.5 / len(move.shares))  # at first all are alike
+        if is_clear and (not turns or turns[-1].build != move.build):
+            turns.append(move)
     if not turns:
         return "No build is likelier than the others yet."
     few = turns if len(turns) <= 4 else [turns[0], *turns[-3:]]
-    places_words = ", then ".join(
+    places = ", then ".join(
         f"{words.brief(move.build)} after {words.count(move.runs, 'run')}" for move in few
     )
-    last = moves[-1]
-    return f"Likeliest: {places_words}; now with a probability of {last.probability:.3f}."
+    return f"Likeliest: {places}; now with a probability of {moves[-1].probability:.3f}."
 
 
-def _facts(bisection: Bisection) -> tuple[tuple[str, str], ...]:
+def _facts(row: BisectionRow) -> tuple[tuple[str, str], ...]:
     return (
-        (
-            "builds",
-            f"{len(bisection.builds)}, from {bisection.builds[0]} to {bisection.builds[-1]}",
-        ),
-        ("compared by", f"{bisection.signal}: {Signal(bisection.signal).sentence}"),
-        ("expected", Expect(bisection.expect).sentence),
-        ("tolerance", commands.tolerance_words(bisection.test.get("tolerance", {}))),
-        ("runs on", bisection.queue),
-        ("maximum runs", f"{bisection.max_runs:,}"),
-        (
-            "requested",
-            f"{bisection.created_at:%Y-%m-%d %H:%M:%S} UTC by {bisection.owner}",
-        ),
+        ("builds", f"{len(row.builds)}, from {row.builds[0]} to {row.builds[-1]}"),
+        ("compared by", f"{row.signal}: {row.signal.sentence}"),
+        ("expected", row.expect.sentence),
+        ("tolerance", commands.tolerance_words(row.test.get("tolerance", {}))),
+        ("runs on", row.queue),
+        ("maximum runs", f"{row.max_runs:,}"),
+        ("requested", f"{row.created_at:%Y-%m-%d %H:%M:%S} UTC by {row.owner}"),
     )

@@ -11,7 +11,7 @@ from gonogo.kernels import registry as kernels
 from gonogo.settings import Settings
 from gonogo_service.background import dispatcher, ingest, rollups, scheduler
 from gonogo_service.background.assess import Assessor
-from gonogo_service.background.bisection import role as bisection
+from gonogo_service.background import bisections as bisection
 from gonogo_service.background.consumer import Consumer, recover
 from gonogo_service.background.delivery import OutboxDelivery
 from gonogo_service.background.reaper import Reaper

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from fastapi import Depends, Header, Query, Request, Response
@@ -13,21 +13,18 @@ from pydantic import Field
 from sqlalchemy.orm import Session
 from starlette.exceptions import HTTPException
 
-from gonogo import urls
 from gonogo.errors import FieldError
 from gonogo.fields import did_you_mean
 from gonogo.flakiness.bisecting import Expect, Signal
 from gonogo.spec.builds import Build, fits_kernel, ordered, own_builds
 from gonogo.spec.selections import TestBody
 from gonogo.spec.test_spec import TestSpec
-from gonogo.urls import API
-from gonogo_service.bisections import store as stored
-from gonogo_service.bisections.store import (
-    Bisection,
-    BisectionSummary,
-    NewBisection,
-    Probe,
-    SearchTrack,
+from gonogo_service.bisections import store
+from gonogo_service.bisections.model import (
+    BisectionLinks,
+    BisectionProgress,
+    BisectionRow,
+    ProbeRow,
 )
 from gonogo_service.builds import store as builds
 from gonogo_service.jobs import store as jobs
@@ -36,21 +33,22 @@ from gonogo_service.jobs.api.events import MAX_NUMBER, RETRY_MS, last_known
 from gonogo_service.jobs.bodies import MAX_LABELS, MAX_SEED, NAME, Commit, JobIn, JobOptions, Label
 from gonogo_service.jobs.events import Event
 from gonogo_service.jobs.job import BACKGROUND_PRIORITY
-from gonogo_service.kit import audit
+from gonogo_service.kit import audit, rows
 from gonogo_service.kit.answers import (
     Cursor,
     Filter,
     Limit,
-    extend_page,
     make_router,
     require,
 )
 from gonogo_service.kit.database.encoding import encode, utcnow
+from gonogo_service.kit.database.ids import new_id
 from gonogo_service.kit.database.paging import Page
-from gonogo_service.kit.database.records import from_object, schema_of
+from gonogo_service.kit.database.records import schema_of
 from gonogo_service.kit.database.states import BisectionState
 from gonogo_service.people import idempotency_keys
 from gonogo_service.people.context import Context, Ctx, Reader, Submitter
+from gonogo_service.tests import test_specs
 
 router = make_router("bisections")
 MAX_BUILDS = 1000
@@ -128,16 +126,6 @@ class BisectionIn(JobOptions):
 
 
 @dataclass(frozen=True)
-class BisectionLinks:
-    """Paths of a bisection's resources."""
-
-    self: str
-    events: str
-    jobs: str
-    page: str
-
-
-@dataclass(frozen=True)
 class BisectionAccepted:
     """The answer to a new bisection."""
 
@@ -147,27 +135,20 @@ class BisectionAccepted:
     links: BisectionLinks
 
 
-@dataclass(frozen=True)
-class ListedBisection(BisectionSummary):
-    """A bisection in a list."""
-
-    links: BisectionLinks
-
-
-@dataclass(frozen=True)
-class ProbeOut(Probe):
-    """One run of a build of the series."""
-
-    build: str
-
-
-@dataclass(frozen=True)
-class BisectionOut(BisectionSummary):
-    """A bisection with its searches (stage, posterior, rates) and every run."""
-
-    tracks: list[SearchTrack]
-    probes: list[ProbeOut]
-    links: BisectionLinks
+_TEST = (dict[str, Any], "The test in its canonical form")
+LISTED = rows.extended_answer(
+    BisectionRow, "ListedBisection", without=("tracks",), test=_TEST, links=BisectionLinks
+)
+PROBE = rows.extended_answer(
+    ProbeRow, "ProbeOut", without=("bisection_id", "job_id"), job=str, build=str
+)
+SHOWN = rows.extended_answer(
+    BisectionRow,
+    "BisectionOut",
+    test=_TEST,
+    probes=list[PROBE],  # type: ignore[valid-type]
+    links=BisectionLinks,
+)
 
 
 @router.post(
@@ -188,52 +169,9 @@ def submit(
 
     Each probe runs one seed, on as many devices as are free.
     """
-    common = body.model_dump(
-        mode="json",
-        include={"test", "labels", "commit", *JobOptions.model_fields},
-    )
 
     def make(session: Session) -> BisectionAccepted:
-        series, field = _series(session, body)
-        checked = submission.check(
-            JobIn.parse({**common, "build": series[0], "seeds": [body.seed_start]}),
-            context.settings,
-        )
-        sample = None
-        for place, name in enumerate(series):
-            candidate = submission.Submission(
-                checked.body.model_copy(update={"build": name}),
-                checked.test,
-                checked.seeds,
-                checked.context,
-            )
-            try:
-                sample = submission.resolve(session, candidate, context.settings, who.name)
-            except FieldError as error:
-                where = (
-                    f"{field}.{place}"
-                    if error.field == "build" and field == "builds"
-                    else error.field
-                )
-                raise error.at(where) from None
-        assert sample is not None
-        signal = body.signal or (
-            Signal.numbers if isinstance(body.test, TestSpec) else Signal.verdicts
-        )
-        bisection = stored.create(
-            session,
-            NewBisection(
-                sample=sample,
-                builds=series,
-                request=common,
-                signal=signal.value,
-                expect=body.expect.value,
-                several=body.several,
-                seed_start=body.seed_start,
-                max_runs=body.max_runs,
-                owner=who.name,
-            ),
-        )
+        bisection = _made(context, session, body, who.name)
         audit.record(
             session,
             actor=who.actor,
@@ -246,7 +184,50 @@ def submit(
     return idempotency_keys.created(context, request, who, key, body, make)
 
 
-@router.get("/bisections", summary="List bisections, newest first")
+def _made(context: Context, session: Session, body: BisectionIn, owner: str) -> BisectionRow:
+    """Store a bisection; the background creates its probes. Raises FieldError."""
+    common = body.model_dump(
+        mode="json", include={"test", "labels", "commit", *JobOptions.model_fields}
+    )
+    series, field = _series(session, body)
+    checked = submission.check(
+        JobIn.parse({**common, "build": series[0], "seeds": [body.seed_start]}), context.settings
+    )
+    now = utcnow()
+    for place, name in enumerate(series):
+        candidate = replace(checked, body=checked.body.model_copy(update={"build": name}))
+        try:
+            sample = submission.resolve(session, candidate, context.settings, owner)
+        except FieldError as error:
+            is_listed = error.field == "build" and field == "builds"
+            raise error.at(f"{field}.{place}" if is_listed else error.field) from None
+    test_specs.ensure(session, sample, now=now)
+    default = Signal.numbers if isinstance(body.test, TestSpec) else Signal.verdicts
+    bisection = BisectionRow(
+        id=new_id(),
+        state=BisectionState.running,
+        signal=body.signal or default,
+        expect=body.expect,
+        several=body.several,
+        owner=owner,
+        test_key=sample.test_key,
+        queue=sample.queue,
+        builds=series,
+        request=common,
+        seed_start=body.seed_start,
+        max_runs=body.max_runs,
+        runs=0,
+        version=1,
+        tracks=[],
+        findings=[],
+        created_at=now,
+    )
+    session.add(bisection)
+    session.flush()
+    return bisection
+
+
+@router.get("/bisections", response_model=Page[LISTED], summary="List bisections, newest first")  # type: ignore[valid-type]
 def list_bisections(
     context: Ctx,
     _who: Reader,
@@ -254,25 +235,20 @@ def list_bisections(
     state: BisectionState | None = None,
     limit: Limit = 50,
     cursor: Cursor = None,
-) -> Page[ListedBisection]:
+) -> Any:
     """List bisections that match all filters; `test` is a test's key."""
     with context.reading() as session:
-        page = stored.list_(session, test=test, state=state, limit=limit, cursor=cursor)
-    return extend_page(
-        page,
-        lambda bisection: from_object(ListedBisection, bisection, links=_links(bisection.id)),
-    )
+        page = store.page(session, test=test, state=state, limit=limit, cursor=cursor)
+    return {"items": page.items, "next": page.next}
 
 
-@router.get("/bisections/{bisection_id}", summary="Show a bisection")
-def look(context: Ctx, _who: Reader, bisection_id: str) -> BisectionOut:
+@router.get("/bisections/{bisection_id}", response_model=SHOWN, summary="Show a bisection")
+def look(context: Ctx, _who: Reader, bisection_id: str) -> Any:
     """Show the state of its searches, every run, and the answer when it is known."""
-    bisection = _require(context, bisection_id)
-    probes = [
-        from_object(ProbeOut, probe, build=bisection.builds[probe.place])
-        for probe in bisection.probes
-    ]
-    return from_object(BisectionOut, bisection, probes=probes, links=_links(bisection_id))
+    with context.reading() as session:
+        bisection = _require(session, bisection_id)
+        probes = [rows.values(PROBE, probe) for probe in bisection.probes]
+        return rows.values(SHOWN, bisection, probes=probes)
 
 
 @router.post("/bisections/{bisection_id}:cancel", status_code=202, summary="Cancel a bisection")
@@ -280,28 +256,18 @@ def cancel(
     context: Ctx, who: Submitter, bisection_id: str, response: Response
 ) -> BisectionAccepted:
     """Cancel a bisection and its open runs; its results stay. A finished one does not change."""
-    _require(context, bisection_id)
     with context.session() as session:
-        if stored.lock(session, bisection_id) is not None:
-            now = utcnow()
-            words = f"canceled by {who.name}"
-            open_jobs = stored.finish(
-                session,
-                bisection_id,
-                state=BisectionState.cancelled,
-                conclusion=None,
-                words=words,
-                now=now,
-            )
-            for job_id in open_jobs:
+        bisection = _require(session, bisection_id)
+        if store.lock(session, bisection_id) is not None:
+            now, words = utcnow(), f"canceled by {who.name}"
+            state = BisectionState.cancelled
+            for job_id in store.finish(session, bisection, state=state, words=words, now=now):
                 jobs.cancel(session, job_id, now=now)
             audit.record(
                 session, actor=who.actor, action="bisection.cancelled", subject=bisection_id
             )
-        after = stored.get(session, bisection_id)
-    assert after is not None
+        accepted = _accepted(bisection)
     context.notifier.notify()
-    accepted = _accepted(after)
     response.headers["Location"] = accepted.links.self
     return accepted
 
@@ -321,7 +287,8 @@ def start(
     It answers 204 when no event will follow, which tells an EventSource not to reconnect.
     """
     after = last_known(after, last_event_id)
-    bisection = _require(context, bisection_id)
+    with context.reading() as session:
+        bisection = _require(session, bisection_id)
     if bisection.state.final and after >= bisection.version:
         raise HTTPException(204)
     return after
@@ -343,7 +310,7 @@ async def follow(
     response_class=EventSourceResponse,
     responses={
         200: {
-            "content": {"text/event-stream": {"schema": schema_of(stored.BisectionProgress)}},
+            "content": {"text/event-stream": {"schema": schema_of(BisectionProgress)}},
             "description": "Events; the schema is that of an event's data",
         },
         204: {"description": "The bisection is over, and its last event is known"},
@@ -363,10 +330,9 @@ async def events(
         yield ServerSentEvent(id=str(event.number), event=event.type, raw_data=encode(event.data))
 
 
-def _require(context: Context, bisection_id: str) -> Bisection:
+def _require(session: Session, bisection_id: str) -> BisectionRow:
     """Return the bisection. Raises Problem 404 when there is none."""
-    with context.reading() as session:
-        return require(stored.get(session, bisection_id), "bisection", bisection_id)
+    return require(store.get(session, bisection_id), "bisection", bisection_id)
 
 
 def _series(session: Session, body: BisectionIn) -> tuple[list[str], str]:
@@ -415,17 +381,5 @@ def _branch(session: Session, executor: str, branch: str) -> list[Build]:
             return ordered(members)
 
 
-def _links(bisection_id: str) -> BisectionLinks:
-    address = f"{API}/bisections/{bisection_id}"
-    return BisectionLinks(
-        self=address,
-        events=f"{address}/events",
-        jobs=f"{API}/jobs?label={stored.LABEL}={bisection_id}",
-        page=urls.bisection(bisection_id),
-    )
-
-
-def _accepted(bisection: Bisection) -> BisectionAccepted:
-    return BisectionAccepted(
-        bisection.id, bisection.state, len(bisection.builds), _links(bisection.id)
-    )
+def _accepted(bisection: BisectionRow) -> BisectionAccepted:
+    return BisectionAccepted(bisection.id, bisection.state, len(bisection.builds), bisection.links)

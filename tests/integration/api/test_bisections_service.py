@@ -18,8 +18,9 @@ from bisection_steps import answer, jobs_in_flight, run, serve, step
 from gonogo.flakiness.bisecting import Signal, Stage
 from gonogo.kernels.registry import KERNELS
 from gonogo.spec.builds import emulator_builds
-from gonogo_service.background.bisection import role
+from gonogo_service.background import bisections as role
 from gonogo_service.bisections import store as bisections
+from gonogo_service.bisections.model import SearchTrack
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.outbox import outbox
 from stored_histories import row
@@ -278,11 +279,9 @@ def test_of_many_moves_the_older_ones_are_thinned() -> None:
     for runs in range(1000):
         posterior = [(1, 0.5), (2, 0.499), (3, 0.001)]
         rates = {"evidence": 0.0, "place": None, "before": 0.5, "after": 0.5}
-        track = bisections.SearchTrack(
-            Signal.verdicts, 0, 3, posterior, None, 0.5, Stage.search, **rates
-        )
+        track = SearchTrack(Signal.verdicts, 0, 3, posterior, None, 0.5, Stage.search, **rates)
         moves = bisections.with_move(moves, runs, [track])
     assert len(moves) <= bisections.MAX_MOVES + 1
-    assert [move["runs"] for move in moves] == sorted(move["runs"] for move in moves)
-    assert (moves[0]["runs"], moves[-1]["runs"]) == (0, 999)
-    assert moves[-1]["tracks"][0]["posterior"] == [(1, 0.5), (2, 0.499)]
+    assert [move.runs for move in moves] == sorted(move.runs for move in moves)
+    assert (moves[0].runs, moves[-1].runs) == (0, 999)
+    assert moves[-1].tracks[0].posterior == [(1, 0.5), (2, 0.499)]

@@ -1,1 +1,0 @@
-"""The role that steps bisections, and the text of their results."""
