@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Self
 
 
+@dataclass(frozen=True)
+class Row:
+    """A member with all its facts; a subclass has more of them, each an attribute of the member."""
+
+    value: str
+    sentence: str = ""
+    label: str = ""
+
+
 class Described(StrEnum):
     """Members are declared with their meaning: `name = value, sentence`, and a label if needed.
+
+    A table with more columns has a `Row` per member.
 
     Attributes:
         sentence: the meaning of the member, in one sentence.
@@ -20,10 +32,12 @@ class Described(StrEnum):
     label: str
     rank: int
 
-    def __new__(cls, value: str, sentence: str = "", label: str = "") -> Self:
-        member = str.__new__(cls, value)
-        member._value_ = value
-        member.sentence = sentence
-        member.label = label or value.replace("_", " ").capitalize()
+    def __new__(cls, value: str | Row, sentence: str = "", label: str = "") -> Self:
+        row = value if isinstance(value, Row) else Row(value=value, sentence=sentence, label=label)
+        member = str.__new__(cls, row.value)
+        member._value_ = row.value
+        for fact in fields(row)[1:]:
+            setattr(member, fact.name, getattr(row, fact.name))
+        member.label = row.label or row.value.replace("_", " ").capitalize()
         member.rank = len(cls.__members__)
         return member

@@ -21,7 +21,7 @@ from starlette.types import Scope
 
 from gonogo.errors import FieldError, FieldErrors, InfrastructureError, JobError
 from gonogo_dashboards.pages import error_page
-from gonogo_service.flags.flag_changes import Outdated
+from gonogo_service.flags.store import Outdated
 from gonogo_service.kit.body_limits import BodyLimit, BodyLimits
 from gonogo_service.kit.database.engine import ReadTimeout
 from gonogo_service.kit.database.paging import BadCursor

@@ -17,9 +17,9 @@ from gonogo_dashboards.flags import flag_list
 from gonogo_dashboards.flags.flag_list import ChangeResult, EnteredValues
 from gonogo_dashboards.pages import render
 from gonogo_service.edge import check_csrf
-from gonogo_service.flags import flag_changes
+from gonogo_service.flags import store as flags
 from gonogo_service.flags.api import MAX_AT_ONCE, MAX_OWNER, completed, longest
-from gonogo_service.flags.flag_changes import MAX_REASON
+from gonogo_service.flags.store import MAX_REASON
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.people.context import Ctx, Submitter
 
@@ -54,7 +54,7 @@ def change(
         fields = _fields(flag, state, owner.strip(), reason.strip(), expires.strip())
         fields, versions = completed(fields, who, longest(context)), _versions(version)
         with context.session() as session:
-            outcomes = flag_changes.change_many(
+            outcomes = flags.change_many(
                 session, flag, fields, actor=who.actor, versions=versions, now=now
             )
             result = flag_list.change_result(session, state, outcomes)

@@ -9,9 +9,8 @@ from playwright.sync_api import Page, expect
 
 import compared_builds
 import nightly_history
-from gonogo_service.flags import flag_changes
+from gonogo.flakiness.flag_kinds import FlagKind
 from gonogo_service.flags import store as flags
-from gonogo_service.kit.database.states import FlagKind
 from gonogo_service.people.issuing import issue_token
 
 PHONE = {"width": 390, "height": 844}
@@ -63,10 +62,10 @@ def test_flags_are_taken_on_resolved_and_taken_back_without_a_mouse(
     with guarded.writing() as session:
         first = next(
             flag.id
-            for flag in flags.list_(session, kind="passes_by_tolerance").items
+            for flag in flags.newest(session, kind="passes_by_tolerance").items
             if flag.last_job == newest.id
         )
-        flag_changes.change(session, first, {"state": "resolved"}, actor="kim")
+        flags.change(session, first, {"state": "resolved"}, actor="kim")
     keys.press("a")
     expect(page.get_by_label("reason")).to_be_focused()
     keys.press("Enter")
@@ -84,7 +83,7 @@ def test_flags_are_taken_on_resolved_and_taken_back_without_a_mouse(
     expect(rows).to_have_count(2)
     expect(rows.nth(1)).to_be_focused()  # where the reader was
     with guarded.reading() as session:
-        acknowledged = next(flag for flag in flags.list_(session, state="acknowledged").items)
+        acknowledged = next(flag for flag in flags.newest(session, state="acknowledged").items)
     assert (acknowledged.owner, acknowledged.reason, acknowledged.expires_at) == (
         "ada",
         "known since May",

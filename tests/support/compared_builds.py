@@ -10,13 +10,13 @@ from sqlalchemy.orm import Session
 
 import nightly_history
 import stored_jobs
+from gonogo.flakiness.flag_kinds import FlagKind
 from gonogo.spec.canonical import key_of
 from gonogo_service.flags import store as flags
-from gonogo_service.flags.store import Finding
+from gonogo_service.flags.model import FlagRow
 from gonogo_service.jobs import store as jobs
 from gonogo_service.jobs.job import Job, NewJob
 from gonogo_service.kit.database.encoding import utcnow
-from gonogo_service.kit.database.states import FlagKind
 
 BASE, HEAD = "9ca166977b", "b0304ff7a5"
 EIGHT = range(8)
@@ -75,18 +75,9 @@ def flicker(session: Session, build: str, red: Iterable[int]) -> Job:
 def flag(session: Session, job: Job | None, kind: FlagKind) -> str:
     """A flag opened by a job; its id."""
     assert job is not None
-    place = (
-        job.test_key,
-        job.branch,
-        job.target.arch,
-        job.target.board,
-        job.workload_key,
-        job.kernel,
-        job.build,
-        job.id,
-    )
+    place = {"arch": job.target.arch, "board": job.target.board}
     flag_id, _ = flags.upsert(
-        session, Finding(kind, *place, {"words": f"{kind.value}, seen"}), now=utcnow()
+        session, FlagRow.found(kind, job, {"words": f"{kind.value}, seen"}, **place), now=utcnow()
     )
     return str(flag_id.id)
 

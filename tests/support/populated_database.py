@@ -22,6 +22,7 @@ import nightly_history
 import stored_jobs
 from api import Api
 from gonogo import urls
+from gonogo.flakiness.flag_kinds import FlagKind
 from gonogo.spec.test_spec import TestSpec
 from gonogo_dashboards.pages import make_routes
 from gonogo_service.builds import store as builds
@@ -30,14 +31,14 @@ from gonogo_service.ci.model import IncomingDeliveryRow
 from gonogo_service.devices import heartbeats
 from gonogo_service.devices import store as devices
 from gonogo_service.flags import store as flags
-from gonogo_service.flags.store import Finding
+from gonogo_service.flags.model import FlagRow
 from gonogo_service.hosts import refused_messages
 from gonogo_service.hosts import store as hosts
 from gonogo_service.jobs import store as jobs
 from gonogo_service.jobs.job import Job
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.ids import new_id
-from gonogo_service.kit.database.states import DeliveryState, FlagKind, HookSource, IncomingState
+from gonogo_service.kit.database.states import DeliveryState, HookSource, IncomingState
 from gonogo_service.suites import runs
 from gonogo_service.webhooks import deliveries
 from gonogo_service.webhooks import store as webhooks
@@ -183,7 +184,7 @@ def _machines(house: House, session: Session) -> None:
     heartbeats.heard(session, flashed, worker="w", attempt=None, now=utcnow())
     identities = {
         f"{device.host}/{device.name}": device.id
-        for device in devices.list_(session, now=utcnow()).items
+        for device in devices.list_(session, now=utcnow())
     }
     house.show(
         "/devices/{device_id}",
@@ -347,23 +348,15 @@ def _bisections(house: House, api: Api) -> None:
 def _flags(house: House, session: Session) -> None:
     """One flag of every kind that is there by now, and a hostile one that someone took on."""
     evil = next(job for job in _all(session) if job.build == HOSTILE)
-    place = (
-        evil.test_key,
-        evil.branch,
-        evil.target.arch,
-        evil.target.board,
-        evil.workload_key,
-        evil.kernel,
-        evil.build,
-        evil.id,
-    )
+    place = {"arch": evil.target.arch, "board": evil.target.board}
+    evidence = {"words": HOSTILE, "sentence": HOSTILE}
     flag_id, _ = flags.upsert(
         session,
-        Finding(FlagKind.hangs, *place, {"words": HOSTILE, "sentence": HOSTILE}),
+        FlagRow.found(FlagKind.hangs, evil, evidence, **place),
         now=utcnow(),
     )
     kinds: dict[str, str] = {}
-    for flag in flags.list_(session, limit=200).items:
+    for flag in flags.newest(session, limit=200).items:
         kinds.setdefault(flag.kind, flag.id)
     house.show(
         "/flags/{name}",

@@ -16,7 +16,7 @@ from gonogo.settings import Settings
 from gonogo.spec.selections import parse_test
 from gonogo_service.background.assess import Assessor
 from gonogo_service.flags import store as flags
-from gonogo_service.flags.store import Flag
+from gonogo_service.flags.model import FlagRow
 from gonogo_service.jobs import store as jobs
 from gonogo_service.jobs.job import Job, NewJob
 from gonogo_service.kit.background_context import BackgroundContext, open_background_context
@@ -100,11 +100,11 @@ class World:
             done += number
         return done
 
-    def flags(self, test: Mapping[str, Any] = stored_jobs.NIGHTLY) -> dict[str, Flag]:
+    def flags(self, test: Mapping[str, Any] = stored_jobs.NIGHTLY) -> dict[str, FlagRow]:
         """The flags of a test by kind."""
         with engines.reading(self.engine) as session:
             return {
-                flag.kind: flag for flag in flags.list_(session, test=variant(test).test_key).items
+                flag.kind: flag for flag in flags.newest(session, test=variant(test).test_key).items
             }
 
 

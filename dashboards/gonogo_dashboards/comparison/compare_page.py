@@ -334,7 +334,7 @@ def _side(results: SideResults) -> SideLine:
 
 def _count(kind: Class, number: int) -> ClassCount:
     return ClassCount(
-        kind.value, kind.counted(number), kind.sentence, words.CLASS_VERDICTS[kind], number
+        kind.value, kind.counted(number), kind.sentence, kind.mark, number
     )
 
 
@@ -432,7 +432,7 @@ def _finding(finding: Finding) -> FindingLine:
         finding.kind.label,
         finding.kind.sentence,
         # What was waived still looks like what it is.
-        finding.verdict if finding.kind is Class.waived else words.CLASS_VERDICTS[finding.kind],
+        finding.verdict if finding.kind is Class.waived else finding.kind.mark,
         finding.words,
         urls.flag(flag["id"]) if flag else None,
         str(change["words"]) if change else None,

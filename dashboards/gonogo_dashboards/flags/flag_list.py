@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from itertools import groupby
 
 from sqlalchemy.orm import Session
 
 from gonogo import urls
+from gonogo.flakiness.flag_kinds import FlagKind
 from gonogo_dashboards.flags import flag_page
 from gonogo_dashboards.flags.flag_page import FindingLine
 from gonogo_dashboards.kit import words
 from gonogo_service.builds import entry_names
-from gonogo_service.flags import triage
-from gonogo_service.flags.flag_changes import Outcome
-from gonogo_service.flags.triage import STATES, FlagFilter
+from gonogo_service.flags import store
+from gonogo_service.flags.model import STATES
+from gonogo_service.flags.store import Outcome
 from gonogo_service.kit.database.encoding import timestamp
-from gonogo_service.kit.database.states import FlagKind
 from gonogo_service.tests import test_list
 from gonogo_service.tests.variants import Variant, newest_builds
 
@@ -101,12 +101,8 @@ class FlagsView:
     @property
     def groups(self) -> list[tuple[str, str, list[FindingLine]]]:
         """Return (kind, its meaning, its flags) in the order of the page."""
-        groups: list[tuple[str, str, list[FindingLine]]] = []
-        for item in self.items:
-            if not groups or groups[-1][0] != item.kind:
-                groups.append((item.kind, words.FLAG_SENTENCES.get(item.kind, ""), []))
-            groups[-1][2].append(item)
-        return groups
+        groups = groupby(self.items, key=lambda item: item.kind)
+        return [(kind, FlagKind(kind).sentence, list(flags)) for kind, flags in groups]
 
 
 def known(filters: Mapping[str, str]) -> dict[str, str]:
@@ -128,18 +124,15 @@ def listed(
     result: ChangeResult | None = None,
     entered: EnteredValues | None = None,
 ) -> FlagsView:
-    """Return a page of flags that match the filters.
-
-    Raises gonogo_service.kit.database.paging.BadCursor.
-    """
+    """Return a page of flags that match the filters. Raises BadCursor."""
     given = known(filters)
-    query = FlagFilter(**given)
-    page = triage.listed(session, query, limit=limit, cursor=cursor or None)
-    tests = test_list.specs(session, {flag.test_key for flag in page.items})
+    page = store.for_triage(session, limit=limit, cursor=cursor or None, **given)
+    keys = {flag.test_key for flag in page.items}
+    tests = test_list.specs(session, keys)
     newest = newest_builds(session, [Variant.of(flag) for flag in page.items])
-    entries = entry_names.latest(session, {flag.test_key for flag in page.items})
-    others = triage.open_of_tests(session, {flag.test_key for flag in page.items})
-    waiting = triage.open_by_kind(session)
+    entries = entry_names.latest(session, keys)
+    others = store.open_of_tests(session, keys)
+    waiting = store.open_by_kind(session)
     return FlagsView(
         items=tuple(
             flag_page.line(
@@ -154,7 +147,7 @@ def listed(
         ),
         counts=tuple(_count(kind, number, given) for kind, number in waiting.items()),
         waiting=sum(waiting.values()),
-        state=query.state,
+        state=given.get("state", "open"),
         filters=given,
         next=page.next,
         next_url=urls.flags(given, cursor=page.next) if page.next else None,
@@ -173,33 +166,20 @@ def change_result(session: Session, action: str, outcomes: Sequence[Outcome]) ->
     text = f"{words.count(len(changed), 'flag')} {ACTIONS[action]}"
     text += f", {words.count(same, 'was', 'were')} already {ACTIONS[action]}" if same else ""
     refused = [outcome for outcome in outcomes if outcome.outcome in ("refused", "missing")]
-    tests = test_list.specs(session, _keys(refused))
-    return ChangeResult(
-        text,
-        tuple(_refusal(outcome, tests) for outcome in refused),
-        tuple(changed) if action in UNDONE else (),
-    )
-
-
-def _keys(outcomes: Collection[Outcome]) -> set[str]:
-    return {str(outcome.flag.test_key) for outcome in outcomes if outcome.flag is not None}
-
-
-def _refusal(outcome: Outcome, tests: Mapping[str, Any]) -> Refusal:
-    flag = outcome.flag
-    if flag is None:
-        return Refusal(outcome.id[:50], None, "no such flag")
-    line = flag_page.line(flag, tests.get(flag.test_key, {}), flag.updated_at, None)
-    return Refusal(
-        f"{line.kernel} {line.shape}: {line.kind_words}",
-        line.url,
-        "" if outcome.problem is None else outcome.problem.reason,
-    )
+    tests = test_list.specs(session, {one.flag.test_key for one in refused if one.flag})
+    refusals = []
+    for outcome in refused:
+        flag, problem = outcome.flag, outcome.problem
+        if flag is None:
+            refusals.append(Refusal(outcome.id[:50], None, "no such flag"))
+        else:
+            line = flag_page.line(flag, tests.get(flag.test_key, {}), flag.updated_at, None)
+            name = f"{line.kernel} {line.shape}: {line.kind_words}"
+            refusals.append(Refusal(name, line.url, "" if problem is None else problem.reason))
+    return ChangeResult(text, tuple(refusals), tuple(changed) if action in UNDONE else ())
 
 
 def _count(kind: FlagKind, number: int, given: Mapping[str, str]) -> KindCount:
     chosen = given.get("kind") == kind and given.get("state", "open") == "open"
     url = urls.flags({**given, "state": None, "kind": None if chosen else kind.value})
-    return KindCount(
-        kind.value, words.FLAGS[kind], words.FLAG_VERDICTS.get(kind, "suspect"), number, url, chosen
-    )
+    return KindCount(kind.value, kind.label, kind.mark.value, number, url, chosen)

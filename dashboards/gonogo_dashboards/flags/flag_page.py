@@ -17,14 +17,11 @@ from gonogo_dashboards.kit.evidence_view import EvidenceView
 from gonogo_dashboards.kit.list_rows import details_of, shape_of, source_url, tolerance_of
 from gonogo_dashboards.kit.tolerance_advice import Advice
 from gonogo_service.builds import entry_names
-from gonogo_service.flags import store as flags
-from gonogo_service.flags.flag_changes import ACKNOWLEDGED_FOR
-from gonogo_service.flags.flag_history import FlagEntry
-from gonogo_service.flags.store import Flag
-from gonogo_service.flags.triage import OpenFlag
+from gonogo_service.flags import store
+from gonogo_service.flags.model import FlagChangeRow, FlagRow, FlagState
+from gonogo_service.flags.store import ACKNOWLEDGED_FOR
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.kit.database.records import from_object
-from gonogo_service.kit.database.states import FlagKind, FlagState
 from gonogo_service.people import store as tokens
 from gonogo_service.tests import annotations as axis_changes
 from gonogo_service.tests import recent_builds, test_list
@@ -126,7 +123,7 @@ class FlagView:
 
 def one(session: Session, flag_id: str, now: datetime) -> FlagView | None:
     """Return the page of a flag; None where there is no flag with this id."""
-    flag = flags.look(session, flag_id)
+    flag = store.get(session, flag_id)
     if flag is None:
         return None
     test = test_list.specs(session, {flag.test_key}).get(flag.test_key, {})
@@ -134,29 +131,27 @@ def one(session: Session, flag_id: str, now: datetime) -> FlagView | None:
     newest = newest_builds(session, [variant]).get(variant)
     entry = entry_names.latest(session, [flag.test_key]).get(flag.test_key)
     shown = line(flag, test, now, newest, entry)
-    gauged = flag.kind == FlagKind.blunt_test
-    noun = "gauge" if gauged else "job"
+    of_gauge = flag.kind.of_gauge
+    noun = "gauge" if of_gauge else "job"
     facts = [
-        ("a mutant that passes" if gauged else "build", flag.build),
+        ("a mutant that passes" if of_gauge else "build", flag.build),
         ("branch and board", shown.variant),
         ("tolerance", shown.tolerance),
+        ("opened", words.moment(shown.opened_at)),
+        ("last found", f"{words.moment(shown.updated_at)}, in {words.count(flag.jobs, noun)}"),
+        ("owner", flag.owner or "nobody"),
+        ("reason", flag.reason or "none"),
     ]
-    facts += [
-        ("opened", _at(flag.opened_at)),
-        ("last found", f"{_at(flag.updated_at)}, in {words.count(flag.jobs, noun)}"),
-    ]
-    facts += [("owner", flag.owner or "nobody"), ("reason", flag.reason or "none")]
     if flag.expires_at:
-        facts += [("acknowledged until", _at(flag.expires_at))]
+        facts += [("acknowledged until", words.moment(shown.expires_at))]
     results = recent_builds.results(session, [variant], BUILDS).get(variant, ())
     places = build_cells.places(results)
-    changes = axis_changes.read(session, places, flag.workload_key, flag.test_key)
+    changes = axis_changes.of_tests(session, {flag.test_key: places})[flag.test_key]
+    compared = "" if of_gauge else flag.last_job
     return FlagView(
         flag=shown,
         meaning=_meaning(flag, shown, now),
-        decided=""
-        if gauged or flag.last_job is None
-        else comparators_view.of_job(session, flag.last_job, test.get("tolerance", {})),
+        decided=compared and comparators_view.of_job(session, compared, test.get("tolerance", {})),
         advice=flag_advice.steps(session, flag, test),
         recent=build_cells.recent(results, changes),
         facts=tuple(facts),
@@ -165,38 +160,36 @@ def one(session: Session, flag_id: str, now: datetime) -> FlagView | None:
         history=tuple(_change(session, entry, now) for entry in flag.history),
         version=flag.version,
         change_url=urls.change_flag(flag_id),
-        accepts=flags.effect(flag, UNTIL),
-        expires_day=(timestamp(flag.expires_at) or "")[:10],
+        accepts=flag.effect_until(UNTIL),
+        expires_day=(shown.expires_at or "")[:10],
         before={
-            "state": "open" if flag.state == FlagState.reopened else flag.state,
+            "state": "open" if flag.state is FlagState.reopened else flag.state,
             "owner": flag.owner,
             "reason": flag.reason,
-            "expires": timestamp(flag.expires_at),
+            "expires": shown.expires_at,
         },
         at=timestamp(now),
     )
 
 
-def _meaning(flag: Flag, line: FindingLine, now: datetime) -> tuple[str, ...]:
-    kind = words.FLAG_SENTENCES.get(flag.kind, line.sentence)
+def _meaning(flag: FlagRow, shown: FindingLine, now: datetime) -> tuple[str, ...]:
     place = (
         f"Found by {words.count(flag.jobs, 'gauge')}"  # its "build" is a mutant that passes
-        if flag.kind == FlagKind.blunt_test
+        if flag.kind.of_gauge
         else f"Found on {words.brief(flag.build)}, in {words.count(flag.jobs, 'job')}"
     )
-    since = f"{place}; opened {words.since(flag.opened_at, now)}"  # again, if it was resolved
-    still = f"; {words.inline(line.still)}" if line.still else ""
-    advice = words.FLAG_ADVICE.get(flag.kind, "")
-    return tuple(text for text in (kind, f"{since}{still}.", advice) if text)
+    still = f"; {words.inline(shown.still)}" if shown.still else ""
+    since = words.since(flag.opened_at, now)  # again, if it was resolved
+    return flag.kind.sentence, f"{place}; opened {since}{still}.", flag.kind.advice
 
 
 def line(
-    flag: Flag,
+    flag: FlagRow,
     test: Mapping[str, Any],
     now: datetime,
     newest_build: str | None,
     entry: str | None = None,
-    others: Sequence[OpenFlag] = (),
+    others: Sequence[FlagRow] = (),
 ) -> FindingLine:
     """Return a stored flag as a line of a list; `test` is its canonical form.
 
@@ -205,58 +198,52 @@ def line(
     """
     kind, evidence = flag.kind, flag.evidence
     variant = {"branch": flag.branch, "arch": flag.arch, "board": flag.board}
+    still = ""
+    if newest_build is not None and not kind.of_gauge:
+        gone = f"Not found on the newest build, {words.brief(newest_build)}"
+        still = gone if kind.is_gone(flag.build, newest_build) else "The newest build still has it"
     return from_object(
         FindingLine,
         flag,
         url=urls.flag(flag.id),
-        kind_words=words.FLAGS.get(kind, evidence_view.label(kind)),
-        verdict=words.FLAG_VERDICTS.get(kind, "suspect"),
-        state_words=words.FLAG_STATES.get(flag.state, flag.state),
+        kind=kind.value,
+        kind_words=kind.label,
+        verdict=kind.mark.value,
+        state=flag.state.value,
+        state_words=flag.state.label,
         others=tuple(
-            OtherFlag(words.FLAGS[FlagKind(other.kind)], other.build, urls.flag(other.id))
+            OtherFlag(other.kind.label, other.build, urls.flag(other.id))
             for other in others
             if other.id != flag.id
         ),
-        sentence=str(
-            evidence.get("sentence") or evidence.get("words") or words.FLAGS.get(kind, kind)
-        ),
+        sentence=str(evidence.get("sentence") or flag.sentence),
         words=str(evidence.get("words") or ""),
-        diagnosis=str(evidence.get("diagnosis") or ""),
+        diagnosis=flag.diagnosis or "",
         shape=shape_of(test) if test else "",
         tolerance=tolerance_of(test) if test else "",
         details=details_of(test, entry),
         test_url=urls.history(flag.test_key, variant),
-        still=words.still_there(kind, flag.build, newest_build),
+        still=still,
         variant=words.variant(flag.branch, flag.arch, flag.board),
         job_url=source_url(kind, flag.last_job),
         opened_at=timestamp(flag.opened_at),
         updated_at=timestamp(flag.updated_at),
         age=words.since(flag.updated_at, now),
         expires_at=timestamp(flag.expires_at),
-        effect=flag.effect,
     )
 
 
-def _change(session: Session, entry: FlagEntry, now: datetime) -> FlagChange:
-    detail = {
-        name: value
-        for name, value in (entry.detail or {}).items()
-        if name not in _SHOWN_ELSEWHERE and value is not None
-    }
-    details = tuple(
-        (evidence_view.label(name), evidence_view.text(value)) for name, value in detail.items()
-    )
-    return from_object(
-        FlagChange,
-        entry,
+def _change(session: Session, entry: FlagChangeRow, now: datetime) -> FlagChange:
+    detail = entry.detail or {}
+    return FlagChange(
         at=timestamp(entry.at),
         age=words.since(entry.at, now),
         actor=tokens.name_of(session, entry.actor),
         change=entry.what,
         reason=entry.reason or "",
-        details=details,
+        details=tuple(
+            (evidence_view.label(name), evidence_view.text(value))
+            for name, value in detail.items()
+            if name not in _SHOWN_ELSEWHERE and value is not None
+        ),
     )
-
-
-def _at(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"

@@ -9,12 +9,12 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from gonogo import urls
+from gonogo.reports.check_line import check_line
 from gonogo.spec import diagnoses, verdicts
 from gonogo.spec.statistics import STATISTICS
 from gonogo.spec.tolerances import for_output
 from gonogo_dashboards.kit import arithmetic_view, comparators_view, imported, words
 from gonogo_dashboards.kit.arithmetic_view import ArithmeticLine
-from gonogo_service.flags.evidence import check_line
 from gonogo_service.jobs.job import Job
 from gonogo_service.results import results
 from gonogo_service.results.seed_order import SeedOrder

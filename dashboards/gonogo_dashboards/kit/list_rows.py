@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from gonogo import urls
+from gonogo.flakiness.flag_kinds import FlagKind
 from gonogo.reports import red_hollow
 from gonogo.spec.selections import Selection, is_selection
 from gonogo_dashboards.kit import commands, imported, words
@@ -16,7 +17,7 @@ from gonogo_dashboards.kit.outcomes import OutcomeCount, outcomes
 from gonogo_service.jobs.job import JobSummary
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.kit.database.records import from_object
-from gonogo_service.kit.database.states import FlagKind, JobState
+from gonogo_service.kit.database.states import JobState
 
 _IN_EVERY_LINE = ("kernel", "shape", "tolerance")
 
@@ -165,6 +166,6 @@ def counts(stored: Mapping[str, int], total: int) -> tuple[Count, ...]:
     return tuple(shown)
 
 
-def source_url(kind: str, job: str) -> str:
+def source_url(kind: FlagKind, job: str) -> str:
     """Return the page of the job or the gauge that shows a finding."""
-    return urls.gauge(job) if kind == FlagKind.blunt_test else urls.job(job)
+    return urls.gauge(job) if kind.of_gauge else urls.job(job)

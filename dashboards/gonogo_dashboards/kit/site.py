@@ -20,7 +20,7 @@ from gonogo.settings import Settings
 from gonogo_dashboards.kit import csv_export
 from gonogo_dashboards.kit.navigation import Group
 from gonogo_dashboards.kit.page_routes import PageRoute
-from gonogo_service.flags import triage
+from gonogo_service.flags import store as flags
 from gonogo_service.kit.database.paging import BadCursor
 
 Read = Callable[[Session, Request, datetime], Any]
@@ -170,7 +170,7 @@ class Site:
 
             def framed(session: Session, shown: Any) -> Response:
                 frame = Frame(
-                    triage.open_total(session),
+                    flags.open_total(session),
                     as_csv if line and shown.items else "",
                     self.context.reader(request),
                 )

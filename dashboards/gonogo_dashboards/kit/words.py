@@ -15,10 +15,9 @@ from typing import Any
 from unicodedata import bidirectional
 
 from gonogo.flakiness.attribution import Cause
-from gonogo.flakiness.classes import Class
+from gonogo.flakiness.flag_kinds import FlagKind
 from gonogo.flakiness.grades import Sharpness, Stability
 from gonogo.flakiness.masking import Change
-from gonogo.reports.flag_labels import LABELS
 from gonogo.spec.verdicts import WORST_FIRST, Verdict
 from gonogo_service.kit.database.states import (
     AnswerState,
@@ -26,8 +25,6 @@ from gonogo_service.kit.database.states import (
     DeviceHealth,
     DeviceState,
     DueOutcome,
-    FlagKind,
-    FlagState,
     HookSource,
     IncomingState,
     JobState,
@@ -93,7 +90,8 @@ SIGNS: dict[str, Mark] = {
     "flag": Mark("Flag", "⚑", "M3 1H5V2H14L11.4 5.5 14 9H5V15H3Z"),
 }
 """Shapes of grades and flags that are no verdicts, so that those of one color differ."""
-_SAME_SIGN = {"blunt_test": "blunt", "latent_flake": "marginal", "flagged": "flag"}
+
+_SHAPES = {"flagged": "flag", **{kind.value: kind.shape for kind in FlagKind if kind.shape}}
 
 SHORT_SENTENCES: dict[Verdict, str] = {
     Verdict.pass_by_tolerance: "Passes only by tolerance.",
@@ -164,44 +162,6 @@ STANDINGS: dict[str, str] = {
     "differs": "bits differ from the golden ones of its host",
 }
 """The canary's bits compared with those of its host's other devices."""
-
-FLAGS: dict[str, str] = {kind: LABELS[kind] for kind in FlagKind}
-
-FLAG_SENTENCES: dict[str, str] = {
-    FlagKind.passes_by_tolerance: ("Passes only by tolerance: rounding doesn't explain the error."),
-    FlagKind.fix_masked: "It turned green, and the error stayed the same.",
-    FlagKind.blunt_test: "Some mutants (known-wrong kernels) pass this test.",
-    FlagKind.hangs: "Some seed never ended.",
-    FlagKind.crashes: "Some seed's process died.",
-    FlagKind.flaky: "The same build is sometimes red.",
-    FlagKind.nondeterministic: "The same seed on the same device gives other bits.",
-    FlagKind.device_dependent: "The same seed gives other bits on another device.",
-    FlagKind.context_dependent: "The outcome depends on what ran before in the same process.",
-    FlagKind.latent_flake: "Green so far, but the tail of its errors reaches the tolerance.",
-    FlagKind.tolerance_too_tight: "The kernel is right, and the tolerance is too tight.",
-    FlagKind.arithmetic_changed: (
-        "Rounding explains the errors, but in another arithmetic than on earlier builds."
-    ),
-}
-"""The meaning of each kind of flag, in one sentence."""
-
-FLAG_ADVICE: dict[str, str] = {
-    FlagKind.passes_by_tolerance: (
-        "Fix the kernel, or tighten the tolerance so that the test turns red until it is fixed."
-    ),
-    FlagKind.fix_masked: "Look for what changed the timing or the tolerance: the fault is there.",
-    FlagKind.blunt_test: "Take the tolerance that the gauge advises, or other inputs.",
-    FlagKind.hangs: "Open the job's log, and test the device.",
-    FlagKind.crashes: "Open the job's log, and test the device.",
-    FlagKind.flaky: "Open the test: it says whether the seed, the device or the context decides.",
-    FlagKind.nondeterministic: "Look for a race: the same inputs must give the same bits.",
-    FlagKind.device_dependent: "Test the device that differs, or drain it.",
-    FlagKind.context_dependent: "Run what came before it in the same process, and bisect that.",
-    FlagKind.latent_flake: "Raise the tolerance a little, or fix the tail, before it turns red.",
-    FlagKind.tolerance_too_tight: "Raise the tolerance to what the formats allow.",
-    FlagKind.arithmetic_changed: "Acknowledge it where the new arithmetic is intended.",
-}
-"""The next step for each kind of flag, in one sentence."""
 
 TERMS: dict[str, str] = {
     "tolerance": (
@@ -358,25 +318,6 @@ _TERM_LABELS = {
 }
 """Headings whose term has another name."""
 
-FLAG_VERDICTS: dict[str, str] = {
-    FlagKind.passes_by_tolerance: Verdict.pass_by_tolerance,
-    FlagKind.tolerance_too_tight: Verdict.fail_by_tolerance,
-    FlagKind.hangs: Verdict.hang,
-    FlagKind.crashes: Verdict.crash,
-    FlagKind.arithmetic_changed: Verdict.not_judged,
-}
-"""The verdict whose shape and color a flag takes; every other kind takes those of `suspect`.
-
-Other arithmetic is nothing bad: its flag is as quiet as `not_judged`.
-"""
-
-FLAG_STATES: dict[str, str] = {
-    FlagState.open: "Open",
-    FlagState.acknowledged: "Acknowledged",
-    FlagState.resolved: "Resolved",
-    FlagState.reopened: "Reopened",
-}
-
 GRADES: dict[str, str] = {
     Stability.robust: Verdict.pass_,
     Stability.marginal: Verdict.suspect,
@@ -480,38 +421,6 @@ WEBHOOK_KINDS: dict[str, str] = {
 }
 """Kinds of webhooks."""
 
-CLASS_VERDICTS: dict[str, str] = {
-    Class.new_failure: Verdict.fail,
-    Class.new_hollow_pass: Verdict.pass_by_tolerance,
-    Class.unknown: Verdict.inconclusive,
-    Class.infrastructure: Verdict.error,
-    Class.pending: Verdict.inconclusive,
-    Class.false_alarm: Verdict.fail_by_tolerance,
-    Class.broken_on_base: Verdict.fail,
-    Class.known_flaky: Verdict.suspect,
-    Class.known_hollow: Verdict.pass_by_tolerance,
-    Class.waived: Verdict.not_judged,
-    Class.undecided: Verdict.suspect,
-    Class.arithmetic_changed: Verdict.not_judged,
-    Class.not_run: Verdict.not_run,
-    Class.fixed: Verdict.pass_,
-    Class.no_longer_hollow: Verdict.pass_,
-    Class.passed: Verdict.pass_,
-}
-"""The verdict whose shape and color a class takes; known findings look as new ones do."""
-
-
-def still_there(kind: str, build: str, newest: str | None) -> str:
-    """Return whether the newest build of a flag's test still has it; "" where nobody knows.
-
-    `build` is that of the flag's evidence. A gauge measures a test, whatever the build.
-    """
-    if newest is None or kind == FlagKind.blunt_test:
-        return ""
-    if build == newest:
-        return "The newest build still has it"
-    return f"Not found on the newest build, {brief(newest)}"
-
 
 def term(label: str) -> str:
     """Return the glossary's sentence about a heading such as "Last canary"; "" for none."""
@@ -522,7 +431,7 @@ def term(label: str) -> str:
 
 def sign(word: str, verdict: str) -> str:
     """Return whose shape a grade, a filter or a flag takes: its own, else the verdict's."""
-    name = _SAME_SIGN.get(word, word)
+    name = _SHAPES.get(word, word)
     return name if name in SIGNS else verdict
 
 
@@ -539,6 +448,11 @@ def moment(text: str | None) -> str:
 def sentence_case(text: str) -> str:
     """Return the text with its first letter in upper case; "rtol" and other symbols stay."""
     return text if text in _SYMBOLS else text[:1].upper() + text[1:]
+
+
+def flag_hover(kind: str) -> str:
+    """Return what hovering over a kind of flag shows: its sentence, and the value."""
+    return f"{FlagKind(kind).sentence} ({kind})"
 
 
 def hover(value: str | None, sentences: Mapping[Any, str]) -> str:

@@ -27,9 +27,9 @@ from gonogo_dashboards.overview import days, numbers
 from gonogo_dashboards.overview.days import Days
 from gonogo_dashboards.overview.numbers import NumberLine
 from gonogo_service.builds import entry_names
-from gonogo_service.devices import health_then, periods
+from gonogo_service.devices import history, periods
 from gonogo_service.flags import attention as needs
-from gonogo_service.flags.attention import FlagRecord, Night
+from gonogo_service.flags.attention import Night, ShownFlag
 from gonogo_service.jobs import queue_estimate
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.kit.database.records import from_object
@@ -161,7 +161,6 @@ class Memory:
 
     totals: day_totals.Memory = field(default_factory=day_totals.Memory)
     tests: standings.Memory = field(default_factory=standings.Memory)
-    health: health_then.Memory = field(default_factory=health_then.Memory)
     changes: dict[str, tuple[datetime, list[DatedAnnotation]]] = field(default_factory=dict)
     """By time range: when the changes on the axis of days were read, and they."""
 
@@ -226,9 +225,9 @@ def overview(
     """
     open_jobs = reads.open_jobs(session, RUNNING)
     ended_jobs = reads.latest_jobs(session, reads.FINAL_STATES, RECENT)
-    unseen, acknowledged = needs.flags(session, latest=EACH_KIND)
+    unseen, acknowledged = needs.open_flags(session, latest=EACH_KIND)
     keys = {job.test_key for job in (*open_jobs, *ended_jobs)}
-    keys |= {flag.test_key for kind in unseen for flag in (*kind.latest, *kind.latest_gone)}
+    keys |= {each.flag.test_key for kind in unseen for each in kind.latest}
     entries = entry_names.latest(session, keys)
     running = tuple(job_line(job, now, entries.get(job.test_key)) for job in open_jobs)
     recent = tuple(job_line(job, now, entries.get(job.test_key)) for job in ended_jobs)
@@ -270,7 +269,7 @@ def overview(
             *lines,
             numbers.of_devices(
                 strip,
-                health_then.by_day(session, memory.health, days=numbers.SHOWN, now=now),
+                history.sick_by_day(session, days=numbers.SHOWN, now=now),
             ),
         ),
         needs=needs_shown,
@@ -321,16 +320,20 @@ def _by_day(changes: Sequence[DatedAnnotation], shown: Sequence[date]) -> Mappin
 def _kinds(
     kinds: Sequence[needs.OpenFlags], now: datetime, entries: Mapping[str, str]
 ) -> tuple[FlagKindLine, ...]:
-    shown = [flag for kind in kinds for flag in (*kind.latest, *kind.latest_gone)]
+    shown = [each for kind in kinds for each in kind.latest]
     listed = [
         Listed(
-            flag.test,
-            entries.get(flag.test_key),
-            place={"branch": flag.branch, "arch": flag.arch, "board": flag.board},
+            each.test,
+            entries.get(each.flag.test_key),
+            place={
+                "branch": each.flag.branch,
+                "arch": each.flag.arch,
+                "board": each.flag.board,
+            },
         )
-        for flag in shown
+        for each in shown
     ]
-    by_id = dict(zip((flag.id for flag in shown), labels(listed), strict=True))
+    by_id = dict(zip((each.flag.id for each in shown), labels(listed), strict=True))
     return tuple(_kind(kind, now, entries, by_id) for kind in kinds)
 
 
@@ -340,19 +343,20 @@ def _kind(
     return from_object(
         FlagKindLine,
         flags,
-        kind_words=words.FLAGS.get(flags.kind, flags.kind.replace("_", " ")),
-        verdict=words.FLAG_VERDICTS.get(flags.kind, "suspect"),
+        kind=flags.kind.value,
+        kind_words=flags.kind.label,
+        verdict=flags.kind.mark.value,
         url=urls.flags({"kind": flags.kind}),
         items=tuple(
-            _flag(flag, now, entries.get(flag.test_key), names[flag.id])
-            for flag in (*flags.latest, *flags.latest_gone)
+            _flag(each, now, entries.get(each.flag.test_key), names[each.flag.id])
+            for each in flags.latest
         ),
     )
 
 
-def _flag(flag: FlagRecord, now: datetime, entry: str | None, label: str) -> FlagLine:
-    line = flag_page.line(flag, flag.test, now, flag.newest_build, entry)
-    return from_object(FlagLine, line, label=label or f"{line.kernel} {line.shape}", gone=flag.gone)
+def _flag(each: ShownFlag, now: datetime, entry: str | None, label: str) -> FlagLine:
+    line = flag_page.line(each.flag, each.test, now, each.newest_build, entry)
+    return from_object(FlagLine, line, label=label or f"{line.kernel} {line.shape}", gone=each.gone)
 
 
 def _night(night: Night) -> NightView:

@@ -13,7 +13,7 @@ from gonogo import urls
 from gonogo.flakiness.waivers import RED_OR_HOLLOW, day
 from gonogo_dashboards.kit import words
 from gonogo_service.flags import store as flags
-from gonogo_service.flags.store import Flag
+from gonogo_service.flags.model import FlagRow
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.waivers import store as waivers
 from gonogo_service.waivers.store import StoredWaiver
@@ -65,8 +65,8 @@ def about(waiver: StoredWaiver) -> str:
     return "; ".join(parts)
 
 
-def _of_flag(flag: Flag, now: datetime) -> WaiverLine:
-    kind, end = words.FLAGS[flag.kind], flag.expires_at or now
+def _of_flag(flag: FlagRow, now: datetime) -> WaiverLine:
+    kind, end = flag.kind.label, flag.expires_at or now
     return WaiverLine(
         flag.id,
         f"{kind}: acknowledged until {day(end)} by {flag.owner}: {flag.reason}",

@@ -15,7 +15,7 @@ from gonogo_dashboards.kit.list_rows import shape_of, tolerance_of
 from gonogo_dashboards.kit.ranges import Choice
 from gonogo_dashboards.tests.active_waivers import MAX_FLAGS, about
 from gonogo_service.flags import store as flags
-from gonogo_service.flags.store import Flag
+from gonogo_service.flags.model import FlagRow
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.kit.database.records import from_object
 from gonogo_service.kit.database.states import WaiverState
@@ -96,17 +96,17 @@ def listed(
     )
 
 
-def _of_flag(flag: Flag, test: Mapping[str, object] | None, now: datetime) -> WaiverLine:
+def _of_flag(flag: FlagRow, test: Mapping[str, object] | None, now: datetime) -> WaiverLine:
     end = flag.expires_at or now
     return WaiverLine(
         id=flag.id,
         state=flag.state.value,
-        state_words=words.FLAG_STATES[flag.state],
+        state_words=flag.state.label,
         sentence=flag.effect or "",
         test_url=urls.history(flag.test_key),
         test_words=_test_words(test),
         flag_url=urls.flag(flag.id),
-        about=f"{words.FLAGS[flag.kind]}. {flag.effect}",
+        about=f"{flag.kind.label}. {flag.effect}",
         owner=flag.owner or "",
         reason=flag.reason or "",
         expires_at=timestamp(end),

@@ -15,9 +15,10 @@ from gonogo.devices import suspicion
 from gonogo.devices.suspicion import Suspicion
 from gonogo_service.background.sickness import LOOK_BACK
 from gonogo_service.devices import outcomes
-from gonogo_service.flags import expiring_flags, flag_changes, flag_evidence
-from gonogo_service.flags.flag_expiry import Quiet
-from gonogo_service.flags.store import Finding
+from gonogo_service.flags import expiry, findings
+from gonogo_service.flags import store as flags
+from gonogo_service.flags.expiry import Quiet
+from gonogo_service.flags.model import FlagRow
 from gonogo_service.kit.background_context import BackgroundContext, log
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.outbox import outbox
@@ -31,7 +32,7 @@ SUSPICIONS_S = 60.0
 PASS_S = 3.0
 """Maximum duration of a pass, so that the role renews its lease; the next pass continues."""
 
-Conclusion = tuple[Assessment, list[Finding], list[tuple[str, int, Quiet]]]
+Conclusion = tuple[Assessment, list[FlagRow], list[tuple[str, int, Quiet]]]
 
 
 class Assessor:
@@ -49,8 +50,8 @@ class Assessor:
     def run_once(self) -> int:
         """Run one pass; return the number of handled messages. Raises the AWAY errors."""
         context, now = self.context, utcnow()
-        if context.reading(partial(flag_changes.expired, now=now)):
-            number = context.session(partial(flag_changes.expire, now=now))
+        if context.reading(partial(flags.expired, now=now)):
+            number = context.session(partial(flags.expire, now=now))
             log.info("acknowledgements expired", flags=number)
         if not self._caught_up:
             if number := context.session(partial(assessments.catch_up, now=now)):
@@ -94,12 +95,10 @@ class Assessor:
         )
         if assessment is None:
             return None
-        findings = flag_evidence.findings(session, assessment)
-        quiet = expiring_flags.to_resolve(
-            session, assessment, {finding.kind for finding in findings}
-        )
+        raised = findings.findings(session, assessment)
+        quiet = expiry.to_resolve(session, assessment, {flag.kind for flag in raised})
         current = trends.trends_to_store(reader, assessment.variant)
-        return replace(assessment, trends=current), findings, quiet
+        return replace(assessment, trends=current), raised, quiet
 
 
 def _suspects(session: Session) -> dict[str, Suspicion]:

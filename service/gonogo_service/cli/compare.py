@@ -16,22 +16,12 @@ from gonogo.cli.kit.fail_on import FAIL_ON, FailOn
 from gonogo.cli.kit.terminal import plain
 from gonogo.fields import did_you_mean
 from gonogo.flakiness.classes import Class
+from gonogo.flakiness.gating import LABELS
 from gonogo_service.cli.jobs import JSON
 from gonogo_workers.cli import references
 
-COLORS = {
-    "new_failure": "bold red",
-    "new_hollow_pass": "bold magenta",
-    "unknown": "yellow",
-    "infrastructure": "red",
-    "false_alarm": "yellow",
-    "fixed": "green",
-    "no_longer_hollow": "green",
-    "arithmetic_changed": "cyan",
-    "passed": "green",
-}
-GATES = {0: ("Clear", "green"), 1: ("Blocked", "bold red"), 3: ("Undecided", "yellow")}
-"""The label of a gate's code, and its color."""
+GATE_COLORS = {0: "green", 1: "bold red", 3: "yellow"}
+"""The color of a gate's code."""
 MAX_NAMES = 2000
 """Builds among which a misspelled one is looked for."""
 QUIET = ("passed", "not_run")
@@ -125,9 +115,11 @@ def report(
         for side in (comparison["head"], comparison["base"])
     )
     out.print(f"{sides}: {comparison['words']}", markup=False, soft_wrap=True)
-    gate = comparison["gate"]
+    gate, code = comparison["gate"], comparison["gate"]["code"]
     if with_gate:
-        out.print(Text.assemble(GATES[gate["code"]], f": {gate['words']}"), soft_wrap=True)
+        out.print(
+            Text.assemble((LABELS[code], GATE_COLORS[code]), f": {gate['words']}"), soft_wrap=True
+        )
     out.print(
         f"{url}{comparison['links']['page']}", style="underline", soft_wrap=True, highlight=False
     )
@@ -140,7 +132,8 @@ def table(tests: Sequence[Mapping[str, Any]]) -> Table:
         rows.add_column(name)
     for test in tests:
         for position, finding in enumerate(test["findings"]):
-            label = Text(Class(finding["class"]).label, style=COLORS.get(finding["class"], ""))
+            kind = Class(finding["class"])
+            label = Text(kind.label, style=kind.color)
             where = f"{test['arch']} {test['board']}"
             rows.add_row(
                 label,

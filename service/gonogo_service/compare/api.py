@@ -14,6 +14,7 @@ from fastapi import Query
 from gonogo import urls
 from gonogo.flakiness.arithmetic_changes import ArithmeticChange
 from gonogo.flakiness.classes import Class, OpenFlag, RunCounts
+from gonogo.flakiness.flag_kinds import FlagKind
 from gonogo.flakiness.gating import FailOn, Gate
 from gonogo.flakiness.masking import BuildChange
 from gonogo.flakiness.rates import Rate
@@ -26,7 +27,6 @@ from gonogo_service.compare.comparison_side import SideCounts
 from gonogo_service.kit.answers import MAX_FILTER, Cursor, Limit, make_router
 from gonogo_service.kit.database import paging
 from gonogo_service.kit.database.records import Documented, from_object
-from gonogo_service.kit.database.states import FlagKind
 from gonogo_service.people.context import Ctx, Reader
 
 router = make_router("compare")

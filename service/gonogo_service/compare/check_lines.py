@@ -13,9 +13,9 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from gonogo.flakiness.classes import Classification, RunSummary
+from gonogo.reports.check_line import check_line
 from gonogo.spec.verdicts import Verdict
 from gonogo_service.compare.comparison_side import Place, SideResults
-from gonogo_service.flags.evidence import check_line
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.paging import batched
 from gonogo_service.kit.database.states import IMPORT_EXECUTOR

@@ -25,11 +25,10 @@ from gonogo_service.compare import arithmetics, build_pairs, check_lines, compar
 from gonogo_service.compare.build_pairs import BuildPair
 from gonogo_service.compare.check_lines import RerunCandidate
 from gonogo_service.compare.comparison_side import Place, Side, SideResults
-from gonogo_service.flags.model import FlagChangeRow, FlagRow
+from gonogo_service.flags.model import FlagChangeRow, FlagRow, FlagState
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.each import among
 from gonogo_service.kit.database.encoding import timestamp, utcnow
-from gonogo_service.kit.database.states import FlagState
 from gonogo_service.suites.model import RunJobRow
 from gonogo_service.tests import build_series, test_specs
 from gonogo_service.tests.model import TestSpecRow

@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Annotated, Any, Literal
 
 from fastapi import Request, Response
 from pydantic import Field
 from sqlalchemy.orm import Session
 
-from gonogo_service.flags import flag_changes
-from gonogo_service.flags import store as stored
-from gonogo_service.flags.flag_changes import ACKNOWLEDGED_FOR, MAX_REASON, check_end
-from gonogo_service.flags.store import Flag, FlagSummary, FlagWithHistory
-from gonogo_service.kit.answers import (
-    Cursor,
-    Filter,
-    Limit,
-    extend_page,
-    make_router,
-    missing,
-    require,
-)
+from gonogo.flakiness.flag_kinds import FlagKind
+from gonogo_service.flags import store
+from gonogo_service.flags.evidence_kinds import FlagDetail, FlagEvidence
+from gonogo_service.flags.model import FlagChangeRow, FlagRow, FlagState
+from gonogo_service.flags.store import ACKNOWLEDGED_FOR, MAX_REASON
+from gonogo_service.kit import rows
+from gonogo_service.kit.answers import Cursor, Filter, Limit, make_router, missing, require
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.paging import Page
-from gonogo_service.kit.database.records import from_object
-from gonogo_service.kit.database.states import FlagKind, FlagState
+from gonogo_service.kit.database.records import Documented
 from gonogo_service.kit.principals import Principal
 from gonogo_service.kit.problems import BadField, WrongField, wrong_field
 from gonogo_service.kit.strict import Moment, Strict
@@ -36,6 +30,30 @@ from gonogo_service.people.context import Context, Ctx, Reader, Submitter
 router = make_router("flags")
 MAX_OWNER = 100
 MAX_AT_ONCE = 200
+_COMPUTED: Mapping[str, Any] = {
+    "effect": (
+        str | None,
+        "The effect of its acknowledgement on commits, and until when; null unless acknowledged",
+    ),
+    "sentence": (str, "The finding in words"),
+    "diagnosis": (str | None, "The fault of the kernel, where its numbers show one"),
+}
+FLAG_SUMMARY = rows.extended_answer(FlagRow, "FlagSummary", without=("evidence",), **_COMPUTED)
+"""A flag in a list. `GET /flags/{id}` has its evidence and its history."""
+FLAG = rows.extended_answer(
+    FlagRow,
+    "Flag",
+    **_COMPUTED,
+    evidence=Annotated[dict[str, Any], Documented(FlagEvidence)],
+    history=list[  # type: ignore[misc]
+        rows.extended_answer(
+            FlagChangeRow,
+            "FlagChange",
+            without=("flag_id",),
+            detail=Annotated[dict[str, Any] | None, Documented(FlagDetail)],
+        )
+    ],
+)
 
 
 class FlagFields(Strict):
@@ -82,32 +100,6 @@ class FlagsChange(FlagFields):
 
 
 @dataclass(frozen=True)
-class ListedFlag(FlagSummary):
-    """A flag in a list. `GET /flags/{id}` has its evidence and its history."""
-
-    sentence: str | None
-    """The finding in words"""
-    diagnosis: str | None
-    """The fault of the kernel, where its numbers show one"""
-
-
-def _listed(flag: Flag) -> ListedFlag:
-    sentence = flag.evidence.get("words") or flag.evidence.get("sentence")
-    diagnosis = flag.evidence.get("diagnosis")
-    return from_object(ListedFlag, flag, sentence=sentence, diagnosis=diagnosis)
-
-
-@dataclass(frozen=True)
-class FlagBefore:
-    """A flag's fields before a change, as needed to undo it."""
-
-    state: FlagState
-    owner: str | None
-    reason: str | None
-    expires_at: datetime | None
-
-
-@dataclass(frozen=True)
 class FlagOutcome:
     """The outcome for one flag: `changed`, `same`, `refused` (see `problem`) or `missing`."""
 
@@ -115,7 +107,8 @@ class FlagOutcome:
     outcome: Literal["changed", "same", "refused", "missing"]
     state: FlagState | None
     version: int | None
-    before: FlagBefore | None
+    before: Mapping[str, Any] | None
+    """Its state, owner, reason and expires_at before, as needed to undo it"""
     problem: WrongField | None
 
 
@@ -127,7 +120,7 @@ class FlagsChanged:
     items: list[FlagOutcome]
 
 
-@router.get("/flags", summary="List flags, newest first")
+@router.get("/flags", response_model=Page[FLAG_SUMMARY], summary="List flags, newest first")  # type: ignore[valid-type]
 def list_flags(
     context: Ctx,
     _who: Reader,
@@ -139,46 +132,36 @@ def list_flags(
     build: Filter = None,
     limit: Limit = 50,
     cursor: Cursor = None,
-) -> Page[ListedFlag]:
+) -> Page[FlagRow]:
     """List flags that match all filters.
 
     `state=open` includes reopened flags. `job` and `build` are those of the newest evidence.
     """
-    filters: dict[str, Any] = {
-        "kind": kind,
-        "state": state,
-        "test": test,
-        "job": job,
-        "owner": owner,
-        "build": build,
-    }
+    filters = {"kind": kind, "state": state, "test": test, "job": job}
     with context.reading() as session:
-        page = stored.list_(session, **filters, limit=limit, cursor=cursor)
-        return extend_page(page, _listed)
+        return store.newest(
+            session, **filters, owner=owner, build=build, limit=limit, cursor=cursor
+        )
 
 
-@router.get("/flags/{flag_id}", summary="Show a flag")
-def look(context: Ctx, _who: Reader, flag_id: str) -> FlagWithHistory:
+@router.get("/flags/{flag_id}", response_model=FLAG, summary="Show a flag")
+def look(context: Ctx, _who: Reader, flag_id: str) -> Any:
     """Show a flag with its evidence and its newest 200 changes."""
     with context.reading() as session:
-        return require(stored.look(session, flag_id), "flag", flag_id)
+        return FLAG.model_validate(require(store.get(session, flag_id), "flag", flag_id))
 
 
-@router.patch("/flags/{flag_id}", summary="Acknowledge, resolve or reopen a flag")
-def change(context: Ctx, who: Submitter, flag_id: str, body: FlagChange) -> FlagWithHistory:
+@router.patch(
+    "/flags/{flag_id}", response_model=FLAG, summary="Acknowledge, resolve or reopen a flag"
+)
+def change(context: Ctx, who: Submitter, flag_id: str, body: FlagChange) -> Any:
     """Set any of state, owner, reason and expires; `version` makes the change conditional."""
-    fields = body.model_dump(exclude_unset=True)
-    version = fields.pop("version", None)
-    if not fields:
-        raise BadField(
-            "body", {}, "nothing to change", limit="any of state, owner, reason, expires"
-        )
-    fields = completed(fields, who, longest(context))
+    fields = _changed(context, who, body, "version")
     with context.session() as session:
-        flag = flag_changes.change(session, flag_id, fields, actor=who.actor, version=version)
-    if flag is None:
-        raise missing("flag", flag_id)
-    return flag
+        flag = store.change(session, flag_id, fields, actor=who.actor, version=body.version)
+        if flag is None:
+            raise missing("flag", flag_id)
+        return FLAG.model_validate(flag)
 
 
 @router.post(
@@ -199,24 +182,26 @@ def change_many(
     A flag that can't be changed doesn't block the others: each has an outcome. History, audit and
     webhooks are as for one flag.
     """
-    fields = body.model_dump(exclude_unset=True)
-    ids, versions = fields.pop("ids"), fields.pop("versions", {})
-    if not fields:
-        raise BadField(
-            "body", {}, "nothing to change", limit="any of state, owner, reason, expires"
-        )
-
-    fields = completed(fields, who, longest(context))
+    fields = _changed(context, who, body, "ids", "versions")
 
     def make(session: Session) -> idempotency_keys.Answer:
-        outcomes = flag_changes.change_many(
-            session, ids, fields, actor=who.actor, versions=versions
+        outcomes = store.change_many(
+            session, body.ids, fields, actor=who.actor, versions=body.versions
         )
         changed = sum(outcome.outcome == "changed" for outcome in outcomes)
         return 200, FlagsChanged(changed, [_outcome(outcome) for outcome in outcomes]), {}
 
-    fields_sent = body.model_dump(mode="json", exclude_unset=True)
-    return idempotency_keys.once(context, request, who, key, fields_sent, make, counted=False)[0]
+    sent = body.model_dump(mode="json", exclude_unset=True)
+    return idempotency_keys.once(context, request, who, key, sent, make, counted=False)[0]
+
+
+def _changed(context: Context, who: Principal, body: FlagFields, *others: str) -> dict[str, Any]:
+    """Return the fields that a body changes; `others` are its other fields."""
+    fields = body.model_dump(exclude_unset=True, exclude=set(others))
+    if not fields:
+        limit = "any of state, owner, reason, expires"
+        raise BadField("body", {}, "nothing to change", limit=limit)
+    return completed(fields, who, longest(context))
 
 
 def completed(fields: dict[str, Any], who: Principal, most: timedelta) -> dict[str, Any]:
@@ -227,10 +212,10 @@ def completed(fields: dict[str, Any], who: Principal, most: timedelta) -> dict[s
     """
     now = utcnow()
     if fields.get("expires") is not None:
-        check_end(fields["expires"], now, most)
+        store.check_end(fields["expires"], now, most)
     if fields.get("state") != FlagState.acknowledged:
         return fields
-    flag_changes.check_reason(fields.get("reason"))
+    store.check_reason(fields.get("reason"))
     end = fields.get("expires") or now + min(ACKNOWLEDGED_FOR, most)
     return {**fields, "owner": fields.get("owner") or who.name, "expires": end}
 
@@ -240,15 +225,15 @@ def longest(context: Context) -> timedelta:
     return timedelta(days=context.settings.waiver_days)
 
 
-def _outcome(outcome: flag_changes.Outcome) -> FlagOutcome:
-    problem, flag, before = outcome.problem, outcome.flag, outcome.before
+def _outcome(outcome: store.Outcome) -> FlagOutcome:
+    flag, problem = outcome.flag, outcome.problem
     return FlagOutcome(
-        id=outcome.id,
-        outcome=outcome.outcome,
-        state=None if flag is None else flag.state,
-        version=None if flag is None else flag.version,
-        before=None if before is None else from_object(FlagBefore, before),
-        problem=None
+        outcome.id,
+        outcome.outcome,
+        None if flag is None else flag.state,
+        None if flag is None else flag.version,
+        outcome.before,
+        None
         if problem is None
         else wrong_field(problem.field, problem.value, problem.reason, problem.limit),
     )

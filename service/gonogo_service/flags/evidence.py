@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import shlex
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import ColumnElement, func, select, true
 from sqlalchemy.orm import Session
 
+from gonogo.flakiness.flag_kinds import FlagKind
+from gonogo.reports.check_line import check_line, left_out_of_line
 from gonogo.spec.diagnoses import JobDiagnosis, diagnosis_of
-from gonogo.spec.selections import KERNEL, Selection, is_selection
+from gonogo.spec.selections import KERNEL, is_selection
 from gonogo.spec.statistics import ROLLED_UP
-from gonogo.spec.tolerances import for_output
 from gonogo.spec.verdicts import (
     READ_BY_SEVERITY,
     Explanation,
@@ -23,10 +22,11 @@ from gonogo.spec.verdicts import (
     worst_first,
 )
 from gonogo_service.devices import sick_devices
-from gonogo_service.flags.evidence_kinds import VerdictEvidence
-from gonogo_service.flags.store import Finding
+from gonogo_service.flags.evidence_kinds import Evidence
+from gonogo_service.flags.evidence_kinds import stored as stored_evidence
+from gonogo_service.flags.model import FlagRow
 from gonogo_service.jobs.model import JobRow
-from gonogo_service.kit.database.states import FlagKind, JobKind
+from gonogo_service.kit.database.states import JobKind
 from gonogo_service.results import stages, worst_seeds
 from gonogo_service.results.rollups import rollups
 from gonogo_service.results.rows import SeedResultRow, SeedSourceRow
@@ -34,16 +34,8 @@ from gonogo_service.results.seed_rows import stored
 from gonogo_service.results.seed_rows.stored import StoredSeed
 from gonogo_service.tests.model import TestSpecRow
 
-_SENTENCES = {
-    FlagKind.passes_by_tolerance: (
-        "Green only because the tolerance is loose: rounding does not explain the error."
-    ),
-    FlagKind.tolerance_too_tight: (
-        "Red though right: rounding explains the error, the tolerance is tighter than the formats"
-        " allow."
-    ),
-}
-
+KINDS = {kind.verdict: kind for kind in FlagKind if kind.verdict and kind.verdict.judges_kernel}
+"""The kinds of flags that a single seed calls for, by its verdict."""
 _RIGHT = (Verdict.pass_, Verdict.fail_by_tolerance)
 """The verdicts by which a kernel is right."""
 _WRONG = (Verdict.fail, Verdict.pass_by_tolerance, Verdict.suspect, Verdict.inconclusive)
@@ -91,27 +83,23 @@ def _of_numbers(session: Session, job_id: str) -> JobDiagnosis | None:
     )
 
 
-def findings(session: Session, job: JobRow) -> list[Finding]:
-    """Return the flags that a job's seeds call for.
+def findings(session: Session, job: JobRow) -> list[FlagRow]:
+    """Return the flags that a job's seeds call for by themselves.
 
     A job that compares two builds has none, because a flag compares one build with float64.
     """
     if job.reference is not None:
         return []
-    pairs = {
-        Verdict.pass_by_tolerance: FlagKind.passes_by_tolerance,
-        Verdict.fail_by_tolerance: FlagKind.tolerance_too_tight,
-    }
     sick = sick_devices.current(session)
     counts: Mapping[str, int] = job.counts
     if job.kernel == KERNEL:
-        counts = _iterations_with(session, job.id, [verdict.value for verdict in pairs], sick)
-    elif sick and any(counts.get(verdict.value) for verdict in pairs):
-        counts = _seeds_with(session, job.id, [verdict.value for verdict in pairs], sick)
+        counts = _iterations_with(session, job.id, list(KINDS), sick)
+    elif sick and any(map(counts.get, KINDS)):
+        counts = _seeds_with(session, job.id, list(KINDS), sick)
     return [
-        _finding(session, job, verdict, kind, counts[verdict.value], sick)
-        for verdict, kind in pairs.items()
-        if counts.get(verdict.value)
+        _finding(session, job, kind, verdict, counts[verdict], sick)
+        for verdict, kind in KINDS.items()
+        if counts.get(verdict)
     ]
 
 
@@ -155,15 +143,15 @@ def _iterations_with(
 def _finding(
     session: Session,
     job: JobRow,
-    verdict: Verdict,
     kind: FlagKind,
+    verdict: Verdict,
     seeds: int,
     sick: frozenset[str],
-) -> Finding:
+) -> FlagRow:
     shown = _worst_output(session, job, verdict, sick)
     canonical = session.get_one(TestSpecRow, job.test_key).canonical
-    evidence = VerdictEvidence(
-        sentence=_SENTENCES[kind],
+    evidence = Evidence(
+        sentence=kind.sentence,
         job=job.id,
         build=job.build,
         seeds=seeds,
@@ -173,7 +161,7 @@ def _finding(
     )
     if shown is not None:
         seed, output, statistics = shown
-        check = check_line(
+        line = check_line(
             canonical,
             build=job.build,
             executor=job.executor,
@@ -190,10 +178,10 @@ def _finding(
             judge=seed.judge,
             statistics={name: statistics.get(name) for name in ROLLED_UP},
             needed_atol=statistics.get("needed_atol"),
-            check=check if job.kind == JobKind.seeds else None,  # imports can't be rerun
-            check_leaves_out=[name for name in ("memory", "program") if name in canonical],
+            check=line if job.kind == JobKind.seeds else None,  # imports can't be rerun
+            check_leaves_out=left_out_of_line(canonical),
         )
-    return Finding.of(job, kind, asdict(evidence))
+    return FlagRow.found(kind, job, stored_evidence(evidence))
 
 
 def _worst_output(
@@ -241,78 +229,3 @@ def _tolerance(canonical: Mapping[str, Any], output: Mapping[str, Any] | None) -
     """Return the tolerance that was met or missed: the test's, or the one sent with the arrays."""
     test = canonical if not is_selection(canonical) or output is None else output.get("test") or {}
     return dict(test.get("tolerance", {}))
-
-
-def check_line(
-    canonical: Mapping[str, Any],
-    *,
-    build: str,
-    executor: str,
-    seed: int,
-    output: str,
-    reference: str | None = None,
-    seeds: int = 1,
-    repeats: int = 1,
-    context: Any = None,
-) -> str:
-    """Return the shell command that reruns `seeds` seeds of a test from `seed` on a user's machine.
-
-    If the outputs have different tolerances, it has that of `output`, because the command has no
-    flags for the others.
-    """
-    if is_selection(canonical):
-        return _selection_line(Selection.parse(canonical), build, executor, seed, seeds, repeats)
-    words = [
-        "gonogo",
-        "check",
-        "--kernel",
-        canonical["kernel"],
-        "--shape",
-        ",".join(str(n) for n in canonical["shape"]),
-        "--build",
-        build,
-    ]
-    if executor != "emulator":
-        words += ["--executor", executor]
-    if reference is not None:
-        words += ["--reference-build", reference]
-    words += [
-        "--seeds",
-        str(seeds),
-        "--seed-start",
-        str(seed),
-        *(["--repeats", str(repeats)] if repeats > 1 else []),
-    ]
-    if "epsilon" in canonical:
-        words += ["--epsilon", repr(canonical["epsilon"])]
-    tolerance = for_output(canonical.get("tolerance", {}), output)
-    for name, value in (tolerance.to_json() if tolerance else {}).items():
-        words += [f"--{name}", repr(value)]
-    for name in ("parameters", "inputs", "numerics"):
-        if canonical.get(name):
-            words += [f"--{name}", json.dumps(canonical[name], separators=(",", ":"))]
-    if isinstance(context, Mapping):  # otherwise isolated, which is the command's default
-        words += ["--context", json.dumps(context, separators=(",", ":"))]
-    return shlex.join(words)
-
-
-def _selection_line(
-    selection: Selection, build: str, executor: str, iteration: int, seeds: int, repeats: int
-) -> str:
-    """Return the shell command that reruns iterations of a selection."""
-    words = ["gonogo", "check", "--executor", executor, "--build", build]
-    for flag, value in (("--suite", selection.suite), ("--filter", selection.filter)):
-        if value is not None:
-            words += [flag, value]
-    if selection.shuffle is not None:
-        words += ["--shuffle", "true" if selection.shuffle is True else str(selection.shuffle)]
-    for stage in selection.stages or ():
-        words += ["--stage", stage]
-    words += [
-        "--seeds",
-        str(seeds),
-        "--seed-start",
-        str(iteration),
-        *(["--repeats", str(repeats)] if repeats > 1 else []),
-    ]
-    return shlex.join(words)

@@ -1,12 +1,12 @@
-"""The evidence of a flag, by the flag's kind, and the details of a change of a flag.
+"""The evidence of a flag, and the details of a change of a flag.
 
 Writers make these shapes and OpenAPI documents them. A flag keeps the object that was stored, so an
-older version's evidence stays readable.
+older version's evidence stays readable. Fields that say nothing about a kind are left out.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from gonogo.flakiness.attribution import Cause, Factor
@@ -17,7 +17,7 @@ from gonogo.flakiness.samples import Configuration
 from gonogo.gauge.summary import AdvisedTolerance, MeasuredRate
 from gonogo.spec.compared_outputs import CommonFactor
 from gonogo.spec.verdicts import Explanation
-from gonogo_service.kit.database.states import FlagState
+from gonogo_service.flags.model import FlagState
 
 
 @dataclass(frozen=True)
@@ -81,48 +81,6 @@ class LeftOut:
 
 
 @dataclass(frozen=True)
-class SeedShare:
-    """The share of a job's seeds that show a finding."""
-
-    seeds: Rate
-
-
-@dataclass(frozen=True, kw_only=True)
-class VerdictEvidence:
-    """The evidence of `passes_by_tolerance` and `tolerance_too_tight`.
-
-    Fields about the seed are null for a selection without arrays. The last six come with the
-    assessment, after the job.
-    """
-
-    sentence: str
-    job: str
-    build: str
-    seeds: int
-    """The seeds that have the verdict"""
-    of: int
-    tolerance: dict[str, Any]
-    diagnosis: str | None
-    seed: int | None = None
-    repeat: int | None = None
-    output: str | None = None
-    arithmetic: str | None = None
-    judge: str | None = None
-    statistics: dict[str, float | None] | None = None
-    needed_atol: dict[str, float | None] | None = None
-    """By rtol"""
-    check: str | None = None
-    """The command that runs the seed again; null for imported results"""
-    check_leaves_out: list[str] | None = None
-    words: str | None = None
-    figures: SeedShare | None = None
-    extent: ReadExtent | None = None
-    examples: list[RunExample] | None = None
-    rerun: Rerun | None = None
-    left_out: dict[str, LeftOut] | None = None
-
-
-@dataclass(frozen=True)
 class SuspectsOfJob:
     """The suspect seeds of a job, and the seeds that were added for them."""
 
@@ -149,26 +107,11 @@ class PooledOutput:
     """The fault that explains what rounding doesn't"""
 
 
-@dataclass(frozen=True, kw_only=True)
-class SuspectEvidence:
-    """The evidence of `passes_by_tolerance` that many seeds show together."""
+@dataclass(frozen=True)
+class SeedShare:
+    """The share of a job's seeds that show a finding."""
 
-    sentence: str
-    words: str
-    job: str
-    build: str
-    seed: int
-    output: str
-    seeds: int
-    """The number of suspect seeds"""
-    of: int
-    suspects: SuspectsOfJob
-    pooled: dict[str, PooledOutput]
-    """By output"""
-    tolerance: dict[str, Any]
-    judge: str
-    diagnosis: str | None
-    check: str
+    seeds: Rate
 
 
 @dataclass(frozen=True)
@@ -220,42 +163,49 @@ class MaskedFigures:
     change: BuildChange
 
 
-@dataclass(frozen=True)
-class NoFigures:
-    """No figures: `before` and `after` say it."""
-
-
-Figures = LostFigures | FlakyFigures | FactorFigures | LatentFigures | MaskedFigures | NoFigures
+Figures = SeedShare | LostFigures | FlakyFigures | FactorFigures | LatentFigures | MaskedFigures
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunEvidence:
-    """The evidence of a flag that runs of several jobs show.
+class Evidence:
+    """The evidence of a flag of results.
 
-    The kinds are `flaky`, `nondeterministic`, `device_dependent`, `context_dependent`,
-    `latent_flake`, `fix_masked`, `hangs`, `crashes` and `arithmetic_changed`, which has the last
-    four fields.
+    Seeds of one job show `passes_by_tolerance` and `tolerance_too_tight`; `examples` and what
+    follows come with the job's assessment. Runs of several jobs show the other kinds.
     """
 
     sentence: str
-    words: str
+    words: str | None = None
+    """The same with the numbers"""
     job: str
     build: str
     seeds: int
+    """The seeds that show it"""
     of: int
-    extent: ReadExtent
     tolerance: dict[str, Any]
-    seed: int
-    repeat: int
-    figures: Figures
-    examples: list[RunExample]
-    rerun: Rerun
-    check: str | None
-    """The command that shows it again; null for imported results"""
-    check_leaves_out: list[str]
-    left_out: dict[str, LeftOut]
+    seed: int | None = None
+    repeat: int | None = None
+    output: str | None = None
+    diagnosis: str | None = None
+    arithmetic: str | None = None
+    judge: str | None = None
+    statistics: dict[str, float | None] | None = None
+    needed_atol: dict[str, float | None] | None = None
+    """By rtol"""
+    suspects: SuspectsOfJob | None = None
+    """Where many seeds show it together"""
+    pooled: dict[str, PooledOutput] | None = None
+    """The same, by output"""
+    check: str | None = None
+    """The command that shows it again; none for imported results"""
+    check_leaves_out: list[str] | None = None
+    figures: Figures | None = None
+    extent: ReadExtent | None = None
+    examples: list[RunExample] | None = None
+    rerun: Rerun | None = None
+    left_out: dict[str, LeftOut] | None = None
     """By sick device"""
-    policy: str
+    policy: str | None = None
     before: dict[str, str | None] | None = None
     """By output: the arithmetic on earlier builds"""
     after: dict[str, str | None] | None = None
@@ -288,54 +238,32 @@ class GaugeEvidence:
     command: str
     command_leaves_out: list[str]
     check: str
-    diagnosis: None = None
 
 
-FlagEvidence = VerdictEvidence | SuspectEvidence | RunEvidence | GaugeEvidence
+FlagEvidence = Evidence | GaugeEvidence
 
 
-@dataclass(frozen=True)
-class OpeningDetail:
-    """The job that opened or reopened a flag."""
+@dataclass(frozen=True, kw_only=True)
+class FlagDetail:
+    """What a change of a flag is about: its job, what a person set, or the quiet jobs."""
 
-    job: str
-    build: str
-    check: str | None
-
-
-@dataclass(frozen=True)
-class ChangeDetail:
-    """The fields that a person set."""
-
+    job: str | None = None
+    build: str | None = None
+    check: str | None = None
     state: FlagState | None = None
     owner: str | None = None
     reason: str | None = None
     expires: str | None = None
+    seeds: int | None = None
+    """The quiet seeds that resolved it"""
+    builds: list[str] | None = None
+    jobs: list[str] | None = None
+    """The newest quiet ones"""
+    words: str | None = None
+    gauge: str | None = None
+    """The gauge that resolved it"""
 
 
-@dataclass(frozen=True)
-class QuietDetail:
-    """The quiet jobs that resolved a flag."""
-
-    seeds: int
-    builds: list[str]
-    jobs: list[str]
-    """The newest ones"""
-    words: str
-
-
-@dataclass(frozen=True)
-class JobDetail:
-    """The removed job that was a flag's only evidence."""
-
-    job: str
-
-
-@dataclass(frozen=True)
-class GaugeDetail:
-    """The gauge that resolved a flag."""
-
-    gauge: str
-
-
-FlagDetail = OpeningDetail | QuietDetail | GaugeDetail | JobDetail | ChangeDetail
+def stored(shape: FlagEvidence | FlagDetail) -> dict[str, Any]:
+    """Return an object as a row stores it, without what says nothing."""
+    return {name: value for name, value in asdict(shape).items() if value is not None}

@@ -1,93 +1,161 @@
-"""Flags: findings about a test, one per kind, test, branch and board, with their evidence."""
+"""Flags in the database: found, listed, changed by people, resolved and expired by the background.
+
+Every change that matters to people goes into the flag's history; people's changes and automatic
+ones also go into the audit log, openings and resolutions into the outbox.
+"""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from datetime import datetime
-from typing import Annotated, Any
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Literal
 
-from sqlalchemy import select
+from sqlalchemy import Select, case, false, func, select
 from sqlalchemy.orm import Session
 
-from gonogo.flakiness.classes import ACCEPTED
-from gonogo.flakiness.waivers import day
+from gonogo.errors import FieldError
+from gonogo.flakiness.flag_kinds import FlagKind
 from gonogo.spec.executors import EMULATOR
-from gonogo_service.flags import flag_history
-from gonogo_service.flags.evidence_kinds import FlagEvidence, OpeningDetail
-from gonogo_service.flags.flag_history import FlagEntry
-from gonogo_service.flags.model import FlagRow
+from gonogo_service.flags.evidence_kinds import FlagDetail, stored
+from gonogo_service.flags.model import BACKGROUND, OPEN, STATES, FlagChangeRow, FlagRow, FlagState
 from gonogo_service.jobs.model import JobRow
+from gonogo_service.kit import audit
 from gonogo_service.kit.database.dialect import insert_once
+from gonogo_service.kit.database.encoding import timestamp, utcnow
 from gonogo_service.kit.database.ids import is_id, new_id
-from gonogo_service.kit.database.paging import Page, newest_first
-from gonogo_service.kit.database.records import Documented, from_object
-from gonogo_service.kit.database.states import FlagKind, FlagState, JobState
+from gonogo_service.kit.database.paging import BadCursor, Page, newest_first
+from gonogo_service.kit.database.states import JobState
+from gonogo_service.kit.outbox import outbox
+from gonogo_service.people import store as tokens
 from gonogo_service.tests.variants import Variant, graded_job
 
-
-@dataclass(frozen=True)
-class FlagSummary:
-    """A flag without its evidence."""
-
-    id: str
-    kind: FlagKind
-    state: FlagState
-    test_key: str
-    workload_key: str
-    kernel: str
-    build: str
-    branch: str
-    arch: str
-    board: str
-    owner: str | None
-    reason: str | None
-    first_job: str
-    last_job: str
-    jobs: int
-    version: int
-    opened_at: datetime
-    updated_at: datetime
-    expires_at: datetime | None
-    effect: str | None
-    """The effect of its acknowledgement on commits, and until when; null unless acknowledged"""
+FIELDS = ("state", "owner", "reason", "expires")
+MANUAL_CHANGES: Mapping[FlagState, tuple[FlagState, ...]] = {
+    FlagState.open: (FlagState.acknowledged, FlagState.resolved),
+    FlagState.reopened: (FlagState.acknowledged, FlagState.resolved),
+    FlagState.acknowledged: (FlagState.open, FlagState.resolved),
+    FlagState.resolved: (FlagState.open,),
+}
+"""State -> the states that a person may set. Only new evidence sets `reopened`."""
+ACKNOWLEDGED_FOR = timedelta(days=14)
+"""An acknowledgement lasts this long unless a date is given."""
+MAX_REASON = 2000
+MAX_EXPIRED = 100
+_COLUMNS = tuple(column.key for column in FlagRow.__table__.columns)
+RANK: Any = case(
+    {kind.value: kind.rank for kind in FlagKind}, value=FlagRow.kind, else_=len(FlagKind)
+)
+"""The place of a flag's kind in the order of triage."""
 
 
-@dataclass(frozen=True)
-class Flag(FlagSummary):
-    """A flag with its evidence."""
+class Outdated(FieldError):
+    """The flag or waiver has another version than the change expects."""
 
-    evidence: Annotated[dict[str, Any], Documented(FlagEvidence)]
-
-
-@dataclass(frozen=True)
-class FlagWithHistory(Flag):
-    """A flag with its history, newest first."""
-
-    history: list[FlagEntry]
+    def __init__(self, given: int, current: int, happened: str) -> None:
+        super().__init__("version", given, f"is outdated: {happened}", limit=current)
 
 
-@dataclass(frozen=True)
-class Finding:
-    """A finding of an ended job; the first five fields are the flag's identity."""
-
-    kind: FlagKind
-    test_key: str
-    branch: str
-    arch: str
-    board: str
-    workload_key: str
-    kernel: str
-    build: str
-    job: str
-    evidence: dict[str, Any]
-
-    @classmethod
-    def of(cls, job: JobRow, kind: FlagKind, evidence: dict[str, Any]) -> Finding:
-        """Return a finding of a job about its own variant."""
-        return from_object(cls, job, kind=kind, job=job.id, evidence=evidence)
+# --- reading
 
 
-def upsert(session: Session, finding: Finding, *, now: datetime) -> tuple[Flag, bool]:
+def get(session: Session, flag_id: str) -> FlagRow | None:
+    """Return a flag, or None."""
+    return session.get(FlagRow, flag_id) if is_id(flag_id) else None
+
+
+def matching(filters: Mapping[str, str | None]) -> Select[FlagRow]:
+    """Return the query of flags by state (a key of STATES), kind, test, owner, build and job.
+
+    Build and job are those of the newest evidence.
+    """
+    query = select(FlagRow)
+    if state := filters.get("state"):
+        query = query.where(FlagRow.state.in_(STATES[state]))
+    columns = {
+        FlagRow.kind: filters.get("kind"),
+        FlagRow.test_key: filters.get("test"),
+        FlagRow.owner: filters.get("owner"),
+        FlagRow.build: filters.get("build"),
+    }
+    query = query.where(*(column == value for column, value in columns.items() if value))
+    job = filters.get("job")
+    if job is not None:
+        query = query.where(FlagRow.last_job == job if is_id(job) else false())
+    return query
+
+
+def newest(
+    session: Session, *, limit: int = 50, cursor: str | None = None, **filters: str | None
+) -> Page[FlagRow]:
+    """Return flags that match all filters, newest first. Raises BadCursor."""
+    query = matching(filters)
+    return newest_first(session, query, FlagRow.id, lambda flag: flag, limit=limit, cursor=cursor)
+
+
+def for_triage(
+    session: Session, *, limit: int = 50, cursor: str | None = None, **filters: str | None
+) -> Page[FlagRow]:
+    """Return flags by kind, in the order of triage, the newest of a kind first.
+
+    The cursor is "kind.id". Raises BadCursor.
+    """
+    query = matching({"state": "open", **filters})
+    if cursor is not None:
+        kind, _, after = cursor.partition(".")
+        if kind not in tuple(FlagKind) or not is_id(after):
+            raise BadCursor(cursor)
+        rank = FlagKind(kind).rank
+        query = query.where((rank < RANK) | ((rank == RANK) & (FlagRow.id < after)))
+    flags = session.scalars(query.order_by(RANK, FlagRow.id.desc()).limit(limit + 1)).all()
+    return Page.cut(flags, limit, lambda flag: f"{flag.kind}.{flag.id}")
+
+
+def open_by_kind(session: Session) -> dict[FlagKind, int]:
+    """Return the number of open flags by kind, in the order of triage, without zeros."""
+    query = select(FlagRow.kind, func.count()).where(FlagRow.state.in_(OPEN)).group_by(FlagRow.kind)
+    counts = dict(session.execute(query).all())
+    return {kind: counts[kind] for kind in FlagKind if kind in counts}
+
+
+def open_total(session: Session) -> int:
+    """Return the number of open flags."""
+    query = select(func.count()).select_from(FlagRow).where(FlagRow.state.in_(OPEN))
+    return session.scalar(query) or 0
+
+
+def open_of_tests(session: Session, keys: Collection[str]) -> dict[str, list[FlagRow]]:
+    """Return the open flags of tests, by the test's key, in the order of triage."""
+    query = select(FlagRow).where(FlagRow.state.in_(OPEN), FlagRow.test_key.in_(list(keys)))
+    by_test: dict[str, list[FlagRow]] = {}
+    for flag in session.scalars(query.order_by(RANK, FlagRow.id.desc())) if keys else ():
+        by_test.setdefault(flag.test_key, []).append(flag)
+    return by_test
+
+
+def active(session: Session, variant: Variant) -> list[FlagRow]:
+    """Return the unresolved flags of a variant."""
+    query = select(FlagRow).where(*_of_variant(variant), FlagRow.state != FlagState.resolved)
+    return list(session.scalars(query.order_by(FlagRow.kind)))
+
+
+def acknowledged(
+    session: Session, *, now: datetime, test: str | None = None, limit: int
+) -> list[FlagRow]:
+    """Return the flags whose acknowledgement is in force, the first to end first."""
+    query = matching({"state": "acknowledged", "test": test}).where(FlagRow.expires_at > now)
+    return list(session.scalars(query.order_by(FlagRow.expires_at, FlagRow.id).limit(limit)))
+
+
+def _of_variant(variant: Any) -> list[Any]:
+    names = ("test_key", "branch", "arch", "board")
+    return [getattr(FlagRow, name) == getattr(variant, name) for name in names]
+
+
+# --- findings
+
+
+def upsert(session: Session, found: FlagRow, *, now: datetime) -> tuple[FlagRow, bool]:
     """Open or reopen a flag, or renew its evidence; return it, and whether it opened or reopened.
 
     An opening goes into the flag's history and, as `flag.opened`, into the outbox. The same job,
@@ -95,208 +163,329 @@ def upsert(session: Session, finding: Finding, *, now: datetime) -> tuple[Flag, 
     resolved since. Evidence of an older build than the variant's newest, and of a job that ended
     before the resolution, reopens nothing. Evidence of an older build doesn't replace newer one.
     """
-    new_row = {
-        "id": new_id(),
-        "kind": finding.kind.value,
-        "state": FlagState.open.value,
-        "test_key": finding.test_key,
-        "workload_key": finding.workload_key,
-        "kernel": finding.kernel,
-        "build": finding.build,
-        "branch": finding.branch,
-        "arch": finding.arch,
-        "board": finding.board,
-        "evidence": finding.evidence,
-        "first_job": finding.job,
-        "last_job": finding.job,
-        "jobs": 0,
-        "version": 0,
-        "opened_at": now,
-        "updated_at": now,
-    }
-    insert_once(session, FlagRow, [new_row])
-    identity = (FlagRow.kind, FlagRow.test_key, FlagRow.branch, FlagRow.arch, FlagRow.board)
-    values = (finding.kind.value, finding.test_key, finding.branch, finding.arch, finding.board)
-    query = select(FlagRow).where(
-        *(column == value for column, value in zip(identity, values, strict=True))
-    )
-    row = session.execute(
-        query.with_for_update().execution_options(populate_existing=True)
-    ).scalar_one()
-    again = row.version > 0 and row.last_job == finding.job
-    if again and (row.state == FlagState.resolved or row.evidence == finding.evidence):
-        return of_row(row), False
-    if row.version > 0 and not again and _is_outdated(session, row, finding):
-        return of_row(row), False
-    before = None if row.version == 0 else row.state
+    columns = {name: getattr(found, name) for name in _COLUMNS}
+    new = {"id": new_id(), "state": FlagState.open, "first_job": found.last_job, "jobs": 0}
+    new |= {"version": 0, "opened_at": now, "updated_at": now}
+    insert_once(session, FlagRow, [{**columns, **new}])
+    query = select(FlagRow).where(FlagRow.kind == found.kind, *_of_variant(found))
+    flag = session.scalars(query.with_for_update().execution_options(populate_existing=True)).one()
+    again = flag.version > 0 and flag.last_job == found.last_job
+    if again and (flag.state is FlagState.resolved or flag.evidence == found.evidence):
+        return flag, False
+    if flag.version > 0 and not again and _is_outdated(session, flag, found):
+        return flag, False
+    before = None if flag.version == 0 else flag.state
     opened = before in (None, FlagState.resolved)
-    if before == FlagState.resolved:
-        row.state, row.opened_at = FlagState.reopened, now
-    row.evidence, row.build, row.last_job, row.updated_at = (
-        finding.evidence,
-        finding.build,
-        finding.job,
-        now,
-    )
-    row.quiet_after = _newest_job(session, finding)
-    row.jobs += not again
-    row.version += 1
+    if before is FlagState.resolved:
+        flag.state, flag.opened_at = FlagState.reopened, now
+    flag.evidence, flag.build, flag.last_job = found.evidence, found.build, found.last_job
+    flag.quiet_after, flag.updated_at = _newest_job(session, found), now
+    flag.jobs += not again
+    flag.version += 1
     if opened:
-        what, words = (
-            "opened" if before is None else "reopened",
-            finding.evidence.get("words") or finding.evidence.get("sentence"),
-        )
-        detail = asdict(OpeningDetail(finding.job, finding.build, finding.evidence.get("check")))
-        flag_history.note(
-            session,
-            row,
-            what,
-            before,
-            actor=flag_history.BACKGROUND,
-            now=now,
-            reason=words,
-            detail=detail,
-        )
-        flag_history.publish(session, row, "flag.opened", now=now)
+        what = "opened" if before is None else "reopened"
+        check = found.evidence.get("check")
+        detail = stored(FlagDetail(job=found.last_job, build=found.build, check=check))
+        _note(session, flag, what, before, BACKGROUND, now, flag.sentence, detail)
+        _publish(session, flag, "flag.opened", now)
     session.flush()
-    return of_row(row), opened
+    return flag, opened
 
 
-def _is_outdated(session: Session, row: FlagRow, finding: Finding) -> bool:
+def _is_outdated(session: Session, flag: FlagRow, found: FlagRow) -> bool:
     """Return whether newer results, or the flag's resolution, say more than a finding does."""
-    job = session.get(JobRow, finding.job)
+    job = session.get(JobRow, found.last_job)
     if job is None:
         return False
-    ordered = finding.branch != EMULATOR  # the emulator's builds are no series
-    if row.state != FlagState.resolved:
-        last = session.get(JobRow, row.last_job)
+    ordered = found.branch != EMULATOR  # the emulator's builds are no series
+    if flag.state is not FlagState.resolved:
+        last = session.get(JobRow, flag.last_job)
         return ordered and last is not None and job.build_sequence < last.build_sequence
-    resolved_at = flag_history.resolved_at(session, row.id)
+    resolved = select(FlagChangeRow.at).where(
+        FlagChangeRow.flag_id == flag.id, FlagChangeRow.what == "resolved"
+    )
+    resolved_at = session.scalar(resolved.order_by(FlagChangeRow.version.desc()).limit(1))
     if job.finished_at and resolved_at and job.finished_at <= resolved_at:
         return True
-    # a gauge measures the test, whatever the build
-    if finding.kind is FlagKind.blunt_test or not ordered:
+    if found.kind.of_gauge or not ordered:
         return False
-    newest = graded_job(session, Variant.of(finding))
-    return newest is not None and job.build_sequence < newest.sequence
+    graded = graded_job(session, Variant.of(found))
+    return graded is not None and job.build_sequence < graded.sequence
 
 
-def _newest_job(session: Session, finding: Finding) -> str:
+def _newest_job(session: Session, found: FlagRow) -> str:
     """Return the larger id: of the variant's newest job, or of the finding's job.
 
     So a clock that went back doesn't make jobs before the evidence look later.
     """
-    table = JobRow
-    query = select(table.id).where(
-        table.test_key == finding.test_key, table.branch == finding.branch
+    names = ("test_key", "branch", "arch", "board")
+    query = select(func.max(JobRow.id)).where(
+        *(getattr(JobRow, name) == getattr(found, name) for name in names),
+        JobRow.state.in_((JobState.finished, JobState.cancelled)),
     )
-    query = query.where(table.arch == finding.arch, table.board == finding.board)
-    query = query.where(table.state.in_((JobState.finished, JobState.cancelled)))
-    return max(finding.job, session.scalar(query.order_by(table.id.desc()).limit(1)) or finding.job)
+    return max(found.last_job, session.scalar(query) or found.last_job)
 
 
-def list_(
+# --- changes by people
+
+
+def change(
     session: Session,
+    flag_id: str,
+    fields: Mapping[str, Any],
     *,
-    kind: str | None = None,
-    state: str | None = None,
-    test: str | None = None,
-    job: str | None = None,
-    owner: str | None = None,
-    build: str | None = None,
-    limit: int = 50,
-    cursor: str | None = None,
-) -> Page[Flag]:
-    """Return flags, newest first.
+    actor: str,
+    version: int | None = None,
+    now: datetime | None = None,
+) -> FlagRow | None:
+    """Set any of state, owner, reason and expires; return the flag, or None.
 
-    `state="open"` includes reopened flags. `job` and `build` are those of the newest evidence.
-    Raises BadCursor.
+    The row is locked, so that neither this change nor that of an ending job is lost. Equal values
+    make no new version and no entry. Raises FieldError if the present state doesn't allow the new
+    one, for an acknowledgement without owner, reason or end, and for an end that is past or not of
+    an acknowledgement. Raises Outdated if `version` is given and not the present one.
     """
-    if job is not None and not is_id(job):
-        return Page((), None)
-    table = FlagRow
-    query = select(table)
-    if state is not None:
-        states = (FlagState.open, FlagState.reopened) if state == FlagState.open else (state,)
-        query = query.where(table.state.in_(states))
-    columns = {
-        table.kind: kind,
-        table.test_key: test,
-        table.owner: owner,
-        table.build: build,
-        table.last_job: job,
-    }
-    return newest_first(
-        session, query, table.id, of_row, limit=limit, cursor=cursor, filters=columns
-    )
+    flag = _locked(session, flag_id)
+    if flag is not None:
+        _check_version(session, flag, version)
+        _apply(session, flag, fields, actor=actor, now=now or utcnow())
+    return flag
 
 
-def get(session: Session, flag_id: str) -> Flag | None:
-    """Return a flag, or None."""
-    row = session.get(FlagRow, flag_id) if is_id(flag_id) else None
-    return None if row is None else of_row(row)
+@dataclass(frozen=True)
+class Outcome:
+    """The outcome of changing one of several flags."""
+
+    id: str
+    outcome: Literal["changed", "same", "refused", "missing"]
+    flag: FlagRow | None = None
+    """The flag now; None if it doesn't exist."""
+    before: Mapping[str, Any] | None = None
+    """Its state, owner, reason and end before."""
+    problem: FieldError | None = None
 
 
-def look(session: Session, flag_id: str) -> FlagWithHistory | None:
-    """Return a flag with its history (gonogo_service.flags.flag_history.of), or None."""
-    flag = get(session, flag_id)
-    if flag is None:
+def change_many(
+    session: Session,
+    flag_ids: Sequence[str],
+    fields: Mapping[str, Any],
+    *,
+    actor: str,
+    versions: Mapping[str, int] | None = None,
+    now: datetime | None = None,
+) -> list[Outcome]:
+    """Change several flags in the caller's transaction; return an outcome per id, in their order.
+
+    A flag that can't be changed doesn't stop the others, nor one that has another version than in
+    `versions`. Raises FieldError for an expiry that is past.
+    """
+    now = now or utcnow()
+    if (expires := fields.get("expires")) is not None:
+        check_end(expires, now)
+    known = {flag_id for flag_id in flag_ids if is_id(flag_id)}
+    # in the order of ids, so that two such requests never deadlock
+    query = select(FlagRow).where(FlagRow.id.in_(known)).order_by(FlagRow.id).with_for_update()
+    flags = session.scalars(query.execution_options(populate_existing=True))
+    by_id = {flag.id: flag for flag in flags}
+    outcomes = []
+    for flag_id in dict.fromkeys(flag_ids):
+        flag = by_id.get(flag_id)
+        if flag is None:
+            outcomes.append(Outcome(flag_id, "missing"))
+            continue
+        before = {name: getattr(flag, name) for name in ("state", "owner", "reason", "expires_at")}
+        try:
+            _check_version(session, flag, (versions or {}).get(flag_id))
+            changed = _apply(session, flag, fields, actor=actor, now=now)
+            outcomes.append(Outcome(flag_id, "changed" if changed else "same", flag, before))
+        except FieldError as problem:
+            outcomes.append(Outcome(flag_id, "refused", flag, before, problem))
+    return outcomes
+
+
+def _locked(session: Session, flag_id: str) -> FlagRow | None:
+    if not is_id(flag_id):
         return None
-    return from_object(FlagWithHistory, flag, history=flag_history.of(session, flag_id))
+    return session.get(FlagRow, flag_id, with_for_update=True, populate_existing=True)
 
 
-def active(session: Session, variant: Variant) -> list[tuple[Flag, str]]:
-    """Return the unresolved flags of a variant.
+def _check_version(session: Session, flag: FlagRow, version: int | None) -> None:
+    if version is None or version == flag.version:
+        return
+    last = flag.history[0]
+    if last.version != flag.version:  # renewed evidence is not in the history
+        happened = f"a job on {flag.build} found it again at {timestamp(flag.updated_at)}"
+    else:
+        change = f"set it to {last.after}" if last.before != last.after else None
+        reason = f": {last.reason}" if last.reason else ""
+        happened = f"{tokens.name_of(session, last.actor)} {change or 'changed owner or reason'}"
+        happened += f" at {timestamp(last.at)}{reason}"
+    raise Outdated(version, flag.version, happened)
 
-    With each comes the variant's newest job at the time of its last evidence.
+
+def _apply(
+    session: Session, flag: FlagRow, fields: Mapping[str, Any], *, actor: str, now: datetime
+) -> bool:
+    """Change a locked flag; return whether anything changed.
+
+    Raises FieldError before anything is written.
     """
-    query = select(FlagRow).where(
-        FlagRow.test_key == variant.test_key, FlagRow.branch == variant.branch
+    values = {"expires_at" if name == "expires" else name: value for name, value in fields.items()}
+    before, after = flag.state, FlagState(values.get("state", flag.state))
+    if after is FlagState.open and before is FlagState.reopened:
+        after = before  # it is open already
+    _check(flag, after, values, now)
+    values["state"] = after
+    if after is not FlagState.acknowledged:
+        values["expires_at"] = None
+    changed = {name: value for name, value in values.items() if getattr(flag, name) != value}
+    if not changed:
+        return False
+    for name, value in changed.items():
+        setattr(flag, name, value)
+    flag.version += 1
+    flag.updated_at = now
+    detail = {
+        name: timestamp(value) if isinstance(value, datetime) else value
+        for name, value in fields.items()
+    }
+    is_resolved = after is not before and after is FlagState.resolved
+    what = "resolved" if is_resolved else "changed"
+    _note(session, flag, what, before, actor, now, fields.get("reason"), detail)
+    audit.record(session, actor=actor, action="flag.changed", subject=flag.id, detail=detail)
+    if is_resolved:
+        _publish(session, flag, "flag.resolved", now)
+    session.flush()
+    return True
+
+
+def _check(flag: FlagRow, after: FlagState, values: Mapping[str, Any], now: datetime) -> None:
+    before = flag.state
+    if after is not before and after not in MANUAL_CHANGES[before]:
+        limit = ", ".join((before, *MANUAL_CHANGES[before]))
+        reason = f"a flag that is {before} does not become {after} by hand"
+        raise FieldError("state", after.value, reason, limit=limit)
+    if after is FlagState.acknowledged:
+        check_reason(values.get("reason", flag.reason))
+        for name, column, limit in (
+            ("owner", "owner", "a name"),
+            ("expires", "expires_at", "a time"),
+        ):
+            if not values.get(column, getattr(flag, column)):
+                reason = "is required: every acknowledgement has one"
+                raise FieldError(name, None, reason, limit=limit)
+    expires = values.get("expires_at")
+    if expires is not None and after is not FlagState.acknowledged:
+        reason, limit = "only an acknowledgement expires", '"state": "acknowledged"'
+        raise FieldError("expires", timestamp(expires), reason, limit=limit)
+    if expires is not None:
+        check_end(expires, now)
+
+
+def check_reason(reason: str | None) -> None:
+    """Raise FieldError unless an acknowledgement has a reason."""
+    if not (reason or "").strip():
+        limit = f"1 to {MAX_REASON} characters"
+        raise FieldError("reason", reason, "is required to acknowledge a flag", limit=limit)
+
+
+def check_end(expires: datetime, now: datetime, longest: timedelta | None = None) -> None:
+    """Raise FieldError unless the end of an acknowledgement or waiver is ahead, and close enough.
+
+    longest: GONOGO_WAIVER_DAYS; None: any.
+    """
+    if expires <= now:
+        raise FieldError("expires", timestamp(expires), "is past", limit=f"after {timestamp(now)}")
+    if longest is not None and expires > now + longest:
+        limit = f"{longest.days} days from now (GONOGO_WAIVER_DAYS): {timestamp(now + longest)}"
+        raise FieldError("expires", timestamp(expires), "is too far away", limit=limit)
+
+
+# --- changes by the background
+
+
+def resolve(
+    session: Session, flag_id: str, *, version: int, why: str, detail: dict[str, Any], now: datetime
+) -> bool:
+    """Resolve a flag that was quiet long enough; return whether it did.
+
+    It does nothing if the flag changed since `version` or is already resolved.
+    """
+    flag = _locked(session, flag_id)
+    if flag is None or flag.version != version or flag.state is FlagState.resolved:
+        return False
+    _change_automatically(session, flag, FlagState.resolved, "resolved", why, detail, now)
+    return True
+
+
+def expire(session: Session, *, now: datetime) -> int:
+    """Reopen flags whose acknowledgement has expired, at most MAX_EXPIRED; return how many."""
+    query = _expired(now).limit(MAX_EXPIRED).with_for_update(skip_locked=True)
+    flags = session.scalars(query).all()
+    for flag in flags:
+        why, detail = f"acknowledged until {timestamp(flag.expires_at)}", {"owner": flag.owner}
+        _change_automatically(session, flag, FlagState.open, "expired", why, detail, now)
+    return len(flags)
+
+
+def expired(session: Session, *, now: datetime) -> bool:
+    """Return whether `expire` has anything to do.
+
+    This read avoids taking the write lock for nothing.
+    """
+    return session.scalar(_expired(now).with_only_columns(FlagRow.id).limit(1)) is not None
+
+
+def _expired(now: datetime) -> Select[FlagRow]:
+    return select(FlagRow).where(FlagRow.state == FlagState.acknowledged, FlagRow.expires_at <= now)
+
+
+def _change_automatically(
+    session: Session,
+    flag: FlagRow,
+    after: FlagState,
+    what: str,
+    why: str,
+    detail: dict[str, Any],
+    now: datetime,
+) -> None:
+    before, flag.state = flag.state, after
+    flag.expires_at, flag.updated_at = None, now
+    flag.version += 1
+    _note(session, flag, what, before, BACKGROUND, now, why, detail)
+    audited = {"reason": why, **detail}
+    audit.record(session, actor=BACKGROUND, action=f"flag.{what}", subject=flag.id, detail=audited)
+    _publish(session, flag, "flag.resolved" if what == "resolved" else "flag.opened", now)
+    session.flush()
+
+
+def _note(
+    session: Session,
+    flag: FlagRow,
+    what: str,
+    before: FlagState | None,
+    actor: str,
+    now: datetime,
+    reason: str | None,
+    detail: dict[str, Any],
+) -> None:
+    """Add a change to the history; the flag already has its new version, which makes it unique."""
+    session.add(
+        FlagChangeRow(
+            flag_id=flag.id,
+            version=flag.version,
+            at=now,
+            actor=actor,
+            what=what,
+            before=before,
+            after=flag.state,
+            reason=reason,
+            detail=detail,
+        )
     )
-    query = query.where(
-        FlagRow.arch == variant.arch,
-        FlagRow.board == variant.board,
-        FlagRow.state != FlagState.resolved,
-    )
-    return [
-        (of_row(row), row.quiet_after or row.last_job)
-        for row in session.scalars(query.order_by(FlagRow.kind))
-    ]
 
 
-def acknowledged(
-    session: Session, *, now: datetime, test: str | None = None, limit: int
-) -> list[Flag]:
-    """Return the flags whose acknowledgement is in force, the first to end first."""
-    table = FlagRow
-    query = select(table).where(table.state == FlagState.acknowledged, table.expires_at > now)
-    if test is not None:
-        query = query.where(table.test_key == test)
-    return [
-        of_row(row)
-        for row in session.scalars(query.order_by(table.expires_at, table.id).limit(limit))
-    ]
-
-
-def effect(flag: Flag | FlagRow, end: str) -> str:
-    """Return what an acknowledgement does to commits; `end` begins the sentence: "Until Monday"."""
-    accepted = next((words for kinds, words in ACCEPTED.items() if flag.kind in kinds), None)
-    if accepted is None:
-        return f"{end}, it is not an open flag. It blocks no commit anyway."
-    where = f"{flag.arch} {flag.board}"
-    return (
-        f"{end}, {accepted} of this test on {where} block no commit of the branch {flag.branch},"
-        " and none compared with it."
-    )
-
-
-def of_row(row: FlagRow) -> Flag:
-    """Return a flag (for modules of storage)."""
-    state, end = FlagState(row.state), row.expires_at
-    return from_object(
-        Flag,
-        row,
-        kind=FlagKind(row.kind),
-        state=state,
-        effect=None if end is None else effect(row, f"Until {day(end)}"),
-    )
+def _publish(session: Session, flag: FlagRow, topic: str, now: datetime) -> None:
+    """Add the message `flag.opened` or `flag.resolved` to the outbox, once per flag version."""
+    key = f"{topic}:{flag.id}:{flag.version}"
+    outbox.add(session, topic, key, {"flag": flag.id, "version": flag.version}, now=now)

@@ -12,17 +12,18 @@ from typing import Any
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from gonogo.flakiness.flag_kinds import FlagKind
 from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.sequential import more_for_suspects
 from gonogo.flakiness.suspects import MAX_SEEDS, SETTLED, pooled_outputs, seeds_to_decide
+from gonogo.reports.check_line import check_line
 from gonogo.spec.selections import KERNEL
 from gonogo.spec.verdicts import JUDGE, Explanation, Verdict, worst_explanation
-from gonogo_service.flags.evidence import check_line
-from gonogo_service.flags.evidence_kinds import PooledOutput, SuspectEvidence, SuspectsOfJob
-from gonogo_service.flags.store import Finding
+from gonogo_service.flags.evidence_kinds import Evidence, PooledOutput, SuspectsOfJob
+from gonogo_service.flags.evidence_kinds import stored as stored_evidence
+from gonogo_service.flags.model import FlagRow
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.records import from_json
-from gonogo_service.kit.database.states import FlagKind
 from gonogo_service.results.rows import SeedResultRow
 from gonogo_service.results.seed_rows import stored
 from gonogo_service.results.seed_rows.unpacking import Outputs
@@ -48,10 +49,6 @@ _NOTHING_ADDED: Mapping[str, Any] = {
 _LOST = (Verdict.error, Verdict.crash, Verdict.hang)
 _AT_THE_EDGE = (
     "together they are still at the edge of what rounding explains: no finding, and no all-clear"
-)
-_SENTENCE = (
-    "Green only because the tolerance is loose: rounding does not explain the errors of many seeds"
-    " together."
 )
 
 
@@ -156,7 +153,7 @@ def settled_counts(
     return {verdict: number for verdict, number in settled.items() if number > 0}
 
 
-def findings(session: Session, job: JobRow) -> list[Finding]:
+def findings(session: Session, job: JobRow) -> list[FlagRow]:
     """Return the flag that all seeds together call for, with their pooled numbers as evidence.
 
     It is left out where a single seed calls for it.
@@ -178,8 +175,8 @@ def findings(session: Session, job: JobRow) -> list[Finding]:
         table = SeedResultRow
         seed = session.scalars(select(func.min(table.seed)).where(table.job_id == job.id)).one()
         seeds = status["pooled"][output]["seeds"]
-    shown = SuspectEvidence(
-        sentence=_SENTENCE,
+    shown = Evidence(
+        sentence=FlagKind.passes_by_tolerance.sentence,
         words=status["words"],
         job=job.id,
         build=job.build,
@@ -202,7 +199,7 @@ def findings(session: Session, job: JobRow) -> list[Finding]:
             context=job.context,
         ),
     )
-    return [Finding.of(job, FlagKind.passes_by_tolerance, asdict(shown))]
+    return [FlagRow.found(FlagKind.passes_by_tolerance, job, stored_evidence(shown))]
 
 
 def _is_together(suspects: Mapping[str, Any] | None) -> bool:

@@ -14,27 +14,26 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from gonogo.flakiness.flag_kinds import FlagKind
 from gonogo.flakiness.grades import Sharpness
 from gonogo.gauge.elsewhere import OtherInputs, beyond, candidates, compared
 from gonogo.gauge.kernels import Kind
 from gonogo.gauge.line import LEFT_OUT, gauge_line
 from gonogo.gauge.report import findings, report
 from gonogo.gauge.summary import GaugeCommand, GaugeReport, MeasuredTest, TriedSummary
+from gonogo.reports.check_line import check_line
 from gonogo.spec.builds import EMULATOR
 from gonogo.spec.test_spec import TestSpec
-from gonogo_service.flags import flag_changes
 from gonogo_service.flags import store as flags
-from gonogo_service.flags.evidence import check_line
 from gonogo_service.flags.evidence_kinds import GaugeEvidence, MutantMiss
-from gonogo_service.flags.model import FlagRow
-from gonogo_service.flags.store import Finding
+from gonogo_service.flags.model import FlagRow, FlagState
 from gonogo_service.gauges import gauge_rows, gauge_work
 from gonogo_service.gauges.model import GaugeRow
 from gonogo_service.jobs import events
 from gonogo_service.jobs.events import Progress
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.records import from_object
-from gonogo_service.kit.database.states import FlagKind, FlagState, JobState
+from gonogo_service.kit.database.states import JobState
 from gonogo_service.tests.model import TestSpecRow
 
 SEARCH_SEEDS = 1
@@ -199,17 +198,8 @@ def _open(
             output=TestSpec.parse(canonical, max_elements=_ANY_SIZE).outputs[0],
         ),
     )
-    finding = Finding(
-        kind=FlagKind.blunt_test,
-        test_key=gauge.test_key,
-        branch=gauge.branch,
-        arch=gauge.arch,
-        board=gauge.board,
-        workload_key=job.workload_key,
-        kernel=job.kernel,
-        build=part["build"],
-        job=gauge.id,
-        evidence=asdict(evidence),
+    finding = FlagRow.found(
+        FlagKind.blunt_test, job, asdict(evidence), build=part["build"], branch=gauge.branch
     )
     flags.upsert(session, finding, now=now)
 
@@ -232,6 +222,6 @@ def _resolve(session: Session, gauge: GaugeRow, here: MeasuredTest, *, now: date
         f"gauge {gauge.id}: every known-wrong kernel that passed now fails,"
         f" on {len(gauge.seeds)} seeds"
     )
-    flag_changes.resolve(
+    flags.resolve(
         session, flag.id, version=flag.version, why=why, detail={"gauge": gauge.id}, now=now
     )

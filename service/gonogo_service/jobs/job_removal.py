@@ -10,12 +10,12 @@ from sqlalchemy import delete, func, or_, select
 from sqlalchemy.orm import Session
 
 from gonogo_service.bisections.model import ProbeRow
-from gonogo_service.flags import flag_changes
-from gonogo_service.flags.model import FlagRow
+from gonogo_service.flags import store as flags
+from gonogo_service.flags.model import FlagRow, FlagState
 from gonogo_service.jobs import closing
 from gonogo_service.jobs.model import ArtifactRow, JobRow
 from gonogo_service.kit.database.base import Base
-from gonogo_service.kit.database.states import FlagState, JobState, RunState
+from gonogo_service.kit.database.states import JobState, RunState
 from gonogo_service.operate.needed_jobs import ids_in
 from gonogo_service.results.rollups import rebuild, rollups
 from gonogo_service.suites import runs
@@ -114,7 +114,7 @@ def _forget_evidence(
         ).all()
         if not others:
             why = f"job {job.id}, its only evidence, was deleted by {actor}"
-            if flag_changes.resolve(
+            if flags.resolve(
                 session, flag.id, version=flag.version, why=why, detail={"job": job.id}, now=now
             ):
                 resolved.append(flag.id)

@@ -13,10 +13,11 @@ from datetime import datetime, timedelta
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from gonogo.flakiness.flag_kinds import FlagKind
 from gonogo.spec.verdicts import Verdict
 from gonogo_service.devices import workers
 from gonogo_service.devices.model import DeviceRow, WorkerRow
-from gonogo_service.flags.model import FlagRow
+from gonogo_service.flags.model import FlagRow, FlagState
 from gonogo_service.hosts import refused_messages
 from gonogo_service.jobs import queue_estimate
 from gonogo_service.jobs.model import AttemptRow
@@ -26,8 +27,6 @@ from gonogo_service.kit.database.states import (
     ChunkState,
     DeviceHealth,
     DeviceState,
-    FlagKind,
-    FlagState,
     JobState,
     WebhookState,
     WorkerState,
@@ -116,7 +115,7 @@ def numbers(
         )
 
     states: Counter[str] = Counter()
-    for heard_at, attempt in session.execute(select(WorkerRow.heard_at, WorkerRow.attempt_id)):
+    for heard_at, attempt in session.execute(select(WorkerRow.heard_at, WorkerRow.attempt)):
         late = now - heard_at > timedelta(seconds=heartbeat_timeout_s)
         states[
             WorkerState.offline if late else WorkerState.busy if attempt else WorkerState.idle

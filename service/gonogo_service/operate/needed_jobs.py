@@ -9,9 +9,9 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from gonogo_service.bisections.model import BisectionRow, ProbeRow
-from gonogo_service.flags.model import FlagRow
+from gonogo_service.flags.model import FlagRow, FlagState
 from gonogo_service.kit.database.ids import is_id
-from gonogo_service.kit.database.states import BisectionState, FlagState, RunState
+from gonogo_service.kit.database.states import BisectionState, RunState
 from gonogo_service.suites.model import RunJobRow, RunRow
 from gonogo_service.tests.model import AssessmentRow
 

@@ -16,10 +16,10 @@ from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import Session
 
 from gonogo.flakiness.policy import POLICY
-from gonogo_service.flags import flag_changes
 from gonogo_service.flags import store as flags
-from gonogo_service.flags.flag_expiry import Quiet
-from gonogo_service.flags.store import Finding
+from gonogo_service.flags.evidence_kinds import stored
+from gonogo_service.flags.expiry import Quiet
+from gonogo_service.flags.model import FlagRow
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.dialect import insert_once
 from gonogo_service.kit.database.records import from_object
@@ -103,7 +103,7 @@ def _newest(session: Session, variants: Iterable[Variant]) -> list[str]:
 def conclude(
     session: Session,
     assessment: Assessment,
-    raised: Sequence[Finding],
+    raised: Sequence[FlagRow],
     quiet: Sequence[tuple[str, int, Quiet]],
     *,
     now: datetime,
@@ -123,12 +123,12 @@ def conclude(
     for finding in raised:
         flags.upsert(session, finding, now=now)
     for flag_id, version, quiet_period in quiet:
-        flag_changes.resolve(
+        flags.resolve(
             session,
             flag_id,
             version=version,
-            why=quiet_period.detail.words,
-            detail=asdict(quiet_period.detail),
+            why=str(quiet_period.detail.words),
+            detail=stored(quiet_period.detail),
             now=now,
         )
     return True

@@ -13,8 +13,7 @@ from sqlalchemy import case, distinct, func, select
 from sqlalchemy.orm import Session
 
 from gonogo.flakiness.grades import Sharpness, Stability
-from gonogo_service.flags.model import FlagRow
-from gonogo_service.flags.triage import STATES
+from gonogo_service.flags.model import STATES, FlagRow
 from gonogo_service.tests import test_list
 from gonogo_service.tests.model import AssessmentRow, TestSpecRow
 from gonogo_service.tests.standings import KINDS

@@ -17,7 +17,7 @@ from gonogo.flakiness.classes import Class
 from gonogo.flakiness.waivers import RED_OR_HOLLOW, WAIVABLE, Waiver
 from gonogo.urls import API
 from gonogo_service.flags.api import MAX_OWNER, longest
-from gonogo_service.flags.flag_changes import MAX_REASON
+from gonogo_service.flags.store import MAX_REASON
 from gonogo_service.jobs.bodies import Labels
 from gonogo_service.kit.answers import (
     Cursor,

@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 from gonogo.errors import FieldError
 from gonogo.flakiness.classes import Class
 from gonogo.flakiness.waivers import Waiver, words
-from gonogo_service.flags.flag_changes import Outdated, check_end
+from gonogo_service.flags.store import Outdated, check_end
 from gonogo_service.jobs.model import JobLabelRow, JobRow
 from gonogo_service.kit import audit
 from gonogo_service.kit.database.encoding import timestamp

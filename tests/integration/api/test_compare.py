@@ -21,13 +21,13 @@ from api import JOB, Api, in_process, on_port
 from compared_builds import BASE, HEAD
 from gonogo.cli.app import load
 from gonogo.errors import FieldError
+from gonogo.flakiness.flag_kinds import FlagKind
 from gonogo.spec.test_spec import TestSpec
 from gonogo_service.builds import store as builds
 from gonogo_service.compare import check_lines, comparing
-from gonogo_service.flags import flag_changes
+from gonogo_service.flags import store as flags
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.encoding import utcnow
-from gonogo_service.kit.database.states import FlagKind
 from gonogo_service.tests import build_series
 
 COUNTS = {
@@ -168,7 +168,7 @@ def test_flags_excuse_what_they_knew_before_head_or_what_someone_takes_on(api: A
             "reason": "the race of ticket 12",
             "expires": utcnow() + timedelta(days=1),
         }
-        flag_changes.change(session, flag, change, actor="kim")
+        flags.change(session, flag, change, actor="kim")
         comparison = comparing.compare(session, BASE, HEAD)
         assert (comparison.tests[0].classification.kind, comparison.gate("any").code) == (
             "waived",

@@ -9,8 +9,8 @@ import pytest
 
 from database_params import BOTH
 from gonogo.flakiness.policy import POLICY
-from gonogo_service.flags import flag_history
-from gonogo_service.flags.store import Flag
+from gonogo_service.flags import store as flags
+from gonogo_service.flags.model import FlagRow
 from gonogo_service.kit.database import engine as engines
 from gonogo_service.kit.outbox import outbox
 from rows_of_layernorm import CHANGE, INSIDE, STORED, TEST, row
@@ -32,7 +32,7 @@ def night(here: World, sequence: int, *, stores: bool, seeds: int = len(SEEDS)) 
     here.job(rows, test=TEST, build=f"b{sequence}", sequence=sequence)
 
 
-def flag(here: World) -> Flag:
+def flag(here: World) -> FlagRow:
     return here.flags(TEST)[KIND]
 
 
@@ -63,7 +63,7 @@ def test_another_arithmetic_opens_one_flag_that_resolves_when_the_old_one_is_bac
     assert flag(here).state == "reopened"
     with engines.reading(here.engine) as session:
         messages = outbox.due(session, topics=("flag.opened", "flag.resolved"))
-        history = [entry.what for entry in flag_history.of(session, opened.id)]
+        history = [entry.what for entry in flags.get(session, opened.id).history]
     topics = [message.topic for message in messages if opened.id in str(message.payload)]
     assert topics == ["flag.opened", "flag.resolved", "flag.opened"]
     assert history == ["reopened", "resolved", "opened"]

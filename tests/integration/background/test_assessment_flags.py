@@ -15,9 +15,8 @@ import time_machine
 import stored_jobs
 from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.rates import rate
-from gonogo_service.flags import flag_changes
 from gonogo_service.flags import store as flags
-from gonogo_service.flags.store import Flag
+from gonogo_service.flags.model import FlagRow
 from gonogo_service.kit.database import engine as engines
 from gonogo_service.kit.outbox import outbox
 from stored_histories import World, row, spec_of, world
@@ -39,7 +38,7 @@ EVIDENCE = {
 }
 
 
-def opened(here: World, kind: str, test: dict[str, Any], state: str = "open") -> Flag:
+def opened(here: World, kind: str, test: dict[str, Any], state: str = "open") -> FlagRow:
     """Return the flag of that kind; its evidence must suffice to run it again."""
     flag = here.flags(test)[kind]
     assert flag.state == state
@@ -253,7 +252,7 @@ def acknowledged_for_a_while(here: World) -> None:
     flag = here.flags(test)["passes_by_tolerance"]
     now = datetime.now(UTC)
     with engines.session(here.engine) as session:
-        flag_changes.change(
+        flags.change(
             session,
             flag.id,
             {
@@ -313,7 +312,7 @@ def test_flags_open_and_are_over_by_themselves_on_postgres(migrated_postgres_url
                     session, topics=("flag.opened", "flag.resolved"), now=LATER, limit=500
                 )
             ]
-            all_flags = flags.list_(session, limit=500).items
+            all_flags = flags.newest(session, limit=500).items
         assert (
             messages.count("flag.resolved")
             == len([flag for flag in all_flags if flag.state == "resolved"]) + 1

@@ -11,12 +11,11 @@ import pytest
 import nightly_history
 import stored_jobs
 from api import Api, in_process
-from gonogo_service.flags import flag_changes
+from gonogo.flakiness.flag_kinds import FlagKind
 from gonogo_service.flags import store as flags
-from gonogo_service.flags.store import Finding
+from gonogo_service.flags.model import FlagRow
 from gonogo_service.jobs.job import Job
 from gonogo_service.kit.database.encoding import timestamp, utcnow
-from gonogo_service.kit.database.states import FlagKind
 from gonogo_service.kit.outbox import outbox
 
 TOMORROW = timestamp(datetime.now(UTC) + timedelta(days=1))
@@ -96,11 +95,11 @@ def test_an_acknowledgement_ends_at_its_time(api: Api, flag: dict[str, Any]) -> 
     patch(api, flag, state="acknowledged", owner="ada", reason="known", expires=TOMORROW)
     now = datetime.now(UTC)
     with api.context.session() as session:
-        assert not flag_changes.expired(session, now=now)
-        assert flag_changes.expire(session, now=now) == 0
-        assert flag_changes.expired(session, now=now + timedelta(days=2))
-        assert flag_changes.expire(session, now=now + timedelta(days=2)) == 1
-        assert flag_changes.expire(session, now=now + timedelta(days=2)) == 0
+        assert not flags.expired(session, now=now)
+        assert flags.expire(session, now=now) == 0
+        assert flags.expired(session, now=now + timedelta(days=2))
+        assert flags.expire(session, now=now + timedelta(days=2)) == 1
+        assert flags.expire(session, now=now + timedelta(days=2)) == 0
     expired_flag = api.get(f"/flags/{flag['id']}")
     assert (expired_flag["state"], expired_flag["owner"], expired_flag["expires_at"]) == (
         "open",
@@ -211,9 +210,9 @@ def test_neither_an_older_build_nor_a_job_from_before_the_resolution_reopens_a_f
         patch(api, flag, state="resolved")
 
     def judge_again(job: Job) -> None:
-        place = (job.test_key, "main", "wormhole", "n150", job.workload_key, job.kernel)
+        place = {"arch": "wormhole", "board": "n150"}
         with api.context.session() as session:
-            finding = Finding(kind, *place, job.build, job.id, {"sentence": "seen again"})
+            finding = FlagRow.found(kind, job, {"sentence": "seen again"}, **place)
             flags.upsert(session, finding, now=utcnow())
 
     def ran(build: str, sequence: int, *, wrong: bool = False) -> Job:

@@ -10,16 +10,15 @@ from shutil import copyfile
 from typing import Any
 
 import pytest
+from gonogo_service.flags.triage import FlagFilter
 
 import compared_builds
 import nightly_history
 from api import ELSEWHERE, Api, in_process
+from gonogo.flakiness.flag_kinds import FlagKind
 from gonogo_dashboards.kit import words
 from gonogo_service.flags import store as flags
-from gonogo_service.flags import triage
-from gonogo_service.flags.triage import FlagFilter
 from gonogo_service.kit.database.encoding import timestamp
-from gonogo_service.kit.database.states import FlagKind
 from gonogo_service.kit.outbox import outbox
 
 TOMORROW = timestamp(datetime.now(UTC) + timedelta(days=1))
@@ -65,7 +64,7 @@ def order(api: Api, *, limit: int = 50, cursor: str | None = None, **filters: An
     with api.context.reading() as session:
         return [
             flag.kind
-            for flag in triage.listed(
+            for flag in flags.listed(
                 session, FlagFilter(**filters), limit=limit, cursor=cursor
             ).items
         ]
@@ -194,7 +193,7 @@ def test_the_form_of_the_page_works_without_a_script(migrated_sqlite_url: str) -
         with api.context.session() as session:
             for test in (compared_builds.HOLLOW, compared_builds.NEW):
                 nightly_history.night(session, "b1", 1, range(2), test=test, wrong=True)
-            first, second = (flag.id for flag in flags.list_(session).items)
+            first, second = (flag.id for flag in flags.newest(session).items)
         reader, person = api.visitor(ELSEWHERE), api.visitor(ELSEWHERE)
         for visitor, scope in ((reader, "read"), (person, "submit")):
             token = api.token(scope)["Authorization"].removeprefix("Bearer ")

@@ -307,7 +307,7 @@ def test_asked_for_more_a_wrong_kernel_is_run_until_its_rate_is_known(current: S
         49,
         "pass_by_tolerance",
     )
-    assert flags.list_(current, job=job.id).items
+    assert flags.newest(current, job=job.id).items
 
 
 def test_what_lies_behind_an_unexplained_seed_is_withdrawn_and_what_lies_before_it_is_waited_for(

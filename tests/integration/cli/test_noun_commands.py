@@ -17,12 +17,12 @@ import stored_jobs
 from api import on_port
 from gonogo.cli.app import COMMANDS, load, main
 from gonogo.cli.kit import client as clients
+from gonogo.flakiness.flag_kinds import FlagKind
 from gonogo.spec.verdicts import Verdict
 from gonogo_service.flags import store as flags
-from gonogo_service.flags.store import Finding
+from gonogo_service.flags.model import FlagRow
 from gonogo_service.hosts import store as hosts
 from gonogo_service.kit.database.encoding import utcnow
-from gonogo_service.kit.database.states import FlagKind
 from gonogo_workers.queue import PrivateKey
 from suite_runs import SUITE
 
@@ -72,9 +72,8 @@ def url(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path) -> Iter
             key = PrivateKey.generate()
             names = {"key_id": key.id, "public_key": key.public.text}
             hosts.enroll(session, "lab-1", **names, actor="test")
-            variant = (job.test_key, job.branch, job.target.arch, job.target.board)
-            about = (job.workload_key, job.kernel, job.build, job.id)
-            finding = Finding(FlagKind.hangs, *variant, *about, {"words": "[b]it hung[/b]"})
+            place = {"arch": job.target.arch, "board": job.target.board}
+            finding = FlagRow.found(FlagKind.hangs, job, {"words": "[b]it hung[/b]"}, **place)
             flags.upsert(session, finding, now=utcnow())
         yield str(client.base_url)
 

@@ -19,8 +19,8 @@ from database_params import BOTH
 from gonogo_dashboards.devices import device_page
 from gonogo_dashboards.overview import overview
 from gonogo_dashboards.overview.overview import OverviewView
-from gonogo_service.devices import device_changes, workers
-from gonogo_service.flags import flag_changes
+from gonogo_service.devices import changes, workers
+from gonogo_service.devices.model import DeviceRow
 from gonogo_service.flags import store as flags
 from gonogo_service.hosts import refused_messages
 from gonogo_service.hosts import store as hosts
@@ -103,10 +103,10 @@ def test_hollow_findings_come_first_each_kind_with_its_latest(engine: Engine) ->
 def test_what_someone_has_taken_on_needs_nobody_and_the_page_says_so(engine: Engine) -> None:
     with session(engine) as current:
         stored_jobs.finished(current, seeds=1)
-        (flag,) = flags.list_(current).items
+        (flag,) = flags.newest(current).items
         change: dict[str, Any] = {"state": "acknowledged", "owner": "ada", "reason": "known"}
         change["expires"] = utcnow() + timedelta(days=1)
-        assert flag_changes.change(current, flag.id, change, actor="ada") is not None
+        assert flags.change(current, flag.id, change, actor="ada") is not None
         workers.heard(
             current, "w", queues=["emulator.wormhole.n150"], device="a", attempt=None, now=utcnow()
         )
@@ -187,7 +187,7 @@ def test_a_bad_device_needs_someone_and_a_busy_one_leads_to_its_job(engine: Engi
     assert sick == ["0 of 0 devices"] * 5 + ["2 of 4 devices"] * 9, "a bar for each day"
     assert [bar.height > 0 for bar in later.bars] == [False] * 5 + [True] * 9
     with session(engine) as current:
-        device_changes.drain_host(current, "lab-1", True, actor="ada", reason="moving")
+        changes.drain_all(current, DeviceRow.host == "lab-1", True, actor="ada", reason="moving")
     assert look(engine).fleet.trouble == ()
 
 

@@ -431,9 +431,9 @@ def test_every_kind_of_event_is_told_in_words(migrated_sqlite_url: str) -> None:
         assert run.status_code == 202, run.text
         with api.context.session() as session:
             finished(session)
-            (flag,) = flags.list_(session).items
+            (flag,) = flags.newest(session).items
             device(session)
-            (stored_device,) = devices.list_(session, now=utcnow()).items
+            (stored_device,) = devices.list_(session, now=utcnow())
             of_flag = {"flag": flag.id}
             payloads = {
                 "run.finished": {"run": run.json()["id"]},

@@ -55,7 +55,7 @@ def of(seed: int, verdict: str, explanation: str, **outputs: dict[str, Any]) -> 
 
 def the_evidence(current: Session, job_id: str, kind: str) -> dict[str, Any]:
     """The evidence of a job's flag of a kind."""
-    by_kind = {flag.kind: flag.evidence for flag in flags.list_(current, job=job_id).items}
+    by_kind = {flag.kind: flag.evidence for flag in flags.newest(current, job=job_id).items}
     return by_kind[kind]
 
 

@@ -15,18 +15,17 @@ from sqlalchemy.orm import Session
 import audit_log
 import migrated_database
 from gonogo.errors import FieldError
-from gonogo_service.flags import flag_changes, flag_history
+from gonogo.flakiness.flag_kinds import FlagKind
 from gonogo_service.flags import store as flags
-from gonogo_service.flags.flag_changes import Outdated
-from gonogo_service.flags.model import FlagRow
-from gonogo_service.flags.store import Finding, Flag
+from gonogo_service.flags.model import FlagRow, FlagState
+from gonogo_service.flags.store import Outdated
 from gonogo_service.jobs import closing
 from gonogo_service.jobs import store as jobs
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.engine import make_engine, session
 from gonogo_service.kit.database.ids import new_id
-from gonogo_service.kit.database.states import FlagKind, FlagState, JobState
+from gonogo_service.kit.database.states import JobState
 from gonogo_service.kit.outbox import outbox
 from gonogo_service.tests.variants import Variant
 from job_flow import new_job
@@ -63,9 +62,9 @@ def ended(current: Session, build: int = 1, branch: str = "main", at: Any = NOW)
 
 def report(
     current: Session, job: JobRow, evidence: str = "seen", kind: FlagKind = HOLLOW, at: Any = NOW
-) -> tuple[Flag, bool]:
+) -> tuple[FlagRow, bool]:
     """Store a finding of a job."""
-    return flags.upsert(current, Finding.of(job, kind, {"words": evidence}), now=at)
+    return flags.upsert(current, FlagRow.found(kind, job, {"words": evidence}), now=at)
 
 
 def topics(current: Session) -> list[str]:
@@ -100,7 +99,7 @@ def test_the_first_finding_opens_a_flag_and_tells_it_once(current: Session) -> N
     renewed, opened = report(current, next_job)
     assert (renewed.version, renewed.jobs, renewed.build, opened) == (3, 2, "b2", False)
     assert (renewed.first_job, renewed.last_job) == (job.id, next_job.id)
-    with_history = flags.look(current, flag.id)
+    with_history = flags.get(current, flag.id)
     assert with_history is not None
     assert [(e.what, e.before, e.after, e.actor, e.reason) for e in with_history.history] == [
         ("opened", None, "open", "background", "seen")
@@ -137,9 +136,7 @@ def test_a_resolved_flag_is_reopened_by_newer_evidence_only(
 ) -> None:
     first = ended(current, 2, branch)
     flag, _ = report(current, first, kind=kind)
-    assert flag_changes.resolve(
-        current, flag.id, version=1, why="quiet", detail={}, now=NOW + SECOND
-    )
+    assert flags.resolve(current, flag.id, version=1, why="quiet", detail={}, now=NOW + SECOND)
     assert report(current, first, "anew", kind)[1] is False  # the same job is no new evidence
     at = NOW + seconds * SECOND
     changed, opened = report(current, ended(current, build, branch, at), "again", kind, at)
@@ -152,8 +149,8 @@ def test_a_resolved_flag_is_reopened_by_newer_evidence_only(
 def test_evidence_without_its_job_counts(current: Session) -> None:
     job = ended(current, 2)
     report(current, job)
-    place = (job.test_key, job.branch, job.arch, job.board, job.workload_key, job.kernel)
-    finding = Finding(HOLLOW, *place, "b1", UNKNOWN, {"sentence": "imported"})
+    finding = FlagRow.found(HOLLOW, job, {"sentence": "imported"}, build="b1")
+    finding.last_job = UNKNOWN
     assert flags.upsert(current, finding, now=NOW)[0].last_job == UNKNOWN
 
 
@@ -163,19 +160,19 @@ def test_a_flag_is_quiet_after_its_evidence_and_the_newest_job_of_its_variant(
     first = ended(current)
     flag, _ = report(current, first)
     variant = Variant(flag.test_key, flag.branch, flag.arch, flag.board)
-    assert [after for _, after in flags.active(current, variant)] == [first.id]
+    assert [flag.quiet_after for flag in flags.active(current, variant)] == [first.id]
     second, elsewhere = ended(current, 2), ended(current, 2)
     elsewhere.board = "p150"
     current.flush()
     report(current, first, "judged anew")
-    assert [after for _, after in flags.active(current, variant)] == [second.id]
+    assert [flag.quiet_after for flag in flags.active(current, variant)] == [second.id]
     running = ended(current, 3)
     running.state = JobState.running
     report(current, first, "and again")
-    assert [after for _, after in flags.active(current, variant)] == [second.id]
+    assert [flag.quiet_after for flag in flags.active(current, variant)] == [second.id]
     for other in ({"board": "p150"}, {"arch": "blackhole"}, {"branch": "dev"}, {"test_key": "x"}):
         assert flags.active(current, Variant(**{**variant.__dict__, **other})) == []
-    flag_changes.change(current, flag.id, {"state": "resolved"}, actor="ada", now=NOW)
+    flags.change(current, flag.id, {"state": "resolved"}, actor="ada", now=NOW)
     assert flags.active(current, variant) == []
 
 
@@ -188,14 +185,14 @@ def test_the_open_ones_are_those_that_were_reopened_too(current: Session) -> Non
     current.flush()
 
     def listed(**filters: Any) -> set[str]:
-        return {flag.id for flag in flags.list_(current, **filters).items}
+        return {flag.id for flag in flags.newest(current, **filters).items}
 
     assert listed(state="open") == {reopened, opened}
     assert listed(state="resolved") == {resolved}
     assert listed(job=job.id, build="b1", test=job.test_key) == set(ids.values())
     assert listed(job="nonsense") == listed(job=UNKNOWN) == set()
     assert listed(kind=next(iter(ids)).value) == {reopened}
-    assert flags.get(current, "nonsense") is flags.look(current, UNKNOWN) is None
+    assert flags.get(current, "nonsense") is flags.get(current, UNKNOWN) is None
 
 
 def test_a_change_by_hand_is_made_once_and_against_the_version_that_was_seen(
@@ -210,7 +207,7 @@ def test_a_change_by_hand_is_made_once_and_against_the_version_that_was_seen(
     }
 
     def change(version: int | None = None, **given: Any) -> Any:
-        return flag_changes.change(current, flag.id, given, actor="ada", version=version, now=NOW)
+        return flags.change(current, flag.id, given, actor="ada", version=version, now=NOW)
 
     with pytest.raises(Outdated) as outdated:
         change(2, **fields)
@@ -218,8 +215,6 @@ def test_a_change_by_hand_is_made_once_and_against_the_version_that_was_seen(
     for name in ("owner", "reason", "expires"):
         with pytest.raises(FieldError, match=name):
             change(**{field: value for field, value in fields.items() if field != name})
-    with pytest.raises(ValueError, match=r"unknown fields \['kind'\]"):
-        change(kind="flaky")
     with pytest.raises(FieldError):
         change(**(fields | {"expires": NOW}))  # not in the future
     with pytest.raises(FieldError):
@@ -228,8 +223,8 @@ def test_a_change_by_hand_is_made_once_and_against_the_version_that_was_seen(
         change(state="reopened")
     assert change(1, **fields).version == 2
     assert change(2, **fields).version == 2
-    assert flag_changes.change(current, UNKNOWN, fields, actor="ada") is None
-    assert flag_changes.change(current, "nonsense", fields, actor="ada") is None
+    assert flags.change(current, UNKNOWN, fields, actor="ada") is None
+    assert flags.change(current, "nonsense", fields, actor="ada") is None
     assert len(audited(current, "flag.changed")) == 1
     assert topics(current) == ["flag.opened"]
     resolved = change(state="resolved", reason="fixed")
@@ -250,7 +245,7 @@ def test_a_reopened_flag_that_is_set_open_stays_reopened(current: Session) -> No
     flag, _ = report(current, ended(current))
     current.get_one(FlagRow, flag.id).state = FlagState.reopened
     current.flush()
-    same = flag_changes.change(current, flag.id, {"state": "open"}, actor="ada", now=NOW)
+    same = flags.change(current, flag.id, {"state": "open"}, actor="ada", now=NOW)
     assert same is not None
     assert (same.state, same.version) == ("reopened", 1)
 
@@ -264,10 +259,10 @@ def test_an_acknowledgement_expires_at_its_end(current: Session, seconds: int, c
         "reason": "known",
         "expires": NOW + SECOND,
     }
-    flag_changes.change(current, flag.id, fields, actor="ada", now=NOW)
+    flags.change(current, flag.id, fields, actor="ada", now=NOW)
     at = NOW + seconds * SECOND
-    assert flag_changes.expired(current, now=at) is bool(count)
-    assert flag_changes.expire(current, now=at) == count
+    assert flags.expired(current, now=at) is bool(count)
+    assert flags.expire(current, now=at) == count
     changed = flags.get(current, flag.id)
     assert changed is not None
     assert (changed.state, changed.version) == (("open", 3) if count else ("acknowledged", 2))
@@ -280,7 +275,7 @@ def test_a_quiet_flag_resolves_unless_it_changed_meanwhile(current: Session) -> 
     flag, _ = report(current, ended(current))
 
     def resolve(version: int, flag_id: str = flag.id) -> bool:
-        return flag_changes.resolve(
+        return flags.resolve(
             current, flag_id, version=version, why="quiet", detail={"runs": 9}, now=NOW
         )
 
@@ -288,7 +283,7 @@ def test_a_quiet_flag_resolves_unless_it_changed_meanwhile(current: Session) -> 
     assert not resolve(1, new_id())
     assert resolve(1)
     assert not resolve(2)
-    entry = flag_history.of(current, flag.id)[0]
+    entry = flag.history[0]
     assert (entry.what, entry.before, entry.actor, entry.reason, entry.detail) == (
         "resolved",
         "open",
@@ -300,17 +295,17 @@ def test_a_quiet_flag_resolves_unless_it_changed_meanwhile(current: Session) -> 
     assert topics(current) == ["flag.opened", "flag.resolved"]
 
 
-WRITERS: dict[str, Callable[[Session, JobRow, Flag], object]] = {
+WRITERS: dict[str, Callable[[Session, JobRow, FlagRow], object]] = {
     "upsert": lambda current, job, flag: flags.upsert(
-        current, Finding.of(job, flag.kind, flag.evidence), now=NOW
+        current, FlagRow.found(flag.kind, job, flag.evidence), now=NOW
     ),
-    "change": lambda current, job, flag: flag_changes.change(
+    "change": lambda current, job, flag: flags.change(
         current, flag.id, {"owner": None}, actor="ada"
     ),
-    "change_many": lambda current, job, flag: flag_changes.change_many(
+    "change_many": lambda current, job, flag: flags.change_many(
         current, [flag.id], {"owner": None}, actor="ada"
     ),
-    "resolve": lambda current, job, flag: flag_changes.resolve(
+    "resolve": lambda current, job, flag: flags.resolve(
         current, flag.id, version=9, why="", detail={}, now=NOW
     ),
     "a job's end": lambda current, job, flag: closing.lock(current, job.id),
@@ -336,9 +331,9 @@ def test_who_changes_a_flag_or_a_job_reads_it_under_its_lock(migrated_postgres_u
             "reason": "known",
             "expires": NOW + SECOND,
         }
-        flag_changes.change(current, flag.id, fields, actor="ada", now=NOW)
+        flags.change(current, flag.id, fields, actor="ada", now=NOW)
     with Session(engine) as holder, Session(engine) as other:
         holder.execute(text("SELECT FROM flags FOR UPDATE"))
-        assert flag_changes.expired(other, now=NOW + SECOND)
-        assert flag_changes.expire(other, now=NOW + SECOND) == 0  # another process does it now
+        assert flags.expired(other, now=NOW + SECOND)
+        assert flags.expire(other, now=NOW + SECOND) == 0  # another process does it now
     engine.dispose()

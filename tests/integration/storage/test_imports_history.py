@@ -55,7 +55,7 @@ def test_red_and_green_of_one_build_are_flaky_and_no_command_is_offered(database
             ]
         assert here.assess() == 6
         with engines.reading(here.engine) as session:
-            (flag,) = flags.list_(session, test=SUITE.key).items
+            (flag,) = flags.newest(session, test=SUITE.key).items
             assert selection_tests.census(session, imported_jobs[0]) == {
                 ("not_judged", "passed"): 1,
                 ("not_judged", "failed"): 1,

@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 from gonogo_service.builds import store as builds
 from gonogo_service.devices import workers
 from gonogo_service.flags import store as flags
-from gonogo_service.flags.model import FlagRow
+from gonogo_service.flags.model import FlagRow, FlagState
 from gonogo_service.jobs import artifacts, attempts, chunking, chunks, events, queue_estimate
 from gonogo_service.jobs import store as jobs
 from gonogo_service.jobs.chunking import Work
@@ -29,7 +29,7 @@ from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.engine import ReadTimeout, is_postgres, reading, session
 from gonogo_service.kit.database.ids import new_id
 from gonogo_service.kit.database.paging import BadCursor
-from gonogo_service.kit.database.states import FlagState, JobState
+from gonogo_service.kit.database.states import JobState
 from gonogo_service.kit.outbox import leases, outbox
 from gonogo_service.results import job_seeds, results
 from gonogo_service.results.rollups import rollups
@@ -281,7 +281,7 @@ def test_a_hollow_pass_opens_a_flag_with_evidence_and_the_command_that_shows_it(
     words = "dx: s2 is missing: explains 99.9 % of the misfit"
     assert (job.diagnosis.seed, job.diagnosis.words) == (1, words)
     with reading(engine) as current:
-        (flag,) = flags.list_(current, state="open").items
+        (flag,) = flags.newest(current, state="open").items
         assert [message.topic for message in outbox.due(current)] == [
             "job.created",
             "flag.opened",
@@ -304,7 +304,7 @@ def test_a_hollow_pass_opens_a_flag_with_evidence_and_the_command_that_shows_it(
     )
     again = run(engine, [row(7, **hollow)])
     with reading(engine) as current:
-        (flag,) = flags.list_(current, kind="passes_by_tolerance").items
+        (flag,) = flags.newest(current, kind="passes_by_tolerance").items
         assert (flag.jobs, flag.first_job, flag.last_job, flag.state) == (
             2,
             job.id,
@@ -320,12 +320,12 @@ def test_a_resolved_flag_comes_back_as_reopened_and_is_announced_again(engine: E
     red = row(0, verdict="fail_by_tolerance")
     run(engine, [red])
     with session(engine) as current:
-        (flag,) = flags.list_(current).items
+        (flag,) = flags.newest(current).items
         assert flag.kind == "tolerance_too_tight"
         current.get_one(FlagRow, flag.id).state = FlagState.resolved
     run(engine, [red])
     with reading(engine) as current:
-        (flag,) = flags.list_(current, state="open").items
+        (flag,) = flags.newest(current, state="open").items
         assert flag.state == "reopened"
         assert (
             len([message for message in outbox.due(current) if message.topic == "flag.opened"]) == 2

@@ -11,13 +11,14 @@ import pytest
 
 from gonogo.flakiness.attribution import Cause
 from gonogo.flakiness.classes import Class
+from gonogo.flakiness.flag_kinds import FlagKind
 from gonogo.flakiness.grades import Sharpness, Stability
 from gonogo.flakiness.masking import Change
 from gonogo.flakiness.rates import rate
 from gonogo.spec.tolerances import Tolerance
 from gonogo_dashboards.kit import comparators_view, evidence_view, words
 from gonogo_dashboards.tests import advice, error_curve
-from gonogo_service.kit.database.states import FlagKind, FlagState
+from gonogo_service.flags.model import FlagState
 from gonogo_service.tests.build_series import MAX_BUILDS
 from gonogo_service.tests.trends import Spread, Trend, TrendChange, TrendChanges, TrendPoint
 

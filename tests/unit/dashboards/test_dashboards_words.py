@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 import pytest
 
 from gonogo import urls
+from gonogo.flakiness.flag_kinds import FlagKind
 from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards import pages
 from gonogo_dashboards.kit import commands, csv_export, words
 from gonogo_dashboards.tests.test_list import Chip
-from gonogo_service.kit.database.states import DeviceHealth, DeviceState, FlagKind, JobState
+from gonogo_service.kit.database.states import DeviceHealth, DeviceState, JobState
 
 
 @dataclass(frozen=True)

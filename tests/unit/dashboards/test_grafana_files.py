@@ -13,14 +13,9 @@ import yaml
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from gonogo.flakiness.flag_kinds import FlagKind
 from gonogo.spec.verdicts import Verdict
-from gonogo_service.kit.database.states import (
-    ChunkState,
-    FlagKind,
-    JobState,
-    WebhookState,
-    WorkerState,
-)
+from gonogo_service.kit.database.states import ChunkState, JobState, WebhookState, WorkerState
 from gonogo_service.operate.metric_reads import DeviceNumbers, Numbers
 from gonogo_service.operate.metrics import Metrics
 from promql import named

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gonogo.reports.check_line import check_line
 from gonogo.spec.test_spec import TestSpec
-from gonogo_service.flags.evidence import check_line
 
 
 def parsed(line: str) -> dict[str, Any]:

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from gonogo.ci.events import BOTH
-from gonogo.flakiness.annotations import LEVELS, file_of
-from gonogo.flakiness.classes import Class, Finding
+from gonogo.flakiness.classes import NEW, Class, Finding, file_of
 from gonogo.flakiness.grades import Sharpness
 from gonogo.reports import markdown
 from gonogo_service.ci.commit_checks import CommitCheck
@@ -272,35 +271,20 @@ def _item(test: Compared, finding: Finding, links: Links, diagnoses: Mapping[str
     item += f"  \n  {markdown.text(diagnosis)}" if diagnosis else ""
     return (
         item
-        if test.check is None or finding.kind in _GOOD
+        if test.check is None or finding.kind.is_good or finding.kind is Class.not_run
         else f"{item}\n{markdown.block(test.check, '  ')}"
     )
 
 
 def _diagnosis(test: Compared, finding: Finding, diagnoses: Mapping[str, str]) -> str:
     """Return the diagnosis of head if the finding is new, else ""."""
-    return (
-        diagnoses.get(_job(test) or "", "")
-        if finding.kind in (Class.new_failure, Class.new_hollow_pass, Class.unknown)
-        else ""
-    )
-
-
-_GOOD = frozenset(
-    {
-        Class.fixed,
-        Class.no_longer_hollow,
-        Class.arithmetic_changed,
-        Class.passed,
-        Class.not_run,
-    }
-)
+    return diagnoses.get(_job(test) or "", "") if finding.kind in (*NEW, Class.unknown) else ""
 
 
 def _annotations(comparison: Comparison, diagnoses: Mapping[str, str]) -> Iterator[dict[str, Any]]:
     for test in comparison.tests:
         for finding in test.classification.findings:
-            if finding.kind not in LEVELS:
+            if finding.kind.level is None:
                 continue
             lines = [
                 finding.kind.sentence,
@@ -312,7 +296,7 @@ def _annotations(comparison: Comparison, diagnoses: Mapping[str, str]) -> Iterat
                 "path": file_of(test.place.within) or NOWHERE,
                 "start_line": 1,
                 "end_line": 1,
-                "annotation_level": LEVELS[finding.kind],
+                "annotation_level": finding.kind.level,
                 "title": shortened(f"{finding.kind.label}: {test.name}", 255),
                 "message": shortened("\n".join(line for line in lines if line), MAX_MESSAGE),
             }

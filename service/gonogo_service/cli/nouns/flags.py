@@ -13,8 +13,9 @@ from gonogo.cli.kit.groups import group
 from gonogo.cli.kit.nouns import CURSOR, JSON, LIMIT, Noun
 from gonogo.errors import FieldError
 from gonogo.fields import did_you_mean
-from gonogo.reports.flag_labels import LABELS, kind_of
+from gonogo.flakiness.flag_kinds import FlagKind
 
+LABELS = {kind.value: kind.label for kind in FlagKind}
 FLAGS = Noun(
     "flags",
     {
@@ -73,14 +74,14 @@ nouns.add_show(app, FLAGS, "Show a flag with its evidence and its history.")
 
 def _kind(text: str) -> str:
     """Return the kind that a value or a label names. Raises FieldError."""
-    kind = kind_of(text)
-    if kind not in LABELS:
+    kind = FlagKind.named(text)
+    if kind is None:
         labels = [label.lower() for label in LABELS.values()]
         hint = did_you_mean(text.lower(), [*labels, *LABELS])
         raise FieldError(
             "--kind", text, f"unknown kind of flag{hint}", limit="one of " + ", ".join(labels)
         )
-    return kind
+    return kind.value
 
 
 @app.command()

@@ -9,8 +9,7 @@ from typing import Any
 
 from gonogo import urls
 from gonogo.cli.kit import show
-from gonogo.flakiness.annotations import LEVELS, Level, file_of
-from gonogo.flakiness.classes import Class
+from gonogo.flakiness.classes import Class, Level, file_of
 from gonogo.spec.verdicts import Verdict
 from gonogo_service.cli import suites
 
@@ -149,13 +148,13 @@ def _compared(
             kind.label,
             finding["sentence"],
             finding["words"],
-            LEVELS.get(kind),
+            kind.level,
             code if kind.value in closing else 0,
             file,
             line,
             url + urls.job(jobs[0]) if jobs else None,
-            compared["check"] if kind in LEVELS else None,
-            run_test["diagnosis"] if run_test is not None and kind in LEVELS else None,
+            compared["check"] if kind.level else None,
+            run_test["diagnosis"] if run_test is not None and kind.level else None,
         )
 
 

@@ -152,33 +152,6 @@ class CanaryOutcome(StrEnum):
     failed = "failed"  # did not pass, or gave no result
 
 
-class FlagState(StrEnum):
-    """The state of a flag."""
-
-    open = "open"  # nobody has acknowledged it
-    acknowledged = "acknowledged"  # it has an owner
-    resolved = "resolved"  # it no longer applies
-    reopened = "reopened"  # it came back after it was resolved
-
-
-class FlagKind(StrEnum):
-    """The kind of problem that a flag reports about a test."""
-
-    passes_by_tolerance = "passes_by_tolerance"  # green, though rounding does not explain the error
-    tolerance_too_tight = "tolerance_too_tight"  # red, though rounding explains the error
-    flaky = "flaky"  # the same build is sometimes red
-    nondeterministic = "nondeterministic"  # same seed and device, different digests
-    device_dependent = "device_dependent"  # same seed, different digests on another device
-    context_dependent = "context_dependent"  # depends on what ran before
-    latent_flake = "latent_flake"  # predicted to fail occasionally
-    fix_masked = "fix_masked"  # turned green, but the error signature stayed
-    blunt_test = "blunt_test"  # known-wrong kernels pass
-    hangs = "hangs"  # at least one seed never finished
-    crashes = "crashes"  # at least one seed's process died
-    # rounding explains it, in another arithmetic than on earlier builds
-    arithmetic_changed = "arithmetic_changed"
-
-
 class WaiverState(StrEnum):
     """The state of a waiver, computed from the clock at each read."""
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from gonogo.reports.check_line import check_line
 from gonogo.spec.selections import Selection, is_selection
 from gonogo.spec.statistics import ROLLED_UP
 from gonogo.spec.verdicts import Explanation, Verdict
-from gonogo_service.flags.evidence import check_line
 from gonogo_service.kit.database.states import JobKind
 from gonogo_service.results.exports.parts import Part, Row
 

@@ -10,8 +10,8 @@ from sqlalchemy.orm import Session
 
 from gonogo.flakiness.grades import Grade
 from gonogo_service.flags import store as flags
+from gonogo_service.flags.api import FLAG_SUMMARY
 from gonogo_service.flags.evidence_kinds import ReadExtent
-from gonogo_service.flags.store import Flag
 from gonogo_service.kit.answers import (
     MAX_FILTER,
     Cursor,
@@ -69,7 +69,7 @@ class TestHistory(StoredTest):
     more_variants: list[VariantOut]
     """Not graded in this answer: filter by branch, arch and board"""
     builds: list[BuildResults]
-    flags: list[Flag]
+    flags: list[FLAG_SUMMARY]  # type: ignore[valid-type]
 
 
 @router.get("/tests", summary="List tests")
@@ -96,7 +96,7 @@ def look(
     """
     with context.reading() as session:
         test = require(stored.get(session, key), "test", key)
-        raised = flags.list_(session, test=key, limit=MAX_FLAGS)
+        raised = flags.newest(session, test=key, limit=MAX_FLAGS)
         variants = [
             variant
             for variant in variant_status.variants(session, key)
@@ -110,7 +110,7 @@ def look(
             variants=[_graded(session, variant) for variant in variants[:MAX_VARIANTS]],
             more_variants=[shape(variant) for variant in variants[MAX_VARIANTS:]],
             builds=stored.builds_of(session, key),
-            flags=list(raised.items),
+            flags=[FLAG_SUMMARY.model_validate(flag) for flag in raised.items],
         )
 
 

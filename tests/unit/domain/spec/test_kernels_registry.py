@@ -21,9 +21,9 @@ from gonogo.judging.comparison import case_of_test, record_of
 from gonogo.judging.inputs import generate, quantise
 from gonogo.kernels import rmsnorm
 from gonogo.kernels.registry import KERNELS, register, unregister
+from gonogo.reports.check_line import check_line
 from gonogo.spec.builds import emulator_builds
 from gonogo.spec.test_spec import TestSpec
-from gonogo_service.flags.evidence import check_line
 
 TOY = ("--kernel", "softmax_fw", "--shape", "2,32,100", "--parameters", '{"temperature": 0.5}')
 

@@ -1,0 +1,224 @@
+"""The kinds of flags: one row each, which API, pages, messages, comparisons and assessments read.
+
+`gonogo_service.flags.findings` has a function for each kind that builds its evidence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gonogo.spec.described import Described, Row
+from gonogo.spec.verdicts import Verdict
+
+
+class Accepted(StrEnum):
+    """The results that block no commit while somebody acknowledges a flag."""
+
+    red = "red results"
+    hollow = "hollow passes"
+    false_alarms = "false alarms"
+    hangs = "hangs"
+    crashes = "crashes"
+
+
+class Ends(StrEnum):
+    """What resolves a flag, besides people."""
+
+    quiet = "quiet"  # enough quiet seeds in a row
+    ruled_out = "ruled_out"  # also: the factor was looked for since, and not found
+    robust = "robust"  # also: the tail of the errors stays clear of the tolerance
+    gauge = "gauge"  # only a gauge: it measures the test, whatever the build
+
+
+class Step(StrEnum):
+    """What the page of a flag offers."""
+
+    seeds = "seeds"  # the worst seeds of the job
+    log = "log"
+    builds = "builds"  # compare the two builds, and bisect between them
+    test = "test"
+    devices = "devices"
+    bisect = "bisect"
+    tolerance = "tolerance"  # what a gauge advises, or a gauge
+
+
+@dataclass(frozen=True)
+class _Row(Row):
+    """A kind of flag.
+
+    Attributes:
+        advice: what to do next.
+        verdict: the verdict of the seeds that are evidence by themselves; None: several seeds are.
+        mark: the verdict whose color it takes, and whose shape where it has none of its own.
+        shape: the name of its own shape on pages.
+        accepts: what an acknowledgement accepts; None: the flag blocks no commit.
+        explained_is_quiet: whether a red seed is quiet if rounding explains it.
+        needs_numbers: False if a green iteration of a selection is quiet, as it has no numbers.
+        ends: what resolves it.
+        steps: what its page offers, the most urgent first.
+    """
+
+    advice: str = ""
+    verdict: Verdict | None = None
+    mark: Verdict = Verdict.suspect
+    shape: str = ""
+    accepts: Accepted | None = None
+    explained_is_quiet: bool = False
+    needs_numbers: bool = True
+    ends: Ends = Ends.quiet
+    steps: tuple[Step, ...] = ()
+
+
+class FlagKind(Described):
+    """The kind of problem that a flag reports about a test.
+
+    The order is that of triage: first tests that are green and wrong, then what costs time on
+    devices, then false alarms, then right kernels that compute in another way than before.
+    """
+
+    advice: str
+    verdict: Verdict | None
+    mark: Verdict
+    shape: str
+    accepts: Accepted | None
+    explained_is_quiet: bool
+    needs_numbers: bool
+    ends: Ends
+    steps: tuple[Step, ...]
+
+    passes_by_tolerance = _Row(
+        "passes_by_tolerance",
+        "Passes only by tolerance: rounding doesn't explain the error.",
+        "Hollow pass",
+        "Fix the kernel, or tighten the tolerance so that the test turns red until it is fixed.",
+        verdict=Verdict.pass_by_tolerance,
+        mark=Verdict.pass_by_tolerance,
+        accepts=Accepted.hollow,
+        explained_is_quiet=True,
+        steps=(Step.seeds, Step.tolerance),
+    )
+    fix_masked = _Row(
+        "fix_masked",
+        "It turned green, and the error stayed the same.",
+        "Masked fix",
+        "Look for what changed the timing or the tolerance: the fault is there.",
+        shape="fix_masked",
+        accepts=Accepted.hollow,
+        explained_is_quiet=True,
+        steps=(Step.builds,),
+    )
+    blunt_test = _Row(
+        "blunt_test",
+        "Some mutants (known-wrong kernels) pass this test.",
+        "Blunt test",
+        "Take the tolerance that the gauge advises, or other inputs.",
+        shape="blunt",
+        ends=Ends.gauge,
+        steps=(Step.tolerance,),
+    )
+    hangs = _Row(
+        "hangs",
+        "Some seed never ended.",
+        "Hangs",
+        "Open the job's log, and test the device.",
+        verdict=Verdict.hang,
+        mark=Verdict.hang,
+        accepts=Accepted.hangs,
+        explained_is_quiet=True,
+        needs_numbers=False,
+        steps=(Step.log, Step.devices),
+    )
+    crashes = _Row(
+        "crashes",
+        "Some seed's process died.",
+        "Crashes",
+        "Open the job's log, and test the device.",
+        verdict=Verdict.crash,
+        mark=Verdict.crash,
+        accepts=Accepted.crashes,
+        explained_is_quiet=True,
+        needs_numbers=False,
+        steps=(Step.log, Step.devices),
+    )
+    flaky = _Row(
+        "flaky",
+        "The same build is sometimes red.",
+        "Flaky",
+        "Open the test: it says whether the seed, the device or the context decides.",
+        shape="flaky",
+        accepts=Accepted.red,
+        needs_numbers=False,
+        steps=(Step.test,),
+    )
+    nondeterministic = _Row(
+        "nondeterministic",
+        "The same seed on the same device gives other bits.",
+        "Nondeterministic",
+        "Look for a race: the same inputs must give the same bits.",
+        accepts=Accepted.red,
+        ends=Ends.ruled_out,
+        steps=(Step.test,),
+    )
+    device_dependent = _Row(
+        "device_dependent",
+        "The same seed gives other bits on another device.",
+        "Device-dependent",
+        "Test the device that differs, or drain it.",
+        accepts=Accepted.red,
+        ends=Ends.ruled_out,
+        steps=(Step.devices,),
+    )
+    context_dependent = _Row(
+        "context_dependent",
+        "The outcome depends on what ran before in the same process.",
+        "Context-dependent",
+        "Run what came before it in the same process, and bisect that.",
+        accepts=Accepted.red,
+        needs_numbers=False,
+        ends=Ends.ruled_out,
+        steps=(Step.bisect,),
+    )
+    latent_flake = _Row(
+        "latent_flake",
+        "Green so far, but the tail of its errors reaches the tolerance.",
+        "Latent flake",
+        "Raise the tolerance a little, or fix the tail, before it turns red.",
+        shape="marginal",
+        accepts=Accepted.red,
+        ends=Ends.robust,
+        steps=(Step.test, Step.tolerance),
+    )
+    tolerance_too_tight = _Row(
+        "tolerance_too_tight",
+        "The kernel is right, and the tolerance is too tight.",
+        "False alarm",
+        "Raise the tolerance to what the formats allow.",
+        verdict=Verdict.fail_by_tolerance,
+        mark=Verdict.fail_by_tolerance,
+        accepts=Accepted.false_alarms,
+        steps=(Step.tolerance,),
+    )
+    arithmetic_changed = _Row(
+        "arithmetic_changed",
+        "Rounding explains the errors, but in another arithmetic than on earlier builds.",
+        "Arithmetic changed",
+        "Acknowledge it where the new arithmetic is intended.",
+        mark=Verdict.not_judged,  # nothing bad
+        explained_is_quiet=True,
+    )
+
+    @property
+    def of_gauge(self) -> bool:
+        """Return whether a gauge finds it, so that it holds for every build."""
+        return self.ends is Ends.gauge
+
+    def is_gone(self, build: str, newest: str | None) -> bool:
+        """Return whether the newest build doesn't have it any more; `build` is its evidence's."""
+        return newest is not None and not self.of_gauge and build != newest
+
+    @classmethod
+    def named(cls, text: str) -> FlagKind | None:
+        """Return the kind with this value or label, in any case; None for none."""
+        wanted = text.lower()
+        return next((kind for kind in cls if wanted in (kind.value, kind.label.lower())), None)
