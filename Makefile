@@ -23,7 +23,7 @@ PYTEST_WORKERS ?= 4
 PYTEST_SPREAD = -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder
 # An interpreter with torch, which is too large for our own locks: for the tests of the torch executor, kept between clones
 TORCH_VERSION := 2.13.0
-# `make libraries` looks for the same one (benchmarks/libraries/environments.py): each would remove what the other made
+# `make libraries` looks for the same one (benchmarks/kernels/environments.py): each would remove what the other made
 TORCH_STAMP := .gonogo-torch-2
 TORCH_VENV ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gonogo/torch-$(TORCH_VERSION)
 # What fuzzes by coverage: not in the locks, as it has no package for every Python, and kept between clones
@@ -138,7 +138,7 @@ $(TORCH_VENV)/$(TORCH_STAMP):
 	echo "no interpreter here has a wheel of torch $(TORCH_VERSION); name one: make torch TORCH_PYTHON=/path/to/python" >&2; exit 2
 
 libraries: setup ## an environment for every library of the corpus in the cache folder (ARGS=jax: only that one)
-	@$(BIN)/python -m benchmarks.libraries.environments $(ARGS)
+	@$(BIN)/python -m benchmarks.kernels.environments $(ARGS)
 
 corpus: setup ## recorded runs of kernels, and what the judge says of each, beside the committed table (ARGS="--sample 2000": 5 minutes)
 	@$(BIN)/python -m benchmarks.corpus make $(ARGS)

@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.kernels.wrong import dishonest
 from gonogo.arithmetic import Evaluation, value_of
 from gonogo.arithmetic.evaluation import Edits
 from gonogo.arithmetic.formats import round_to
 from gonogo.arithmetic.values import source_value
 from gonogo.faults.changes import Fault
-from gonogo.faults.table import STORED, faults, is_of_input
 from gonogo.graph import Graph, trace
 from gonogo.judgment import judge
 from gonogo.judgment.verdict import OutputJudgment
@@ -83,17 +83,8 @@ def in_float32(graph: Graph, inputs: Mapping[str, Array], edits: Edits, output: 
 
 
 def planted(graph: Graph, output: str, every: int) -> Iterator[Fault]:
-    """Yield every nth fault of the table that no right kernel in 16 bits has.
-
-    Such a kernel may store a value that is no input in as many digits, rounded or truncated.
-    """
-    honest = {kind for kind in STORED if kind != "stored-fp8"}
-    table = [
-        fault
-        for fault in faults(graph, output)
-        if is_of_input(fault) or fault.id.partition(":")[0] not in honest
-    ]
-    for fault in table[::every]:
+    """Yield every nth fault of the table, with a size where it has to be chosen."""
+    for fault in dishonest(graph, output)[::every]:
         yield fault.sized(SIZE) if fault.is_fitted else fault
 
 

@@ -22,11 +22,11 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.kernels.__main__ import CLEAR, FLAGGED
+from benchmarks.corpus.run import CLEAR, CLEAR_16
 from benchmarks.kernels.cases import REGIMES, Arrays, Case
 from benchmarks.kernels.libraries import Result, Run, results
 from benchmarks.kernels.rows import FORMATS, Row, rows
-from benchmarks.kernels.wrong import numpy_faults, numpy_kernel
+from benchmarks.kernels.wrong import FAULTS, numpy_fault, numpy_kernel
 from gonogo.arithmetic.formats import Doubles, round_to, step
 from gonogo.closeness import pcc_deficit
 from gonogo.gauge.gates import CALIBRATED, GATES, CalibratedGate, Gate
@@ -132,7 +132,8 @@ def kernels_of(chosen: Sequence[Row]) -> Iterator[Kernel]:
             ]
     done: dict[Case, list[tuple[bool, Result]]] = {}
     for case in cases:
-        wrong = [(False, result) for _, result in numpy_faults(case)]
+        numbers = range(len(case.kernel.mistakes) + FAULTS)
+        wrong = [(False, numpy_fault(case, number)[1]) for number in numbers]
         done[case] = [(True, numpy_kernel(case)), *wrong]
     for run, result in results(runs):
         done[run.case].append((run.is_right, result))
@@ -149,7 +150,9 @@ def kernels_of(chosen: Sequence[Row]) -> Iterator[Kernel]:
                 worst |= {name: max(worst[name], error) for name, error in errors.items()}
         for kernel in kernels:
             errors = case.errors(kernel.outputs)
-            is_clear = any(errors[name] > CLEAR[case.form] * worst[name] for name in errors)
+            is_clear = any(
+                errors[name] > CLEAR.get(case.form, CLEAR_16) * worst[name] for name in errors
+            )
             if not kernel.is_right and is_clear:
                 yield kernel
 
@@ -180,7 +183,7 @@ def main(words: list[str] | None = None) -> int:
             for name, gate in CALIBRATED.items()
         }
         explanation = kernel.case.judged(kernel.outputs, kernel.formats).explanation
-        passes[VERDICT] = explanation.value not in FLAGGED
+        passes[VERDICT] = explanation.value not in ("unexplained", "suspect")
         for name, is_passed in passes.items():
             if is_passed is not None:
                 counts[name, kernel.case.form, kernel.is_right, not is_passed] += 1

@@ -166,7 +166,7 @@ def of_hosts(site: Site, load: Load, result: Result) -> None:
                 if name_of(x) not in lines.get(str(row.host), set()):
                     result.wrong(f"{name} never ran on {row.host}")
                     wrong_sources.add(source)
-        bad = current.scalars(select(DeviceRow.identity).where(DeviceRow.health == "bad")).all()
+        bad = current.scalars(select(DeviceRow.device).where(DeviceRow.health == "bad")).all()
         if bad:
             result.wrong(f"devices were called bad: {', '.join(bad)}")
 

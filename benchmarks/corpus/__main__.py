@@ -21,8 +21,8 @@ from rich.table import Table
 
 from benchmarks.corpus import store
 from benchmarks.corpus.acceptance import ROWS, Judged
-from benchmarks.corpus.batches import Batch, rows_of
 from benchmarks.corpus.comparing import NAMED, differences
+from benchmarks.corpus.judging import Batch, rows_of
 from benchmarks.corpus.run import SIZE, Arrays, Run, digest_of
 from benchmarks.corpus.sources import all_sources
 from benchmarks.corpus.store import Corpus, Record, Row

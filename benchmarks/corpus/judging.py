@@ -1,20 +1,24 @@
-"""The judge, asked about a run: `judge` is the one function that another judge replaces."""
+"""The judge, asked about runs in several processes: rows of the table of verdicts."""
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from functools import lru_cache
+from multiprocessing import get_context
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.corpus.answers import NOT_A_TERM, Answer, Verdict, leading_term
 from benchmarks.corpus.run import Arrays, Label, Question
+from benchmarks.corpus.sources import all_sources
+from benchmarks.corpus.store import Corpus, Record, Row
 from gonogo import workloads
 from gonogo.arithmetic import Program, exact
 from gonogo.arithmetic.formats import round_to
 from gonogo.graph import Graph, trace
-from gonogo.judgment.judging import judge as judged
+from gonogo.judgment.judging import judge
 from gonogo.judgment.limits import Limits
 from gonogo.judgment.tolerance import Tolerance
 from gonogo.judgment.verdict import Judgment
@@ -31,24 +35,88 @@ VERDICTS = {
     ("suspect", False): "fail",
 }
 """(explanation, within the tolerance) -> verdict; the others are inconclusive."""
-TENSORS = ("x", "dy", "y", "dx")
-"""Values whose rows are what is wrong, if another row's stand there."""
-VALUES = {
-    "y": "scale",
-    "dx": "scale",
-    "shifted": "variance",
-    "square": "variance",
-    "mean_square": "variance",
-    "root": "rstd",
-    "share": "s2",
-    "mean_P_x": "s2",
-    "shift": "mean",
-}
-"""Values that a term's name doesn't say."""
+FACTOR = 1.01
+"""A factor of the fault table is within a limit up to this many times its size."""
+Batch = tuple[Path, int, list[Record]]
+"""The corpus' folder, a shard, and some of its records."""
+
+
+def rows_of(batches: Sequence[Batch], jobs: int) -> Iterator[list[Row]]:
+    """Yield the rows of each batch, in order, from so many processes."""
+    if jobs <= 1:
+        yield from map(judge_batch, batches)
+        return
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        yield from pool.map(judge_batch, batches)
+
+
+def judge_batch(batch: Batch) -> list[Row]:
+    """Return the rows of a few runs of a shard; a judge that raises is a verdict of its own."""
+    folder, shard, records = batch
+    sources = all_sources()
+    rows = []
+    for record, outputs in zip(records, Corpus(folder).outputs(shard, records), strict=True):
+        label = record.label
+        row: Row = {
+            "id": record.run.id,
+            "digest": record.digest,
+            "size": label.size,
+            "group": label.group,
+            "fault": label.fault,
+        }
+        try:
+            question = sources[record.run.source].question(record.run)
+            row |= row_of(question, outputs, label)
+        except Exception as error:
+            problem = f"{type(error).__name__}: {error}"[:200]
+            row |= {"verdict": "error", "explanation": problem, "green": True}
+            row |= {"listed": False, "outputs": {}}
+        rows.append(row)
+    return rows
+
+
+def row_of(question: Question, outputs: Arrays, label: Label) -> Row:
+    """Return the columns of a row that say what the judge says.
+
+    "outputs": the explanation, the arithmetic and the named fault of each. "listed": whether the
+    detection limits of a small fault that isn't flagged name it.
+    """
+    judgment = ask(question, outputs)
+    reference, tolerance = judgment.graphs[0], _tolerance(question)
+    given, right = _shaped(reference, outputs), exact(reference, judgment.inputs)
+    is_green = not any(
+        tolerance.failing(values, right[reference.outputs[name].id]).any()
+        for name, values in given.items()
+    )
+    explanation = judgment.explanation.value
+    is_listed = False
+    answers = {}
+    for name, answer in judgment.outputs.items():
+        named = answer.diagnosis.fault if answer.diagnosis is not None else None
+        answers[name] = [answer.explanation.value, answer.arithmetic, named and named.id]
+        if label.size == "small" and answer.explanation in ("explained", "inconclusive"):
+            is_listed |= _lists(judgment.detection_limits(name), label.fault)
+    return {
+        "verdict": VERDICTS.get((explanation, is_green), "inconclusive"),
+        "explanation": explanation,
+        "green": is_green,
+        "listed": is_listed,
+        "outputs": answers,
+    }
+
+
+def _lists(limits: Limits, fault: str) -> bool:
+    """Return whether limits name a fault; one of a size is written as id=size."""
+    name, _, size = fault.partition("=")
+    if size:
+        return abs(float(size)) < FACTOR * limits.factors.get(name, 0.0)
+    return name in limits.unseen
 
 
 def ask(question: Question, outputs: Arrays) -> Judgment:
     """Return the judge's own answer."""
+    form = str(question.numerics.get("output", "bf16" if question.arithmetic else "fp32"))
+    programs: list[Program] = []
     if question.arithmetic is not None:
         test = _test(question)
         inputs, narrow = workloads.shaped(test, question.inputs), ()
@@ -56,14 +124,13 @@ def ask(question: Question, outputs: Arrays) -> Judgment:
         graphs, programs, given = [graph], [program], _shaped(graph, outputs)
         forms = dict.fromkeys(given, str(test.numerics.output))
     else:
-        form, programs = str(question.numerics.get("output", "fp32")), []
         graphs, inputs = _graphs_and_inputs(question)
         formats = dict.fromkeys((form, question.numerics.get("input", form)))
         narrow = tuple(name for name in formats if name != "fp32")
         given = _shaped(graphs[0], outputs)
         forms = {name: form if _fits(values, form) else "fp32" for name, values in given.items()}
     tolerances = dict.fromkeys(given, _tolerance(question))
-    return judged(graphs, inputs, given, forms, narrow, programs, tolerances=tolerances)
+    return judge(graphs, inputs, given, forms, narrow, programs, tolerances=tolerances)
 
 
 def _declared(test: TestSpec, arithmetic: str) -> tuple[Graph, Program]:
@@ -75,37 +142,16 @@ def _declared(test: TestSpec, arithmetic: str) -> tuple[Graph, Program]:
 
 def _test(question: Question) -> TestSpec:
     """Return the test of a run on a Wormhole."""
+    parameters = dict(question.parameters)
+    epsilon = {"epsilon": parameters.pop("epsilon")} if "epsilon" in parameters else {}
     fields = {
         "kernel": question.kernel,
         "shape": list(question.inputs["x"].shape),
-        "epsilon": question.epsilon,
+        **epsilon,
         "numerics": dict(question.numerics),
-        "parameters": dict(question.parameters),
+        "parameters": parameters,
     }
     return TestSpec.parse(fields)
-
-
-def judge(question: Question, outputs: Arrays, label: Label) -> Verdict:
-    """Judge the outputs of a run; the limits are those of a small fault that rounding explains."""
-    judgment = ask(question, outputs)
-    reference, tolerance = judgment.graphs[0], _tolerance(question)
-    given, right = _shaped(reference, outputs), exact(reference, judgment.inputs)
-    is_green = not any(
-        tolerance.failing(values, right[reference.outputs[name].id]).any()
-        for name, values in given.items()
-    )
-    explanation = judgment.explanation.value
-    answers = {}
-    for name, answer in judgment.outputs.items():
-        limits: tuple[str, ...] = ()
-        if label.size == "small" and answer.explanation in ("explained", "inconclusive"):
-            limits = _limits(judgment.detection_limits(name))
-        answers[name] = Answer(
-            answer.explanation.value, answer.arithmetic, _term(judgment, [name]), limits
-        )
-    names = [name for name in label.outputs if name in given] or list(given)
-    verdict = VERDICTS.get((explanation, is_green), "inconclusive")
-    return Verdict(verdict, explanation, is_green, _term(judgment, names), answers)
 
 
 def _shaped(reference: Graph, outputs: Arrays) -> dict[str, Any]:
@@ -129,63 +175,17 @@ def _tolerance(question: Question) -> Tolerance:
     return Tolerance(limits["rtol"], limits["atol"])
 
 
-def _term(judgment: Judgment, names: list[str]) -> str | None:
-    """Return the term that the diagnosis of the first of some outputs names."""
-    for name in names:
-        answer = judgment.outputs[name]
-        if answer.explanation not in ("unexplained", "suspect") or answer.diagnosis is None:
-            continue
-        fault = answer.diagnosis.fault
-        if fault is not None:
-            return _term_of(fault.id, fault.label)
-        by_no_factor = re.match(r"(\S+) is wrong by no one factor", answer.diagnosis.message)
-        if by_no_factor:
-            return VALUES.get(by_no_factor[1]) or leading_term(by_no_factor[1])
-    return None
-
-
-def _term_of(fault: str, label: str) -> str | None:
-    """Return the corpus' name for the value that a fault makes wrong."""
-    kind, _, place = fault.partition(":")
-    value, _, user = place.partition("@")
-    value = value.partition("[")[0]
-    if kind.startswith("bypass-") and value == "centered":
-        return "variance" if user == "square" else "mean"
-    if kind.startswith("stored-"):
-        return NOT_A_TERM
-    if value in TENSORS and re.match("before|after|first|wrapped|unwritten|carried", kind):
-        return "row"
-    return VALUES.get(value) or leading_term(label)
-
-
-def _limits(limits: Limits) -> tuple[str, ...]:
-    """Return the terms that could be wrong unseen, and the largest common factor.
-
-    They are written as is_listed reads them.
-    """
-    terms = dict.fromkeys(_term_of(id, label) or label for id, label in limits.unseen.items())
-    largest = max((size for size in limits.factors.values() if np.isfinite(size)), default=0.0)
-    return (*terms, f"a common factor below {100 * largest:.6f} %")
-
-
 def _graphs_and_inputs(question: Question) -> tuple[list[Graph], dict[str, Any]]:
-    """Return the graphs of a question's kernel on its shapes, and its inputs as float64."""
-    kernel, parameters = question.kernel, dict(question.parameters)
-    if kernel.endswith("_bw") and not {"mean", "rstd"} & question.inputs.keys():
-        kernel += "_own"
-    if not kernel.endswith("_bw"):
-        parameters["epsilon"] = question.epsilon
-    inputs = {name: np.asarray(values, np.float64) for name, values in question.inputs.items()}
-    if kernel in ("layernorm_bw", "rmsnorm_bw"):
-        inputs |= {n: inputs[n].reshape(-1, 1) for n in ("mean", "rstd") if n in inputs}
-    shapes = tuple((name, values.shape) for name, values in inputs.items())
-    return _graphs(kernel, shapes, tuple(sorted(parameters.items()))), inputs
+    """Return the graphs of a question's kernel on its shapes, and its inputs."""
+    inputs = {name: np.asarray(values) for name, values in question.inputs.items()}
+    shapes = tuple((name, array.shape, array.dtype.str) for name, array in inputs.items())
+    return _graphs(question.kernel, shapes, tuple(sorted(question.parameters.items()))), inputs
 
 
 @lru_cache(maxsize=64)
 def _graphs(
-    kernel: str, shapes: tuple[tuple[str, tuple[int, ...]], ...], parameters: tuple[Any, ...]
+    kernel: str, shapes: tuple[tuple[str, tuple[int, ...], str], ...], parameters: tuple[Any, ...]
 ) -> list[Graph]:
-    inputs = {name: np.zeros(shape) for name, shape in shapes}
+    inputs = {name: np.zeros(shape, dtype) for name, shape, dtype in shapes}
     known = kernel_of(kernel)
     return [trace(way, inputs, **dict(parameters)) for way in (known.reference, *known.ways)]

@@ -59,7 +59,7 @@ class Corpus:
         records = [
             Record(
                 Run(**row["run"]),
-                Label(**row["label"] | {"outputs": tuple(row["label"]["outputs"])}),
+                Label(**row["label"]),
                 row["digest"],
                 tuple(row["outputs"]),
             )

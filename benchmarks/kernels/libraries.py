@@ -12,11 +12,19 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.kernels.cases import Arrays, Case
+from benchmarks.kernels.environments import cache_folder, environment_of
 from benchmarks.kernels.rows import FORMATS, Row
-from benchmarks.libraries.environments import cache_folder, environment_of
-from benchmarks.libraries.runs import SETTINGS
 
 PROGRAM: Final = Path(__file__).parent / "library_program.py"
+SETTINGS: Final = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "JAX_PLATFORMS": "cpu",
+    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false",
+    "CUDA_VISIBLE_DEVICES": "",
+    "PYTHONDONTWRITEBYTECODE": "1",
+}
+"""One thread, no accelerator: the order of sums is the same on every machine with this library."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +71,10 @@ def results(runs: Iterable[Run]) -> list[tuple[Run, Result]]:
     for library in FORMATS:
         chosen = [run for run in runs if run.row.library == library]
         environment = environment_of(library)
-        if environment.absence or not chosen:
-            print(f"left out {library}: {environment.absence or 'no row of it was chosen'}")
+        if not chosen:
+            continue
+        if not environment.is_installed:
+            print(f"left out {library}: it isn't installed; run `make libraries`")
             continue
         data = pickle.dumps([run.request for run in chosen])
         digest = hashlib.sha256(repr(environment.packages).encode() + PROGRAM.read_bytes() + data)

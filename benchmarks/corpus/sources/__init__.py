@@ -26,22 +26,11 @@ class Source(Protocol):
 
 def all_sources() -> Mapping[str, Source]:
     """Return the sources by name."""
-    from benchmarks.corpus.sources import (
-        cases,
-        emulator,
-        gpu,
-        libraries,
-        numpy,
-        strangers,
-        wormhole,
-    )
+    from benchmarks.corpus.sources import cases, emulator, kernels, wormhole
 
     return {
         "cases": cases.Cases(),
         "emulator": emulator.Emulated(),
-        "gpu": gpu.Recorded(),
-        "libraries": libraries.Libraries(),
-        "numpy": numpy.Edited(),
-        "strangers": strangers.Strangers(),
+        "kernels": kernels.Libraries(),
         "wormhole": wormhole.Simulated(),
     }

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.corpus.run import LOOSE, Arrays, Label, Question, Run, errors_of, size_of
+from benchmarks.corpus.run import CLEAR_16, LOOSE, Arrays, Label, Question, Run, errors_of, size_of
 from gonogo import emulator
 from gonogo.gauge.measure import turn
 from gonogo.judging.inputs import generate, quantise
@@ -81,9 +81,8 @@ class Emulated:
         return Question(
             test.kernel,
             {name: values.reshape(test.shape_of(name)) for name, values in given.items()},
-            test.epsilon,
             test.canonical().get("numerics", {}) | {"input": test.numerics.input},
-            test.parameters,
+            {**test.parameters, "epsilon": test.epsilon},
             LOOSE,
             ARITHMETIC,
         )
@@ -94,7 +93,7 @@ class Emulated:
         outputs = emulated(run.kernel, run.case, run.seed, run.edit)
         size = "right"
         if run.edit:
-            size = size_of(outputs, *right_outputs(run.case, run.seed), GROUP)
+            size = size_of(outputs, *right_outputs(run.case, run.seed), CLEAR_16)
         label = Label(size, GROUP)
         return {n: values.reshape(test.shape_of(n)) for n, values in outputs.items()}, label
 

@@ -64,9 +64,8 @@ class Simulated:
         given = quantise(test, generate(test, run.seed))
         arithmetic = OPERATIONS[run.kernel, run.kind]
         numerics = {"input": "bf16", "output": "bf16"}
-        return Question(
-            test.kernel, given, test.epsilon, numerics, tolerance=LOOSE, arithmetic=arithmetic
-        )
+        parameters = {"epsilon": test.epsilon}
+        return Question(test.kernel, given, numerics, parameters, LOOSE, arithmetic)
 
     def make(self, run: Run) -> tuple[Arrays, Label]:
         """Run the kernel in a child; raise ValueError where it gives nothing."""

@@ -1,8 +1,7 @@
-"""Make one virtual environment per library, in the cache folder, with exact versions.
+"""Make a virtual environment for each library, in the cache folder, with exact versions.
 
 `make libraries` runs this module. A library that can't be installed here is left out, and one
-printed line says why. pip's own settings say where wheels come from. Libraries that run on a GPU
-are left out where there is none; LIBRARIES_GPU_PYTHON may name an interpreter that has them.
+printed line says why. pip's own settings say where wheels come from.
 """
 
 from __future__ import annotations
@@ -12,14 +11,10 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
-
-PROGRAMS: Final = Path(__file__).parent / "programs"
-GPU_PYTHON: Final = "LIBRARIES_GPU_PYTHON"
 
 
 @dataclass(frozen=True)
@@ -34,16 +29,6 @@ class Environment:
     modules: tuple[str, ...]
     stamp_name: str = ""
     """The name of the stamp where another tool makes the same environment."""
-    source: str = ""
-    """The library whose program it runs, where that isn't its own."""
-    settings: Mapping[str, str] = field(default_factory=dict)
-    """Environment variables of the program, beside those of every library."""
-    needs_gpu: bool = False
-
-    @property
-    def program(self) -> Path:
-        """The script that runs the library's kernels."""
-        return PROGRAMS / f"{self.source or self.library}_program.py"
 
     @property
     def folder(self) -> Path:
@@ -54,14 +39,7 @@ class Environment:
     @property
     def python(self) -> Path:
         """The interpreter."""
-        if self.is_named:
-            return Path(os.environ[GPU_PYTHON])
         return self.folder / "bin" / "python"
-
-    @property
-    def is_named(self) -> bool:
-        """Return whether LIBRARIES_GPU_PYTHON names an interpreter that takes its place."""
-        return self.needs_gpu and bool(os.environ.get(GPU_PYTHON))
 
     @property
     def stamp(self) -> Path:
@@ -70,12 +48,10 @@ class Environment:
 
     @property
     def is_installed(self) -> bool:
-        """Return whether the environment is complete and has these versions.
+        """Whether the environment is complete and has these versions.
 
         The stamp holds the packages; that of `make torch` is empty.
         """
-        if self.is_named:
-            return self.python.exists()
         if not (self.stamp.exists() and self.python.exists()):
             return False
         text = self.stamp.read_text("utf-8")
@@ -85,42 +61,12 @@ class Environment:
     def _stamped(self) -> str:
         return " ".join((*self.packages, *self.modules))
 
-    @property
-    def absence(self) -> str | None:
-        """Return why the library can't run here, in words, or None."""
-        if self.needs_gpu and gpu() is None:
-            return "it needs an NVIDIA GPU, and nvidia-smi names none here"
-        if not self.is_installed:
-            return "it isn't installed; run `make libraries`"
-        return None
-
     def complete(self) -> None:
         """Note that the environment is complete."""
         self.stamp.write_text(self._stamped, "utf-8")
 
 
-@cache
-def gpu() -> str | None:
-    """Return the name and the driver of the first NVIDIA GPU, None where there is none."""
-    words = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
-    try:
-        ended = subprocess.run(words, capture_output=True, text=True, check=False)
-    except OSError:
-        return None
-    lines = ended.stdout.splitlines() if ended.returncode == 0 else []
-    return lines[0].strip() if lines else None
-
-
 NUMPY: Final = "numpy==2.4.6"
-ON_GPU: Final[Mapping[str, str]] = {
-    "CUDA_VISIBLE_DEVICES": "0",
-    "DEVICE": "cuda",
-    "JAX_PLATFORMS": "cuda",
-    "TORCHINDUCTOR_COMPILE_THREADS": "1",
-    "TRITON_INTERPRET": "0",
-    "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
-}
-"""Settings of programs on a GPU. Several processes share it: none may reserve its memory."""
 ENVIRONMENTS: Final = (
     Environment(
         "torch",
@@ -137,42 +83,6 @@ ENVIRONMENTS: Final = (
         "onnxruntime",
         ("onnxruntime==1.32.0", "onnx==1.23.2", NUMPY),
         ("onnxruntime", "onnx"),
-    ),
-    Environment(
-        "tensorflow",
-        ("tensorflow-cpu==2.21.0", "keras==3.15.1", NUMPY),
-        ("tensorflow", "keras"),
-    ),
-    Environment("mlx", ("mlx==0.32.4", "mlx-cpu==0.32.4", NUMPY), ("mlx.core",)),
-    Environment("openvino", ("openvino==2026.4.1", NUMPY), ("openvino",)),
-    Environment(
-        "liger",
-        ("liger-kernel==0.6.2", "torch==2.13.0", "triton==3.9.0", "packaging==26.3", NUMPY),
-        ("torch", "triton", "liger_kernel.ops.layer_norm"),
-    ),
-    Environment(
-        "torch-cuda",
-        ("torch==2.13.0", NUMPY),
-        ("torch",),
-        source="torch",
-        settings=ON_GPU,
-        needs_gpu=True,
-    ),
-    Environment(
-        "liger-cuda",
-        ("liger-kernel==0.6.2", "torch==2.13.0", "triton==3.9.0", "packaging==26.3", NUMPY),
-        ("torch", "triton", "liger_kernel.ops.layer_norm"),
-        source="liger",
-        settings=ON_GPU,
-        needs_gpu=True,
-    ),
-    Environment(
-        "jax-cuda",
-        ("jax==0.10.2", "jax-cuda13-plugin==0.10.2", "flax==0.12.8", "ml_dtypes==0.6.0", NUMPY),
-        ("jax", "flax"),
-        source="jax",
-        settings=ON_GPU,
-        needs_gpu=True,
     ),
 )
 """The one table of versions. torch's version and stamp are also the Makefile's."""
@@ -192,8 +102,6 @@ def environment_of(library: str) -> Environment:
 
 def install(environment: Environment) -> str | None:
     """Make the environment; return None, or why the library is left out."""
-    if environment.needs_gpu and gpu() is None:
-        return environment.absence
     if environment.is_installed:
         return None
     problem = "no interpreter here can make virtual environments"
@@ -231,7 +139,7 @@ def _run(command: Sequence[str]) -> str | None:
 def main(words: list[str] | None = None) -> int:
     """Install every library, or those that are named; return 2 where there is none at all."""
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.libraries.environments", description=__doc__
+        prog="python -m benchmarks.kernels.environments", description=__doc__
     )
     names = [row.library for row in ENVIRONMENTS]
     parser.add_argument("libraries", nargs="*", help=f"some of {', '.join(names)}")
@@ -248,9 +156,6 @@ def main(words: list[str] | None = None) -> int:
             print(f"left out {environment.library}: {problem}", flush=True)
             continue
         count += 1
-        if environment.is_named:  # with versions of its own
-            print(f"ready: {environment.library} in {environment.python}", flush=True)
-            continue
         state = "installed" if is_new else "ready"
         print(f"{state}: {' '.join(environment.packages)} in {environment.folder}", flush=True)
     return 0 if count else 2

@@ -1,1 +1,0 @@
-"""Kernels of other libraries and readable NumPy ones with edits, for the corpus."""
