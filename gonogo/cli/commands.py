@@ -126,7 +126,7 @@ COMMANDS: dict[str, Entry] = {
         "Look at jobs, cancel and delete them.",
     ),
     "builds": Entry(
-        "gonogo_service.cli.nouns.builds:app",
+        "gonogo_service.cli.nouns.plain:builds",
         NOUNS,
         "Register builds, look at them, and remove those without jobs.",
     ),

@@ -20,7 +20,7 @@ from gonogo.settings import Settings
 from gonogo.urls import API
 from gonogo_dashboards.kit.page_routes import PageRoute
 from gonogo_service.app import create_app
-from gonogo_service.people import context
+from gonogo_service.kit.answers import caller
 from gonogo_service.people.visit import PUBLIC, SIGNED
 
 PAGE = Path(__file__).parents[2] / "docs" / "routes.md"
@@ -33,12 +33,8 @@ Each address of the service, with the scope that a token or a login needs. `admi
 `none`: everybody may ask. `signature`: the sender signs the body instead
 ([incoming webhooks](hooks.md)).
 """
-_SCOPES = {
-    context._reader: "read",
-    context._submitter: "submit",
-    context._admin: "admin",
-}
 _ORDER = ("read", "submit", "admin")
+_SCOPES: dict[Any, str] = {caller(scope): scope for scope in _ORDER}
 
 
 @dataclass(frozen=True, order=True)

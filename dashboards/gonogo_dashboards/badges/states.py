@@ -75,7 +75,7 @@ def of_branch(session: Session, branch: str, now: datetime) -> BadgeState | None
     tests = standings.read(session, since=now - standings.WINDOW, branch=branch)
     if not tests:
         known = any(build.branch == branch for build in matrices.builds(session))
-        known = known or bool(builds.list_(session, branch=branch, limit=1).items)
+        known = known or builds.has_branch(session, branch)
         return BadgeState(branch, NOT_RUN, None) if known else None
     hollow, red = (len(standings.of_kind(tests, kind)) for kind in (HOLLOW, RED))
     worst = next(iter(words.ordered({one.verdict for one in tests.values() if one.verdict})), None)

@@ -112,7 +112,7 @@ def new_job(session: Session, query: Mapping[str, str]) -> FormView:
             f"{build.executor}, {build.branch}"
             + (f", commit {build.commit[:12]}" if build.commit else ""),
         )
-        for build in builds.list_(session, limit=MAX_BUILDS).items
+        for build in builds.first(session, MAX_BUILDS)
     ]
     own_names = [(build.name, _about(build)) for build in own_builds().values()]
     return FormView(

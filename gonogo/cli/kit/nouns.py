@@ -1,19 +1,27 @@
-"""A noun of the API on the terminal: its list as a table, one of it as lines, both as JSON."""
+"""The command of a noun: `gonogo NOUN list|show|create|change|remove`, made from its declaration.
+
+Its options are the filters of its list and the fields of its bodies.
+"""
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from urllib.parse import quote
 
 import typer
+from pydantic.fields import FieldInfo
 from rich.text import Text
 
 from gonogo.cli.kit import show
-from gonogo.cli.kit.cells import Cell, Item, label, print_fields, table
+from gonogo.cli.kit.cells import Item, label, print_fields, table
 from gonogo.cli.kit.client import Client, Refused
-from gonogo.errors import JobError
+from gonogo.cli.kit.groups import group
+from gonogo.cli.kit.noun import Noun, Verb
+from gonogo.errors import FieldError, JobError
 from gonogo.fields import did_you_mean
 from gonogo.spec.executors import EXECUTORS
 
@@ -28,71 +36,197 @@ _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 NAMED = {"build": "builds", "suite": "suites", "test": "tests", "schedule": "schedules"}
 """Filters of lists that name one of another noun."""
 _HIDDEN = ("links",)
+_NEEDS = {"admin": " Needs the scope admin."}
 
 
-@dataclass(frozen=True)
-class Noun:
-    """Things of one kind, such as suites.
+def app_of(noun: Noun) -> typer.Typer:
+    """Return the group of a noun's commands: those that its declaration has."""
+    app = group(noun.about)
+    needs = _NEEDS.get(noun.scope, "")
+    if noun.key != "id":
+        order = f"List {noun.several} by {noun.key}."
+    else:
+        order = f"List the newest {noun.several}." if noun.is_paged else f"List all {noun.several}."
+    app.command("list", help=order + needs)(_list_command(noun))
+    app.command("show", help=f"Show {noun.words}.{needs}")(_show_command(noun))
+    if noun.create is not None and noun.create.command:
+        app.command("create", help=_help(noun.create))(_create_command(noun, noun.create))
+    if noun.change is not None and noun.change.command:
+        app.command("change", help=_help(noun.change))(_change_command(noun, noun.change))
+    if noun.remove is not None and noun.remove.command:
+        app.command("remove", help=_help(noun.remove))(_remove_command(noun, noun.remove))
+    return app
 
-    Attributes:
-        name: their name in addresses and commands, in the plural.
-        columns: the columns of their list.
-        words: what one of them is called in a sentence, such as "a suite".
-        key: what names one of them on the command line.
-        name_key: a field that names one of them as well, where only one has that name.
-        page: from the key to the path of its page; None: it has none.
-        parts: fields that hold a list of objects -> the columns of their table.
-        path: their address in the API; default: /NAME.
-        plural: what several of them are called in a sentence; default: their name.
-        labels: field -> the label of each of its values, where they have labels.
-        is_paged: False where the API answers with all of them at once.
+
+def _help(verb: Verb) -> str:
+    return verb.sentence + _NEEDS.get(verb.scope, "")
+
+
+def _list_command(noun: Noun) -> Callable[..., None]:
+    def list_(as_json: bool, limit: int = 1, cursor: str | None = None, **filters: Any) -> None:
+        print_list(noun, limit=limit, cursor=cursor, as_json=as_json, **filters)
+
+    options = {
+        name: (bool, typer.Option(False, f"--{name}", help=text))
+        if noun.kinds.get(name) is bool
+        else (str | None, typer.Option(None, f"--{name}", help=text))
+        for name, text in noun.filters.items()
+    }
+    paging = {"limit": (int, LIMIT), "cursor": (str | None, CURSOR)} if noun.is_paged else {}
+    return _signed(list_, {**options, **paging, "as_json": (bool, JSON)})
+
+
+def _show_command(noun: Noun) -> Callable[..., None]:
+    def show_(identity: str, as_json: bool) -> None:
+        with Client() as client:
+            record = client.call("GET", address_of(noun, client, identity))
+            print_one(noun, record, as_json=as_json, url=_page(client, noun, record))
+
+    return _signed(show_, {"identity": _identity(noun), "as_json": (bool, JSON)})
+
+
+def _create_command(noun: Noun, verb: Verb) -> Callable[..., None]:
+    def create(as_json: bool, **options: Any) -> None:
+        with Client() as client:
+            record = client.call("POST", noun.address, body=body_of(verb, options))
+            stored(noun, client, record, verb.done, as_json=as_json)
+
+    return with_options(create, verb)
+
+
+def _change_command(noun: Noun, verb: Verb) -> Callable[..., None]:
+    def change(identity: str, as_json: bool, **options: Any) -> None:
+        body = body_of(verb, options)
+        if not body:
+            command = f"gonogo {noun.name} change --help"
+            raise JobError(f"nothing to change: name an option ({command})")
+        with Client() as client:
+            record = client.call("PATCH", address_of(noun, client, identity), body=body)
+            stored(noun, client, record, verb.done, as_json=as_json)
+
+    return with_options(change, verb, {"identity": _identity(noun)})
+
+
+def _remove_command(noun: Noun, verb: Verb) -> Callable[..., None]:
+    def remove(identity: str, as_json: bool) -> None:
+        with Client() as client:
+            record = client.call("DELETE", address_of(noun, client, identity))
+        if as_json:
+            show.print_json(record)
+        else:
+            print(f"{verb.done} {identity}")
+
+    return _signed(remove, {"identity": _identity(noun), "as_json": (bool, JSON)})
+
+
+def _identity(noun: Noun) -> tuple[Any, Any]:
+    return str, typer.Argument(metavar=noun.key.upper(), help=noun.argument_help)
+
+
+def with_options(
+    function: Callable[..., None], verb: Verb, before: Mapping[str, tuple[Any, Any]] | None = None
+) -> Callable[..., None]:
+    """Return a command's function with an option per field of the verb's body, and --json.
+
+    The function gets them by their fields' names; `body_of` makes the body of them. A field that is
+    an object has no option.
     """
+    assert verb.body is not None
+    parameters = dict(before or {})
+    is_change = before is not None
+    for name, field in verb.body.model_fields.items():
+        if (option := _option(name, field, verb, is_change)) is not None:
+            parameters[name] = option
+    return _signed(function, {**parameters, "as_json": (bool, JSON)})
 
-    name: str
-    columns: Mapping[str, Cell]
-    words: str
-    key: str = "id"
-    page: Callable[[str], str] | None = None
-    parts: Mapping[str, Mapping[str, Cell]] = field(default_factory=dict)
-    path: str = ""
-    is_paged: bool = True
-    name_key: str | None = None
-    plural: str = ""
-    labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
-    @property
-    def address(self) -> str:
-        """Return the path of the list in the API."""
-        return self.path or f"/{self.name}"
+def _signed(
+    function: Callable[..., None], parameters: Mapping[str, tuple[Any, Any]]
+) -> Callable[..., None]:
+    """Return the function with these parameters: name -> (type, typer's option or argument)."""
+    signature = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+        for name, (kind, default) in parameters.items()
+    ]
+    function.__signature__ = inspect.Signature(signature)  # type: ignore[attr-defined]
+    function.__annotations__ = {name: kind for name, (kind, _) in parameters.items()}
+    return function
 
-    @property
-    def argument_help(self) -> str:
-        """Return the help of the argument that names one of them."""
-        return f"Its {self.key}{f' or {self.name_key}' if self.name_key else ''}."
 
-    def address_of(self, client: Client, text: str) -> str:
-        """Return the path in the API of the one with this key or name.
+def _option(name: str, field: FieldInfo, verb: Verb, is_change: bool) -> tuple[Any, Any] | None:
+    """Return the type and the option of a body's field; None for an object."""
+    kind = _plain(field.annotation)
+    words = field.description or ""
+    text = words and f"{words.rstrip('.')}."
+    if name in verb.positional:
+        return str, typer.Argument(metavar=name.upper(), help=text)
+    word = verb.options.get(name, f"--{(_one(name) if kind in (list, dict) else name)}")
+    option = word.replace("_", "-")
+    if kind in (list, dict):
+        more = "NAME=VALUE; repeatable" if kind is dict else "Repeatable"
+        return list[str], typer.Option([], option, help=f"{text} {more}.".strip())
+    if kind is None:
+        return None
+    if kind is bool and is_change and "/" not in option:
+        option = f"{option}/--no{option[1:]}"
+    if field.is_required():
+        return kind, typer.Option(..., option, help=text)
+    return kind | None, typer.Option(None, option, help=text)
 
-        Of several with a name, the only one that hasn't ended is meant. A name that none has is
-        left to the server, which says so. Raises JobError for a misspelled name, and for one that
-        several have.
-        """
-        if self.name_key is None or _ID.fullmatch(text):
-            return self.of(text)
-        items = list(client.pages(self.address))
-        named = [item for item in items if item[self.name_key] == text]
-        live = [item for item in named if all(item.get(end) is None for end in _ENDS)]
-        named = live if len(live) == 1 else named
-        if len(named) > 1:
-            keys = ", ".join(str(item[self.key]) for item in named)
-            raise JobError(f"{len(named)} {self.name} are called {text!r}: use an id: {keys}")
-        if not named and (hint := did_you_mean(text, [item[self.name_key] for item in items])):
-            raise JobError(f"there is no {self.name.removesuffix('s')} {text!r}{hint}")
-        return self.of(str(named[0][self.key]) if named else text)
 
-    def of(self, identity: str) -> str:
-        """Return the path of one of them in the API."""
-        return f"{self.address}/{_quoted(identity)}"
+def _plain(annotation: Any) -> type | None:
+    """Return str, int, float, bool, list or dict for a field's type; None for an object."""
+    if get_origin(annotation) in (Union, UnionType):
+        kinds = [kind for kind in get_args(annotation) if kind is not NoneType]
+        return _plain(kinds[0]) if len(kinds) == 1 else None
+    origin = get_origin(annotation) or annotation
+    if origin is Annotated:
+        return _plain(get_args(annotation)[0])
+    if origin is Literal:
+        return str
+    if origin in (list, dict):
+        return origin if _plain(get_args(annotation)[-1]) is str else None
+    if isinstance(origin, type) and issubclass(origin, str):
+        return str
+    return origin if origin in (int, float, bool) else None
+
+
+def _one(name: str) -> str:
+    """Return the singular of a field's name."""
+    for ending, short in (("ies", "y"), ("ches", "ch"), ("sses", "ss"), ("s", "")):
+        if name.endswith(ending):
+            return name.removesuffix(ending) + short
+    return name
+
+
+def body_of(verb: Verb, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the body of the options that were named; other fields stay as they are."""
+    assert verb.body is not None
+    body = given(**options)
+    for name, value in body.items():
+        if _plain(verb.body.model_fields[name].annotation) is dict:
+            body[name] = pairs(value, verb.options.get(name, f"--{_one(name)}"))
+    return body
+
+
+def address_of(noun: Noun, client: Client, text: str) -> str:
+    """Return the path in the API of the one with this key or name.
+
+    Of several with a name, the only one that hasn't ended is meant. A name that none has is left to
+    the server, which says so. Raises JobError for a misspelled name, and for one that several have.
+    """
+    if noun.name_key is None or _ID.fullmatch(text):
+        return noun.of(text)
+    items = list(client.pages(noun.address))
+    named = [item for item in items if item[noun.name_key] == text]
+    live = [item for item in named if all(item.get(end) is None for end in _ENDS)]
+    named = live if len(live) == 1 else named
+    if len(named) > 1:
+        keys = ", ".join(str(item[noun.key]) for item in named)
+        raise JobError(f"{len(named)} {noun.name} are called {text!r}: use an id: {keys}")
+    if not named and (hint := did_you_mean(text, [item[noun.name_key] for item in items])):
+        raise JobError(f"there is no {noun.one} {text!r}{hint}")
+    return noun.of(str(named[0][noun.key]) if named else text)
 
 
 def print_list(
@@ -112,7 +246,7 @@ def print_list(
     if page["items"]:
         show.console().print(table(page["items"], noun.columns))
     else:
-        for sentence in (f"no {noun.plural or noun.name}", *unknown):
+        for sentence in (f"no {noun.several}", *unknown):
             errors.print(sentence, style="dim", markup=False, highlight=False, soft_wrap=True)
     if page.get("next"):
         errors.print(
@@ -136,7 +270,7 @@ def _unknown(client: Client, filters: Item) -> list[str]:
     for name, noun in NAMED.items():
         if filters.get(name) is not None:
             try:
-                client.call("GET", f"/{noun}/{_quoted(str(filters[name]))}")
+                client.call("GET", f"/{noun}/{quote(str(filters[name]), safe='/@+:')}")
             except Refused as problem:
                 sentences.append(str(problem))
     return sentences
@@ -161,35 +295,6 @@ def print_one(noun: Noun, record: Item, *, as_json: bool, url: str | None = None
         out.print(Text(url, style="underline"), soft_wrap=True)
 
 
-def add_show(app: typer.Typer, noun: Noun, sentence: str) -> None:
-    """Add the command `show`."""
-
-    @app.command("show", help=sentence)
-    def show_one(
-        identity: str = typer.Argument(metavar=noun.key.upper(), help=noun.argument_help),
-        as_json: bool = JSON,
-    ) -> None:
-        with Client() as client:
-            record = client.call("GET", noun.address_of(client, identity))
-            print_one(noun, record, as_json=as_json, url=_page(client, noun, record))
-
-
-def add_remove(app: typer.Typer, noun: Noun, sentence: str, done: str) -> None:
-    """Add the command `remove`, which is a DELETE; `done` says what it did, such as "archived"."""
-
-    @app.command("remove", help=sentence)
-    def remove(
-        identity: str = typer.Argument(metavar=noun.key.upper(), help=noun.argument_help),
-        as_json: bool = JSON,
-    ) -> None:
-        with Client() as client:
-            record = client.call("DELETE", noun.address_of(client, identity))
-        if as_json:
-            show.print_json(record)
-        else:
-            print(f"{done} {identity}")
-
-
 def stored(
     noun: Noun, client: Client, record: Item, done: str, *, as_json: bool, url: str | None = None
 ) -> None:
@@ -205,8 +310,6 @@ def stored(
 
 def pairs(texts: Sequence[str], option: str) -> dict[str, str]:
     """Return repeated NAME=VALUE as an object. Raises FieldError."""
-    from gonogo.errors import FieldError
-
     for text in texts:
         if not text.partition("=")[0] or "=" not in text:
             reason = "has no name" if "=" in text else "has no ="
@@ -227,11 +330,37 @@ def given(**fields: Any) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value not in (None, [], {})}
 
 
-def _quoted(identity: str) -> str:
-    from urllib.parse import quote
-
-    return quote(identity, safe="/@+:")
-
-
 def _page(client: Client, noun: Noun, record: Item) -> str | None:
     return None if noun.page is None else client.url + noun.page(str(record[noun.key]))
+
+
+# For commands that aren't made by `app_of` yet.
+
+
+def add_show(app: typer.Typer, noun: Noun, sentence: str) -> None:
+    """Add the command `show`."""
+
+    @app.command("show", help=sentence)
+    def show_one(
+        identity: str = typer.Argument(metavar=noun.key.upper(), help=noun.argument_help),
+        as_json: bool = JSON,
+    ) -> None:
+        with Client() as client:
+            record = client.call("GET", address_of(noun, client, identity))
+            print_one(noun, record, as_json=as_json, url=_page(client, noun, record))
+
+
+def add_remove(app: typer.Typer, noun: Noun, sentence: str, done: str) -> None:
+    """Add the command `remove`, which is a DELETE; `done` says what it did, such as "archived"."""
+
+    @app.command("remove", help=sentence)
+    def remove(
+        identity: str = typer.Argument(metavar=noun.key.upper(), help=noun.argument_help),
+        as_json: bool = JSON,
+    ) -> None:
+        with Client() as client:
+            record = client.call("DELETE", address_of(noun, client, identity))
+        if as_json:
+            show.print_json(record)
+        else:
+            print(f"{done} {identity}")

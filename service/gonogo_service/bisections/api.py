@@ -53,7 +53,6 @@ from gonogo_service.tests import test_specs
 router = make_router("bisections")
 MAX_BUILDS = 1000
 MAX_RUNS = 10_000
-PAGE = 500
 
 Name = Annotated[str, Field(pattern=NAME, max_length=200)]
 
@@ -372,13 +371,7 @@ def _series(session: Session, body: BisectionIn) -> tuple[list[str], str]:
 def _branch(session: Session, executor: str, branch: str) -> list[Build]:
     """Return the built-in and the registered builds of a branch, by sequence."""
     members = [build for build in own_builds(executor).values() if build.branch == branch]
-    cursor: str | None = None
-    while True:
-        page = builds.list_(session, executor=executor, branch=branch, limit=PAGE, cursor=cursor)
-        members += page.items
-        cursor = page.next
-        if cursor is None:
-            return ordered(members)
+    return ordered([*members, *builds.of_branch(session, branch, executor)])
 
 
 def _accepted(bisection: BisectionRow) -> BisectionAccepted:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy import BigInteger
 from sqlalchemy.orm import Mapped, mapped_column
 
+from gonogo.spec.builds import Build
 from gonogo_service.kit.database.base import Base
 
 
 class BuildRow(Base):
-    """A registered build; the emulator's builds are code (`gonogo.spec.builds`)."""
+    """A build; those of the emulator and of torch are built in."""
 
     __tablename__ = "builds"
     name: Mapped[str] = mapped_column(primary_key=True)
@@ -20,6 +20,31 @@ class BuildRow(Base):
     branch: Mapped[str]
     sequence: Mapped[int] = mapped_column(BigInteger)
     commit: Mapped[str | None]
-    arithmetic: Mapped[str | None]
-    outputs: Mapped[list[Any] | None]
-    created_at: Mapped[datetime]
+    arithmetic: Mapped[str | None] = mapped_column(
+        doc="The arithmetic of its kernels, which alone may explain them; null: it is found"
+    )
+    outputs: Mapped[list[str] | None] = mapped_column(
+        doc="The outputs that it produces; null: all of the kernel"
+    )
+    created_at: Mapped[datetime | None] = mapped_column(
+        nullable=False, doc="null for a built-in build"
+    )
+
+    @classmethod
+    def of(cls, build: Build, created_at: datetime | None = None) -> BuildRow:
+        """Return the row of a build."""
+        outputs = None if build.outputs is None else list(build.outputs)
+        return cls(**vars(build) | {"outputs": outputs, "created_at": created_at})
+
+    @property
+    def build(self) -> Build:
+        """Return what it says about kernels."""
+        return Build(
+            self.name,
+            self.executor,
+            self.branch,
+            self.sequence,
+            self.commit,
+            self.arithmetic,
+            self.outputs if self.outputs is None else tuple(self.outputs),
+        )

@@ -5,116 +5,64 @@ The emulator's builds are code (`gonogo.spec.builds`); callers look there as wel
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import replace
+from typing import Any
 
 from sqlalchemy import and_, func, literal, or_, select
 from sqlalchemy.orm import Session
 
 from gonogo.spec.builds import Build
 from gonogo_service.builds.model import BuildRow
-from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.encoding import utcnow
-from gonogo_service.kit.database.paging import Page
-from gonogo_service.kit.database.records import from_object
 
 MIN_COMMIT_DIGITS = 7
 """Minimum number of digits that identify a commit."""
-
-
-@dataclass(frozen=True)
-class ListedBuild(Build):
-    """A build; `created_at` is null for built-in builds."""
-
-    created_at: datetime | None = None
 
 
 class BuildExists(ValueError):
     """Another build has this name; the meaning of a name never changes."""
 
 
-class BuildInUse(ValueError):
-    """A job has this build: its results would be of something unknown."""
-
-
-def add(
-    session: Session,
-    *,
-    name: str,
-    executor: str,
-    branch: str,
-    sequence: int | None,
-    commit: str | None = None,
-    arithmetic: str | None = None,
-    outputs: Sequence[str] | None = None,
-    now: datetime | None = None,
-) -> ListedBuild:
-    """Register a build, or do nothing if it is registered already.
+def add(session: Session, *, sequence: int | None = None, **fields: Any) -> BuildRow:
+    """Register a build of these fields of gonogo.spec.builds.Build, unless it is registered.
 
     A sequence of None is the branch's next one, or the one that the build has already. Raises
     BuildExists if another build has the name.
     """
-    fields: dict[str, object] = {
-        "executor": executor,
-        "branch": branch,
-        "sequence": sequence,
-        "commit": commit,
-        "arithmetic": arithmetic,
-        "outputs": None if outputs is None else list(outputs),
-    }
-    row = session.get(BuildRow, name)
+    build = Build(**fields)
+    row = session.get(BuildRow, build.name)
     if sequence is None:
-        fields["sequence"] = next_sequence(session, branch) if row is None else row.sequence
+        sequence = next_sequence(session, build.branch) if row is None else row.sequence
+    new = BuildRow.of(replace(build, sequence=sequence), utcnow())
     if row is None:
-        row = BuildRow(name=name, created_at=now or utcnow(), **fields)
-        session.add(row)
+        session.add(new)
         session.flush()
-    elif {field: getattr(row, field) for field in fields} != fields:
-        raise BuildExists(name)
-    return _build(row)
+        return new
+    if row.build != new.build:
+        raise BuildExists(build.name)
+    return row
 
 
-def get(session: Session, name: str) -> ListedBuild | None:
-    """Return a build, or None."""
-    row = session.get(BuildRow, name)
-    return None if row is None else _build(row)
+def get(session: Session, name: str) -> BuildRow | None:
+    """Return a registered build, or None."""
+    return session.get(BuildRow, name)
 
 
-def remove(session: Session, name: str) -> ListedBuild | None:
-    """Remove a registered build that no job has, and return it; None if there is none.
-
-    Raises BuildInUse.
-    """
-    row = session.get(BuildRow, name)
-    if row is None:
-        return None
-    for column in (JobRow.build, JobRow.reference):
-        if session.scalar(select(JobRow.id).where(column == name).limit(1)) is not None:
-            raise BuildInUse(name)
-    session.delete(row)
-    return _build(row)
+def of_branch(session: Session, branch: str, executor: str) -> list[Build]:
+    """Return the registered builds of a branch that an executor runs."""
+    query = select(BuildRow).where(BuildRow.branch == branch, BuildRow.executor == executor)
+    return [row.build for row in session.scalars(query)]
 
 
-def list_(
-    session: Session,
-    *,
-    executor: str | None = None,
-    branch: str | None = None,
-    limit: int = 100,
-    cursor: str | None = None,
-) -> Page[ListedBuild]:
-    """Return builds in the order of their names."""
-    query = select(BuildRow).order_by(BuildRow.name).limit(limit + 1)
-    if executor is not None:
-        query = query.where(BuildRow.executor == executor)
-    if branch is not None:
-        query = query.where(BuildRow.branch == branch)
-    if cursor is not None:
-        query = query.where(BuildRow.name > cursor)
-    return Page.cut(
-        [_build(row) for row in session.scalars(query)], limit, lambda build: build.name
-    )
+def has_branch(session: Session, branch: str) -> bool:
+    """Return whether a registered build is of the branch."""
+    query = select(BuildRow.name).where(BuildRow.branch == branch).limit(1)
+    return session.scalar(query) is not None
+
+
+def first(session: Session, limit: int) -> list[BuildRow]:
+    """Return registered builds, the first ones by name."""
+    return list(session.scalars(select(BuildRow).order_by(BuildRow.name).limit(limit)))
 
 
 def of_commit(session: Session, sha: str) -> str | None:
@@ -139,11 +87,5 @@ def of_commit(session: Session, sha: str) -> str | None:
 
 def next_sequence(session: Session, branch: str) -> int:
     """Return the next sequence number of a branch, after all its registered builds."""
-    return 1 + (
-        session.scalar(select(func.max(BuildRow.sequence)).where(BuildRow.branch == branch)) or 0
-    )
-
-
-def _build(row: BuildRow) -> ListedBuild:
-    outputs = None if row.outputs is None else tuple(row.outputs)
-    return from_object(ListedBuild, row, outputs=outputs)
+    largest = select(func.max(BuildRow.sequence)).where(BuildRow.branch == branch)
+    return 1 + (session.scalar(largest) or 0)

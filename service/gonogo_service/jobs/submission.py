@@ -190,7 +190,7 @@ def build_of(session: Session, name: str, executor: str, settings: Settings, fie
     registered = builds.get(session, name)
     known = known_build(name) or known_build(name, executor)
     if registered is not None:
-        known = registered
+        known = registered.build
     if known is not None:
         if known.executor == executor:
             return known

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import is_dataclass
+from functools import cache
 from typing import Annotated, Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from fastapi import APIRouter, Depends, Query, Request, Response
@@ -114,6 +115,7 @@ def principal_of(request: Request) -> Principal | None:
     return cast("Principal | None", request.scope.get("state", {}).get("principal"))
 
 
+@cache
 def caller(scope: str) -> Callable[[Request], Awaitable[Principal]]:
     """Return the dependency that demands a scope of who calls."""
 

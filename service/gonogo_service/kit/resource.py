@@ -19,13 +19,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from inspect import Parameter
-from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar, get_type_hints
+from typing import Annotated, Any, ClassVar, Generic, Literal, Protocol, TypeVar, get_type_hints
 
 from fastapi import Depends, Query, Request, Response
 from pydantic import BaseModel
 from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
+from gonogo.cli.kit.noun import Noun, Verb
 from gonogo.urls import API
 from gonogo_service.kit import audit, rows
 from gonogo_service.kit.answers import Cursor, Filter, Limit, caller, make_router, missing
@@ -34,7 +35,6 @@ from gonogo_service.kit.database.columns import IdType
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.ids import is_id
 from gonogo_service.kit.database.paging import BadCursor, Page
-from gonogo_service.kit.noun import Noun, Verb
 from gonogo_service.kit.principals import Principal
 from gonogo_service.kit.problems import BadField, Problem
 
@@ -59,6 +59,8 @@ _CONTEXT = Annotated[Any, Depends(_context)]
 _SCOPES = {
     scope: Annotated[Principal, Depends(caller(scope))] for scope in ("read", "submit", "admin")
 }
+_ENDS = ("archived_at", "revoked_at")
+"""Times of what has ended, and is stored still."""
 MAX_NAMES = 2000
 """Things among which a misspelled name is looked for."""
 NEXT = "GoNoGo-Next"
@@ -122,7 +124,9 @@ def undone(context: Context) -> Iterator[Session]:
 
 
 class Resource(Generic[R]):
-    """A noun of the API, and the table of its rows."""
+    """A noun of the API, and the table of its rows; `made` are all of them."""
+
+    made: ClassVar[list[Resource[Any]]] = []
 
     def __init__(
         self,
@@ -157,6 +161,7 @@ class Resource(Generic[R]):
         self.key: InstrumentedAttribute[str] = getattr(row, noun.key)
         self.by_id = self.key.type is IdType
         self._hides_archived = hasattr(row, "archived_at") and "archived" not in noun.filters
+        Resource.made.append(self)
         self._add_list()
         if has_one:
             self._add_show()
@@ -189,6 +194,13 @@ class Resource(Generic[R]):
         if row is not None and self._hides_archived and row.archived_at is not None:
             return None
         return row
+
+    def changeable(self, session: Session, who: Principal, key: str) -> R:
+        """Lock the row of this key, and return it. Raises Problem for one that is built in."""
+        if self._find(key) is not None:
+            limit = f"a registered {self.noun.one}"
+            raise BadField(self.noun.one, key, "is built in", limit=limit)
+        return self.require(session, who, key, lock=True)
 
     def require(self, session: Session, who: Principal, key: str, *, lock: bool = False) -> R:
         """Return the row of this key. Raises Problem 404, which says what was meant."""
@@ -257,8 +269,8 @@ class Resource(Generic[R]):
             "",
             list_,
             self.noun.scope,
-            f"List {self.noun.plural}, {order}",
-            f"List {self.noun.plural} that match all filters.",
+            f"List {self.noun.several}, {order}",
+            f"List {self.noun.several} that match all filters.",
             response_model=Page[self.line],  # type: ignore[name-defined]
             responses=CSV,
             **parameters,
@@ -301,7 +313,7 @@ class Resource(Generic[R]):
                 shown = self.show(session, row)
             if row is not made:
                 response.status_code = 200
-            response.headers["Location"] = f"{API}{self.noun.path}/{self.key_of(row)}"
+            response.headers["Location"] = f"{API}{self.noun.address}/{self.key_of(row)}"
             return shown
 
         def validate(context: Context, _who: Principal, body: BaseModel) -> Checked:
@@ -327,7 +339,7 @@ class Resource(Generic[R]):
             validate,
             verb.scope,
             f"Check {self.noun.words}",
-            f"Make all checks of `POST {self.noun.path}` without any effect.",
+            f"Make all checks of `POST {self.noun.address}` without any effect.",
             response_model=Checked,
             body=(body_type, Parameter.empty),
         )
@@ -351,7 +363,7 @@ class Resource(Generic[R]):
             (key,) = path.values()
             with context.session() as session:
                 act = Act(context, session, _who)
-                row = self.require(session, _who, key, lock=True)
+                row = self.changeable(session, _who, key)
                 if version is not None and version != row.version:
                     raise _outdated(version, row)
                 if set_values(row, function(act, row, given)):
@@ -382,10 +394,10 @@ class Resource(Generic[R]):
             (key,) = path.values()
             with context.session() as session:
                 act = Act(context, session, _who)
-                row = self.require(session, _who, key, lock=True)
-                before = getattr(row, "archived_at", None)
+                row = self.changeable(session, _who, key)
+                has_ended = any(getattr(row, name, None) is not None for name in _ENDS)
                 detail = function(act, row)
-                if before is None:
+                if not has_ended:
                     self._audit(act, verb, row, detail)
                 session.flush()
                 return self.show(session, row)
@@ -413,9 +425,14 @@ class Resource(Generic[R]):
     # routes
 
     @property
+    def _name(self) -> str:
+        """Return the name of the parameter that is the key."""
+        return f"{self.noun.one}_id" if self.by_id else self.noun.one
+
+    @property
     def _one(self) -> str:
         """Return the end of the path of one; a name may have slashes."""
-        return f"/{{{self.noun.one}}}" if self.by_id else f"/{{{self.noun.one}:path}}"
+        return f"/{{{self._name}}}" if self.by_id else f"/{{{self._name}:path}}"
 
     def _route(
         self,
@@ -436,7 +453,7 @@ class Resource(Generic[R]):
         given: dict[str, tuple[Any, Any]] = {
             "context": (_CONTEXT, Parameter.empty),
             "_who": (_SCOPES[scope], Parameter.empty),
-            **({self.noun.one: (str, Parameter.empty)} if key else {}),
+            **({self._name: (str, Parameter.empty)} if key else {}),
             **parameters,
         }
         signature = [
@@ -445,7 +462,7 @@ class Resource(Generic[R]):
         ]
         function.__signature__ = inspect.Signature(signature)  # type: ignore[attr-defined]
         self.router.add_api_route(
-            self.noun.path + path,
+            self.noun.address + path,
             function,
             methods=[method],
             name=f"{function.__name__.strip('_')}_{self.noun.name}",

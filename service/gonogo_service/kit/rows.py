@@ -13,12 +13,8 @@ from sqlalchemy import inspect
 
 from gonogo.reports.table import as_text
 from gonogo_service.kit.database.base import Base
+from gonogo_service.kit.database.columns import INTERNAL, SECRET
 from gonogo_service.kit.database.encoding import encode
-
-SECRET: dict[str, Any] = {"secret": True}
-"""`mapped_column(info=SECRET)`: no answer, file or audit entry has this column."""
-INTERNAL: dict[str, Any] = {"internal": True}
-"""`mapped_column(info=INTERNAL)`: no secret, but of no use to who asks."""
 
 
 class Answer(BaseModel):

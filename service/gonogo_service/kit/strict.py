@@ -1,4 +1,7 @@
-"""Strict reading of bodies: no coercion and no unknown fields."""
+"""Strict reading of bodies: no coercion and no unknown fields; and the types of their fields.
+
+The command reads this module in a bare install.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +26,15 @@ def _in_utc(moment: datetime) -> datetime:
         raise ValueError("must be within the years 1 to 9999 in UTC") from None
 
 
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._+/@-]*$"
+WORD = r"^[a-z0-9][a-z0-9_-]*$"
+MAX_LABELS = 32
+MAX_BUILDS = 100
+Name = Annotated[str, Field(pattern=NAME, max_length=200)]
+Word = Annotated[str, Field(pattern=WORD, max_length=64)]
+Label = Annotated[str, Field(pattern=NAME, max_length=64)]
+Labels = Annotated[dict[Label, Annotated[str, Field(max_length=200)]], Field(max_length=MAX_LABELS)]
+Builds = Annotated[list[Name], Field(max_length=MAX_BUILDS)]
 Moment = Annotated[
     AwareDatetime, Field(strict=False), BeforeValidator(_is_text), AfterValidator(_in_utc)
 ]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from gonogo_service.kit.noun import Noun
+from gonogo.cli.kit.noun import Noun
 
 AUDIT = Noun(
     "audit",
-    "See who did what; export the audit.",
     {"at": "at", "actor": "actor", "action": "action", "subject": "subject", "detail": "detail"},
-    one="entry",
+    "an entry",
+    about="See who did what; export the audit.",
     plural="entries",
     filters={
         "action": "List only this action, such as token.revoked.",

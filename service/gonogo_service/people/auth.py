@@ -24,6 +24,7 @@ from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.principals import Keys, Principal
 from gonogo_service.people import sessions
 from gonogo_service.people import store as tokens
+from gonogo_service.people.model import TokenRow
 
 if TYPE_CHECKING:
     from gonogo_service.people.context import Context
@@ -106,17 +107,17 @@ def by_cookie(context: Context, cookie: str) -> Principal | None:
     return _principal("session", login.token, login.id, login.csrf)
 
 
-def _principal(kind: str, token: tokens.Token, credential: str, csrf: str = "") -> Principal:
+def _principal(kind: str, token: TokenRow, credential: str, csrf: str = "") -> Principal:
     return Principal(
         kind,
         token.id,
         token.name,
         frozenset(token.scopes),
         csrf,
-        token.builds,
-        token.branches,
-        token.repositories,
-        token.suites,
+        tuple(token.builds),
+        tuple(token.branches),
+        tuple(token.repositories),
+        tuple(token.suites),
         token.expires_at,
         credential,
     )
@@ -152,7 +153,7 @@ def logout(context: Context, principal: Principal, cookie: str) -> None:
         audit.record(session, actor=principal.actor, action="session.ended", subject=principal.id)
 
 
-def _touch(context: Context, token: tokens.Token) -> None:
+def _touch(context: Context, token: TokenRow) -> None:
     now = utcnow()
     if tokens.is_stale(token, now):
         try:

@@ -3,40 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from gonogo import settings as configuration
 from gonogo.settings import Settings
 from gonogo_service.kit import audit
 from gonogo_service.kit.database.encoding import timestamp, utcnow
+from gonogo_service.kit.database.ids import new_id
 from gonogo_service.kit.principals import SCOPES, Keys
 from gonogo_service.kit.problems import BadField
-from gonogo_service.people import store as tokens
 from gonogo_service.people.auth import make_token, own_keys, shown_prefix
+from gonogo_service.people.model import TokenRow
+from gonogo_service.people.noun import MAX_NAME, OVERLAP_HOURS
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
-MAX_NAME: Final = 100
 MAX_DAYS: Final = 36_500
 DEFAULT: Final = -1
 """In the place of a number of days: the default of the settings."""
-OVERLAP_HOURS: Final = 24
-"""A rotated token stays valid this long by default: time to give the new one to its users."""
 MAX_OVERLAP_HOURS: Final = 24 * 30
-
-
-@dataclass(frozen=True)
-class Grant:
-    """The rights of a token. Empty patterns: no builds to register, and no other limits."""
-
-    scopes: tuple[str, ...]
-    builds: Sequence[str] = ()
-    branches: Sequence[str] = ()
-    repositories: Sequence[str] = ()
-    suites: Sequence[str] = ()
+LIMITS: Final = ("builds", "branches", "repositories", "suites")
 
 
 def issue_token(
@@ -44,130 +32,103 @@ def issue_token(
     name: str,
     scopes: Iterable[str],
     *,
-    builds: Sequence[str] = (),
-    branches: Sequence[str] = (),
-    repositories: Sequence[str] = (),
-    suites: Sequence[str] = (),
     days: int | None = DEFAULT,
     actor: str = "command line",
     keys: Keys | None = None,
     settings: Settings | None = None,
+    **limits: Sequence[str],
 ) -> str:
     """Create a token in the caller's transaction; return its text, which is shown only once.
 
-    `builds` and `branches` are patterns of the builds that it may register with the scope submit.
-    `repositories` and `suites` limit it to what belongs to them. `days`: its life; None: it never
+    `limits` are patterns: `builds` and `branches` of the builds that it may register with the scope
+    submit, `repositories` and `suites` of what it is limited to. `days`: its life; None: it never
     ends. `keys` defaults to those of GONOGO_SECRET_KEY. Raises BadField for a bad value, and
     ValueError without a secret key.
     """
-    grant = Grant(tuple(scopes), builds, branches, repositories, suites)
-    name, grant = _checked(name, grant)
-    expires_at = _end(days, settings or configuration.load(), utcnow())
-    text, token = _create(session, name, grant, expires_at, keys)
-    audit.record(
-        session,
-        actor=actor,
-        action="token.created",
-        subject=token.id,
-        detail={
-            "name": name,
-            "scopes": list(grant.scopes),
-            "prefix": token.prefix,
-            "builds": list(builds),
-            "branches": list(branches),
-            "repositories": list(repositories),
-            "suites": list(suites),
-            "expires_at": timestamp(expires_at),
-        },
+    rights = _checked(
+        name.strip(), list(scopes), {field: limits.get(field, ()) for field in LIMITS}
     )
+    expires_at = _end(days, settings or configuration.load(), utcnow())
+    text, token = _create(session, rights, expires_at, keys)
+    detail = {**rights, "prefix": token.prefix, "expires_at": timestamp(expires_at)}
+    audit.record(session, actor=actor, action="token.created", subject=token.id, detail=detail)
     return text
 
 
 def rotate_token(
     session: Session,
-    token_id: str,
+    before: TokenRow,
     *,
     overlap_hours: float = OVERLAP_HOURS,
     days: int | None = DEFAULT,
     actor: str = "command line",
     keys: Keys | None = None,
     settings: Settings | None = None,
-) -> str | None:
+) -> str:
     """Create a token with the rights of another, which stays valid for the overlap only.
 
-    Returns the new text; None if there is no such token. Raises BadField where it has ended.
+    The caller has locked the other one. Returns the new text. Raises BadField where it has ended.
     """
     if not 0 <= overlap_hours <= MAX_OVERLAP_HOURS:
         limit = f"0 to {MAX_OVERLAP_HOURS}"
         raise BadField("overlap_hours", overlap_hours, "is out of range", limit=limit)
-    if tokens.get(session, token_id) is None:
-        return None
     now = utcnow()
-    before = tokens.shorten(session, token_id, now + timedelta(hours=overlap_hours))
-    if before is None:
-        raise BadField("token", token_id, "has ended", limit="a valid token; create a new one")
-    grant = Grant(before.scopes, before.builds, before.branches, before.repositories, before.suites)
+    if not before.valid(now):
+        raise BadField("token", before.id, "has ended", limit="a valid token; create a new one")
+    end = now + timedelta(hours=overlap_hours)
+    before.expires_at = min(end, before.expires_at or end)
+    rights = {field: getattr(before, field) for field in ("name", "scopes", *LIMITS)}
     expires_at = _end(days, settings or configuration.load(), now)
-    text, token = _create(session, before.name, grant, expires_at, keys)
-    audit.record(
-        session,
-        actor=actor,
-        action="token.rotated",
-        subject=token.id,
-        detail={
-            "name": token.name,
-            "prefix": token.prefix,
-            "expires_at": timestamp(expires_at),
-            "replaces": before.id,
-            "replaced_ends_at": timestamp(before.expires_at),
-        },
-    )
+    text, token = _create(session, rights, expires_at, keys)
+    detail = {
+        "name": token.name,
+        "prefix": token.prefix,
+        "expires_at": timestamp(expires_at),
+        "replaces": before.id,
+        "replaced_ends_at": timestamp(before.expires_at),
+    }
+    audit.record(session, actor=actor, action="token.rotated", subject=token.id, detail=detail)
     return text
 
 
 def _create(
-    session: Session, name: str, grant: Grant, expires_at: datetime | None, keys: Keys | None
-) -> tuple[str, tokens.Token]:
+    session: Session, rights: dict[str, Any], expires_at: datetime | None, keys: Keys | None
+) -> tuple[str, TokenRow]:
     text = make_token()
-    token = tokens.create(
-        session,
-        name=name,
+    digest = (keys or own_keys()).digest("token", text)
+    row = TokenRow(
+        id=new_id(),
         prefix=shown_prefix(text),
-        digest=(keys or own_keys()).digest("token", text),
-        scopes=grant.scopes,
+        hash=digest,
+        created_at=utcnow(),
         expires_at=expires_at,
-        builds=grant.builds,
-        branches=grant.branches,
-        repositories=grant.repositories,
-        suites=grant.suites,
+        **rights,
     )
-    return text, token
+    session.add(row)
+    session.flush()
+    return text, row
 
 
-def _checked(name: str, grant: Grant) -> tuple[str, Grant]:
-    """Return the name and the grant in their stored form. Raises BadField."""
-    name, scopes = name.strip(), tuple(scope for scope in SCOPES if scope in grant.scopes)
-    unknown = [scope for scope in grant.scopes if scope not in SCOPES]
+def _checked(name: str, scopes: Sequence[str], limits: dict[str, Sequence[str]]) -> dict[str, Any]:
+    """Return the rights in their stored form. Raises BadField."""
+    unknown = [scope for scope in scopes if scope not in SCOPES]
     if unknown or not scopes:
-        raise BadField(
-            "scopes",
-            unknown or [],
-            "unknown scope" if unknown else "at least one is required",
-            limit="one of " + ", ".join(SCOPES),
-        )
+        reason = "unknown scope" if unknown else "at least one is required"
+        raise BadField("scopes", unknown, reason, limit="one of " + ", ".join(SCOPES))
     if not name or len(name) > MAX_NAME or not name.isprintable():
         raise BadField("name", name, "must be printable text", limit=f"1 to {MAX_NAME} characters")
-    for field in ("builds", "branches", "repositories", "suites"):
-        patterns = getattr(grant, field)
+    for field, patterns in limits.items():
         if patterns and all(pattern.startswith("!") for pattern in patterns):
             raise BadField(field, list(patterns), "only excludes", limit="a pattern without !")
-    if grant.branches and not grant.builds:
-        raise BadField("branches", list(grant.branches), "limits no builds", limit="with builds")
-    if "admin" in scopes and (grant.repositories or grant.suites):
-        field = "repositories" if grant.repositories else "suites"
+    if limits["branches"] and not limits["builds"]:
+        given = list(limits["branches"])
+        raise BadField("branches", given, "limits no builds", limit="with builds")
+    if "admin" in scopes and (limits["repositories"] or limits["suites"]):
+        field = "repositories" if limits["repositories"] else "suites"
         limit = "the scopes read and submit"
-        raise BadField(field, list(getattr(grant, field)), "can't limit an admin", limit=limit)
-    return name, Grant(scopes, grant.builds, grant.branches, grant.repositories, grant.suites)
+        raise BadField(field, list(limits[field]), "can't limit an admin", limit=limit)
+    lists = {field: list(patterns) for field, patterns in limits.items()}
+    return {"name": name, "scopes": [scope for scope in SCOPES if scope in scopes], **lists}
 
 
 def _end(days: int | None, settings: Settings, now: datetime) -> datetime | None:

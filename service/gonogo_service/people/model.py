@@ -9,26 +9,39 @@ from sqlalchemy import BigInteger, ForeignKey, Integer
 from sqlalchemy.orm import Mapped, mapped_column
 
 from gonogo_service.kit.database.base import Base
-from gonogo_service.kit.database.columns import IdType
+from gonogo_service.kit.database.columns import SECRET, IdType
 
 
 class TokenRow(Base):
-    """A bearer token; only a keyed hash of it is stored."""
+    """A bearer token; only a keyed hash of it is stored.
+
+    `prefix` is the part that people may see and compare.
+    """
 
     __tablename__ = "tokens"
     id: Mapped[str] = mapped_column(IdType, primary_key=True)
     name: Mapped[str]
     prefix: Mapped[str]
-    hash: Mapped[str] = mapped_column(unique=True)
-    scopes: Mapped[list[Any]]
-    builds: Mapped[list[Any]]
-    branches: Mapped[list[Any]]
-    repositories: Mapped[list[Any]]
-    suites: Mapped[list[Any]]
+    hash: Mapped[str] = mapped_column(unique=True, info=SECRET)
+    scopes: Mapped[list[str]]
+    builds: Mapped[list[str]] = mapped_column(
+        doc="Patterns of the names of builds that it may register with the scope submit"
+    )
+    branches: Mapped[list[str]] = mapped_column(doc="Patterns of their branches; empty: any")
+    repositories: Mapped[list[str]] = mapped_column(
+        doc="Patterns of the repositories whose commits it is limited to; empty: no limit"
+    )
+    suites: Mapped[list[str]] = mapped_column(
+        doc="Patterns of the names of suites that it is limited to; empty: no limit"
+    )
     created_at: Mapped[datetime]
-    expires_at: Mapped[datetime | None]
+    expires_at: Mapped[datetime | None] = mapped_column(doc="It ends then; null: never")
     last_used_at: Mapped[datetime | None]
     revoked_at: Mapped[datetime | None]
+
+    def valid(self, now: datetime) -> bool:
+        """Return whether it gives access at that time."""
+        return self.revoked_at is None and (self.expires_at is None or self.expires_at > now)
 
 
 class SessionRow(Base):

@@ -11,7 +11,6 @@ from sqlalchemy.orm import Session
 
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.people.model import SessionRow, TokenRow
-from gonogo_service.people.store import Token, of_row
 
 
 @dataclass(frozen=True)
@@ -19,7 +18,7 @@ class Login:
     """A live session: its token, and the CSRF token that its pages must send back."""
 
     id: str
-    token: Token
+    token: TokenRow
     csrf: str
     expires_at: datetime
 
@@ -47,7 +46,7 @@ def by_hash(session: Session, digest: str) -> Login | None:
     match = session.execute(query).first()
     if match is None:
         return None
-    row, token = match[0], of_row(match[1])
+    row, token = match
     return Login(row.id, token, row.csrf, row.expires_at) if token.valid(now) else None
 
 

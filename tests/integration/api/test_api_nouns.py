@@ -68,8 +68,8 @@ def test_registered_builds_are_listed_among_those_of_the_emulator(api: Api) -> N
 
 @BOTH
 def test_what_the_name_of_a_build_means_never_changes(api: Api) -> None:
-    for _ in range(2):
-        assert api.client.post("/api/v1/builds", json=V60).status_code == 201
+    for code in (201, 200):
+        assert api.client.post("/api/v1/builds", json=V60).status_code == code
     other = api.client.post("/api/v1/builds", json={**V60, "sequence": 61})
     assert (other.status_code, other.json()["field"]) == (409, "name")
     assert [entry["subject"] for entry in api.get("/audit?action=build.registered")["items"]] == [

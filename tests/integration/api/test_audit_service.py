@@ -13,6 +13,7 @@ import pytest
 import gonogo_service
 from api import JOB, Api, in_process, on_port
 from gonogo.cli.app import main
+from gonogo_service.kit.resource import Resource
 from gonogo_service.people import audit_api
 from gonogo_service.people.visit import SAFE_METHODS
 from suite_runs import SUITE
@@ -87,7 +88,13 @@ def test_every_address_that_changes_something_has_its_entry(api: Api) -> None:
     }
     checks = {address for address in changing if address.endswith(":validate")}
     assert changing - checks - DELIVERIES == set(ACTIONS)
-    recorded: set[str] = set()
+    nouns = [resource.noun for resource in Resource.made]
+    recorded = {
+        f"{noun.one}.{verb.done}"
+        for noun in nouns
+        for verb in (noun.create, noun.change, noun.remove)
+        if verb is not None
+    }
     for package in (gonogo_service,):
         for path in Path(str(package.__file__)).parent.rglob("*.py"):
             for node in ast.walk(ast.parse(path.read_text())):

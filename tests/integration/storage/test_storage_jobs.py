@@ -409,7 +409,7 @@ def test_a_build_is_registered_once_and_never_changes(engine: Engine) -> None:
             builds.add(
                 current, name="a1b2", executor="ttnn", branch="main", sequence=6, outputs=["dx"]
             )
-        assert [build.name for build in builds.list_(current, executor="ttnn").items] == ["a1b2"]
+        assert [build.name for build in builds.of_branch(current, "main", "ttnn")] == ["a1b2"]
 
 
 def test_an_attempt_carries_what_is_registered_of_its_build(engine: Engine) -> None:

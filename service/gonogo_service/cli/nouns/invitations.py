@@ -49,6 +49,6 @@ def revoke(
 ) -> None:
     """Refuse a code that nobody has used. Needs the scope admin."""
     with Client() as client:
-        address = f"{INVITATIONS.address_of(client, identity)}:revoke"
+        address = f"{nouns.address_of(INVITATIONS, client, identity)}:revoke"
         record = client.call("POST", address, body={"reason": reason})
         nouns.stored(INVITATIONS, client, record, "revoked", as_json=as_json)

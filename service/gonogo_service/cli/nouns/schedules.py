@@ -104,7 +104,7 @@ def change(
         paused=pause,
     )
     with Client() as client:
-        record = client.call("PATCH", SCHEDULES.address_of(client, schedule), body=body)
+        record = client.call("PATCH", nouns.address_of(SCHEDULES, client, schedule), body=body)
         nouns.stored(SCHEDULES, client, record, "changed", as_json=as_json)
 
 
@@ -115,7 +115,7 @@ nouns.add_remove(app, SCHEDULES, "Archive a schedule. Its runs stay.", "archived
 def run(schedule: str = typer.Argument(help=SCHEDULES.argument_help), as_json: bool = JSON) -> None:
     """Start a run now, even if the schedule is paused."""
     with Client() as client:
-        record = client.call("POST", f"{SCHEDULES.address_of(client, schedule)}:run-now")
+        record = client.call("POST", f"{nouns.address_of(SCHEDULES, client, schedule)}:run-now")
         url = client.url + urls.run(record["id"])
     if as_json:
         show.print_json({**record, "url": url})

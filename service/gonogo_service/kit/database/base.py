@@ -26,6 +26,9 @@ class Base(DeclarativeBase):
         str: Text,
         datetime: UtcTime,
         dict[str, Any]: JsonType,
+        dict[str, str]: JsonType,
+        dict[str, int]: JsonType,
         list[Any]: JsonType,
+        list[str]: JsonType,
         float: Double,
     }

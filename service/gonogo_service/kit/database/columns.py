@@ -14,6 +14,11 @@ from sqlalchemy.types import TypeDecorator
 
 from gonogo.spec.verdicts import Explanation, Verdict
 
+SECRET: dict[str, Any] = {"secret": True}
+"""`mapped_column(info=SECRET)`: no answer, file or audit entry has this column."""
+INTERNAL: dict[str, Any] = {"internal": True}
+"""`mapped_column(info=INTERNAL)`: no secret, but of no use to who asks."""
+
 
 class UtcTime(TypeDecorator[datetime]):
     """An aware datetime in UTC; SQLite, which has no time zones, stores it without one."""

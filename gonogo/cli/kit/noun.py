@@ -1,7 +1,7 @@
 """A noun of the API, in words: its address, what may be asked and done, how the command shows it.
 
-Nothing here needs a package of the service, because the command reads it in a bare install too.
-`gonogo_service.kit.resource` makes the API of a noun, and `gonogo_service.cli.nouns` its command.
+`gonogo_service.kit.resource` makes the API of a noun of it, and `nouns.app_of` its command, also in
+a bare install.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
+from urllib.parse import quote
 
 from gonogo.spec.validation import Model
 
@@ -48,27 +49,27 @@ class Noun:
 
     Attributes:
         name: their name in addresses and commands, in the plural.
-        about: the help of their command.
         columns: the columns of their list.
-        one: the name of one of them.
+        words: what one of them is called in a sentence, such as "a suite".
+        about: the help of their command.
         key: the field that names one of them.
         name_key: a field that names one of them as well, where only one has that name.
         filters: the parameters of their list -> what each does, for the help.
         kinds: filter -> its type, where it isn't text.
         scope: what the caller needs to list and show them.
-        verbs: create, change and remove, as far as one may.
+        create, change, remove: what may be done to them.
         page: from the key to the path of its page; None: it has none.
         parts: fields that hold a list of objects -> the columns of their table.
         labels: field -> the label of each of its values, where they have labels.
-        plural: what several of them are called in a sentence.
+        plural: what several of them are called in a sentence; default: their name.
         path: their address in the API; default: /NAME.
         is_paged: False where the API answers with all of them at once.
     """
 
     name: str
-    about: str
     columns: Mapping[str, Cell]
-    one: str = ""
+    words: str
+    about: str = ""
     key: str = "id"
     name_key: str | None = None
     filters: Mapping[str, str] = field(default_factory=dict)
@@ -84,16 +85,26 @@ class Noun:
     path: str = ""
     is_paged: bool = True
 
-    def __post_init__(self) -> None:
-        defaults = {
-            "one": self.name.removesuffix("s"),
-            "plural": self.name,
-            "path": f"/{self.name}",
-        }
-        for name, value in defaults.items():
-            object.__setattr__(self, name, getattr(self, name) or value)
+    @property
+    def one(self) -> str:
+        """Return the name of one of them."""
+        return self.words.partition(" ")[2]
 
     @property
-    def words(self) -> str:
-        """Return "a suite", "an invitation"."""
-        return f"{'an' if self.one[0] in 'aeiou' else 'a'} {self.one}"
+    def several(self) -> str:
+        """Return the name of several of them."""
+        return self.plural or self.name
+
+    @property
+    def address(self) -> str:
+        """Return the path of the list in the API."""
+        return self.path or f"/{self.name}"
+
+    @property
+    def argument_help(self) -> str:
+        """Return the help of the argument that names one of them."""
+        return f"Its {self.key}{f' or {self.name_key}' if self.name_key else ''}."
+
+    def of(self, identity: str) -> str:
+        """Return the path of one of them in the API."""
+        return f"{self.address}/{quote(identity, safe='/@+:')}"
