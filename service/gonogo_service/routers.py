@@ -11,7 +11,6 @@ from gonogo_service.ci import hooks_api as hooks
 from gonogo_service.ci import rules_api as rules
 from gonogo_service.compare import api as compare
 from gonogo_service.devices import api as devices
-from gonogo_service.devices import workers_api as workers
 from gonogo_service.flags import api as flags
 from gonogo_service.gauges import api as gauges
 from gonogo_service.hosts import api as hosts
@@ -51,7 +50,6 @@ def routers() -> list[APIRouter]:
         devices,
         hosts,
         invitations,
-        workers,
         tokens,
         webhooks,
         hooks,
@@ -60,4 +58,4 @@ def routers() -> list[APIRouter]:
         audit,
     )
     nouns = (*jobs_and_results, *tests_and_suites, *fleet_and_ci, rehearsals)
-    return [noun.router for noun in nouns]
+    return [*(noun.router for noun in nouns), devices.workers_router]

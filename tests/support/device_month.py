@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from gonogo_service.devices import device_changes, goldens, heartbeats, periods
+from gonogo_service.devices import changes, goldens, heartbeats, periods
 from gonogo_service.devices import store as devices
 from gonogo_service.jobs.model import AttemptRow
 from gonogo_service.kit.database.ids import new_id
@@ -89,7 +89,7 @@ def month(
         away + timedelta(days=1, hours=1): lambda at: goldens.report(
             session, {**bad(), **well()}, now=at
         ),
-        away + timedelta(days=2): lambda at: device_changes.suspect(
+        away + timedelta(days=2): lambda at: changes.suspect(
             session, DEVICE, "9 of 10 tests fail here only", {}, now=at
         ),
         away + timedelta(days=2, hours=6): lambda at: person(session, at),
@@ -147,9 +147,7 @@ def well() -> dict[str, Any]:
 
 def person(session: Session, now: datetime) -> None:
     """Someone looked at it."""
-    (record,) = [
-        device for device in devices.list_(session, now=now).items if device.device == DEVICE
-    ]
-    device_changes.patch(
+    (record,) = [device for device in devices.list_(session, now=now) if device.device == DEVICE]
+    changes.patch(
         session, record.id, {"health": "good", "reason": "looked at"}, actor="ada", now=now
     )

@@ -75,7 +75,7 @@ class Post:
     def health(self, device: str = DEVICE) -> str | None:
         """The stored health of a device."""
         with reading(self.context.engine) as current:
-            return current.scalar(select(DeviceRow.health).where(DeviceRow.identity == device))
+            return current.scalar(select(DeviceRow.health).where(DeviceRow.device == device))
 
 
 def place(attempt: str, host: str = HOST) -> dict[str, Any]:

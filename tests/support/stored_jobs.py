@@ -295,4 +295,4 @@ def fleet(
         "worker": "w",
     }
     heartbeats.report(session, heartbeat, now=now)
-    return {device.name: device.id for device in devices.list_(session, now=now).items}
+    return {device.name: device.id for device in devices.list_(session, now=now)}

@@ -18,11 +18,12 @@ from gonogo_dashboards.kit import axis_events, ranges, words
 from gonogo_dashboards.kit.axis_events import AxisEvent
 from gonogo_dashboards.kit.list_rows import JobLine, job_line
 from gonogo_service.builds import entry_names
-from gonogo_service.devices import device_history, health_then, periods
+from gonogo_service.devices import history as device_history
+from gonogo_service.devices import periods
 from gonogo_service.devices import store as stored
 from gonogo_service.devices.heartbeats import BUNDLE
+from gonogo_service.devices.model import DeviceHealthRow, DeviceRow, PassedCanary, Telemetry
 from gonogo_service.devices.periods import Load, Pulse, Work
-from gonogo_service.devices.store import Device, DeviceChange, PassedCanary, Telemetry
 from gonogo_service.hosts import store as stored_hosts
 from gonogo_service.jobs import store as stored_jobs
 from gonogo_service.jobs.job import JobSummary
@@ -206,7 +207,7 @@ def devices(
     )
     since = period.since or now
     window = now - since
-    done, turns = periods.work(session, since=since), health_then.turned_sick(session, since)
+    done, turns = periods.work(session, since=since), device_history.turned_sick(session, since)
     worker = "gonogo worker --executor emulator"
     return DevicesView(
         tuple(
@@ -242,7 +243,7 @@ def lines(
     session: Session, pulse: Pulse, now: datetime, timeout_s: float
 ) -> tuple[DeviceLine, ...]:
     """Return the lines of all devices from a pulse that was read already."""
-    records = stored.list_(session, now=now, timeout_s=timeout_s).items
+    records = stored.list_(session, now=now, timeout_s=timeout_s)
     jobs = stored_jobs.many(session, [record.job for record in records if record.job])
     return tuple(_line(record, jobs, pulse, now) for record in records)
 
@@ -271,7 +272,7 @@ def device(
     facts += [("queues", ", ".join(record.queues)), ("worker", record.worker or "none")]
     facts += [("first heartbeat", _at(record.first_heard_at))]
     facts += hosts.facts(stored_hosts.get(session, line.host), now)
-    history = tuple(_history(entry, now) for entry in record.history)
+    history = tuple(_history(entry, now) for entry in stored.history(session, device_id))
     period = ranges.of(
         query or {},
         now,
@@ -333,7 +334,7 @@ def _climb(entry: HistoryLine) -> Climb:
 
 
 def _line(
-    record: Device, jobs: Mapping[str, JobSummary], pulse: Pulse, now: datetime
+    record: DeviceRow, jobs: Mapping[str, JobSummary], pulse: Pulse, now: datetime
 ) -> DeviceLine:
     state, health = record.state, record.health
     job = jobs.get(record.job or "") if state is DeviceState.busy else None
@@ -382,7 +383,7 @@ def _telemetry(readings: Telemetry) -> tuple[str, ...]:
     )
 
 
-def _history(entry: DeviceChange, now: datetime) -> HistoryLine:
+def _history(entry: DeviceHealthRow, now: datetime) -> HistoryLine:
     evidence = dict(entry.evidence or {})
     steps = evidence.pop("steps", None)
     return from_object(

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from gonogo_dashboards.kit import words
-from gonogo_service.devices.device_history import Change
+from gonogo_service.devices.history import Change
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.kit.database.states import DeviceHealth, DeviceState
 

@@ -50,7 +50,7 @@ from gonogo_dashboards.kit.cache import LRUCache
 from gonogo_dashboards.kit.imported import ImportedView
 from gonogo_dashboards.kit.list_rows import JobLine, job_line
 from gonogo_service.builds import entry_names
-from gonogo_service.devices import workers
+from gonogo_service.devices import store as devices
 from gonogo_service.jobs import artifacts as stored_artifacts
 from gonogo_service.jobs import job_attempts, queue_estimate, selection_tests
 from gonogo_service.jobs import store as stored_jobs
@@ -206,7 +206,7 @@ def job(
     now: datetime,
     pair: tuple[int, int] | None = None,
     part: reports.Part = FIRST_TESTS,
-    timeout_s: float = workers.TIMEOUT_S,
+    timeout_s: float = devices.TIMEOUT_S,
 ) -> JobView | None:
     """Return a job's page; None where there is no such job.
 

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from gonogo import urls
 from gonogo_dashboards.devices.fleet import WORST_FIRST, Fleet
 from gonogo_dashboards.kit import words
-from gonogo_service.devices.health_then import DayDevices
+from gonogo_service.devices.history import DayDevices
 from gonogo_service.kit.database.states import DeviceHealth
 from gonogo_service.tests.standings import FLAKY, HOLLOW, RED, Standings, TestStanding, of_kind
 

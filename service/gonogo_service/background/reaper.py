@@ -11,7 +11,8 @@ from typing import Any
 from gonogo_service.background import sickness
 from gonogo_service.background.dispatcher import CANCEL_KEY_S, request_cancel
 from gonogo_service.ci import incoming
-from gonogo_service.devices import goldens, heartbeats, orders, periods, workers
+from gonogo_service.devices import goldens, heartbeats, periods, workers
+from gonogo_service.devices import store as devices
 from gonogo_service.hosts import invitations, message_numbers
 from gonogo_service.hosts import store as hosts
 from gonogo_service.jobs import attempts, queues
@@ -95,7 +96,7 @@ class Reaper:
         """
         for attempt in context.reading(attempts.to_cancel):
             request_cancel(context, attempt)
-        if by_device := context.reading(orders.orders):
+        if by_device := context.reading(devices.orders):
             texts = {device: self._sealed(device, order) for device, order in by_device.items()}
             with context.redis.pipeline(transaction=False) as pipe:
                 for device, text in texts.items():

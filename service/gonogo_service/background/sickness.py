@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from gonogo.devices import suspicion
-from gonogo_service.devices import device_changes, outcomes
+from gonogo_service.devices import changes, outcomes
 from gonogo_service.kit.background_context import BackgroundContext, log
 
 LOOK_BACK = timedelta(days=1)
@@ -18,8 +18,8 @@ def run_once(context: BackgroundContext, now: datetime) -> int:
     count = 0
     for suspected in suspicion.suspects(by_device):
         mark = partial(
-            device_changes.suspect,
-            identity=suspected.device,
+            changes.suspect,
+            device=suspected.device,
             reason=suspected.words,
             evidence=suspected.to_json(),
             now=now,

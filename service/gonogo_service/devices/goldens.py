@@ -5,7 +5,7 @@ The rules are in gonogo.devices.golden.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
@@ -15,13 +15,18 @@ from sqlalchemy.orm import Session
 
 from gonogo.devices import golden
 from gonogo.devices.golden import CanaryResult, Finding, Golden
-from gonogo_service.devices import change_limits, device_changes, heartbeats, periods
-from gonogo_service.devices.device_evidence import CanaryAccusation, CanaryDifference
-from gonogo_service.devices.model import CanaryRow, DeviceRow, GoldenRow
+from gonogo_service.devices import changes, heartbeats, periods
+from gonogo_service.devices.model import (
+    CanaryAccusation,
+    CanaryDifference,
+    CanaryRow,
+    DeviceRow,
+    GoldenRow,
+)
 from gonogo_service.kit import audit
 from gonogo_service.kit.database.states import CanaryOutcome, DeviceHealth
 
-COUNTED = (DeviceHealth.good.value, DeviceHealth.suspect.value)
+COUNTED = (DeviceHealth.good, DeviceHealth.suspect)
 """Health of the devices whose canaries count.
 
 A bad device has no passed canary. A device in maintenance may be in any state.
@@ -29,6 +34,9 @@ A bad device has no passed canary. A device in maintenance may be in any state.
 ACTOR = "background"
 MAX_CANARIES = 16
 """The canaries of a device, one for each executor and build; the one that ran longest ago goes."""
+EXCUSED = "other devices of its host give the same bits now: the build has changed, not the device"
+_KEY = ("executor", "build", "arch")
+Rows = Sequence[tuple[DeviceRow, CanaryRow]]
 
 
 @dataclass(frozen=True)
@@ -46,16 +54,27 @@ class ReportOutcome:
 
 
 @dataclass(frozen=True)
-class _Key:
+class _Canary:
+    """A passed canary of a report."""
+
     host: str
     executor: str
     build: str
     arch: str
+    outputs: Mapping[str, str]
+
+    @property
+    def key(self) -> dict[str, str]:
+        return {name: getattr(self, name) for name in _KEY}
 
     @property
     def subject(self) -> str:
-        """The key as the audit log names it."""
+        """Its key as the audit log names it."""
         return f"{self.host}/{self.executor}/{self.build}/{self.arch}"
+
+    @property
+    def digest(self) -> str:
+        return " ".join(f"{name}={value}" for name, value in sorted(self.outputs.items()))
 
 
 def report(session: Session, body: Mapping[str, Any], *, now: datetime) -> ReportOutcome:
@@ -65,86 +84,71 @@ def report(session: Session, body: Mapping[str, Any], *, now: datetime) -> Repor
     change the golden digest too soon after other changes waits for the next canary. Raises
     IntegrityError if two first canaries arrive at the same time: try again.
     """
-    evidence = dict(body.get("evidence") or {})
-    digests = {
-        str(name): str(value) for name, value in sorted(dict(evidence.get("digests") or {}).items())
-    }
+    device, evidence = str(body.get("device")), dict(body.get("evidence") or {})
+    digests = {str(name): str(value) for name, value in dict(evidence.get("digests") or {}).items()}
     place = session.execute(
-        select(DeviceRow.host, DeviceRow.arch).where(DeviceRow.identity == str(body.get("device")))
+        select(DeviceRow.host, DeviceRow.arch).where(DeviceRow.device == device)
     ).one_or_none()
-    passed_canary = (
-        place is not None
-        and body.get("health") == DeviceHealth.good
-        and evidence.get("canary")
-        and digests
-    )
-    if place is None or not passed_canary:
+    build, health = str(evidence.get("canary") or ""), body.get("health")
+    if place is None or not (health == DeviceHealth.good and build and digests):
         changed = heartbeats.report(session, body, now=now)
-        if place is not None and body.get("health") == DeviceHealth.bad and evidence.get("canary"):
-            periods.record_canary(session, str(body["device"]), CanaryOutcome.failed, now=now)
+        if place is not None and health == DeviceHealth.bad and build:
+            periods.record_canary(session, device, CanaryOutcome.failed, now=now)
         return ReportOutcome(changed)
-    executor, build = str(evidence.get("executor") or ""), str(evidence["canary"])
-    key = _Key(place.host, executor, build, place.arch)
+    canary = _Canary(place.host, str(evidence.get("executor") or ""), build, place.arch, digests)
     # The golden row is locked before any device.
     golden_row = session.get(
         GoldenRow,
-        (key.host, key.executor, key.build, key.arch),
+        {"host": canary.host, **canary.key},
         with_for_update=True,
         populate_existing=True,
     )
     changed = heartbeats.report(session, body, now=now)
-    row = session.scalar(
-        select(DeviceRow).where(DeviceRow.identity == str(body["device"])).with_for_update()
-    )
+    row = changes.locked(session, device)
     assert row is not None
-    has_room = change_limits.has_room(session, row, "health", now=now)
-    at = heartbeats.canary_time(body, now)
-    is_new = _store(session, row, key, digests, at, has_room=has_room)
+    may_tell = changes.has_room(session, row, "health", now=now)
+    is_new = _store(session, row, canary, heartbeats.canary_time(body, now), may_tell)
     if is_new is None or row.health not in COUNTED:
         return ReportOutcome(changed)
-    canaries = _canaries(session, key, row)
-    finding = golden.judge(_golden(golden_row), [result for _, _, result in canaries])
-    assert finding.golden is not None
-    if finding.change is not None:
-        if not has_room:
-            return ReportOutcome(changed)
-        _store_golden(session, key, golden_row, finding, now)
-        words = f"the golden bits of {key.subject} are {finding.change} with its canary"
-        _note(session, row, key, finding.golden, digests, words, now=now)
-    periods.record_canary(session, row.identity, _outcome(finding.golden, digests), now=now)
-    strays = is_new and finding.golden.digest != _digest(digests)
-    if strays and has_room:
-        words = _difference(finding.golden, digests)
-        _note(session, row, key, finding.golden, digests, words, now=now)
-    alone = (
-        finding.golden.second is not None
-        and row.identity not in finding.excused
-        and row.health == DeviceHealth.good
+    rows = _present(session, canary, row)
+    before = golden_row and Golden(
+        golden_row.digest, golden_row.first_device, golden_row.second_device
     )
-    requested = _request_canaries(canaries, row, finding.golden) if strays and alone else ()
-    excused = _excuse(session, canaries, finding, now)
-    return ReportOutcome(changed, _accuse(session, key, canaries, finding, now), excused, requested)
-
-
-def _digest(outputs: Mapping[str, str]) -> str:
-    return " ".join(f"{name}={value}" for name, value in sorted(outputs.items()))
-
-
-def _outcome(known: Golden, outputs: Mapping[str, str]) -> CanaryOutcome:
-    if known.digest != _digest(outputs):
-        return CanaryOutcome.differs
-    return CanaryOutcome.first if known.second is None else CanaryOutcome.golden
+    finding = golden.judge(
+        before,
+        [CanaryResult(each.device, given.digest, given.since, given.at) for each, given in rows],
+    )
+    known = finding.golden
+    assert known is not None
+    if finding.change is not None:
+        if not may_tell:
+            return ReportOutcome(changed)
+        _store_golden(session, canary, golden_row, finding, now)
+        text = f"the golden bits of {canary.subject} are {finding.change} with its canary"
+        _note(session, row, canary, known, text, now)
+    differs = known.digest != canary.digest
+    outcome = CanaryOutcome.golden if known.second is not None else CanaryOutcome.first
+    periods.record_canary(session, device, CanaryOutcome.differs if differs else outcome, now=now)
+    requested: tuple[str, ...] = ()
+    if is_new and differs:
+        if may_tell:
+            _note(session, row, canary, known, _difference(known, digests), now)
+        is_excused = device in finding.excused
+        if known.second is not None and not is_excused and row.health is DeviceHealth.good:
+            requested = _request_canaries(rows, row, known)
+    excused = _excuse(session, rows, finding, now)
+    suspected = _accuse(session, canary, rows, finding, now)
+    return ReportOutcome(changed, suspected, excused, requested)
 
 
 def forget(session: Session) -> None:
     """Delete the golden digests of builds that no device of the host has run lately."""
-    names = ("executor", "build", "arch")
     canary_of_host = (
         select(CanaryRow.device_id)
         .join(DeviceRow, DeviceRow.id == CanaryRow.device_id)
         .where(
             DeviceRow.host == GoldenRow.host,
-            *(getattr(CanaryRow, name) == getattr(GoldenRow, name) for name in names),
+            *(getattr(CanaryRow, name) == getattr(GoldenRow, name) for name in _KEY),
         )
         .correlate(GoldenRow)
     )
@@ -156,67 +160,43 @@ def forget(session: Session) -> None:
 
 
 def _note(
-    session: Session,
-    device: DeviceRow,
-    key: _Key,
-    known: Golden,
-    outputs: Mapping[str, str],
-    words: str,
-    *,
-    now: datetime,
+    session: Session, row: DeviceRow, canary: _Canary, known: Golden, text: str, now: datetime
 ) -> None:
-    """Add words about a device's canary to its history."""
-    evidence = _evidence(key, known, outputs)
-    health = device.health
-    device_changes.note(session, device, "health", health, health, ACTOR, words, evidence, now=now)
+    """Add a sentence about a device's canary to its history."""
+    evidence = CanaryDifference(canary.build, canary.arch, dict(canary.outputs), known.digest)
+    changes.note(
+        session, row, "health", row.health, row.health, ACTOR, text, asdict(evidence), now=now
+    )
 
 
 def _store(
-    session: Session,
-    device: DeviceRow,
-    key: _Key,
-    outputs: Mapping[str, str],
-    at: datetime,
-    *,
-    has_room: bool,
+    session: Session, device: DeviceRow, canary: _Canary, at: datetime, may_tell: bool
 ) -> bool | None:
     """Store a canary; return whether its digest is new for the device.
 
     It is None if a later canary is already stored, and for another build's without room for it.
     """
-    digest = _digest(outputs)
-    row = session.get(CanaryRow, (device.id, key.executor, key.build, key.arch))
+    row = session.get(CanaryRow, {"device_id": device.id, **canary.key})
     if row is None:
-        if not has_room:
+        if not may_tell:
             return None
-        _make_room(session, device)
-        names = {"executor": key.executor, "build": key.build, "arch": key.arch}
-        session.add(
-            CanaryRow(device_id=device.id, **names, digest=digest, since=at, at=at, accused=False)
-        )
-        session.flush()
-        return True
+        table = CanaryRow
+        latest = select(table).where(table.device_id == device.id).order_by(table.at.desc())
+        for oldest in session.scalars(latest.offset(MAX_CANARIES - 1)):
+            session.delete(oldest)
+        row = CanaryRow(device_id=device.id, **canary.key, digest="", since=at, at=at)
+        session.add(row)
     if at < row.at:
         return None
-    is_new = digest != row.digest
+    is_new = canary.digest != row.digest
     if is_new:
-        row.digest, row.since, row.accused = digest, at, False
+        row.digest, row.since, row.accused = canary.digest, at, False
     row.at = at
     session.flush()
     return is_new
 
 
-def _make_room(session: Session, device: DeviceRow) -> None:
-    """Delete the device's oldest canaries, so that one more has room."""
-    latest = select(CanaryRow).where(CanaryRow.device_id == device.id).order_by(CanaryRow.at.desc())
-    for row in session.scalars(latest.offset(MAX_CANARIES - 1)):
-        session.delete(row)
-    session.flush()
-
-
-def _canaries(
-    session: Session, key: _Key, here: DeviceRow
-) -> list[tuple[DeviceRow, CanaryRow, CanaryResult]]:
+def _present(session: Session, canary: _Canary, here: DeviceRow) -> Rows:
     """Return the canaries that count: of the host's devices that are online and may work.
 
     The reporting device is always included.
@@ -224,160 +204,102 @@ def _canaries(
     query = (
         select(DeviceRow, CanaryRow)
         .join(CanaryRow, CanaryRow.device_id == DeviceRow.id)
-        .where(
-            CanaryRow.executor == key.executor,
-            CanaryRow.build == key.build,
-            CanaryRow.arch == key.arch,
-        )
-        .where(DeviceRow.host == key.host)
+        .where(*(getattr(CanaryRow, name) == value for name, value in canary.key.items()))
+        .where(DeviceRow.host == canary.host)
         .where(DeviceRow.health.in_(COUNTED), DeviceRow.online | (DeviceRow.id == here.id))
         .order_by(DeviceRow.id)
     )
-    return [
-        (
-            device,
-            canary,
-            CanaryResult(device.identity, canary.digest, canary.since, canary.at),
-        )
-        for device, canary in session.execute(query)
-    ]
-
-
-def _golden(row: GoldenRow | None) -> Golden | None:
-    return None if row is None else Golden(row.digest, row.first_device, row.second_device)
+    return [(device, stored) for device, stored in session.execute(query)]
 
 
 def _store_golden(
-    session: Session, key: _Key, row: GoldenRow | None, finding: Finding, now: datetime
+    session: Session, canary: _Canary, row: GoldenRow | None, finding: Finding, now: datetime
 ) -> None:
     """Store the new golden digest, and add it to the audit log."""
     known = finding.golden
     assert known is not None
     before = None if row is None else row.digest
-    confirmed_at = now if known.second is not None else None
     if row is None:
-        row = GoldenRow(
-            host=key.host,
-            executor=key.executor,
-            build=key.build,
-            arch=key.arch,
-            digest=known.digest,
-            first_device=known.first,
-            second_device=known.second,
-        )
+        row = GoldenRow(host=canary.host, **canary.key)
         session.add(row)
-    row.digest, row.first_device, row.second_device, row.confirmed_at = (
-        known.digest,
-        known.first,
-        known.second,
-        confirmed_at,
-    )
+    row.digest, row.first_device, row.second_device = known.digest, known.first, known.second
+    row.confirmed_at = now if known.second is not None else None
     session.flush()
-    detail = {
-        "digest": known.digest,
-        "before": before,
-        "devices": [device for device in (known.first, known.second) if device is not None],
-    }
+    devices = [device for device in (known.first, known.second) if device is not None]
     audit.record(
-        session, actor=ACTOR, action=f"golden.{finding.change}", subject=key.subject, detail=detail
+        session,
+        actor=ACTOR,
+        action=f"golden.{finding.change}",
+        subject=canary.subject,
+        detail={"digest": known.digest, "before": before, "devices": devices},
     )
 
 
 def _difference(known: Golden, outputs: Mapping[str, str]) -> str:
-    golden_digests = dict(part.split("=", 1) for part in known.digest.split(" "))
-    names = sorted(
-        name
-        for name in {*golden_digests, *outputs}
-        if golden_digests.get(name) != outputs.get(name)
-    )
+    of_golden = dict(part.split("=", 1) for part in known.digest.split(" "))
+    names = {*of_golden, *outputs}
+    differing = sorted(name for name in names if of_golden.get(name) != outputs.get(name))
     givers = (
         f"{known.first} and {known.second}"
         if known.second is not None
         else f"{known.first}, which no second device of its host has confirmed"
     )
     return (
-        f"rounding explains the canary's numbers, but the bits of {', '.join(names)} differ from"
-        f" the golden ones of {givers}"
+        f"rounding explains the canary's numbers, but the bits of {', '.join(differing)} differ"
+        f" from the golden ones of {givers}"
     )
 
 
-def _evidence(key: _Key, known: Golden, outputs: Mapping[str, str]) -> dict[str, Any]:
-    return asdict(CanaryDifference(key.build, key.arch, dict(outputs), known.digest))
-
-
-def _request_canaries(
-    canaries: list[tuple[DeviceRow, CanaryRow, CanaryResult]], here: DeviceRow, known: Golden
-) -> tuple[str, ...]:
+def _request_canaries(rows: Rows, here: DeviceRow, known: Golden) -> tuple[str, ...]:
     """Request canaries from the host's other devices with the golden digest; return their names.
 
     They show whether the build has changed for all, or only this device differs.
     """
     others = [
-        device
-        for device, canary, _ in canaries
-        if device.id != here.id and canary.digest == known.digest
+        device for device, canary in rows if device.id != here.id and canary.digest == known.digest
     ]
     for device in others:
         device.test_requests += 1
-    return tuple(device.identity for device in others)
+    return tuple(device.device for device in others)
 
 
 def _accuse(
-    session: Session,
-    key: _Key,
-    canaries: list[tuple[DeviceRow, CanaryRow, CanaryResult]],
-    finding: Finding,
-    now: datetime,
+    session: Session, canary: _Canary, rows: Rows, finding: Finding, now: datetime
 ) -> dict[str, str]:
     """Mark accused devices as suspect, once per digest; return {device: reason}.
 
     So a person's decision to set such a device back to good stands.
     """
     assert finding.golden is not None
-    rows = {device.identity: canary for device, canary, _ in canaries}
+    by_name = {device.device: stored for device, stored in rows}
     suspected: dict[str, str] = {}
     for accusation in finding.accused:
-        canary = rows[accusation.device]
+        stored, witness = by_name[accusation.device], accusation.witness
         evidence = asdict(
             CanaryAccusation(
-                canary=key.build,
-                arch=key.arch,
-                digest=canary.digest,
-                golden=finding.golden.digest,
-                witness=accusation.witness,
+                canary.build, canary.arch, stored.digest, finding.golden.digest, witness
             )
         )
-        if not canary.accused and device_changes.suspect(
+        if not stored.accused and changes.suspect(
             session, accusation.device, accusation.words, evidence, now=now
         ):
-            canary.accused = True
+            stored.accused = True
             suspected[accusation.device] = accusation.words
     session.flush()
     return suspected
 
 
-def _excuse(
-    session: Session,
-    canaries: list[tuple[DeviceRow, CanaryRow, CanaryResult]],
-    finding: Finding,
-    now: datetime,
-) -> tuple[str, ...]:
+def _excuse(session: Session, rows: Rows, finding: Finding, now: datetime) -> tuple[str, ...]:
     """Lift suspicions without a reason: the digest became golden, or another device gives it too.
 
     Returns the devices that are no longer suspect.
     """
     excused = []
-    for device, canary, _ in canaries:
-        if canary.accused and device.identity in finding.excused:
+    for device, canary in rows:
+        if canary.accused and device.device in finding.excused:
             canary.accused = False
-            if device.health == DeviceHealth.suspect:
-                reason = (
-                    "other devices of its host give the same bits now: the build has changed, not"
-                    " the device"
-                )
-                device_changes.change(
-                    session, device, DeviceHealth.good, actor=ACTOR, reason=reason, now=now
-                )
-                excused.append(device.identity)
+            if device.health is DeviceHealth.suspect:
+                changes.change(session, device, DeviceHealth.good, ACTOR, EXCUSED, now=now)
+                excused.append(device.device)
     session.flush()
     return tuple(excused)

@@ -10,12 +10,12 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from gonogo_service.devices import periods
-from gonogo_service.devices.change_limits import has_room
-from gonogo_service.devices.device_changes import announce, change, locked, note
-from gonogo_service.devices.model import DeviceHealthRow, DeviceRow
+from gonogo_service.devices.changes import announce, change, has_room, locked, note
+from gonogo_service.devices.model import DeviceHealthRow, DeviceRow, PassedCanary, Telemetry
 from gonogo_service.devices.store import TIMEOUT_S
-from gonogo_service.kit.database.encoding import storable, timestamp, utcnow
+from gonogo_service.kit.database.encoding import storable, utcnow
 from gonogo_service.kit.database.ids import floor, is_id, new_id
+from gonogo_service.kit.database.records import if_readable
 from gonogo_service.kit.database.states import DeviceHealth, DeviceState
 
 MAX_DEVICES = 256
@@ -32,23 +32,24 @@ FIRMWARE_EVERY = timedelta(minutes=10)
 _FACTS = ("host", "name", "arch", "board", "serial", "pci", "driver", "source")
 
 
-def kind_of(session: Session, identity: str) -> tuple[str, str] | None:
+def kind_of(session: Session, device: str) -> tuple[str, str] | None:
     """Return the architecture and the board of a device; None for one that nobody announced."""
-    kind = select(DeviceRow.arch, DeviceRow.board).where(DeviceRow.identity == identity)
+    kind = select(DeviceRow.arch, DeviceRow.board).where(DeviceRow.device == device)
     row = session.execute(kind).one_or_none()
     return None if row is None else (row.arch, row.board)
 
 
 def excess(session: Session, host: str, devices: Collection[str]) -> str | None:
     """Return, in words, what is too much of a host's heartbeat; None for most of them."""
-    known = select(DeviceRow.identity).where(DeviceRow.identity.in_(devices))
+    known = select(DeviceRow.device).where(DeviceRow.device.in_(devices))
     new = set(devices) - set(session.scalars(known))
-    if new:
-        of_host = select(func.count()).where(DeviceRow.host == host)
-        count = len(new) + (session.scalar(of_host) or 0)
-        if count > MAX_DEVICES:
-            return f"{host} would have {count} devices; allowed: {MAX_DEVICES}"
-    return None
+    of_host = select(func.count()).where(DeviceRow.host == host)
+    count = len(new) + (session.scalar(of_host) or 0) if new else 0
+    return (
+        f"{host} would have {count} devices; allowed: {MAX_DEVICES}"
+        if count > MAX_DEVICES
+        else None
+    )
 
 
 def heard(
@@ -66,61 +67,51 @@ def heard(
     workers of the device stay. The first heartbeat of a device creates its row, with the health
     that the worker reports. Later only `report` changes the health.
     """
-    row = locked(session, facts["device"])
-    values = {name: storable(facts.get(name)) for name in _FACTS}
-    firmware = dict(facts.get("firmware") or {})
-    served = sorted({facts["queue"], *queues})[:MAX_QUEUES]
+    row, actor = locked(session, facts["device"]), f"worker:{worker}"
+    values: dict[str, Any] = {name: storable(facts.get(name)) for name in _FACTS}
+    values |= {
+        "firmware": dict(facts.get("firmware") or {}),
+        "queues": sorted({facts["queue"], *queues})[:MAX_QUEUES],
+        "worker": worker,
+        "attempt": attempt if is_id(attempt or "") else None,
+    }
     if row is None:
         health = DeviceHealth.bad if facts.get("health") == DeviceHealth.bad else DeviceHealth.good
         row = DeviceRow(
             id=new_id(),
-            identity=str(facts["device"]),
+            device=str(facts["device"]),
             **values,
-            firmware=firmware,
-            queues=served,
-            worker=worker,
-            attempt_id=attempt if is_id(attempt or "") else None,
             online=True,
             health=health,
             reason=storable(facts.get("reason")),
             drained=False,
             test_requests=0,
             version=1,
-            first_heard_at=now,
-            heard_at=now,
-            changed_at=now,
-            health_at=now,
+            **dict.fromkeys(("first_heard_at", "heard_at", "changed_at", "health_at"), now),
         )
         session.add(row)
         session.flush()
-        note(session, row, "health", None, health, f"worker:{worker}", "announced", now=now)
+        note(session, row, "health", None, health, actor, "announced", now=now)
         return
-    changed = {
-        name: value
-        for name, value in (*values.items(), ("firmware", firmware), ("worker", worker))
-        if getattr(row, name) != value
-    }
     if row.worker != worker:  # another worker may serve the device, too
+        served = values["queues"]
         others = [name for name in row.queues if name not in served]
-        served = sorted([*served, *others[: MAX_QUEUES - len(served)]])
-    if served != row.queues:
-        row.queues = served
-    _note_firmware(session, row, firmware, worker, now)
-    for name, value in changed.items():
-        setattr(row, name, value)
-    row.attempt_id = attempt if is_id(attempt or "") else None
+        values["queues"] = sorted([*served, *others[: MAX_QUEUES - len(served)]])
+    _note_firmware(session, row, values["firmware"], actor, now)
+    for name, value in values.items():
+        if getattr(row, name) != value:
+            setattr(row, name, value)
     row.heard_at = max(now, row.heard_at)
     if not row.online:
         row.online = True
         if has_room(session, row, "state", now=now):
-            actor = f"worker:{worker}"
             note(session, row, "state", DeviceState.offline, "online", actor, None, now=now)
     announce(session, row, now=now)
     session.flush()
 
 
 def _note_firmware(
-    session: Session, row: DeviceRow, firmware: Mapping[str, Any], worker: str, now: datetime
+    session: Session, row: DeviceRow, firmware: Mapping[str, Any], actor: str, now: datetime
 ) -> None:
     """Record in the device's history that it has other firmware."""
     before, after = version_of(row.firmware), version_of(firmware)
@@ -133,7 +124,7 @@ def _note_firmware(
         history.id >= floor(now - FIRMWARE_EVERY),
     )
     if session.scalar(lately.limit(1)) is None:
-        note(session, row, "firmware", before, after, f"worker:{worker}", None, now=now)
+        note(session, row, "firmware", before, after, actor, None, now=now)
 
 
 def version_of(firmware: Mapping[str, Any]) -> str:
@@ -154,29 +145,29 @@ def report(session: Session, body: Mapping[str, Any], *, now: datetime) -> bool:
     if row is None:
         return False
     after = DeviceHealth(str(body["health"]))
+    passed = after is DeviceHealth.good
     evidence = dict(body.get("evidence") or {})
-    digests = evidence.get("digests")
-    if after is DeviceHealth.good and digests:
-        row.digests = {
-            "executor": evidence.get("executor") or "",
-            "build": evidence.get("canary"),
-            "arch": row.arch,
-            "outputs": digests,
-            "replay": str(storable(evidence.get("replay") or ""))[:MAX_REPLAY],
-            "at": timestamp(canary_time(body, now)),
-        }
-    if body.get("routine") and after is DeviceHealth.good and row.health != DeviceHealth.bad:
+    if passed and evidence.get("digests"):
+        row.canary = PassedCanary(
+            build=str(evidence.get("canary") or ""),
+            arch=row.arch,
+            outputs=evidence["digests"],
+            executor=str(evidence.get("executor") or ""),
+            replay=str(storable(evidence.get("replay") or ""))[:MAX_REPLAY],
+            at=canary_time(body, now),
+        )
+    if body.get("routine") and passed and row.health is not DeviceHealth.bad:
         return False
-    unchanged = row.health == DeviceHealth.maintenance or (
-        row.health == DeviceHealth.suspect and after is DeviceHealth.good
+    unchanged = row.health is DeviceHealth.maintenance or (
+        row.health is DeviceHealth.suspect and passed
     )
     return change(
         session,
         row,
-        DeviceHealth(row.health) if unchanged else after,
-        actor=f"worker:{body.get('worker')}",
-        reason=str(storable(body.get("reason")) or ""),
-        evidence={**evidence, "reported": after.value},
+        row.health if unchanged else after,
+        f"worker:{body.get('worker')}",
+        str(storable(body.get("reason")) or ""),
+        {**evidence, "reported": after.value},
         now=now,
     )
 
@@ -194,7 +185,7 @@ def canary_time(body: Mapping[str, Any], now: datetime) -> datetime:
 
 def measured(
     session: Session,
-    identity: str | None,
+    device: str | None,
     telemetry: Mapping[str, Any],
     *,
     now: datetime | None = None,
@@ -203,37 +194,26 @@ def measured(
 
     The numbers are also added to the sums of their hour.
     """
-    row = None if identity is None else locked(session, identity)
+    row = None if device is None else locked(session, device)
     if row is not None:
-        row.telemetry = dict(telemetry)
-        periods.record_telemetry(session, row.identity, telemetry, now=now or utcnow())
+        row.telemetry = if_readable(Telemetry, telemetry)
+        periods.record_telemetry(session, row.device, telemetry, now=now or utcnow())
 
 
 def went_offline(session: Session, *, now: datetime, timeout_s: float = TIMEOUT_S) -> int:
     """Mark devices without a recent heartbeat as offline; return how many."""
     silent = DeviceRow.heard_at < now - timedelta(seconds=timeout_s)
-    rows = list(
-        session.scalars(
-            select(DeviceRow)
-            .where(DeviceRow.online, silent)
-            .order_by(DeviceRow.id)
-            .with_for_update()
-        )
-    )
+    query = select(DeviceRow).where(DeviceRow.online, silent).order_by(DeviceRow.id)
+    rows = session.scalars(query.with_for_update()).all()
     for row in rows:
         row.online = False
         if has_room(session, row, "state", now=now):
-            words = f"no heartbeat for {timeout_s:g} s"
-            gone = DeviceState.offline
-            note(session, row, "state", "online", gone, "background", words, now=now)
+            reason, gone = f"no heartbeat for {timeout_s:g} s", DeviceState.offline
+            note(session, row, "state", "online", gone, "background", reason, now=now)
     return len(rows)
 
 
 def silent(session: Session, *, now: datetime, timeout_s: float = TIMEOUT_S) -> bool:
     """Return whether `went_offline` would mark a device."""
-    query = (
-        select(DeviceRow.id)
-        .where(DeviceRow.online, DeviceRow.heard_at < now - timedelta(seconds=timeout_s))
-        .limit(1)
-    )
-    return session.scalar(query) is not None
+    late = DeviceRow.heard_at < now - timedelta(seconds=timeout_s)
+    return session.scalar(select(DeviceRow.id).where(DeviceRow.online, late).limit(1)) is not None

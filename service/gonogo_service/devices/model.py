@@ -2,65 +2,123 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
-from sqlalchemy import BigInteger, ForeignKey, Index
+from pydantic import ConfigDict
+from sqlalchemy import BigInteger, ForeignKey, Index, Text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from gonogo_service.kit.database.base import Base
-from gonogo_service.kit.database.columns import IdType
+from gonogo_service.kit.database.columns import IdType, JsonType, Stored, WordOf
+from gonogo_service.kit.database.states import DeviceHealth, DeviceState
+from gonogo_service.kit.rows import INTERNAL
+
+Standing = Literal["golden", "first", "differs"]
+What = Literal["health", "state", "drain", "firmware"]
 
 
-class WorkerRow(Base):
-    """A device worker, as its last heartbeat described it."""
+class Heard:
+    """What sends heartbeats; after a while without one it is offline."""
+
+    attempt: Mapped[str | None] = mapped_column(IdType)
+    first_heard_at: Mapped[datetime]
+    heard_at: Mapped[datetime]
+
+    def state_at(self, limit: datetime) -> DeviceState:
+        """Return the state if a heartbeat before `limit` is too old."""
+        if self.heard_at < limit:
+            return DeviceState.offline
+        return DeviceState.busy if self.attempt else DeviceState.idle
+
+
+class WorkerRow(Heard, Base):
+    """A worker with its state and its attempt."""
 
     __tablename__ = "workers"
+    __allow_unmapped__ = True
     name: Mapped[str] = mapped_column(primary_key=True)
     host: Mapped[str | None]
     device: Mapped[str | None]
-    queues: Mapped[list[Any]]
-    attempt_id: Mapped[str | None] = mapped_column(IdType)
+    queues: Mapped[list[str]] = mapped_column(JsonType)
     seed: Mapped[int | None] = mapped_column(BigInteger)
     stage: Mapped[str | None]
-    version: Mapped[str | None]  # of GoNoGo
-    first_heard_at: Mapped[datetime]
-    heard_at: Mapped[datetime] = mapped_column(index=True)
+    version: Mapped[str | None] = mapped_column(info=INTERNAL)  # of GoNoGo
+    state: DeviceState = DeviceState.idle
+    """`workers.list_` sets it."""
+    __table_args__ = (Index("ix_workers_heard_at", "heard_at"),)
 
 
-class DeviceRow(Base):
-    """A chip of a host, or a virtual device: its facts, its health, and the orders for it."""
+@dataclass(frozen=True)
+class Telemetry:
+    """The readings of a device at one time; null where its driver has none."""
+
+    temperature_c: float | None = None
+    clock_mhz: float | None = None
+    power_w: float | None = None
+    voltage_v: float | None = None
+    current_a: float | None = None
+    firmware: str | None = None
+    at: float | None = None
+    """Seconds since 1970, by the clock of its host"""
+
+
+@dataclass
+class PassedCanary:
+    """A device's last canary that passed, and whether its bits are those of other devices."""
+
+    build: str
+    arch: str
+    outputs: dict[str, str]
+    """The digest of each output"""
+    executor: str = ""
+    replay: str = ""
+    """How its program replays its numbers, in a phrase"""
+    at: datetime | None = None
+    golden: Standing | None = None
+    """`first`: no second device of the host has confirmed these bits"""
+
+
+class DeviceRow(Heard, Base):
+    """A device: a chip of a host, or a virtual one. `device` is its name among all hosts."""
 
     __tablename__ = "devices"
+    __allow_unmapped__ = True
     id: Mapped[str] = mapped_column(IdType, primary_key=True)
-    identity: Mapped[str] = mapped_column(unique=True)  # host/name, as results name it
+    device: Mapped[str] = mapped_column(unique=True)
     host: Mapped[str] = mapped_column(index=True)
     name: Mapped[str]
     arch: Mapped[str]
     board: Mapped[str]
     serial: Mapped[str | None]
     pci: Mapped[str | None]
-    firmware: Mapped[dict[str, Any]]
+    firmware: Mapped[dict[str, str | float | None]] = mapped_column(
+        JsonType, doc="By the name of its part"
+    )
     driver: Mapped[str | None]
     source: Mapped[str]
-    queues: Mapped[list[Any]]
+    queues: Mapped[list[str]] = mapped_column(JsonType)
     worker: Mapped[str | None]
-    attempt_id: Mapped[str | None] = mapped_column(IdType)
-    online: Mapped[bool]
-    health: Mapped[str]
+    online: Mapped[bool] = mapped_column(info=INTERNAL)
+    health: Mapped[DeviceHealth] = mapped_column(WordOf(DeviceHealth))
     reason: Mapped[str | None]
     drained: Mapped[bool]
-    test_requests: Mapped[int] = mapped_column("asked")  # how often a canary was requested
+    test_requests: Mapped[int] = mapped_column(info=INTERNAL)  # how often a canary was requested
     version: Mapped[int]
-    telemetry: Mapped[dict[str, Any] | None]
-    # Of its last canary: {"build", "arch", "outputs": {output: digest}, "replay": phrase}.
-    digests: Mapped[dict[str, Any] | None]
-    first_heard_at: Mapped[datetime]
-    heard_at: Mapped[datetime]
+    telemetry: Mapped[Telemetry | None] = mapped_column(
+        Stored(Telemetry, lenient=True), doc="The last readings"
+    )
+    canary: Mapped[PassedCanary | None] = mapped_column(Stored(PassedCanary, lenient=True))
     changed_at: Mapped[datetime]
-    health_at: Mapped[datetime | None]  # when its health changed; null: see `changed_at`
+    health_at: Mapped[datetime]  # when its health changed
     # the health that the audit log and webhooks told last; null where it is `health`
-    announced_health: Mapped[str | None]
+    announced_health: Mapped[DeviceHealth | None] = mapped_column(
+        WordOf(DeviceHealth), info=INTERNAL
+    )
+    state: DeviceState = DeviceState.idle
+    job: str | None = None
+    """`store` sets these two, and the `golden` of its canary."""
 
 
 class GoldenRow(Base):
@@ -98,13 +156,13 @@ class CanaryRow(Base):
 
 
 class DeviceHealthRow(Base):
-    """One change of a device's health, state or drain. Rows are only ever added."""
+    """An entry of a device's history: of its health, its state, a drain, or its firmware."""
 
     __tablename__ = "device_health"
     id: Mapped[str] = mapped_column(IdType, primary_key=True)
     device_id: Mapped[str] = mapped_column(IdType, ForeignKey("devices.id"))
     at: Mapped[datetime]
-    what: Mapped[str]  # "health", "state", "drain" or "firmware"
+    what: Mapped[What] = mapped_column(Text)
     before: Mapped[str | None]
     after: Mapped[str]
     actor: Mapped[str]
@@ -114,24 +172,93 @@ class DeviceHealthRow(Base):
 
 
 class DevicePeriodRow(Base):
-    """A device's activity in one minute or one hour of UTC.
-
-    The columns are sums; each writer adds its part (service/gonogo_service/devices/periods.py).
-    """
+    """A device's activity in one minute or one hour of UTC: sums, to which each writer adds."""
 
     __tablename__ = "device_periods"
     device: Mapped[str] = mapped_column(primary_key=True)  # host/name, as results name it
     size_s: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)  # 60 or 3600
     start: Mapped[datetime] = mapped_column(primary_key=True)
-    seeds: Mapped[int] = mapped_column(
-        BigInteger
-    )  # number of (seed, repeat) of jobs that were stored
+    seeds: Mapped[int] = mapped_column(BigInteger)  # (seed, repeat) of jobs that were stored
     busy_us: Mapped[int] = mapped_column(BigInteger)  # of attempts that ended
     attempts: Mapped[int] = mapped_column(BigInteger)  # that ended
-    # Canaries by gonogo_service.kit.database.states.CanaryOutcome.
+    # canaries by their CanaryOutcome
     golden: Mapped[int] = mapped_column(BigInteger)
     first: Mapped[int] = mapped_column(BigInteger)
     differs: Mapped[int] = mapped_column(BigInteger)
     failed: Mapped[int] = mapped_column(BigInteger)
     telemetry: Mapped[dict[str, Any]]  # of hours: metric -> [count, minimum, sum, maximum]
     __table_args__ = (Index("ix_device_periods_start", "size_s", "start"),)
+
+
+@dataclass(frozen=True)
+class RecoveryStep:
+    """A rung of the recovery ladder, its outcome, and the end of its output."""
+
+    rung: str
+    outcome: str
+    output: str
+
+
+@dataclass(frozen=True)
+class HealthReport:
+    """A host's report on its device, and what else it says."""
+
+    __pydantic_config__ = ConfigDict(extra="allow")
+
+    steps: list[RecoveryStep] | None = None
+    executor: str | None = None
+    canary: str | None = None
+    """The canary's build"""
+    digests: dict[str, str] | None = None
+    """The canary's outputs"""
+    reported: str | None = None
+    """The health that the host reported, where the service has another opinion"""
+
+
+@dataclass(frozen=True)
+class CanaryDifference:
+    """A canary whose outputs are not the golden ones, though rounding explains them."""
+
+    canary: str
+    """The canary's build"""
+    arch: str
+    digests: dict[str, str]
+    golden: str
+    """The digest of the golden outputs"""
+
+
+@dataclass(frozen=True)
+class CanaryAccusation:
+    """A canary that differs on one device only; the witness is a device that agrees with others."""
+
+    canary: str
+    arch: str
+    digest: str | None
+    golden: str
+    witness: str | None
+
+
+@dataclass(frozen=True)
+class FailingTest:
+    """A test that fails on the device: [failures, runs] here and elsewhere."""
+
+    workload: str
+    build: str
+    here: list[int]
+    elsewhere: list[int]
+
+
+@dataclass(frozen=True)
+class FailingTests:
+    """Unrelated tests that fail on the device and pass on others."""
+
+    failing: int
+    tests: int
+    examples: list[FailingTest]
+    most: float
+    """The share of failing tests above which a device is suspect"""
+    least_tests: int
+
+
+DeviceEvidence = CanaryDifference | CanaryAccusation | FailingTests | HealthReport
+"""The evidence of a change of a device's health, by who found it."""

@@ -7,12 +7,13 @@ serve the current rates, hours serve the pages. Both are by the service's clock.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import delete, func, select, update
+from sqlalchemy import and_, case, delete, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from gonogo_service.devices.model import DevicePeriodRow, DeviceRow
@@ -21,13 +22,14 @@ from gonogo_service.kit.database import dialect
 from gonogo_service.kit.database.states import AttemptState, CanaryOutcome
 
 MINUTE, HOUR = 60, 3600
-SIZES = (MINUTE, HOUR)
 RETENTION = {MINUTE: timedelta(hours=3), HOUR: timedelta(days=400)}
 METRICS = ("temperature_c", "clock_mhz", "power_w")
 """The telemetry that is summed."""
 MAX_TELEMETRY_AGE = timedelta(days=1)
 """Telemetry with an older time, or one in the future, counts as current."""
 _COUNTS = ("seeds", "busy_us", "attempts", *(outcome.value for outcome in CanaryOutcome))
+_WINDOWS = {"now": (MINUTE, 1), "hour": (MINUTE, 59), "day": (HOUR, 23)}
+"""The times of rates and loads: how many whole periods before the current one."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +53,7 @@ class Load:
     day: float
 
 
-@dataclass(frozen=True)
-class Work:
+class Work(NamedTuple):
     """A device's stored seeds, busy time and ended attempts in some hours."""
 
     seeds: int = 0
@@ -78,31 +79,30 @@ class Hour:
 def record_seeds(session: Session, device: str | None, seeds: int, *, now: datetime) -> None:
     """Count stored seeds of a device."""
     if device and seeds:
-        _increase(session, device, {(size, _start(now, size)): {"seeds": seeds} for size in SIZES})
+        of_sizes = {(size, _start(now, size)): {"seeds": seeds} for size in RETENTION}
+        _increase(session, device, of_sizes)
 
 
 def record_attempt(session: Session, attempt: AttemptRow, *, now: datetime) -> None:
     """Count an ended attempt and its busy time, from its start to its last sign of life."""
-    began, ended = (
-        attempt.started_at,
-        attempt.heard_at if attempt.state == AttemptState.lost else attempt.finished_at,
+    is_lost = attempt.state == AttemptState.lost
+    began, ended = attempt.started_at, attempt.heard_at if is_lost else attempt.finished_at
+    if not (attempt.device and began and ended):
+        return
+    # A canary's report locks the device before its hour. Lock in the same order here, because the
+    # caller may go on to the device's telemetry.
+    session.execute(
+        select(DeviceRow.id).where(DeviceRow.device == attempt.device).with_for_update()
     )
-    if attempt.device and began and ended:
-        # A canary's report locks the device before its hour. Lock in the same order here, because
-        # the caller may go on to the device's telemetry.
-        session.execute(
-            select(DeviceRow.id).where(DeviceRow.identity == attempt.device).with_for_update()
-        )
-        parts: dict[tuple[int, datetime], dict[str, int]] = {
-            (size, _start(ended, size)): {"attempts": 1} for size in SIZES
-        }
-        for size in SIZES:
-            at = _start(max(began, now - RETENTION[size]), size)
-            while at < ended:
-                busy = min(ended, at + timedelta(seconds=size)) - max(began, at)
-                parts.setdefault((size, at), {})["busy_us"] = busy // timedelta(microseconds=1)
-                at += timedelta(seconds=size)
-        _increase(session, attempt.device, parts)
+    parts: dict[tuple[int, datetime], dict[str, int]] = {}
+    for size, retention in RETENTION.items():
+        parts[size, _start(ended, size)] = {"attempts": 1}
+        at, step = _start(max(began, now - retention), size), timedelta(seconds=size)
+        while at < ended:
+            busy = min(ended, at + step) - max(began, at)
+            parts.setdefault((size, at), {})["busy_us"] = busy // timedelta(microseconds=1)
+            at += step
+    _increase(session, attempt.device, parts)
 
 
 def record_canary(session: Session, device: str, outcome: CanaryOutcome, *, now: datetime) -> None:
@@ -124,25 +124,20 @@ def record_telemetry(
     }
     if not values:
         return
-    start = _start(_measured_at(telemetry, now), HOUR)
+    at, oldest = telemetry.get("at"), (now - MAX_TELEMETRY_AGE).timestamp()
+    is_known = isinstance(at, int | float) and oldest < at <= now.timestamp()
+    start = _start(datetime.fromtimestamp(at, UTC) if is_known else now, HOUR)  # type: ignore[arg-type]
     _increase(session, device, {(HOUR, start): {}})
-    row = (
-        DevicePeriodRow.device == device,
-        DevicePeriodRow.size_s == HOUR,
-        DevicePeriodRow.start == start,
-    )
+    table = DevicePeriodRow
+    row = (table.device == device, table.size_s == HOUR, table.start == start)
     sums: dict[str, list[float]] = dict(
-        session.execute(select(DevicePeriodRow.telemetry).where(*row)).scalar_one()
+        session.execute(select(table.telemetry).where(*row)).scalar_one()
     )
     for name, value in values.items():
         count, minimum, total, maximum = sums.get(name, (0, value, 0.0, value))
         sums[name] = [count + 1, min(minimum, value), total + value, max(maximum, value)]
-    session.execute(
-        update(DevicePeriodRow)
-        .where(*row)
-        .values(telemetry=sums)
-        .execution_options(synchronize_session=False)
-    )
+    changed = update(table).where(*row).values(telemetry=sums)
+    session.execute(changed.execution_options(synchronize_session=False))
 
 
 @dataclass(frozen=True)
@@ -163,111 +158,87 @@ class Pulse:
 
 def pulse(session: Session, *, now: datetime) -> Pulse:
     """Return the current rates and loads; running attempts count up to now."""
-    running = select(AttemptRow.device, AttemptRow.started_at).where(
-        AttemptRow.state == AttemptState.running
-    )
-    busy_since = [(device, began) for device, began in session.execute(running) if device and began]
-    rates: dict[str, SeedRate] = {}
-    shares: dict[str, dict[str, float]] = {}
-    for name, (size, before) in {
-        "now": (MINUTE, 1),
-        "hour": (MINUTE, 59),
-        "day": (HOUR, 23),
-    }.items():
+    running = session.execute(
+        select(AttemptRow.device, AttemptRow.started_at).where(
+            AttemptRow.state == AttemptState.running,
+            AttemptRow.device.is_not(None),
+            AttemptRow.started_at.is_not(None),
+        )
+    ).all()
+    table, sums, windows = DevicePeriodRow, [], {}
+    for name, (size, before) in _WINDOWS.items():
         since = _start(now, size) - timedelta(seconds=before * size)
-        window_s = (now - since).total_seconds()
-        query = select(
-            DevicePeriodRow.device,
-            func.sum(DevicePeriodRow.seeds),
-            func.sum(DevicePeriodRow.busy_us),
-        )
-        rows = session.execute(
-            query.where(*_from(size, since)).group_by(DevicePeriodRow.device)
-        ).all()
-        rates[name] = SeedRate(sum(int(seeds) for _, seeds, _ in rows), window_s)
-        busy = {device: int(busy_us) / 1e6 for device, _, busy_us in rows}
-        for device, began in busy_since:
-            busy[device] = busy.get(device, 0.0) + max(
-                0.0, (now - max(began, since)).total_seconds()
-            )
-        for device, seconds in busy.items():
-            shares.setdefault(device, {})[name] = min(1.0, seconds / window_s)
+        windows[name] = and_(table.size_s == size, table.start >= since), since
+        sums += [
+            func.sum(case((windows[name][0], column), else_=0))
+            for column in (table.seeds, table.busy_us)
+        ]
+    of_windows = or_(*(condition for condition, _ in windows.values()))
+    query = select(table.device, *sums).where(of_windows).group_by(table.device)
+    seeds = dict.fromkeys(_WINDOWS, 0)
+    busy_s: dict[str, defaultdict[str, float]] = {name: defaultdict(float) for name in _WINDOWS}
+    for device, *numbers in session.execute(query):
+        for place, name in enumerate(_WINDOWS):
+            seeds[name] += int(numbers[2 * place])
+            busy_s[name][device] += int(numbers[2 * place + 1]) / 1e6
+    for name, (_, since) in windows.items():
+        for device, began in running:
+            busy_s[name][device] += max(0.0, (now - max(began, since)).total_seconds())
+    lengths = {name: (now - since).total_seconds() for name, (_, since) in windows.items()}
+
+    def share(name: str, device: str) -> float:
+        return min(1.0, busy_s[name][device] / lengths[name])
+
     return Pulse(
-        rates,
-        {
-            device: Load(share.get("hour", 0.0), share.get("day", 0.0))
-            for device, share in shares.items()
-        },
+        {name: SeedRate(seeds[name], length) for name, length in lengths.items()},
+        {name: Load(share("hour", name), share("day", name)) for name in busy_s["day"]},
     )
-
-
-def hours(session: Session, device: str, *, since: datetime) -> list[Hour]:
-    """Return a device's hours in order; those without activity are left out."""
-    names = (
-        "start",
-        "seeds",
-        "busy_us",
-        "attempts",
-        *(outcome.value for outcome in CanaryOutcome),
-        "telemetry",
-    )
-    query = select(*(getattr(DevicePeriodRow, name) for name in names))
-    query = query.where(
-        DevicePeriodRow.device == device, *_from(HOUR, _start(since, HOUR))
-    ).order_by(DevicePeriodRow.start)
-    return [
-        Hour(
-            start,
-            seeds,
-            busy_us / 1e6,
-            attempts,
-            dict(zip(CanaryOutcome, canaries, strict=True)),
-            {
-                name: (minimum, total / count, maximum)
-                for name, (count, minimum, total, maximum) in telemetry.items()
-            },
-        )
-        for start, seeds, busy_us, attempts, *canaries, telemetry in session.execute(query)
-    ]
 
 
 def work(session: Session, *, since: datetime) -> dict[str, Work]:
     """Return what each device did since an hour; those that did nothing are left out."""
     table = DevicePeriodRow
     sums = func.sum(table.seeds), func.sum(table.busy_us), func.sum(table.attempts)
-    query = select(table.device, *sums).where(*_from(HOUR, _start(since, HOUR)))
+    hours = table.size_s == HOUR, table.start >= _start(since, HOUR)
+    query = select(table.device, *sums).where(*hours).group_by(table.device)
     return {
         device: Work(int(seeds), float(busy_us) / 1e6, int(attempts))
-        for device, seeds, busy_us, attempts in session.execute(query.group_by(table.device))
+        for device, seeds, busy_us, attempts in session.execute(query)
     }
+
+
+def hours(session: Session, device: str, *, since: datetime) -> list[Hour]:
+    """Return a device's hours in order; those without activity are left out."""
+    table = DevicePeriodRow
+    query = select(table).where(
+        table.device == device, table.size_s == HOUR, table.start >= _start(since, HOUR)
+    )
+    return [
+        Hour(
+            row.start,
+            row.seeds,
+            row.busy_us / 1e6,
+            row.attempts,
+            {outcome: getattr(row, outcome) for outcome in CanaryOutcome},
+            {
+                name: (minimum, total / count, maximum)
+                for name, (count, minimum, total, maximum) in row.telemetry.items()
+            },
+        )
+        for row in session.scalars(query.order_by(table.start))
+    ]
 
 
 def forget(session: Session, *, now: datetime) -> None:
     """Delete minutes and hours that no page reads any more."""
+    table = DevicePeriodRow
     for size, retention in RETENTION.items():
-        session.execute(
-            delete(DevicePeriodRow).where(
-                DevicePeriodRow.size_s == size, DevicePeriodRow.start < now - retention
-            )
-        )
-
-
-def _from(size: int, since: datetime) -> tuple[Any, Any]:
-    return DevicePeriodRow.size_s == size, DevicePeriodRow.start >= since
+        old = delete(table).where(table.size_s == size, table.start < now - retention)
+        session.execute(old)
 
 
 def _start(moment: datetime, size: int) -> datetime:
     return datetime.fromtimestamp(int(moment.timestamp()) // size * size, UTC)
-
-
-def _measured_at(telemetry: Mapping[str, Any], now: datetime) -> datetime:
-    at = telemetry.get("at")
-    if (
-        not isinstance(at, int | float)
-        or not now.timestamp() - MAX_TELEMETRY_AGE.total_seconds() < at <= now.timestamp()
-    ):
-        return now
-    return datetime.fromtimestamp(at, UTC)
 
 
 def _increase(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -47,47 +47,40 @@ def spells(session: Session, devices: Iterable[str] | None = None) -> dict[str, 
     names = None if devices is None else set(devices)
     if names is not None and not names:
         return {}
+    table = DeviceHealthRow
     query = (
-        select(
-            DeviceRow.identity,
-            DeviceHealthRow.at,
-            DeviceHealthRow.after,
-            DeviceHealthRow.reason,
-            DeviceHealthRow.evidence,
-        )
-        .join(DeviceRow, DeviceRow.id == DeviceHealthRow.device_id)
-        .where(DeviceHealthRow.what == "health")
+        select(DeviceRow.device, table.at, table.after, table.reason, table.evidence)
+        .join(DeviceRow, DeviceRow.id == table.device_id)
+        .where(table.what == "health")
     )
-    query = query if names is None else query.where(DeviceRow.identity.in_(names))
-    by_device: dict[str, list[Spell]] = {}
+    query = query if names is None else query.where(DeviceRow.device.in_(names))
+    newest = session.execute(query.order_by(table.id.desc()).limit(MAX_CHANGES)).all()
+    ended: dict[str, list[Spell]] = {}
     running: dict[str, Spell] = {}
-    for row in reversed(
-        session.execute(query.order_by(DeviceHealthRow.id.desc()).limit(MAX_CHANGES)).all()
-    ):
-        if row.after in SICK and row.identity not in running:
-            running[row.identity] = _spell(row)
-        elif row.after == DeviceHealth.good and row.identity in running:
-            ended = replace(running.pop(row.identity), end=row.at)
-            by_device.setdefault(row.identity, []).append(ended)
+    for row in reversed(newest):
+        if row.after in SICK and row.device not in running:
+            running[row.device] = _spell(row)
+        elif row.after == DeviceHealth.good and row.device in running:
+            spell = replace(running.pop(row.device), end=row.at)
+            ended.setdefault(row.device, []).append(spell)
     for name, spell in running.items():
-        by_device.setdefault(name, []).append(spell)
-    return {name: tuple(of_device) for name, of_device in by_device.items()}
+        ended.setdefault(name, []).append(spell)
+    return {name: tuple(of_device) for name, of_device in ended.items()}
 
 
 def current(session: Session) -> frozenset[str]:
     """Return the devices that are suspect or bad now."""
-    return frozenset(session.scalars(select(DeviceRow.identity).where(DeviceRow.health.in_(SICK))))
+    return frozenset(session.scalars(select(DeviceRow.device).where(DeviceRow.health.in_(SICK))))
 
 
 def _spell(row: Any) -> Spell:
-    suspected = row.after == DeviceHealth.suspect
-    evidence: Mapping[str, Any] = row.evidence or {}
+    suspected, evidence = row.after == DeviceHealth.suspect, row.evidence or {}
     return Spell(
-        device=row.identity,
-        start=row.at - LOOK_BACK if suspected else row.at,
-        end=None,
-        words=f"{row.after}: {row.reason or 'no reason given'}",
-        suspected=suspected,
-        failing=int(evidence.get("failing") or 0),
-        tests=int(evidence.get("tests") or 0),
+        row.device,
+        row.at - LOOK_BACK if suspected else row.at,
+        None,
+        f"{row.after}: {row.reason or 'no reason given'}",
+        suspected,
+        int(evidence.get("failing") or 0),
+        int(evidence.get("tests") or 0),
     )

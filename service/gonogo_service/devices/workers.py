@@ -4,43 +4,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
-from gonogo_service.devices import orders
 from gonogo_service.devices.model import WorkerRow
+from gonogo_service.devices.store import TIMEOUT_S, without_work
 from gonogo_service.hosts import message_numbers
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.paging import Page
-from gonogo_service.kit.database.records import from_object
-from gonogo_service.kit.database.states import WorkerState
 
-TIMEOUT_S = 30.0
 FORGET = timedelta(days=7)
 MAX_OF_HOST = 256
 """The workers of a host that are remembered: each of its devices may have one."""
 FORGET_SILENT = timedelta(minutes=3)
 """A host that has more forgets those that are silent for this long: longer than a heartbeat is
 taken, so that none of them can be repeated."""
-
-
-@dataclass(frozen=True)
-class Worker:
-    """A worker with its state and its attempt."""
-
-    name: str
-    host: str | None
-    device: str | None
-    queues: list[str]
-    state: WorkerState
-    attempt: str | None
-    seed: int | None
-    stage: str | None
-    first_heard_at: datetime
-    heard_at: datetime
 
 
 def heard(
@@ -61,23 +41,10 @@ def heard(
     Returns whether the worker is new, was offline, or has other queues than before.
     """
     row = session.get(WorkerRow, name)
+    is_new = row is None
     if row is None:
-        session.add(
-            WorkerRow(
-                name=name,
-                host=host,
-                device=device,
-                queues=list(queues or ()),
-                attempt_id=attempt,
-                seed=seed,
-                stage=stage,
-                version=version,
-                first_heard_at=now,
-                heard_at=now,
-            )
-        )
-        session.flush()
-        return True
+        row = WorkerRow(name=name, queues=[], first_heard_at=now, heard_at=now)
+        session.add(row)
     changed = (queues is not None and list(queues) != row.queues) or now - row.heard_at > timedelta(
         seconds=TIMEOUT_S
     )
@@ -85,8 +52,9 @@ def heard(
         row.queues = list(queues)
     row.device, row.host = device or row.device, host or row.host
     row.version = version or row.version
-    row.attempt_id, row.seed, row.stage, row.heard_at = attempt, seed, stage, max(now, row.heard_at)
-    return changed
+    row.attempt, row.seed, row.stage, row.heard_at = attempt, seed, stage, max(now, row.heard_at)
+    session.flush()
+    return is_new or changed
 
 
 def make_room(session: Session, name: str, *, host: str, task: str, now: datetime) -> str | None:
@@ -122,25 +90,16 @@ def list_(
     cursor: str | None = None,
     now: datetime | None = None,
     timeout_s: float = TIMEOUT_S,
-) -> Page[Worker]:
+) -> Page[WorkerRow]:
     """Return workers by name; the cursor is a name."""
     since = (now or utcnow()) - timedelta(seconds=timeout_s)
     query = select(WorkerRow).order_by(WorkerRow.name).limit(limit + 1)
     if cursor is not None:
         query = query.where(WorkerRow.name > cursor)
-    workers = [_worker(row, since) for row in session.scalars(query)]
-    return Page.cut(workers, limit, lambda worker: worker.name)
-
-
-def _worker(row: WorkerRow, since: datetime) -> Worker:
-    """Return a worker; one that was not heard since then is offline."""
-    state = WorkerState.busy if row.attempt_id else WorkerState.idle
-    return from_object(
-        Worker,
-        row,
-        state=WorkerState.offline if row.heard_at < since else state,
-        attempt=row.attempt_id,
-    )
+    rows = session.scalars(query).all()
+    for row in rows:
+        row.state = row.state_at(since)
+    return Page.cut(rows, limit, lambda worker: worker.name)
 
 
 def live(session: Session, *, now: datetime, timeout_s: float = TIMEOUT_S) -> Counter[str]:
@@ -148,12 +107,9 @@ def live(session: Session, *, now: datetime, timeout_s: float = TIMEOUT_S) -> Co
 
     Workers whose device is bad, drained or in maintenance are left out.
     """
-    rows = session.execute(
-        select(WorkerRow.name, WorkerRow.queues).where(
-            WorkerRow.heard_at >= now - timedelta(seconds=timeout_s)
-        )
-    ).all()
-    idle = orders.without_work(session)
+    since = now - timedelta(seconds=timeout_s)
+    query = select(WorkerRow.name, WorkerRow.queues).where(WorkerRow.heard_at >= since)
+    rows, idle = session.execute(query).all(), without_work(session)
     return Counter(queue for name, queues in rows for queue in queues if (name, queue) not in idle)
 
 

@@ -25,7 +25,6 @@ from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.states import (
     AttemptState,
     ChunkState,
-    DeviceHealth,
     DeviceState,
     JobState,
     WebhookState,
@@ -181,28 +180,17 @@ def _filled(names: Iterable[str], counts: Mapping[str, int]) -> dict[str, int]:
 def _devices(session: Session, limit: datetime) -> tuple[DeviceNumbers, ...]:
     """Return every device; one whose worker was last heard before `limit` is offline."""
     devices = []
-    for row in session.scalars(select(DeviceRow).order_by(DeviceRow.identity)):
-        state = (
-            DeviceState.offline
-            if row.heard_at < limit
-            else DeviceState.busy
-            if row.attempt_id
-            else DeviceState.idle
-        )
-        temperature_reading = (row.telemetry or {}).get("temperature_c")
-        temperature = (
-            float(temperature_reading)
-            if isinstance(temperature_reading, int | float) and state is not DeviceState.offline
-            else None
-        )
+    for row in session.scalars(select(DeviceRow).order_by(DeviceRow.device)):
+        state = row.state_at(limit)
+        is_read = row.telemetry is not None and state is not DeviceState.offline
         devices.append(
             DeviceNumbers(
-                row.identity,
+                row.device,
                 row.board,
-                state.value,
-                DeviceHealth(row.health).value,
+                state,
+                row.health,
                 row.drained,
-                temperature,
+                row.telemetry.temperature_c if is_read and row.telemetry else None,
             )
         )
     return tuple(devices)

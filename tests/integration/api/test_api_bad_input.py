@@ -347,12 +347,12 @@ def test_an_address_with_nul_is_refused(lone: Api) -> None:
 def test_an_unforeseen_error_says_nothing_of_the_inside(
     lone: Api, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from gonogo_service.devices import workers_api as workers
+    from gonogo_service.devices import api as devices
 
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("the secret inside")
 
-    monkeypatch.setattr(workers.stored, "list_", broken)
+    monkeypatch.setattr(devices.workers, "list_", broken)
     document = problem(lone.client.get("/api/v1/workers"), 500)
     assert "inside" not in json.dumps(document)
     assert "the secret inside" in capsys.readouterr().out

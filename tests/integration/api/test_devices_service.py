@@ -12,14 +12,16 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine
+from sqlalchemy.orm import Session
 
 import audit_log
 from api import Api, in_process
-from gonogo_service.devices import device_changes, heartbeats, orders, outcomes, workers
+from gonogo_service.devices import api as device_api
+from gonogo_service.devices import changes, heartbeats, outcomes, workers
 from gonogo_service.devices import store as devices
+from gonogo_service.devices.model import DeviceRow
 from gonogo_service.jobs import chunks
 from gonogo_service.jobs import store as jobs
-from gonogo_service.kit.database.encoding import decode, encode
 from gonogo_service.kit.database.engine import reading, session
 from gonogo_service.kit.database.states import DeviceHealth
 from gonogo_service.kit.outbox import outbox
@@ -64,10 +66,14 @@ def announce(
 def look(engine: Engine, now: datetime = NOW) -> dict[str, Any]:
     """Return the only device with its history."""
     with reading(engine) as current:
-        (listed,) = devices.list_(current, now=now).items
-        whole = devices.look(current, listed.id, now=now)
-    assert whole is not None
-    return decode(encode(whole))
+        (listed,) = devices.list_(current, now=now)
+        return device_api.shown(current, listed.id, now=now).model_dump(mode="json")
+
+
+def drain(current: Session, host: str, drained: bool) -> list[str] | None:
+    """Drain a host, or undrain it; return the changed devices."""
+    of_host = DeviceRow.host == host
+    return changes.drain_all(current, of_host, drained, actor="me", reason="moving")
 
 
 def report(
@@ -126,17 +132,17 @@ def test_every_change_of_health_has_a_row_an_audit_and_a_letter(engine: Engine) 
 def test_in_maintenance_only_a_person_s_word_counts(engine: Engine) -> None:
     device = announce(engine)
     with session(engine) as current:
-        device_changes.patch(
+        changes.patch(
             current, device["id"], {"health": "maintenance", "reason": "new fan"}, actor="me"
         )
     assert not report(engine, "bad")
     assert look(engine)["health"] == "maintenance"
     assert look(engine)["history"][0]["evidence"]["reported"] == "bad"
     with session(engine) as current:
-        back = device_changes.patch(
+        back = changes.patch(
             current, device["id"], {"health": "good", "reason": "it turns"}, actor="me"
         )
-        assert orders.orders(current) == {FACTS["device"]: {"order": "work", "asked": 1}}
+        assert devices.orders(current) == {FACTS["device"]: {"order": "work", "asked": 1}}
     assert back is not None
     assert back.health == "good"
 
@@ -153,15 +159,15 @@ def test_a_bad_or_drained_device_counts_as_no_worker(engine: Engine) -> None:
     assert served() == 0
     report(engine, "good")
     with session(engine) as current:
-        assert device_changes.drain_host(current, "lab-1", True, actor="me", reason="moving") == [
-            device["id"]
-        ]
-        assert device_changes.drain_host(current, "lab-1", True, actor="me", reason="again") == []
-        assert device_changes.drain_host(current, "lab-2", True, actor="me", reason="?") is None
-        assert orders.orders(current)[FACTS["device"]]["order"] == "drain"
+        assert changes.drain_all(
+            current, DeviceRow.host == "lab-1", True, actor="me", reason="moving"
+        ) == [device["id"]]
+        assert drain(current, "lab-1", True) == []
+        assert drain(current, "lab-2", True) is None
+        assert devices.orders(current)[FACTS["device"]]["order"] == "drain"
     assert served() == 0
     with session(engine) as current:
-        device_changes.drain_host(current, "lab-1", False, actor="me", reason="moved")
+        drain(current, "lab-1", False)
     assert served() == 1
     assert [change["what"] for change in look(engine)["history"][:2]] == ["drain", "drain"]
 
@@ -183,19 +189,17 @@ def test_going_offline_and_coming_back_are_noted_once(engine: Engine) -> None:
 def test_a_suspicion_is_not_lifted_by_one_canary(engine: Engine) -> None:
     device = announce(engine)
     with session(engine) as current:
-        assert device_changes.suspect(
+        assert changes.suspect(
             current, FACTS["device"], "9 of 10 tests fail here", {"failing": 9}, now=NOW
         )
-        assert not device_changes.suspect(current, FACTS["device"], "again", {}, now=NOW)
-        assert orders.orders(current)[FACTS["device"]] == {"order": "work", "asked": 1}
+        assert not changes.suspect(current, FACTS["device"], "again", {}, now=NOW)
+        assert devices.orders(current)[FACTS["device"]] == {"order": "work", "asked": 1}
     assert not report(engine, "good")
     assert look(engine)["health"] == DeviceHealth.suspect
     with reading(engine) as current:
         assert workers.live(current, now=NOW)[FACTS["queue"]] == 1
     with session(engine) as current:
-        device_changes.patch(
-            current, device["id"], {"health": "good", "reason": "looked at"}, actor="me"
-        )
+        changes.patch(current, device["id"], {"health": "good", "reason": "looked at"}, actor="me")
     assert look(engine)["health"] == "good"
 
 

@@ -14,13 +14,13 @@ from sqlalchemy import Engine, func, select
 
 import audit_log
 from database_params import BOTH
-from gonogo_service.devices import device_changes, goldens, heartbeats
+from gonogo_service.devices import api as device_api
+from gonogo_service.devices import changes, goldens, heartbeats
 from gonogo_service.devices import store as devices
-from gonogo_service.devices.change_limits import MAX_OF_DEVICE
+from gonogo_service.devices.changes import MAX_OF_DEVICE
 from gonogo_service.devices.goldens import ReportOutcome
 from gonogo_service.devices.model import CanaryRow, GoldenRow
 from gonogo_service.kit.audit import AuditRow
-from gonogo_service.kit.database.encoding import decode, encode
 from gonogo_service.kit.database.engine import make_engine, reading, session
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
@@ -78,12 +78,10 @@ class Fleet:
         with reading(self.engine) as current:
             (known,) = (
                 device
-                for device in devices.list_(current, now=self.now).items
+                for device in devices.list_(current, now=self.now)
                 if device.device == f"{host}/{name}"
             )
-            whole = devices.look(current, known.id, now=self.now)
-        assert whole is not None
-        return decode(encode(whole))
+            return device_api.shown(current, known.id, now=self.now).model_dump(mode="json")
 
     def audited(self, host: str = "lab-1") -> list[str]:
         """Return the audited actions on the golden of a host, oldest first."""
@@ -131,7 +129,7 @@ def test_a_person_s_word_stands_until_the_bits_change_again(fleet: Fleet) -> Non
     for name, bits in (("a", "11"), ("b", "11"), ("c", "22"), ("a", "11")):
         fleet.sing(name, bits)
     with session(fleet.engine) as current:
-        device_changes.patch(
+        changes.patch(
             current,
             fleet.look("c")["id"],
             {"health": "good", "reason": "known"},
@@ -233,7 +231,7 @@ def test_an_old_report_and_one_of_a_device_in_maintenance_count_for_nothing(flee
     early = fleet.now - timedelta(hours=1)
     assert fleet.sing("b", "22", at=early) == ReportOutcome(False)
     with session(fleet.engine) as current:
-        device_changes.patch(
+        changes.patch(
             current,
             fleet.look("b")["id"],
             {"health": "maintenance", "reason": "a fan"},

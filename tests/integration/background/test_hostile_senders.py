@@ -18,7 +18,7 @@ from background_thread import broker, running, short, submit, until
 from database_params import BOTH
 from gonogo_service.devices import heartbeats, sick_devices, workers
 from gonogo_service.devices import store as devices
-from gonogo_service.devices.change_limits import MAX_OF_DEVICE
+from gonogo_service.devices.changes import MAX_OF_DEVICE
 from gonogo_service.devices.model import CanaryRow, DeviceHealthRow, DeviceRow, WorkerRow
 from gonogo_service.hosts import refused_messages
 from gonogo_service.hosts import store as hosts

@@ -12,7 +12,7 @@ from celery import Celery
 from sqlalchemy import select, update
 
 from gonogo_service.background import ingest
-from gonogo_service.devices.model import DeviceRow, WorkerRow
+from gonogo_service.devices.model import DeviceRow, Telemetry, WorkerRow
 from gonogo_service.hosts import store as hosts
 from gonogo_service.jobs.model import AttemptRow
 from gonogo_service.kit.background_context import BackgroundContext
@@ -97,10 +97,10 @@ def test_a_heartbeat_says_who_lives_where_it_is_and_what_the_clock_is(post: Post
         1,
         "running",
     )
-    worker = stored(post, WorkerRow.name, WorkerRow.queues, WorkerRow.version, WorkerRow.attempt_id)
+    worker = stored(post, WorkerRow.name, WorkerRow.queues, WorkerRow.version, WorkerRow.attempt)
     assert worker == (WORKER, [QUEUE], "9" * 64, attempt)
     with post.context.engine.connect() as connection:
-        query = select(DeviceRow.identity, DeviceRow.attempt_id).order_by(DeviceRow.identity)
+        query = select(DeviceRow.device, DeviceRow.attempt).order_by(DeviceRow.device)
         assert connection.execute(query).all() == [
             (f"{HOST}/chip:0", None),
             (f"{HOST}/chip:1", attempt),
@@ -176,12 +176,13 @@ def test_a_heartbeat_has_up_to_64_devices_and_telemetry_ten_thousand_characters(
     post.send(queue.HEARTBEAT, beat(devices=[facts] * 65))
     _, attempt = post.attempt()
     post.send(queue.RESULTS, batch(attempt, row(0), row(1)))
-    telemetry = {"noise": "x" * (10_000 - len(str({"noise": ""})))}
-    longer = {"noise": telemetry["noise"] + "x"}
+    telemetry = {"clock_mhz": 1000.0, "noise": ""}
+    telemetry["noise"] = "x" * (10_000 - len(str(telemetry)))
+    longer = {**telemetry, "noise": f"{telemetry['noise']}x"}
     post.send(queue.FINISHED, {**done(attempt), "telemetry": longer})
     assert stored(post, DeviceRow.telemetry) == (None,)
     post.send(queue.FINISHED, {**done(attempt), "telemetry": telemetry})
-    assert stored(post, DeviceRow.telemetry) == (telemetry,)
-    post.send(queue.FINISHED, {**done(attempt), "telemetry": {"asic_c": 99.0}})  # it is over
-    assert stored(post, DeviceRow.telemetry) == (telemetry,)
+    assert stored(post, DeviceRow.telemetry) == (Telemetry(clock_mhz=1000.0),)
+    post.send(queue.FINISHED, {**done(attempt), "telemetry": {"clock_mhz": 99.0}})  # it is over
+    assert stored(post, DeviceRow.telemetry) == (Telemetry(clock_mhz=1000.0),)
     assert post.refused() == {(HOST, "size"): 2}

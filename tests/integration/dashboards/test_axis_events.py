@@ -42,7 +42,7 @@ def test_every_time_axis_marks_what_changed(database_url: str) -> None:
             for minutes in (0, 1):  # reported with each heartbeat, noted once
                 at = now - timedelta(hours=3) + timedelta(minutes=minutes)
                 heartbeats.heard(current, facts, worker="w", attempt=None, now=at)
-            (device,) = devices.list_(current, now=now).items
+            (device,) = devices.list_(current, now=now)
             for number, model in enumerate(("bf16", "bf16", "fp32", None), start=1):
                 builds.add(
                     current,

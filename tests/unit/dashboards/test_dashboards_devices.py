@@ -12,7 +12,7 @@ import pytest
 from gonogo_dashboards.devices import activity, charts, fleet, health_timeline, hosts
 from gonogo_dashboards.devices.device_page import DeviceLine
 from gonogo_dashboards.overview import days as day_bars
-from gonogo_service.devices.device_history import Change
+from gonogo_service.devices.history import Change
 from gonogo_service.devices.periods import Hour, Load
 from gonogo_service.hosts.store import Host
 from gonogo_service.kit.database.states import CanaryOutcome

@@ -1,0 +1,139 @@
+"""The history of devices: when they changed, how many were sick, the jobs that ran. Reads only."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import NamedTuple
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from gonogo_service.devices.model import DeviceHealthRow, DeviceRow
+from gonogo_service.devices.sick_devices import SICK
+from gonogo_service.jobs import store as jobs
+from gonogo_service.jobs.job import JobSummary
+from gonogo_service.jobs.model import AttemptRow
+from gonogo_service.kit.database.ids import floor
+
+MAX_CHANGES = 400
+"""As many as a picture of its time can show."""
+_OF_HEALTH = ("health", "state", "drain")
+MAX_ATTEMPTS = 200
+"""The newest attempts of a device, among which its latest jobs are found."""
+
+
+class Change(NamedTuple):
+    """One change of a device; `what` is "health", "state" (online or offline) or "drain"."""
+
+    at: datetime
+    what: str
+    after: str
+    actor: str
+    reason: str | None
+
+
+class DayDevices(NamedTuple):
+    """The devices that were known at the end of a UTC day, and the sick ones of them."""
+
+    known: int = 0
+    sick: int = 0
+
+
+@dataclass(frozen=True)
+class RanJob:
+    """A job with this device's recent attempts at it, and when the last of them began."""
+
+    job: JobSummary
+    attempts: int
+    last_at: datetime | None
+
+
+def changes(session: Session, device_id: str, *, since: datetime) -> tuple[list[Change], bool]:
+    """Return (a device's changes since a moment, in order; whether these are all).
+
+    For each kind of change the last one before the moment is included. Of a device that changes all
+    the time only the newest MAX_CHANGES are.
+    """
+    table = DeviceHealthRow
+    columns = (table.at, table.what, table.after, table.actor, table.reason)
+    of_device = select(*columns).where(table.device_id == device_id).order_by(table.id.desc())
+    later = of_device.where(table.at >= since, table.what.in_(_OF_HEALTH)).limit(MAX_CHANGES + 1)
+    rows = list(session.execute(later))
+    if len(rows) > MAX_CHANGES:
+        return [Change(*row) for row in rows[MAX_CHANGES - 1 :: -1]], False
+    for what in _OF_HEALTH:
+        before = of_device.where(table.at < since, table.what == what).limit(1)
+        rows += session.execute(before)
+    rows.reverse()  # of one instant the older one stays first
+    return sorted((Change(*row) for row in rows), key=lambda change: change.at), True
+
+
+def recent_jobs(session: Session, device: str, *, limit: int) -> list[RanJob]:
+    """Return the jobs that ran on a device ("host/name") last, newest first, without gauges."""
+    table = AttemptRow
+    latest = select(table.job_id, table.started_at).where(table.device == device)
+    attempt_counts: Counter[str] = Counter()
+    started_by_job: dict[str, datetime | None] = {}
+    for job_id, started_at in session.execute(latest.order_by(table.id.desc()).limit(MAX_ATTEMPTS)):
+        attempt_counts[job_id] += 1
+        started_by_job.setdefault(job_id, started_at)
+    # more than `limit`, because `many` leaves out gauges
+    known = jobs.many(session, list(started_by_job)[: 3 * limit])
+    return [
+        RanJob(known[job_id], attempt_counts[job_id], at)
+        for job_id, at in started_by_job.items()
+        if job_id in known
+    ][:limit]
+
+
+def sick_by_day(session: Session, *, days: int, now: datetime) -> list[tuple[date, DayDevices]]:
+    """Return how many devices were bad or suspect at the ends of the last UTC days.
+
+    Today comes last and is left empty: the devices themselves say how they are now.
+    """
+    today = now.astimezone(UTC).date()
+    shown = [today - timedelta(days=back) for back in range(days - 1, -1, -1)]
+    return [*zip(shown, [*_counts(session, shown[:-1]), DayDevices()], strict=True)]
+
+
+def _counts(session: Session, days: Sequence[date]) -> list[DayDevices]:
+    """Return the devices that were known, and sick, at the ends of these days."""
+    change, numbers = DeviceHealthRow, []
+    for day in days:
+        end = datetime.combine(day + timedelta(days=1), datetime.min.time(), UTC)
+        last = (
+            select(change.after)
+            .where(
+                change.device_id == DeviceRow.id, change.what == "health", change.id < floor(end)
+            )
+            .order_by(change.id.desc())
+            .limit(1)
+            .correlate(DeviceRow)
+            .scalar_subquery()
+        )
+        known = select(func.count()).select_from(DeviceRow).where(DeviceRow.first_heard_at < end)
+        numbers += [known.scalar_subquery(), known.where(last.in_(SICK)).scalar_subquery()]
+    row = session.execute(select(*numbers)).one() if numbers else ()
+    return [DayDevices(*row[place : place + 2]) for place in range(0, len(row), 2)]
+
+
+def turned_sick(session: Session, since: datetime) -> dict[str, dict[str, int]]:
+    """Return how often each device, by its id, turned bad and suspect since a moment."""
+    change = DeviceHealthRow
+    query = (
+        select(change.device_id, change.after, func.count())
+        .where(
+            change.id >= floor(since),
+            change.what == "health",
+            change.after.in_(SICK),
+            func.coalesce(change.before, "") != change.after,
+        )
+        .group_by(change.device_id, change.after)
+    )
+    turns: dict[str, dict[str, int]] = {}
+    for device, health, number in session.execute(query):
+        turns.setdefault(device, {})[health] = number
+    return turns
