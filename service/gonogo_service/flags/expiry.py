@@ -100,7 +100,7 @@ def _quiet_seeds(kind: FlagKind, job: JobFacts) -> int | None:
         return None
     quiet = sum(counts.get(verdict, 0) for verdict in good)
     if job.selection and not kind.needs_numbers:
-        if any(job.outcomes.get(name) for name in ("failed", "error")):
+        if any((job.outcomes or {}).get(name) for name in ("failed", "error")):
             return None
         quiet += counts.get(Verdict.not_judged, 0)
     return quiet

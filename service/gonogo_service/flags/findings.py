@@ -121,8 +121,7 @@ class _Case:
             left_out=self.left_out,
             policy=POLICY.version,
         )
-        variant = asdict(self.assessment.variant)
-        return FlagRow.found(kind, job, stored(replace(evidence, **further)), **variant)
+        return FlagRow.found(kind, job, stored(replace(evidence, **further)))
 
     @property
     def left_out(self) -> dict[str, LeftOut]:
@@ -172,8 +171,7 @@ def _completed(case: _Case) -> list[FlagRow]:
             "rerun": asdict(_rerun(shown, worst)),
             "left_out": {name: asdict(entry) for name, entry in case.left_out.items()},
         }
-        variant = asdict(case.assessment.variant)
-        completed.append(FlagRow.found(flag.kind, case.assessment.job, details, **variant))
+        completed.append(FlagRow.found(flag.kind, case.assessment.job, details))
     return completed
 
 
@@ -194,8 +192,8 @@ def _lost(case: _Case, kind: FlagKind) -> FlagRow | None:
         table.repeat == lost[0].repeat,
     )
     runs = samples.read(case.session, assessment.variant).runs
-    serials = select(DeviceRow.identity, DeviceRow.serial).where(
-        DeviceRow.identity.in_({run.device for run in runs}), DeviceRow.serial.is_not(None)
+    serials = select(DeviceRow.device, DeviceRow.serial).where(
+        DeviceRow.device.in_({run.device for run in runs}), DeviceRow.serial.is_not(None)
     )
     cards = dict(case.session.execute(serials).all())
     factors = outcome_factors(samples.of_runs(runs, cards), verdict)

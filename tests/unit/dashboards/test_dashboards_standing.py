@@ -10,15 +10,12 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 
 from gonogo.flakiness.attribution import Cause
-from gonogo.flakiness.classes import Class
-from gonogo.flakiness.flag_kinds import FlagKind
 from gonogo.flakiness.grades import Sharpness, Stability
 from gonogo.flakiness.masking import Change
 from gonogo.flakiness.rates import rate
 from gonogo.spec.tolerances import Tolerance
 from gonogo_dashboards.kit import comparators_view, evidence_view, words
 from gonogo_dashboards.tests import advice, error_curve
-from gonogo_service.flags.model import FlagState
 from gonogo_service.tests.build_series import MAX_BUILDS
 from gonogo_service.tests.trends import Spread, Trend, TrendChange, TrendChanges, TrendPoint
 
@@ -101,11 +98,6 @@ def test_a_red_build_with_hollow_seeds_is_among_the_hollow_ones_and_has_their_ma
     assert [row[0] for row in named["also hollow"]["data"]] == [1]
 
 
-def test_known_findings_look_as_what_they_are() -> None:
-    assert words.CLASS_VERDICTS[Class.known_hollow] == "pass_by_tolerance"
-    assert words.CLASS_VERDICTS[Class.broken_on_base] == "fail"
-
-
 @pytest.mark.parametrize(
     ("numbers", "sentence"),
     [
@@ -154,8 +146,6 @@ def test_every_word_of_the_statistics_can_be_said_and_drawn() -> None:
     assert set(words.GRADES) == set(words.GRADE_SENTENCES) == {*Stability, *Sharpness}
     assert set(words.CAUSES) == set(Cause)
     assert set(words.CHANGES) == set(words.CHANGE_VERDICTS) == set(Change)
-    assert set(words.FLAG_STATES) == set(FlagState)
-    assert set(words.FLAGS) == set(FlagKind)
     looks = {*words.GRADES.values(), *words.CHANGE_VERDICTS.values()}
     assert all(
         words.mark(look).label != "No verdict yet" and words.sentence(look) for look in looks

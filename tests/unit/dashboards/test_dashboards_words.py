@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 import pytest
 
 from gonogo import urls
-from gonogo.flakiness.flag_kinds import FlagKind
 from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards import pages
 from gonogo_dashboards.kit import commands, csv_export, words
@@ -38,7 +37,6 @@ def test_every_verdict_has_a_shape_of_its_own_where_it_judges_a_kernel() -> None
 
 def test_every_state_and_flag_has_words() -> None:
     assert set(words.STATES) == set(JobState)
-    assert set(words.FLAGS) == set(FlagKind)
     assert set(words.DEVICE_STATES) == set(DeviceState)
     assert set(words.DEVICE_HEALTHS) == set(words.HEALTH_VERDICTS) == set(DeviceHealth)
 
