@@ -2,9 +2,8 @@
 
 A few jobs are stored as ingest stores them, and the others are copied by SQL.
 
-A copy has other names, another test, build, day and seeds, and the same numbers; its roll-ups are
-those of its source, taken as often as its seeds are, so they say what a rebuild would. For
-benchmarks, and for the tests of huge states.
+A copy has other names, another test, build, day and seeds, and the same numbers; its sums are those
+of its source, taken as often as its seeds are. For benchmarks, and for the tests of huge states.
 """
 
 from __future__ import annotations
@@ -27,17 +26,9 @@ from gonogo_service.jobs.job import NewJob
 from gonogo_service.jobs.model import ChunkRow, EventRow, JobRow
 from gonogo_service.kit.database.ids import floor, new_id
 from gonogo_service.kit.database.states import ChunkState, JobState
-from gonogo_service.results.rollups import rollups
-from gonogo_service.results.rollups.tallies import Tally, total
-from gonogo_service.results.rows import (
-    DayRollupRow,
-    JobTallyRow,
-    RolledRow,
-    SeedGridRow,
-    SeedResultRow,
-    SeedSourceRow,
-)
-from gonogo_service.results.seed_rows.batch import Batch
+from gonogo_service.results import sums
+from gonogo_service.results.batch import Batch
+from gonogo_service.results.model import BLOCK, JobBlockRow, ResultRow, SourceRow
 from gonogo_service.tests import test_specs
 
 LINE, DEVICE = "main", "lab-1/wormhole:0"
@@ -186,16 +177,9 @@ class Source:
         self.id = job_id
         self.job = _columns(session, JobRow, JobRow.id == job_id)[0]
         self.chunks = _columns(session, ChunkRow, ChunkRow.job_id == job_id)
-        self.sources = _columns(session, SeedSourceRow, SeedSourceRow.job_id == job_id)
+        self.sources = _columns(session, SourceRow, SourceRow.job_id == job_id)
         self.events = _columns(session, EventRow, EventRow.job_id == job_id)
-        (self.letters,) = session.scalars(
-            select(SeedGridRow.letters).where(SeedGridRow.job_id == job_id)
-        )
-        tallies = session.execute(
-            select(JobTallyRow.output, *Tally.of(JobTallyRow)).where(JobTallyRow.job_id == job_id)
-        )
-        self.tallies = {row.output: Tally.stored(row) for row in tallies}
-        self._sums: dict[int, dict[str, dict[str, Any]]] = {}
+        self.blocks = _columns(session, JobBlockRow, JobBlockRow.job_id == job_id)
 
     def copy(self, session: Session, place: Place, *, times: int = 1, number: int = 0) -> str:
         """A job somewhere else with the seeds of this one, `times` times as many; its id.
@@ -234,7 +218,7 @@ class Source:
         )
         for turn in range(times):
             _copy_seeds(session, self.id, copy_id, turn * seeds)
-        session.execute(insert(SeedSourceRow), [{**row, "job_id": copy_id} for row in self.sources])
+        session.execute(insert(SourceRow), [{**row, "job_id": copy_id} for row in self.sources])
         done = {"done": count, "total": count, "verdicts": counters["counts"]}
         events = [
             {
@@ -246,27 +230,16 @@ class Source:
             for row in self.events
         ]
         session.execute(insert(EventRow), events)
-        session.execute(insert(RolledRow).values(job_id=copy_id, shadow=False, upto=count))
-        session.execute(insert(SeedGridRow).values(job_id=copy_id, letters=self.letters * times))
-        if times not in self._sums:
-            self._sums[times] = {
-                output: total([tally] * times).columns() for output, tally in self.tallies.items()
-            }
-        sums = self._sums[times].items()
-        session.execute(
-            insert(JobTallyRow),
-            [{"job_id": copy_id, "output": output, "shadow": False, **row} for output, row in sums],
-        )
-        days = [{**axes, **self._day(at), "output": output, **row} for output, row in sums]
-        session.execute(
-            insert(DayRollupRow),
-            [{**row, "key": rollups.key_of(row), "shadow": False} for row in days],
-        )
+        job = session.get_one(JobRow, copy_id)
+        for turn in range(times):
+            sums.add(session, job, [self._block(row, job, turn * seeds) for row in self.blocks])
         return copy_id
 
-    def _day(self, at: datetime) -> dict[str, Any]:
-        place = {name: self.job[name] for name in ("executor", "arch", "board")}
-        return {**place, "context": "isolated", "device": DEVICE, "day": at.astimezone(UTC).date()}
+    def _block(self, row: Mapping[str, Any], job: JobRow, shift: int) -> dict[str, Any]:
+        """Return a block of the copy whose seeds are shifted; it begins where its first seed is."""
+        day = job.created_at.astimezone(UTC).date()
+        seed = row["seed"] + shift
+        return {**row, "job_id": job.id, "day": day, "seed": seed, "block": seed // BLOCK}
 
 
 def night(
@@ -306,7 +279,7 @@ def _columns(session: Session, table: Any, condition: Any) -> list[dict[str, Any
 
 
 def _copy_seeds(session: Session, source: str, copy_id: str, shift: int) -> None:
-    table = SeedResultRow
+    table = ResultRow
     changed: dict[str, Any] = {
         "job_id": literal(copy_id, table.job_id.type),
         "seed": table.seed + shift,

@@ -205,9 +205,4 @@ COMMANDS: dict[str, Entry] = {
         ADMIN,
         "Make the secrets that docker-compose.yml needs, in files for their owner only.",
     ),
-    "rollups": Entry(
-        "gonogo_service.cli.operate.rollups:app",
-        ADMIN,
-        "Compute the sums that pages show from the stored rows.",
-    ),
 }

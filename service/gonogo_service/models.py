@@ -13,7 +13,6 @@ from gonogo_service.kit.database.base import Base
 from gonogo_service.kit.outbox import model as _outbox
 from gonogo_service.people import model as _people
 from gonogo_service.results import model as _results
-from gonogo_service.results import rows as _rows
 from gonogo_service.schedules import model as _schedules
 from gonogo_service.suites import model as _suites
 from gonogo_service.tests import model as _tests
@@ -23,7 +22,6 @@ from gonogo_service.webhooks import model as _webhooks
 MODELS = (
     _audit,
     _outbox,
-    _rows,
     _bisections,
     _builds,
     _ci,

@@ -33,7 +33,7 @@ from gonogo_service.ci.rule_schemas import RuleIn
 from gonogo_service.jobs.bodies import GaugeIn, JobIn
 from gonogo_service.kit import json_bodies
 from gonogo_service.kit.problems import Problem
-from gonogo_service.results.seed_rows.batch import Batch
+from gonogo_service.results.batch import Batch
 from gonogo_service.suites.schemas import SuiteIn
 from gonogo_workers.executors import builds_file
 from gonogo_workers.messages.rows import Place

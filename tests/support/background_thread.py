@@ -19,7 +19,7 @@ from gonogo_service.background.process import create_background
 from gonogo_service.jobs import store as jobs
 from gonogo_service.jobs.job import Job
 from gonogo_service.kit.database.engine import reading, session
-from gonogo_service.results import results
+from gonogo_service.results import seeds as results
 from gonogo_workers import queue
 from job_flow import KEY, new_job
 from patience import WAIT_S, scaled

@@ -22,7 +22,7 @@ from gonogo_service.jobs.model import ChunkRow
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.ids import new_id
 from gonogo_service.kit.database.states import ChunkState, JobState
-from gonogo_service.results.seed_rows.batch import Batch
+from gonogo_service.results.batch import Batch
 
 NIGHTLY: dict[str, Any] = {
     "kernel": "layernorm_bw",

@@ -9,33 +9,29 @@ the same, where it has a pattern: the verdict says so.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
 from sqlalchemy.orm import Session
 
 from gonogo.spec.verdicts import Explanation
-from gonogo_dashboards.charts import spreads
-from gonogo_dashboards.charts.spreads import Spread
 from gonogo_dashboards.kit import words
 from gonogo_service.jobs.job import Job
-from gonogo_service.results import job_seeds as reads
-from gonogo_service.results import worst_seeds
-from gonogo_service.results.job_seeds import MarkRecord, OutputRecord
+from gonogo_service.results import worst
+from gonogo_service.results.model import WHOLE
 from gonogo_service.results.seed_order import SeedOrder
-from gonogo_service.results.worst_seeds import RollUp
+from gonogo_service.results.tallies import Tally
+from gonogo_service.results.worst import Mark, Spread
 
 WORST_MARKS = 400
-"""Number of marks, besides the spread of all, above worst_seeds.MAX_WHOLE seeds.
+"""Number of marks, besides the spread of all, above results.worst.MAX_WHOLE seeds.
 
 More marks would be a smear, and slow.
 """
 
 TOLERANCE_RATIO = "tolerance_ratio"
 ROUNDING_RATIO = "rounding_ratio"
-METRICS = (TOLERANCE_RATIO, ROUNDING_RATIO)
-"""The units of the axis: the second one where no seed has the first."""
 
 
 @dataclass(frozen=True)
@@ -84,53 +80,48 @@ class SeedPlot:
         return self.spread is not None or any(mark.value is not None for mark in self.marks)
 
 
-def choose(outputs: Sequence[OutputRecord], *requested: str | None) -> str:
+def choose(outputs: Mapping[str, Tally], *requested: str | None) -> str:
     """Return the first requested output that the job has, else the worst; "" for no output."""
-    names = [output.output for output in worst_first(outputs)]
+    names = worst_first(outputs)
     return next((str(name) for name in (*requested, *names) if name in names), "")
 
 
-def worst_first(outputs: Sequence[OutputRecord]) -> list[OutputRecord]:
+def worst_first(outputs: Mapping[str, Tally]) -> list[str]:
     """Sort outputs by the worst verdict, then the largest rounding ratio, then the name."""
-    order = {
-        verdict: rank
-        for rank, verdict in enumerate(
-            words.ordered({word for output in outputs for word in output.counts})
-        )
-    }
-    return sorted(
-        outputs,
-        key=lambda output: (
-            min(order[word] for word in output.counts),
-            -(output.rounding_ratio or 0.0),
-            output.output,
-        ),
-    )
+    found = words.ordered({word for tally in outputs.values() for word in tally.counts})
+    order = {verdict: rank for rank, verdict in enumerate(found)}
+
+    def place(name: str) -> tuple[int, float, str]:
+        tally = outputs[name]
+        largest = tally.figure(ROUNDING_RATIO).largest
+        return min(order[word] for word in tally.counts), -(largest or 0.0), name
+
+    return sorted(outputs, key=place)
 
 
 def read(
-    session: Session, job: Job, output: str, rolled_up: RollUp, noun: str = "seed"
+    session: Session, job: Job, output: str, sums: Mapping[str, Tally], noun: str = "seed"
 ) -> SeedPlot | None:
-    """Return the chart of a job's seeds for an output, from its roll-up and its rows.
+    """Return the chart of a job's seeds for an output, from the job's sums and its rows.
 
-    A roll-up of None isn't counted yet. None where the output has no seeds.
+    None where the output has no seeds.
     """
-    total = reads.mark_count(session, job.id, output, rolled_up)
+    tally = sums.get(output, Tally()) if output else Tally()
+    total = tally.seeds + sums.get(WHOLE, Tally()).empty
     if not total:
         return None
-    sums = None if rolled_up is None else rolled_up.get(output)
-    most = WORST_MARKS if total > worst_seeds.MAX_WHOLE else None
-    sketches = {} if sums is None else {name: sums.sketch(name) for name in METRICS}
-    metric, marks = TOLERANCE_RATIO, list[MarkRecord]()
-    if TOLERANCE_RATIO not in sketches or sketches[TOLERANCE_RATIO].count:
-        marks = reads.marks(session, job, output, TOLERANCE_RATIO, rolled_up, most)
-    if all(mark.statistics.get(TOLERANCE_RATIO) is None for mark in marks):
-        metric = ROUNDING_RATIO
-        if most is not None or not marks:  # all of them are the same whatever the axis
-            marks = reads.marks(session, job, output, metric, rolled_up, most)
-    sketch = None if most is None else sketches.get(metric)
-    spread = spreads.of(sketch) if sketch is not None and sketch.count else None
-    return picture(output, metric, total, marks, spread, noun, ends=_ends(job))
+    numbered = tally.figure(TOLERANCE_RATIO).known or not tally.figure(ROUNDING_RATIO).known
+    metric = TOLERANCE_RATIO if numbered else ROUNDING_RATIO
+    if total <= worst.MAX_WHOLE:
+        marks = worst.marks(session, [job], output, metric, None)
+        spread = None
+    else:
+        of_job = {job.id: tally}
+        marks = worst.worst_marks(session, [[job]], output, metric, WORST_MARKS, of_job, None)
+        spread = worst.spread(session, [job], output, metric, of_job)
+        spread = spread if spread.high is not None else None
+    ordered = sorted(marks, key=lambda mark: (mark.seed, mark.repeat))
+    return picture(output, metric, total, ordered, spread, noun, ends=_ends(job))
 
 
 def _ends(job: Job) -> tuple[int, int]:
@@ -143,7 +134,7 @@ def picture(
     output: str,
     metric: str,
     total: int,
-    rows: Sequence[MarkRecord],
+    rows: Sequence[Mark],
     spread: Spread | None = None,
     noun: str = "seed",
     ends: tuple[int, int] | None = None,
@@ -164,7 +155,7 @@ def picture(
     )
 
 
-def _mark(row: MarkRecord, metric: str) -> SeedMark:
+def _mark(row: Mark, metric: str) -> SeedMark:
     # Statistics of an output with NaN or Inf describe its finite elements only.
     numbers = {} if row.statistics.get("nonfinite") else row.statistics
     value, ratio = numbers.get(metric), numbers.get(ROUNDING_RATIO)
@@ -236,6 +227,6 @@ def _left_out(shown: int, noun: str, spread: Spread | None) -> str:
     if spread is None:
         return f"{text}."
     return (
-        f"{text}. The bar shows the range of all {noun}s, darker from the 10th to the 90th"
-        " percentile, with a line at the median."
+        f"{text}. The bar shows the range of the {noun}s, darker from the 10th to the 90th"
+        f" percentile of the newest {worst.NEWEST:,}, with a line at the median."
     )

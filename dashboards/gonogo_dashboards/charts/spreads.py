@@ -1,41 +1,10 @@
-"""The spread of the errors of many seeds, from the sketches of the roll-ups.
-
-It is used where there are too many seeds for a mark each.
-"""
+"""The spread of the errors of many seeds, where there are too many for a mark each."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
-from gonogo.flakiness.sketches import Sketch
-
-
-@dataclass(frozen=True)
-class Spread:
-    """Minimum, the 10th, 50th and 90th percentile (within 2%), and maximum.
-
-    None without any finite value.
-    """
-
-    low: float | None
-    most_from: float | None
-    middle: float | None
-    most_to: float | None
-    high: float | None
-    unnumbered: int
-    """Seeds without a finite value."""
-
-
-def of(sketch: Sketch) -> Spread:
-    """Return the spread of a sketch's values."""
-    seen = sketch.count - sketch.inf
-    low, most_from, middle, most_to = (
-        finite(sketch.quantile(share)) if seen else None for share in (0.0, 0.1, 0.5, 0.9)
-    )
-    return Spread(
-        low, most_from, middle, most_to, sketch.largest, sketch.inf + sketch.nan + sketch.missing
-    )
+from gonogo_service.results.worst import Spread
 
 
 def finite(value: float | None) -> float | None:

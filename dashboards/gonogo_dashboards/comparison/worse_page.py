@@ -18,7 +18,7 @@ from gonogo_dashboards.kit.list_rows import details_of, tolerance_of
 from gonogo_dashboards.kit.ranges import Choice
 from gonogo_service.builds import entry_names
 from gonogo_service.kit.database.encoding import timestamp
-from gonogo_service.results.rollups import medians
+from gonogo_service.results import tallies
 from gonogo_service.tests import matrices, recent_builds, test_list
 from gonogo_service.tests.recent_builds import BuildResult
 from gonogo_service.tests.test_list import TestHead
@@ -142,7 +142,7 @@ def _lines(
         for variant, (first, last) in ends.items()
         if first is not None and first.build != last.build and _kind(first, last) == SAME
     }
-    errors = medians.read(session, alike)
+    errors = tallies.middle_errors(session, alike)
     labeled = labels(
         [
             Listed(

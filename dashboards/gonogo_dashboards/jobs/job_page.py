@@ -60,17 +60,16 @@ from gonogo_service.jobs.sequential import SeedDecision
 from gonogo_service.jobs.store import JobFilter
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.kit.database.records import from_object
-from gonogo_service.results import arithmetics, job_seeds
-from gonogo_service.results.job_seeds import SeedRecord
-from gonogo_service.results.rollups import rollups
-from gonogo_service.results.worst_seeds import RollUp
+from gonogo_service.results import arithmetics, tallies, worst
+from gonogo_service.results.model import WHOLE
+from gonogo_service.results.seeds import StoredSeed
 
 WORST_SEEDS = 12
 MAX_TABS = 12
 """Outputs to choose on the page: the worst where there are more."""
 _CACHED = 32
 """Finished jobs whose worst seeds and plot are cached, about 0.3 MB each."""
-_worst: LRUCache[list[SeedRecord]] = LRUCache(_CACHED)
+_worst: LRUCache[list[StoredSeed]] = LRUCache(_CACHED)
 _flips: LRUCache[tuple[FlipsSummary, ...]] = LRUCache(_CACHED)
 _arithmetic: LRUCache[tuple[ArithmeticLine, ...]] = LRUCache(_CACHED)
 _plots: LRUCache[SeedPlot] = LRUCache(_CACHED)
@@ -219,37 +218,35 @@ def job(
         return None
     entry = entry_names.latest(session, [stored.test_key]).get(stored.test_key)
     line = job_line(stored, now, entry)
-    rolled_up = rollups.of_job(session, job_id)
-    outputs = job_seeds.outputs(session, job_id, rolled_up)
+    sums = tallies.of_job(session, job_id)
+    outputs = {name: tally for name, tally in sums.items() if name != WHOLE}
     tests = reports.read(session, stored, part, output)
     if tests is not None:
         judged = selection_tests.judged_outputs(session, job_id)
-        outputs = [head for head in outputs if head.output in judged]
+        outputs = {name: tally for name, tally in outputs.items() if name in judged}
     so_far = next(iter(words.ordered(name for name, seeds in stored.counts.items() if seeds)), None)
     verdict = stored.verdict if stored.state.final else so_far
-    fixed = _fixed(stored, rolled_up)
+    fixed = _fixed(stored)
     has_numbers = tests is None or bool(outputs)
-    worst = (
+    listed = (
         _worst.get(
             fixed,
-            lambda: job_seeds.worst_seeds(
-                session, job_id, WORST_SEEDS if tests is None else 1, rolled_up
-            ),
+            lambda: worst.read(session, job_id, WORST_SEEDS if tests is None else 1),
         )
         if has_numbers
         else None
     ) or []
-    iteration = None if has_numbers else job_seeds.worst_iteration(session, job_id)
+    iteration = None if has_numbers else worst.worst_iteration(session, job_id)
     worst_output = None
-    if worst:
-        iteration = worst[0].seed
-        worst_output = next((mark.output for mark in job_seeds.outputs_worst_first(worst[0])), None)
+    if listed:
+        iteration = listed[0].seed
+        worst_output = next(iter(listed[0].outputs), None)
     chosen = plots.choose(outputs, output, worst_output)
     if len(outputs) > MAX_TABS:
-        outputs = sorted(plots.worst_first(outputs)[:MAX_TABS], key=lambda head: head.output)
+        outputs = {name: outputs[name] for name in sorted(plots.worst_first(outputs)[:MAX_TABS])}
     seed = commands.first_seeds(stored)[0] if iteration is None else iteration
     diagnosis = diagnosis_view.read(session, stored)
-    mapped = [(record.seed, record.repeat) for record in worst]
+    mapped = [(record.seed, record.repeat) for record in listed]
     if diagnosis is not None and diagnosis.seed is not None:
         # the map is of the diagnosis' seed, if that has one
         diagnosed = diagnosis.seed, diagnosis.repeat or 0
@@ -286,17 +283,15 @@ def job(
             },
         ),
         facts=_facts(stored),
-        outputs=tuple(head.output for head in outputs),
+        outputs=tuple(outputs),
         tests=tests,
         plot=_plots.get(
             fixed and (*fixed, chosen),
-            lambda: plots.read(session, stored, chosen, rolled_up, line.noun),
+            lambda: plots.read(session, stored, chosen, sums, line.noun),
         )
         if stored.done and stored.seeds_removed_at is None and (tests is None or chosen)
         else None,
-        grid=None
-        if stored.rollups_removed_at is not None
-        else seed_grid.read(session, stored, line.noun),
+        grid=seed_grid.read(session, stored, line.noun),
         seed=None
         if pair is None or stored.seeds_removed_at is not None
         else seed_details.read(session, stored, pair, output),
@@ -307,11 +302,11 @@ def job(
             lambda: arithmetic_view.of_job(arithmetics.of_job(session, job_id), line.noun),
         )
         or (),
-        worst=tuple(worst_seeds.line(seed, stored.test.get("tolerance", {})) for seed in worst)
+        worst=tuple(worst_seeds.line(seed, stored.test.get("tolerance", {})) for seed in listed)
         if tests is None
         else (),
         reference=None if stored.reference is None else stored.reference.build,
-        comparison=reference_comparison.lines(worst) if tests is None else (),
+        comparison=reference_comparison.lines(listed) if tests is None else (),
         flips=()
         if stored.seeds_removed_at is not None
         else _flips.get(fixed, lambda: reference_comparison.flip_lines(session, stored)) or (),
@@ -320,9 +315,9 @@ def job(
         ),
         attempts=attempts,
         log=log,
-        stopped=comparators_view.stopped(worst) if verdict in build_cells.LOST else "",
-        decided=comparators_view.of_seed(worst[0], stored.test.get("tolerance", {}))
-        if worst and tests is None
+        stopped=comparators_view.stopped(listed) if verdict in build_cells.LOST else "",
+        decided=comparators_view.of_seed(listed[0], stored.test.get("tolerance", {}))
+        if listed and tests is None
         else "",
         last_lines=job_logs.last_lines(log, attempts) if verdict in build_cells.LOST else "",
         telemetry=job_logs.telemetry(session, job_id),
@@ -344,16 +339,12 @@ def job(
     )
 
 
-def _fixed(job: Job, rolled_up: RollUp) -> tuple[Hashable, ...] | None:
-    """Return a cache key of a job whose seeds can't change: it ended and is counted; else None.
+def _fixed(job: Job) -> tuple[Hashable, ...] | None:
+    """Return a cache key of a job whose seeds can't change, because it ended; else None.
 
     Rows never change, and a row that comes late has its own event.
     """
-    return (
-        (job.id, job.version, job.last_event, job.done)
-        if job.state.final and rolled_up is not None
-        else None
-    )
+    return (job.id, job.version, job.last_event, job.done) if job.state.final else None
 
 
 def _kernel_facts(kernel: str, test: Mapping[str, Any]) -> list[tuple[str, str]]:

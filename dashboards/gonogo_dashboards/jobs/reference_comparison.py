@@ -12,7 +12,7 @@ from gonogo.judging.flip_summary import FlipsSummary
 from gonogo.spec.verdicts import Explanation
 from gonogo_service.jobs.job import Job
 from gonogo_service.results import flips
-from gonogo_service.results.job_seeds import SeedRecord
+from gonogo_service.results.seeds import StoredSeed
 
 _WORST_FIRST = [explanation.value for explanation in Explanation]
 _NUMBERS = ("max_abs", "ulp_max", "mismatch_fraction")
@@ -37,12 +37,12 @@ def flip_lines(session: Session, job: Job) -> tuple[FlipsSummary, ...]:
     return () if job.reference is None else flips.of_job(session, job.id)
 
 
-def lines(seeds: Sequence[SeedRecord]) -> tuple[ComparisonLine, ...]:
+def lines(seeds: Sequence[StoredSeed]) -> tuple[ComparisonLine, ...]:
     """Return a line per output that has a comparison, by name."""
     entries: dict[str, list[dict[str, Any]]] = {}
     for seed in seeds:
-        for name, mark in seed.outputs.items():
-            if entry := mark.statistics.get("reference"):
+        for name, output in seed.outputs.items():
+            if entry := output.get("reference"):
                 entries.setdefault(name, []).append(entry)
     return tuple(
         _line(name, entries_of_output) for name, entries_of_output in sorted(entries.items())

@@ -5,10 +5,7 @@ A cell shows one (seed, repeat), or several neighbors.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
-from itertools import islice
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -16,14 +13,15 @@ from sqlalchemy.orm import Session
 from gonogo.spec.verdicts import WORST_FIRST
 from gonogo_dashboards.kit import words
 from gonogo_service.jobs.job import Job
-from gonogo_service.results import seed_grids
-from gonogo_service.results.seed_order import SeedOrder
+from gonogo_service.results import grid as reads
+from gonogo_service.results.grid import Cell, Grid
 
 MAX_CELLS = 5_000
 MAX_ROWS = 50
 """Lines of the table of cells that are not green."""
-_VERDICTS = {letter: str(verdict) for verdict, letter in seed_grids.LETTERS.items()}
-_WORST_FIRST = "".join(seed_grids.LETTERS[verdict] for verdict in WORST_FIRST)
+LETTERS = {str(verdict): "abcdefghijklmnopqrstuvwxyz"[verdict.rank] for verdict in WORST_FIRST}
+"""What stands for a verdict in `cells`."""
+NONE_YET = "."
 
 
 @dataclass(frozen=True)
@@ -72,38 +70,30 @@ class GridView:
 
 def read(session: Session, job: Job, noun: str) -> GridView:
     """Return the grid of a job."""
-    return view(job, seed_grids.read(session, job), noun)
+    return view(job, reads.read(session, job, MAX_CELLS), noun)
 
 
-def view(job: Job, letters: str, noun: str) -> GridView:
-    """Return the grid from the stored letters."""
-    order = SeedOrder.of(job.seeds, job.repeats, job.added_seeds)
-    length = len(letters) if job.sequential is not None else max(len(letters), len(order))
-    length = min(max(length, 1), len(order))
-    width = _width(length)
-    line = letters.ljust(length, seed_grids.NONE_YET)
-    cells, places = (line, ()) if width == 1 else _worst_of_each(line, width)
-    firsts = _firsts(order, length, width)
-    worst = tuple(_at(order, places))
-    finished = len(letters) - letters.count(seed_grids.NONE_YET)
-    waiting = _waiting(job)
+def view(job: Job, grid: Grid, noun: str) -> GridView:
+    """Return the grid from its cells."""
+    order, cells = grid.order, grid.cells
+    single = grid.width == 1
+    shown = {str(cell.verdict) for cell in cells if cell.verdict is not None}
+    consecutive = single and order.repeats == 1 and isinstance(order.seeds, range)
+    consecutive = consecutive and grid.length <= len(order.seeds)
     return GridView(
         noun=noun,
-        total=length,
-        finished=finished,
-        width=width,
+        total=grid.length,
+        finished=job.done,
+        width=grid.width,
         repeats=order.repeats,
-        cells=cells,
-        seeds=firsts,
+        cells="".join(LETTERS[str(c.verdict)] if c.verdict else NONE_YET for c in cells),
+        seeds=() if consecutive else tuple(order.at(cell.start)[0] for cell in cells),
         start=order.at(0)[0],
-        worst=worst,
-        verdicts={
-            letter: _VERDICTS[letter]
-            for letter in sorted(set(cells) - {seed_grids.NONE_YET}, key=_WORST_FIRST.index)
-        },
-        waiting=waiting,
-        summary=_summary(job, letters, length, width, finished, noun),
-        table=tuple(_table(order, line, cells, width)),
+        worst=() if single else tuple(order.at(c.first if c.verdict else c.start) for c in cells),
+        verdicts={LETTERS[str(name)]: str(name) for name in WORST_FIRST if str(name) in shown},
+        waiting="never ran" if job.state.final else "queued",
+        summary=_summary(job, grid, noun),
+        table=tuple(_table(grid)),
     )
 
 
@@ -125,99 +115,41 @@ def drawn(grid: GridView, page: str, chosen: tuple[int, int] | None) -> dict[str
     }
 
 
-def _width(length: int) -> int:
-    """Return the number of (seed, repeat) per cell: 1, or a round number."""
-    steps: Iterator[int] = (size * 10**power for power in range(9) for size in (1, 2, 5))
-    return next(step for step in steps if length <= step * MAX_CELLS)
-
-
-@lru_cache(maxsize=16)  # a page is read repeatedly, and most letters stay
-def _worst_of_each(line: str, width: int) -> tuple[str, tuple[int, ...]]:
-    """Return the worst letter of each `width` neighbors, and the first place that has it."""
-    count = -(-len(line) // width)
-    cells, places = [""] * count, [0] * count
-    for letter in _WORST_FIRST + seed_grids.NONE_YET:
-        place = line.find(letter)
-        while place >= 0:  # from cell to cell, because str.find is fast
-            cell = place // width
-            if not cells[cell]:
-                cells[cell], places[cell] = letter, place
-            place = line.find(letter, (cell + 1) * width)
-    return "".join(cells), tuple(places)
-
-
-def _firsts(order: SeedOrder, length: int, width: int) -> tuple[int, ...]:
-    """Return the first seed of each cell; none where the cells are consecutive seeds."""
-    if (
-        width == 1
-        and order.repeats == 1
-        and isinstance(order.seeds, range)
-        and length <= len(order.seeds)
-    ):
-        return ()
-    return tuple(seed for seed, _ in _at(order, range(0, length, width)))
-
-
-def _at(order: SeedOrder, places: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Yield the (seed, repeat) of each place; nearly every large job takes the first branch."""
-    if order.repeats == 1 and not order.added:
-        return ((order.seeds[place], 0) for place in places)
-    return map(order.at, places)
-
-
-def _waiting(job: Job) -> str:
-    return "never ran" if job.state.final else "queued"
-
-
-def _table(order: SeedOrder, line: str, cells: str, width: int) -> list[GridCell]:
+def _table(grid: Grid) -> list[GridCell]:
     """Return the cells that are not green, worst first."""
-    fine = _WORST_FIRST[-1] + seed_grids.NONE_YET
-    bad = (
-        number
-        for letter in _WORST_FIRST
-        if letter not in fine
-        for number, cell in enumerate(cells)
-        if cell == letter
-    )
-    lines = []
-    for number in islice(bad, MAX_ROWS):
-        start, end = number * width, min((number + 1) * width, len(line))
-        seed, repeat = order.at(line.index(cells[number], start))
-        finished = end - start - line.count(seed_grids.NONE_YET, start, end)
-        lines.append(
-            GridCell(
-                order.at(start)[0],
-                order.at(end - 1)[0],
-                finished,
-                end - start,
-                _VERDICTS[cells[number]],
-                seed,
-                repeat,
-            )
-        )
-    return lines
+    fine = WORST_FIRST[-1]
+    bad = [cell for cell in grid.cells if cell.verdict is not None and cell.verdict is not fine]
+    bad.sort(key=lambda cell: (cell.verdict.rank if cell.verdict else 0, cell.start))
+    return [_line(grid, cell) for cell in bad[:MAX_ROWS]]
 
 
-def _summary(job: Job, letters: str, length: int, width: int, finished: int, noun: str) -> str:
+def _line(grid: Grid, cell: Cell) -> GridCell:
+    order = grid.order
+    first, last = order.at(cell.start)[0], order.at(max(cell.start, cell.end - 1))[0]
+    size = max(cell.done, cell.end - cell.start)
+    return GridCell(first, last, cell.done, size, str(cell.verdict), *order.at(cell.first))
+
+
+def _summary(job: Job, grid: Grid, noun: str) -> str:
     """Return the grid in words, for readers who don't see it."""
+    finished = job.done
     if not finished:
         if job.state.final:
             return f"No {noun} ever ran."
         return f"No {noun} has finished yet. A mark fills in for each that does."
-    counts = {letter: letters.count(letter) for letter in _WORST_FIRST}
     counts_text = ", ".join(
-        f"{counts[letter]:,} {words.inline(words.mark(_VERDICTS[letter]).label)}"
-        for letter in _WORST_FIRST
-        if counts[letter]
+        f"{job.counts[name]:,} {words.inline(words.mark(str(name)).label)}"
+        for name in WORST_FIRST
+        if job.counts.get(name)
     )
-    missing = length - finished
+    missing = grid.length - finished
     text = (
-        f"{words.count(length, noun)}: {counts_text}."
-        if not missing
-        else f"{finished:,} of {words.count(length, noun)}: {counts_text}."
+        f"{words.count(grid.length, noun)}: {counts_text}."
+        if missing <= 0
+        else f"{finished:,} of {words.count(grid.length, noun)}: {counts_text}."
     )
-    if missing:
+    if missing > 0:
         text += f" {missing:,} never ran." if job.state.final else f" {missing:,} unfinished."
-    if width > 1:
-        text += f" Each mark shows the worst of {width} consecutive {noun}s."
+    if grid.width > 1:
+        text += f" Each mark shows the worst of {grid.width:,} consecutive {noun}s."
     return text

@@ -9,8 +9,7 @@ from typing import Any
 from gonogo.spec.tolerances import Tolerance, for_output
 from gonogo_dashboards.kit import comparators_view
 from gonogo_service.kit.database.records import from_object
-from gonogo_service.results import job_seeds
-from gonogo_service.results.job_seeds import MarkRecord, SeedRecord
+from gonogo_service.results.seeds import KINDS, StoredSeed
 
 
 @dataclass(frozen=True)
@@ -41,24 +40,23 @@ class SeedLine:
     outputs: tuple[OutputLine, ...]
 
 
-def line(seed: SeedRecord, tolerance: Mapping[str, Any]) -> SeedLine:
+def line(seed: StoredSeed, tolerance: Mapping[str, Any]) -> SeedLine:
     """Return a stored (seed, repeat) as a line; `tolerance` is its test's, {} for none."""
     lines = tuple(
-        _output(mark, for_output(tolerance, mark.output))
-        for mark in job_seeds.outputs_worst_first(seed)
+        _output(name, output, for_output(tolerance, name))
+        for name, output in seed.outputs.items()
     )
     return from_object(SeedLine, seed, outputs=lines)
 
 
-def _output(mark: MarkRecord, declared: Tolerance | None) -> OutputLine:
-    numbers = mark.statistics
+def _output(name: str, numbers: Mapping[str, Any], declared: Tolerance | None) -> OutputLine:
     return OutputLine(
-        mark.output,
-        mark.verdict,
-        mark.explanation,
+        name,
+        numbers["verdict"],
+        numbers["explanation"],
         numbers.get("tolerance_ratio"),
         numbers.get("rounding_ratio"),
         numbers.get("max_abs"),
-        mark.nonfinite,
+        dict(numbers.get(KINDS) or {}),
         comparators_view.decided(declared, numbers) if comparators_view.others(declared) else "",
     )

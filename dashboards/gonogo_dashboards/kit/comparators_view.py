@@ -10,9 +10,8 @@ from sqlalchemy.orm import Session
 
 from gonogo.spec.tolerances import Tolerance, for_output
 from gonogo_dashboards.kit import commands, words
-from gonogo_service.results import job_seeds
-from gonogo_service.results.job_seeds import SeedRecord
-from gonogo_service.results.rollups import rollups
+from gonogo_service.results import worst as worst_seeds
+from gonogo_service.results.seeds import StoredSeed
 from gonogo_service.tests.points import OF_COMPARATORS
 
 READ = frozenset({"nonfinite", "tolerance_ratio", *OF_COMPARATORS.values()})
@@ -35,19 +34,19 @@ def decided(declared: Tolerance | None, statistics: Mapping[str, Any]) -> str:
     return "; ".join(missed or met)
 
 
-def of_seed(seed: SeedRecord, tolerance: Mapping[str, Any]) -> str:
+def of_seed(seed: StoredSeed, tolerance: Mapping[str, Any]) -> str:
     """Return what decided a seed: "dx, seed 3: PCC 0.98, needs 0.999", of its worst output.
 
     "" where allclose is the only comparator, and for a seed without outputs. tolerance: its test's.
     """
-    for mark in job_seeds.outputs_worst_first(seed):
-        declared = for_output(tolerance, mark.output)
-        if others(declared) and (text := decided(declared, mark.statistics)):
-            return f"{mark.output}, seed {seed.seed}: {text}"
+    for name, output in seed.outputs.items():
+        declared = for_output(tolerance, name)
+        if others(declared) and (text := decided(declared, output)):
+            return f"{name}, seed {seed.seed}: {text}"
     return ""
 
 
-def stopped(worst: Sequence[SeedRecord]) -> str:
+def stopped(worst: Sequence[StoredSeed]) -> str:
     """Return why the worst seed has no numbers, "Seed 3: no answer within 6 s"; "" if it has."""
     first = worst[0] if worst else None
     return f"Seed {first.seed}: {first.message}" if first is not None and first.message else ""
@@ -58,7 +57,7 @@ def of_job(session: Session, job_id: str, tolerance: Mapping[str, Any]) -> str:
     by_output = [one for one in tolerance.values() if isinstance(one, Mapping)]
     if not any(name in one for one in (tolerance, *by_output) for name in OF_COMPARATORS):
         return ""
-    worst = job_seeds.worst_seeds(session, job_id, 1, rollups.of_job(session, job_id))
+    worst = worst_seeds.read(session, job_id, 1)
     return of_seed(worst[0], tolerance) if worst else ""
 
 

@@ -5,9 +5,11 @@ It reads indexes and roll-ups only.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
+from functools import partial
 
 from sqlalchemy.orm import Session
 
@@ -34,9 +36,9 @@ from gonogo_service.jobs import queue_estimate
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.kit.database.records import from_object
 from gonogo_service.overview import latest as reads
-from gonogo_service.results.rollups import day_totals
+from gonogo_service.results import tallies
 from gonogo_service.tests import annotations as axis_changes
-from gonogo_service.tests import standings
+from gonogo_service.tests import recent_days, standings
 from gonogo_service.tests.annotations import DatedAnnotation
 from gonogo_service.webhooks import store as webhooks
 
@@ -159,7 +161,7 @@ class RateLine:
 class Memory:
     """The past days that one process has counted already."""
 
-    totals: day_totals.Memory = field(default_factory=day_totals.Memory)
+    totals: recent_days.Memory[Counter[str]] = field(default_factory=recent_days.Memory)
     tests: standings.Memory = field(default_factory=standings.Memory)
     changes: dict[str, tuple[datetime, list[DatedAnnotation]]] = field(default_factory=dict)
     """By time range: when the changes on the axis of days were read, and they."""
@@ -263,7 +265,10 @@ def overview(
         next(line for line in lines if line.name == "red"),
         needs.lost_outside_runs(session, now=now),
     )
-    seeds = days.days(day_totals.read(session, memory.totals, days=period.days or 30, now=now))
+    count = partial(tallies.verdicts_by_day, session)
+    shown = period.days or 30
+    totals = recent_days.read(memory.totals, count, Counter, days=shown, now=now)
+    seeds = days.days(totals)
     return OverviewView(
         numbers=(
             *lines,

@@ -6,13 +6,14 @@ smaller error of a seed's form would be one that rounding may make, or within an
 factor is in the seed's stored statistics. So value / factor is that line on this axis.
 
 Explained and unexplained seeds have errors of different form: each build has a band for either,
-left and right. With more than MAX_MARKS seeds a column shows the spread of all of them from the
-roll-ups, and the worst seeds of each verdict as marks.
+left and right. With more than MAX_MARKS seeds a column shows the spread of the newest,
+and the worst seeds of each verdict as marks.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
@@ -21,20 +22,21 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from gonogo import urls
-from gonogo.flakiness.sketches import Sketch
 from gonogo.gauge.comparators import beyond
 from gonogo.spec import verdicts
 from gonogo.spec.selections import is_selection
 from gonogo.spec.tolerances import Tolerance, for_output
 from gonogo.spec.verdicts import Explanation, Verdict
-from gonogo_dashboards.charts import spreads
-from gonogo_dashboards.charts.plots import METRICS, ROUNDING_RATIO, TOLERANCE_RATIO
-from gonogo_dashboards.charts.spreads import Spread, finite
+from gonogo_dashboards.charts.plots import ROUNDING_RATIO, TOLERANCE_RATIO
+from gonogo_dashboards.charts.spreads import finite
 from gonogo_dashboards.kit import comparators_view, words
 from gonogo_dashboards.kit.axis_events import AxisEvent
 from gonogo_dashboards.kit.list_rows import Count, counts
-from gonogo_service.results import strips as reads
-from gonogo_service.results.strips import StripSeed, Sums
+from gonogo_service.results import tallies
+from gonogo_service.results import worst as reads
+from gonogo_service.results.model import WHOLE, JobBlockRow
+from gonogo_service.results.tallies import Tally
+from gonogo_service.results.worst import METRICS, Mark, Spread, spread_of
 from gonogo_service.tests.variants import JobFacts
 
 MAX_COLUMNS = 32
@@ -50,6 +52,8 @@ _MIN_SHARE = 0.3
 _MAX_SAMPLED = 3
 """Seeds of each form and build whose statistics give the lines: their median is used."""
 MAX_NAMED = 12
+MIN_SAMPLE = 60
+"""Least newest seeds of a column whose quantiles are shown."""
 CANDIDATES = 100
 """Seeds with the largest errors of the worst verdicts, among which the worst are looked for."""
 Numbers = Mapping[tuple[str, int, int], Mapping[str, Any]]
@@ -161,13 +165,13 @@ def outputs(session: Session, jobs: Sequence[JobFacts]) -> list[str]:
     None where nothing is counted yet.
     """
     columns, _ = _columns(jobs)
-    verdicts_by_output = reads.outputs(session, [job.id for group in columns for job in group])
-    ranks = {
-        output: min(
-            (_RANK.get(verdict, len(_RANK)) for verdict in output_verdicts), default=len(_RANK)
-        )
-        for output, output_verdicts in verdicts_by_output.items()
-    }
+    of_outputs = JobBlockRow.output != WHOLE
+    jobs_shown = [job.id for group in columns for job in group]
+    ranks: dict[str, int] = {}
+    for outputs_of_job in tallies.of_jobs(session, jobs_shown, of_outputs).values():
+        for output, tally in outputs_of_job.items():
+            worst = min(_RANK[verdict] for verdict in tally.counts)
+            ranks[output] = min(worst, ranks.get(output, worst))
     return [output for output, rank in ranks.items() if rank == min(ranks.values())]
 
 
@@ -194,8 +198,8 @@ def read(
     whole = total <= MAX_MARKS
     comparing = declared if comparators_view.others(declared) else None
     more = comparators_view.READ if comparing else frozenset[str]()
+    sums = {} if whole else reads.of_output(session, [job.id for job in shown], output)
     for metric in METRICS if selected else METRICS[:1] if close else METRICS[1:]:
-        sums = {} if whole else reads.sums(session, [job.id for job in shown], output, metric)
         seeds = _seeds(session, columns, output, metric, None if whole else sums, more)
         if any(seed.value is not None for group in seeds for seed in group):
             break
@@ -221,7 +225,7 @@ def read(
     ]
     of_any_build = urls.history(jobs[0].variant.test_key, here)
     columns_shown = [
-        _column(group, marked, sums, whole, of_any_build)
+        _column(session, group, marked, output, metric, sums, len(columns), of_any_build)
         for group, marked in zip(columns, seeds, strict=True)
     ]
     noun = "iteration" if selected else "seed"
@@ -272,28 +276,28 @@ def _seeds(
     columns: Sequence[Sequence[JobFacts]],
     output: str,
     metric: str,
-    sums: Mapping[str, Sums] | None,
+    sums: Mapping[str, Tally] | None,
     more: frozenset[str],
-) -> list[list[StripSeed]]:
+) -> list[list[Mark]]:
     """Return the seeds that are marks, by column: all of them, or the worst where `sums` is given.
 
     `sums` are the totals of too many seeds for marks, `more` further statistics to read.
     """
-    by_column: list[list[StripSeed]] = [[] for _ in columns]
+    by_column: list[list[Mark]] = [[] for _ in columns]
     place = {job.id: number for number, group in enumerate(columns) for job in group}
     if sums is None:
         rows = reads.marks(
             session, [job for group in columns for job in group], output, metric, more
         )
     else:
-        rows = reads.worst(session, columns, output, metric, WORST_MARKS, sums, more)
+        rows = reads.worst_marks(session, columns, output, metric, WORST_MARKS, sums, more)
     for row in rows:
         by_column[place[row.job]].append(row)
     return by_column
 
 
 def _placed(
-    columns: Sequence[Sequence[StripSeed]], comparing: Tolerance | None = None
+    columns: Sequence[Sequence[Mark]], comparing: Tolerance | None = None
 ) -> tuple[list[list[StripMark]], list[StripBand]]:
     """Return the place of each seed: ordered by form, then by job and seed.
 
@@ -302,7 +306,7 @@ def _placed(
     marks: list[list[StripMark]] = []
     bands: list[StripBand] = []
     for number, seeds in enumerate(columns):
-        forms: dict[bool, list[StripSeed]] = {}
+        forms: dict[bool, list[Mark]] = {}
         for seed in sorted(seeds, key=lambda seed: (seed.job, seed.seed, seed.repeat)):
             forms.setdefault(_beyond(seed), []).append(seed)
         wrong = len(forms.get(True, ())) / max(1, len(seeds))
@@ -385,35 +389,40 @@ def _lined(
 
 
 def _column(
+    session: Session,
     jobs: Sequence[JobFacts],
-    seeds: Sequence[StripSeed],
-    sums: Mapping[str, Sums],
-    whole: bool,
+    seeds: Sequence[Mark],
+    output: str,
+    metric: str,
+    sums: Mapping[str, Tally],
+    columns: int,
     of_any_build: str,
 ) -> StripColumn:
-    totals = (
-        _sums_of(seeds)
-        if whole
-        else reads.together([sums[job.id] for job in jobs if job.id in sums])
-    )
+    """Return a build's column; `sums` are those of its jobs where only the worst seeds are marks.
+
+    Then the quantiles are those of its newest seeds: NEWEST over all columns.
+    """
+    verdict_counts: Counter[str] = Counter()
+    if sums:
+        for job in jobs:
+            verdict_counts.update(sums[job.id].counts if job.id in sums else {})
+        most = max(MIN_SAMPLE, reads.NEWEST // columns)
+        spread = reads.spread(session, jobs, output, metric, sums, most)
+    else:
+        verdict_counts.update(seed.verdict for seed in seeds)
+        values = [seed.value for seed in seeds if seed.value is not None]
+        spread = spread_of(values, unnumbered=len(seeds) - len(values))
     return StripColumn(
         build=jobs[0].build,
         url=of_any_build + urls.further("build", jobs[0].build),
         seeds=sum(job.done for job in jobs),
         shown=len(seeds),
-        counts=counts(totals.counts, max(1, sum(totals.counts.values()))),
-        **vars(spreads.of(totals.sketch)),
+        counts=counts(verdict_counts, max(1, verdict_counts.total())),
+        **vars(spread),
     )
 
 
-def _sums_of(seeds: Sequence[StripSeed]) -> Sums:
-    verdict_counts: dict[str, int] = {}
-    for seed in seeds:
-        verdict_counts[seed.verdict] = verdict_counts.get(seed.verdict, 0) + 1
-    return Sums(verdict_counts, Sketch.of(seed.value for seed in seeds))
-
-
-def _beyond(seed: StripSeed) -> bool:
+def _beyond(seed: Mark) -> bool:
     """Return whether rounding doesn't explain the error, so that the seed stands on the right.
 
     A seed without numbers counts as explained.
@@ -489,7 +498,8 @@ def summary(strip: Strip) -> str:
         text += " No green seed is unexplained."
     if not strip.whole:
         text += (
-            " The bars show the range of all seeds, darker from the 10th to the 90th percentile."
+            " The bars show the range of the seeds, darker from the 10th to the 90th percentile of"
+            " the newest."
         )
         text += f" The {len(strip.marks):,} marks are the worst {strip.noun}s of each verdict,"
         text += " shared out between the builds."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -9,15 +10,14 @@ from sqlalchemy.orm import Session
 
 from gonogo.flakiness.history import Tail, Threshold
 from gonogo.flakiness.policy import POLICY
-from gonogo.flakiness.sketches import Sketch
 from gonogo_dashboards.charts import log_axis
 from gonogo_dashboards.charts.charts import AXIS, LABEL, Options
 from gonogo_dashboards.charts.plots import TOLERANCE_RATIO
 from gonogo_dashboards.kit import words
 from gonogo_dashboards.kit.evidence_view import rate_words
 from gonogo_service.kit.database.records import from_object
-from gonogo_service.results import strips as reads
-from gonogo_service.results.rollups.tallies import WHOLE
+from gonogo_service.results import worst
+from gonogo_service.results.model import WHOLE
 from gonogo_service.tests.variants import JobFacts
 
 
@@ -25,7 +25,7 @@ from gonogo_service.tests.variants import JobFacts
 class TailView:
     """The tail of a build's tolerance ratio; rates are per seed, or per run where `per` says so.
 
-    `curve`: (ratio, share of seeds above it), from the roll-ups.
+    `curve`: (ratio, share of seeds above it), of the newest seeds.
     """
 
     sentence: str
@@ -50,11 +50,9 @@ def read(session: Session, tail: Tail | None, jobs: Sequence[JobFacts]) -> TailV
     """
     if tail is None or not tail.seeds:
         return None
-    sketch = reads.together(
-        list(reads.sums(session, [job.id for job in jobs], WHOLE, TOLERANCE_RATIO).values())
-    ).sketch
+    ratios = worst.newest(session, jobs, WHOLE, TOLERANCE_RATIO)
     # a chart of few seeds shows nothing of a tail, however often they ran
-    curve = [] if min(sketch.count, tail.seeds) < POLICY.least_seeds else _curve(sketch)
+    curve = [] if min(len(ratios), tail.seeds) < POLICY.least_seeds else _curve(ratios)
     view = from_object(
         TailView,
         tail,
@@ -68,15 +66,14 @@ def read(session: Session, tail: Tail | None, jobs: Sequence[JobFacts]) -> TailV
     return replace(view, summary=_summary(view))
 
 
-def _curve(sketch: Sketch) -> list[tuple[float, float]]:
+def _curve(values: Sequence[float]) -> list[tuple[float, float]]:
     """Return (value, share of all values at least as large), from the smallest value above 0."""
-    left = sketch.count - sketch.zero
+    counts = Counter(float(f"{value:.3g}") for value in values if value > 0)
+    left = counts.total()
     curve = []
-    for low, _, number in sketch.bins():
-        curve.append((float(f"{low:.4g}"), left / sketch.count))
-        left -= number
-    if curve and sketch.most is not None:
-        curve.append((float(f"{sketch.most:.4g}"), curve[-1][1]))
+    for value in sorted(counts):
+        curve.append((value, left / len(values)))
+        left -= counts[value]
     return curve
 
 

@@ -55,13 +55,13 @@ from gonogo_dashboards.tests.tail import TailView
 from gonogo_dashboards.tests.test_list import Badge, badges
 from gonogo_service.builds import entry_names
 from gonogo_service.flags import store as flags
-from gonogo_service.flags.store import Flag
+from gonogo_service.flags.model import FlagRow
 from gonogo_service.gauges import store as gauges
 from gonogo_service.jobs import store as stored_jobs
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.kit.database.records import from_object
-from gonogo_service.results import arithmetics, job_seeds
-from gonogo_service.results.rollups import rollups
+from gonogo_service.results import arithmetics
+from gonogo_service.results import worst as worst_seeds
 from gonogo_service.tests import annotations as axis_changes
 from gonogo_service.tests import test_specs, trends, variant_status
 from gonogo_service.tests.annotations import AxisPlace
@@ -352,7 +352,7 @@ def _judged(
     advised = gauge.report.advice.tolerance if gauge else {}
     cause, raised = (
         status.attribution,
-        flags.list_(session, test=variant.test_key, limit=MAX_FLAGS).items,
+        flags.newest(session, test=variant.test_key, limit=MAX_FLAGS).items,
     )
     newest = newest_builds(session, [variant]).get(variant)
     of_variant = [
@@ -488,20 +488,19 @@ def _events(
         )
         for name, group in ((name, by_name[name]) for name in names)
     ]
-    workload = jobs[0].workload_key if jobs else ""
-    changes = axis_changes.read(session, places, workload, variant.test_key)
+    changes = axis_changes.of_tests(session, {variant.test_key: places})[variant.test_key]
     return axis_events.of_builds(changes, names)
 
 
 def _reason(
-    session: Session, jobs: Sequence[JobFacts], raised: Sequence[Flag], verdict: str | None
+    session: Session, jobs: Sequence[JobFacts], raised: Sequence[FlagRow], verdict: str | None
 ) -> str:
     """Return why a build has its verdict; `jobs` are the build's, newest first."""
     if not jobs or verdict in (None, Verdict.pass_):
         return ""
     if verdict in build_cells.LOST:  # a diagnosis is of seeds with numbers
         job = jobs[0].id
-        worst = job_seeds.worst_seeds(session, job, 1, rollups.of_job(session, job))
+        worst = worst_seeds.read(session, job, 1)
         return comparators_view.stopped(worst)
     words_found = stored_jobs.diagnosis_words(session, [job.id for job in jobs[:MAX_DIAGNOSED]])
     if words_found:

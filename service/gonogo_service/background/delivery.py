@@ -16,7 +16,6 @@ from gonogo_service.background.dispatcher import TOPICS as DISPATCHED
 from gonogo_service.kit.background_context import BackgroundContext
 from gonogo_service.kit.outbox import outbox
 from gonogo_service.kit.outbox.outbox import OutboxMessage
-from gonogo_service.results.rollups.rebuild import REBUILD
 from gonogo_service.tests.assessment_requests import ASSESS
 
 Handler = Callable[[Session, Mapping[str, Any]], None]
@@ -34,7 +33,7 @@ class OutboxDelivery:
 
     def run_once(self) -> int:
         """Deliver the due messages; return the number of delivered ones."""
-        due = self.context.reading(partial(outbox.due, exclude=(*DISPATCHED, ASSESS, REBUILD)))
+        due = self.context.reading(partial(outbox.due, exclude=(*DISPATCHED, ASSESS)))
         messages = {message.id: message for message in due}
         return self.context.handle_each(
             "message", messages, lambda key: self._deliver(messages[key]), outbox.postponed

@@ -9,7 +9,7 @@ from functools import partial
 
 from gonogo.kernels import registry as kernels
 from gonogo.settings import Settings
-from gonogo_service.background import dispatcher, ingest, rollups, scheduler
+from gonogo_service.background import dispatcher, ingest, scheduler
 from gonogo_service.background.assess import Assessor
 from gonogo_service.background import bisections as bisection
 from gonogo_service.background.consumer import Consumer, recover
@@ -72,7 +72,6 @@ def create_background(settings: Settings, stop: threading.Event) -> Background:
             pause=partial(dispatcher.wait, context),
         ),
         Role(context, "reaper", reaper.run_once, lost=reaper.reset),
-        Role(context, "rollups", partial(rollups.run_once, context), every_s=rollups.EVERY_S),
         Role(context, "retention", Pruner(context).run_once, every_s=POLL_S),
         Role(context, "assess", Assessor(context).run_once),
         Role(context, "scheduler", partial(scheduler.run_once, context)),

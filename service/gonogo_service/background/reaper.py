@@ -17,7 +17,6 @@ from gonogo_service.hosts import invitations, message_numbers
 from gonogo_service.hosts import store as hosts
 from gonogo_service.jobs import attempts, queues
 from gonogo_service.kit.background_context import BackgroundContext, log
-from gonogo_service.kit.database import partitions
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.states import AttemptState
 from gonogo_service.kit.outbox import leases, outbox
@@ -176,7 +175,6 @@ class Reaper:
 
     def _sweep(self, now: datetime) -> None:
         context = self.context
-        context.session(lambda session: partitions.ensure(session.connection(), now=now))
         context.session(leases.forget)
         context.session(goldens.forget)
         for forget in _FORGET:

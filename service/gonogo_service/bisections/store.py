@@ -34,7 +34,8 @@ from gonogo_service.kit.database.ids import is_id
 from gonogo_service.kit.database.paging import Page, newest_first
 from gonogo_service.kit.database.states import BisectionState, JobState
 from gonogo_service.kit.outbox import outbox
-from gonogo_service.results.rows import SeedResultRow
+from gonogo_service.results.model import ResultRow
+from gonogo_service.results.seeds import SEED
 
 FINISHED = "bisection.finished"
 MAX_MOVES = 120
@@ -151,7 +152,7 @@ def _green(outcomes: Mapping[str, int] | None) -> bool | None:
 def _wrong(session: Session, job_id: str) -> bool | None:
     explanations = set(
         session.scalars(
-            select(SeedResultRow.explanation).where(SeedResultRow.job_id == job_id).distinct()
+            select(ResultRow.seed_explanation).where(ResultRow.job_id == job_id).distinct()
         )
     )
     if Explanation.unexplained in explanations:
@@ -175,7 +176,7 @@ def message(session: Session, bisection: BisectionRow, place: int, track: Signal
     """Return the message of a build's last bad run: of a hang it has the place, where known."""
     bad = [probe for probe in bisection.probes if probe.place == place and probe.is_bad(track)]
     jobs = [probe.job_id for probe in bad]
-    query = select(SeedResultRow.message).where(SeedResultRow.job_id.in_(jobs[-1:]))
+    query = select(ResultRow.message).where(ResultRow.job_id.in_(jobs[-1:]), SEED)
     return session.scalar(query.limit(1))
 
 

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import select
-from sqlalchemy.orm import Session
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session, aliased
 
 from gonogo.flakiness.classes import Classification, RunSummary
 from gonogo.reports.check_line import check_line
@@ -19,9 +19,7 @@ from gonogo_service.compare.comparison_side import Place, SideResults
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.paging import batched
 from gonogo_service.kit.database.states import IMPORT_EXECUTOR
-from gonogo_service.results.rows import SeedResultRow
-from gonogo_service.results.seed_rows import stored
-from gonogo_service.results.seed_rows.stored import JudgedSeed, SeedOutcomes
+from gonogo_service.results.model import ResultRow
 from gonogo_service.tests.variants import JobFacts
 
 _MAX_JOBS = 500
@@ -90,25 +88,19 @@ def _seeds(
     session: Session, job_ids: Sequence[str], verdict: Verdict
 ) -> dict[str, tuple[int, str]]:
     """Return job -> (the first seed of a verdict, its first output with that verdict)."""
-    rows, others = SeedResultRow.__table__.c, SeedResultRow.__table__.alias().c
-    first = select(others.seed).where(others.job_id == JobRow.id, others.verdict == verdict)
+    table = ResultRow
+    other = aliased(ResultRow)
+    first = select(other.seed).where(other.job_id == JobRow.id, other.seed_verdict == verdict)
     # An index lookup per job; for a minimum by job SQLite would read all rows of the jobs.
-    seed = first.order_by(others.seed, others.repeat).limit(1).correlate(JobRow).scalar_subquery()
-    of_job = rows.job_id == JobRow.id, rows.seed == seed, rows.verdict == verdict
-    first_seeds: dict[str, tuple[int, str]] = {}
-    for batch in batched(job_ids, _AT_ONCE):
-        conditions = JobRow.id.in_(batch), *of_job
-        for result in stored.read_judged(session, conditions, lambda _: frozenset()):
-            if (output := _first_output(result, verdict)) is not None:
-                first_seeds.setdefault(result.job, (result.seed, output))
-    return first_seeds
-
-
-def _first_output(result: JudgedSeed, verdict: Verdict) -> str | None:
-    """Return the first output with the verdict; None without one, '' for a seed without outputs."""
-    if not result.outputs:
-        return ""
-    return next((n for n, row in result.outputs.items() if row["verdict"] == verdict), None)
+    seed = first.order_by(other.seed, other.repeat).limit(1).correlate(JobRow).scalar_subquery()
+    query = select(table.job_id, table.seed, func.min(table.output))
+    query = query.join(JobRow, (table.job_id == JobRow.id) & (table.seed == seed))
+    query = query.where(table.verdict == verdict).group_by(table.job_id, table.seed)
+    return {
+        job: (number, output)
+        for batch in batched(job_ids, _AT_ONCE)
+        for job, number, output in session.execute(query.where(JobRow.id.in_(batch)))
+    }
 
 
 def _by_reading(session: Session, tests: Sequence[RerunCandidate]) -> dict[Place, str]:
@@ -142,34 +134,18 @@ def _shown(
     session: Session, job_id: str, tests: Sequence[RerunCandidate]
 ) -> Iterator[tuple[RerunCandidate, int, str]]:
     """Yield the tests whose verdict a job shows, each with its first seed and output."""
-    table = SeedResultRow
-    conditions = [table.job_id == job_id]
-    if tests and not any(test.place.within for test in tests):
-        verdicts = {str(test.classification.verdict) for test in tests}
-        conditions.append(table.verdict.in_(verdicts))
-    left = list(tests)
-    for seed in stored.read_outcomes(session, conditions) if left else ():
-        rest = []
-        for test in left:
-            output = _shown_output(seed, test.place.within, test.classification.verdict)
-            if output is None:
-                rest.append(test)
-            else:
-                yield test, seed.seed, output
-        left = rest
-        if not left:
-            return
-
-
-def _shown_output(seed: SeedOutcomes, within: str, verdict: Verdict) -> str | None:
-    """Return the output that shows the verdict; None if the seed doesn't."""
-    if not within:
-        if seed.verdict != verdict:
-            return None
-        if not seed.outputs:
-            return ""
-        return next((n for n, (_, judged) in seed.outputs.items() if judged == verdict), None)
-    outcome, judged = seed.outputs.get(within, (None, None))
-    if judged != verdict or (verdict is Verdict.not_judged and outcome != "failed"):
-        return None
-    return within
+    table = ResultRow
+    for test in tests:
+        within, verdict = test.place.within, test.classification.verdict
+        conditions = [table.job_id == job_id, table.verdict == verdict]
+        if not within:
+            conditions.append(table.seed_verdict == verdict)
+        else:
+            conditions.append(table.output == within)
+            if verdict is Verdict.not_judged:
+                conditions.append(table.outcome == "failed")
+        query = select(table.seed, table.output).where(*conditions)
+        order = table.seed, table.repeat, table.output
+        found = session.execute(query.order_by(*order).limit(1)).one_or_none()
+        if found is not None:
+            yield test, *found

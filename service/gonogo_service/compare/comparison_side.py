@@ -25,9 +25,8 @@ from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.ids import is_id
 from gonogo_service.kit.database.paging import batched
 from gonogo_service.kit.database.states import JobKind, JobState
-from gonogo_service.results.rollups.tallies import WHOLE
-from gonogo_service.results.rows import ArchivedTallyRow, SeedResultRow, SeedSourceRow
-from gonogo_service.results.seed_rows import stored
+from gonogo_service.results.model import WHOLE, JobBlockRow, ResultRow, SourceRow
+from gonogo_service.results.seeds import OF_SOURCE
 from gonogo_service.suites.model import RunJobRow, RunRow
 from gonogo_service.tests.variants import JobFacts, context_name, job_facts
 
@@ -315,13 +314,13 @@ def _without_sick(
         row.id: row for row in bad if any(_ran_in(row, spell) for spell in spells.values())
     }
     ran_on: dict[str, set[str]] = {}
+    table = JobBlockRow
     for ids in batched(list(candidates), _AT_ONCE):
-        for table in (SeedSourceRow, ArchivedTallyRow):  # the second where the rows are removed
-            for job_id, device in session.execute(
-                select(table.job_id, table.device).where(table.job_id.in_(ids)).distinct()
-            ):
-                if device in spells:
-                    ran_on.setdefault(device, set()).add(job_id)
+        places = select(table.job_id, table.device).distinct()
+        places = places.where(table.job_id.in_(ids), table.output == WHOLE)
+        for job_id, device in session.execute(places):
+            if device in spells:
+                ran_on.setdefault(device, set()).add(job_id)
     left_out: dict[str, dict[str, int]] = {}
     for device, jobs in ran_on.items():
         for job_id in jobs:
@@ -338,21 +337,11 @@ def _ran_in(row: Any, spells: Iterable[Spell]) -> bool:
 
 def _device_counts(session: Session, job_id: str, device: str) -> dict[str, int]:
     """Count the (seed, repeat) of a job on a device, by verdict."""
-    table = SeedResultRow
-    query = (
-        select(table.verdict, func.count())
-        .join(SeedSourceRow, stored.OF_SOURCE)
-        .where(table.job_id == job_id, SeedSourceRow.device == device)
+    table = JobBlockRow
+    query = select(table.verdict, func.sum(table.n)).where(
+        table.job_id == job_id, table.output == WHOLE, table.device == device
     )
-    counts = Counter(dict(session.execute(query.group_by(table.verdict)).all()))
-    archived = select(ArchivedTallyRow.counts).where(
-        ArchivedTallyRow.job_id == job_id,
-        ArchivedTallyRow.device == device,
-        ArchivedTallyRow.output == WHOLE,
-    )
-    for removed in session.scalars(archived):
-        counts.update(removed)
-    return dict(counts)
+    return {v: int(n) for v, n in session.execute(query.group_by(table.verdict))}
 
 
 def _within(
@@ -362,25 +351,21 @@ def _within(
 
     Runs on sick devices are left out.
     """
-    pairs: dict[str, dict[str, list[tuple[str, str]]]] = {}
+    table = ResultRow
+    by = table.job_id, SourceRow.device, table.output, table.outcome, table.verdict
+    query = select(*by, func.count()).join(SourceRow, OF_SOURCE).group_by(*by)
+    found: dict[str, dict[str, Counter[tuple[str, str]]]] = {}
     for ids in batched(job_ids, _AT_ONCE):
-        for group in stored.read_tests(session, ids):
-            if group.device in sick.get(group.job, {}):
-                continue
-            of_job = pairs.setdefault(group.job, {})
-            pair = group.outcome, group.verdict
-            for name in group.names:
-                if name in of_job:
-                    of_job[name].append(pair)
-                else:
-                    of_job[name] = [pair]
-    counted: dict[tuple[tuple[str, str], ...], Iterations] = {}
+        of_tests = table.job_id.in_(ids), table.outcome.is_not(None)
+        for job, device, name, outcome, verdict, number in session.execute(query.where(*of_tests)):
+            if device not in sick.get(job, {}):
+                counts = found.setdefault(job, {}).setdefault(name, Counter())
+                counts[str(outcome), verdict] += number
+    # most tests of a selection have equal results: these share one object
+    shared_by_content: dict[Iterations, Iterations] = {}
     within: dict[str, dict[str, Iterations]] = {}
-    for job, of_job in pairs.items():
-        within[job] = of_tests = {}
-        for name, results in of_job.items():
-            key = tuple(results)
-            if key not in counted:
-                counted[key] = frozenset(Counter(results).items())
-            of_tests[name] = counted[key]
+    for job, of_job in found.items():
+        for name, counts in of_job.items():
+            iterations = frozenset(counts.items())
+            within.setdefault(job, {})[name] = shared_by_content.setdefault(iterations, iterations)
     return within

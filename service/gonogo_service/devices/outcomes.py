@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from sqlalchemy import case, func, literal, select
+from sqlalchemy import and_, case, func, select
 from sqlalchemy.orm import Session
 
 from gonogo.devices.suspicion import WorkloadRuns
+from gonogo.spec.selections import KERNEL
 from gonogo.spec.verdicts import Verdict
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.ids import floor
-from gonogo_service.results.rows import SLOTS, SeedResultRow, SeedSourceRow
-from gonogo_service.results.seed_rows.stored import OF_SOURCE
+from gonogo_service.results.model import WHOLE, JobBlockRow
 
 _RIGHT = (Verdict.pass_.value, Verdict.fail_by_tolerance.value)
 """The verdicts that a device got right: rounding explains the error, whatever the tolerance."""
@@ -30,25 +30,28 @@ def by_device(session: Session, *, since: datetime) -> list[WorkloadRuns]:
 
     It counts the jobs created since then; a result is one output of a seed.
     """
-    row = SeedResultRow
-    device = SeedSourceRow.device
-    # each output has a rank; those of existing tests have none, so their iteration counts as one
-    ranks = (getattr(row, f"rank_{slot}") for slot in range(SLOTS))
-    outputs = sum((case((rank.is_(None), 0), else_=1) for rank in ranks), start=literal(0))
-    results = case((outputs > 0, outputs), else_=1)
-    wrong = func.sum(case((row.verdict.in_(_RIGHT), 0), else_=results))
+    block = JobBlockRow
+    # existing tests have no sums of their own, so their iteration counts as one result; of a
+    # kernel's seed the outputs count, and a seed without any counts as one
+    number = case(
+        (and_(block.output == WHOLE, JobRow.kernel != KERNEL), block.empty),
+        (and_(block.output != WHOLE, JobRow.kernel == KERNEL), 0),
+        else_=block.n,
+    )
+    wrong = case((block.verdict.in_(_RIGHT), 0), else_=number)
+    by = block.device, JobRow.workload_key, JobRow.build
     query = (
-        select(device, JobRow.workload_key, JobRow.build, func.sum(results), wrong)
-        .join(JobRow, row.job_id == JobRow.id)
-        .join(SeedSourceRow, OF_SOURCE)
+        select(*by, func.sum(number), func.sum(wrong))
+        .join(JobRow, block.job_id == JobRow.id)
         # An id contains its time: this condition avoids reading all results.
         .where(
-            row.job_id >= floor(since),
+            block.job_id >= floor(since),
             JobRow.created_at >= since,
-            device.is_not(None),
-            row.verdict.not_in(_SILENT),
+            block.device != "",
+            block.verdict.not_in(_SILENT),
         )
-        .group_by(device, JobRow.workload_key, JobRow.build)
+        .group_by(*by)
+        .having(func.sum(number) > 0)
         .limit(MAX_ROWS)
     )
     return [

@@ -27,11 +27,11 @@ from gonogo_service.flags.evidence_kinds import stored as stored_evidence
 from gonogo_service.flags.model import FlagRow
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.states import JobKind
-from gonogo_service.results import stages, worst_seeds
-from gonogo_service.results.rollups import rollups
-from gonogo_service.results.rows import SeedResultRow, SeedSourceRow
-from gonogo_service.results.seed_rows import stored
-from gonogo_service.results.seed_rows.stored import StoredSeed
+from gonogo_service.results import seeds as stored
+from gonogo_service.results import stages, tallies
+from gonogo_service.results import worst as worst_seeds
+from gonogo_service.results.model import ResultRow, SourceRow
+from gonogo_service.results.seeds import SEED, StoredSeed
 from gonogo_service.tests.model import TestSpecRow
 
 KINDS = {kind.verdict: kind for kind in FlagKind if kind.verdict and kind.verdict.judges_kernel}
@@ -63,12 +63,11 @@ def _of_numbers(session: Session, job_id: str) -> JobDiagnosis | None:
     job = session.get_one(JobRow, job_id)
     worst: list[StoredSeed] = []
     if job.kernel != KERNEL:
-        totals = rollups.of_job(session, job_id)
         for verdict in filter(job.counts.get, _WRONG):
-            worst = worst or worst_seeds.read(session, job_id, 1, totals, verdict=verdict.value)
-    elif job.slots:  # some tests have arrays
-        is_wrong = SeedResultRow.explanation.in_(_NOT_EXPLAINED)
-        worst = worst_seeds.read(session, job_id, 1, None, is_wrong)
+            worst = worst or worst_seeds.read(session, job_id, 1, verdict=verdict.value)
+    elif tallies.with_numbers(session, [job_id]):  # some tests have arrays
+        is_wrong = ResultRow.seed_explanation.in_(_NOT_EXPLAINED)
+        worst = worst_seeds.read(session, job_id, 1, is_wrong)
     seed_diagnosis = diagnosis_of(worst[0].outputs) if worst else None
     if seed_diagnosis is None:
         return None
@@ -110,18 +109,20 @@ def _seeds_with(
 
     Results of sick devices say nothing about a test.
     """
-    table = SeedResultRow
-    query = (
-        select(table.verdict, func.count())
-        .join(SeedSourceRow, stored.OF_SOURCE)
-        .where(table.job_id == job_id, table.verdict.in_(verdicts), _on_healthy_device(sick))
+    verdict = ResultRow.seed_verdict
+    healthy = _on_healthy_device(job_id, sick)
+    query = select(verdict, func.count()).where(
+        ResultRow.job_id == job_id, SEED, verdict.in_(verdicts), healthy
     )
-    return dict(session.execute(query.group_by(table.verdict)).all())
+    return dict(session.execute(query.group_by(verdict)).all())
 
 
-def _on_healthy_device(sick: frozenset[str]) -> ColumnElement[bool]:
-    device = SeedSourceRow.device
-    return device.is_(None) | device.not_in(sick) if sick else true()
+def _on_healthy_device(job_id: str, sick: frozenset[str]) -> ColumnElement[bool]:
+    if not sick:
+        return true()
+    device = SourceRow.device
+    healthy = SourceRow.job_id == job_id, device.is_(None) | device.not_in(sick)
+    return ResultRow.source.in_(select(SourceRow.number).where(*healthy))
 
 
 def _iterations_with(
@@ -131,13 +132,11 @@ def _iterations_with(
 
     The iteration's own verdict is that of its worst test.
     """
-    query = stored.query(SeedResultRow.job_id == job_id, _on_healthy_device(sick))
-    seeds: dict[str, set[int]] = {}
-    for seed in stored.read(session, query, "outcome"):
-        for output in seed.outputs.values():
-            if output.get("outcome") is not None and output["verdict"] in verdicts:
-                seeds.setdefault(output["verdict"], set()).add(seed.seed)
-    return {verdict: len(of_verdict) for verdict, of_verdict in seeds.items()}
+    table = ResultRow
+    of_tests = table.job_id == job_id, table.outcome.is_not(None), table.verdict.in_(verdicts)
+    query = select(table.verdict, func.count(table.seed.distinct()))
+    query = query.where(*of_tests, _on_healthy_device(job_id, sick)).group_by(table.verdict)
+    return dict(session.execute(query).all())
 
 
 def _finding(
@@ -192,11 +191,10 @@ def _worst_output(
     The order is that of gonogo.spec.verdicts.severity, as on the job's page. Of a selection, an
     output with arrays: the entries of its tests have no numbers.
     """
-    healthy = _on_healthy_device(sick)
+    healthy = _on_healthy_device(job.id, sick)
     if job.kernel == KERNEL:
         return _worst_entry(session, job, verdict, healthy)
-    totals = rollups.of_job(session, job.id)
-    worst = worst_seeds.read(session, job.id, 1, totals, healthy, verdict=verdict.value)
+    worst = worst_seeds.read(session, job.id, 1, healthy, verdict=verdict.value)
     if not worst or not worst[0].outputs:
         return None
     name = worst_first(worst[0].outputs)[0]
@@ -207,21 +205,16 @@ def _worst_entry(
     session: Session, job: JobRow, verdict: Verdict, healthy: ColumnElement[bool]
 ) -> tuple[StoredSeed, str, Mapping[str, Any]] | None:
     """Return the worst output with a verdict in a selection: each test has its own verdict."""
-    table = SeedResultRow
-    seeds = stored.read_outputs(session, [table.job_id == job.id, healthy], *READ_BY_SEVERITY)
-    _, number, repeat, name = min(
-        (
-            (-size(output), seed, repeat, name)
-            for seed, repeat, outputs in seeds
-            for name, output in outputs.items()
-            if output["verdict"] == verdict
-        ),
-        default=(0.0, 0, 0, ""),
-    )
-    if not name:
+    table = ResultRow
+    order = table.size.desc(), table.seed, table.repeat, table.output
+    query = select(table.seed, table.repeat, table.output)
+    query = query.where(table.job_id == job.id, table.verdict == verdict.value, healthy)
+    found = session.execute(query.order_by(*order).limit(1)).one_or_none()
+    if found is None:
         return None
-    of_seed = stored.query(table.job_id == job.id, table.seed == number, table.repeat == repeat)
-    (seed,) = stored.read(session, of_seed)
+    number, repeat, name = found
+    of_seed = table.job_id == job.id, table.seed == number, table.repeat == repeat
+    (seed,) = stored.read(session, *of_seed)
     return seed, name, seed.outputs[name]
 
 

@@ -41,7 +41,8 @@ from gonogo_service.flags.evidence_kinds import (
 from gonogo_service.flags.model import FlagRow
 from gonogo_service.kit.database.records import from_json, from_object
 from gonogo_service.kit.database.states import IMPORT_EXECUTOR
-from gonogo_service.results.rows import SeedResultRow
+from gonogo_service.results.model import ResultRow
+from gonogo_service.results.seeds import SEED
 from gonogo_service.tests import samples
 from gonogo_service.tests.assessing import Assessment
 from gonogo_service.tests.model import TestSpecRow
@@ -185,11 +186,12 @@ def _lost(case: _Case, kind: FlagKind) -> FlagRow | None:
     if not lost or verdict is None:
         return None
     share = rate(sum(run.verdict == verdict for run in assessment.runs), len(assessment.runs))
-    table = SeedResultRow
+    table = ResultRow
     message = select(table.message).where(
         table.job_id == assessment.job.id,
         table.seed == lost[0].seed,
         table.repeat == lost[0].repeat,
+        SEED,
     )
     runs = samples.read(case.session, assessment.variant).runs
     serials = select(DeviceRow.device, DeviceRow.serial).where(

@@ -24,9 +24,9 @@ from gonogo_service.flags.evidence_kinds import stored as stored_evidence
 from gonogo_service.flags.model import FlagRow
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.records import from_json
-from gonogo_service.results.rows import SeedResultRow
-from gonogo_service.results.seed_rows import stored
-from gonogo_service.results.seed_rows.unpacking import Outputs
+from gonogo_service.results import seeds as stored
+from gonogo_service.results.model import WHOLE, ResultRow
+from gonogo_service.results.seeds import SEED, Outputs
 from gonogo_service.tests.model import TestSpecRow
 
 MAX_SEED = 2**53 - 1
@@ -47,6 +47,11 @@ _NOTHING_ADDED: Mapping[str, Any] = {
     "words": "",
 }
 _LOST = (Verdict.error, Verdict.crash, Verdict.hang)
+_OF_EXPLANATION = {
+    Explanation.suspect: (Verdict.suspect.value, Verdict.fail.value),
+    Explanation.unexplained: (Verdict.fail.value, Verdict.pass_by_tolerance.value),
+}
+"""The verdicts of seeds with an explanation: an index finds them."""
 _AT_THE_EDGE = (
     "together they are still at the edge of what rounding explains: no finding, and no all-clear"
 )
@@ -172,7 +177,7 @@ def findings(session: Session, job: JobRow) -> list[FlagRow]:
     if status["seeds"]:
         seed = status["seeds"][0]
     else:  # no seed shows it alone
-        table = SeedResultRow
+        table = ResultRow
         seed = session.scalars(select(func.min(table.seed)).where(table.job_id == job.id)).one()
         seeds = status["pooled"][output]["seeds"]
     shown = Evidence(
@@ -227,10 +232,9 @@ def _pooled(session: Session, job: JobRow) -> dict[str, PooledOutput]:
 
 def _read(session: Session, job: JobRow, *statistics: str) -> list[tuple[int, Outputs]]:
     """Return (seed, outputs) of the last (seed, repeat) that have any."""
-    table = SeedResultRow
-    last = (table.arrival > job.done - MAX_POOLED, table.layout.is_not(None))
-    seeds = stored.read_outputs(session, [table.job_id == job.id, *last], *statistics)
-    return [(seed, outputs) for seed, _, outputs in seeds]
+    table = ResultRow
+    last = table.job_id == job.id, table.arrival > job.done - MAX_POOLED, table.output != WHOLE
+    return [(seed.seed, seed.outputs) for seed in stored.read(session, *last, statistics=statistics)]
 
 
 def _named(suspect: Sequence[int]) -> str:
@@ -251,7 +255,7 @@ def _more(session: Session, job: JobRow, suspect: int, rounds: int) -> list[int]
     is_range = isinstance(job.request.get("seeds"), Mapping)
     if not count or not is_range or any(job.counts.get(verdict) for verdict in _LOST):
         return []
-    table = SeedResultRow
+    table = ResultRow
     low, high = session.execute(
         select(func.min(table.seed), func.max(table.seed)).where(table.job_id == job.id)
     ).one()
@@ -263,10 +267,15 @@ def _more(session: Session, job: JobRow, suspect: int, rounds: int) -> list[int]
 
 
 def _seeds(session: Session, job: JobRow, explanation: Explanation) -> list[int]:
-    table = SeedResultRow
+    table = ResultRow
     query = (
         select(table.seed)
-        .where(table.job_id == job.id, table.explanation == explanation.value)
+        .where(
+            table.job_id == job.id,
+            SEED,
+            table.seed_verdict.in_(_OF_EXPLANATION[explanation]),
+            table.seed_explanation == explanation.value,
+        )
         .distinct()
     )
     return list(session.scalars(query.order_by(table.seed)))

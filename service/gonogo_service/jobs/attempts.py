@@ -35,8 +35,8 @@ from gonogo_service.kit.database.states import (
     JobKind,
     JobState,
 )
-from gonogo_service.results import results
-from gonogo_service.results.seed_rows.batch import Batch
+from gonogo_service.results import store as results
+from gonogo_service.results.batch import Batch
 from gonogo_service.tests.model import TestSpecRow
 
 MAX_BATCHES = 100_000

@@ -22,7 +22,7 @@ from gonogo_service.jobs.job import BACKGROUND_PRIORITY, NewJob
 from gonogo_service.jobs.model import AttemptRow, ChunkRangeRow, ChunkRow, JobRow
 from gonogo_service.kit.database.ids import new_id
 from gonogo_service.kit.database.states import AttemptState, ChunkState, JobState
-from gonogo_service.results import results
+from gonogo_service.results import store as results
 
 REFERENCE_BYTES = 2**29  # a reference build's outputs that one attempt keeps in a worker's memory
 # per element of the shape: y or dx in fp32, and the same again for a downstream output

@@ -33,9 +33,8 @@ from gonogo_service.kit.database.states import (
     JobState,
 )
 from gonogo_service.kit.outbox import outbox
-from gonogo_service.results import results, seed_grids
-from gonogo_service.results.rollups import rollups
-from gonogo_service.results.seed_rows.batch import Batch
+from gonogo_service.results import store as results
+from gonogo_service.results.batch import Batch
 from gonogo_service.tests.assessment_requests import ASSESS, request_assessment
 from gonogo_service.tests.model import TestSpecRow
 from gonogo_service.tests.variants import variants_of
@@ -106,9 +105,7 @@ def record(session: Session, job: JobRow, attempt_id: str, batch: Batch, *, now:
         done = gauge_rows.add(session, job.id, attempt_id, rows, now=now)
         events.add(session, job, Progress(done, job.total, {}), now=now)
         return
-    first = job.done + 1
-    results.add(session, job, attempt_id, batch, arrival=job.done)
-    seed_grids.fill(session, job, rows)
+    results.store(session, job, attempt_id, batch, now=now)
     worst_before = worst_verdict([Verdict(name) for name in job.counts]) if job.counts else None
     added = Counter([row["verdict"] for row in rows])
     job.counts = counts = dict(Counter(job.counts) + added)
@@ -142,8 +139,6 @@ def record(session: Session, job: JobRow, attempt_id: str, batch: Batch, *, now:
         )
         events.add(session, job, worst, now=now)
     events.add(session, job, Progress(job.done, job.total, counts), now=now)
-    # last: from here to the commit, other jobs of the test wait
-    rollups.add(session, job, batch, first=first, now=now)
 
 
 def _outcomes(before: dict[str, int], batch: Batch) -> dict[str, int]:

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from gonogo.spec.hang_limits import is_guessed_well
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.states import JobState
-from gonogo_service.results.rollups.figures import figure
-from gonogo_service.results.rollups.tallies import DURATION, WHOLE
-from gonogo_service.results.rows import JobTallyRow
+from gonogo_service.results.model import WHOLE, JobBlockRow
 
 
 def measured_seed_s(session: Session, workload_key: str, executor: str) -> float | None:
     """Return the mean seconds per seed of a workload's last job on an executor, if there is one."""
-    table = JobTallyRow
-    query = (
-        select(table.figures)
-        .join(JobRow, JobRow.id == table.job_id)
-        .where(JobRow.workload_key == workload_key, JobRow.executor == executor)
-        .where(JobRow.state.in_((JobState.finished, JobState.cancelled)))
-        .where(table.output == WHOLE, table.shadow.is_(False), table.seeds > table.empty)
+    table = JobBlockRow
+    timed = table.job_id == JobRow.id, table.output == WHOLE, table.timed > 0
+    mean_ms = select(func.sum(table.timed_ms) / func.sum(table.timed)).where(*timed)
+    query = select(mean_ms.correlate(JobRow).scalar_subquery()).where(
+        JobRow.workload_key == workload_key,
+        JobRow.executor == executor,
+        JobRow.state.in_((JobState.finished, JobState.cancelled)),
+        select(table.job_id).where(*timed).correlate(JobRow).exists(),
     )
-    figures = session.scalar(query.order_by(JobRow.id.desc()).limit(1))
-    mean_ms = figure(figures or {}, DURATION)
-    return max(mean_ms / 1000, 1e-4) if mean_ms else None
+    mean = session.scalar(query.order_by(JobRow.id.desc()).limit(1))
+    return max(float(mean) / 1000, 1e-4) if mean else None
 
 
 def expected_seed_s(

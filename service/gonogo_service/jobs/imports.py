@@ -16,7 +16,7 @@ from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.ids import new_id
 from gonogo_service.kit.database.records import as_columns
 from gonogo_service.kit.database.states import IMPORT_EXECUTOR, JobKind, JobState
-from gonogo_service.results.seed_rows.batch import Batch
+from gonogo_service.results.batch import Batch
 from gonogo_service.tests import test_specs
 
 MAX_SEEDS_SHOWN = 1000

@@ -176,8 +176,6 @@ class JobSummary:
     """When retention removed its artifacts and logs"""
     seeds_removed_at: datetime | None
     """When retention removed its results per seed; the counts stay"""
-    rollups_removed_at: datetime | None
-    """When retention removed its statistics; the counts and the verdict stay"""
 
 
 @dataclass(frozen=True)
@@ -203,13 +201,7 @@ def removed_words(job: JobSummary) -> tuple[str, ...]:
             f"Its artifacts and logs were removed on {job.artifacts_removed_at:%Y-%m-%d}, as the "
             "server's retention says."
         )
-    if job.rollups_removed_at is not None:
-        sentences.append(
-            f"Its results per seed and its statistics were removed on "
-            f"{job.rollups_removed_at:%Y-%m-%d}, as the server's retention says; its verdict and "
-            "its counts stay."
-        )
-    elif job.seeds_removed_at is not None:
+    if job.seeds_removed_at is not None:
         sentences.append(
             f"Its results per seed were removed on {job.seeds_removed_at:%Y-%m-%d}, as the "
             "server's retention says; its verdict, its counts and its statistics stay."

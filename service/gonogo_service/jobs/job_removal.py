@@ -16,8 +16,8 @@ from gonogo_service.jobs import closing
 from gonogo_service.jobs.model import ArtifactRow, JobRow
 from gonogo_service.kit.database.base import Base
 from gonogo_service.kit.database.states import JobState, RunState
-from gonogo_service.operate.needed_jobs import ids_in
-from gonogo_service.results.rollups import rebuild, rollups
+from gonogo_service.operate.retention import ids_in
+from gonogo_service.results import sums
 from gonogo_service.suites import runs
 from gonogo_service.suites.model import RunJobRow, RunRow
 from gonogo_service.tests.assessment_requests import request_assessment
@@ -65,13 +65,10 @@ def remove(session: Session, job_id: str, *, actor: str, now: datetime) -> JobRe
         select(func.count()).select_from(ArtifactRow).where(ArtifactRow.job_id == job_id)
     )
     resolved = _forget_evidence(session, job, variant, actor=actor, now=now)
-    rollups.lock(session, job.test_key)
-    unit = rebuild.Unit.of_job(job)
-    rebuild.forget_shadows(session, unit)
+    sums.recount(session, job)
     for table in reversed(Base.metadata.sorted_tables):  # those that refer to others come first
         if "job_id" in table.c:
             session.execute(delete(table).where(table.c.job_id == job_id))
-    rebuild.request(session, unit)
     session.delete(job)
     session.flush()
     _reassess(session, variant, job_id, now=now)

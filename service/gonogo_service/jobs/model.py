@@ -62,8 +62,6 @@ class JobRow(Base):
     # Red and hollow seeds, or tests of a selection over all iterations (gonogo.reports.red_hollow).
     red: Mapped[int] = mapped_column(default=0)
     hollow: Mapped[int] = mapped_column(default=0)
-    # The outputs whose worst seeds an index finds, by slot (gonogo_storage/seeds/slots.py).
-    slots: Mapped[list[Any] | None]
     last_event: Mapped[int] = mapped_column(default=0)
     diagnosis: Mapped[dict[str, Any] | None]
     # The judge's version, and the hash of its reference's graph; null until arrays are judged.
@@ -76,7 +74,6 @@ class JobRow(Base):
     # When retention removed a tier of it (service/gonogo_service/operate/retention.py).
     artifacts_removed_at: Mapped[datetime | None]
     seeds_removed_at: Mapped[datetime | None]
-    rollups_removed_at: Mapped[datetime | None]
     __table_args__ = (
         Index("ix_jobs_state", "state", "id"),
         Index("ix_jobs_test", "test_key", "id"),

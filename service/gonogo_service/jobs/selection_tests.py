@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from heapq import nsmallest
 from typing import Any
 
-from sqlalchemy import Select
+from sqlalchemy import Integer, case, func, select, type_coerce
 from sqlalchemy.orm import Session
 
 from gonogo.spec.selections import KERNEL
-from gonogo.spec.verdicts import WORST_FIRST
 from gonogo_service.jobs.job import Job
-from gonogo_service.results.rows import SeedResultRow
-from gonogo_service.results.seed_rows import slots, stored
-from gonogo_service.results.seed_rows.stored import StoredSeed
-from gonogo_service.results.seed_rows.unpacking import statistics_of
+from gonogo_service.results.model import WHOLE, JobBlockRow, ResultRow
 
-_WORST_OUTCOME = {
-    "error": 0,
-    "crash": 1,
-    "hang": 2,
-    "failed": 3,
-    "skipped": 4,
-    "not_run": 5,
-    "passed": 6,
-}
-_RANK = {str(verdict): verdict.rank for verdict in WORST_FIRST}
+_OUTCOMES = ("error", "crash", "hang", "failed", "skipped", "not_run", "passed")
+"""Worst first."""
+_RANK = case({name: rank for rank, name in enumerate(_OUTCOMES)}, value=ResultRow.outcome, else_=0)
 
 
 @dataclass(frozen=True)
@@ -50,31 +37,23 @@ class TestRecord:
 
 def judged_outputs(session: Session, job_id: str) -> set[str]:
     """Return the outputs with numbers: the arrays that tests handed over."""
-    if not slots.with_numbers(session, [job_id]):
-        return set()
-    return {
-        name
-        for seed in stored.read(session, _of_job(job_id), "outcome")
-        for name, output in seed.outputs.items()
-        if output.get("outcome") is None
-    }
+    table = JobBlockRow
+    query = select(table.output).where(table.job_id == job_id, table.output != WHOLE).distinct()
+    return set(session.scalars(query))
 
 
 def census(session: Session, job: Job) -> dict[tuple[str, str | None], int]:
     """Count the seeds of a kernel's job, or a selection's tests, by (verdict, outcome).
 
-    A selection's tests count once for each iteration.
+    A selection's tests count once for each iteration; an iteration without any counts once.
     """
     if job.kernel != KERNEL:
         return {(verdict, None): number for verdict, number in job.counts.items()}
-    runs: Counter[tuple[str, str | None]] = Counter()
-    for seed in stored.read(session, _of_job(job.id), "outcome"):
-        if not seed.outputs:
-            runs[seed.verdict, None] += 1
-        for output in seed.outputs.values():
-            if output.get("outcome") is not None:
-                runs[output["verdict"], output["outcome"]] += 1
-    return dict(runs)
+    table = ResultRow
+    counted = (table.outcome.is_not(None)) | (table.output == WHOLE)
+    query = select(table.verdict, table.outcome, func.count())
+    query = query.where(table.job_id == job.id, counted).group_by(table.verdict, table.outcome)
+    return {(verdict, outcome): number for verdict, outcome, number in session.execute(query)}
 
 
 def tests(
@@ -86,37 +65,31 @@ def tests(
 
     The order is the worst verdict, then the worst outcome (red before green), then the name.
     """
-    worst: dict[str, tuple[tuple[int, int, int, int], dict[str, Any]]] = {}
-    counts: dict[str, Counter[str]] = {}
-    for name, seed, output in _runs(session, job_id):
-        if search.casefold() not in name.casefold():
-            continue
-        counts.setdefault(name, Counter())[output["outcome"]] += 1
-        verdict = _RANK.get(output["verdict"], len(_RANK))
-        place = (verdict, _WORST_OUTCOME.get(output["outcome"], 0), seed.seed, seed.repeat)
-        if name not in worst or place < worst[name][0]:
-            worst[name] = place, output
-    ordered = nsmallest(skip + limit, worst, key=lambda name: (*worst[name][0][:2], name))[skip:]
-    records = [
-        TestRecord(
-            name,
-            worst[name][1]["verdict"],
-            dict(sorted(counts[name].items(), key=lambda item: _WORST_OUTCOME.get(item[0], 0))),
-            *worst[name][0][2:],
-            statistics_of(worst[name][1]),
+    table = ResultRow
+    of_tests = [table.job_id == job_id, table.outcome.is_not(None)]
+    if search:
+        of_tests.append(func.lower(table.output).contains(search.lower(), autoescape=True))
+    badness = func.min(type_coerce(table.verdict, Integer) * len(_OUTCOMES) + _RANK).label("badness")
+    listed = select(table.output, badness).where(*of_tests).group_by(table.output)
+    total = session.scalar(select(func.count()).select_from(listed.subquery())) or 0
+    page = listed.order_by("badness", table.output).offset(skip).limit(limit)
+    names = [name for name, _ in session.execute(page)]
+    counts: dict[str, dict[str, int]] = {name: {} for name in names}
+    shown = *of_tests, table.output.in_(names)
+    query = select(table.output, table.outcome, func.count()).where(*shown)
+    query = query.group_by(table.output, table.outcome).order_by(func.min(_RANK))
+    for name, outcome, number in session.execute(query):
+        counts[name][str(outcome)] = number
+    order = table.verdict, _RANK, table.seed, table.repeat
+    number = func.row_number().over(partition_by=table.output, order_by=order).label("number")
+    columns = table.output, table.verdict, table.outcome, table.seed, table.repeat, table.notes
+    worst = select(*columns, number).where(*shown).subquery()
+    records = {
+        name: TestRecord(
+            name, verdict, counts[name], seed, repeat, {**(notes or {}), "outcome": outcome}
         )
-        for name in ordered
-    ]
-    return records, len(worst)
-
-
-def _of_job(job_id: str) -> Select[Any]:
-    return stored.query(SeedResultRow.job_id == job_id)
-
-
-def _runs(session: Session, job_id: str) -> Iterator[tuple[str, StoredSeed, dict[str, Any]]]:
-    """Yield each test of each iteration: its name, the iteration, and its entry."""
-    for seed in stored.read(session, _of_job(job_id)):
-        for name, output in seed.outputs.items():
-            if output.get("outcome") is not None:
-                yield name, seed, output
+        for name, verdict, outcome, seed, repeat, notes, _ in session.execute(
+            select(worst).where(worst.c.number == 1)
+        )
+    }
+    return [records[name] for name in names], total

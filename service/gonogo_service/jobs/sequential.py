@@ -19,9 +19,9 @@ from gonogo.flakiness.sequential import Decision, Progress, Stopping
 from gonogo.spec.verdicts import Explanation, Verdict
 from gonogo_service.jobs import ranges
 from gonogo_service.jobs.model import JobRow
-from gonogo_service.results.rows import SeedResultRow
-from gonogo_service.results.seed_rows import stored
-from gonogo_service.results.seed_rows.stored import StoredSeed
+from gonogo_service.results import seeds as stored
+from gonogo_service.results.model import ResultRow
+from gonogo_service.results.seeds import SEED, StoredSeed
 
 HOLLOW = "hollow"
 """The decision on a wrong kernel whose seed is green; the other names are those of `Stopping`."""
@@ -183,9 +183,10 @@ def _saved(
 ) -> dict[str, Any]:
     """Return the sentence, and what did not run: estimated at the decision, exact at the end."""
     plan, repeats = job.sequential or {}, int(job.request.get("repeats", 1))
-    table = SeedResultRow
+    table = ResultRow
     of_runs = func.avg(table.duration_ms).filter(table.duration_ms >= 0)
-    totals = select(func.count(table.seed.distinct()), of_runs).where(table.job_id == job.id)
+    totals = select(func.count(table.seed.distinct()), of_runs)
+    totals = totals.where(table.job_id == job.id, SEED)
     seeds, mean = session.execute(totals).one()
     progress = Progress.parse(plan)
     ran = max(int(seeds), progress.seen)
@@ -221,9 +222,10 @@ def _without_gap(
 
 def _seeds(session: Session, job: JobRow, first: int) -> list[tuple[_Seed, int]]:
     """Read the stored seeds from `first` on, in order, each with the number of its repeats."""
-    table = SeedResultRow
-    query = stored.query(table.job_id == job.id, table.seed >= first).order_by(*stored.BY_SEED)
-    groups = groupby(stored.read(session, query, "outcome"), key=lambda seed: seed.seed)
+    table = ResultRow
+    of_job = table.job_id == job.id, table.seed >= first
+    read = stored.read(session, *of_job, statistics=("outcome",))
+    groups = groupby(read, key=lambda seed: seed.seed)
     return [(_seed(members), len(members)) for members in (list(group) for _, group in groups)]
 
 

@@ -1,8 +1,7 @@
-"""Retention: remove old artifacts, seed rows and roll-ups of jobs that nothing needs any more.
+"""Retention: remove old artifacts and results per seed of jobs that nothing needs any more.
 
-Each tier has its age. A job, its verdict and its counts always stay. Seed rows leave their sums
-behind (results/rollups/archive.py), so roll-ups stay equal to a rebuild. One job is one
-transaction. On PostgreSQL a month whose jobs have all lost their rows is dropped as a partition.
+Each tier has its age. A job, its verdict, its counts and its sums (results/model.py) always stay.
+Rows are deleted in blocks, each in a transaction of its own, so that nobody waits for long.
 """
 
 from __future__ import annotations
@@ -15,27 +14,40 @@ from fnmatch import fnmatchcase
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import ColumnElement, Engine, Select, and_, exists, or_, select, tuple_
-from sqlalchemy.exc import OperationalError
+from sqlalchemy import ColumnElement, Engine, and_, delete, exists, func, or_, select, tuple_, update
 from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
 
-from gonogo_service.jobs.model import JobLabelRow, JobRow
+from gonogo_service.bisections.model import BisectionRow, ProbeRow
+from gonogo_service.flags.model import FlagRow, FlagState
+from gonogo_service.jobs import closing
+from gonogo_service.jobs.model import ArtifactRow, AttemptRow, EventRow, JobLabelRow, JobRow
 from gonogo_service.kit import audit
-from gonogo_service.kit.database import dialect, partitions
+from gonogo_service.kit.database import dialect
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.engine import reading, session
-from gonogo_service.kit.database.ids import floor
-from gonogo_service.kit.database.states import LISTED_KINDS, JobKind, JobState
-from gonogo_service.operate import needed_jobs, tiers
-from gonogo_service.operate.tiers import Amount
-from gonogo_service.results.rollups import rebuild
-from gonogo_service.results.rows import SeedResultRow
+from gonogo_service.kit.database.ids import floor, is_id
+from gonogo_service.kit.database.states import (
+    LISTED_KINDS,
+    BisectionState,
+    JobKind,
+    JobState,
+    RunState,
+)
+from gonogo_service.results.model import ResultRow, SourceRow
+from gonogo_service.suites.model import RunJobRow, RunRow
+from gonogo_service.tests.model import AssessmentRow
 
 MAX_JOBS = 10_000
 """Jobs of a tier that one pass handles; the next one continues."""
+BLOCK = 5_000
+"""Seeds whose rows are deleted in one transaction."""
+ROW_BYTES = 700
+"""About what a row takes (benchmarks/ingest.py)."""
 KEEP_LABEL = "keep"
 """A job with this label loses nothing."""
 _ENDED = tuple(state for state in JobState if state.final)
+_ARRIVALS = ("progress", "verdict")
+"""The events that go with the rows; those of the job's states stay."""
 
 
 class Tier(StrEnum):
@@ -43,7 +55,6 @@ class Tier(StrEnum):
 
     artifacts = "artifacts"  # artifacts and logs
     seeds = "seeds"  # results per seed, and the events of their arrival
-    rollups = "rollups"  # the statistics that seed rows have left behind
 
 
 @dataclass(frozen=True)
@@ -60,23 +71,33 @@ class Policy:
         return now - timedelta(days=days) if days else None
 
 
+@dataclass(frozen=True)
+class Amount:
+    """Something that is removed; `bytes` is about right."""
+
+    jobs: int = 0
+    rows: int = 0
+    bytes: int = 0
+
+    def __add__(self, other: Amount) -> Amount:
+        """Return the sum."""
+        return Amount(self.jobs + other.jobs, self.rows + other.rows, self.bytes + other.bytes)
+
+
 @dataclass
 class Removed:
     """The result of a pass, or of its estimate."""
 
     tiers: dict[Tier, Amount] = field(default_factory=lambda: {tier: Amount() for tier in Tier})
-    partitions: list[str] = field(default_factory=list)
-    """The partitions that were dropped."""
     complete: bool = True
     """Whether nothing is left to remove."""
 
     def __bool__(self) -> bool:
-        return bool(self.partitions) or any(amount.jobs for amount in self.tiers.values())
+        return any(amount.jobs for amount in self.tiers.values())
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON types, the tiers by name beside the partitions."""
-        amounts = {tier.value: asdict(amount) for tier, amount in self.tiers.items()}
-        return {**amounts, "partitions": self.partitions}
+        """Return plain JSON types: the tiers by name."""
+        return {tier.value: asdict(amount) for tier, amount in self.tiers.items()}
 
 
 def current_time(engine: Engine) -> datetime:
@@ -95,7 +116,7 @@ def estimate(engine: Engine, policy: Policy, *, now: datetime) -> Removed:
     for tier in Tier:
         with reading(engine) as current:
             for job_id in _candidates(current, tier, policy, now):
-                removed.tiers[tier] += tiers.MEASURES[tier](current, job_id)
+                removed.tiers[tier] += _measure(current, tier, job_id)
     return removed
 
 
@@ -112,46 +133,85 @@ def prune(
     Safe beside everything else, and beside itself. `keep_going` returning false ends it early.
     """
     removed = Removed()
+    with reading(engine) as current:
+        left_over = list(current.scalars(_left_over()))
+    for job_id in left_over:  # of a pass that was killed
+        _delete_rows(engine, job_id, keep_going)
     for tier in Tier:
         with reading(engine) as current:
             jobs = list(islice(_candidates(current, tier, policy, now), MAX_JOBS))
         removed.complete = removed.complete and len(jobs) < MAX_JOBS
-        before = policy.before(tier, now)
-        months = _months(engine, before) if tier is Tier.seeds and before else []
         for job_id in jobs:
             if not keep_going():
                 removed.complete = False
                 break
-            removed.tiers[tier] += _remove(engine, tier, job_id, months, now=now)
-        if months and removed.complete:
-            removed.partitions = _drop(engine, months, keep_going)
-    rebuild.run_requested(engine, keep_going=keep_going)
+            with session(engine) as current:
+                removed.tiers[tier] += _forget(current, tier, job_id, now=now)
+            if tier is Tier.seeds:
+                _delete_rows(engine, job_id, keep_going)
     if removed:
+        days = {tier.value: days for tier, days in policy.days.items()}
         with session(engine) as current:
             audit.record(
                 current,
                 actor=actor,
                 action="retention.removed",
                 subject="jobs",
-                detail={
-                    **removed.to_json(),
-                    "days": {tier.value: days for tier, days in policy.days.items()},
-                },
+                detail={**removed.to_json(), "days": days},
             )
     return removed
 
 
-def _remove(
-    engine: Engine, tier: Tier, job_id: str, months: list[partitions.Month], *, now: datetime
-) -> Amount:
+def _measure(current: Session, tier: Tier, job_id: str) -> Amount:
     if tier is Tier.seeds:
-        rebuild.catch_up_job(engine, job_id)
-        in_month = any(month.low <= job_id < month.high for month in months)
-        remove = tiers.forget_seeds if in_month else tiers.remove_seeds
+        query = select(func.count()).where(ResultRow.job_id == job_id)
+        rows = current.scalar(query) or 0
+        return Amount(1, rows, ROW_BYTES * rows)
+    amount = Amount(1)
+    logs = func.length(AttemptRow.log_tail)
+    for counted in (
+        select(func.count(logs), func.sum(logs)).where(AttemptRow.job_id == job_id),
+        select(func.count(), func.sum(ArtifactRow.size)).where(ArtifactRow.job_id == job_id),
+    ):
+        rows, content = current.execute(counted).one()
+        amount += Amount(0, rows, int(content or 0))
+    return amount
+
+
+def _forget(current: Session, tier: Tier, job_id: str, *, now: datetime) -> Amount:
+    """Note in a job that a tier is gone, and remove it; rows of seeds are deleted after that."""
+    job = closing.lock(current, job_id)
+    name = f"{tier}_removed_at"
+    if job is None or not JobState(job.state).final or getattr(job, name) is not None:
+        return Amount()
+    amount = _measure(current, tier, job_id)
+    if tier is Tier.seeds:
+        current.execute(delete(SourceRow).where(SourceRow.job_id == job_id))
+        arrivals = EventRow.job_id == job_id, EventRow.type.in_(_ARRIVALS)
+        current.execute(delete(EventRow).where(*arrivals))
     else:
-        remove = tiers.remove_artifacts if tier is Tier.artifacts else tiers.remove_rollups
-    with session(engine) as current:
-        return remove(current, job_id, now=now)
+        current.execute(delete(ArtifactRow).where(ArtifactRow.job_id == job_id))
+        logs = update(AttemptRow).where(AttemptRow.job_id == job_id).values(log_tail=None)
+        current.execute(logs.execution_options(synchronize_session=False))
+    setattr(job, name, now)
+    job.version += 1
+    return amount
+
+
+def _delete_rows(engine: Engine, job_id: str, keep_going: Callable[[], bool]) -> None:
+    """Delete the rows of a job that nobody reads any more, in blocks, the last seeds first."""
+    table = ResultRow
+    with reading(engine) as current:
+        left = current.scalar(select(func.max(table.arrival)).where(table.job_id == job_id)) or 0
+    while left > 0 and keep_going():
+        left -= BLOCK
+        with session(engine) as current:
+            current.execute(delete(table).where(table.job_id == job_id, table.arrival > left))
+
+
+def _left_over() -> Any:
+    rows = exists().where(ResultRow.job_id == JobRow.id)
+    return select(JobRow.id).where(JobRow.seeds_removed_at.is_not(None), rows)
 
 
 def _candidates(current: Session, tier: Tier, policy: Policy, now: datetime) -> Iterator[str]:
@@ -171,9 +231,7 @@ def _candidates(current: Session, tier: Tier, policy: Policy, now: datetime) -> 
     ]
     if tier is Tier.seeds:
         conditions += [table.kind.in_(LISTED_KINDS), table.done > 0]
-    if tier is Tier.rollups:
-        conditions.append(table.seeds_removed_at.is_not(None))
-    needed = needed_jobs.of(current)
+    needed = needed_jobs(current)
     query = select(table.id, table.build).where(*conditions).order_by(table.id)
     for job_id, build in current.execute(query):
         is_pinned = any(fnmatchcase(build, pattern) for pattern in policy.builds)
@@ -201,45 +259,34 @@ def _has_newer() -> ColumnElement[bool]:
     return or_(job.reference.is_not(None), has_both)
 
 
-def _with_rows(jobs: Select[str]) -> Select[str]:
-    """Return those of the jobs whose seed rows are needed."""
-    return jobs.where(
-        JobRow.done > 0, JobRow.kind.in_(LISTED_KINDS), JobRow.seeds_removed_at.is_(None)
+def needed_jobs(session: Session) -> frozenset[str]:
+    """Return the jobs that are evidence of an open flag, or part of an open run or bisection.
+
+    The jobs that the grades of tests were computed from are among them, too.
+    """
+    needed: set[str] = set()
+    flags = select(FlagRow.first_job, FlagRow.last_job, FlagRow.quiet_after, FlagRow.evidence)
+    for *jobs, evidence in session.execute(flags.where(FlagRow.state != FlagState.resolved)):
+        needed.update(job for job in jobs if job is not None)
+        needed.update(ids_in(evidence))
+    probes = select(ProbeRow.job_id).join(BisectionRow, BisectionRow.id == ProbeRow.bisection_id)
+    needed.update(session.scalars(probes.where(BisectionRow.state == BisectionState.running)))
+    members = select(RunJobRow.job_id).join(RunRow, RunRow.id == RunJobRow.run_id)
+    needed.update(
+        session.scalars(members.where(RunRow.state.in_([s for s in RunState if not s.final])))
     )
+    needed.update(session.scalars(select(AssessmentRow.job_id)))
+    return frozenset(needed)
 
 
-def _months(engine: Engine, before: datetime) -> list[partitions.Month]:
-    with engine.connect() as connection:
-        return partitions.months_before(connection, before)
-
-
-def _drop(
-    engine: Engine, months: list[partitions.Month], keep_going: Callable[[], bool]
-) -> list[str]:
-    """Drop the months whose jobs have all lost their rows; delete rows one by one in others."""
-    dropped: list[str] = []
-    for month in months:
-        of_month = select(JobRow.id).where(JobRow.id >= month.low, JobRow.id < month.high)
-        with reading(engine) as current:
-            is_needed = current.scalar(_with_rows(of_month).limit(1)) is not None
-            left = of_month.where(
-                JobRow.seeds_removed_at.is_not(None),
-                exists().where(SeedResultRow.job_id == JobRow.id),
-            )
-            jobs = list(current.scalars(left)) if is_needed else []
-        for job_id in jobs:
-            if not keep_going():
-                return dropped
-            with session(engine) as current:
-                tiers.delete_seed_rows(current, job_id)
-        if not is_needed:
-            try:
-                with session(engine) as current:
-                    partitions.drop(current.connection(), month)
-                    if current.scalar(_with_rows(of_month).limit(1)) is not None:
-                        current.rollback()  # an import brought one meanwhile
-                        continue
-            except OperationalError:  # in use: the next pass tries again
-                continue
-            dropped.append(month.name)
-    return dropped
+def ids_in(value: Any) -> Iterator[str]:
+    """Yield every text within a JSON value that is an id."""
+    if isinstance(value, str):
+        if is_id(value):
+            yield value
+    elif isinstance(value, dict):
+        for member in value.values():
+            yield from ids_in(member)
+    elif isinstance(value, list):
+        for member in value:
+            yield from ids_in(member)

@@ -13,9 +13,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, text
 
-from gonogo_service.kit.database import partitions
 from gonogo_service.kit.database.engine import is_postgres
-from gonogo_service.results.rollups import rebuild
 
 # "gonogo": the key of the advisory lock that only one migration at a time may hold
 LOCK = 0x676F6E6F676F
@@ -52,7 +50,7 @@ def state(engine: Engine) -> SchemaState:
 
 
 def upgrade(engine: Engine) -> SchemaState:
-    """Migrate to the code's schema, create future partitions, and complete the roll-ups.
+    """Migrate to the code's schema.
 
     Returns the state before. Several processes may call it at once. An advisory lock on PostgreSQL,
     or the write transaction on SQLite, makes the others wait; they then find nothing to do. A
@@ -66,10 +64,6 @@ def upgrade(engine: Engine) -> SchemaState:
             config = _config()
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
-        if before is not SchemaState.ahead:
-            partitions.ensure(connection)
-    if before is not SchemaState.ahead:
-        rebuild.catch_up(engine)  # rows of an older version, in small transactions
     return before
 
 

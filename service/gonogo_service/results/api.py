@@ -19,7 +19,7 @@ from gonogo_service.kit.database.paging import Page
 from gonogo_service.kit.database.records import schema_of
 from gonogo_service.kit.problems import BadField, Problem
 from gonogo_service.people.context import Ctx, Reader
-from gonogo_service.results import results as stored
+from gonogo_service.results import seeds as stored
 from gonogo_service.results.exports import parts
 from gonogo_service.results.exports.ctrf import CtrfReport
 from gonogo_service.results.exports.forms import FORMS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import or_
+from sqlalchemy import func, or_, select
 from sqlalchemy.orm import Session
 
 from gonogo.flakiness.arithmetic_changes import Programs
@@ -13,8 +13,8 @@ from gonogo.spec import arithmetic_words
 from gonogo.spec.arithmetic_words import OutputArithmetic
 from gonogo.spec.verdicts import Explanation
 from gonogo_service.kit.database.paging import batched
-from gonogo_service.results.rows import SeedResultRow, SeedSourceRow
-from gonogo_service.results.seed_rows import slots, stored
+from gonogo_service.results import seeds as stored
+from gonogo_service.results.model import ResultRow, SourceRow
 
 MAX_SEEDS = 64
 """The first (seed, repeat) of each job that are read: enough for a majority."""
@@ -23,15 +23,12 @@ _AT_ONCE = 500
 
 def of_job(session: Session, job_id: str) -> tuple[OutputArithmetic, ...]:
     """Return the arithmetics of each output of a job, by name; of its first MAX_SEEDS."""
-    table = SeedResultRow
-    query = stored.query(table.job_id == job_id, table.arrival <= MAX_SEEDS)
+    table = ResultRow
+    first = table.job_id == job_id, table.arrival <= MAX_SEEDS, table.arithmetic.is_not(None)
     rows: dict[str, list[Mapping[str, Any]]] = {}
-    has_numbers = slots.with_numbers(session, [job_id])
-    in_order = stored.read(session, query.order_by(table.arrival), *arithmetic_words.READ)
-    for seed in in_order if has_numbers else ():
+    for seed in stored.read(session, *first, statistics=arithmetic_words.READ, by="arrival"):
         for output, judged in seed.outputs.items():
-            if judged.get("arithmetic"):
-                rows.setdefault(output, []).append(judged)
+            rows.setdefault(output, []).append(judged)
     return tuple(arithmetic_words.of_output(output, rows[output]) for output in sorted(rows))
 
 
@@ -47,19 +44,20 @@ def of_jobs(
     Jobs and outputs without any are left out. Of each job the first MAX_SEEDS (seed, repeat) are
     read. min_elements: outputs with fewer are left out. without: devices whose seeds are left out.
     """
-    table = SeedResultRow
+    table = ResultRow
+    by = table.job_id, table.output, table.arithmetic
+    explained = table.explanation == Explanation.explained.value, table.arithmetic.is_not(None)
+    query = select(*by, func.count()).where(table.arrival <= MAX_SEEDS, *explained)
+    if min_elements:
+        query = query.where(table.notes["count"].as_integer() >= min_elements)
+    if without:
+        device = SourceRow.device
+        query = query.join(SourceRow, stored.OF_SOURCE)
+        query = query.where(or_(device.is_(None), device.not_in(list(without))))
     jobs: dict[str, dict[str, dict[str, int]]] = {}
     for batch in batched(list(job_ids), _AT_ONCE):
-        with_numbers = sorted(slots.with_numbers(session, batch))
-        query = stored.query(table.job_id.in_(with_numbers), table.arrival <= MAX_SEEDS)
-        if without:
-            device = SeedSourceRow.device
-            query = query.where(or_(device.is_(None), device.not_in(list(without))))
-        for seed in stored.read(session, query, "arithmetic", "count"):
-            for output, judged in seed.outputs.items():
-                name = judged.get("arithmetic")
-                is_explained = judged["explanation"] == Explanation.explained
-                if name and is_explained and judged.get("count", -1) >= min_elements:
-                    programs = jobs.setdefault(seed.job, {}).setdefault(output, {})
-                    programs[name] = programs.get(name, 0) + 1
+        for job, output, name, number in session.execute(
+            query.where(table.job_id.in_(batch)).group_by(*by)
+        ):
+            jobs.setdefault(job, {}).setdefault(output, {})[name] = number
     return {job: dict(outputs) for job, outputs in jobs.items()}

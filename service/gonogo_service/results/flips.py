@@ -9,8 +9,8 @@ from sqlalchemy.orm import Session
 
 from gonogo.judging.flip_summary import FlipsSummary, pooled
 from gonogo_service.jobs.model import JobRow
-from gonogo_service.results.rows import SeedResultRow
-from gonogo_service.results.seed_rows import stored
+from gonogo_service.results import seeds as stored
+from gonogo_service.results.model import ResultRow
 
 MAX_SEEDS = 1_000
 """Number of seeds that are pooled. More would make the test sharper and the page slower."""
@@ -22,13 +22,13 @@ def of_job(session: Session, job_id: str) -> tuple[FlipsSummary, ...]:
     Repeats of a seed aren't independent: only the first counts. Empty for a job without a reference
     build, and for one whose results have no numbers.
     """
-    table = SeedResultRow
+    table = ResultRow
     job = session.get(JobRow, job_id)
     if job is None or job.reference is None:
         return ()
-    query = stored.query(table.job_id == job_id, table.repeat == 0).order_by(table.seed)
+    first = table.job_id == job_id, table.repeat == 0
     counts: dict[str, list[Mapping[str, Any]]] = {}
-    for seed in stored.read(session, query.limit(MAX_SEEDS), "reference"):
+    for seed in stored.read(session, *first, statistics=("reference",), limit=MAX_SEEDS):
         for output, judged in seed.outputs.items():
             if flips := (judged.get("reference") or {}).get("flips"):
                 counts.setdefault(output, []).append(flips)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, Literal, NamedTuple
 
-from sqlalchemy import ColumnElement, and_, func, or_, select, tuple_
+from sqlalchemy import ColumnElement, and_, case, func, literal_column, or_, select, tuple_
 from sqlalchemy.orm import Session
 
 from gonogo.spec.statistics import ROLLED_UP
@@ -26,8 +27,9 @@ ALWAYS = frozenset({*ROLLED_UP, "digest", KINDS})
 """The statistics that every output has, if only as None."""
 OF_SOURCE = and_(SourceRow.job_id == ResultRow.job_id, SourceRow.number == ResultRow.source)
 """Joins the attempt, device and process of a seed."""
-SEED = ResultRow.place == 0
+SEED = ResultRow.place == literal_column("0")  # no parameter: a partial index needs it
 """The one row of a seed: that of its worst output."""
+_NONFINITE = {"nan": math.nan, "inf": math.inf, "-inf": math.inf}
 MAX_ROWS = 20_000
 """Rows of a page of whole seeds, unless its first seed has more."""
 _HEAD = (
@@ -72,18 +74,20 @@ def read(
     statistics: Collection[str] | None = None,
     by: Order = "seed",
     limit: int | None = None,
+    notes_of: ColumnElement[bool] | None = None,
 ) -> Iterator[StoredSeed]:
     """Yield the seeds of the rows that meet the conditions, each with these rows' outputs.
 
     statistics: the names to read besides verdict and explanation; None: all. limit: the number of
-    seeds, counted by the rows of place 0.
+    seeds, counted by the rows of place 0. notes_of: the rows whose `notes` are read; None: all.
     """
     names = [name for name in COLUMNS if statistics is None or name in statistics]
     further = statistics is None or any(name not in COLUMNS for name in statistics)
     always = {n: None for n in sorted(ALWAYS) if statistics is None or n in statistics}
     columns: list[Any] = [ResultRow.output, ResultRow.verdict, ResultRow.explanation]
     columns += [getattr(ResultRow, name) for name in names]
-    columns += [ResultRow.notes] if further else []
+    notes = ResultRow.notes if notes_of is None else case((notes_of, ResultRow.notes))
+    columns += [notes] if further else []
     order = _ORDERS[by]
     query = select(*_HEAD, *columns).join(SourceRow, OF_SOURCE).where(*conditions)
     if limit is not None:
@@ -113,6 +117,19 @@ def _output(
     if further and values[-1]:
         output |= values[-1]
     return output
+
+
+def value_of(output: Mapping[str, Any], name: str) -> float | None:
+    """Return a statistic of an output, or None if there is none.
+
+    It is NaN or Inf if it is None and its kind is known.
+    """
+    value = output.get(name)
+    if value is not None:
+        return float(value)
+    # The kinds come from ingest, and from a comparison, which names them itself.
+    kinds = {**(output.get("nonfinite_statistics") or {}), **(output.get(KINDS) or {})}
+    return _NONFINITE.get(str(kinds.get(name))) if kinds else None
 
 
 def page(

@@ -33,7 +33,7 @@ def store(session: Session, job: JobRow, attempt_id: str, batch: Batch, *, now: 
     rows = list(_rows(session, job, attempt_id, batch))
     columns = {name: [row[place] for row in rows] for place, name in enumerate(_COLUMNS)}
     load_once(session, ResultRow, columns)
-    sums.add(session, job, batch, now.astimezone(UTC).date())
+    sums.add(session, job, sums.of_batch(job.id, batch, now.astimezone(UTC).date()))
 
 
 def present(session: Session, job_id: str, work: Sequence[Sequence[int]]) -> set[Pair]:

@@ -33,12 +33,11 @@ _GREEN, _RED = "passed", frozenset({"failed", "error", "crash", "hang"})
 _ROOM = 0x676F6E72  # "gonr": the room of the locks
 
 
-def add(session: Session, job: JobRow, batch: Batch, day: date) -> None:
-    """Add new seeds to the sums of their job and of its test.
+def add(session: Session, job: JobRow, blocks: Sequence[dict[str, Any]]) -> None:
+    """Add the sums of new seeds (see `of_batch`) to those of their job and of its test.
 
     The caller holds the job's lock. From here to the commit, other jobs of the test wait.
     """
-    blocks = of_batch(job.id, batch, day)
     _merge(session, JobBlockRow, blocks)
     if job.reference is None:
         lock(session, job.test_key)

@@ -14,9 +14,12 @@ from sqlalchemy.orm import Session
 
 from gonogo_service.results.model import WHOLE, DailyRow, JobBlockRow
 from gonogo_service.results.sums import LOGARITHMIC, SUMS
+from gonogo_service.tests.variants import Variant
 from gonogo_service.kit.database.each import among
 from gonogo_service.kit.database.ids import is_id
+from gonogo_service.kit.database.paging import batched
 
+_AT_ONCE = 200
 _MAXIMA = (*LOGARITHMIC, "max_abs")
 _ADDED = tuple(name for name in SUMS if name.removesuffix("_seed") not in _MAXIMA)
 
@@ -148,3 +151,25 @@ def _tally(rows: Iterable[Any]) -> Tally:
         metrics=metrics,
         seed_ms=added["timed_ms"] / added["timed"] if added["timed"] else None,
     )
+
+
+def middle_errors(
+    session: Session, builds: Mapping[Variant, tuple[str, ...]]
+) -> dict[tuple[Variant, str], dict[str, float]]:
+    """Return (variant, build) -> output -> the geometric mean of its rms error over its seeds.
+
+    Outputs without a number are left out.
+    """
+    table = DailyRow
+    names = sorted({build for of_variant in builds.values() for build in of_variant})
+    by = (table.test_key, table.branch, table.arch, table.board, table.build, table.output)
+    found: dict[tuple[Variant, str], dict[str, float]] = {}
+    for keys in batched(sorted({variant.test_key for variant in builds}), _AT_ONCE):
+        where = table.test_key.in_(keys), table.build.in_(names), table.output != WHOLE
+        query = select(*by, func.sum(table.rms_log), func.sum(table.rms_n)).where(*where)
+        for *place, build, output, logs, known in session.execute(query.group_by(*by)):
+            variant = Variant(*place)
+            if known and build in builds.get(variant, ()):
+                middle = math.exp(float(logs) / int(known))
+                found.setdefault((variant, build), {})[output] = middle
+    return found

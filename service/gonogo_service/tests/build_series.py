@@ -15,16 +15,15 @@ from gonogo.flakiness.masking import Fault, Record, Seed
 from gonogo.flakiness.rates import Outcome, outcome_of
 from gonogo.spec.verdicts import Explanation
 from gonogo_service.kit.database.each import among
-from gonogo_service.results.rows import SeedResultRow
-from gonogo_service.results.seed_rows import stored
+from gonogo_service.results import seeds as stored
+from gonogo_service.results.model import ResultRow
 from gonogo_service.tests.variants import JobFacts, judged_alike
 
 MAX_BUILDS = 64
 SEEDS_PER_BUILD = 64
 """Seeds of a build that are compared with another's, and the maximum for a point."""
 K = TypeVar("K")
-_EXPLAINED = frozenset({"digest"})
-_UNEXPLAINED = _EXPLAINED | {"fault", "faults", "places"}
+_READ = ("digest", "fault", "faults", "places")
 
 
 def records(
@@ -111,10 +110,12 @@ def _seeds(session: Session, seeds_per_job: Mapping[str, int]) -> dict[str, dict
     A comparison reads thousands, so as little as possible is read of each.
     """
     seeds_by_job: dict[str, dict[int, Seed]] = {}
-    table = SeedResultRow.__table__.c
+    table = ResultRow
     for number, ids in by_number(seeds_per_job).items():
         first = among(session, table.job_id, ids), table.arrival <= number, table.repeat == 0
-        for seed in stored.read_judged(session, first, _of_record):
+        # masking looks at the faults of unexplained seeds only
+        unexplained = table.seed_explanation == Explanation.unexplained.value
+        for seed in stored.read(session, *first, statistics=_READ, notes_of=unexplained):
             green, explanation = _judgment(seed.verdict, seed.explanation)
             outputs = seed.outputs.items()
             digests = {name: row["digest"] for name, row in outputs if row["digest"] is not None}
@@ -123,11 +124,6 @@ def _seeds(session: Session, seeds_per_job: Mapping[str, int]) -> dict[str, dict
             of_job = seeds_by_job.setdefault(seed.job, {})
             of_job[seed.seed] = Seed(green, explanation, digests, faults, places)
     return seeds_by_job
-
-
-def _of_record(explanation: str | None) -> frozenset[str]:
-    """Return the statistics of a record; masking looks at those of unexplained seeds only."""
-    return _UNEXPLAINED if explanation == Explanation.unexplained else _EXPLAINED
 
 
 def _fault(output: Mapping[str, Any]) -> Fault | None:

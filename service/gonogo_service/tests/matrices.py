@@ -17,8 +17,7 @@ from gonogo.flakiness.grades import Sharpness, Stability
 from gonogo_service.jobs.model import JobLabelRow, JobRow
 from gonogo_service.kit.database.paging import BadCursor, Page
 from gonogo_service.kit.database.states import JobKind
-from gonogo_service.results.rollups.tallies import WHOLE
-from gonogo_service.results.rows import DayRollupRow
+from gonogo_service.results.model import WHOLE, DailyRow
 from gonogo_service.suites.model import RunJobRow, RunRow
 from gonogo_service.tests import test_list
 from gonogo_service.tests.model import AssessmentRow, TestSpecRow
@@ -108,9 +107,9 @@ def rows(
     GRADES. Raises BadCursor.
     """
     table = TestSpecRow
-    seeds = [DayRollupRow.test_key == table.key, *_cells(build_names, branch, arch, board)]
+    seeds = [DailyRow.test_key == table.key, *_cells(build_names, branch, arch, board)]
     if verdict is not None:
-        seeds.append(DayRollupRow.counts[verdict].as_integer() > 0)
+        seeds.append(DailyRow.verdict == verdict)
     query = select(table.key, table.kernel, table.canonical).where(exists().where(*seeds))
     if kernel is not None:
         query = query.where(table.kernel == kernel)
@@ -209,25 +208,23 @@ def cells(
 
     The counts are over all devices, contexts and days.
     """
-    table = DayRollupRow
-    query = select(table.test_key, table.arch, table.board, table.build, table.counts)
-    counts_by_cell: dict[CellPlace, dict[str, int]] = {}
+    table = DailyRow
+    by = table.test_key, table.arch, table.board, table.build, table.verdict
     where = _cells(build_names, branch, arch, board)
-    for *place, counts in session.execute(query.where(table.test_key.in_(list(test_keys)), *where)):
-        cell_counts = counts_by_cell.setdefault(CellPlace(*place), {})
-        for verdict, number in counts.items():
-            cell_counts[verdict] = cell_counts.get(verdict, 0) + number
+    query = select(*by, func.sum(table.n)).where(table.test_key.in_(list(test_keys)), *where)
+    counts_by_cell: dict[CellPlace, dict[str, int]] = {}
+    for *place, verdict, number in session.execute(query.group_by(*by)):
+        counts_by_cell.setdefault(CellPlace(*place), {})[verdict] = int(number)
     return counts_by_cell
 
 
 def _cells(
     build_names: Sequence[str], branch: str, arch: str | None, board: str | None
 ) -> list[ColumnElement[bool]]:
-    table = DayRollupRow
+    table = DailyRow
     where: list[ColumnElement[bool]] = [
         table.build.in_(list(build_names)),
         table.output == WHOLE,
-        table.shadow.is_(False),
     ]
     where.append(table.branch == branch)
     where += [

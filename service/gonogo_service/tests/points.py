@@ -13,8 +13,9 @@ from typing import Literal, NamedTuple
 from sqlalchemy.orm import Session
 
 from gonogo.flakiness.rates import Outcome
-from gonogo_service.results.rows import SeedResultRow
-from gonogo_service.results.seed_rows import slots, stored
+from gonogo_service.results import seeds as stored
+from gonogo_service.results.model import ResultRow
+from gonogo_service.results.tallies import with_numbers
 from gonogo_service.tests.build_series import MAX_BUILDS, SEEDS_PER_BUILD, by_number, place, shares
 from gonogo_service.tests.samples import outcomes_of
 from gonogo_service.tests.variants import JobFacts, Variant, jobs_of, judged_alike, probes
@@ -124,12 +125,12 @@ class PointsReader:
             if (job, number) not in self._numbers
         }
         self._numbers |= {pair: _Numbers() for pair in unread.items()}
-        with_numbers = slots.with_numbers(self.session, unread) if unread else set()
-        table = SeedResultRow
-        for number, ids in by_number({job: unread[job] for job in with_numbers}).items():
-            query = stored.query(table.job_id.in_(ids), table.arrival <= number)
-            by_arrival = query.order_by(table.job_id, table.arrival)
-            for seed in stored.read(self.session, by_arrival, self.metric, "digest", "nonfinite"):
+        numbered = with_numbers(self.session, unread) if unread else set()
+        table = ResultRow
+        for number, ids in by_number({job: unread[job] for job in numbered}).items():
+            first = table.job_id.in_(ids), table.arrival <= number
+            names = self.metric, "digest", "nonfinite"
+            for seed in stored.read(self.session, *first, statistics=names, by="arrival"):
                 self._numbers[seed.job, number].add(seed, self.metric)
         return {pair[0]: self._numbers[pair] for pair in seeds_per_job.items()}
 

@@ -32,8 +32,7 @@ from gonogo_service.kit.database.each import Given, of_each
 from gonogo_service.kit.database.ids import floor
 from gonogo_service.kit.database.paging import batched
 from gonogo_service.kit.database.states import LISTED_KINDS, JobState
-from gonogo_service.results.rollups.tallies import WHOLE
-from gonogo_service.results.rows import DayRollupRow
+from gonogo_service.results.model import WHOLE, DailyRow
 from gonogo_service.tests.variants import COLUMNS, NAMES, Variant
 
 _NEWEST_JOBS = 48
@@ -159,12 +158,11 @@ def failure_rates(
 
     A day is a UTC day, and today is one of them.
     """
-    table = DayRollupRow
+    table = DailyRow
     today = now.astimezone(UTC).date()
     lately = table.day > today - timedelta(days=WEEK)
 
-    def seeds(outcome: Outcome) -> list[Any]:
-        number = table.outcomes[outcome.value].as_integer()
+    def seeds(number: Any) -> list[Any]:
         return [
             func.coalesce(func.sum(case((lately, number), else_=0)), 0),
             func.coalesce(func.sum(number), 0),
@@ -172,12 +170,11 @@ def failure_rates(
 
     variant = table.test_key, table.branch, table.arch, table.board
     query = (
-        select(*variant, *seeds(Outcome.failed), *seeds(Outcome.passed))
+        select(*variant, *seeds(table.failed), *seeds(table.passed))
         .where(
             table.test_key.in_(list(test_keys)),
             table.output == WHOLE,
             table.day > today - timedelta(days=MONTH),
-            table.shadow.is_(False),
         )
         .group_by(*variant)
     )

@@ -24,7 +24,7 @@ from gonogo_service.kit.database.ids import is_id, new_id
 from gonogo_service.kit.database.paging import Page, newest_first
 from gonogo_service.kit.database.records import Documented, from_object
 from gonogo_service.kit.database.states import JobKind, JobState
-from gonogo_service.results import results
+from gonogo_service.results import seeds as results
 from gonogo_service.tests import test_specs
 from gonogo_service.tests.model import RejudgementRow
 

@@ -16,10 +16,9 @@ from sqlalchemy.orm import Session
 from gonogo.flakiness.rates import Outcome, Rate, outcome_of, rate
 from gonogo.flakiness.samples import Sample, distinct_places
 from gonogo_service.flags.evidence_kinds import ReadExtent
-from gonogo_service.results.rollups.tallies import value_of
-from gonogo_service.results.rows import SeedResultRow
-from gonogo_service.results.seed_rows import stored
-from gonogo_service.results.seed_rows.layouts import KINDS
+from gonogo_service.results import seeds as stored
+from gonogo_service.results.model import ResultRow
+from gonogo_service.results.seeds import KINDS, value_of
 from gonogo_service.tests.variants import MAX_JOBS, JobFacts, Variant, jobs_of
 
 if TYPE_CHECKING:
@@ -208,7 +207,7 @@ def _runs(
     whole_jobs: Sequence[str],
     partial_job: tuple[str, int] | None,
 ) -> Iterator[Run]:
-    table = SeedResultRow
+    table = ResultRow
     parts: list[ColumnElement[bool]] = []
     if whole_jobs:
         parts.append(table.job_id.in_(whole_jobs))
@@ -216,8 +215,8 @@ def _runs(
         parts.append(and_(table.job_id == partial_job[0], table.arrival > partial_job[1]))
     if not parts:
         return
-    query = stored.query(or_(*parts)).order_by(*stored.BY_SEED)
-    for seed in stored.read(session, query, *_READ):
+    without_number = table.tolerance_ratio.is_(None)
+    for seed in stored.read(session, or_(*parts), statistics=_READ, notes_of=without_number):
         outputs = seed.outputs
         yield Run(
             job=jobs[seed.job],

@@ -15,13 +15,12 @@ from typing import Any
 from sqlalchemy import Select, Text, and_, bindparam, case, func, select
 from sqlalchemy.orm import Session, aliased
 
-from gonogo.flakiness.rates import Outcome
+from gonogo.flakiness.rates import Outcome, outcome_of
 from gonogo.spec.verdicts import WORST_FIRST, Verdict
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.columns import IdType, UtcTime
 from gonogo_service.kit.database.ids import floor
-from gonogo_service.results.rollups.tallies import WHOLE
-from gonogo_service.results.rows import JobTallyRow
+from gonogo_service.results.model import WHOLE, JobBlockRow
 from gonogo_service.tests import recent_days
 from gonogo_service.tests.recent_builds import ended
 
@@ -120,17 +119,30 @@ def _counted(session: Session, now: datetime, first: date) -> dict[date, Standin
 
 @cache  # building the statement takes longer than running it
 def _query(given: Collection[str], every_build: bool) -> Select[Any]:
-    job, tally = aliased(JobRow), JobTallyRow
-    results = _jobs(given, every_build).subquery().c
+    job, block = aliased(JobRow), JobBlockRow
+    chosen = _jobs(given, every_build).cte("chosen")
+    results = chosen.c
     variant = results.test_key, results.branch, results.arch, results.board
+    is_lost = block.verdict.in_([verdict for verdict in Verdict if outcome_of(verdict) is Outcome.infrastructure])
+    tally = (
+        select(
+            block.job_id,
+            func.sum(block.passed).label("passed"),
+            func.sum(block.failed).label("failed"),
+            func.sum(case((is_lost, block.n), else_=0)).label("lost"),
+        )
+        .join(chosen, and_(block.job_id == results.id, block.output == WHOLE))
+        .group_by(block.job_id)
+        .subquery()
+        .c
+    )
+    passed, failed, lost = (
+        func.coalesce(func.sum(tally[name]), 0) for name in ("passed", "failed", "lost")
+    )
 
     def seeds(column: Any, name: str) -> Any:
         return func.coalesce(func.sum(column[name].as_integer()), 0)
 
-    passed, failed, lost = (
-        seeds(tally.outcomes, name)
-        for name in (Outcome.passed, Outcome.failed, Outcome.infrastructure)
-    )
     rank = case({str(verdict): verdict.rank for verdict in WORST_FIRST}, value=job.verdict)
     of_build = (
         select(
@@ -145,10 +157,7 @@ def _query(given: Collection[str], every_build: bool) -> Select[Any]:
             func.max(results.at).label("at"),
         )
         .join(job, job.id == results.id)
-        .outerjoin(
-            tally,
-            and_(tally.job_id == job.id, tally.output == WHOLE, tally.shadow.is_(False)),
-        )
+        .outerjoin(tally.job_id.table, tally.job_id == job.id)
         .group_by(*variant, results.build)
         .subquery()
         .c

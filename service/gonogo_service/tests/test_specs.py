@@ -18,10 +18,8 @@ from gonogo_service.kit.database.dialect import insert_once
 from gonogo_service.kit.database.paging import Page, newest_first
 from gonogo_service.kit.database.records import from_object
 from gonogo_service.kit.database.states import LISTED_KINDS, JobState
-from gonogo_service.results.rollups import rollups
-from gonogo_service.results.rollups.figures import figure, total_figures
-from gonogo_service.results.rollups.tallies import WHOLE
-from gonogo_service.results.rows import JobTallyRow
+from gonogo_service.results import tallies
+from gonogo_service.results.model import WHOLE, DailyRow, JobBlockRow
 from gonogo_service.tests.model import TestSpecRow
 from gonogo_service.tests.variants import COUNTED
 
@@ -166,7 +164,12 @@ def builds_of(session: Session, key: str) -> list[BuildResults]:
     Jobs that compare two builds are left out. Everything comes from roll-ups and an index of jobs,
     so that the cost doesn't grow with the number of seeds.
     """
-    counted = rollups.of_builds(session, key)
+    table = DailyRow
+    places = (table.build, table.branch, table.build_sequence)
+    counted: dict[tuple[Any, ...], dict[str, tallies.Tally]] = {}
+    sums = tallies.sums(session, table, (*places, table.output), table.test_key == key)
+    for (*of_build, output), tally in sums.items():
+        counted.setdefault((*of_build,), {})[output] = tally
     finished = (JobRow.test_key == key, JobRow.state == JobState.finished, COUNTED)
     builds = (JobRow.build, JobRow.branch, JobRow.build_sequence)
     # Ids are in the order of submission. PostgreSQL has no max(uuid) before version 18.
@@ -181,41 +184,23 @@ def builds_of(session: Session, key: str) -> list[BuildResults]:
         JobRow.id.in_([last_job for _, last_job in ended.values()])
     )
     ended_at: dict[str | None, datetime | None] = dict(session.execute(ends).all())
-    table = JobTallyRow
-    query = select(*builds, table.output, table.figures).join(JobRow, JobRow.id == table.job_id)
-    of_outputs = (table.output != WHOLE, table.shadow.is_(False))
-    figures: dict[tuple[Any, ...], dict[str, list[Mapping[str, Any]]]] = {}
-    for build, branch, sequence, output, of_job in session.execute(
-        query.where(*of_outputs, *finished).order_by(table.output)
-    ):
-        figures.setdefault((build, branch, sequence), {}).setdefault(output, []).append(of_job)
     results = []
     for place in counted.keys() | ended.keys():
-        build, branch, sequence = place
-        sums = counted.get(place)
+        of_outputs = counted.get(place, {})
+        whole = of_outputs.get(WHOLE, tallies.Tally())
         jobs, last_job = ended.get(place, (0, None))
         results.append(
             BuildResults(
-                build,
-                branch,
-                sequence,
+                *place,
                 jobs,
-                sums.seeds if sums else 0,
-                dict(sums.counts) if sums else {},
-                {
-                    output: _metrics(total_figures(of_jobs))
-                    for output, of_jobs in figures.get(place, {}).items()
-                },
+                whole.seeds,
+                dict(whole.counts),
+                {name: dict(tally.metrics) for name, tally in of_outputs.items() if name != WHOLE},
                 last_job,
                 ended_at.get(last_job),
             )
         )
     return sorted(results, key=lambda result: (-result.sequence, result.build, result.branch))
-
-
-def _metrics(figures: Mapping[str, Any]) -> dict[str, float | None]:
-    """Return the maximum of each metric, or for MEANS the mean over all seeds."""
-    return {name: figure(figures, name) for name in ROLLED_UP}
 
 
 def history(
@@ -232,13 +217,7 @@ def history(
     query = query.where(JobRow.kind.in_(LISTED_KINDS))
     page = newest_first(session, query, JobRow.id, lambda job: job, limit=limit, cursor=cursor)
     jobs: tuple[JobRow, ...] = page.items
-    outputs: dict[str, dict[str, dict[str, Any]]] = {}
-    table = JobTallyRow
-    figures = select(table.job_id, table.output, table.figures).where(
-        table.job_id.in_([job.id for job in jobs]), table.output != WHOLE, table.shadow.is_(False)
-    )
-    for job_id, output, of_job in session.execute(figures.order_by(table.output)):
-        outputs.setdefault(job_id, {})[output] = _metrics(of_job)
+    outputs = tallies.of_jobs(session, [job.id for job in jobs], JobBlockRow.output != WHOLE)
     items = [
         from_object(
             PastJob,
@@ -247,7 +226,9 @@ def history(
             sequence=job.build_sequence,
             seeds=job.done,
             at=job.finished_at,
-            outputs=outputs.get(job.id, {}),
+            outputs={
+                name: dict(tally.metrics) for name, tally in outputs.get(job.id, {}).items()
+            },
         )
         for job in jobs
     ]

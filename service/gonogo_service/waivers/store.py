@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import islice
 from typing import Any
 
 from sqlalchemy import ColumnElement, and_, func, or_, select
@@ -25,8 +24,7 @@ from gonogo_service.kit.database.ids import is_id
 from gonogo_service.kit.database.paging import Page, newest_first
 from gonogo_service.kit.database.records import from_object
 from gonogo_service.kit.database.states import WaiverState
-from gonogo_service.results.rows import SeedResultRow
-from gonogo_service.results.seed_rows import stored
+from gonogo_service.results.model import ResultRow
 from gonogo_service.suites.model import RunJobRow
 from gonogo_service.tests import test_specs
 from gonogo_service.waivers.model import WaiverRow
@@ -328,10 +326,10 @@ def _concerning(session: Session, key: str, rows: Sequence[WaiverRow]) -> list[W
     names |= set(
         session.scalars(select(RunJobRow.name).where(RunJobRow.job_id.in_(jobs)).distinct())
     )
-    newest = stored.query(SeedResultRow.job_id.in_(jobs[:1])).order_by(SeedResultRow.arrival)
-    for seed in stored.read(session, newest.limit(MAX_ITERATIONS), "outcome"):
-        within = (n for n, row in seed.outputs.items() if row.get("outcome") is not None)
-        names |= set(islice(within, MAX_NAMES))
+    table = ResultRow
+    of_newest = table.job_id.in_(jobs[:1]), table.outcome.is_not(None)
+    within = select(table.output).where(*of_newest, table.arrival <= MAX_ITERATIONS).distinct()
+    names |= set(session.scalars(within.order_by(table.output).limit(MAX_NAMES)))
     label_names = sorted({name for row in rows for name in row.labels})
     labels = _labels(session, jobs, label_names).values() if label_names else ()
     return [row for row in rows if _waiver(row).concerns(key, names, labels)]

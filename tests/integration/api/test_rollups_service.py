@@ -32,7 +32,7 @@ from gonogo_service.results.rollups import rebuild, rollups
 from gonogo_service.results.rollups.rollups import AXES
 from gonogo_service.results.rollups.tallies import Tally
 from gonogo_service.results.rows import DayRollupRow, JobTallyRow, RolledRow
-from gonogo_service.results.seed_rows.batch import Batch
+from gonogo_service.results.batch import Batch
 from gonogo_service.tests import test_specs
 from patience import WAIT_S
 from rolled_up import Rollup, of_test

@@ -12,28 +12,26 @@ import pytest
 from sqlalchemy import Engine, update
 from sqlalchemy.orm import Session
 
-from gonogo.gauge.plan import planned
+from gonogo.settings import Settings
 from gonogo.spec import hang_limits
-from gonogo.spec.test_spec import TestSpec
-from gonogo_service.gauges import gauge_jobs
-from gonogo_service.gauges.gauge_jobs import NewGauge
+from gonogo_service.gauges import submission as gauges
 from gonogo_service.jobs import artifacts, attempts, chunks, closing, events, queues
 from gonogo_service.jobs import store as jobs
 from gonogo_service.jobs.attempts import Sendable
+from gonogo_service.jobs.bodies import GaugeIn
 from gonogo_service.jobs.job import BACKGROUND_PRIORITY, Job
 from gonogo_service.jobs.model import AttemptRow, ChunkRow, JobRow
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.engine import reading, session
 from gonogo_service.kit.database.states import AttemptState
 from gonogo_service.kit.outbox import outbox
-from gonogo_service.results import results
-from gonogo_service.results.seed_rows.batch import Batch
+from gonogo_service.results import seeds as results
+from gonogo_service.results.batch import Batch
 from job_flow import QUEUE, empty_row, new_job, output, row
 from stored_attempts import attempts_of
 
 NOW = utcnow()
 LATER = NOW + timedelta(seconds=60)
-GAUGED = ("test_key", "workload_key", "kernel", "canonical", "elements", "branch", "arch", "board")
 UNKNOWN = "01900000-0000-7000-8000-000000000000"
 
 
@@ -606,10 +604,11 @@ def test_a_gauge_s_end_grades_its_test_anew_on_its_board_only(current: Session) 
         (item,) = send(current)
         store(current, item, [row(0)])
         finish(current, item)
-    variant = {name: getattr(new_job(), name) for name in GAUGED}
-    parts = tuple(planned(TestSpec.parse(variant["canonical"])))
-    gauge = gauge_jobs.create(current, NewGauge(**variant, parts=parts, seeds=(0,)), now=NOW)
-    gauge_jobs.cancel(current, gauge.id, now=NOW)
+    job = new_job()
+    about = {"test": job.canonical, "seeds": {"count": 1}, "branch": job.branch}
+    body = GaugeIn.parse({**about, "target": {"arch": job.arch, "board": job.board}})
+    gauge = gauges.submit(current, body, Settings(), "local", now=NOW)
+    jobs.cancel(current, gauge.id, now=NOW)
     requests = [message.payload["job"] for message in outbox.due(current, topics=["assess"])]
     assert sorted(requests) == [graded[0], *graded]  # each at its own end, and one by the gauge
 

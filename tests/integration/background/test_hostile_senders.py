@@ -29,7 +29,7 @@ from gonogo_service.kit.audit import AuditRow
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.engine import reading, session
 from gonogo_service.kit.outbox.model import OutboxRow
-from gonogo_service.results import results
+from gonogo_service.results import seeds as results
 from gonogo_workers import queue
 from gonogo_workers.queue import PrivateKey
 from gonogo_workers.queue.transport import of_wrong_type

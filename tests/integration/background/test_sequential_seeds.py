@@ -27,7 +27,7 @@ from gonogo_service.jobs.sequential import SeedDecision, SeedProgress
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.engine import reading, session
 from gonogo_service.kit.outbox import outbox
-from gonogo_service.results import results
+from gonogo_service.results import seeds as results
 from job_flow import QUEUE, empty_row, new_job, row
 
 NOW = utcnow()

@@ -30,7 +30,7 @@ from gonogo_service.kit.database.engine import make_engine, reading, session
 from gonogo_service.kit.database.ids import new_id
 from gonogo_service.kit.database.states import DeliveryState, JobState
 from gonogo_service.results.rollups import day_totals
-from gonogo_service.results.seed_rows.batch import Batch
+from gonogo_service.results.batch import Batch
 from gonogo_service.suites import runs
 from gonogo_service.suites.runs import NewRun
 from gonogo_service.webhooks import deliveries

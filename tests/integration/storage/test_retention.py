@@ -32,7 +32,7 @@ from gonogo_service.results.rows import (
     RolledRow,
     SeedResultRow,
 )
-from gonogo_service.results.seed_rows.batch import Batch
+from gonogo_service.results.batch import Batch
 from gonogo_service.tests import rejudgements
 
 LATER = timedelta(days=500)

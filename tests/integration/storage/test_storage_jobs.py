@@ -31,8 +31,8 @@ from gonogo_service.kit.database.ids import new_id
 from gonogo_service.kit.database.paging import BadCursor
 from gonogo_service.kit.database.states import JobState
 from gonogo_service.kit.outbox import leases, outbox
-from gonogo_service.results import job_seeds, results
-from gonogo_service.results.rollups import rollups
+from gonogo_service.results import seeds as results
+from gonogo_service.results import worst as worst_seeds
 from gonogo_service.tests import test_specs
 from job_flow import QUEUE, empty_row, new_job, output, row
 
@@ -259,7 +259,7 @@ def test_worst_seeds_come_first_and_those_without_numbers_before_all(engine: Eng
     ]
     job = run(engine, rows)
     with reading(engine) as current:
-        worst = job_seeds.worst_seeds(current, job.id, 2, rollups.of_job(current, job.id))
+        worst = worst_seeds.read(current, job.id, 2)
     assert [seed.seed for seed in worst] == [2, 1]
     assert (job.verdict, job.counts) == ("hang", {"pass": 2, "hang": 1})
 

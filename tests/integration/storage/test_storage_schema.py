@@ -19,7 +19,7 @@ from gonogo_service.kit.database.engine import is_postgres, make_engine, normali
 from gonogo_service.operate import schema
 from gonogo_service.operate.schema import SchemaState
 from gonogo_service.results import results
-from gonogo_service.results.seed_rows.batch import Batch
+from gonogo_service.results.batch import Batch
 from job_flow import new_job
 
 

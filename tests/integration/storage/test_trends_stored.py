@@ -15,7 +15,7 @@ from gonogo.flakiness.masking import Fault
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database import engine as engines
 from gonogo_service.kit.database.encoding import decode, encode
-from gonogo_service.results.seed_rows import stored as seed_rows
+from gonogo_service.results import seeds as seed_rows
 from gonogo_service.tests import assessments, build_series, trends
 from gonogo_service.tests.model import TrendRow
 from gonogo_service.tests.points import PointsReader

@@ -18,7 +18,7 @@ from gonogo_service.kit.database.records import from_object
 from gonogo_service.results.rollups import counting
 from gonogo_service.results.rollups.figures import figure, mean
 from gonogo_service.results.rollups.tallies import Tally, value_of
-from gonogo_service.results.seed_rows.batch import Batch
+from gonogo_service.results.batch import Batch
 from rolled_up import Rollup
 
 VERDICTS = ("pass", "fail", "pass_by_tolerance", "hang", "not_judged", "skipped")

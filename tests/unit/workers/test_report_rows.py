@@ -16,7 +16,7 @@ from gonogo.reports.texts import MAX_NAME_CHARS
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import JUDGE
 from gonogo.workloads import exact_outputs
-from gonogo_service.results.seed_rows.batch import Batch
+from gonogo_service.results.batch import Batch
 from gonogo_workers.messages.rows import Place
 from gonogo_workers.reports.rows import Judged, Report, iteration_row, reports_of
 

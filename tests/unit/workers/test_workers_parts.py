@@ -16,7 +16,7 @@ from chunk_bodies import BODY, parse
 from gonogo.errors import FieldError, JobError
 from gonogo.pytest_plugin.lines import Outcome
 from gonogo.spec.test_spec import TestSpec
-from gonogo_service.results.seed_rows.batch import Batch
+from gonogo_service.results.batch import Batch
 from gonogo_workers import queue
 from gonogo_workers.attempts.attempt import Attempt, DeviceContext
 from gonogo_workers.devices.discovery import Device

@@ -193,7 +193,5 @@ def prune(
             f"{tier}: {amount.rows} rows of {amount.jobs} jobs, about {amount.bytes} bytes "
             f"({f'older than {days} days' if days else 'kept for ever'})"
         )
-    for name in removed.partitions:
-        print(f"dropped the partition {name}")
     if dry_run:
         print("nothing was removed: this was --dry-run")

@@ -43,12 +43,8 @@ from gonogo_service.kit.problems import BadField, Problem
 from gonogo_service.people import bounds, idempotency_keys
 from gonogo_service.people.context import Admin, Ctx, Reader, Submitter
 from gonogo_service.results import arithmetics, flips
-from gonogo_service.results.rollups import rebuild
 
 router = make_router("jobs")
-MAX_RECOUNTED = 20_000
-"""The (seed, repeat) that are counted anew before the answer: a second; more are left to the
-background."""
 
 
 def require_job(session: Session, job_id: str) -> Job:
@@ -241,7 +237,6 @@ def delete(context: Ctx, who: Admin, job_id: str) -> JobRemoved:
                 "flags": list(removed.flags_resolved),
             },
         )
-    rebuild.run_requested(context.engine, most=MAX_RECOUNTED)
     return removed
 
 

@@ -13,7 +13,7 @@ from gonogo.spec.selections import sample
 from gonogo_service.jobs import selection_tests
 from gonogo_service.jobs import store as jobs
 from gonogo_service.jobs.job import Job
-from gonogo_service.results import results
+from gonogo_service.results import seeds as results
 
 PAGE = 500
 Row = dict[str, Any]

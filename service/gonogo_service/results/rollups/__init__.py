@@ -1,1 +1,0 @@
-"""Sums over stored results, and variants: a test on a branch and a board."""
