@@ -28,6 +28,8 @@ class Step:
     tolerance: float
     alarms: MeasuredRate
     misses: MeasuredRate
+    note: str = ""
+    """What the tolerance is, where it has a name."""
 
 
 @dataclass(frozen=True)
@@ -74,9 +76,9 @@ class Curves:
             default=None,
         )
 
-    def at(self, tolerance: float) -> tuple[MeasuredRate, MeasuredRate]:
-        """Return (false alarms, misses) at a tolerance, of all runs, also between the steps."""
-        return _errors(self.right, self.wrong, tolerance)
+    def at(self, tolerance: float) -> Step:
+        """Return false alarms and misses at a tolerance, of all runs, also between the steps."""
+        return _step(self.right, self.wrong, tolerance)
 
 
 def curves(
@@ -95,16 +97,15 @@ def curves(
         places = [
             places[place * (len(places) - 1) // (MAX_STEPS - 1)] for place in range(MAX_STEPS)
         ]
-    steps = tuple(Step(place, *_errors(right, wrong, place)) for place in places)
+    steps = tuple(_step(right, wrong, place) for place in places)
     return Curves(right, wrong, (*_onsets(True, right_runs), *_onsets(False, mutant_runs)), steps)
 
 
-def _errors(
-    right: Sequence[float], wrong: Sequence[float], tolerance: float
-) -> tuple[MeasuredRate, MeasuredRate]:
-    """Return (right runs that fail, mutant runs that pass) from ascending deviations."""
+def _step(right: Sequence[float], wrong: Sequence[float], tolerance: float) -> Step:
+    """Return right runs that fail and mutant runs that pass, from ascending deviations."""
     alarms, misses = len(right) - bisect_right(right, tolerance), bisect_right(wrong, tolerance)
-    return MeasuredRate.counted(alarms, len(right)), MeasuredRate.counted(misses, len(wrong))
+    counted = MeasuredRate.counted
+    return Step(tolerance, counted(alarms, len(right)), counted(misses, len(wrong)))
 
 
 def _deviations(

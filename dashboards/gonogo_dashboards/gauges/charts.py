@@ -11,9 +11,11 @@ from typing import Any
 from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.charts import log_axis
 from gonogo_dashboards.charts.charts import AXIS, LABEL, Options, backdrop
-from gonogo_dashboards.gauges.curves import ALL, Picture
+from gonogo_dashboards.gauges.curves import Picture
 from gonogo_dashboards.kit import words
 
+Pieces = list[tuple[float, float, float, float, float]]
+"""(from, to, rate, lower, upper) of every level piece of a curve."""
 _ROOM = 2.0
 """How far the curves go on beyond the outermost tolerances."""
 
@@ -25,6 +27,8 @@ def curves(picture: Picture) -> Options:
     to pass.
     """
     low, high = _range(picture)
+    alarms, misses = (_steps(picture, low, high, right=right) for right in (True, False))
+    red, hollow = "$fail_by_tolerance", "$pass_by_tolerance"
     return {
         "grid": {"left": 48, "right": 18, "top": 30, "bottom": 48},
         "tooltip": {"trigger": "item", "formatter": "row"},
@@ -48,28 +52,15 @@ def curves(picture: Picture) -> Options:
             "splitLine": {"show": True, "lineStyle": {"color": "$line"}},
         },
         "series": [
-            _interval(
-                "interval of false alarms", picture, low, high, "$fail_by_tolerance", right=True
+            *(
+                _interval(f"interval of {name}", steps, color)
+                for name, steps, color in (
+                    ("false alarms", alarms, red),
+                    ("misses", misses, hollow),
+                )
             ),
-            _interval("interval of misses", picture, low, high, "$pass_by_tolerance", right=False),
-            _line(
-                "right kernels that fail",
-                picture,
-                low,
-                high,
-                "$fail_by_tolerance",
-                [7, 4],
-                right=True,
-            ),
-            _line(
-                "mutants that pass",
-                picture,
-                low,
-                high,
-                "$pass_by_tolerance",
-                "solid",
-                right=False,
-            ),
+            _line("right kernels that fail", alarms, high, red, [7, 4]),
+            _line("mutants that pass", misses, high, hollow, "solid"),
             _turns(picture, low, right=True),
             _turns(picture, low, right=False),
             _marked(picture, high),
@@ -87,27 +78,18 @@ def _range(picture: Picture) -> tuple[float, float]:
     return ends.low, ends.high
 
 
-def _steps(
-    picture: Picture, low: float, high: float, *, right: bool
-) -> list[tuple[float, float, float, float, float]]:
-    """Return (from, to, rate, lower, upper) of every level piece of a curve."""
+def _steps(picture: Picture, low: float, high: float, *, right: bool) -> Pieces:
     points = picture.points
     pieces = []
     for place, point in enumerate((replace(picture.strictest, tolerance=low), *points)):
         to = points[place].tolerance if place < len(points) else high
-        rate = (point.alarms, point.alarms_of, point.alarms_low, point.alarms_high)
-        count, of, lower, upper = (
-            rate if right else (point.misses, point.misses_of, point.misses_low, point.misses_high)
-        )
-        if of:
-            pieces.append((point.tolerance, to, count / of, lower, upper))
+        rate = point.alarms if right else point.misses
+        if rate.rate is not None:
+            pieces.append((point.tolerance, to, rate.rate, rate.low, rate.high))
     return pieces
 
 
-def _interval(
-    name: str, picture: Picture, low: float, high: float, color: str, *, right: bool
-) -> Options:
-    pieces = _steps(picture, low, high, right=right)
+def _interval(name: str, pieces: Pieces, color: str) -> Options:
     rows = [
         [_short(left), _short(to), _short(least), _short(most), 0.13]
         for left, to, _, least, most in pieces
@@ -125,10 +107,7 @@ def _interval(
     }
 
 
-def _line(
-    name: str, picture: Picture, low: float, high: float, color: str, dashes: Any, *, right: bool
-) -> Options:
-    pieces = _steps(picture, low, high, right=right)
+def _line(name: str, pieces: Pieces, high: float, color: str, dashes: Any) -> Options:
     data = [[_short(piece[0]), _short(piece[2])] for piece in pieces]
     return {
         "type": "line",
@@ -153,7 +132,7 @@ def _turns(picture: Picture, low: float, *, right: bool) -> Options:
         [
             _short(max(low, turn.tolerance)),
             0.02 if right else 0.98,
-            turn.name,
+            turn.part,
             _short(turn.tolerance),
             turn.runs,
         ]
@@ -183,45 +162,25 @@ def _marked(picture: Picture, high: float) -> Options:
     """Return an empty series with the window and the lines of the declared tolerance."""
     lines = []
     for declared in picture.today:
-        name = "declared" if declared.output == ALL else f"declared, {declared.output}"
-        label = {**LABEL, "position": "insideEndTop", "formatter": name, "color": "$tolerance"}
-        lines.append(
-            {
-                "xAxis": declared.tolerance,
-                "lineStyle": {"color": "$tolerance", "type": "solid", "width": 1.5},
-                "label": label,
-            }
-        )
+        lines.append(_marker(declared.tolerance, declared.name, "$tolerance", "solid"))
     if picture.needed and not picture.window:
-        label = {
-            **LABEL,
-            "position": "insideEndTop",
-            "formatter": "rounding may need",
-            "color": "$limit",
-        }
-        lines.append(
-            {
-                "xAxis": picture.needed,
-                "lineStyle": {"color": "$limit", "type": [6, 4], "width": 1.5},
-                "label": label,
-            }
-        )
+        lines.append(_marker(picture.needed, "rounding may need", "$limit", [6, 4]))
     areas = []
     if picture.window:
-        label = {
-            **LABEL,
-            "show": True,
-            "position": "inside",
-            "formatter": "window",
-            "color": "$limit",
-        }
-        edge = {
-            "xAxis": picture.window[0],
-            "itemStyle": {"color": "$limit", "opacity": 0.2},
-            "label": label,
-        }
-        areas.append([edge, {"xAxis": high if picture.window[1] is None else picture.window[1]}])
+        low, end = picture.window
+        place = {"show": True, "position": "inside", "formatter": "window", "color": "$limit"}
+        style = {"color": "$limit", "opacity": 0.2}
+        edge = {"xAxis": low, "itemStyle": style, "label": {**LABEL, **place}}
+        areas.append([edge, {"xAxis": high if end is None else end}])
     return backdrop("window", lines, areas)
+
+
+def _marker(tolerance: float, name: str, color: str, dashes: Any) -> Options:
+    return {
+        "xAxis": tolerance,
+        "lineStyle": {"color": color, "type": dashes, "width": 1.5},
+        "label": {**LABEL, "position": "insideEndTop", "formatter": name, "color": color},
+    }
 
 
 def _short(value: float | None) -> float | None:

@@ -7,7 +7,7 @@ comparator can be chosen. The runs are read again, so any comparator can be draw
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -17,11 +17,11 @@ from gonogo.gauge.advice import spelled
 from gonogo.gauge.comparators import Comparator
 from gonogo.gauge.curves import Curves, Onset, Step, curves
 from gonogo.gauge.report import with_numbers
-from gonogo.gauge.summary import GaugeReport, MeasuredRate, WindowSummary
+from gonogo.gauge.summary import GaugeReport, WindowSummary
 from gonogo.spec.tolerances import Tolerance, for_output
 from gonogo_dashboards.kit import words
 from gonogo_service.gauges import gauge_rows
-from gonogo_service.gauges.store import Gauge
+from gonogo_service.gauges.model import GaugeRow
 
 CHOICES = ("comparator", "of")
 ALL = "all outputs"
@@ -46,37 +46,16 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Point:
-    """Both rates from a tolerance on, with their 95% intervals."""
-
-    tolerance: float
-    alarms: int
-    alarms_of: int
-    alarms_low: float
-    alarms_high: float
-    misses: int
-    misses_of: int
-    misses_low: float
-    misses_high: float
-    note: str = ""
-
-
-@dataclass(frozen=True)
-class Turn:
-    """A kernel and the tolerance from which it passes."""
-
-    name: str
-    right: bool
-    runs: int
-    tolerance: float | None
-
-
-@dataclass(frozen=True)
 class Today:
     """A tolerance that the test declares for an output."""
 
     output: str
     tolerance: float
+
+    @property
+    def name(self) -> str:
+        """Return what it is."""
+        return "declared" if self.output == ALL else f"declared, {self.output}"
 
 
 @dataclass(frozen=True)
@@ -90,15 +69,15 @@ class Picture:
     comparator: str
     axis: str
     of: str
-    strictest: Point
+    strictest: Step
     """Below the first of the points."""
-    points: tuple[Point, ...]
-    turns: tuple[Turn, ...]
+    points: tuple[Step, ...]
+    turns: tuple[Onset, ...]
     needed: float | None
     """The tolerance that rounding alone may need for a right kernel: where a window begins."""
     window: tuple[float, float | None] | None
     today: tuple[Today, ...]
-    table: tuple[Point, ...]
+    table: tuple[Step, ...]
     instead: tuple[str, ...]
     """Alternatives that have a window where there is none here, in words."""
     summary: str
@@ -106,112 +85,112 @@ class Picture:
     outputs: tuple[Choice, ...]
 
 
-def read(session: Session, gauge: Gauge, query: Mapping[str, str]) -> Picture | None:
+def read(session: Session, gauge: GaugeRow, query: Mapping[str, str]) -> Picture | None:
     """Return the chart of a gauge.
 
     None before its report, where no comparator bounds a right kernel's error, or nothing ran.
     """
     report = gauge.report
-    if report is None:
+    windows = [] if report is None else [window for window in report.windows if window.outputs]
+    if report is None or not windows:
         return None
-    windows = [window for window in report.windows if window.outputs]
-    if not windows:
-        return None
-    chosen = _chosen(windows, gauge.test, report, query.get("comparator", ""))
-    names = list(chosen.outputs)
+    chosen = _chosen(windows, gauge.test, query.get("comparator", ""))
+    comparator, names = chosen.comparison, list(chosen.outputs)
     of = query["of"] if query.get("of") in names and len(names) > 1 else ALL
-    rows = with_numbers(gauge_rows.on_test_inputs(session, gauge.id))
-    go, able = (
-        [row for row in rows if row["kind"] == "go"],
-        [row for row in rows if row["kind"] == "no_go" and row.get("able")],
-    )
-    comparator = chosen.comparison
-    rates = curves(comparator, go, able, names if of == ALL else [of])
+    outputs = names if of == ALL else [of]
+    rows = with_numbers(gauge_rows.on_test_inputs(session, gauge))
+    go = [row for row in rows if row["kind"] == "go"]
+    able = [row for row in rows if row["kind"] == "no_go" and row.get("able")]
+    rates = curves(comparator, go, able, outputs)
     if not rates.steps:
         return None
-    needed = chosen.single.lower if of == ALL else chosen.outputs[of].lower
-    window = _window(needed, rates)
-    today = _today(gauge.test, comparator, names if of == ALL else [of])
-    marked = (
-        [("the window begins", window[0]), ("the window ends", window[1])]
-        if window
-        else [("rounding may need", needed)]
-    )
-    marked += [
-        (
-            "declared" if declared.output == ALL else f"declared, {declared.output}",
-            declared.tolerance,
-        )
-        for declared in today
-    ]
 
-    def choices(
-        name: str, values: Sequence[str], now: str, works: Mapping[str, bool]
-    ) -> tuple[Choice, ...]:
+    def choices(name: str, works: Mapping[str, bool], now: str) -> tuple[Choice, ...]:
         current = {"comparator": str(comparator), "of": None if of == ALL else of}
-        links = [
-            urls.gauge(gauge.id, {**current, name: None if value == ALL else value})
-            for value in values
-        ]
         return tuple(
-            Choice(value, url, value == now, works.get(value, False))
-            for value, url in zip(values, links, strict=True)
+            Choice(
+                value,
+                urls.gauge(gauge.id, {**current, name: None if value == ALL else value}),
+                value == now,
+                has_window,
+            )
+            for value, has_window in works.items()
         )
 
     working = {str(window): window.works for window in windows}
-    picture = Picture(
+    rtol = "" if comparator.rtol is None else f" (rtol {comparator.rtol:g})"
+    drawn = picture(
+        rates,
         comparator=str(comparator),
-        axis=NAMES[comparator.name]
-        + ("" if comparator.rtol is None else f" (rtol {comparator.rtol:g})"),
+        axis=f"{NAMES[comparator.name]}{rtol}",
         of=of,
-        strictest=_rates(0.0, *rates.at(0.0)),
-        points=tuple(_point(step) for step in rates.steps),
-        turns=tuple(_turn(onset) for onset in rates.onsets),
+        needed=chosen.single.lower if of == ALL else chosen.outputs[of].lower,
+        today=_today(gauge.test, comparator, outputs),
+    )
+    return replace(
+        drawn,
+        instead=() if drawn.window else tuple(_instead(report, chosen, working)),
+        comparators=choices("comparator", working, str(comparator)),
+        outputs=choices("of", dict.fromkeys([ALL, *names], False), of) if len(names) > 1 else (),
+    )
+
+
+def picture(
+    rates: Curves,
+    *,
+    comparator: str,
+    axis: str,
+    of: str,
+    needed: float | None,
+    today: tuple[Today, ...],
+) -> Picture:
+    """Return the picture of curves, without other choices.
+
+    needed: the tolerance that rounding alone may need. today: the declared ones.
+    """
+    window = _window(needed, rates)
+    marked: list[tuple[str, float | None]] = [("rounding may need", needed)]
+    if window:
+        marked = [("the window begins", window[0]), ("the window ends", window[1])]
+    marked += [(declared.name, declared.tolerance) for declared in today]
+    drawn = Picture(
+        comparator=comparator,
+        axis=axis,
+        of=of,
+        strictest=rates.at(0.0),
+        points=rates.steps,
+        turns=rates.onsets,
         needed=needed,
         window=window,
         today=today,
         table=_table(rates, [(note, value) for note, value in marked if value]),
-        instead=() if window else tuple(_instead(report, chosen, working)),
+        instead=(),
         summary="",
-        comparators=choices("comparator", list(working), str(comparator), working),
-        outputs=choices("of", [ALL, *names], of, {}) if len(names) > 1 else (),
+        comparators=(),
+        outputs=(),
     )
-    return Picture(**{**vars(picture), "summary": _summary(picture, rates)})
+    return replace(drawn, summary=_summary(drawn, rates))
 
 
 def _chosen(
-    windows: Sequence[WindowSummary],
-    test: Mapping[str, Any],
-    report: GaugeReport,
-    requested: str,
+    windows: Sequence[WindowSummary], test: Mapping[str, Any], requested: str
 ) -> WindowSummary:
-    """Return the requested window, else that of the test's own comparator.
-
-    Without either, the first window that works.
-    """
+    """Return the requested window, else that of the test's own comparator, else one that works."""
     by_name = {str(window): window for window in windows}
-    declared = [
-        tolerance
-        for name in report.windows[0].outputs
-        if (tolerance := for_output(test.get("tolerance", {}), name)) is not None
-    ]
-    own_comparators = [
-        str(comparator) for tolerance in declared for comparator in _comparators(tolerance)
-    ]
+    declared = [for_output(test.get("tolerance", {}), name) for name in windows[0].outputs]
+    own = [str(comparator) for one in declared if one for comparator in _comparators(one)]
     working = [name for name, window in by_name.items() if window.works]
     return next(
-        (by_name[name] for name in (requested, *own_comparators, *working) if name in by_name),
-        windows[0],
+        (by_name[name] for name in (requested, *own, *working) if name in by_name), windows[0]
     )
 
 
 def _comparators(tolerance: Tolerance) -> dict[Comparator, float]:
     """Return the comparators of a declared tolerance, each with its number on the axis."""
-    limits = (
-        {}
-        if tolerance.allclose is None
-        else {Comparator("allclose", tolerance.allclose[0]): tolerance.allclose[1]}
-    )
+    limits = {}
+    if tolerance.allclose is not None:
+        rtol, atol = tolerance.allclose
+        limits[Comparator("allclose", rtol)] = atol
     if tolerance.pcc is not None:
         limits[Comparator("pcc")] = 1.0 - tolerance.pcc
     if tolerance.frobenius is not None:
@@ -270,89 +249,47 @@ def _instead(report: GaugeReport, chosen: WindowSummary, working: Mapping[str, b
     return alternatives
 
 
-def _table(rates: Curves, marked: Sequence[tuple[str, float]]) -> tuple[Point, ...]:
+def _table(rates: Curves, marked: Sequence[tuple[str, float]]) -> tuple[Step, ...]:
     """Return enough steps to read both curves, and the tolerances that have a name."""
     steps = rates.steps
     most = max(2, MAX_ROWS - len(marked))
-    selected = (
-        steps
-        if len(steps) <= most
-        else [steps[place * (len(steps) - 1) // (most - 1)] for place in range(most)]
-    )
-    rows = {step.tolerance: _point(step) for step in selected}
+    if len(steps) > most:
+        steps = tuple(steps[place * (len(steps) - 1) // (most - 1)] for place in range(most))
+    rows = {step.tolerance: step for step in steps}
     for note, value in marked:
-        rows[value] = _rates(
-            value,
-            *rates.at(value),
-            f"{rows[value].note}, {note}" if value in rows and rows[value].note else note,
-        )
+        before = rows[value].note if value in rows else ""
+        rows[value] = replace(rates.at(value), note=f"{before}, {note}" if before else note)
     return tuple(rows[value] for value in sorted(rows))
-
-
-def _point(step: Step) -> Point:
-    return _rates(step.tolerance, step.alarms, step.misses)
-
-
-def _rates(tolerance: float, alarms: MeasuredRate, misses: MeasuredRate, note: str = "") -> Point:
-    return Point(
-        tolerance,
-        alarms.count,
-        alarms.of,
-        alarms.low,
-        alarms.high,
-        misses.count,
-        misses.of,
-        misses.low,
-        misses.high,
-        note,
-    )
-
-
-def _turn(onset: Onset) -> Turn:
-    return Turn(onset.part, onset.right, onset.runs, onset.tolerance)
 
 
 def _summary(picture: Picture, rates: Curves) -> str:
     """Return the chart in words, for readers who don't see it."""
-    what = (
-        f"One {picture.axis} for {ALL}"
-        if picture.of == ALL
-        else f"The {picture.axis} of {picture.of}"
-    )
-    sentences = [f"{what}, from the strictest on."]
-    quiet, blind = rates.quiet_from, rates.blind_from
-    if quiet is not None:
-        sentences.append(f"Every right kernel passes from {words.number(quiet)} on.")
+    number, is_all = words.number, picture.of == ALL
+    axis = f"One {picture.axis} for {ALL}" if is_all else f"The {picture.axis} of {picture.of}"
+    sentences = [f"{axis}, from the strictest on."]
+    if rates.quiet_from is not None:
+        sentences.append(f"Every right kernel passes from {number(rates.quiet_from)} on.")
     wrong = [onset for onset in rates.onsets if not onset.right]
-    if not wrong:
-        sentences.append("No mutant's fault can show.")
-    elif blind is None:
-        sentences.append("No mutant ever passes.")
+    seen = [onset for onset in wrong if onset.tolerance is not None]
+    if seen:
+        first = min(seen, key=lambda onset: onset.tolerance or 0.0)
+        sentences.append(f"Mutants pass from {number(first.tolerance)} on: first {first.part}.")
     else:
-        first = min(
-            (onset for onset in wrong if onset.tolerance is not None),
-            key=lambda onset: onset.tolerance or 0.0,
-        )
-        sentences.append(f"Mutants pass from {words.number(blind)} on: first {first.part}.")
+        sentences.append("No mutant ever passes." if wrong else "No mutant's fault can show.")
     if picture.window:
         low, high = picture.window
-        sentences.append(
-            f"The window is {words.number(low)}"
-            f" {'and more' if high is None else f'to {words.number(high)}'}."
-        )
+        to = "and more" if high is None else f"to {number(high)}"
+        sentences.append(f"The window is {number(low)} {to}.")
     elif wrong:
-        need = (
-            ""
-            if picture.needed is None
-            else f": rounding alone may need {words.number(picture.needed)}"
-        )
+        needed = picture.needed
+        need = "" if needed is None else f": rounding alone may need {number(needed)}"
         sentences.append(f"The window is empty{need}.")
     for declared in picture.today:
-        alarms, misses = rates.at(declared.tolerance)
+        step = rates.at(declared.tolerance)
         name = "" if declared.output == ALL else f" for {declared.output}"
         sentences.append(
-            f"The declared tolerance{name}, {words.number(declared.tolerance)}, fails"
-            f" {alarms.count} of {words.count(alarms.of, 'run')} of right kernels and passes"
-            f" {misses.count} of {words.count(misses.of, 'run')} of mutants."
+            f"The declared tolerance{name}, {number(declared.tolerance)}, fails"
+            f" {step.alarms.count} of {words.count(step.alarms.of, 'run')} of right kernels and"
+            f" passes {step.misses.count} of {words.count(step.misses.of, 'run')} of mutants."
         )
     return " ".join(sentences)

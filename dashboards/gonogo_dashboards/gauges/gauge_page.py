@@ -19,13 +19,12 @@ from gonogo_dashboards.kit.list_rows import details_of
 from gonogo_dashboards.kit.list_view import ListView, list_view
 from gonogo_dashboards.kit.tolerance_advice import with_tolerance
 from gonogo_service.builds import entry_names
-from gonogo_service.gauges import store as stored
-from gonogo_service.gauges.store import Gauge, GaugeSummary
+from gonogo_service.gauges import store
+from gonogo_service.gauges.model import GaugeRow
 from gonogo_service.kit.database.encoding import timestamp
-from gonogo_service.kit.database.records import from_object
 
 FILTERS = ("test", "state", "sharpness")
-SENTENCES: Mapping[str, str] = {
+SENTENCES: Mapping[Sharpness | None, str] = {
     Sharpness.sharp: "Every mutant whose fault can show failed on every seed.",
     Sharpness.blunt: "Some mutants (known-wrong kernels) pass this test.",
     Sharpness.unmeasured: "No mutant's fault could show with these inputs.",
@@ -81,19 +80,12 @@ class GaugeView:
 def listed(
     session: Session, filters: Mapping[str, str], cursor: str | None, limit: int, now: datetime
 ) -> ListView:
-    """Return a page of gauges that match the filters (FILTERS; empty values are ignored).
-
-    Raises gonogo_service.kit.database.paging.BadCursor.
-    """
+    """Return a page of gauges that match the filters. Raises BadCursor."""
     given = {name: value for name in FILTERS if (value := filters.get(name, "").strip())}
-    page = stored.list_(session, **given, limit=limit, cursor=cursor or None)
-    entries = entry_names.latest(session, {gauge.test_key for gauge in page.items})
+    page = store.page(session, **given, limit=limit, cursor=cursor or None)
+    entries = entry_names.latest(session, {row.test_key for row in page.items})
     return list_view(
-        page,
-        lambda gauge: _line(gauge, now, entries.get(gauge.test_key)),
-        urls.gauges,
-        now,
-        given,
+        page, lambda row: _line(row, now, entries.get(row.test_key)), urls.gauges, now, given
     )
 
 
@@ -104,71 +96,69 @@ def one(
 
     The query chooses its curves (curves.CHOICES).
     """
-    gauge = stored.get(session, gauge_id)
-    if gauge is None:
+    row = store.get(session, gauge_id)
+    if row is None:
         return None
-    line = _line(gauge, now)
+    report, chosen = row.report, {name: query.get(name) for name in curves.CHOICES}
+    advised = None if report is None else report.advice.tolerance
     return GaugeView(
-        gauge=line,
-        sentence=SENTENCES.get(gauge.sharpness or "", ""),
-        test=gauge.test,
-        test_key=gauge.test_key,
-        facts=_facts(gauge),
-        report=None if gauge.report is None else report_rows.read(gauge.report),
-        picture=curves.read(session, gauge, query),
+        gauge=_line(row, now),
+        sentence=SENTENCES.get(row.sharpness, ""),
+        test=row.test,
+        test_key=row.test_key,
+        facts=_facts(row),
+        report=None if report is None else report_rows.read(report),
+        picture=curves.read(session, row, query),
         links={
-            "self": line.url,
-            "json_url": urls.gauge(
-                gauge_id, {name: query.get(name) for name in curves.CHOICES}, as_json=True
-            ),
-            "history": urls.history(gauge.test_key),
-            "test": urls.gauges({"test": gauge.test_key}),
-            "cancel": urls.cancel_gauge(gauge_id),
+            "self": urls.gauge(row.id),
+            "json_url": urls.gauge(row.id, chosen, as_json=True),
+            "history": urls.history(row.test_key),
+            "test": urls.gauges({"test": row.test_key}),
+            "cancel": urls.cancel_gauge(row.id),
         },
-        submit_url=with_tolerance(gauge.test_key, gauge.test, gauge.report.advice.tolerance)
-        if gauge.report is not None and gauge.report.advice.tolerance
-        else "",
+        submit_url=with_tolerance(row.test_key, row.test, advised) if advised else "",
         at=timestamp(now),
     )
 
 
-def _line(gauge: GaugeSummary, now: datetime, entry: str | None = None) -> GaugeLine:
-    test = gauge.test
-    return from_object(
-        GaugeLine,
-        gauge,
-        gauge.target,
-        url=urls.gauge(gauge.id),
+def _line(row: GaugeRow, now: datetime, entry: str | None = None) -> GaugeLine:
+    test = row.test
+    return GaugeLine(
+        id=row.id,
+        url=urls.gauge(row.id),
+        kernel=row.kernel,
         shape=words.shape(test.get("shape", ())),
         tolerance=commands.tolerance_words(test.get("tolerance", {})),
         details=details_of(test, entry),
-        state_words=words.STATES.get(gauge.state, gauge.state.value),
-        final=gauge.state.final,
-        looks=words.GRADES.get(gauge.sharpness or ""),
-        words=gauge.words or "",
-        created_at=timestamp(gauge.created_at),
-        age=words.since(gauge.created_at, now),
+        branch=row.branch,
+        arch=row.arch,
+        board=row.board,
+        state=row.state.value,
+        state_words=words.STATES.get(row.state, row.state.value),
+        final=row.state.final,
+        done=row.done,
+        total=row.total,
+        waiting_reason=row.waiting_reason,
+        error=row.error,
+        sharpness=row.sharpness,
+        looks=words.GRADES.get(row.sharpness or ""),
+        words=row.words or "",
+        created_at=timestamp(row.created_at),
+        age=words.since(row.created_at, now),
     )
 
 
-def _facts(gauge: Gauge) -> tuple[tuple[str, str], ...]:
-    test, seeds = gauge.test, gauge.seeds
-    facts = [
-        ("kernel", gauge.kernel),
+def _facts(row: GaugeRow) -> tuple[tuple[str, str], ...]:
+    test, seeds = row.test, row.seeds
+    others = [name for name in ("epsilon", "memory", "program") if name in test]
+    return (
+        ("kernel", row.kernel),
         ("shape", words.shape(test.get("shape", ()))),
         ("tolerance", commands.tolerance_words(test.get("tolerance", {}))),
         ("inputs", commands.plain(test.get("inputs")) or "uniform −1 … 1"),
         ("numerics", commands.plain(test.get("numerics")) or "bf16, fp32 accumulation, HiFi4"),
-        *(
-            (name, commands.plain(test[name]))
-            for name in ("epsilon", "memory", "program")
-            if name in test
-        ),
-        (
-            "branch and board",
-            f"{gauge.branch} on {gauge.target.arch} · {gauge.target.board}",
-        ),
+        *((name, commands.plain(test[name])) for name in others),
+        ("branch and board", f"{row.branch} on {row.arch} · {row.board}"),
         ("seeds", f"{seeds[0]} … {seeds[-1]}" if len(seeds) > 1 else f"{seeds[0]} (one)"),
-        ("requested", f"{gauge.created_at:%Y-%m-%d %H:%M:%S} UTC by {gauge.owner}"),
-    ]
-    return tuple(facts)
+        ("requested", f"{row.created_at:%Y-%m-%d %H:%M:%S} UTC by {row.owner}"),
+    )

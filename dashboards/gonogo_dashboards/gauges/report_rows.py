@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from gonogo.gauge.advice import spelled
 from gonogo.gauge.summary import (
@@ -155,51 +156,29 @@ def _parts(report: GaugeReport) -> list[PartLine]:
 
     Mutants that pass come first, those whose fault can't show last.
     """
-    sentences, broken = report.sentences, report.broken
-    lines = []
-    for name, rate in report.false_alarms.parts.items():
-        looks = Verdict.fail_by_tolerance if rate.count else Verdict.pass_
-        lines.append(
-            PartLine(
-                name,
-                sentences.get(name, ""),
-                True,
-                _rate(rate),
-                0,
-                None,
-                broken.get(name, 0),
-                looks,
-            )
-        )
-    wrong = []
-    for name, rate in report.misses.parts.items():
-        looks = (
-            Verdict.inconclusive
-            if not rate.of
-            else Verdict.pass_by_tolerance
-            if rate.count
-            else Verdict.pass_  # a test that rejects it does what it should
-        )
-        seen = _rate(rate.unexplained)
-        wrong.append(
-            PartLine(
-                name,
-                sentences.get(name, ""),
-                False,
-                _rate(rate),
-                rate.cannot_show,
-                seen,
-                broken.get(name, 0),
-                looks,
-            )
-        )
-    wrong.sort(key=lambda part: (not part.rate.of, -part.rate.count / max(part.rate.of, 1)))
-    silent = [name for name in broken if name not in {line.name for line in (*lines, *wrong)}]
-    gone = [
-        PartLine(name, "", False, RateLine(0, 0, "–"), 0, None, broken[name], Verdict.error)
-        for name in silent
+
+    def line(name: str, rate: MeasuredRate | None, looks: Verdict, **more: Any) -> PartLine:
+        about = {"right": False, "hidden": 0, "unexplained": None} | more
+        shown = RateLine(0, 0, "–") if rate is None else _rate(rate)
+        broken = report.broken.get(name, 0)
+        sentence = "" if rate is None else report.sentences.get(name, "")
+        return PartLine(name, sentence, rate=shown, broken=broken, looks=looks, **about)
+
+    alarms, misses = report.false_alarms.parts, report.misses.parts
+    right = [
+        line(name, rate, Verdict.fail_by_tolerance if rate.count else Verdict.pass_, right=True)
+        for name, rate in alarms.items()
     ]
-    return lines + wrong + gone
+    wrong = []
+    for name, rate in misses.items():
+        # a test that rejects it does what it should
+        looks = Verdict.pass_by_tolerance if rate.count else Verdict.pass_
+        looks = looks if rate.of else Verdict.inconclusive
+        seen = _rate(rate.unexplained)
+        wrong.append(line(name, rate, looks, hidden=rate.cannot_show, unexplained=seen))
+    wrong.sort(key=lambda part: (not part.rate.of, -part.rate.count / max(part.rate.of, 1)))
+    gone = [name for name in report.broken if name not in alarms and name not in misses]
+    return [*right, *wrong, *(line(name, None, Verdict.error) for name in gone)]
 
 
 def _models(parts: Mapping[str, Sequence[OutputArithmetic]]) -> Iterator[ModelLine]:

@@ -207,6 +207,6 @@ def check(session: Session, rule: RuleIn, settings: Settings, path: str = "") ->
             suites.check(suite.content(), settings, where)
     for number, gauge in enumerate(rule.gauges):
         try:
-            gauges.order(session, gauge, settings, "")
+            gauges.order(session, gauge, settings)
         except FieldError as error:
             raise error.at(fields.join(path, f"gauges.{number}.{error.field}")) from None

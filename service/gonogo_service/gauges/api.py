@@ -3,44 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
 
 from fastapi import Request, Response
 from sqlalchemy.orm import Session
 
-from gonogo import urls
 from gonogo.flakiness.grades import Sharpness
-from gonogo.urls import API
-from gonogo_service.gauges import gauge_jobs
-from gonogo_service.gauges import store as stored
-from gonogo_service.gauges import submission as gauges
-from gonogo_service.gauges.store import Gauge, GaugeSummary
+from gonogo_service.gauges import store, submission
+from gonogo_service.gauges.model import GaugeLinks, GaugeRow, GaugeTarget
+from gonogo_service.jobs import store as jobs
 from gonogo_service.jobs.bodies import GaugeIn
-from gonogo_service.kit import audit
-from gonogo_service.kit.answers import (
-    Cursor,
-    Filter,
-    Limit,
-    extend_page,
-    make_router,
-    missing,
-    require,
-)
+from gonogo_service.kit import audit, rows
+from gonogo_service.kit.answers import Cursor, Filter, Limit, make_router, require
 from gonogo_service.kit.database.paging import Page
-from gonogo_service.kit.database.records import from_object
-from gonogo_service.kit.database.states import JobState
+from gonogo_service.kit.database.states import ChunkCounts, JobState
 from gonogo_service.people import idempotency_keys
 from gonogo_service.people.context import Ctx, Reader, Submitter
 
 router = make_router("gauges")
-
-
-@dataclass(frozen=True)
-class GaugeLinks:
-    """Paths of a gauge's resources."""
-
-    self: str
-    test: str
-    page: str
 
 
 @dataclass(frozen=True)
@@ -56,18 +37,28 @@ class GaugeAccepted:
     links: GaugeLinks
 
 
-@dataclass(frozen=True)
-class ListedGauge(GaugeSummary):
-    """A gauge in a list."""
-
-    links: GaugeLinks
-
-
-@dataclass(frozen=True)
-class GaugeOut(Gauge):
-    """A gauge with its parts and its report."""
-
-    links: GaugeLinks
+_OF_JOB = {
+    "state": JobState,
+    "error": str | None,
+    "waiting_reason": str | None,
+    "version": int,
+    "owner": str,
+    "test": (dict[str, Any], "The test in its canonical form, without fields that have a default"),
+    "workload_key": str,
+    "kernel": str,
+    "target": GaugeTarget,
+    "total": (int, "Runs: (seed, part); more if other inputs are tried"),
+    "chunks": ChunkCounts,
+    "created_at": datetime,
+    "deadline_at": datetime,
+    "started_at": datetime | None,
+    "finished_at": datetime | None,
+    "links": GaugeLinks,
+}
+LISTED = rows.extended_answer(
+    GaugeRow, "ListedGauge", without=("parts", "elsewhere", "report"), **_OF_JOB
+)
+SHOWN = rows.extended_answer(GaugeRow, "GaugeOut", **_OF_JOB)
 
 
 @router.post(
@@ -85,10 +76,10 @@ def submit(
     They are the emulator's kernels and your builds. The report has false alarms, misses, the window
     of tolerances, and advice.
     """
-    gauges.check(body, context.settings)
+    submission.check(body, context.settings)
 
     def make(session: Session) -> GaugeAccepted:
-        gauge = gauges.submit(session, body, context.settings, who.name)
+        gauge = submission.submit(session, body, context.settings, who.name)
         audit.record(
             session,
             actor=who.actor,
@@ -101,10 +92,7 @@ def submit(
     return idempotency_keys.created(context, request, who, key, body, make)
 
 
-@router.get(
-    "/gauges",
-    summary="List gauges, newest first",
-)
+@router.get("/gauges", response_model=Page[LISTED], summary="List gauges, newest first")  # type: ignore[valid-type]
 def list_gauges(
     context: Ctx,
     _who: Reader,
@@ -113,56 +101,40 @@ def list_gauges(
     sharpness: Sharpness | None = None,
     limit: Limit = 50,
     cursor: Cursor = None,
-) -> Page[ListedGauge]:
+) -> Any:
     """List gauges that match all filters; `test` is a test's key."""
     with context.reading() as session:
-        page = stored.list_(
+        page = store.page(
             session, test=test, state=state, sharpness=sharpness, limit=limit, cursor=cursor
         )
-    return extend_page(page, lambda gauge: from_object(ListedGauge, gauge, links=_links(gauge)))
+    return {"items": page.items, "next": page.next}
 
 
-@router.get(
-    "/gauges/{gauge_id}",
-    summary="Show a gauge",
-)
-def look(context: Ctx, _who: Reader, gauge_id: str) -> GaugeOut:
+@router.get("/gauges/{gauge_id}", response_model=SHOWN, summary="Show a gauge")
+def look(context: Ctx, _who: Reader, gauge_id: str) -> Any:
     """Show the progress of a gauge, then its report."""
     with context.reading() as session:
-        gauge = require(stored.get(session, gauge_id), "gauge", gauge_id)
-    return from_object(GaugeOut, gauge, links=_links(gauge))
+        return rows.values(SHOWN, require(store.get(session, gauge_id), "gauge", gauge_id))
 
 
-@router.post(
-    "/gauges/{gauge_id}:cancel",
-    status_code=202,
-    summary="Cancel a gauge",
-)
+@router.post("/gauges/{gauge_id}:cancel", status_code=202, summary="Cancel a gauge")
 def cancel(context: Ctx, who: Submitter, gauge_id: str, response: Response) -> GaugeAccepted:
     """Cancel a gauge: unstarted chunks at once, running kernels within seconds.
 
     Finished runs are reported; no flag changes.
     """
     with context.session() as session:
-        before = stored.get(session, gauge_id)
-        after = gauge_jobs.cancel(session, gauge_id)
-        if before is None or after is None:
-            raise missing("gauge", gauge_id)
-        if after.state != before.state:
+        gauge = require(store.get(session, gauge_id), "gauge", gauge_id)
+        before = gauge.state
+        jobs.cancel(session, gauge_id)
+        session.refresh(gauge)
+        if gauge.state != before:
             audit.record(session, actor=who.actor, action="gauge.cancelled", subject=gauge_id)
+        accepted = _accepted(gauge)
     context.notifier.notify()
-    accepted = _accepted(after)
     response.headers["Location"] = accepted.links.self
     return accepted
 
 
-def _links(gauge: GaugeSummary) -> GaugeLinks:
-    return GaugeLinks(
-        self=f"{API}/gauges/{gauge.id}",
-        test=f"{API}/tests/{gauge.test_key}",
-        page=urls.gauge(gauge.id),
-    )
-
-
-def _accepted(gauge: Gauge) -> GaugeAccepted:
-    return GaugeAccepted(gauge.id, gauge.state, gauge.chunks.total, gauge.total, _links(gauge))
+def _accepted(gauge: GaugeRow) -> GaugeAccepted:
+    return GaugeAccepted(gauge.id, gauge.state, gauge.chunks.total, gauge.total, gauge.links)

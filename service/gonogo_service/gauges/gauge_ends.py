@@ -7,7 +7,7 @@ If no tolerance works, the gauge tries other inputs first. Then come the report 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
 
@@ -20,7 +20,7 @@ from gonogo.gauge.elsewhere import OtherInputs, beyond, candidates, compared
 from gonogo.gauge.kernels import Kind
 from gonogo.gauge.line import LEFT_OUT, gauge_line
 from gonogo.gauge.report import findings, report
-from gonogo.gauge.summary import GaugeCommand, GaugeReport, MeasuredTest, TriedSummary
+from gonogo.gauge.summary import GaugeCommand, GaugeReport, MeasuredTest, MutantMisses, TriedSummary
 from gonogo.reports.check_line import check_line
 from gonogo.spec.builds import EMULATOR
 from gonogo.spec.test_spec import TestSpec
@@ -32,9 +32,7 @@ from gonogo_service.gauges.model import GaugeRow
 from gonogo_service.jobs import events
 from gonogo_service.jobs.events import Progress
 from gonogo_service.jobs.model import JobRow
-from gonogo_service.kit.database.records import from_object
 from gonogo_service.kit.database.states import JobState
-from gonogo_service.tests.model import TestSpecRow
 
 SEARCH_SEEDS = 1
 """Number of seeds for each of the other inputs: they are suggestions, not measurements."""
@@ -50,43 +48,33 @@ def conclude(session: Session, job: JobRow, state: JobState, *, now: datetime) -
     gets a report of what has run, and changes no flag.
     """
     gauge = session.get_one(GaugeRow, job.id, populate_existing=True)
-    test = TestSpec.parse(
-        session.get_one(TestSpecRow, job.test_key).canonical, max_elements=_ANY_SIZE
-    )
+    test = TestSpec.parse(gauge.test, max_elements=_ANY_SIZE)
     rows = gauge_rows.read(session, gauge)
     gates = job.request.get("gates") or ()
     here = report(test, [row for row in rows if row["where"] is None], gates)
-    if (
-        state is JobState.finished
-        and gauge.search
-        and not gauge.elsewhere
-        and here.false_alarms.of
-        and not here.advice.works
-    ):
-        others = candidates(test)
-        if others:
-            _add_other_inputs(session, job, gauge, others, now=now)
-            return False
+    is_useless = here.false_alarms.of and not here.advice.works
+    is_searched = state is JobState.finished and gauge.search and not gauge.elsewhere
+    if is_searched and is_useless and (others := candidates(test)):
+        _add_other_inputs(session, job, gauge, others, now=now)
+        return False
     tried = [
         _tried(test, here, inputs, [row for row in rows if row["where"] == place])
         for place, inputs in enumerate(gauge.elsewhere)
     ]
-    gauge.sharpness = here.sharpness.value
+    gauge.sharpness = here.sharpness
     gauge.misses = {name: [rate.count, rate.of] for name, rate in here.misses.parts.items()}
     gauge.words = _brief(here, tried)
     sentences = {row["part"]: row["sentence"] for row in rows if row.get("sentence")}
-    stored = from_object(
-        GaugeReport,
-        here,
+    gauge.report = GaugeReport(
+        **vars(here),
         sentences=sentences,
         elsewhere=tried,
         beyond=beyond(tried).strip(),
         command=_command(test.canonical(), gauge, gates),
     )
-    gauge.report = asdict(stored)
     session.flush()
     if state is JobState.finished and here.sharpness is Sharpness.blunt:
-        _open(session, job, gauge, here, stored, rows, now=now)
+        _open(session, job, gauge, gauge.report, rows, now=now)
     elif state is JobState.finished and here.sharpness is Sharpness.sharp and not here.broken:
         _resolve(session, gauge, here, now=now)
     return True
@@ -96,13 +84,11 @@ def _add_other_inputs(
     session: Session, job: JobRow, gauge: GaugeRow, others: Sequence[OtherInputs], *, now: datetime
 ) -> None:
     """Add work to measure the same parts with other inputs."""
-    gauge.elsewhere = [
-        {"name": other.name, "sentence": other.sentence, "inputs": other.inputs} for other in others
-    ]
+    gauge.elsewhere = list(others)
     own_parts = list(gauge.parts)
     seeds = gauge.seeds[:SEARCH_SEEDS]
     for where in range(len(others)):
-        parts = [{**part, "where": where} for part in own_parts]
+        parts = [replace(part, where=where) for part in own_parts]
         first = len(gauge.parts)
         gauge.parts = [*gauge.parts, *parts]
         gauge_work.add(session, job, parts, first, seeds)
@@ -121,26 +107,23 @@ def _brief(here: MeasuredTest, tried: Sequence[TriedSummary]) -> str:
 
 
 def _tried(
-    test: TestSpec, here: MeasuredTest, where: Mapping[str, Any], rows: Sequence[Row]
+    test: TestSpec, here: MeasuredTest, where: OtherInputs, rows: Sequence[Row]
 ) -> TriedSummary:
-    there = report(test.replace(inputs=where["inputs"]), rows)
-    return compared(here, OtherInputs(**where), there)
+    return compared(here, where, report(test.replace(inputs=where.inputs), rows))
 
 
 def _command(
     canonical: Mapping[str, Any], gauge: GaugeRow, gates: Sequence[str] = ()
 ) -> GaugeCommand:
     """Return the command line that repeats the gauge, and the fields that it leaves out."""
-    foreign = [
-        part for part in gauge.parts if part["executor"] != EMULATOR and part["where"] is None
-    ]
+    foreign = [part for part in gauge.parts if part.executor != EMULATOR and part.where is None]
     line = gauge_line(
         canonical,
         start=gauge.seeds[0],
         count=len(gauge.seeds),
-        executor=foreign[0]["executor"] if foreign else EMULATOR,
-        builds=[part["build"] for part in foreign if part["kind"] == Kind.go],
-        wrong_builds=[part["build"] for part in foreign if part["kind"] == Kind.no_go],
+        executor=foreign[0].executor if foreign else EMULATOR,
+        builds=[part.build for part in foreign if part.kind is Kind.go],
+        wrong_builds=[part.build for part in foreign if part.kind is Kind.no_go],
         gates=gates,
     )
     return GaugeCommand(line, [name for name in LEFT_OUT if name in canonical])
@@ -150,8 +133,7 @@ def _open(
     session: Session,
     job: JobRow,
     gauge: GaugeRow,
-    here: MeasuredTest,
-    stored: GaugeReport,
+    here: GaugeReport,
     rows: Sequence[Row],
     *,
     now: datetime,
@@ -165,9 +147,7 @@ def _open(
     able = sum(1 for rate in here.misses.parts.values() if rate.of)
     # Of equals, the first one.
     worst = max(missed, key=lambda name: missed[name].count / missed[name].of)
-    part = next(
-        planned for planned in gauge.parts if planned["name"] == worst and planned["where"] is None
-    )
+    part = next(part for part in gauge.parts if part.name == worst and part.where is None)
     seed = next(
         row["seed"]
         for row in rows
@@ -177,31 +157,32 @@ def _open(
     evidence = GaugeEvidence(
         sentence=f"{len(missed)} of {able} known-wrong kernels that can show pass this test.",
         gauge=gauge.id,
-        misses={
-            name: from_object(MutantMiss, rate, sentence=stored.sentences.get(name))
-            for name, rate in missed.items()
-        },
+        misses={name: _miss(rate, here.sentences.get(name)) for name, rate in missed.items()},
         on_every_seed=here.blind,
         known_wrong=able,
         seeds=gauge.seeds,
         devices=sorted({row["device"] for row in rows if row["device"]}),
         tolerance=dict(canonical.get("tolerance", {})),
-        advice=stored.advice,
-        beyond=stored.beyond,
-        command=stored.command.line,
-        command_leaves_out=stored.command.leaves_out,
+        advice=here.advice,
+        beyond=here.beyond,
+        command=here.command.line,
+        command_leaves_out=here.command.leaves_out,
         check=check_line(
             canonical,
-            build=part["build"],
-            executor=part["executor"],
+            build=part.build,
+            executor=part.executor,
             seed=seed,
             output=TestSpec.parse(canonical, max_elements=_ANY_SIZE).outputs[0],
         ),
     )
     finding = FlagRow.found(
-        FlagKind.blunt_test, job, asdict(evidence), build=part["build"], branch=gauge.branch
+        FlagKind.blunt_test, job, asdict(evidence), build=part.build, branch=gauge.branch
     )
     flags.upsert(session, finding, now=now)
+
+
+def _miss(rate: MutantMisses, sentence: str | None) -> MutantMiss:
+    return MutantMiss(rate.count, rate.of, rate.rate, rate.low, rate.high, sentence=sentence)
 
 
 def _resolve(session: Session, gauge: GaugeRow, here: MeasuredTest, *, now: datetime) -> None:

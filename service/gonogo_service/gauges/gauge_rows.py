@@ -34,23 +34,19 @@ def add(
     job's lock and knows that the rows are new.
     """
     gauge = session.get_one(GaugeRow, gauge_id, populate_existing=True)
-    names = [part["name"] for part in gauge.parts]
-    insert_once(
-        session,
-        GaugeResultRow,
-        [
-            {
-                "gauge_id": gauge_id,
-                "seed": int(row["seed"]),
-                "part": int(row["repeat"]),
-                "attempt_id": attempt_id,
-                "device": row.get("device"),
-                "duration_ms": row.get("duration_ms"),
-                "row": _stored(row, names[int(row["repeat"])]),
-            }
-            for row in rows
-        ],
-    )
+    new = [
+        {
+            "gauge_id": gauge_id,
+            "seed": int(row["seed"]),
+            "part": int(row["repeat"]),
+            "attempt_id": attempt_id,
+            "device": row.get("device"),
+            "duration_ms": row.get("duration_ms"),
+            "row": _stored(row, gauge.parts[int(row["repeat"])].name),
+        }
+        for row in rows
+    ]
+    insert_once(session, GaugeResultRow, new)
     gauge.done += len(rows)
     return gauge.done
 
@@ -58,12 +54,8 @@ def add(
 def _stored(row: Mapping[str, Any], part: str) -> dict[str, Any]:
     # A worker that is too old for gauges always runs the right kernel.
     if row.get("outputs") and row.get("part") != part:
-        row = {
-            "verdict": "error",
-            "message": (
-                f"the worker didn't run {part}: it is older than the service; update the worker"
-            ),
-        }
+        too_old = f"the worker didn't run {part}: it is older than the service; update the worker"
+        row = {"verdict": "error", "message": too_old}
     values = {name: row.get(name) for name in _STORED}
     values["outputs"] = values["outputs"] or {}
     values["explanation"] = values["explanation"] or Explanation.not_judged.value
@@ -72,23 +64,15 @@ def _stored(row: Mapping[str, Any], part: str) -> dict[str, Any]:
     return values
 
 
-def on_test_inputs(session: Session, gauge_id: str) -> list[dict[str, Any]]:
-    """Return a gauge's rows on the test's own inputs, as `read` does.
-
-    There are at most GONOGO_MAX_GAUGE_RUNS, and none if the gauge doesn't exist.
-    """
-    gauge = session.get(GaugeRow, gauge_id)
-    if gauge is None:
-        return []
+def on_test_inputs(session: Session, gauge: GaugeRow) -> list[dict[str, Any]]:
+    """Return a gauge's rows on the test's own inputs, as `read` does."""
     return read(
-        session,
-        gauge,
-        parts=[number for number, part in enumerate(gauge.parts) if part["where"] is None],
+        session, gauge, [number for number, part in enumerate(gauge.parts) if part.where is None]
     )
 
 
 def read(
-    session: Session, gauge: GaugeRow, *, parts: Sequence[int] | None = None
+    session: Session, gauge: GaugeRow, parts: Sequence[int] | None = None
 ) -> list[dict[str, Any]]:
     """Return all rows so far (of the given parts), by seed and part.
 
@@ -100,16 +84,10 @@ def read(
     query = select(*columns).where(table.gauge_id == gauge.id).order_by(table.seed, table.part)
     if parts is not None:
         query = query.where(table.part.in_(parts))
-    return [
-        {
-            **row,
-            "part": part["name"],
-            "kind": part["kind"],
-            "where": part["where"],
-            "seed": seed,
-            "device": device,
-        }
-        for seed, number, device, row in session.execute(query)
-        for part in (gauge.parts[number],)
-        if row["verdict"] != Verdict.not_run
-    ]
+    rows = []
+    for seed, number, device, row in session.execute(query):
+        part = gauge.parts[number]
+        where = {"part": part.name, "kind": part.kind.value, "where": part.where}
+        if row["verdict"] != Verdict.not_run:
+            rows.append({**row, **where, "seed": seed, "device": device})
+    return rows

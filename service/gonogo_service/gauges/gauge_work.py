@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from sqlalchemy import select
@@ -10,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from gonogo.spec.builds import EMULATOR
 from gonogo_service.builds.model import BuildRow
-from gonogo_service.gauges.model import GaugeRow
+from gonogo_service.gauges.model import GaugePart, GaugeRow
 from gonogo_service.jobs import chunking, ranges
 from gonogo_service.jobs.chunking import Work
 from gonogo_service.jobs.model import JobRow
@@ -20,11 +21,7 @@ RUN_FACTOR = 2.0
 
 
 def add(
-    session: Session,
-    job: JobRow,
-    parts: Sequence[Mapping[str, Any]],
-    first: int,
-    seeds: Sequence[int],
+    session: Session, job: JobRow, parts: Sequence[GaugePart], first: int, seeds: Sequence[int]
 ) -> None:
     """Store and count the work of parts (numbered from `first`) on seeds.
 
@@ -33,8 +30,8 @@ def add(
     """
     groups: dict[tuple[str, str], list[int]] = {}
     for number, part in enumerate(parts, first):
-        separate = "" if part["executor"] == EMULATOR else part["build"]
-        groups.setdefault((part["executor"], separate), []).append(number)
+        separate = "" if part.executor == EMULATOR else part.build
+        groups.setdefault((part.executor, separate), []).append(number)
     run_s = float(job.request["run_s"])
     for (executor, _), numbers in groups.items():
         work = Work(seeds, numbers)  # the parts of a seed together: its arrays are drawn once
@@ -55,19 +52,19 @@ def message_fields(
     gauge = session.get_one(GaugeRow, gauge_id)
     numbers = sorted({int(number) for _, number in work})
     head = gauge.parts[numbers[0]]
-    where = head["where"]
     registered = session.scalars(
-        select(BuildRow).where(
-            BuildRow.name == head["build"], BuildRow.executor == head["executor"]
-        )
+        select(BuildRow).where(BuildRow.name == head.build, BuildRow.executor == head.executor)
     ).first()
+    test = dict(canonical)
+    if head.where is not None:
+        test["inputs"] = gauge.elsewhere[head.where].inputs
     return {
-        "test": dict(canonical)
-        if where is None
-        else {**canonical, "inputs": gauge.elsewhere[where]["inputs"]},
-        "build": head["build"],
-        "executor": head["executor"],
+        "test": test,
+        "build": head.build,
+        "executor": head.executor,
         "arithmetic": None if registered is None else registered.arithmetic,
         "outputs": None if registered is None else registered.outputs,
-        "gauge": {"parts": [{"number": number, **gauge.parts[number]} for number in numbers]},
+        "gauge": {
+            "parts": [{"number": number, **asdict(gauge.parts[number])} for number in numbers]
+        },
     }

@@ -1,77 +1,129 @@
-"""Checks of a gauge's body that need the domain, the settings or the database."""
+"""Checks of a gauge's body, and its start: a gauge's work is a hidden job with the same id."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from datetime import datetime, timedelta
 
 from sqlalchemy.orm import Session
 
 from gonogo.errors import FieldError
 from gonogo.gauge import gates
-from gonogo.gauge.plan import planned
+from gonogo.gauge.plan import RIGHT, Planned, planned
 from gonogo.settings import Settings
+from gonogo.spec.builds import EMULATOR
 from gonogo.workloads import check_build
-from gonogo_service.gauges import gauge_jobs
-from gonogo_service.gauges.gauge_jobs import CHUNK_SECONDS, NewGauge
-from gonogo_service.gauges.store import Gauge
-from gonogo_service.jobs import submission as jobs
+from gonogo_service.gauges import gauge_work
+from gonogo_service.gauges.model import GaugePart, GaugeRow
+from gonogo_service.jobs import chunks, events, submission
 from gonogo_service.jobs.bodies import GaugeIn
+from gonogo_service.jobs.events import StateChange
+from gonogo_service.jobs.model import JobRow
 from gonogo_service.jobs.targets import check_kind
+from gonogo_service.kit.database.encoding import utcnow
+from gonogo_service.kit.database.ids import new_id
+from gonogo_service.kit.database.states import JobKind, JobState
+from gonogo_service.tests import test_specs
+
+CHUNK_SECONDS = 5.0
+"""Estimated seconds of a gauge's chunk, at most: a job that comes waits for those that run."""
 
 
-def submit(session: Session, body: GaugeIn, settings: Settings, owner: str) -> Gauge:
-    """Store a gauge with its chunks in the caller's transaction. Raises FieldError."""
-    return gauge_jobs.create(session, order(session, body, settings, owner))
-
-
-def order(session: Session, body: GaugeIn, settings: Settings, owner: str) -> NewGauge:
-    """Return the gauge to create, whose builds are known. Raises FieldError."""
-    checked = check(body, settings)
+def order(session: Session, body: GaugeIn, settings: Settings) -> list[Planned]:
+    """Return the parts of a gauge whose builds are known. Raises FieldError."""
+    parts = check(body, settings)
     check_kind(session, body.target, settings)
     for field, names in (("builds", body.builds), ("wrong_builds", body.wrong_builds)):
         for place, name in enumerate(names):
             where = f"{field}.{place}"
-            build = jobs.build_of(session, name, body.target.executor, settings, where)
+            build = submission.build_of(session, name, body.target.executor, settings, where)
             check_build(build, body.test, where)
-    return checked(owner)
+    return parts
 
 
-def check(body: GaugeIn, settings: Settings) -> Callable[[str], NewGauge]:
-    """Run the checks that need no database; return a function from the owner to the new gauge.
-
-    Raises FieldError.
-    """
-    test = body.test
-    jobs.check_size(test, settings, "test")
-    executor = body.target.executor
+def check(body: GaugeIn, settings: Settings) -> list[Planned]:
+    """Run the checks that need no database; return the parts. Raises FieldError."""
+    submission.check_size(body.test, settings, "test")
     gates.named(body.gates)
-    parts = planned(test, executor, body.builds, body.wrong_builds)
-    start, count = body.seeds.start, body.seeds.count
+    parts = planned(body.test, body.target.executor, body.builds, body.wrong_builds)
+    count = body.seeds.count
     # before the range is expanded: a count of 10**15 must not use memory
     if count * len(parts) > settings.max_gauge_runs:
         limit = f"{settings.max_gauge_runs} runs (GONOGO_MAX_GAUGE_RUNS)"
-        raise FieldError(
-            "seeds.count", count, f"{count} seeds x {len(parts)} parts are too many", limit=limit
-        )
+        reason = f"{count} seeds x {len(parts)} parts are too many"
+        raise FieldError("seeds.count", count, reason, limit=limit)
+    return parts
 
-    def with_owner(owner: str) -> NewGauge:
-        return NewGauge(
-            test_key=test.key,
-            workload_key=test.workload_key,
-            kernel=test.kernel,
-            canonical=test.canonical(),
-            elements=test.elements,
-            branch=body.branch,
-            arch=body.target.arch,
-            board=body.target.board,
-            parts=tuple(parts),
-            seeds=tuple(range(start, start + count)),
-            search=body.search,
-            priority=body.priority,
-            queue_deadline_s=body.queue_deadline_s,
-            owner=owner,
-            chunk_seconds=min(settings.chunk_seconds, CHUNK_SECONDS),
-            request=body.model_dump(mode="json", exclude={"test"}),
-        )
 
-    return with_owner
+def submit(
+    session: Session,
+    body: GaugeIn,
+    settings: Settings,
+    owner: str,
+    *,
+    now: datetime | None = None,
+) -> GaugeRow:
+    """Store a gauge with its hidden job and chunks in the caller's transaction.
+
+    Notify the dispatcher after the commit. Raises FieldError.
+    """
+    planned_parts, now = order(session, body, settings), now or utcnow()
+    test, target = body.test, body.target
+    canonical = test.canonical()
+    test_specs.add(session, test.key, test.workload_key, test.kernel, canonical, now=now)
+    seconds = gauge_work.RUN_FACTOR * chunks.estimate_seed_s(
+        session, test.workload_key, EMULATOR, test.elements
+    )
+    job = JobRow(
+        id=new_id(),
+        kind=JobKind.gauge,
+        state=JobState.queued,
+        owner=owner,
+        test_key=test.key,
+        workload_key=test.workload_key,
+        kernel=test.kernel,
+        build=RIGHT,
+        branch=body.branch,
+        build_sequence=0,
+        executor=EMULATOR,
+        arch=target.arch,
+        board=target.board,
+        queue=f"{EMULATOR}.{target.arch}.{target.board}",
+        context="isolated",
+        priority=body.priority,
+        request={
+            **body.model_dump(mode="json", exclude={"test"}),
+            "run_s": seconds,
+            "chunk_seconds": min(settings.chunk_seconds, CHUNK_SECONDS),
+            "elements": test.elements,
+        },
+        labels={},
+        total=0,
+        chunk_count=0,
+        open_chunks=0,
+        counts={},
+        last_event=0,
+        created_at=now,
+        deadline_at=now + timedelta(seconds=body.queue_deadline_s),
+    )
+    session.add(job)
+    session.flush()
+    seeds = list(range(body.seeds.start, body.seeds.start + body.seeds.count))
+    parts = [GaugePart(**vars(part)) for part in planned_parts]
+    gauge = GaugeRow(
+        id=job.id,
+        test_key=test.key,
+        branch=body.branch,
+        arch=target.arch,
+        board=target.board,
+        seeds=seeds,
+        search=body.search,
+        elsewhere=[],
+        parts=parts,
+        done=0,
+    )
+    session.add(gauge)
+    session.flush()
+    gauge_work.add(session, job, parts, 0, seeds)
+    events.add(session, job, StateChange(JobState.queued.value), now=now)
+    session.flush()
+    return gauge

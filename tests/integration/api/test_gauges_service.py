@@ -27,7 +27,7 @@ from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.engine import make_engine
 from gonogo_service.kit.outbox.model import OutboxRow
 from gonogo_service.operate import schema
-from gonogo_service.results.rows import JobTallyRow, SeedResultRow
+from gonogo_service.results.model import JobBlockRow, ResultRow
 from gonogo_service.tests import test_specs
 from job_flow import QUEUE, new_job
 
@@ -116,7 +116,7 @@ def test_a_blunt_test_is_reported_flagged_and_graded_and_no_job_is_seen(api: Api
         )  # a gauge measures the test, not a branch
         assert gauges.sharpness_of(session, KEY, *VARIANT[:2], "n300") == {}
         assert test_specs.builds_of(session, KEY) == []
-        for table in (SeedResultRow, JobTallyRow):
+        for table in (ResultRow, JobBlockRow):
             assert session.scalar(select(func.count()).select_from(table)) == 0
         topics = set(session.scalars(select(OutboxRow.topic)))
         assert {"flag.opened", "gauge.finished"} <= topics

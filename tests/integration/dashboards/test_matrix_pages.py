@@ -15,14 +15,15 @@ import gauge_results
 import nightly_history
 import stored_jobs
 from api import in_process
-from gonogo.gauge import plan
 from gonogo.gauge.comparators import STORED_RTOLS
+from gonogo.settings import Settings
 from gonogo.spec.test_spec import TestSpec
 from gonogo_dashboards.comparison import compare_page, worse_page
 from gonogo_dashboards.matrix import matrix_page
 from gonogo_dashboards.tests import strip as strips
 from gonogo_dashboards.tests import test_page
-from gonogo_service.gauges import gauge_jobs
+from gonogo_service.gauges import submission as gauges
+from gonogo_service.jobs.bodies import GaugeIn
 from gonogo_service.jobs.model import JobLabelRow, JobRow
 from gonogo_service.kit.database import engine as engines
 from gonogo_service.kit.database import ids
@@ -178,19 +179,12 @@ def test_the_strip_has_every_seed_with_the_lines_that_its_statistics_tell(engine
             row["outputs"]["dx"]["needed_atol"] = {f"{rtol:g}": needed for rtol in STORED_RTOLS}
         stored_jobs.report(session, mixed.id, [*rows, stored_jobs.unwell(5, "hang", "no answer")])
         stored_jobs.finish(session, mixed.id)
-        about = {
-            "test_key": key,
-            "workload_key": spec.workload_key,
-            "kernel": spec.kernel,
-            "canonical": spec.canonical(),
-        }
-        place = {"branch": "main", "arch": "wormhole", "board": "n150"}
-        new = gauge_jobs.NewGauge(
-            **about, **place, elements=1, parts=tuple(plan.planned(spec)), seeds=(0,), search=False
-        )
+        about = {"test": spec.canonical(), "branch": "main", "seeds": {"count": 1}}
+        target = {"arch": "wormhole", "board": "n150"}
+        gauge = GaugeIn.parse({**about, "target": target, "search": False})
         for _ in gauge_results.played(session, {"double-subtract": gauge_results.PASSES}):
             raise AssertionError("nothing waits yet")
-        gauge_jobs.create(session, new)
+        gauges.submit(session, gauge, Settings(), "local")
         list(gauge_results.played(session, {"double-subtract": gauge_results.PASSES}))
     with engines.reading(engine) as session:
         view = test_page.one(session, key, {}, utcnow())

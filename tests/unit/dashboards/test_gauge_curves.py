@@ -34,6 +34,12 @@ RIGHT = [row("correct", 0.01, 0.2, kind="go"), row("reversed", 0.02, 0.1, kind="
 WRONG = [row("drop-s1", 0.5, 0.1), row("drop-s1", 0.7, 0.1), row("nan-tile", math.inf, 0.1)]
 
 
+def errors(rate_curves: Curves, tolerance: float) -> tuple[MeasuredRate, MeasuredRate]:
+    """Return false alarms and misses at a tolerance."""
+    step = rate_curves.at(tolerance)
+    return step.alarms, step.misses
+
+
 def curves_of(*outputs: str) -> Curves:
     return curves(CLOSE, RIGHT, WRONG, outputs)
 
@@ -44,13 +50,13 @@ def test_a_run_passes_where_every_output_is_within_and_nan_never_does() -> None:
         0.2,
         0.5,
     )  # dgamma is what right kernels need, dx what wrong ones show
-    assert rate_curves.at(0.05) == (rate(2, 2), rate(0, 3))
-    assert rate_curves.at(0.1) == (
+    assert errors(rate_curves, 0.05) == (rate(2, 2), rate(0, 3))
+    assert errors(rate_curves, 0.1) == (
         rate(1, 2),
         rate(0, 3),
     )  # at its own deviation a run passes
-    assert rate_curves.at(0.6) == (rate(0, 2), rate(1, 3))
-    assert rate_curves.at(1e9) == (rate(0, 2), rate(2, 3))
+    assert errors(rate_curves, 0.6) == (rate(0, 2), rate(1, 3))
+    assert errors(rate_curves, 1e9) == (rate(0, 2), rate(2, 3))
     assert {onset.part: onset.tolerance for onset in rate_curves.onsets} == {
         "correct": 0.2,
         "reversed": 0.1,
@@ -67,9 +73,9 @@ def test_a_run_passes_where_every_output_is_within_and_nan_never_does() -> None:
         rate(0, 998),
     )
     assert all(
-        many.at(0.001 * place)[0] == rate(998 - place, 998) for place in (1, 2, 3, 500, 997)
+        many.at(0.001 * place).alarms == rate(998 - place, 998) for place in (1, 2, 3, 500, 997)
     )  # whichever steps are left out
-    assert curves(CLOSE, [], [], ["dx"]).at(1.0) == (
+    assert errors(curves(CLOSE, [], [], ["dx"]), 1.0) == (
         rate(0, 0),
         rate(0, 0),
     )
@@ -78,7 +84,7 @@ def test_a_run_passes_where_every_output_is_within_and_nan_never_does() -> None:
 def test_what_deviates_by_nothing_passes_at_every_tolerance() -> None:
     exact = [row("correct", 0.0, 0.0, kind="go"), *RIGHT]
     rate_curves = curves(CLOSE, exact, [row("unseen", 0.0, 0.0), *WRONG], ["dx", "dgamma"])
-    assert rate_curves.at(0.0) == rate_curves.at(0.09) == (rate(2, 3), rate(1, 4))
+    assert errors(rate_curves, 0.0) == errors(rate_curves, 0.09) == (rate(2, 3), rate(1, 4))
     assert rate_curves.blind_from == 0.0
     shown = drawn(rate_curves, None)
     series = {curve["name"]: curve["data"] for curve in charts.curves(shown)["series"]}
@@ -94,26 +100,14 @@ def picture(needed: float) -> gauge_curves.Picture:
 
 
 def drawn(rate_curves: Curves, needed: float | None, today: float = 0.6) -> gauge_curves.Picture:
-    window = gauge_curves._window(needed, rate_curves)
     test = {"tolerance": {"rtol": 0.001, "atol": today}}
-    draft = gauge_curves.Picture(
+    return gauge_curves.picture(
+        rate_curves,
         comparator=str(CLOSE),
         axis="atol (rtol 0.001)",
         of=gauge_curves.ALL,
-        strictest=gauge_curves._rates(0.0, *rate_curves.at(0.0)),
-        points=tuple(map(gauge_curves._point, rate_curves.steps)),
-        turns=tuple(map(gauge_curves._turn, rate_curves.onsets)),
         needed=needed,
-        window=window,
         today=gauge_curves._today(test, CLOSE, ["dx", "dgamma"]),
-        table=gauge_curves._table(rate_curves, [("today", today)]),
-        instead=(),
-        summary="",
-        comparators=(),
-        outputs=(),
-    )
-    return gauge_curves.Picture(
-        **{**vars(draft), "summary": gauge_curves._summary(draft, rate_curves)}
     )
 
 
@@ -146,7 +140,9 @@ def test_the_window_lies_between_what_rounding_needs_and_the_first_miss() -> Non
         "of mutants."
     ) in shown.summary
     assert [(point.tolerance, point.note) for point in shown.table if point.note] == [
-        (0.6, "today")
+        (0.25, "the window begins"),
+        (0.5, "the window ends"),
+        (0.6, "declared"),
     ]
 
 

@@ -13,7 +13,7 @@ from gonogo.reports import markdown
 from gonogo_service.ci.commit_checks import CommitCheck
 from gonogo_service.ci.github.client import MAX_TEXT, shortened
 from gonogo_service.compare.comparing import Compared, Comparison
-from gonogo_service.gauges.store import GaugeSummary
+from gonogo_service.gauges.model import GaugeRow
 from gonogo_service.kit.database.states import JobState
 
 State = Literal["pending", "success", "failure", "error"]
@@ -166,7 +166,7 @@ def compared(
 
 def gauged(
     commit_check: CommitCheck,
-    gauges: Sequence[GaugeSummary],
+    gauges: Sequence[GaugeRow],
     page: Callable[[str], str | None],
 ) -> Report:
     """Return the report of the rule's gauges. Only unfinished gauges close the gate."""
@@ -192,7 +192,7 @@ def gauged(
     )
 
 
-def _gauge_name(gauge: GaugeSummary) -> str:
+def _gauge_name(gauge: GaugeRow) -> str:
     return f"{gauge.kernel} " + "x".join(map(str, gauge.test.get("shape", ())))
 
 
