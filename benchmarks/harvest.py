@@ -20,10 +20,10 @@ from sqlalchemy.orm import Session
 
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import JUDGE
-from gonogo_service.jobs import closing, ranges
+from gonogo_service.jobs import closing, work
 from gonogo_service.jobs import store as jobs
-from gonogo_service.jobs.job import NewJob
 from gonogo_service.jobs.model import ChunkRow, EventRow, JobRow
+from gonogo_service.jobs.new_job import NewJob
 from gonogo_service.kit.database.ids import floor, new_id
 from gonogo_service.kit.database.states import ChunkState, JobState
 from gonogo_service.results import sums
@@ -164,7 +164,7 @@ def stored(session: Session, kind: Kind, place: Place, count: int) -> str:
     assert job is not None
     job.state, job.started_at = JobState.running, place.at
     closing.record(session, job, new_id(), Batch.of(list(rows(kind, count))), now=place.at)
-    while (chunk := ranges.cut(session, job.id)) is not None:
+    while (chunk := work.make_chunk(session, job.id)) is not None:
         closing.end_chunk(session, job, chunk, ChunkState.done, now=place.at)
     session.flush()
     return job.id

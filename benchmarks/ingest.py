@@ -24,7 +24,7 @@ from gonogo.judging.columns import in_columns
 from gonogo.judging.inputs import generate, quantise
 from gonogo.judging.judging import judge
 from gonogo.spec.test_spec import TestSpec
-from gonogo_service.jobs import attempts, ranges
+from gonogo_service.jobs import attempts, work
 from gonogo_service.jobs import store as jobs
 from gonogo_service.jobs.model import AttemptRow, JobRow
 from gonogo_service.kit.database.encoding import decode, encode, utcnow
@@ -83,7 +83,7 @@ def ingest(engine: Engine, bodies: list[str]) -> tuple[str, float, float]:
     with session(engine) as current:
         job = jobs.create(current, new_job(SEEDS, chunk_seconds=1e9))
         attempt_ids = []
-        while (chunk := ranges.cut(current, job.id)) is not None:
+        while (chunk := work.make_chunk(current, job.id)) is not None:
             attempt = AttemptRow(
                 id=new_id(),
                 chunk_id=chunk.id,

@@ -12,7 +12,7 @@ from sqlalchemy import Engine
 
 from gonogo.spec.verdicts import JUDGE
 from gonogo_service.hosts import store as hosts
-from gonogo_service.jobs.job import NewJob
+from gonogo_service.jobs.new_job import NewJob
 from gonogo_service.kit.database.engine import session
 from gonogo_service.kit.signing import service_key
 from gonogo_workers import queue

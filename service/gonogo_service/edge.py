@@ -207,4 +207,3 @@ def _decorate(
     headers.setdefault("Cache-Control", "no-store")
     if visit.scheme == "https":
         headers["Strict-Transport-Security"] = "max-age=31536000"
-

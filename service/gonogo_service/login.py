@@ -9,10 +9,10 @@ from fastapi.responses import RedirectResponse
 
 from gonogo_dashboards.pages import login_page
 from gonogo_service.edge import check_csrf
+from gonogo_service.kit.answers import principal_of
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.problems import Problem
 from gonogo_service.people import auth
-from gonogo_service.kit.answers import principal_of
 from gonogo_service.people.context import Ctx
 from gonogo_service.people.failures import FailureLimits
 from gonogo_service.people.visit import Visit

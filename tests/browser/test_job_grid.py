@@ -16,7 +16,7 @@ from gonogo.judging.inputs import generate, quantise
 from gonogo.spec.test_spec import TestSpec
 from gonogo.workloads import exact_outputs
 from gonogo_service.jobs import artifacts
-from gonogo_service.jobs.job import Job
+from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.ids import new_id
 from gonogo_workers.messages.rows import plain
@@ -49,7 +49,7 @@ LIGHTNESS = """(figure, [down, across]) => {
 }"""
 
 
-def planted(session: Session, job: Job, seed: int, *, mask_missing: bool = False) -> None:
+def planted(session: Session, job: JobRow, seed: int, *, mask_missing: bool = False) -> None:
     """Store the error map of the faulty kernel of 2025, as a worker makes it. With `mask_missing`,
     store that of a right kernel that doesn't mask its last tile."""
     test = TestSpec.parse(job.test)

@@ -17,7 +17,7 @@ from sqlalchemy import Engine
 from gonogo.settings import Settings
 from gonogo_service.background.process import create_background
 from gonogo_service.jobs import store as jobs
-from gonogo_service.jobs.job import Job
+from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.engine import reading, session
 from gonogo_service.results import seeds as results
 from gonogo_workers import queue
@@ -78,7 +78,7 @@ def numbers(engine: Engine, job_id: str) -> list[int]:
         return [item["seed"] for item in results.stream(current, job_id)]
 
 
-def until(engine: Engine, job_id: str, true: Callable[[Job], object]) -> Job:
+def until(engine: Engine, job_id: str, true: Callable[[JobRow], object]) -> JobRow:
     """Look at the job until something is true of it."""
     deadline = time.monotonic() + WAIT_S
     while True:

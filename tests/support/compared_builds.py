@@ -15,7 +15,8 @@ from gonogo.spec.canonical import key_of
 from gonogo_service.flags import store as flags
 from gonogo_service.flags.model import FlagRow
 from gonogo_service.jobs import store as jobs
-from gonogo_service.jobs.job import Job, NewJob
+from gonogo_service.jobs.model import JobRow
+from gonogo_service.jobs.new_job import NewJob
 from gonogo_service.kit.database.encoding import utcnow
 
 BASE, HEAD = "9ca166977b", "b0304ff7a5"
@@ -36,9 +37,11 @@ HOLLOW, BROKEN, FLAKY, NEW, FIXED, TIGHT, RIGHT, HUNG, OPEN, UNKNOWN, MASKED, GO
 How = Mapping[str, Any] | None
 
 
-def both(session: Session, test: Mapping[str, Any], base: How, head: How) -> tuple[Job | None, ...]:
+def both(
+    session: Session, test: Mapping[str, Any], base: How, head: How
+) -> tuple[JobRow | None, ...]:
     """A test on base and head, each as nightly_history.night takes it; None: not run there."""
-    finished: list[Job | None] = []
+    finished: list[JobRow | None] = []
     for build, sequence, how in ((BASE, 1, base), (HEAD, 2, head)):
         if how is None:
             finished.append(None)
@@ -57,7 +60,7 @@ def both(session: Session, test: Mapping[str, Any], base: How, head: How) -> tup
     return tuple(finished)
 
 
-def flicker(session: Session, build: str, red: Iterable[int]) -> Job:
+def flicker(session: Session, build: str, red: Iterable[int]) -> JobRow:
     """The flaky test on a build: the seeds `red` are wrong and outside the tolerance, the others
     right."""
     wrong = set(red)
@@ -72,7 +75,7 @@ def flicker(session: Session, build: str, red: Iterable[int]) -> Job:
     )
 
 
-def flag(session: Session, job: Job | None, kind: FlagKind) -> str:
+def flag(session: Session, job: JobRow | None, kind: FlagKind) -> str:
     """A flag opened by a job; its id."""
     assert job is not None
     place = {"arch": job.target.arch, "board": job.target.board}
@@ -128,7 +131,7 @@ def rows_of(
     rows: Sequence[dict[str, Any]],
     *,
     end: bool = True,
-) -> Job:
+) -> JobRow:
     """A job with these rows."""
     job = nightly_history.submit(
         session, [int(row["seed"]) for row in rows], test=test, build=build, sequence=2
@@ -139,7 +142,7 @@ def rows_of(
     return job
 
 
-def history(session: Session) -> dict[str, Job | None]:
+def history(session: Session) -> dict[str, JobRow | None]:
     """Twelve tests of a kernel and one suite on BASE and HEAD; some of head's jobs by name."""
     red: Iterable[int] = EIGHT
     right: dict[str, Any] = {}

@@ -46,9 +46,9 @@ def row(
 ) -> dict[str, Any]:
     """A worker's row of one run; the part's error by its name, else FAILS. A part named in `errors`
     with NaN has crashed."""
-    assert item.gauge is not None
-    part = next(item_ for item_ in item.gauge["parts"] if item_["number"] == number)
-    test = TestSpec.parse(item.test)
+    assert item.message["gauge"] is not None
+    part = next(item_ for item_ in item.message["gauge"]["parts"] if item_["number"] == number)
+    test = TestSpec.parse(item.message["test"])
     sentences = {part.name: part.sentence for part in (*kernels.right(test), *kernels.wrong(test))}
     head = {"seed": seed, "repeat": number, "device": "host/emulator:0", "duration_ms": 1.0}
     if part["executor"] == "emulator" and part["name"] not in sentences:

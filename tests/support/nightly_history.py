@@ -13,7 +13,8 @@ import stored_jobs
 from gonogo.gauge.comparators import STORED_RTOLS
 from gonogo.spec.test_spec import TestSpec
 from gonogo_service.jobs import store as jobs
-from gonogo_service.jobs.job import Job, NewJob
+from gonogo_service.jobs.model import JobRow
+from gonogo_service.jobs.new_job import NewJob
 from gonogo_service.kit.database.ids import new_id
 
 
@@ -27,7 +28,7 @@ def submit(
     branch: str = "main",
     context: Any = "isolated",
     board: str = "n150",
-) -> Job:
+) -> JobRow:
     """A queued job of one build of a branch."""
     spec = TestSpec.parse(test)
     new = NewJob(
@@ -83,7 +84,7 @@ def night(
     test: Mapping[str, Any] = stored_jobs.NIGHTLY,
     branch: str = "main",
     board: str = "n150",
-) -> Job:
+) -> JobRow:
     """A finished job: `red` are the seeds outside the tolerance; equal `bits` are equal outputs
     (without: those of the build)."""
     numbers = list(seeds)

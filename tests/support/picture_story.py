@@ -16,7 +16,7 @@ import stored_jobs
 from api import Api
 from gonogo import urls
 from gonogo_service.ci import incoming
-from gonogo_service.jobs.job import Job
+from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database import ids
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.states import DeliveryState, HookSource
@@ -57,7 +57,7 @@ def fill(api: Api) -> dict[str, str]:
     """Everything; the page to look at by the name of its picture."""
     end = utcnow().replace(hour=5, minute=12, second=0) - timedelta(days=1)
     ids._last = 0  # the ids of what follows are of the past
-    job: Job | None = None
+    job: JobRow | None = None
     with time_machine.travel(end - timedelta(days=DAYS), tick=False) as clock:
         gauge = _gauge(api)
         for night in range(DAYS):

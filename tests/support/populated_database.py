@@ -35,7 +35,7 @@ from gonogo_service.flags.model import FlagRow
 from gonogo_service.hosts import refused_messages
 from gonogo_service.hosts import store as hosts
 from gonogo_service.jobs import store as jobs
-from gonogo_service.jobs.job import Job
+from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.ids import new_id
 from gonogo_service.kit.database.states import DeliveryState, HookSource, IncomingState
@@ -164,7 +164,7 @@ def _history(house: House, session: Session) -> None:
     house.show(urls.COMPARE, urls.COMPARE, urls.compare(compared_builds.BASE, compared_builds.HEAD))
 
 
-def _all(session: Session) -> list[Job]:
+def _all(session: Session) -> list[JobRow]:
     return jobs.list_(session, jobs.JobFilter(), limit=200).items
 
 
@@ -183,8 +183,7 @@ def _machines(house: House, session: Session) -> None:
     }
     heartbeats.heard(session, flashed, worker="w", attempt=None, now=utcnow())
     identities = {
-        f"{device.host}/{device.name}": device.id
-        for device in devices.list_(session, now=utcnow())
+        f"{device.host}/{device.name}": device.id for device in devices.list_(session, now=utcnow())
     }
     house.show(
         "/devices/{device_id}",

@@ -18,7 +18,8 @@ from gonogo_service.background.assess import Assessor
 from gonogo_service.flags import store as flags
 from gonogo_service.flags.model import FlagRow
 from gonogo_service.jobs import store as jobs
-from gonogo_service.jobs.job import Job, NewJob
+from gonogo_service.jobs.model import JobRow
+from gonogo_service.jobs.new_job import NewJob
 from gonogo_service.kit.background_context import BackgroundContext, open_background_context
 from gonogo_service.kit.database import engine as engines
 from gonogo_service.tests.assessing import Missed, gauged
@@ -64,7 +65,7 @@ class World:
         diagnosed: bool = False,
         assess: bool = True,
         **changes: Any,
-    ) -> Job:
+    ) -> JobRow:
         """A job that is over, and assessed unless told otherwise."""
         spec = parse_test(test)
         with engines.session(self.engine) as session:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import select
@@ -12,13 +13,13 @@ from sqlalchemy.orm import Session
 
 from benchmarks.harvest import DX, VERDICTS
 from gonogo.spec.test_spec import TestSpec
-from gonogo.spec.verdicts import JUDGE
+from gonogo.spec.verdicts import JUDGE, Explanation
 from gonogo_service.devices import goldens, heartbeats
 from gonogo_service.devices import store as devices
-from gonogo_service.jobs import attempts, chunks, closing, ranges
+from gonogo_service.jobs import attempts, chunks, closing, work
 from gonogo_service.jobs import store as jobs
-from gonogo_service.jobs.job import Job, NewJob
-from gonogo_service.jobs.model import ChunkRow
+from gonogo_service.jobs.model import ChunkRow, JobRow, PooledOutput, SuspectSeeds
+from gonogo_service.jobs.new_job import NewJob
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.ids import new_id
 from gonogo_service.kit.database.states import ChunkState, JobState
@@ -75,7 +76,23 @@ def new(
     )
 
 
-def submit(session: Session, **changes: Any) -> Job:
+def together(explanation: str, **changes: Any) -> SuspectSeeds:
+    """What all seeds of a job say of dx together."""
+    dx = PooledOutput(Explanation(explanation), 2, "", [], None)
+    status = SuspectSeeds(
+        seeds=[],
+        added=[],
+        rounds=0,
+        explanation=Explanation(explanation),
+        count=0,
+        pooled={"dx": dx},
+        words="",
+        policy="",
+    )
+    return replace(status, **changes)
+
+
+def submit(session: Session, **changes: Any) -> JobRow:
     """A queued job of such a request."""
     return jobs.create(session, new(**changes))
 
@@ -170,14 +187,14 @@ def finish(session: Session, job_id: str) -> None:
     now = utcnow()
     job = closing.lock(session, job_id)
     assert job is not None
-    while ranges.cut(session, job_id) is not None:
+    while work.make_chunk(session, job_id) is not None:
         pass
     for chunk in list(session.scalars(select(ChunkRow).where(ChunkRow.job_id == job_id))):
         closing.end_chunk(session, job, chunk, ChunkState.done, now=now)
     session.flush()
 
 
-def finished(session: Session, *, wrong: bool = True, seeds: int = 8, **changes: Any) -> Job:
+def finished(session: Session, *, wrong: bool = True, seeds: int = 8, **changes: Any) -> JobRow:
     """A job that is over: every seed stored, diagnosed where it is wrong."""
     job = submit(session, build="tt-train-2025" if wrong else "correct", seeds=seeds, **changes)
     report(session, job.id, [row(seed, wrong=wrong) for seed in range(seeds)], diagnosed=wrong)
@@ -217,7 +234,7 @@ def device(session: Session) -> None:
 
 def fleet(
     session: Session,
-    job: Job,
+    job: JobRow,
     *,
     host: str = "lab-1",
     reason: str = "it hung, and tt-smi -r did not help",

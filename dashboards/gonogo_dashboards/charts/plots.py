@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 
 from gonogo.spec.verdicts import Explanation
 from gonogo_dashboards.kit import words
-from gonogo_service.jobs.job import Job
+from gonogo_service.jobs.model import JobRow
 from gonogo_service.results import worst
 from gonogo_service.results.model import WHOLE
 from gonogo_service.results.seed_order import SeedOrder
@@ -100,7 +100,7 @@ def worst_first(outputs: Mapping[str, Tally]) -> list[str]:
 
 
 def read(
-    session: Session, job: Job, output: str, sums: Mapping[str, Tally], noun: str = "seed"
+    session: Session, job: JobRow, output: str, sums: Mapping[str, Tally], noun: str = "seed"
 ) -> SeedPlot | None:
     """Return the chart of a job's seeds for an output, from the job's sums and its rows.
 
@@ -124,7 +124,7 @@ def read(
     return picture(output, metric, total, ordered, spread, noun, ends=_ends(job))
 
 
-def _ends(job: Job) -> tuple[int, int]:
+def _ends(job: JobRow) -> tuple[int, int]:
     """Return the first and the last seed of the job that may have finished, about in order."""
     order = SeedOrder.of(job.seeds, job.repeats, job.added_seeds)
     return order.at(0)[0], order.at(max(0, min(len(order), job.done) - 1))[0]

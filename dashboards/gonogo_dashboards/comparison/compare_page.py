@@ -333,9 +333,7 @@ def _side(results: SideResults) -> SideLine:
 
 
 def _count(kind: Class, number: int) -> ClassCount:
-    return ClassCount(
-        kind.value, kind.counted(number), kind.sentence, kind.mark, number
-    )
+    return ClassCount(kind.value, kind.counted(number), kind.sentence, kind.mark, number)
 
 
 def _pairs(builds: Sequence[BuildRecord]) -> tuple[PairLine, ...]:

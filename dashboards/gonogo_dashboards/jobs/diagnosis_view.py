@@ -10,7 +10,7 @@ from gonogo.spec.diagnoses import JobDiagnosis
 from gonogo_dashboards.jobs import stages
 from gonogo_dashboards.jobs.stages import StagesView
 from gonogo_service.flags import evidence
-from gonogo_service.jobs.job import Job
+from gonogo_service.jobs.model import JobRow
 
 MAX_FAULTS = 24
 
@@ -35,7 +35,7 @@ class DiagnosisView:
     stages: StagesView | None = None
 
 
-def read(session: Session, job: Job) -> DiagnosisView | None:
+def read(session: Session, job: JobRow) -> DiagnosisView | None:
     """Return the job's stored diagnosis, or that of its worst seed so far; None without any."""
     stored = job.diagnosis or (evidence.diagnosis(session, job.id) if job.done else None)
     return None if stored is None else view(stored)

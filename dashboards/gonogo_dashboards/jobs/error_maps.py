@@ -18,7 +18,7 @@ from gonogo_dashboards.kit import words
 from gonogo_dashboards.kit.cache import LRUCache
 from gonogo_dashboards.kit.list_rows import SeedChoice
 from gonogo_service.jobs import artifacts
-from gonogo_service.jobs.artifacts import ArtifactHead
+from gonogo_service.jobs.model import ArtifactRow
 
 KIND = "error_map"
 MAX_TILES = 50
@@ -92,7 +92,7 @@ class MapView:
 def read(
     session: Session,
     job_id: str,
-    heads: Sequence[ArtifactHead],
+    heads: Sequence[ArtifactRow],
     output: str,
     requested: tuple[int, int] | None,
     worst: Sequence[tuple[int, int]],
@@ -108,7 +108,7 @@ def read(
         return None
     rank = {pair: place for place, pair in enumerate(worst)}
 
-    def order(head: ArtifactHead) -> tuple[bool, int, int, int]:
+    def order(head: ArtifactRow) -> tuple[bool, int, int, int]:
         pair = head.seed, head.repeat
         return pair != requested, rank.get(pair, len(rank)), *pair
 

@@ -12,8 +12,7 @@ from gonogo import urls
 from gonogo_dashboards.kit import words
 from gonogo_dashboards.kit.list_rows import SeedChoice
 from gonogo_service.jobs import artifacts, job_attempts
-from gonogo_service.jobs.artifacts import ArtifactHead
-from gonogo_service.jobs.job_attempts import JobAttempt
+from gonogo_service.jobs.model import ArtifactRow, AttemptRow
 from gonogo_service.kit.database.encoding import timestamp
 
 KIND = "log"
@@ -92,7 +91,7 @@ class TelemetryView:
 def log(
     session: Session,
     job_id: str,
-    heads: Sequence[ArtifactHead],
+    heads: Sequence[ArtifactRow],
     requested: tuple[int, int] | None,
 ) -> LogView | None:
     """Return the log of the requested (seed, repeat), else of the first seed that has one.
@@ -125,7 +124,7 @@ def log(
     )
 
 
-def _pair(head: ArtifactHead) -> tuple[int, int]:
+def _pair(head: ArtifactRow) -> tuple[int, int]:
     return head.seed, head.repeat
 
 
@@ -202,7 +201,7 @@ def _path(values: Sequence[float]) -> str:
     return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
 
 
-def last_lines(log: LogView | None, attempts: Sequence[JobAttempt]) -> str:
+def last_lines(log: LogView | None, attempts: Sequence[AttemptRow]) -> str:
     """Return the last lines of the log of a seed that failed, else of the newest attempt."""
     text = log.text if log is not None else ""
     if not text.strip():

@@ -6,7 +6,7 @@ A page and its JSON version share them.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -52,10 +52,9 @@ from gonogo_dashboards.kit.list_rows import JobLine, job_line
 from gonogo_service.builds import entry_names
 from gonogo_service.devices import store as devices
 from gonogo_service.jobs import artifacts as stored_artifacts
-from gonogo_service.jobs import job_attempts, queue_estimate, selection_tests
+from gonogo_service.jobs import job_attempts, queue_estimate, queues, selection_tests
 from gonogo_service.jobs import store as stored_jobs
-from gonogo_service.jobs.job import Job, JobCommit, SuspectSeeds, removed_words
-from gonogo_service.jobs.job_attempts import JobAttempt
+from gonogo_service.jobs.model import JobCommit, JobRow, SuspectSeeds
 from gonogo_service.jobs.sequential import SeedDecision
 from gonogo_service.jobs.store import JobFilter
 from gonogo_service.kit.database.encoding import timestamp
@@ -101,6 +100,23 @@ class ArtifactLine:
     repeat: int
     output: str
     size: int
+
+
+@dataclass(frozen=True)
+class AttemptLine:
+    """An attempt that is open, or failed."""
+
+    id: str
+    number: int
+    state: str
+    worker: str | None
+    device: str | None
+    seed: int | None
+    stage: str | None
+    error: str | None
+    log_tail: str | None
+    started_at: datetime | None
+    finished_at: datetime | None
 
 
 @dataclass(frozen=True)
@@ -153,7 +169,7 @@ class JobView:
     flips: tuple[FlipsSummary, ...]
     """The outputs that differ from the reference build's, counted over all seeds."""
     artifacts: tuple[ArtifactLine, ...]
-    attempts: tuple[JobAttempt, ...]
+    attempts: tuple[AttemptLine, ...]
     log: LogView | None
     stopped: str
     """The end of its worst seed where that crashed, hung or met an error; "" otherwise."""
@@ -217,7 +233,8 @@ def job(
     if stored is None:
         return None
     entry = entry_names.latest(session, [stored.test_key]).get(stored.test_key)
-    line = job_line(stored, now, entry)
+    waiting_reason = stored.waiting_reason or queues.behind(session, stored)
+    line = replace(job_line(stored, now, entry), waiting_reason=waiting_reason)
     sums = tallies.of_job(session, job_id)
     outputs = {name: tally for name, tally in sums.items() if name != WHOLE}
     tests = reports.read(session, stored, part, output)
@@ -267,7 +284,7 @@ def job(
         )
         if queue_estimate.unserved(session, stored, timeout_s=timeout_s, now=now)
         else None,
-        removed=removed_words(stored),
+        removed=stored.removed,
         has_rows=stored.seeds_removed_at is None,
         at_most=sequential_text.at_most(stored),
         stop=stored.stop,
@@ -305,7 +322,7 @@ def job(
         worst=tuple(worst_seeds.line(seed, stored.test.get("tolerance", {})) for seed in listed)
         if tests is None
         else (),
-        reference=None if stored.reference is None else stored.reference.build,
+        reference=stored.reference,
         comparison=reference_comparison.lines(listed) if tests is None else (),
         flips=()
         if stored.seeds_removed_at is not None
@@ -313,7 +330,7 @@ def job(
         artifacts=tuple(
             from_object(ArtifactLine, head, url=urls.artifact(job_id, head.id)) for head in heads
         ),
-        attempts=attempts,
+        attempts=tuple(from_object(AttemptLine, attempt) for attempt in attempts),
         log=log,
         stopped=comparators_view.stopped(listed) if verdict in build_cells.LOST else "",
         decided=comparators_view.of_seed(listed[0], stored.test.get("tolerance", {}))
@@ -339,7 +356,7 @@ def job(
     )
 
 
-def _fixed(job: Job) -> tuple[Hashable, ...] | None:
+def _fixed(job: JobRow) -> tuple[Hashable, ...] | None:
     """Return a cache key of a job whose seeds can't change, because it ended; else None.
 
     Rows never change, and a row that comes late has its own event.
@@ -368,14 +385,12 @@ def _kernel_facts(kernel: str, test: Mapping[str, Any]) -> list[tuple[str, str]]
     ]
 
 
-def _facts(job: Job) -> tuple[tuple[str, str], ...]:
+def _facts(job: JobRow) -> tuple[tuple[str, str], ...]:
     """Return the request in words; defaults are left out, as in the test's canonical form."""
     test = job.test
     chosen = reports.is_selection(job)
     facts = list(reports.facts(job)) if chosen else _kernel_facts(job.kernel, test)
-    compared = (
-        [] if job.reference is None else [("compared with", f"{job.reference.build} and float64")]
-    )
+    compared = [] if job.reference is None else [("compared with", f"{job.reference} and float64")]
     elsewhere = imported.facts(job)
     facts += [
         ("build", job.build),

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from gonogo.spec.selections import FIELD, is_selection
 from gonogo_dashboards.kit.tolerance_advice import FORM_COMPARATORS
 from gonogo_service.jobs import store as jobs
-from gonogo_service.jobs.job import Job
+from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.encoding import encode
 from gonogo_service.tests import test_specs, variant_status
 from gonogo_service.tests.variants import jobs_of
@@ -32,7 +32,7 @@ def of_job(session: Session, job_id: str) -> dict[str, str] | None:
         "queue_deadline": _text((job.deadline_at - job.created_at).total_seconds()),
         "labels": ", ".join(f"{name}={value}" for name, value in sorted(job.labels.items())),
         "context": "" if job.context == "isolated" else encode(job.context),
-        "reference": job.reference.build if job.reference else "",
+        "reference": job.reference or "",
         "repository": job.commit.repository if job.commit else "",
         "sha": job.commit.sha if job.commit else "",
         "pull_request": _text(job.commit.pull_request if job.commit else None),
@@ -98,7 +98,7 @@ def _of_test(canonical: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _of_seeds(job: Job) -> dict[str, str]:
+def _of_seeds(job: JobRow) -> dict[str, str]:
     seeds = job.seeds
     if isinstance(seeds, list):
         return {"policy": "list", "these": ", ".join(str(seed) for seed in seeds)}

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from gonogo.judging.flip_summary import FlipsSummary
 from gonogo.spec.verdicts import Explanation
-from gonogo_service.jobs.job import Job
+from gonogo_service.jobs.model import JobRow
 from gonogo_service.results import flips
 from gonogo_service.results.seeds import StoredSeed
 
@@ -32,7 +32,7 @@ class ComparisonLine:
     """The explanation of the reference build's own error against float64."""
 
 
-def flip_lines(session: Session, job: Job) -> tuple[FlipsSummary, ...]:
+def flip_lines(session: Session, job: JobRow) -> tuple[FlipsSummary, ...]:
     """Return the flips of each output that has counts, by name."""
     return () if job.reference is None else flips.of_job(session, job.id)
 

@@ -15,7 +15,7 @@ from gonogo.spec.statistics import STATISTICS
 from gonogo.spec.tolerances import for_output
 from gonogo_dashboards.kit import arithmetic_view, comparators_view, imported, words
 from gonogo_dashboards.kit.arithmetic_view import ArithmeticLine
-from gonogo_service.jobs.job import Job
+from gonogo_service.jobs.model import JobRow
 from gonogo_service.results import results
 from gonogo_service.results.seed_order import SeedOrder
 
@@ -71,7 +71,7 @@ def requested(query: Mapping[str, str]) -> tuple[int, int] | None:
 
 
 def read(
-    session: Session, job: Job, pair: tuple[int, int], output: str | None
+    session: Session, job: JobRow, pair: tuple[int, int], output: str | None
 ) -> SeedDetails | None:
     """Return the details of a (seed, repeat); None where the job has no such seed."""
     order = SeedOrder.of(job.seeds, job.repeats, job.added_seeds)
@@ -157,7 +157,7 @@ def _arithmetic(
     return tuple(line for line in lines if line is not None)
 
 
-def check(job: Job, seed: int, output: str) -> str | None:
+def check(job: JobRow, seed: int, output: str) -> str | None:
     """Return the command that runs a seed of the job on the reader's own machine.
 
     None for an imported job: nothing here can run it.
@@ -170,7 +170,7 @@ def check(job: Job, seed: int, output: str) -> str | None:
         executor=job.target.executor,
         seed=seed,
         output=output,
-        reference=None if job.reference is None else job.reference.build,
+        reference=job.reference,
         context=job.context,
     )
 

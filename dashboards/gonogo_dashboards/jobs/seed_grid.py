@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from gonogo.spec.verdicts import WORST_FIRST
 from gonogo_dashboards.kit import words
-from gonogo_service.jobs.job import Job
+from gonogo_service.jobs.model import JobRow
 from gonogo_service.results import grid as reads
 from gonogo_service.results.grid import Cell, Grid
 
@@ -68,12 +68,12 @@ class GridView:
     table: tuple[GridCell, ...]
 
 
-def read(session: Session, job: Job, noun: str) -> GridView:
+def read(session: Session, job: JobRow, noun: str) -> GridView:
     """Return the grid of a job."""
     return view(job, reads.read(session, job, MAX_CELLS), noun)
 
 
-def view(job: Job, grid: Grid, noun: str) -> GridView:
+def view(job: JobRow, grid: Grid, noun: str) -> GridView:
     """Return the grid from its cells."""
     order, cells = grid.order, grid.cells
     single = grid.width == 1
@@ -130,7 +130,7 @@ def _line(grid: Grid, cell: Cell) -> GridCell:
     return GridCell(first, last, cell.done, size, str(cell.verdict), *order.at(cell.first))
 
 
-def _summary(job: Job, grid: Grid, noun: str) -> str:
+def _summary(job: JobRow, grid: Grid, noun: str) -> str:
     """Return the grid in words, for readers who don't see it."""
     finished = job.done
     if not finished:

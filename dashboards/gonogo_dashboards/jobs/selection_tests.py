@@ -11,7 +11,7 @@ from gonogo import urls
 from gonogo.spec.selections import KERNEL, Selection
 from gonogo_dashboards.kit.outcomes import OutcomeCount, outcomes
 from gonogo_service.jobs import selection_tests
-from gonogo_service.jobs.job import Job
+from gonogo_service.jobs.model import JobRow
 
 PAGE = 100
 """Tests of a page; the others are a click away. A run may have 20,000."""
@@ -62,7 +62,7 @@ class TestsView:
     staged: bool
 
 
-def is_selection(job: Job) -> bool:
+def is_selection(job: JobRow) -> bool:
     """Return whether the job runs tests that exist already."""
     return job.kernel == KERNEL
 
@@ -82,7 +82,7 @@ class Part:
         return cls(query.get("search", "").strip()[:MAX_SEARCH], int(skip) if is_number else 0)
 
 
-def read(session: Session, job: Job, part: Part, output: str | None = None) -> TestsView | None:
+def read(session: Session, job: JobRow, part: Part, output: str | None = None) -> TestsView | None:
     """Return a part of the tests of a job; None for a kernel's job.
 
     output: the output that the page shows, which the addresses of other parts keep.
@@ -109,7 +109,7 @@ def read(session: Session, job: Job, part: Part, output: str | None = None) -> T
     )
 
 
-def facts(job: Job) -> tuple[tuple[str, str], ...]:
+def facts(job: JobRow) -> tuple[tuple[str, str], ...]:
     """Return the request of a selection in words."""
     selection = Selection.parse(job.test)
     named = (

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from gonogo_dashboards.kit import words
-from gonogo_service.jobs.job import Job
+from gonogo_service.jobs.model import JobRow
 
 
-def notes(job: Job) -> tuple[str, ...]:
+def notes(job: JobRow) -> tuple[str, ...]:
     """Return sentences for the job's progress: the decision or what it needs, and suspect seeds."""
     sentences: list[str] = []
     if job.stop is not None:
@@ -22,12 +22,12 @@ def notes(job: Job) -> tuple[str, ...]:
     return tuple(sentences)
 
 
-def at_most(job: Job) -> bool:
+def at_most(job: JobRow) -> bool:
     """Return whether the job's total is only a maximum."""
     return job.sequential is not None and (job.stop is None or job.stop.seeds_run is None)
 
 
-def saved(job: Job) -> str | None:
+def saved(job: JobRow) -> str | None:
     """Return what the decision saved: "451 of 500 seeds, 1.1 s of device time".
 
     None: nothing was decided.

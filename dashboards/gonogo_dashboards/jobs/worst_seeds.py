@@ -43,8 +43,7 @@ class SeedLine:
 def line(seed: StoredSeed, tolerance: Mapping[str, Any]) -> SeedLine:
     """Return a stored (seed, repeat) as a line; `tolerance` is its test's, {} for none."""
     lines = tuple(
-        _output(name, output, for_output(tolerance, name))
-        for name, output in seed.outputs.items()
+        _output(name, output, for_output(tolerance, name)) for name, output in seed.outputs.items()
     )
     return from_object(SeedLine, seed, outputs=lines)
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from gonogo_service.jobs.job import JobSummary
+from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.encoding import encode
 
 START = "gonogo demo"
@@ -17,14 +17,14 @@ MAX_LISTED = 6
 """Seeds of a list that are named."""
 
 
-def first_seeds(job: JobSummary) -> tuple[int, int]:
+def first_seeds(job: JobRow) -> tuple[int, int]:
     """Return the job's first seed and its number of different seeds."""
     if isinstance(job.seeds, list):
         return job.seeds[0], len(job.seeds)
     return int(job.seeds.get("start", 0)), int(job.seeds.get("count", job.seeds.get("max", 1)))
 
 
-def seeds_words(job: JobSummary) -> str:
+def seeds_words(job: JobRow) -> str:
     """Return the seeds of a job in words, and how often each runs.
 
     For example "0 … 63", "7 (one)", "3: 4, 9, 12", "from 0 until decided, at most 500".

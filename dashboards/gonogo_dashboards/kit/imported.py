@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gonogo_dashboards.kit import words
-from gonogo_service.jobs.job import JobSummary
+from gonogo_service.jobs.model import JobRow
 
 NAMES = {
     "junit": "JUnit XML",
@@ -28,7 +28,7 @@ class ImportedView:
     words: str
 
 
-def read(job: JobSummary) -> ImportedView | None:
+def read(job: JobRow) -> ImportedView | None:
     """Return the facts about a job's import; None for a job that ran here."""
     stored = job.import_
     if stored is None:
@@ -43,7 +43,7 @@ def read(job: JobSummary) -> ImportedView | None:
     )
 
 
-def facts(job: JobSummary) -> list[tuple[str, str]]:
+def facts(job: JobRow) -> list[tuple[str, str]]:
     """Return rows for the table of the request; none for a job that ran here."""
     view = read(job)
     if view is None:

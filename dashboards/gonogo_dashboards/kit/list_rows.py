@@ -14,7 +14,7 @@ from gonogo.spec.selections import Selection, is_selection
 from gonogo_dashboards.kit import commands, imported, words
 from gonogo_dashboards.kit.imported import ImportedView
 from gonogo_dashboards.kit.outcomes import OutcomeCount, outcomes
-from gonogo_service.jobs.job import JobSummary
+from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.kit.database.records import from_object
 from gonogo_service.kit.database.states import JobState
@@ -86,7 +86,7 @@ class JobLine:
     age: str
 
 
-def job_line(job: JobSummary, now: datetime, entry: str | None = None) -> JobLine:
+def job_line(job: JobRow, now: datetime, entry: str | None = None) -> JobLine:
     """Return a job as a line of a list; `entry`: a suite's name for its test."""
     return from_object(
         JobLine,
@@ -143,7 +143,7 @@ def details_of(test: Mapping[str, Any], entry: str | None = None) -> str:
     return " · ".join([entry, *differing] if entry else differing)
 
 
-def state_words(job: JobSummary) -> str:
+def state_words(job: JobRow) -> str:
     """Return the state of a job in words: "Canceled after 5 of 64 seeds"."""
     label = words.STATES.get(job.state, job.state.value)
     return (

@@ -190,6 +190,5 @@ def _start(
     body = JobIn.parse(
         {**request, "build": bisection.builds[place], "seeds": [seed], "labels": labels}
     )
-    checked = submission.check(body, settings)
-    job = submission.submit(session, checked, settings, bisection.owner, now=now)
+    job = submission.submit(session, body, settings, bisection.owner, now=now)
     store.add_probe(session, bisection, place=place, seed=seed, job=job.id)

@@ -32,7 +32,6 @@ PER_WORKER = 2
 BACKGROUND_PER_WORKER = 1
 """Nothing overtakes what a worker has been sent: a job waits for no more of a gauge than this."""
 CANCEL_KEY_S = 24 * 3600
-WORST_ARTIFACTS = 3
 TOPICS = ("job.created", "attempt.cancel")
 
 
@@ -80,7 +79,10 @@ def publish(context: BackgroundContext, pending: Sequence[Sendable], broker_gene
     done: list[str] = []
     try:
         for item in pending:
-            text = context.sealed(RUN_CHUNK, chunk_message(context, item))
+            limits = hang_limits.of(item.seed_s, context.settings.per_seed_deadline_s)
+            names = ("seed_deadline_s", "first_seed_deadline_s")
+            message = item.message | dict(zip(names, limits, strict=True))
+            text = context.sealed(RUN_CHUNK, message)
             to_queue(context.redis, item.queue, text)
             done.append(item.attempt)
     finally:
@@ -103,32 +105,6 @@ def shuffled(pending: Sequence[Sendable], live: Mapping[str, int]) -> list[Senda
         equals = list(group)
         mixed += random.sample(equals, len(equals)) if live.get(queue, 0) > 1 else equals
     return mixed
-
-
-def chunk_message(context: BackgroundContext, item: Sendable) -> dict[str, object]:
-    """Return the body of `run_chunk`.
-
-    It holds the build's name, never how to run it, and its arithmetic and outputs if it is
-    registered with them.
-    """
-    limit_s, first_limit_s = hang_limits.of(item.seed_s, context.settings.per_seed_deadline_s)
-    return {
-        "attempt": item.attempt,
-        "chunk": item.chunk,
-        "job": item.job,
-        "test": item.test,
-        "work": item.work,
-        "build": item.build,
-        "target": item.target,
-        "context": item.context,
-        "seed_deadline_s": limit_s,
-        "first_seed_deadline_s": first_limit_s,
-        "artifacts": {"first": item.first, "worst": WORST_ARTIFACTS if item.gauge is None else 0},
-        "arithmetic": item.arithmetic,
-        "outputs": item.outputs,
-        "reference": item.reference,
-        "gauge": item.gauge,
-    }
 
 
 def choose(session: Session, waiting: Iterable[str], live: Mapping[str, int]) -> list[chunks.Place]:

@@ -9,9 +9,9 @@ from functools import partial
 
 from gonogo.kernels import registry as kernels
 from gonogo.settings import Settings
+from gonogo_service.background import bisections as bisection
 from gonogo_service.background import dispatcher, ingest, scheduler
 from gonogo_service.background.assess import Assessor
-from gonogo_service.background import bisections as bisection
 from gonogo_service.background.consumer import Consumer, recover
 from gonogo_service.background.delivery import OutboxDelivery
 from gonogo_service.background.reaper import Reaper

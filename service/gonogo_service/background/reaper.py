@@ -16,6 +16,7 @@ from gonogo_service.devices import store as devices
 from gonogo_service.hosts import invitations, message_numbers
 from gonogo_service.hosts import store as hosts
 from gonogo_service.jobs import attempts, queues
+from gonogo_service.jobs.model import AttemptRow
 from gonogo_service.kit.background_context import BackgroundContext, log
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.states import AttemptState
@@ -116,7 +117,7 @@ class Reaper:
         for silent in context.reading(
             lambda session: attempts.silent_attempts(session, state, before=before)
         ):
-            self._mark_lost(silent.attempt, why, before)
+            self._mark_lost(silent.id, why, before)
 
     def _vanished(self, tick: float, before: datetime) -> None:
         """Mark unstarted attempts lost when neither the queue nor a worker has their message.
@@ -128,16 +129,14 @@ class Reaper:
         sent = context.reading(
             lambda session: attempts.silent_attempts(session, AttemptState.sent, before=utcnow())
         )
-        by_queue: dict[str, list[attempts.Silent]] = {}
+        by_queue: dict[str, list[AttemptRow]] = {}
         for item in sent:
             by_queue.setdefault(item.queue, []).append(item)
         gone: list[str] = []
         for queue, items in by_queue.items():
             left = items[: max(0, len(items) - int(context.redis.llen(queue)))]
             gone += [
-                item.attempt
-                for item in left
-                if item.heard_at is not None and item.heard_at < before
+                item.id for item in left if item.heard_at is not None and item.heard_at < before
             ]
         self.missing = {attempt: self.missing.get(attempt, tick) for attempt in gone}
         for attempt, since in list(self.missing.items()):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import Depends, Header, Query, Request, Response
@@ -32,7 +32,7 @@ from gonogo_service.jobs import submission
 from gonogo_service.jobs.api.events import MAX_NUMBER, RETRY_MS, last_known
 from gonogo_service.jobs.bodies import MAX_LABELS, MAX_SEED, NAME, Commit, JobIn, JobOptions, Label
 from gonogo_service.jobs.events import Event
-from gonogo_service.jobs.job import BACKGROUND_PRIORITY
+from gonogo_service.jobs.new_job import BACKGROUND_PRIORITY
 from gonogo_service.kit import audit, rows
 from gonogo_service.kit.answers import (
     Cursor,
@@ -189,12 +189,10 @@ def _made(context: Context, session: Session, body: BisectionIn, owner: str) -> 
         mode="json", include={"test", "labels", "commit", *JobOptions.model_fields}
     )
     series, field = _series(session, body)
-    checked = submission.check(
-        JobIn.parse({**common, "build": series[0], "seeds": [body.seed_start]}), context.settings
-    )
+    first = JobIn.parse({**common, "build": series[0], "seeds": [body.seed_start]})
     now = utcnow()
     for place, name in enumerate(series):
-        candidate = replace(checked, body=checked.body.model_copy(update={"build": name}))
+        candidate = first.model_copy(update={"build": name})
         try:
             sample = submission.resolve(session, candidate, context.settings, owner)
         except FieldError as error:

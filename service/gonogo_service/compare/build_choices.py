@@ -38,6 +38,6 @@ def read(session: Session, builds: Collection[BuildRecord]) -> list[BuildChoice]
     choices = []
     for build in builds:
         owner, commit = jobs.get(build.newest_job, (None, None))
-        sha = commits.get(build.name) or (commit or {}).get("sha")
+        sha = commits.get(build.name) or (commit and commit.sha)
         choices.append(BuildChoice(build.name, build.branch, made_at(build.newest_job), sha, owner))
     return choices

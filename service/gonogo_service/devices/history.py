@@ -14,8 +14,7 @@ from sqlalchemy.orm import Session
 from gonogo_service.devices.model import DeviceHealthRow, DeviceRow
 from gonogo_service.devices.sick_devices import SICK
 from gonogo_service.jobs import store as jobs
-from gonogo_service.jobs.job import JobSummary
-from gonogo_service.jobs.model import AttemptRow
+from gonogo_service.jobs.model import AttemptRow, JobRow
 from gonogo_service.kit.database.ids import floor
 
 MAX_CHANGES = 400
@@ -46,7 +45,7 @@ class DayDevices(NamedTuple):
 class RanJob:
     """A job with this device's recent attempts at it, and when the last of them began."""
 
-    job: JobSummary
+    job: JobRow
     attempts: int
     last_at: datetime | None
 

@@ -15,10 +15,8 @@ from gonogo.spec.diagnoses import JobDiagnosis, diagnosis_of
 from gonogo.spec.selections import KERNEL, is_selection
 from gonogo.spec.statistics import ROLLED_UP
 from gonogo.spec.verdicts import (
-    READ_BY_SEVERITY,
     Explanation,
     Verdict,
-    size,
     worst_first,
 )
 from gonogo_service.devices import sick_devices
@@ -156,7 +154,7 @@ def _finding(
         seeds=seeds,
         of=job.done,
         tolerance=_tolerance(canonical, None if shown is None else shown[2]),
-        diagnosis=(job.diagnosis or {}).get("words"),
+        diagnosis=job.diagnosis and job.diagnosis.words,
     )
     if shown is not None:
         seed, output, statistics = shown

@@ -15,9 +15,8 @@ from gonogo.flakiness.masking import BuildChange
 from gonogo.flakiness.rates import Rate
 from gonogo.flakiness.samples import Configuration
 from gonogo.gauge.summary import AdvisedTolerance, MeasuredRate
-from gonogo.spec.compared_outputs import CommonFactor
-from gonogo.spec.verdicts import Explanation
 from gonogo_service.flags.model import FlagState
+from gonogo_service.jobs.model import PooledOutput, SuspectsOfJob
 
 
 @dataclass(frozen=True)
@@ -78,33 +77,6 @@ class LeftOut:
 
     runs: int
     words: str
-
-
-@dataclass(frozen=True)
-class SuspectsOfJob:
-    """The suspect seeds of a job, and the seeds that were added for them."""
-
-    seeds: list[int]
-    """The first suspect ones"""
-    added: list[int]
-    rounds: int
-    """How often seeds were added"""
-    explanation: Explanation | None
-    """The answer of all seeds together; null while the added seeds run"""
-
-
-@dataclass(frozen=True)
-class PooledOutput:
-    """The judgment of an output over several seeds together."""
-
-    explanation: Explanation
-    seeds: int
-    reason: str
-    """Why the seeds together are worse than each alone; empty if they aren't"""
-    factors: list[CommonFactor]
-    """Factors that all values of a source share, with the mean of the seeds' estimates"""
-    fault: str | None
-    """The fault that explains what rounding doesn't"""
 
 
 @dataclass(frozen=True)

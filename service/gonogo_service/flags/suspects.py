@@ -6,8 +6,7 @@ A suspect seed raises no flag. It adds seeds to its job, and all seeds together 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from typing import Any
+from dataclasses import replace
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
@@ -19,15 +18,14 @@ from gonogo.flakiness.suspects import MAX_SEEDS, SETTLED, pooled_outputs, seeds_
 from gonogo.reports.check_line import check_line
 from gonogo.spec.selections import KERNEL
 from gonogo.spec.verdicts import JUDGE, Explanation, Verdict, worst_explanation
-from gonogo_service.flags.evidence_kinds import Evidence, PooledOutput, SuspectsOfJob
+from gonogo_service.flags.evidence_kinds import Evidence
 from gonogo_service.flags.evidence_kinds import stored as stored_evidence
 from gonogo_service.flags.model import FlagRow
-from gonogo_service.jobs.model import JobRow
-from gonogo_service.kit.database.records import from_json
+from gonogo_service.jobs.model import JobRow, PooledOutput, SuspectSeeds, SuspectsOfJob
+from gonogo_service.kit.database.records import from_object
 from gonogo_service.results import seeds as stored
 from gonogo_service.results.model import WHOLE, ResultRow
 from gonogo_service.results.seeds import SEED, Outputs
-from gonogo_service.tests.model import TestSpecRow
 
 MAX_SEED = 2**53 - 1
 NAMED = 8
@@ -37,15 +35,6 @@ MAX_POOLED = 1000
 
 More would only hold the job's lock longer.
 """
-_NOTHING_ADDED: Mapping[str, Any] = {
-    "seeds": [],
-    "count": 0,
-    "rounds": 0,
-    "added": [],
-    "explanation": None,
-    "pooled": None,
-    "words": "",
-}
 _LOST = (Verdict.error, Verdict.crash, Verdict.hang)
 _OF_EXPLANATION = {
     Explanation.suspect: (Verdict.suspect.value, Verdict.fail.value),
@@ -76,35 +65,43 @@ def consider(session: Session, job: JobRow) -> list[int]:
     worst = worst_explanation(output.explanation for output in pooled.values())
     if job.suspects is None and (unexplained or not (suspect or worst is Explanation.unexplained)):
         return []
-    status = {**_NOTHING_ADDED, **(job.suspects or {})}
-    status |= {"seeds": suspect[:NAMED], "count": len(suspect), "policy": POLICY.version}
+    status = _status(job, suspect)
     summary = _named(suspect)
-    if status["added"]:
-        summary += f"; {len(status['added'])} seeds were added"
+    if status.added:
+        summary += f"; {len(status.added)} seeds were added"
     more: list[int] = []
     if unexplained:
         by_itself = f"seed {unexplained[0]} is unexplained by itself"
-        status |= {"explanation": Explanation.unexplained.value, "words": f"{summary}: {by_itself}"}
+        status = replace(
+            status, explanation=Explanation.unexplained, words=f"{summary}: {by_itself}"
+        )
     elif worst is Explanation.unexplained:
         reasons = (f"{name}: {output.reason}" for name, output in pooled.items() if output.reason)
-        status |= {"explanation": worst.value, "words": f"{summary}; {'; '.join(reasons)}"}
-    elif more := _more(session, job, len(suspect), status["rounds"]):
-        status |= {
-            "rounds": status["rounds"] + 1,
-            "added": [*status["added"], *more],
-            "words": f"{len(more)} seeds added: {_named(suspect)}",
-            "explanation": None,
-        }
-    elif status["rounds"]:
-        status |= {"explanation": worst.value, "words": f"{summary}: {_AT_THE_EDGE}"}
+        status = replace(status, explanation=worst, words=f"{summary}; {'; '.join(reasons)}")
+    elif more := _more(session, job, len(suspect), status.rounds):
+        status = replace(
+            status,
+            rounds=status.rounds + 1,
+            added=[*status.added, *more],
+            words=f"{len(more)} seeds added: {_named(suspect)}",
+            explanation=None,
+        )
+    elif status.rounds:
+        status = replace(status, explanation=worst, words=f"{summary}: {_AT_THE_EDGE}")
     else:
         return []  # `undecided` tells of it
-    is_concluded = status["explanation"] is not None and pooled
-    status["pooled"] = (
-        {name: asdict(output) for name, output in pooled.items()} if is_concluded else None
-    )
-    job.suspects = status
+    is_concluded = status.explanation is not None and pooled
+    job.suspects = replace(status, pooled=pooled if is_concluded else None)
     return more
+
+
+def _status(job: JobRow, suspect: Sequence[int]) -> SuspectSeeds:
+    """Return what is known of a job's suspect seeds, with those of now."""
+    before = job.suspects or SuspectSeeds(
+        seeds=[], added=[], rounds=0, explanation=None, count=0, pooled=None, words="", policy=""
+    )
+    named = list(suspect[:NAMED])
+    return replace(before, seeds=named, count=len(suspect), policy=POLICY.version)
 
 
 def undecided(session: Session, job: JobRow) -> None:
@@ -112,15 +109,10 @@ def undecided(session: Session, job: JobRow) -> None:
     suspect = _seeds(session, job, Explanation.suspect)
     if not suspect:
         return
-    status = job.suspects or {
-        **_NOTHING_ADDED,
-        "seeds": suspect[:NAMED],
-        "count": len(suspect),
-        "policy": POLICY.version,
-        "words": (
-            f"{_named(suspect)}: rounding is at its edge, which is no finding, and no all-clear"
-        ),
-    }
+    status = job.suspects or replace(
+        _status(job, suspect),
+        words=f"{_named(suspect)}: rounding is at its edge, which is no finding, and no all-clear",
+    )
     seeds = [
         outputs for _, outputs in _read(session, job, "distance", "shared", "common", "nonfinite")
     ]
@@ -139,12 +131,10 @@ def undecided(session: Session, job: JobRow) -> None:
         if more
         else "the seeds agree, so more of them would not decide; exact inputs would"
     )
-    job.suspects = {**status, "more": more, "words": f"{status['words']}; {remedy}"}
+    job.suspects = replace(status, more=more, words=f"{status.words}; {remedy}")
 
 
-def settled_counts(
-    counts: Mapping[str, int], suspects: Mapping[str, Any] | None
-) -> Mapping[str, int]:
+def settled_counts(counts: Mapping[str, int], suspects: SuspectSeeds | None) -> Mapping[str, int]:
     """Return a job's seeds by final verdict: all seeds together may leave an output unexplained.
 
     counts: the seeds by their own verdicts. suspects: what was concluded (JobRow.suspects).
@@ -166,34 +156,36 @@ def findings(session: Session, job: JobRow) -> list[FlagRow]:
     hollow = Verdict.pass_by_tolerance.value
     if not settled_counts(job.counts, job.suspects).get(hollow) or job.counts.get(hollow):
         return []
-    status = job.suspects or {}
+    status = job.suspects
+    assert status is not None
+    assert status.pooled is not None
     output = next(
         name
-        for name, entry in status["pooled"].items()
-        if entry["explanation"] == Explanation.unexplained
+        for name, entry in status.pooled.items()
+        if entry.explanation is Explanation.unexplained
     )
-    canonical = session.get_one(TestSpecRow, job.test_key).canonical
+    canonical = job.test
     seeds = 1
-    if status["seeds"]:
-        seed = status["seeds"][0]
+    if status.seeds:
+        seed = status.seeds[0]
     else:  # no seed shows it alone
         table = ResultRow
         seed = session.scalars(select(func.min(table.seed)).where(table.job_id == job.id)).one()
-        seeds = status["pooled"][output]["seeds"]
+        seeds = status.pooled[output].seeds
     shown = Evidence(
         sentence=FlagKind.passes_by_tolerance.sentence,
-        words=status["words"],
+        words=status.words,
         job=job.id,
         build=job.build,
         seed=seed,
         output=output,
-        seeds=status["count"],
+        seeds=status.count,
         of=job.done,
-        suspects=from_json(SuspectsOfJob, status),
-        pooled={name: from_json(PooledOutput, entry) for name, entry in status["pooled"].items()},
+        suspects=from_object(SuspectsOfJob, status),
+        pooled=status.pooled,
         tolerance=dict(canonical.get("tolerance", {})),
         judge=JUDGE,
-        diagnosis=(job.diagnosis or {}).get("words"),
+        diagnosis=job.diagnosis and job.diagnosis.words,
         check=check_line(
             canonical,
             build=job.build,
@@ -207,10 +199,11 @@ def findings(session: Session, job: JobRow) -> list[FlagRow]:
     return [FlagRow.found(FlagKind.passes_by_tolerance, job, stored_evidence(shown))]
 
 
-def _is_together(suspects: Mapping[str, Any] | None) -> bool:
+def _is_together(suspects: SuspectSeeds | None) -> bool:
     """Return whether all seeds of a job together leave an output unexplained."""
-    status = suspects or {}
-    return bool(status.get("pooled")) and status["explanation"] == Explanation.unexplained
+    if suspects is None or not suspects.pooled:
+        return False
+    return suspects.explanation is Explanation.unexplained
 
 
 def _pooled(session: Session, job: JobRow) -> dict[str, PooledOutput]:
@@ -234,7 +227,9 @@ def _read(session: Session, job: JobRow, *statistics: str) -> list[tuple[int, Ou
     """Return (seed, outputs) of the last (seed, repeat) that have any."""
     table = ResultRow
     last = table.job_id == job.id, table.arrival > job.done - MAX_POOLED, table.output != WHOLE
-    return [(seed.seed, seed.outputs) for seed in stored.read(session, *last, statistics=statistics)]
+    return [
+        (seed.seed, seed.outputs) for seed in stored.read(session, *last, statistics=statistics)
+    ]
 
 
 def _named(suspect: Sequence[int]) -> str:

@@ -12,8 +12,8 @@ from sqlalchemy.orm import Session
 from gonogo.spec.builds import EMULATOR
 from gonogo_service.builds.model import BuildRow
 from gonogo_service.gauges.model import GaugePart, GaugeRow
-from gonogo_service.jobs import chunking, ranges
-from gonogo_service.jobs.chunking import Work
+from gonogo_service.jobs import work as job_work
+from gonogo_service.jobs.work import Work
 from gonogo_service.jobs.model import JobRow
 
 RUN_FACTOR = 2.0
@@ -35,9 +35,8 @@ def add(
     run_s = float(job.request["run_s"])
     for (executor, _), numbers in groups.items():
         work = Work(seeds, numbers)  # the parts of a seed together: its arrays are drawn once
-        cut = chunking.equal(work, run_s, float(job.request["chunk_seconds"]))
-        job.total += len(work)
-        ranges.add(
+        cut = job_work.equal(work, run_s, float(job.request["chunk_seconds"]))
+        job_work.add(
             session, job, work, cut, queue=f"{executor}.{job.arch}.{job.board}", pair_s=run_s
         )
 

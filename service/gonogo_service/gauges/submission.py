@@ -18,7 +18,6 @@ from gonogo_service.jobs import chunks, events, submission
 from gonogo_service.jobs.bodies import GaugeIn
 from gonogo_service.jobs.events import StateChange
 from gonogo_service.jobs.model import JobRow
-from gonogo_service.jobs.targets import check_kind
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.ids import new_id
 from gonogo_service.kit.database.states import JobKind, JobState
@@ -31,7 +30,7 @@ CHUNK_SECONDS = 5.0
 def order(session: Session, body: GaugeIn, settings: Settings) -> list[Planned]:
     """Return the parts of a gauge whose builds are known. Raises FieldError."""
     parts = check(body, settings)
-    check_kind(session, body.target, settings)
+    submission.check_kind(session, body.target, settings)
     for field, names in (("builds", body.builds), ("wrong_builds", body.wrong_builds)):
         for place, name in enumerate(names):
             where = f"{field}.{place}"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -19,12 +19,12 @@ from gonogo.spec.executors import EMULATOR
 from gonogo_service.builds.model import BuildRow
 from gonogo_service.devices import periods
 from gonogo_service.gauges import gauge_work
-from gonogo_service.gauges.model import GaugeRow
 from gonogo_service.hosts import refused_messages
 from gonogo_service.hosts.senders import ConflictingContent, ForeignSender, Sender, bind
 from gonogo_service.jobs import artifacts, closing, events
 from gonogo_service.jobs.events import StateChange
 from gonogo_service.jobs.hang_limits import expected_seed_s
+from gonogo_service.jobs.kinds import kind_of
 from gonogo_service.jobs.model import AttemptRow, ChunkRow, JobRow
 from gonogo_service.kit.database.encoding import storable
 from gonogo_service.kit.database.ids import is_id
@@ -40,9 +40,11 @@ from gonogo_service.results.batch import Batch
 from gonogo_service.tests.model import TestSpecRow
 
 MAX_BATCHES = 100_000
+"""A worker sends two a second at the most, for two hours."""
 MAX_UNPUBLISHED = 200
 """Attempts that the dispatcher publishes in one turn."""
-"""A worker sends two a second at the most, for two hours."""
+WORST_ARTIFACTS = 3
+"""The seeds of a chunk, besides its first ones, whose artifacts a worker sends."""
 _OUTCOMES = {
     "done": AttemptState.done,
     "cancelled": AttemptState.cancelled,
@@ -53,41 +55,20 @@ _OUTCOMES = {
 
 @dataclass(frozen=True)
 class Sendable:
-    """An attempt to publish, with all that its message says."""
+    """An attempt to publish; `message` is the body of `run_chunk`, without its time limits."""
 
     attempt: str
-    chunk: str
     job: str
     queue: str
-    test: dict[str, Any]
-    work: list[Any]
-    build: str
-    target: dict[str, str]
-    context: Any
-    first: bool
-    arithmetic: str | None
-    """The arithmetic that the registered build declares, and its `outputs`.
-
-    None: the worker's host knows, or it is found.
-    """
-    outputs: list[str] | None
-    reference: dict[str, Any] | None
-    """{"build", "arithmetic", "outputs"} of the build that this one is compared with."""
-    seed_s: float | None = None
+    message: dict[str, Any]
+    seed_s: float | None
     """The seconds that a seed is expected to take; None if nobody knows."""
-    gauge: dict[str, Any] | None = None
-    """For a gauge: {"parts": [...]}; `work` then lists (seed, number of the part)."""
 
-
-@dataclass(frozen=True)
-class Silent:
-    """An attempt that the reaper has to think about."""
-
-    attempt: str
-    job: str
-    queue: str
-    worker: str | None
-    heard_at: datetime | None
+    @property
+    def work(self) -> list[Any]:
+        """Return its pairs [seed, repeat]."""
+        work: list[Any] = self.message["work"]
+        return work
 
 
 def unpublished(session: Session, broker_generation: str) -> list[Sendable]:
@@ -95,24 +76,13 @@ def unpublished(session: Session, broker_generation: str) -> list[Sendable]:
 
     Only attempts that no worker has started.
     """
-    other = aliased(BuildRow)
+    build, other = aliased(BuildRow), aliased(BuildRow)
     query = (
-        select(
-            AttemptRow,
-            ChunkRow,
-            JobRow,
-            TestSpecRow.canonical,
-            BuildRow.arithmetic,
-            BuildRow.outputs,
-            other.arithmetic,
-            other.outputs,
-        )
+        select(AttemptRow, ChunkRow, JobRow, TestSpecRow.canonical, build, other)
         .join(ChunkRow, AttemptRow.chunk_id == ChunkRow.id)
         .join(JobRow, AttemptRow.job_id == JobRow.id)
         .join(TestSpecRow, JobRow.test_key == TestSpecRow.key)
-        .outerjoin(
-            BuildRow, (BuildRow.name == JobRow.build) & (BuildRow.executor == JobRow.executor)
-        )
+        .outerjoin(build, (build.name == JobRow.build) & (build.executor == JobRow.executor))
         .outerjoin(other, (other.name == JobRow.reference) & (other.executor == JobRow.executor))
         .where(
             AttemptRow.state == AttemptState.sent,
@@ -121,59 +91,48 @@ def unpublished(session: Session, broker_generation: str) -> list[Sendable]:
         .order_by(AttemptRow.id)
         .limit(MAX_UNPUBLISHED)
     )
-    sendables = [
-        Sendable(
-            attempt=attempt.id,
-            chunk=attempt.chunk_id,
-            job=job.id,
-            queue=attempt.queue,
-            test=canonical,
-            work=attempt.work,
-            build=job.build,
-            target={"executor": job.executor, "arch": job.arch, "board": job.board},
-            context=job.context,
-            first=chunk.number == 0,
-            arithmetic=arithmetic,
-            outputs=outputs,
-            reference=None
-            if job.reference is None
-            else {"build": job.reference, "arithmetic": other_arithmetic, "outputs": other_outputs},
-            seed_s=expected_seed_s(
-                session, job.workload_key, job.executor, chunk.estimate_s / len(chunk.work)
-            ),
-        )
-        for (
-            attempt,
-            chunk,
-            job,
-            canonical,
-            arithmetic,
-            outputs,
-            other_arithmetic,
-            other_outputs,
-        ) in session.execute(query)
-    ]
-    of_gauges = set(
-        session.scalars(
-            select(GaugeRow.id).where(GaugeRow.id.in_({item.job for item in sendables}))
-        )
-    )
-    return [
-        _with_gauge_work(session, item) if item.job in of_gauges else item for item in sendables
-    ]
+    return [_sendable(session, *row) for row in session.execute(query)]
 
 
-def _with_gauge_work(session: Session, item: Sendable) -> Sendable:
-    """Return a gauge's attempt with the parts of its work in place of the job's build."""
-    gauge_fields = gauge_work.message_fields(session, item.job, item.test, item.work)
-    return replace(
-        item,
-        first=False,
+def _sendable(
+    session: Session,
+    attempt: AttemptRow,
+    chunk: ChunkRow,
+    job: JobRow,
+    canonical: dict[str, Any],
+    build: BuildRow | None,
+    other: BuildRow | None,
+) -> Sendable:
+    """Return an attempt with the build's name, never how to run it."""
+    message = {
+        "attempt": attempt.id,
+        "chunk": chunk.id,
+        "job": job.id,
+        "test": canonical,
+        "work": attempt.work,
+        "build": job.build,
+        "target": {"executor": job.executor, "arch": job.arch, "board": job.board},
+        "context": job.context,
+        # the registered build's; null: the worker's host knows, or it is found
+        **_declared(build),
+        "reference": job.reference and {"build": job.reference, **_declared(other)},
+        "artifacts": {"first": chunk.number == 0, "worst": WORST_ARTIFACTS},
+        "gauge": None,
+    }
+    guess_s = chunk.estimate_s / len(chunk.work)
+    seed_s = expected_seed_s(session, job.workload_key, job.executor, guess_s)
+    if job.kind is JobKind.gauge:  # its `work` lists (seed, number of the part)
+        fields = gauge_work.message_fields(session, job.id, canonical, attempt.work)
+        executor = fields.pop("executor")
         # a gauge runs other builds, too, and of those only the emulator's are alike
-        seed_s=item.seed_s if gauge_fields["executor"] == EMULATOR else None,
-        target={**item.target, "executor": gauge_fields.pop("executor")},
-        **gauge_fields,
-    )
+        seed_s = seed_s if executor == EMULATOR else None
+        message |= {"artifacts": {"first": False, "worst": 0}, **fields}
+        message["target"]["executor"] = executor
+    return Sendable(attempt.id, job.id, attempt.queue, message, seed_s)
+
+
+def _declared(build: BuildRow | None) -> dict[str, Any]:
+    return {name: build and getattr(build, name) for name in ("arithmetic", "outputs")}
 
 
 def published(
@@ -291,7 +250,7 @@ def store(
         if attempt.batches[number] == digest:
             return None
         raise ConflictingContent(f"batch {number} of attempt {attempt.id} came with other content")
-    if JobState(job.state).final or (job.sequential is not None and chunk.state == ChunkState.lost):
+    if job.state.final or (job.sequential is not None and chunk.state == ChunkState.lost):
         return None
     current = chunk.attempt_id == attempt.id and attempt.state in OPEN_ATTEMPT
     _begin(session, job, chunk, attempt, now=now)
@@ -321,7 +280,7 @@ def store(
     ):
         closing.end_chunk(session, job, chunk, ChunkState.done, now=now)
     session.flush()
-    if batch.rows and job.kind == JobKind.seeds:
+    if batch.rows and kind_of(job).on_devices:
         device = attempt.device or batch.rows[0].get("device")
         periods.record_seeds(session, device, len(batch), now=now)
     return job.id
@@ -434,17 +393,10 @@ def finished(
     return job.id
 
 
-def silent_attempts(session: Session, state: AttemptState, *, before: datetime) -> list[Silent]:
+def silent_attempts(session: Session, state: AttemptState, *, before: datetime) -> list[AttemptRow]:
     """Return the attempts in a state whose last heartbeat was before a moment, oldest first."""
-    query = (
-        select(AttemptRow)
-        .where(AttemptRow.state == state, AttemptRow.heard_at < before)
-        .order_by(AttemptRow.id)
-    )
-    return [
-        Silent(row.id, row.job_id, row.queue, row.worker, row.heard_at)
-        for row in session.scalars(query)
-    ]
+    silent = (AttemptRow.state == state, AttemptRow.heard_at < before)
+    return list(session.scalars(select(AttemptRow).where(*silent).order_by(AttemptRow.id)))
 
 
 def mark_lost(

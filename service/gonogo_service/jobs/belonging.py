@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -30,15 +29,11 @@ def of_job(session: Session, job_id: str) -> Belonging | None:
         .where(JobRow.id == job_id)
     )
     row = session.execute(query).first() if is_id(job_id) else None
-    return None if row is None else Belonging(_repository(row[0]), row[1])
+    return None if row is None else Belonging(row[0] and row[0].repository, row[1])
 
 
 def of_run(session: Session, run_id: str) -> Belonging | None:
     """Return what a run belongs to; None if it doesn't exist."""
     query = select(RunRow.commit, RunRow.name).where(RunRow.id == run_id)
     row = session.execute(query).first() if is_id(run_id) else None
-    return None if row is None else Belonging(_repository(row[0]), row[1])
-
-
-def _repository(commit: dict[str, Any] | None) -> str | None:
-    return None if commit is None else commit.get("repository")
+    return None if row is None else Belonging((row[0] or {}).get("repository"), row[1])

@@ -5,8 +5,8 @@ People, suites, rules and bisections use them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Literal
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -23,7 +23,7 @@ from gonogo.spec.builds import EMULATOR
 from gonogo.spec.selections import FIELD, Selection, SelectionTest, TestBody, is_selection
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.validation import Bounded, Refused, distinct
-from gonogo_service.jobs.job import BACKGROUND_PRIORITY, USUAL_PRIORITY
+from gonogo_service.jobs.new_job import BACKGROUND_PRIORITY, USUAL_PRIORITY
 from gonogo_service.kit.database.states import IMPORT_EXECUTOR
 from gonogo_service.kit.strict import Strict
 
@@ -121,6 +121,10 @@ class Prepared(Strict):
 
     name: str = Field(pattern=NAME, max_length=64)
     before: list[KernelTest] = Field(min_length=1, max_length=MAX_BEFORE)
+
+    def canonical(self) -> dict[str, Any]:
+        """Return the context with its tests in their canonical form."""
+        return {"name": self.name, "before": [test.canonical() for test in self.before]}
 
 
 class Commit(Strict):
@@ -240,6 +244,22 @@ class JobIn(SeedOptions):
             reason = "sequential seeds decide about one build, and can't compare two"
             limit = "null, or a range of seeds"
             raise FieldError("reference.build", self.reference.build, reason, limit=limit)
+
+    @property
+    def seed_count(self) -> tuple[str, int]:
+        """Return the field that says how many seeds there are, and their number."""
+        if isinstance(self.seeds, list):
+            return "seeds", len(self.seeds)
+        if isinstance(self.seeds, SequentialSeeds):
+            return "seeds.max", self.seeds.max
+        return "seeds.count", self.seeds.count
+
+    @property
+    def each_seed(self) -> Sequence[int]:
+        """Return the seeds; a million that follow each other cost nothing."""
+        if isinstance(self.seeds, list):
+            return tuple(self.seeds)
+        return range(self.seeds.start, self.seeds.start + self.seed_count[1])
 
     def _check_selection(self, selection: Selection) -> None:
         """Check the fields that a job of a selection can't have. Raises FieldError."""

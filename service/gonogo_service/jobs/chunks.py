@@ -1,7 +1,7 @@
 """Chunks: a job cut into pieces of about 20 s.
 
 They wait here until the dispatcher chooses them by fair share, priority and age. A chunk that was
-never sent is no row yet (service/gonogo_service/jobs/ranges.py).
+never sent is no row yet (gonogo_service/jobs/work.py).
 """
 
 from __future__ import annotations
@@ -10,38 +10,34 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session
 
 from gonogo.spec.executors import EXECUTORS
-from gonogo_service.jobs import chunking, closing, ranges
-from gonogo_service.jobs.chunking import MAX_WORK, Cut, Work
+from gonogo_service.jobs import closing, work
 from gonogo_service.jobs.hang_limits import measured_seed_s
-from gonogo_service.jobs.job import BACKGROUND_PRIORITY, NewJob
 from gonogo_service.jobs.model import AttemptRow, ChunkRangeRow, ChunkRow, JobRow
+from gonogo_service.jobs.new_job import BACKGROUND_PRIORITY, NewJob
+from gonogo_service.jobs.work import MAX_WORK, Cut, Work
 from gonogo_service.kit.database.ids import new_id
-from gonogo_service.kit.database.states import AttemptState, ChunkState, JobState
+from gonogo_service.kit.database.states import AttemptState, ChunkState
 from gonogo_service.results import store as results
 
 REFERENCE_BYTES = 2**29  # a reference build's outputs that one attempt keeps in a worker's memory
 # per element of the shape: y or dx in fp32, and the same again for a downstream output
 OUTPUT_BYTES = 8
-ACTIVE = (JobState.queued, JobState.running)
+# a plug-in's seconds per seed, and per element, before its first job
+UNKNOWN_SEED_S = (0.01, 1.4e-7)
 Place = tuple[str, int]
 """A chunk's job and number: most chunks that wait are no rows."""
 
-UNKNOWN_SEED_S = (
-    0.01,
-    1.4e-7,
-)  # a plug-in's seconds per seed, and per element, before its first job
-
 
 def estimate_seed_s(session: Session, workload_key: str, executor: str, elements: int) -> float:
-    """Estimate the seconds that one seed takes.
+    """Estimate the seconds of a seed: the mean of the workload's last job on this executor.
 
-    Returns the mean of the workload's last job on this executor; without one, a guess from the
-    size.
+    Without one, a guess from the size.
     """
     measured = measured_seed_s(session, workload_key, executor)
     if measured is not None:
@@ -54,19 +50,18 @@ def estimate_seed_s(session: Session, workload_key: str, executor: str, elements
 def max_seeds(elements: int, reference: str | None) -> int:
     """Return how many seeds of a shape a chunk may have.
 
-    With a reference build it is limited, because a worker keeps that build's outputs of all of
-    them.
+    A worker keeps a reference build's outputs of all of them.
     """
     return MAX_WORK if reference is None else max(1, REFERENCE_BYTES // (OUTPUT_BYTES * elements))
 
 
 def cut(new: NewJob, seed_s: float) -> tuple[Work, Cut]:
     """Return a new job's work, and how it is cut into chunks."""
-    work = Work(new.seeds, range(new.repeats))
+    whole = Work(new.seeds, range(new.repeats))
     if new.stop_on_finding is not None:
-        return work, chunking.growing(work, seed_s, new.chunk_seconds)
+        return whole, work.growing(whole, seed_s, new.chunk_seconds)
     most = max_seeds(new.elements, new.reference)
-    return work, chunking.equal(work, seed_s, new.chunk_seconds, most=most)
+    return whole, work.equal(whole, seed_s, new.chunk_seconds, most=most)
 
 
 def waiting(session: Session) -> Counter[str]:
@@ -74,20 +69,16 @@ def waiting(session: Session) -> Counter[str]:
     query = (
         select(ChunkRow.queue, func.count())
         .join(JobRow, ChunkRow.job_id == JobRow.id)
-        .where(ChunkRow.state == ChunkState.waiting, JobRow.state.in_(ACTIVE))
+        .where(ChunkRow.state == ChunkState.waiting, JobRow.state.in_(closing.LIVE))
         .group_by(ChunkRow.queue)
     )
-    return Counter(dict(session.execute(query).all())) + Counter(ranges.ready(session))
+    return Counter(dict(session.execute(query).all())) + Counter(work.ready(session))
 
 
 def unstarted(session: Session) -> Counter[str]:
     """Count the attempts of each queue that no worker has started yet."""
-    query = (
-        select(AttemptRow.queue, func.count())
-        .where(AttemptRow.state == AttemptState.sent)
-        .group_by(AttemptRow.queue)
-    )
-    return Counter(dict(session.execute(query).all()))
+    sent = select(AttemptRow.queue, func.count()).where(AttemptRow.state == AttemptState.sent)
+    return Counter(dict(session.execute(sent.group_by(AttemptRow.queue)).all()))
 
 
 @dataclass(frozen=True)
@@ -106,7 +97,7 @@ def choose(session: Session, queue: str, count: int, background: int | None = No
     everyone's others, and at most `background` of them are chosen: what a worker has been sent
     can't be overtaken.
     """
-    in_flight_query = (
+    in_flight = (
         select(JobRow.owner, func.count())
         .select_from(AttemptRow)
         .join(JobRow, AttemptRow.job_id == JobRow.id)
@@ -116,12 +107,11 @@ def choose(session: Session, queue: str, count: int, background: int | None = No
         )
         .group_by(JobRow.owner)
     )
-    in_flight = dict(session.execute(in_flight_query).all())
+    ranks: Counter[str] = Counter(dict(session.execute(in_flight).all()))
     candidates = sorted(
         (*_stored(session, queue, count), *_unmade(session, queue, count)),
         key=lambda chunk: (-chunk.priority, chunk.job_id, chunk.number),
     )
-    ranks: Counter[str] = Counter(in_flight)
     ranked: list[tuple[int, _Candidate]] = []
     for chunk in candidates:
         ranks[chunk.owner] += 1
@@ -134,46 +124,41 @@ def choose(session: Session, queue: str, count: int, background: int | None = No
     return [(chunk.job_id, chunk.number) for _, chunk in ranked[:most]]
 
 
-def _stored(session: Session, queue: str, count: int) -> Iterator[_Candidate]:
-    """Yield each owner's first chunks that are rows and wait: their attempts were lost."""
-    best = func.row_number().over(
-        partition_by=JobRow.owner,
-        order_by=(JobRow.priority.desc(), ChunkRow.job_id, ChunkRow.number),
+def _first_of_each_owner(
+    session: Session, query: Select[*tuple[Any, ...]], job_id: Any, number: Any, count: int
+) -> Iterator[Any]:
+    """Yield the first `count` results of each owner, by priority, then age."""
+    rank = func.row_number().over(
+        partition_by=JobRow.owner, order_by=(JobRow.priority.desc(), job_id, number)
     )
     ranked = (
-        select(ChunkRow.job_id, ChunkRow.number, JobRow.owner, JobRow.priority, best.label("rank"))
-        .join(JobRow, ChunkRow.job_id == JobRow.id)
-        .where(
-            ChunkRow.state == ChunkState.waiting,
-            ChunkRow.queue == queue,
-            JobRow.state.in_(ACTIVE),
-        )
+        query.add_columns(JobRow.owner, JobRow.priority, rank.label("rank"))
+        .join(JobRow, job_id == JobRow.id)
+        .where(JobRow.state.in_(closing.LIVE))
         .subquery()
     )
-    for row in session.execute(select(ranked).where(ranked.c.rank <= count)):
+    yield from session.execute(select(ranked).where(ranked.c.rank <= count))
+
+
+def _stored(session: Session, queue: str, count: int) -> Iterator[_Candidate]:
+    """Yield each owner's first chunks that are rows and wait: their attempts were lost."""
+    table = ChunkRow
+    waits = select(table.job_id, table.number).where(
+        table.state == ChunkState.waiting, table.queue == queue
+    )
+    for row in _first_of_each_owner(session, waits, table.job_id, table.number, count):
         yield _Candidate(row.job_id, row.number, row.owner, row.priority)
 
 
 def _unmade(session: Session, queue: str, count: int) -> Iterator[_Candidate]:
     """Yield each owner's first chunks that are no rows yet; each range has at least one."""
     table = ChunkRangeRow
-    best = func.row_number().over(
-        partition_by=JobRow.owner, order_by=(JobRow.priority.desc(), table.job_id, table.first)
-    )
-    ranked = (
-        select(
-            table.job_id,
-            (table.first + table.chunks_cut).label("next"),
-            ranges.READY.label("ready"),
-            JobRow.owner,
-            JobRow.priority,
-            best.label("rank"),
-        )
-        .join(JobRow, table.job_id == JobRow.id)
-        .where(ranges.OPEN, ranges.READY > 0, table.queue == queue, JobRow.state.in_(ACTIVE))
-        .subquery()
-    )
-    for row in session.execute(select(ranked).where(ranked.c.rank <= count)):
+    waits = select(
+        table.job_id,
+        (table.first + table.chunks_cut).label("next"),
+        work.READY.label("ready"),
+    ).where(work.OPEN, work.READY > 0, table.queue == queue)
+    for row in _first_of_each_owner(session, waits, table.job_id, table.first, count):
         for number in range(row.next, row.next + min(row.ready, count)):
             yield _Candidate(row.job_id, number, row.owner, row.priority)
 
@@ -187,7 +172,7 @@ def dispatch(session: Session, places: Sequence[Place], *, now: datetime) -> lis
     attempt_ids: list[str] = []
     for job_id, number in sorted(places):
         job = closing.lock(session, job_id)
-        if job is None or job.state not in ACTIVE:
+        if job is None or job.state not in closing.LIVE:
             continue
         chunk = _chunk(session, job_id, number)
         if chunk is None or chunk.state != ChunkState.waiting:
@@ -224,4 +209,4 @@ def _chunk(session: Session, job_id: str, number: int) -> ChunkRow | None:
     """Return a chunk of a job, made now if it is the next one; None if it can't be sent."""
     query = select(ChunkRow).where(ChunkRow.job_id == job_id, ChunkRow.number == number)
     stored = session.scalar(query.execution_options(populate_existing=True))
-    return stored or ranges.cut(session, job_id, number)
+    return stored or work.make_chunk(session, job_id, number)

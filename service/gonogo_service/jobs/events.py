@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from datetime import datetime
 from typing import Any, ClassVar, Generic, TypeVar
@@ -10,12 +9,10 @@ from typing import Any, ClassVar, Generic, TypeVar
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from gonogo_service.jobs.model import EventRow, JobRow
+from gonogo_service.jobs.model import EventRow, JobRow, SeedDecision, SuspectSeeds
 from gonogo_service.kit.database.ids import is_id
 
 Data = TypeVar("Data")
-
-
 MAX_EVENTS = 500
 """Events of a job that are read at once."""
 
@@ -44,7 +41,7 @@ class SeedVerdict:
 
 @dataclass(frozen=True)
 class StateChange:
-    """A job's state, and why it has it."""
+    """A job's state, and why it has it; fields that say nothing are left out."""
 
     type: ClassVar[str] = "state"
     state: str
@@ -52,9 +49,9 @@ class StateChange:
     reason: str | None = None
     """In words; where sequential seeds were decided, or suspect seeds added more"""
     waiting_reason: str | None = None
-    stop: Any = None
+    stop: SeedDecision | None = None
     """The decision on sequential seeds"""
-    suspects: Any = None
+    suspects: SuspectSeeds | None = None
     """The suspect seeds that added more"""
 
 
@@ -74,25 +71,20 @@ def add(
 ) -> None:
     """Append an event; the caller holds the job's lock (or has just created it)."""
     job.last_event += 1
-    session.add(
-        EventRow(job_id=job.id, number=job.last_event, type=data.type, data=_given(data), at=now)
-    )
-
-
-def _given(data: Progress | SeedVerdict | StateChange) -> Mapping[str, Any]:
-    """Return the data without the fields that say nothing; a state always has its verdict."""
-    values = {field.name: (getattr(data, field.name), field.default) for field in fields(data)}
-    return {
-        name: value
-        for name, (value, default) in values.items()
-        if default is MISSING or value is not None or name == "verdict"
+    given = {
+        field.name: value
+        for field in fields(data)
+        if (value := getattr(data, field.name)) is not None
+        or field.default is MISSING
+        or field.name == "verdict"  # a state always has its verdict
     }
+    session.add(EventRow(job_id=job.id, number=job.last_event, type=data.type, data=given, at=now))
 
 
 def after(session: Session, job_id: str, number: int) -> list[Event[dict[str, Any]]]:
-    """Return a job's events after a number, in order, with their data as it is stored.
+    """Return a job's events after a number, in order; at most MAX_EVENTS.
 
-    At most MAX_EVENTS; the next call has those behind them.
+    The next call has those behind them.
     """
     if not is_id(job_id):
         return []

@@ -9,15 +9,11 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from gonogo_service.jobs import closing, job
-from gonogo_service.jobs import store as jobs
-from gonogo_service.jobs.model import JobLabelRow, JobRow
+from gonogo_service.jobs import closing, store
+from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.encoding import utcnow
-from gonogo_service.kit.database.ids import new_id
-from gonogo_service.kit.database.records import as_columns
 from gonogo_service.kit.database.states import IMPORT_EXECUTOR, JobKind, JobState
 from gonogo_service.results.batch import Batch
-from gonogo_service.tests import test_specs
 
 MAX_SEEDS_SHOWN = 1000
 
@@ -44,58 +40,35 @@ class NewImport:
     owner: str = "local"
 
 
-def create(session: Session, new: NewImport, *, now: datetime | None = None) -> job.Job:
+def create(session: Session, new: NewImport, *, now: datetime | None = None) -> JobRow:
     """Store the job with its rows, and conclude it like any job.
 
     It gets its verdict, roll-ups, flags and webhook messages from the rows.
     """
     now = now or utcnow()
-    test_specs.ensure(session, new, now=now)
-    job_id = new_id()
     seeds = sorted({int(row["seed"]) for row in new.rows})
-    seeds_shown: Any = (
-        seeds if len(seeds) <= MAX_SEEDS_SHOWN else {"start": seeds[0], "count": len(seeds)}
+    job = store.add_row(
+        session,
+        new,
+        now=now,
+        kind=JobKind.import_,
+        state=JobState.running,
+        executor=IMPORT_EXECUTOR,
+        queue=f"{IMPORT_EXECUTOR}.{new.arch}.{new.board}",
+        context="isolated",
+        priority=0,
+        request={
+            "seeds": seeds
+            if len(seeds) <= MAX_SEEDS_SHOWN
+            else {"start": seeds[0], "count": len(seeds)},
+            "repeats": 1 + max(int(row["repeat"]) for row in new.rows),
+            "elements": 0,
+            "import": dict(new.source),
+        },
+        started_at=now,
+        deadline_at=now,
     )
-    repeats = 1 + max(int(row["repeat"]) for row in new.rows)
-    columns = {
-        **as_columns(JobRow, new),
-        "labels": dict(new.labels),
-        "commit": None if new.commit is None else dict(new.commit),
-    }
-    session.add(
-        JobRow(
-            **columns,
-            id=job_id,
-            kind=JobKind.import_,
-            state=JobState.running,
-            executor=IMPORT_EXECUTOR,
-            queue=f"{IMPORT_EXECUTOR}.{new.arch}.{new.board}",
-            context="isolated",
-            priority=0,
-            request={
-                "seeds": seeds_shown,
-                "repeats": repeats,
-                "elements": 0,
-                "import": dict(new.source),
-            },
-            total=len(new.rows),
-            chunk_count=0,
-            open_chunks=0,
-            counts={},
-            created_at=now,
-            started_at=now,
-            deadline_at=now,
-        )
-    )
-    session.flush()
-    session.add_all(
-        JobLabelRow(job_id=job_id, name=name, value=str(value))
-        for name, value in new.labels.items()
-    )
-    row = closing.lock(session, job_id)
-    assert row is not None
-    closing.record(session, row, job_id, Batch.of(new.rows), now=now)
-    closing.close(session, row, now=now)
-    imported = jobs.get(session, job_id)
-    assert imported is not None
-    return imported
+    job.total = len(new.rows)
+    closing.record(session, job, job.id, Batch.of(new.rows), now=now)
+    closing.close(session, job, now=now)
+    return job

@@ -1,21 +1,12 @@
-"""The attempts that a job's page shows, and the readings of their devices.
-
-Reads only, bounded.
-"""
+"""The attempts that a job's page shows, and the readings of their devices. Reads only, bounded."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from datetime import datetime
-from typing import Any
-
 from sqlalchemy import select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, defer, load_only
 
 from gonogo_service.jobs.model import AttemptRow
 from gonogo_service.kit.database.ids import is_id
-from gonogo_service.kit.database.records import from_object
 from gonogo_service.kit.database.states import OPEN_ATTEMPT, AttemptState
 
 MAX_OPEN = 20
@@ -24,71 +15,29 @@ MAX_READINGS = 200
 WRONG = (AttemptState.error, AttemptState.lost, AttemptState.handed_back)
 
 
-@dataclass(frozen=True)
-class JobAttempt:
-    """An attempt, without its work: of a large job that is thousands of pairs."""
-
-    id: str
-    number: int
-    state: str
-    worker: str | None
-    device: str | None
-    host: str | None
-    seed: int | None
-    stage: str | None
-    error: str | None
-    log_tail: str | None
-    telemetry: Mapping[str, Any] | None
-    created_at: datetime
-    started_at: datetime | None
-    heard_at: datetime | None
-    finished_at: datetime | None
-    open: bool
-
-
-@dataclass(frozen=True)
-class DeviceReading:
-    """The telemetry of a device at the end of an attempt."""
-
-    device: str | None
-    at: datetime | None
-    telemetry: Mapping[str, Any]
-
-
-_COLUMNS = [getattr(AttemptRow, part.name) for part in fields(JobAttempt) if part.name != "open"]
-
-
-def for_page(session: Session, job_id: str) -> list[JobAttempt]:
-    """Return the open attempts and the last few failed ones, oldest first.
-
-    The others say nothing to a reader.
-    """
-    if not is_id(job_id):
-        return []
-    attempts: dict[str, JobAttempt] = {}
-    for states, limit in ((OPEN_ATTEMPT, MAX_OPEN), (WRONG, MAX_WRONG)):
-        query = (
-            select(*_COLUMNS)
-            .where(AttemptRow.job_id == job_id, AttemptRow.state.in_(states))
+def for_page(session: Session, job_id: str) -> list[AttemptRow]:
+    """Return the open attempts and the last few failed ones, oldest first, without their work."""
+    query = select(AttemptRow).options(defer(AttemptRow.work), defer(AttemptRow.batches))
+    attempts = [
+        row
+        for states, limit in ((OPEN_ATTEMPT, MAX_OPEN), (WRONG, MAX_WRONG))
+        for row in session.scalars(
+            query.where(AttemptRow.job_id == job_id, AttemptRow.state.in_(states))
             .order_by(AttemptRow.id.desc())
             .limit(limit)
         )
-        for row in session.execute(query):
-            attempts[row.id] = from_object(JobAttempt, row, open=row.state in OPEN_ATTEMPT)
-    return [attempts[key] for key in sorted(attempts)]
-
-
-def readings(session: Session, job_id: str) -> list[DeviceReading]:
-    """Return the devices' readings at the ends of attempts, oldest first, the latest 200."""
-    if not is_id(job_id):
-        return []
-    table = AttemptRow
-    query = select(table.device, table.finished_at, table.telemetry).where(
-        table.job_id == job_id, table.telemetry.is_not(None)
-    )
-    rows = session.execute(query.order_by(table.id.desc()).limit(MAX_READINGS)).all()
-    return [
-        DeviceReading(device, at, telemetry)
-        for device, at, telemetry in reversed(rows)
-        if telemetry
     ]
+    return sorted(attempts, key=lambda attempt: attempt.id)
+
+
+def readings(session: Session, job_id: str) -> list[AttemptRow]:
+    """Return the last attempts with a reading of their device at their ends, oldest first."""
+    table = AttemptRow
+    query = (
+        select(table)
+        .options(load_only(table.device, table.finished_at, table.telemetry))
+        .where(table.job_id == job_id, table.telemetry.is_not(None))
+        .order_by(table.id.desc())
+        .limit(MAX_READINGS)
+    )
+    return [row for row in session.scalars(query) if row.telemetry][::-1] if is_id(job_id) else []

@@ -2,14 +2,144 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import Field
 from sqlalchemy import BigInteger, ForeignKey, Index, UniqueConstraint, text
-from sqlalchemy.orm import Mapped, mapped_column
+from sqlalchemy.orm import Mapped, column_property, mapped_column, relationship
 
+from gonogo.flakiness.sequential import Progress
+from gonogo.spec.compared_outputs import CommonFactor
+from gonogo.spec.diagnoses import JobDiagnosis
+from gonogo.spec.verdicts import Explanation, Verdict
 from gonogo_service.kit.database.base import Base
-from gonogo_service.kit.database.columns import IdType, JsonType
+from gonogo_service.kit.database.columns import IdType, JsonType, Stored, WordOf
+from gonogo_service.kit.database.states import ChunkCounts, JobKind, JobState
+from gonogo_service.tests.model import TestSpecRow
+
+
+@dataclass(frozen=True)
+class JobTarget:
+    """The target that a job runs on."""
+
+    executor: str
+    arch: str
+    board: str
+
+
+@dataclass(frozen=True)
+class JobCommit:
+    """The commit that a job or a run is for."""
+
+    repository: str
+    sha: str
+    pull_request: int | None = None
+
+
+@dataclass(frozen=True)
+class ImportedFile:
+    """The report that an imported job was read from."""
+
+    format: str
+    tool: str | None
+    """The program that wrote it"""
+    tests: int
+    numbers: bool
+    """Whether it has numbers to judge; else the tests only pass or fail"""
+    bytes: int
+    sha256: str
+    started_at: str | None
+    """As the report writes it"""
+
+
+@dataclass(frozen=True)
+class SeedProgress:
+    """The request for sequential seeds, and how far the decision has read."""
+
+    start: int
+    max: int
+    stop_on_finding: bool
+    seen: int = 0
+    """The seeds that the decision has read"""
+    counted: int = 0
+    failures: int = 0
+    unexplained: int = 0
+    needed: int | None = None
+    """The minimum number of seeds that the decision still needs"""
+    beyond: Annotated[int | None, Field(exclude=True)] = None
+    """The last seed that the job can still need; null: all"""
+    finder: Annotated[str | None, Field(exclude=True)] = None
+    """The attempt whose row decided that the kernel is wrong: it may end its chunk"""
+
+    @property
+    def progress(self) -> Progress:
+        """Return what the decision has read."""
+        return Progress(self.seen, self.counted, self.failures, self.unexplained)
+
+
+@dataclass(frozen=True)
+class SeedDecision:
+    """The decision on sequential seeds."""
+
+    decision: str
+    """stable, flaky, hollow, wrong or undecided"""
+    seed: int | None
+    verdict: str | None
+    """The verdict of the seed that shows a wrong kernel"""
+    failures: int
+    evidence: float | None
+    bounds: list[float]
+    max: int
+    policy: str
+    words: str
+    seeds_seen: int
+    seeds_run: int | None
+    seeds_saved: int
+    device_ms_saved: float | None
+
+
+@dataclass(frozen=True)
+class SuspectsOfJob:
+    """The suspect seeds of a job, and the seeds that were added for them."""
+
+    seeds: list[int]
+    """The first suspect ones"""
+    added: list[int]
+    rounds: int
+    """How often seeds were added"""
+    explanation: Explanation | None
+    """The answer of all seeds together; null while the added seeds run"""
+
+
+@dataclass(frozen=True)
+class PooledOutput:
+    """The judgment of an output over several seeds together."""
+
+    explanation: Explanation
+    seeds: int
+    reason: str
+    """Why the seeds together are worse than each alone; empty if they aren't"""
+    factors: list[CommonFactor]
+    """Factors that all values of a source share, with the mean of the seeds' estimates"""
+    fault: str | None
+    """The fault that explains what rounding doesn't"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SuspectSeeds(SuspectsOfJob):
+    """A job's suspect seeds, the seeds that they added, and the result of all seeds together."""
+
+    count: int
+    """The number of all suspect seeds"""
+    pooled: dict[str, PooledOutput] | None
+    """By output; null where one seed decides, and while the added seeds run"""
+    words: str
+    policy: str
+    more: int | None = None
+    """How many more seeds would decide: 0 where more don't help; null where it is decided"""
 
 
 class JobRow(Base):
@@ -21,10 +151,11 @@ class JobRow(Base):
 
     __tablename__ = "jobs"
     id: Mapped[str] = mapped_column(IdType, primary_key=True)
-    # gonogo_service.kit.database.states.JobKind
-    kind: Mapped[str] = mapped_column(default="seeds", server_default="seeds")
-    state: Mapped[str]
-    verdict: Mapped[str | None]
+    kind: Mapped[JobKind] = mapped_column(
+        WordOf(JobKind), default=JobKind.seeds, server_default="seeds"
+    )
+    state: Mapped[JobState] = mapped_column(WordOf(JobState))
+    verdict: Mapped[Verdict | None] = mapped_column(WordOf(Verdict))
     error: Mapped[str | None]
     waiting_reason: Mapped[str | None]
     version: Mapped[int] = mapped_column(default=1)
@@ -43,14 +174,12 @@ class JobRow(Base):
     priority: Mapped[int]
     request: Mapped[dict[str, Any]]
     labels: Mapped[dict[str, Any]]
-    commit: Mapped[dict[str, Any] | None]
+    commit: Mapped[JobCommit | None] = mapped_column(Stored(JobCommit))
     resubmit_of: Mapped[str | None] = mapped_column(IdType)
     reference: Mapped[str | None]  # the build to compare with; null: only float64
-    # For sequential seeds (jobs/sequential.py): {"start", "max", "stop_on_finding",
-    # ...} and how far the decision has read.
-    sequential: Mapped[dict[str, Any] | None]
-    stop: Mapped[dict[str, Any] | None]  # the decision
-    suspects: Mapped[dict[str, Any] | None]  # the added seeds, and the conclusion from all
+    sequential: Mapped[SeedProgress | None] = mapped_column(Stored(SeedProgress))
+    stop: Mapped[SeedDecision | None] = mapped_column(Stored(SeedDecision))
+    suspects: Mapped[SuspectSeeds | None] = mapped_column(Stored(SuspectSeeds))
     # Counters, changed under the job's lock.
     total: Mapped[int]
     done: Mapped[int] = mapped_column(default=0)
@@ -63,7 +192,10 @@ class JobRow(Base):
     red: Mapped[int] = mapped_column(default=0)
     hollow: Mapped[int] = mapped_column(default=0)
     last_event: Mapped[int] = mapped_column(default=0)
-    diagnosis: Mapped[dict[str, Any] | None]
+    diagnosis: Mapped[JobDiagnosis | None] = mapped_column(Stored(JobDiagnosis, lenient=True))
+    diagnosis_words: Mapped[str | None] = column_property(
+        diagnosis["words"].as_string(), deferred=True
+    )
     # The judge's version, and the hash of its reference's graph; null until arrays are judged.
     judge: Mapped[str | None]
     created_at: Mapped[datetime]
@@ -71,7 +203,7 @@ class JobRow(Base):
     started_at: Mapped[datetime | None]
     cancel_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
-    # When retention removed a tier of it (service/gonogo_service/operate/retention.py).
+    # When retention removed a tier of it (gonogo_service/operate/retention.py).
     artifacts_removed_at: Mapped[datetime | None]
     seeds_removed_at: Mapped[datetime | None]
     __table_args__ = (
@@ -82,6 +214,60 @@ class JobRow(Base):
         Index("ix_jobs_variant", "test_key", "branch", "arch", "board", "id"),
         Index("ix_jobs_newest", "test_key", "branch", "arch", "board", "build_sequence", "id"),
     )
+    spec: Mapped[TestSpecRow] = relationship(innerjoin=True, viewonly=True)
+
+    @property
+    def test(self) -> dict[str, Any]:
+        """Return the test in its canonical form, without fields that have their default."""
+        return self.spec.canonical
+
+    @property
+    def target(self) -> JobTarget:
+        """Return the target that it runs on."""
+        return JobTarget(self.executor, self.arch, self.board)
+
+    @property
+    def seeds(self) -> Any:
+        """Return the seeds as requested: a list, `start` and `count`, or `start` and `max`."""
+        return self.request["seeds"]
+
+    @property
+    def repeats(self) -> int:
+        """Return how often each seed runs."""
+        return int(self.request.get("repeats", 1))
+
+    @property
+    def added_seeds(self) -> Sequence[int]:
+        """Return the seeds that suspect ones added, in their order."""
+        return () if self.suspects is None else self.suspects.added
+
+    @property
+    def import_(self) -> ImportedFile | None:
+        """Return the report that an imported job was read from."""
+        source = self.request.get("import")
+        return None if source is None else ImportedFile(**source)
+
+    @property
+    def chunks(self) -> ChunkCounts:
+        """Return its chunks: all, and those that haven't ended."""
+        return ChunkCounts(self.chunk_count, self.open_chunks)
+
+    @property
+    def removed(self) -> tuple[str, ...]:
+        """Return what retention removed of it, and what stays, in sentences."""
+        gone = (
+            (self.artifacts_removed_at, "Its artifacts and logs were", ""),
+            (
+                self.seeds_removed_at,
+                "Its results per seed were",
+                "; its verdict, its counts and its statistics stay",
+            ),
+        )
+        return tuple(
+            f"{what} removed on {at:%Y-%m-%d}, as the server's retention says{rest}."
+            for at, what, rest in gone
+            if at is not None
+        )
 
 
 class JobLabelRow(Base):
@@ -100,7 +286,7 @@ _UNMADE = text("chunks_cut < until")
 class ChunkRangeRow(Base):
     """The chunks of a job that aren't rows yet: a range of its work, and a cursor.
 
-    The chunk at the cursor becomes a row when it is sent (service/gonogo_service/jobs/ranges.py).
+    The chunk at the cursor becomes a row when it is sent (jobs/work.py).
     """
 
     __tablename__ = "chunk_ranges"

@@ -11,13 +11,12 @@ from sqlalchemy.orm import Session
 from gonogo_service.builds.model import BuildRow
 from gonogo_service.devices import workers
 from gonogo_service.devices.model import DeviceRow, WorkerRow
-from gonogo_service.jobs import ranges
-from gonogo_service.jobs.job import Job
+from gonogo_service.jobs import work
 from gonogo_service.jobs.model import ChunkRangeRow, ChunkRow, JobRow
 from gonogo_service.kit.database.encoding import utcnow
-from gonogo_service.kit.database.states import ChunkState, JobState
+from gonogo_service.kit.database.states import CLOSED_CHUNK, ChunkState, JobState
 
-OPEN_CHUNK = (ChunkState.waiting, ChunkState.sent, ChunkState.running, ChunkState.stopping)
+OPEN_CHUNK = tuple(state for state in ChunkState if state not in CLOSED_CHUNK)
 
 
 @dataclass(frozen=True)
@@ -43,18 +42,13 @@ def read_work(session: Session, queue: str, *, timeout_s: float) -> QueueWork:
         ChunkRow.queue == queue, ChunkRow.state.in_(OPEN_CHUNK)
     )
     unmade = select(
-        func.coalesce(func.sum(ranges.READY), 0), func.coalesce(func.sum(ranges.READY_S), 0.0)
-    ).where(ChunkRangeRow.queue == queue, ranges.OPEN)
+        func.coalesce(func.sum(work.READY), 0), func.coalesce(func.sum(work.READY_S), 0.0)
+    ).where(ChunkRangeRow.queue == queue, work.OPEN)
     (chunks, work_s), (others, other_s) = (
         session.execute(query).one() for query in (stored, unmade)
     )
     served = workers.live(session, now=utcnow(), timeout_s=timeout_s)[queue]
     return QueueWork(int(chunks + others), float(work_s + other_s), served)
-
-
-def served(session: Session, *, timeout_s: float) -> set[str]:
-    """Return the queues that live workers serve."""
-    return set(workers.live(session, now=utcnow(), timeout_s=timeout_s))
 
 
 def start_command(queue: str) -> str:
@@ -63,7 +57,7 @@ def start_command(queue: str) -> str:
     return f"GONOGO_ARCH={arch} GONOGO_BOARD={board} gonogo worker --executor {executor}"
 
 
-def unserved(session: Session, job: Job, *, timeout_s: float, now: datetime) -> bool:
+def unserved(session: Session, job: JobRow, *, timeout_s: float, now: datetime) -> bool:
     """Return whether a job waits and no live worker serves its queue.
 
     It is so before the background has stored it as the reason, too, and while none runs.
@@ -125,7 +119,7 @@ def open_chunks(session: Session) -> dict[tuple[str, ChunkState], int]:
         (queue, ChunkState(state)): count
         for queue, state, count in session.execute(stored.group_by(ChunkRow.queue, ChunkRow.state))
     }
-    unmade = select(ChunkRangeRow.queue, func.sum(ranges.UNMADE)).where(ranges.OPEN)
+    unmade = select(ChunkRangeRow.queue, func.sum(work.UNMADE)).where(work.OPEN)
     for queue, count in session.execute(unmade.group_by(ChunkRangeRow.queue)):
         key = (queue, ChunkState.waiting)
         counts[key] = counts.get(key, 0) + int(count)
@@ -140,7 +134,7 @@ def oldest(session: Session, queue: str) -> datetime | None:
     stored = select(ChunkRow.job_id).where(
         ChunkRow.state == ChunkState.waiting, ChunkRow.queue == queue
     )
-    unmade = select(ChunkRangeRow.job_id).where(ranges.OPEN, ChunkRangeRow.queue == queue)
+    unmade = select(ChunkRangeRow.job_id).where(work.OPEN, ChunkRangeRow.queue == queue)
     first = (
         session.scalar(stored.order_by(ChunkRow.job_id).limit(1)),
         session.scalar(unmade.order_by(ChunkRangeRow.job_id).limit(1)),
@@ -152,12 +146,7 @@ def oldest(session: Session, queue: str) -> datetime | None:
 def executors(session: Session) -> tuple[set[str], set[str]]:
     """Return (the executors that registered builds name, those that known workers serve)."""
     registered = set(session.scalars(select(BuildRow.executor).distinct()))
-    served = {
-        str(queue).split(".")[0]
-        for queues in session.scalars(select(WorkerRow.queues))
-        for queue in queues
-    }
-    return registered, served
+    return registered, {parts[0] for parts in _known_queues(session)}
 
 
 def kinds(session: Session) -> set[tuple[str, str]]:
@@ -169,10 +158,10 @@ def kinds(session: Session) -> set[tuple[str, str]]:
         (arch, board)
         for arch, board in session.execute(select(DeviceRow.arch, DeviceRow.board).distinct())
     }
-    served = {
-        (parts[1], parts[2])
-        for queues in session.scalars(select(WorkerRow.queues))
-        for queue in queues
-        if len(parts := str(queue).split(".")) == 3
-    }
-    return devices | served
+    return devices | {(parts[1], parts[2]) for parts in _known_queues(session) if len(parts) == 3}
+
+
+def _known_queues(session: Session) -> list[list[str]]:
+    """Return the parts of the names of all queues that known workers serve."""
+    served = session.scalars(select(WorkerRow.queues))
+    return [str(queue).split(".") for queues in served for queue in queues]

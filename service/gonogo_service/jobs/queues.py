@@ -8,7 +8,7 @@ from datetime import datetime
 from sqlalchemy import ColumnElement, cast, exists, func, literal, null, select
 from sqlalchemy.orm import Session
 
-from gonogo_service.jobs import closing, events, ranges
+from gonogo_service.jobs import closing, events, queue_estimate, work
 from gonogo_service.jobs.events import StateChange
 from gonogo_service.jobs.model import AttemptRow, ChunkRangeRow, ChunkRow, JobRow
 from gonogo_service.kit.database.states import (
@@ -19,7 +19,6 @@ from gonogo_service.kit.database.states import (
     JobState,
 )
 
-_LIVE = (JobState.queued, JobState.running)
 _STARTED = (ChunkState.running, ChunkState.stopping)
 NAMED = 3
 """Maximum number of jobs that are named as those that another waits behind."""
@@ -33,7 +32,7 @@ def unexplained(session: Session, served: Collection[str]) -> list[str]:
     return list(
         session.scalars(
             select(JobRow.id)
-            .where(JobRow.state.in_(_LIVE), unexplained_wait | resolved_wait)
+            .where(JobRow.state.in_(closing.LIVE), unexplained_wait | resolved_wait)
             .order_by(JobRow.id)
         )
     )
@@ -53,7 +52,7 @@ def _unserved(served: Collection[str]) -> tuple[ColumnElement[bool], ...]:
 
 
 def _unmade(served: Collection[str]) -> tuple[ColumnElement[bool], ...]:
-    return ranges.OPEN, ChunkRangeRow.queue.not_in(served)
+    return work.OPEN, ChunkRangeRow.queue.not_in(served)
 
 
 def explain(session: Session, served: Collection[str], *, now: datetime) -> list[str]:
@@ -64,7 +63,7 @@ def explain(session: Session, served: Collection[str], *, now: datetime) -> list
     changed = unexplained(session, served)
     for job_id in changed:
         job = closing.lock(session, job_id)
-        if job is None or job.state not in _LIVE:
+        if job is None or job.state not in closing.LIVE:
             continue
         stored = select(ChunkRow.queue).where(*_unserved(served), ChunkRow.job_id == job_id)
         unmade = select(ChunkRangeRow.queue).where(*_unmade(served), ChunkRangeRow.job_id == job_id)
@@ -76,6 +75,13 @@ def explain(session: Session, served: Collection[str], *, now: datetime) -> list
         events.add(session, job, data, now=now)
     session.flush()
     return changed
+
+
+def waiting_reason(session: Session, job: JobRow, *, timeout_s: float, now: datetime) -> str | None:
+    """Return in words why a job waits: nobody serves its queue, or what is there before it."""
+    if queue_estimate.unserved(session, job, timeout_s=timeout_s, now=now):
+        return queue_estimate.unserved_words(job.queue)
+    return job.waiting_reason or behind(session, job)
 
 
 def behind(session: Session, job: JobRow) -> str | None:
@@ -98,8 +104,8 @@ def behind(session: Session, job: JobRow) -> str | None:
             (ChunkRow.job_id < job.id) | ChunkRow.state.in_((*_STARTED, ChunkState.sent)),
         )
     )
-    unmade = select(table.job_id, ranges.UNMADE, cast(null(), begun.type)).where(
-        ranges.OPEN, table.queue == job.queue, table.job_id < job.id
+    unmade = select(table.job_id, work.UNMADE, cast(null(), begun.type)).where(
+        work.OPEN, table.queue == job.queue, table.job_id < job.id
     )
     ahead = stored.union_all(unmade).subquery()
     query = (
@@ -140,7 +146,7 @@ def expired(session: Session, served: Collection[str], *, now: datetime) -> list
     )
     stranded = (JobRow.state == JobState.running) & _waits(served) & ~runs
     query = select(JobRow.id).where(
-        JobRow.state.in_(_LIVE),
+        JobRow.state.in_(closing.LIVE),
         JobRow.deadline_at < now,
         (JobRow.state == JobState.queued) | stranded,
     )
@@ -150,7 +156,7 @@ def expired(session: Session, served: Collection[str], *, now: datetime) -> list
 def expire(session: Session, job_id: str, *, now: datetime) -> bool:
     """Fail a job whose queue deadline passed: the machines are the cause, not the kernel."""
     job = closing.lock(session, job_id)
-    if job is None or job.state not in _LIVE:
+    if job is None or job.state not in closing.LIVE:
         return False
     seconds = (job.deadline_at - job.created_at).total_seconds()
     problem = (

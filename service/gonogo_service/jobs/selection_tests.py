@@ -10,7 +10,7 @@ from sqlalchemy import Integer, case, func, select, type_coerce
 from sqlalchemy.orm import Session
 
 from gonogo.spec.selections import KERNEL
-from gonogo_service.jobs.job import Job
+from gonogo_service.jobs.model import JobRow
 from gonogo_service.results.model import WHOLE, JobBlockRow, ResultRow
 
 _OUTCOMES = ("error", "crash", "hang", "failed", "skipped", "not_run", "passed")
@@ -42,7 +42,7 @@ def judged_outputs(session: Session, job_id: str) -> set[str]:
     return set(session.scalars(query))
 
 
-def census(session: Session, job: Job) -> dict[tuple[str, str | None], int]:
+def census(session: Session, job: JobRow) -> dict[tuple[str, str | None], int]:
     """Count the seeds of a kernel's job, or a selection's tests, by (verdict, outcome).
 
     A selection's tests count once for each iteration; an iteration without any counts once.
@@ -69,7 +69,9 @@ def tests(
     of_tests = [table.job_id == job_id, table.outcome.is_not(None)]
     if search:
         of_tests.append(func.lower(table.output).contains(search.lower(), autoescape=True))
-    badness = func.min(type_coerce(table.verdict, Integer) * len(_OUTCOMES) + _RANK).label("badness")
+    badness = func.min(type_coerce(table.verdict, Integer) * len(_OUTCOMES) + _RANK).label(
+        "badness"
+    )
     listed = select(table.output, badness).where(*of_tests).group_by(table.output)
     total = session.scalar(select(func.count()).select_from(listed.subquery())) or 0
     page = listed.order_by("badness", table.output).offset(skip).limit(limit)

@@ -1,20 +1,25 @@
-"""Jobs as the API sees them: create, get, list, cancel, resubmit."""
+"""Jobs as people see them: create, get, list, cancel, resubmit."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any
 
 from sqlalchemy import Select, select
-from sqlalchemy.orm import Session, defer
+from sqlalchemy.orm import Session, contains_eager, defer, undefer
 
-from gonogo_service.jobs import chunks, closing, events, queues, ranges, sequential
+from gonogo_service.jobs import chunks, closing, events, sequential, work
 from gonogo_service.jobs.events import StateChange
-from gonogo_service.jobs.job import AnyJob, Job, JobSummary, NewJob, job_of
-from gonogo_service.jobs.model import ChunkRangeRow, JobLabelRow, JobRow
+from gonogo_service.jobs.model import (
+    ChunkRangeRow,
+    JobCommit,
+    JobLabelRow,
+    JobRow,
+    SeedProgress,
+)
+from gonogo_service.jobs.new_job import NewJob
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.ids import floor, is_id, new_id
 from gonogo_service.kit.database.paging import Page, newest_first
@@ -41,7 +46,7 @@ class JobFilter:
     """Only jobs submitted since then."""
 
 
-def create(session: Session, new: NewJob, *, now: datetime | None = None) -> Job:
+def create(session: Session, new: NewJob, *, now: datetime | None = None) -> JobRow:
     """Store the job, its work and its outbox row in the caller's transaction.
 
     Notify the dispatcher after the commit. Raises ValueError when there is no work, or a seed
@@ -51,95 +56,94 @@ def create(session: Session, new: NewJob, *, now: datetime | None = None) -> Job
     if not new.seeds or new.repeats < 1 or not distinct:
         raise ValueError("a job needs at least one seed and one repeat, and no seed twice")
     now = now or utcnow()
-    test_specs.ensure(session, new, now=now)
     seed_s = chunks.estimate_seed_s(session, new.workload_key, new.executor, new.elements)
-    work, cut = chunks.cut(new, seed_s)
-    plan = (
-        None
-        if new.stop_on_finding is None
-        else sequential.begin(new.seeds[0], len(new.seeds), stop_on_finding=new.stop_on_finding)
-    )
-    job_id = new_id()
-    columns = {
-        **as_columns(JobRow, new),
-        "context": new.context if isinstance(new.context, str) else dict(new.context),
-        "request": {
-            **new.request,
-            "seeds": new.request.get("seeds", ranges.compact(new.seeds)),
-            "repeats": new.repeats,
-            "elements": new.elements,
-        },
-        "labels": dict(new.labels),
-        "commit": None if new.commit is None else dict(new.commit),
+    whole, cut = chunks.cut(new, seed_s)
+    request = {
+        "seeds": work.compact(new.seeds),
+        **new.request,
+        "repeats": new.repeats,
+        "elements": new.elements,
     }
-    session.add(
-        JobRow(
-            **columns,
-            id=job_id,
-            state=JobState.queued,
-            queue=new.queue,
-            sequential=plan,
-            total=len(work),
-            chunk_count=0,
-            open_chunks=0,
-            counts={},
-            created_at=now,
-            deadline_at=now + timedelta(seconds=new.queue_deadline_s),
-        )
-    )
-    session.flush()
-    session.add_all(
-        JobLabelRow(job_id=job_id, name=name, value=str(value))
-        for name, value in new.labels.items()
-    )
-    job = session.get_one(JobRow, job_id)
-    ranges.add(session, job, work, cut, queue=new.queue, pair_s=seed_s, sequential=plan is not None)
-    outbox.add(
+    plan = None
+    if new.stop_on_finding is not None:
+        plan = SeedProgress(new.seeds[0], len(new.seeds), new.stop_on_finding)
+    job = add_row(
         session,
-        "job.created",
-        f"job.created:{job_id}",
-        {"job": job_id, "queue": new.queue},
+        new,
         now=now,
+        state=JobState.queued,
+        queue=new.queue,
+        request=request,
+        sequential=plan,
+        deadline_at=now + timedelta(seconds=new.queue_deadline_s),
     )
+    work.add(session, job, whole, cut, queue=new.queue, pair_s=seed_s)
+    payload = {"job": job.id, "queue": new.queue}
+    outbox.add(session, "job.created", f"job.created:{job.id}", payload, now=now)
     if plan is not None:
         sequential.reach(session, job)
     events.add(session, job, StateChange(JobState.queued.value), now=now)
     session.flush()
-    return job_of(Job, job, dict(new.canonical), None)
+    return job
 
 
-def get(session: Session, job_id: str) -> Job | None:
-    """Return the job, or None when no job has that id.
+def add_row(session: Session, new: Any, *, now: datetime, **columns: Any) -> JobRow:
+    """Store the row of a new job with its test and its labels; it has no work yet.
 
-    One that waits in a queue that workers serve says what is there before it.
+    new: has the fields of NewJob that are columns; `columns` come on top.
     """
-    query = _query(Job).where(JobRow.id == job_id)
-    row = session.execute(query).one_or_none() if is_id(job_id) else None
-    if row is None:
-        return None
-    job = job_of(Job, *row)
-    if job.state is not JobState.queued or job.waiting_reason is not None:
-        return job
-    return replace(job, waiting_reason=queues.behind(session, row[0]))
+    test_specs.ensure(session, new, now=now)
+    taken = as_columns(JobRow, new) | columns
+    if not isinstance(taken["context"], str):
+        taken["context"] = dict(taken["context"])
+    if taken.get("commit") is not None:
+        taken["commit"] = JobCommit(**taken["commit"])
+    labels = {name: str(value) for name, value in new.labels.items()}
+    job = JobRow(
+        **{**taken, "labels": labels},
+        id=new_id(),
+        total=0,
+        done=0,
+        chunk_count=0,
+        open_chunks=0,
+        counts={},
+        red=0,
+        hollow=0,
+        version=1,
+        last_event=0,
+        created_at=now,
+    )
+    session.add(job)
+    session.flush()
+    session.add_all(
+        JobLabelRow(job_id=job.id, name=name, value=value) for name, value in labels.items()
+    )
+    return job
 
 
-def many(session: Session, job_ids: Collection[str]) -> dict[str, JobSummary]:
+def get(session: Session, job_id: str) -> JobRow | None:
+    """Return the job, or None when no job has that id."""
+    return session.scalar(_query().where(JobRow.id == job_id)) if is_id(job_id) else None
+
+
+def many(session: Session, job_ids: Collection[str]) -> dict[str, JobRow]:
     """Return the jobs of these ids that exist, in one statement."""
-    query = _query(JobSummary).where(JobRow.id.in_(job_ids))
-    rows = session.execute(query) if job_ids else ()
-    return {row[0].id: job_of(JobSummary, *row) for row in rows}
+    query = in_lists().where(JobRow.id.in_(job_ids))
+    return {job.id: job for job in session.scalars(query)} if job_ids else {}
 
 
-def _query(shape: type[AnyJob]) -> Select[JobRow, dict[str, Any], str]:
-    """Return the query of the jobs' rows, tests and words of diagnoses.
-
-    Summaries don't read the columns that only a whole job has: a diagnosis is up to 20 KB.
-    """
-    query = select(JobRow, TestSpecRow.canonical, JobRow.diagnosis["words"].as_string())
-    if not issubclass(shape, Job):
-        query = query.options(defer(JobRow.diagnosis), defer(JobRow.suspects))
-    query = query.join(TestSpecRow, JobRow.test_key == TestSpecRow.key)
+def _query() -> Select[JobRow]:
+    query = select(JobRow).join(TestSpecRow, JobRow.test_key == TestSpecRow.key)
+    query = query.options(contains_eager(JobRow.spec), undefer(JobRow.diagnosis_words))
     return query.where(JobRow.kind.in_(LISTED_KINDS))
+
+
+def in_lists() -> Select[JobRow]:
+    """Return the query of jobs without what only the page of one shows.
+
+    A diagnosis is up to 20 KB.
+    """
+    return _query().options(defer(JobRow.diagnosis), defer(JobRow.suspects))
 
 
 def diagnosis_words(session: Session, job_ids: Sequence[str]) -> str:
@@ -155,7 +159,7 @@ def list_(
     *,
     limit: int = 50,
     cursor: str | None = None,
-) -> Page[JobSummary]:
+) -> Page[JobRow]:
     """Return jobs, newest first. Raises BadCursor."""
     filters = filters or JobFilter()
     columns = {
@@ -167,7 +171,7 @@ def list_(
         JobRow.verdict: filters.verdict,
         JobRow.kind: filters.kind,
     }
-    query = _query(JobSummary)
+    query = in_lists()
     if filters.since is not None:
         query = query.where(JobRow.id >= floor(filters.since))
     if filters.label is not None:
@@ -177,17 +181,11 @@ def list_(
             labeled = labeled.where(JobLabelRow.value == value)
         query = query.where(JobRow.id.in_(labeled))
     return newest_first(
-        session,
-        query,
-        JobRow.id,
-        partial(job_of, JobSummary),
-        limit=limit,
-        cursor=cursor,
-        filters=columns,
+        session, query, JobRow.id, lambda job: job, limit=limit, cursor=cursor, filters=columns
     )
 
 
-def cancel(session: Session, job_id: str, *, now: datetime | None = None) -> Job | None:
+def cancel(session: Session, job_id: str, *, now: datetime | None = None) -> JobRow | None:
     """Cancel a job: close the chunks that no worker has started, and stop running attempts.
 
     Running attempts are asked through the outbox. The job ends canceled, even when its seeds had
@@ -197,12 +195,9 @@ def cancel(session: Session, job_id: str, *, now: datetime | None = None) -> Job
     dispatcher after the commit.
     """
     now = now or utcnow()
-    job = closing.lock(session, job_id) if is_id(job_id) else None
-    if job is None:
-        return None
-    if not JobState(job.state).final and job.state != JobState.cancelling:
-        job.state = JobState.cancelling
-        job.waiting_reason = None
+    job = closing.lock(session, job_id)
+    if job is not None and not job.state.final and job.state is not JobState.cancelling:
+        job.state, job.waiting_reason = JobState.cancelling, None
         job.version += 1
         closing.cancel_open_chunks(session, job, now=now)
         if job.open_chunks == 0:
@@ -210,39 +205,34 @@ def cancel(session: Session, job_id: str, *, now: datetime | None = None) -> Job
         else:
             events.add(session, job, StateChange(JobState.cancelling.value), now=now)
         session.flush()
-    return get(session, job_id)
+    return job
 
 
 def resubmit(
-    session: Session,
-    job_id: str,
-    *,
-    owner: str,
-    chunk_seconds: float = 20.0,
-) -> Job | None:
+    session: Session, job_id: str, *, owner: str, chunk_seconds: float = 20.0
+) -> JobRow | None:
     """Create a new job with the same request.
 
     Returns None when there is no such job, or when it isn't a job of seeds.
     """
     old = session.get(JobRow, job_id) if is_id(job_id) else None
-    if old is None or old.kind != JobKind.seeds:
+    if old is None or old.kind is not JobKind.seeds:
         return None
-    work = session.get_one(ChunkRangeRow, (job_id, 0))
+    first = session.get_one(ChunkRangeRow, (job_id, 0))
     return create(
         session,
         from_object(
             NewJob,
             old,
-            canonical=session.get_one(TestSpecRow, old.test_key).canonical,
+            canonical=old.test,
             elements=int(old.request["elements"]),
-            seeds=ranges.expand(work.seeds),  # without those that suspect seeds added
-            repeats=len(work.members),
+            seeds=work.expand(first.seeds),  # without those that suspect seeds added
+            repeats=len(first.members),
             queue_deadline_s=(old.deadline_at - old.created_at).total_seconds(),
             owner=owner,
             chunk_seconds=chunk_seconds,
             resubmit_of=old.id,
-            stop_on_finding=None
-            if old.sequential is None
-            else bool(old.sequential["stop_on_finding"]),
+            commit=old.commit and vars(old.commit),
+            stop_on_finding=None if old.sequential is None else old.sequential.stop_on_finding,
         ),
     )

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy.orm import Session
 
+from gonogo.devices.boards import ARCHES, BOARDS, arch_of
 from gonogo.errors import FieldError
 from gonogo.fields import choice, did_you_mean
 from gonogo.settings import Settings
@@ -22,78 +20,60 @@ from gonogo.spec.executors import EXECUTORS
 from gonogo.spec.regimes import check_exact_executor
 from gonogo.spec.selections import (
     AnyTest,
-    Selection,
     SelectionTest,
     check_executor,
 )
 from gonogo.spec.test_spec import TestSpec
 from gonogo.workloads import check_build
 from gonogo_service.builds import store as builds
-from gonogo_service.jobs import queue_estimate
-from gonogo_service.jobs import store as stored
-from gonogo_service.jobs.bodies import JobIn, Prepared, SequentialSeeds
-from gonogo_service.jobs.job import Job, NewJob
-from gonogo_service.jobs.targets import check_kind
-from gonogo_service.kit.database.records import from_object
+from gonogo_service.jobs import queue_estimate, store
+from gonogo_service.jobs.bodies import JobIn, Prepared, SequentialSeeds, Target
+from gonogo_service.jobs.model import JobRow
+from gonogo_service.jobs.new_job import NewJob
+
+_REMEDY = "; another name is known once a worker with it has run"
 
 
-@dataclass(frozen=True)
-class Submission:
-    """A body whose fields are checked, except for the checks that need the database."""
-
-    body: JobIn
-    test: AnyTest
-    seeds: Sequence[int]
-    context: str | dict[str, Any]
-
-
-def check(body: JobIn, settings: Settings) -> Submission:
-    """Run the checks that need no database. Raises FieldError."""
+def check(body: JobIn, settings: Settings) -> AnyTest:
+    """Run the checks that need no database, and return the test. Raises FieldError."""
     test = body.test.selection if isinstance(body.test, SelectionTest) else body.test
     if isinstance(test, TestSpec):
         check_size(test, settings, "test")
     check_executor(test, body.target.executor)
-    context: str | dict[str, Any] = "isolated"
     if isinstance(body.context, Prepared):
         for number, warm_up in enumerate(body.context.before):
             check_size(warm_up, settings, f"context.before.{number}")
-        before = [warm_up.canonical() for warm_up in body.context.before]
-        context = {"name": body.context.name, "before": before}
-    return Submission(body, test, _seeds(body, settings.max_seeds), context)
+    field, count = body.seed_count
+    # before the range is expanded: a count of 10**15 must not use memory
+    if count * body.repeats > settings.max_seeds:
+        reason = f"{count} seeds x {body.repeats} repeats are too many results"
+        raise FieldError(field, count, reason, limit=f"{settings.max_seeds} (GONOGO_MAX_SEEDS)")
+    return test
 
 
 def submit(
-    session: Session,
-    submission: Submission,
-    settings: Settings,
-    owner: str,
-    *,
-    now: datetime | None = None,
-) -> Job:
+    session: Session, body: JobIn, settings: Settings, owner: str, *, now: datetime | None = None
+) -> JobRow:
     """Store a job with its work in the caller's transaction. Raises FieldError."""
-    return stored.create(session, resolve(session, submission, settings, owner), now=now)
+    return store.create(session, resolve(session, body, settings, owner), now=now)
 
 
-def resolve(session: Session, submission: Submission, settings: Settings, owner: str) -> NewJob:
+def resolve(session: Session, body: JobIn, settings: Settings, owner: str) -> NewJob:
     """Return the job to create; its build and executor must be known and match.
 
     Raises FieldError.
     """
-    body, test = submission.body, submission.test
+    test = check(body, settings)
     build = build_of(session, body.build, body.target.executor, settings, "build")
     check_kind(session, body.target, settings)
+    reference = None
     if isinstance(test, TestSpec):
         check_build(build, test, "build")
         check_exact_executor(test.inputs, build.executor, test.kernel, test.features, "test")
-    reference = (
-        None
-        if body.reference is None or isinstance(test, Selection)
-        else _reference(session, body, build, test, settings)
-    )
-    request = body.model_dump(mode="json", exclude={"test", "context"})
-    return from_object(
-        NewJob,
-        body,
+        if body.reference is not None:
+            reference = _reference(session, body, build, test, settings)
+    sequential = isinstance(body.seeds, SequentialSeeds)
+    return NewJob(
         test_key=test.key,
         workload_key=test.workload_key,
         kernel=test.kernel,
@@ -102,20 +82,19 @@ def resolve(session: Session, submission: Submission, settings: Settings, owner:
         build=build.name,
         branch=build.branch,
         build_sequence=build.sequence,
-        executor=body.target.executor,
-        arch=body.target.arch,
-        board=body.target.board,
-        seeds=submission.seeds,
-        context=submission.context,
+        **dict(body.target),
+        seeds=body.each_seed,
+        repeats=body.repeats,
+        context=body.context.canonical() if isinstance(body.context, Prepared) else body.context,
+        priority=body.priority,
+        queue_deadline_s=body.queue_deadline_s,
+        labels=body.labels,
         commit=None if body.commit is None else body.commit.model_dump(),
         owner=owner,
-        request=request,
+        request=body.model_dump(mode="json", exclude={"test", "context"}),
         chunk_seconds=settings.chunk_seconds,
-        resubmit_of=None,
         reference=reference,
-        stop_on_finding=body.seeds.stop_on_finding
-        if isinstance(body.seeds, SequentialSeeds)
-        else None,
+        stop_on_finding=body.seeds.stop_on_finding if sequential else None,
     )
 
 
@@ -167,21 +146,6 @@ def check_size(test: TestSpec, settings: Settings, path: str) -> None:
     test.check_elements(settings.max_elements, path, "GONOGO_MAX_ELEMENTS")
 
 
-def _seeds(body: JobIn, limit: int) -> Sequence[int]:
-    seeds = body.seeds
-    if isinstance(seeds, list):
-        field, count = "seeds", len(seeds)
-    elif isinstance(seeds, SequentialSeeds):
-        field, count = "seeds.max", seeds.max
-    else:
-        field, count = "seeds.count", seeds.count
-    # before the range is expanded: a count of 10**15 must not use memory
-    if count * body.repeats > limit:
-        reason = f"{count} seeds x {body.repeats} repeats are too many results"
-        raise FieldError(field, count, reason, limit=f"{limit} (GONOGO_MAX_SEEDS)")
-    return tuple(seeds) if isinstance(seeds, list) else range(seeds.start, seeds.start + count)
-
-
 def build_of(session: Session, name: str, executor: str, settings: Settings, field: str) -> Build:
     """Return the build with a name on an executor. Raises FieldError.
 
@@ -213,3 +177,37 @@ def build_of(session: Session, name: str, executor: str, settings: Settings, fie
     ]
     reason = "unknown build" + did_you_mean(name, own_builds(executor))
     raise FieldError(field, name, reason, limit=", ".join(choices))
+
+
+def check_kind(session: Session, target: Target, settings: Settings) -> None:
+    """Raise FieldError for an architecture or a board that no device can have.
+
+    Those that are sold are known, so that jobs may wait for a host that comes later, and those of
+    every device, worker and setting so far.
+    """
+    seen = queue_estimate.kinds(session) | {(settings.arch, settings.board)}
+    if (target.arch, target.board) in seen:
+        return
+    arches = sorted({*ARCHES, *(arch for arch, _ in seen)})
+    boards = sorted({*BOARDS, *(board for _, board in seen)})
+    choice(target.arch, arches, "target.arch", "unknown architecture", more=_REMEDY)
+    made_for = arch_of(target.board)
+    if made_for is None:
+        choice(target.board, boards, "target.board", "unknown board", more=_REMEDY)
+    if made_for is not None and made_for != target.arch:
+        raise FieldError(
+            "target.board",
+            target.board,
+            f"is a board with chips of {made_for}, not of {target.arch}",
+            limit=f"target.arch {made_for}, or another board",
+        )
+
+
+def why_it_waits(session: Session, queue: str, settings: Settings) -> str | None:
+    """Return in words that no live worker serves a queue, and which are served; else None."""
+    served = queue_estimate.served(session, timeout_s=settings.heartbeat_timeout_s)
+    if queue in served:
+        return None
+    others = f"those with workers: {', '.join(sorted(served))}" if served else "no worker is live"
+    start = queue_estimate.start_command(queue)
+    return f"no live worker serves the queue {queue} now ({others}); start one: {start}"

@@ -9,13 +9,13 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from gonogo_service.bisections.model import BisectionRow
-from gonogo_service.jobs import ranges
+from gonogo_service.jobs import work
 from gonogo_service.jobs.model import ArtifactRow, ChunkRangeRow, ChunkRow, JobRow
 from gonogo_service.kit.database import dialect
 from gonogo_service.kit.database.ids import floor
 from gonogo_service.kit.database.states import BisectionState, ChunkState, JobState
 
-OPEN = (JobState.queued, JobState.running, JobState.cancelling)
+OPEN = tuple(state for state in JobState if not state.final)
 WINDOW = timedelta(days=1)
 _ROOM = 2
 
@@ -42,30 +42,19 @@ def of(session: Session, owner: str, *, now: datetime, before: str | None = None
 
     before: only what is older than this id.
     """
-    older = () if before is None else (JobRow.id < before,)
-    open_job = (JobRow.owner == owner, JobRow.state.in_(OPEN), *older)
-    jobs = session.scalar(select(func.count()).select_from(JobRow).where(*open_job)) or 0
-    bisections = session.scalar(
-        select(func.count())
-        .select_from(BisectionRow)
-        .where(BisectionRow.owner == owner, BisectionRow.state == BisectionState.running)
-    )
-    unmade = (
-        select(
-            func.sum(ChunkRangeRow.pair_s * (ChunkRangeRow.pairs - ChunkRangeRow.position)),
-        )
-        .join(JobRow, ChunkRangeRow.job_id == JobRow.id)
-        .where(ranges.OPEN, *open_job)
-    )
-    stored = (
-        select(func.sum(ChunkRow.estimate_s))
-        .join(JobRow, ChunkRow.job_id == JobRow.id)
-        .where(ChunkRow.state.in_((ChunkState.waiting, ChunkState.sent)), *open_job)
-    )
-    artifacts = (
+    of_owner = (JobRow.owner == owner, *(() if before is None else (JobRow.id < before,)))
+    is_open = (*of_owner, JobRow.state.in_(OPEN))
+    not_begun = ChunkRow.state.in_((ChunkState.waiting, ChunkState.sent))
+    left_s = ChunkRangeRow.pair_s * (ChunkRangeRow.pairs - ChunkRangeRow.position)
+    searches = select(func.count()).select_from(BisectionRow)
+    queries = (
+        select(func.count()).select_from(JobRow).where(*is_open),
+        searches.where(BisectionRow.owner == owner, BisectionRow.state == BisectionState.running),
+        select(func.sum(left_s)).join(JobRow).where(work.OPEN, *is_open),
+        select(func.sum(ChunkRow.estimate_s)).join(JobRow).where(not_begun, *is_open),
         select(func.sum(ArtifactRow.size))
         .join(JobRow, ArtifactRow.job_id == JobRow.id)
-        .where(JobRow.id >= floor(now - WINDOW), JobRow.owner == owner, *older)
+        .where(JobRow.id >= floor(now - WINDOW), *of_owner),
     )
-    seconds = (session.scalar(unmade) or 0.0) + (session.scalar(stored) or 0.0)
-    return Usage(jobs + (bisections or 0), float(seconds), int(session.scalar(artifacts) or 0))
+    jobs, bisections, unmade, stored, size = (session.scalar(query) or 0 for query in queries)
+    return Usage(jobs + bisections, float(unmade + stored), int(size))

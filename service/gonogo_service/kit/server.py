@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 import uvicorn
-from gonogo.settings import Settings
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from gonogo.settings import Settings
 from gonogo_service.kit import networks
 
 GRACE_S: Final = 3

@@ -14,7 +14,18 @@ from fnmatch import fnmatchcase
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import ColumnElement, Engine, and_, delete, exists, func, or_, select, tuple_, update
+from sqlalchemy import (
+    ColumnElement,
+    Engine,
+    and_,
+    delete,
+    exists,
+    func,
+    or_,
+    select,
+    tuple_,
+    update,
+)
 from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
 
 from gonogo_service.bisections.model import BisectionRow, ProbeRow

@@ -8,7 +8,6 @@ from sqlalchemy import select, union_all
 from sqlalchemy.orm import Session
 
 from gonogo_service.jobs import store as jobs
-from gonogo_service.jobs.job import JobSummary
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.states import LISTED_KINDS, JobState
 
@@ -16,7 +15,7 @@ RUNNING_STATES = (JobState.running, JobState.cancelling)
 FINAL_STATES = tuple(state for state in JobState if state.final)
 
 
-def latest_jobs(session: Session, states: Sequence[JobState], limit: int) -> list[JobSummary]:
+def latest_jobs(session: Session, states: Sequence[JobState], limit: int) -> list[JobRow]:
     """Return the latest jobs in any of the states, newest first.
 
     The latest ids of each state are read separately, because there is an index for that.
@@ -35,7 +34,7 @@ def latest_jobs(session: Session, states: Sequence[JobState], limit: int) -> lis
     return [latest[job_id] for job_id in sorted(latest, reverse=True)]
 
 
-def open_jobs(session: Session, limit: int) -> list[JobSummary]:
+def open_jobs(session: Session, limit: int) -> list[JobRow]:
     """Return the jobs that run, the newest first, then the queue in its order.
 
     The queue's order is the priority, then the time of submission.

@@ -13,7 +13,7 @@ from gonogo.fields import did_you_mean
 from gonogo_service.jobs import store as jobs
 from gonogo_service.jobs.api.jobs import require_job
 from gonogo_service.jobs.api.outputs import OutputNumbers, TestOutcome
-from gonogo_service.jobs.job import JobSummary, removed_words
+from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.answers import Cursor, Limit, answer_page, make_router, missing
 from gonogo_service.kit.database.paging import Page
 from gonogo_service.kit.database.records import schema_of
@@ -186,10 +186,10 @@ def of_run(
     return _stream(parts.of_run(context, run_id, members, size=STREAM_PAGE), format)
 
 
-def _demand_rows(job: JobSummary) -> None:
+def _demand_rows(job: JobRow) -> None:
     """Raise Problem 410 for a job whose rows are gone: no rows would look like no results."""
     if job.seeds_removed_at is not None:
-        raise Problem(410, f"Job {job.id}: {removed_words(job)[-1]}", slug="removed")
+        raise Problem(410, f"Job {job.id}: {job.removed[-1]}", slug="removed")
 
 
 def _pieces(content: Iterable[str]) -> Iterator[bytes]:

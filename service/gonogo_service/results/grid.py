@@ -125,9 +125,7 @@ def _by_blocks(session: Session, job: GridJob, order: SeedOrder) -> Grid:
     blocks = _blocks(order)
     bounds = [bisect_left(order.seeds, block * BLOCK) * repeats for block in blocks]
     length = len(order)
-    cells = [
-        Cell(start, end) for start, end in zip(bounds, [*bounds[1:], length], strict=True)
-    ]
+    cells = [Cell(start, end) for start, end in zip(bounds, [*bounds[1:], length], strict=True)]
     number = {block: place for place, block in enumerate(blocks)}
     for block, verdict, count, pair in rows:
         place = order.place(*divmod(int(pair), repeats))

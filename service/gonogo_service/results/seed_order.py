@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gonogo_service.jobs import ranges
+from gonogo_service.jobs import work
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class SeedOrder:
 
         The requested seeds are a range, a maximum number, or a list.
         """
-        seeds = ranges.expand(requested)
+        seeds = work.expand(requested)
         return cls(
             seeds if isinstance(seeds, range) else sorted(seeds),
             repeats,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from sqlalchemy import and_, or_, select
@@ -65,7 +66,8 @@ def _earlier(session: Session, job: JobRow) -> list[tuple[str, StageTable]]:
         .limit(MAX_EARLIER)
     )
     newest_first = [
-        (row.build, _read((row.diagnosis or {}).get("stages"))) for row in session.execute(query)
+        (row.build, _read(row.diagnosis and row.diagnosis.stages and asdict(row.diagnosis.stages)))
+        for row in session.execute(query)
     ]
     return [(build, table) for build, table in reversed(newest_first) if table is not None]
 

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session
 
-from gonogo_service.results.model import WHOLE, DailyRow, JobBlockRow
-from gonogo_service.results.sums import LOGARITHMIC, SUMS
-from gonogo_service.tests.variants import Variant
 from gonogo_service.kit.database.each import among
 from gonogo_service.kit.database.ids import is_id
 from gonogo_service.kit.database.paging import batched
+from gonogo_service.results.model import WHOLE, DailyRow, JobBlockRow
+from gonogo_service.results.sums import LOGARITHMIC, SUMS
+from gonogo_service.tests.variants import Variant
 
 _AT_ONCE = 200
 _MAXIMA = (*LOGARITHMIC, "max_abs")

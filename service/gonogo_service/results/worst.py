@@ -17,13 +17,13 @@ from sqlalchemy import ColumnElement, Double, Integer, Select, Text, func, selec
 from sqlalchemy.orm import Session
 
 from gonogo.spec.verdicts import WORST_FIRST, Verdict
+from gonogo_service.kit.database.columns import IdType, VerdictType
+from gonogo_service.kit.database.each import Ask, Given, among, of_each
+from gonogo_service.kit.database.paging import batched
 from gonogo_service.results import seeds as stored
 from gonogo_service.results.model import WHOLE, JobBlockRow, ResultRow
 from gonogo_service.results.seeds import SEED, StoredSeed
 from gonogo_service.results.tallies import Tally, of_jobs
-from gonogo_service.kit.database.columns import IdType, VerdictType
-from gonogo_service.kit.database.each import Ask, Given, among, of_each
-from gonogo_service.kit.database.paging import batched
 
 METRICS = ("tolerance_ratio", "rounding_ratio")
 """The statistics that may be the axis of a chart."""
@@ -161,7 +161,8 @@ def worst_marks(
             for seed in stored.read(session, table.job_id == job_id, *of_marks, statistics=names):
                 candidates[place[job_id]].append(_mark(seed, output, metric))
     return [
-        mark for of_column, room in zip(candidates, rooms, strict=True)
+        mark
+        for of_column, room in zip(candidates, rooms, strict=True)
         for mark in _shown(of_column, room)
     ]
 

@@ -20,8 +20,8 @@ from gonogo.spec.verdicts import Verdict
 from gonogo.spec.verdicts import worst as worst_verdict
 from gonogo_service.jobs import closing
 from gonogo_service.jobs import store as jobs
-from gonogo_service.jobs.job import JobCommit, NewJob
-from gonogo_service.jobs.model import JobRow
+from gonogo_service.jobs.model import JobCommit, JobRow
+from gonogo_service.jobs.new_job import NewJob
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.ids import is_id, new_id
 from gonogo_service.kit.database.paging import Page, newest_first

@@ -20,8 +20,7 @@ from gonogo.spec.suites import Template, attempt, expand
 from gonogo.spec.validation import MAX_ERRORS
 from gonogo_service.jobs import submission
 from gonogo_service.jobs.bodies import JobIn
-from gonogo_service.jobs.job import NewJob
-from gonogo_service.jobs.submission import Submission
+from gonogo_service.jobs.new_job import NewJob
 from gonogo_service.kit import audit
 from gonogo_service.schedules.store import Schedule
 from gonogo_service.suites import runs
@@ -63,13 +62,13 @@ class TestOfSuite:
 
 def check(
     content: Mapping[str, Any], settings: Settings, path: str = ""
-) -> list[tuple[Template, Submission]]:
+) -> list[tuple[Template, JobIn]]:
     """Run the checks of a suite that need neither the database nor builds.
 
     Raises FieldErrors with fields such as `entries.3.test.shape`, for all tests at once.
     """
     templates, problems = attempt(content, path)
-    checked: list[tuple[Template, Submission]] = []
+    checked: list[tuple[Template, JobIn]] = []
     for template in templates:
         try:
             checked.append((template, _checked(template, {"build": _ANY_BUILD}, settings)))
@@ -220,19 +219,22 @@ def described(content: Mapping[str, Any], settings: Settings) -> list[TestOfSuit
     return [
         TestOfSuite(
             name=template.name,
-            test_key=checked.test.key,
-            workload_key=checked.test.workload_key,
-            kernel=checked.test.kernel,
-            test=checked.test.canonical(),
-            seeds=len(checked.seeds),
+            test_key=test.key,
+            workload_key=test.workload_key,
+            kernel=test.kernel,
+            test=test.canonical(),
+            seeds=body.seed_count[1],
         )
-        for template, checked in check(content, settings)
+        for template, body in check(content, settings)
+        for test in (submission.check(body, settings),)
     ]
 
 
-def _checked(template: Template, supplied: Mapping[str, Any], settings: Settings) -> Submission:
+def _checked(template: Template, supplied: Mapping[str, Any], settings: Settings) -> JobIn:
     try:
-        return submission.check(JobIn.parse({**template.body, **supplied}), settings)
+        body = JobIn.parse({**template.body, **supplied})
+        submission.check(body, settings)
+        return body
     except FieldError as error:
         raise _placed(template, error) from None
 

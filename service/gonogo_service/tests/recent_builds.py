@@ -23,7 +23,6 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Session
 
-from gonogo.flakiness.rates import Outcome
 from gonogo.spec.verdicts import Verdict
 from gonogo_service.bisections.model import ProbeRow
 from gonogo_service.jobs.model import JobRow

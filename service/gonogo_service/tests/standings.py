@@ -123,7 +123,9 @@ def _query(given: Collection[str], every_build: bool) -> Select[Any]:
     chosen = _jobs(given, every_build).cte("chosen")
     results = chosen.c
     variant = results.test_key, results.branch, results.arch, results.board
-    is_lost = block.verdict.in_([verdict for verdict in Verdict if outcome_of(verdict) is Outcome.infrastructure])
+    is_lost = block.verdict.in_(
+        [verdict for verdict in Verdict if outcome_of(verdict) is Outcome.infrastructure]
+    )
     tally = (
         select(
             block.job_id,

@@ -12,7 +12,6 @@ from sqlalchemy import Text, cast, func, select
 from sqlalchemy.orm import Session
 
 from gonogo.spec.selections import FIELD, KERNEL, Selection, is_selection
-from gonogo.spec.statistics import ROLLED_UP
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.dialect import insert_once
 from gonogo_service.kit.database.paging import Page, newest_first
@@ -226,9 +225,7 @@ def history(
             sequence=job.build_sequence,
             seeds=job.done,
             at=job.finished_at,
-            outputs={
-                name: dict(tally.metrics) for name, tally in outputs.get(job.id, {}).items()
-            },
+            outputs={name: dict(tally.metrics) for name, tally in outputs.get(job.id, {}).items()},
         )
         for job in jobs
     ]

@@ -15,7 +15,7 @@ import stored_jobs
 from api import Api, in_process
 from database_params import BOTH
 from gonogo_service.jobs import artifacts
-from gonogo_service.jobs.job import Job
+from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.ids import new_id
 from gonogo_service.results import api as results
@@ -29,7 +29,7 @@ def api(lite_database_url: str) -> Iterator[Api]:
 
 
 @pytest.fixture
-def job(api: Api) -> Job:
+def job(api: Api) -> JobRow:
     """A finished job of tt-train-2025 with eight seeds."""
     with api.context.session() as session:
         return stored_jobs.finished(session)
@@ -59,7 +59,7 @@ def test_results_page_by_arrival_and_by_seed(api: Api) -> None:
     assert seeds(order="seed") == [0, 1, 2, 3, 4]
 
 
-def test_a_result_has_the_form_of_the_contract(api: Api, job: Job) -> None:
+def test_a_result_has_the_form_of_the_contract(api: Api, job: JobRow) -> None:
     item = api.get(f"/jobs/{job.id}/results?order=seed&limit=1")["items"][0]
     contract = {
         "seed",
@@ -103,7 +103,7 @@ def test_csv_has_a_line_per_output_and_seeds_without_numbers(api: Api) -> None:
 
 @BOTH
 def test_streams_hold_everything_across_their_pages(
-    api: Api, job: Job, monkeypatch: pytest.MonkeyPatch
+    api: Api, job: JobRow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(results, "STREAM_PAGE", 3)
     answer = api.client.get(f"/api/v1/jobs/{job.id}/results?format=ndjson")
@@ -115,14 +115,16 @@ def test_streams_hold_everything_across_their_pages(
 
 
 @pytest.mark.parametrize("form", ["arrow", "xml", ""])
-def test_an_unknown_format_is_refused_with_those_there_are(api: Api, job: Job, form: str) -> None:
+def test_an_unknown_format_is_refused_with_those_there_are(
+    api: Api, job: JobRow, form: str
+) -> None:
     answer = api.client.get(f"/api/v1/jobs/{job.id}/results?format={form}")
     assert answer.status_code == 422
     assert answer.json()["field"] == "format"
     assert answer.json()["limit"] == "one of json, csv, ndjson, junit, ctrf"
 
 
-def test_a_cursor_that_the_list_did_not_give_is_refused(api: Api, job: Job) -> None:
+def test_a_cursor_that_the_list_did_not_give_is_refused(api: Api, job: JobRow) -> None:
     for query in ("cursor=x", "cursor=1.2.3", "order=seed&cursor=7", "format=csv&cursor=1"):
         answer = api.client.get(f"/api/v1/jobs/{job.id}/results?{query}")
         assert (answer.status_code, answer.json()["field"]) == (422, "cursor"), query
@@ -144,7 +146,7 @@ def test_artifacts_are_listed_without_and_given_with_their_content(api: Api) -> 
     assert api.client.get(f"/api/v1/jobs/{other}/artifacts/{head['id']}").status_code == 404
 
 
-def test_the_diagnosis_is_in_words_also_while_the_job_runs(api: Api, job: Job) -> None:
+def test_the_diagnosis_is_in_words_also_while_the_job_runs(api: Api, job: JobRow) -> None:
     words = f"dx: {stored_jobs.FAULT}"
     diagnosis = api.get(f"/jobs/{job.id}/diagnosis")
     assert (diagnosis["state"], diagnosis["verdict"]) == ("finished", "pass_by_tolerance")
@@ -162,7 +164,7 @@ def test_the_diagnosis_is_in_words_also_while_the_job_runs(api: Api, job: Job) -
 
 
 @BOTH
-def test_a_test_tells_its_history_per_build_and_its_flags(api: Api, job: Job) -> None:
+def test_a_test_tells_its_history_per_build_and_its_flags(api: Api, job: JobRow) -> None:
     with api.context.session() as session:
         stored_jobs.finished(session, wrong=False, seeds=3)
     assert [test["key"] for test in api.get("/tests?kernel=layernorm_bw")["items"]] == [
@@ -177,7 +179,7 @@ def test_a_test_tells_its_history_per_build_and_its_flags(api: Api, job: Job) ->
 
 
 @BOTH
-def test_a_subject_keeps_its_past_when_the_tolerance_changes(api: Api, job: Job) -> None:
+def test_a_subject_keeps_its_past_when_the_tolerance_changes(api: Api, job: JobRow) -> None:
     with api.context.session() as session:
         later = stored_jobs.finished(
             session, test={**stored_jobs.NIGHTLY, "tolerance": {"atol": 0.01}}, seeds=2
@@ -212,7 +214,7 @@ def test_every_address_below_a_job_says_when_there_is_no_such_job(api: Api) -> N
 
 @pytest.mark.parametrize("order", ["arrival", "seed"])
 def test_a_page_of_results_never_tears_a_seed_in_two(
-    api: Api, job: Job, monkeypatch: pytest.MonkeyPatch, order: str
+    api: Api, job: JobRow, monkeypatch: pytest.MonkeyPatch, order: str
 ) -> None:
     whole = {
         item["seed"]: list(item["outputs"]) for item in api.get(f"/jobs/{job.id}/results")["items"]

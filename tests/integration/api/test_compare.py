@@ -310,7 +310,7 @@ def test_suspect_seeds_count_as_what_all_seeds_together_say(
     with api.context.session() as session:
         compared_builds.both(session, compared_builds.NEW, {}, None)
         job = compared_builds.rows_of(session, compared_builds.NEW, HEAD, rows)
-        session.get_one(JobRow, job.id).suspects = {"explanation": together, "pooled": {"dx": {}}}
+        session.get_one(JobRow, job.id).suspects = stored_jobs.together(together)
         session.flush()
         assert comparing.compare(session, BASE, HEAD).counts == {kind: 1}
 

@@ -212,7 +212,7 @@ def test_where_no_tolerance_works_other_inputs_are_tried_once(api: Api) -> None:
     with api.context.session() as session:
         ran = list(played(session, {"tile-missing": UNSEEN}))
     finished_gauge = api.get(f"/gauges/{gauge}")
-    inputs = [item.test.get("inputs") for item in ran]
+    inputs = [item.message["test"].get("inputs") for item in ran]
     assert inputs[0] is None
     assert [trial["inputs"] for trial in finished_gauge["elsewhere"]] == inputs[1:]
     assert {seed for item in ran[1:] for seed, _ in item.work} == {
@@ -368,7 +368,9 @@ def test_builds_of_somebody_s_go_to_the_queue_of_their_executor(api: Api) -> Non
             == "no live worker serves the queue mine.wormhole.n150"
         )  # type: ignore[index]
         ran = list(played(session, {"mine:broken": PASSES}))
-    plugin_attempts = {item.build: item for item in ran if item.target["executor"] == "mine"}
+    plugin_attempts = {
+        item.message["build"]: item for item in ran if item.message["target"]["executor"] == "mine"
+    }
     assert set(plugin_attempts) == {"right", "broken"}
     assert {item.queue for item in plugin_attempts.values()} == {"mine.wormhole.n150"}
     assert all(len(item.work) == 1 for item in plugin_attempts.values())

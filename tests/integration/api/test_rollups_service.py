@@ -15,6 +15,10 @@ from functools import partial
 from typing import Any
 
 import pytest
+from gonogo_service.results.rollups import rebuild, rollups
+from gonogo_service.results.rollups.rollups import AXES
+from gonogo_service.results.rollups.tallies import Tally
+from gonogo_service.results.rows import DayRollupRow, JobTallyRow, RolledRow
 from sqlalchemy import Engine, delete, select, text, update
 from sqlalchemy.exc import OperationalError
 
@@ -28,10 +32,6 @@ from gonogo_service.kit.database import engine as engines
 from gonogo_service.kit.database.ids import new_id
 from gonogo_service.operate import schema
 from gonogo_service.results import job_seeds as reads
-from gonogo_service.results.rollups import rebuild, rollups
-from gonogo_service.results.rollups.rollups import AXES
-from gonogo_service.results.rollups.tallies import Tally
-from gonogo_service.results.rows import DayRollupRow, JobTallyRow, RolledRow
 from gonogo_service.results.batch import Batch
 from gonogo_service.tests import test_specs
 from patience import WAIT_S

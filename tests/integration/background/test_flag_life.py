@@ -14,7 +14,7 @@ from api import Api, in_process
 from gonogo.flakiness.flag_kinds import FlagKind
 from gonogo_service.flags import store as flags
 from gonogo_service.flags.model import FlagRow
-from gonogo_service.jobs.job import Job
+from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.encoding import timestamp, utcnow
 from gonogo_service.kit.outbox import outbox
 
@@ -209,13 +209,13 @@ def test_neither_an_older_build_nor_a_job_from_before_the_resolution_reopens_a_f
         (flag,) = api.get("/flags", params={"kind": kind.value})["items"]
         patch(api, flag, state="resolved")
 
-    def judge_again(job: Job) -> None:
+    def judge_again(job: JobRow) -> None:
         place = {"arch": "wormhole", "board": "n150"}
         with api.context.session() as session:
             finding = FlagRow.found(kind, job, {"sentence": "seen again"}, **place)
             flags.upsert(session, finding, now=utcnow())
 
-    def ran(build: str, sequence: int, *, wrong: bool = False) -> Job:
+    def ran(build: str, sequence: int, *, wrong: bool = False) -> JobRow:
         with api.context.session() as session:
             return nightly_history.night(session, build, sequence, range(3), wrong=wrong)
 

@@ -19,8 +19,8 @@ from gonogo_service.jobs import artifacts, attempts, chunks, closing, events, qu
 from gonogo_service.jobs import store as jobs
 from gonogo_service.jobs.attempts import Sendable
 from gonogo_service.jobs.bodies import GaugeIn
-from gonogo_service.jobs.job import BACKGROUND_PRIORITY, Job
 from gonogo_service.jobs.model import AttemptRow, ChunkRow, JobRow
+from gonogo_service.jobs.new_job import BACKGROUND_PRIORITY
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.engine import reading, session
 from gonogo_service.kit.database.states import AttemptState
@@ -42,7 +42,7 @@ def current(engine: Engine) -> Iterator[Session]:
         yield transaction
 
 
-def submit(current: Session, seeds: int = 4, **changes: Any) -> Job:
+def submit(current: Session, seeds: int = 4, **changes: Any) -> JobRow:
     """A stored job."""
     return jobs.create(current, new_job(seeds, **changes), now=NOW)
 
@@ -77,14 +77,14 @@ def finish(
     attempts.finished(current, item.attempt, body, now=NOW)
 
 
-def now_of(current: Session, job: Job) -> Job:
+def now_of(current: Session, job: JobRow) -> JobRow:
     """The job as it is now."""
     stored_job = jobs.get(current, job.id)
     assert stored_job is not None
     return stored_job
 
 
-def seeds_of(current: Session, job: Job) -> dict[int, str]:
+def seeds_of(current: Session, job: JobRow) -> dict[int, str]:
     """Return the verdict of each seed."""
     return {item["seed"]: item["verdict"] for item in results.stream(current, job.id)}
 
@@ -253,7 +253,7 @@ def test_handing_back_does_not_count_as_an_attempt(current: Session) -> None:
 def test_endless_hand_backs_end_a_job(current: Session, before: int, state: str) -> None:
     job = submit(current, 1)
     (item,) = send(current)
-    chunk = current.get_one(ChunkRow, item.chunk)
+    chunk = current.get_one(ChunkRow, item.message["chunk"])
     chunk.returns = closing.MAX_RETURNS - before
     finish(current, item, sent=[], outcome="handed_back")
     assert (chunk.attempts, chunk.returns) == (0, closing.MAX_RETURNS - before + 1)
@@ -298,7 +298,7 @@ def test_results_are_a_sign_of_life_of_a_running_attempt_only(current: Session) 
     silent = attempts.silent_attempts(
         current, AttemptState.running, before=later + timedelta(seconds=1)
     )
-    assert [(item.attempt, item.worker) for item in silent] == [(running.attempt, "w")]
+    assert [(item.id, item.worker) for item in silent] == [(running.attempt, "w")]
     assert attempts.to_cancel(current) == []
 
 
@@ -343,7 +343,7 @@ def test_a_message_is_read_against_the_state_that_another_process_wrote(
 ) -> None:
     job = submit(current, 1)
     (item,) = send(current, start=False)
-    earlier = current.get_one(table, getattr(item, place))  # the session knows it
+    earlier = current.get_one(table, item.message[place])  # the session knows it
     current.execute(update(table).values(state="lost").execution_options(synchronize_session=False))
     attempts.started(current, item.attempt, {"worker": "w"}, now=NOW)
     assert (now_of(current, job).state, earlier.state) == ("queued", "lost")
@@ -379,7 +379,7 @@ def test_a_batch_that_never_comes_is_asked_for_again(current: Session) -> None:
     store(current, item, [row(0)])
     finish(current, item, batches=2)
     assert [
-        silent.attempt
+        silent.id
         for silent in attempts.silent_attempts(current, AttemptState.reported, before=LATER)
     ] == [item.attempt]
     attempts.mark_lost(current, item.attempt, "never arrived", before=LATER, now=LATER)
@@ -635,8 +635,8 @@ def test_a_waiting_job_says_what_is_before_it(current: Session) -> None:
     first = submit(current, 4, chunk_seconds=1e-9)
     second = submit(current, 1)
     send(current, 1)
-    assert now_of(current, first).waiting_reason is None
-    reason = now_of(current, second).waiting_reason
+    assert queues.behind(current, now_of(current, first)) is None
+    reason = queues.behind(current, now_of(current, second))
     since = f"{NOW:%H:%M:%S} UTC"
     assert reason == (
         f"in its queue, {QUEUE}, are 4 chunks of job {first.id} (layernorm_bw on tt-train-2025),"

@@ -23,7 +23,7 @@ from gonogo_service.devices import heartbeats, workers
 from gonogo_service.devices.model import DeviceRow
 from gonogo_service.jobs import attempts, chunks
 from gonogo_service.jobs import store as jobs
-from gonogo_service.jobs.job import Job
+from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.background_context import BackgroundContext, open_background_context
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.engine import reading, session
@@ -247,7 +247,7 @@ def test_a_job_says_what_it_waits_for_until_its_deadline(watched: Watched) -> No
     job = watched.do(jobs.create, new_job(1, queue_deadline_s=30), now=at(0))
 
     def reason() -> str | None:
-        stored: Job = watched.do(jobs.get, job.id)
+        stored: JobRow = watched.do(jobs.get, job.id)
         return stored.waiting_reason
 
     watched.run(0)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from datetime import timedelta
 from itertools import pairwise
 from typing import Any
@@ -18,12 +18,11 @@ from sqlalchemy.orm import Session
 import migrated_database
 from database_params import BOTH_ENGINES
 from gonogo_service.flags import store as flags
-from gonogo_service.jobs import artifacts, attempts, chunking, chunks, closing, events, queues
+from gonogo_service.jobs import artifacts, attempts, chunks, closing, events, queues, work
 from gonogo_service.jobs import store as jobs
 from gonogo_service.jobs.attempts import Sendable
-from gonogo_service.jobs.chunking import Work
-from gonogo_service.jobs.job import Job
-from gonogo_service.jobs.sequential import SeedDecision, SeedProgress
+from gonogo_service.jobs.model import JobRow, SeedDecision, SeedProgress
+from gonogo_service.jobs.work import Work
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.engine import reading, session
 from gonogo_service.kit.outbox import outbox
@@ -57,7 +56,7 @@ def submit(
     start: int = 0,
     stop_on_finding: bool = True,
     **changes: Any,
-) -> Job:
+) -> JobRow:
     """A stored job of sequential seeds."""
     new = new_job(
         range(start, start + most),
@@ -96,21 +95,21 @@ def end(
     attempts.finished(current, item.attempt, body, now=NOW)
 
 
-def now_of(current: Session, job: Job) -> Job:
+def now_of(current: Session, job: JobRow) -> JobRow:
     """The job as it is now."""
     now = jobs.get(current, job.id)
     assert now is not None
     return now
 
 
-def stop_of(current: Session, job: Job) -> SeedDecision:
+def stop_of(current: Session, job: JobRow) -> SeedDecision:
     """Return the decision that stopped the job."""
     stop = now_of(current, job).stop
     assert stop is not None
     return stop
 
 
-def run(current: Session, job: Job, make: Make = row) -> Job:
+def run(current: Session, job: JobRow, make: Make = row) -> JobRow:
     """Run chunk after chunk on one worker until the job is over."""
     while not (now := now_of(current, job)).state.final:
         for item in send(current, 1):
@@ -121,7 +120,7 @@ def run(current: Session, job: Job, make: Make = row) -> Job:
 
 def test_chunks_are_small_first_and_one_ends_at_the_earliest_decision() -> None:
     def sizes_of(count: int, repeats: int, pair_s: float) -> list[int]:
-        cut = chunking.growing(Work(range(count), range(repeats)), pair_s, 20.0)
+        cut = work.growing(Work(range(count), range(repeats)), pair_s, 20.0)
         return [high - low for low, high in pairwise((0, *cut.ends()))]
 
     sizes = sizes_of(500, 1, 0.01)
@@ -350,8 +349,7 @@ def test_nothing_about_the_kernel_ends_undecided_with_the_largest_number(current
     assert (ended.stop.seeds_saved, ended.stop.device_ms_saved) == (0, 0)
     again = jobs.resubmit(current, job.id, owner="me")
     assert again is not None
-    assert job.sequential is not None
-    assert (again.total, again.sequential) == (5, replace(job.sequential, needed=None))
+    assert (again.total, again.sequential) == (5, SeedProgress(0, 5, stop_on_finding=True))
 
 
 def test_repeats_of_a_seed_count_once_and_one_red_repeat_makes_it_red(current: Session) -> None:

@@ -15,7 +15,7 @@ from database_params import BOTH_ENGINES
 from gonogo_service.flags import store as flags
 from gonogo_service.jobs import attempts, chunks, events
 from gonogo_service.jobs import store as jobs
-from gonogo_service.jobs.job import Job
+from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.encoding import utcnow
 from job_flow import QUEUE, empty_row, new_job, output, row
 
@@ -53,7 +53,7 @@ def with_factor(number: int, estimate: float, verdict: str = "pass") -> dict[str
     return row(number, 0, verdict, "explained", outputs={"dx": dx, "dgamma": output()})
 
 
-def run(current: Session, make: Callable[[int], dict[str, Any]], **changes: Any) -> Job:
+def run(current: Session, make: Callable[[int], dict[str, Any]], **changes: Any) -> JobRow:
     """Run a job, by default of four seeds, from its creation to its end."""
     job = jobs.create(current, new_job(**{"request": RANGE, **changes}), now=NOW)
     while True:
@@ -170,7 +170,9 @@ def test_an_added_seed_that_is_unexplained_settles_it(current: Session) -> None:
         job.suspects.words
         == "seed 0 is suspect; 8 seeds were added: seed 6 is unexplained by itself"
     )
-    assert [flag.kind for flag in flags.newest(current, job=job.id).items] == ["passes_by_tolerance"]
+    assert [flag.kind for flag in flags.newest(current, job=job.id).items] == [
+        "passes_by_tolerance"
+    ]
 
 
 def test_red_suspect_seeds_that_are_no_chance_stay_red_without_a_flag(current: Session) -> None:

@@ -10,7 +10,7 @@ import pytest
 import stored_jobs
 from api import Api, in_process
 from gonogo import urls
-from gonogo_service.jobs.job import Job
+from gonogo_service.jobs.model import JobRow
 from stored_histories import world
 
 BY_PCC = {**stored_jobs.NIGHTLY, "tolerance": {"pcc": 0.9999999}}
@@ -34,7 +34,7 @@ def row(seed: int, verdict: str, deficit: float) -> dict[str, Any]:
     return result | {"verdict": verdict}
 
 
-def ended(api: Api, build: str, rows: list[dict[str, Any]], test: Mapping[str, Any]) -> Job:
+def ended(api: Api, build: str, rows: list[dict[str, Any]], test: Mapping[str, Any]) -> JobRow:
     """A job that has ended with these rows, and is assessed."""
     with api.context.session() as session:
         job = stored_jobs.submit(session, test=test, build=build, seeds=len(rows))

@@ -14,8 +14,7 @@ from api import in_process
 from gonogo.judging.error_maps import error_map
 from gonogo_service.jobs import artifacts, attempts, chunks
 from gonogo_service.jobs import store as jobs
-from gonogo_service.jobs.job import Job
-from gonogo_service.jobs.model import AttemptRow
+from gonogo_service.jobs.model import AttemptRow, JobRow
 from gonogo_service.kit.database import engine as engines
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.ids import new_id
@@ -64,7 +63,7 @@ def _map(offset: float) -> dict[str, Any]:
     return error_map(1 + error, np.ones((64, 80)), "bf16").to_json()
 
 
-def _filled(session: Session) -> Job:
+def _filled(session: Session) -> JobRow:
     job = stored_jobs.submit(session, seeds=6)
     (attempt,) = chunks.dispatch(session, chunks.choose(session, job.queue, 1), now=utcnow())
     attempts.started(

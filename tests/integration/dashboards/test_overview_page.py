@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 import time_machine
+from gonogo_service.results.rollups import day_totals
 from sqlalchemy import Engine, event
 from sqlalchemy.orm import Session
 
 import stored_jobs
 from api import in_process
 from database_params import BOTH
-from gonogo_dashboards.devices import device_page
+from gonogo_dashboards.devices import lines as device_lines
 from gonogo_dashboards.overview import overview
 from gonogo_dashboards.overview.overview import OverviewView
 from gonogo_service.devices import changes, workers
@@ -29,7 +30,6 @@ from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.engine import make_engine, reading, session
 from gonogo_service.kit.database.ids import new_id
 from gonogo_service.kit.database.states import DeliveryState, JobState
-from gonogo_service.results.rollups import day_totals
 from gonogo_service.results.batch import Batch
 from gonogo_service.suites import runs
 from gonogo_service.suites.runs import NewRun
@@ -294,7 +294,7 @@ def test_a_flagged_host_needs_someone_for_a_week_and_stays_on_the_list_of_hosts(
     later = timedelta(days=8)
     assert look(engine, later).needs == ()
     with reading(engine) as current:
-        shown = device_page.devices(current, utcnow() + later, 30.0).hosts
+        shown = device_lines.devices(current, utcnow() + later, 30.0).hosts
     assert [(host.name, host.verdict, host.refused, host.flagged) for host in shown] == [
         ("lab-1", "suspect", "sender 1", "8 d ago: it spoke for lab-2"),
         ("lab-2", "pass", "age 1", ""),

@@ -17,7 +17,7 @@ import stored_jobs
 from api import Api, in_process
 from gonogo_dashboards.tests import test_list
 from gonogo_service.bisections.model import BisectionRow, ProbeRow
-from gonogo_service.jobs.job import Job
+from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database import ids
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.ids import new_id
@@ -41,7 +41,7 @@ def variant_of(number: int) -> dict[str, Any]:
     return {**stored_jobs.NIGHTLY, "epsilon": 1e-5 * (1 + number)}
 
 
-def _bisect(session: Session, probe: Job) -> None:
+def _bisect(session: Session, probe: JobRow) -> None:
     """Make a job a run of a bisection."""
     bisection = BisectionRow(
         id=new_id(),

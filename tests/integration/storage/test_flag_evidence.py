@@ -132,8 +132,10 @@ def test_the_command_of_a_selection_has_its_order(shuffle: bool | int | None, wo
 
 def shown_of(current: Session, *rows: dict[str, Any], **changes: Any) -> dict[str, Any]:
     """Return what the diagnosis of a job that ended with these rows says."""
-    diagnosis = current.get_one(JobRow, ended(current, *rows, **changes)).diagnosis or {}
-    return {name: diagnosis.get(name) for name in ("seed", "verdict", "explanation", "words")}
+    diagnosis = current.get_one(JobRow, ended(current, *rows, **changes)).diagnosis
+    return {
+        name: getattr(diagnosis, name, None) for name in ("seed", "verdict", "explanation", "words")
+    }
 
 
 def wrong(fault: str, ratio: float | None) -> dict[str, Any]:
@@ -194,8 +196,12 @@ def test_the_diagnosis_of_a_selection_is_that_of_a_test_with_arrays(current: Ses
 
 def test_counters_move_all_seeds_to_what_they_are_together() -> None:
     counts = {"pass": 3, "suspect": 2, "fail_by_tolerance": 1, "fail": 1, "hang": 1}
-    together = {"explanation": "unexplained", "pooled": {"dx": {}}}
+    together = stored_jobs.together("unexplained")
     settled = {"pass_by_tolerance": 5, "fail": 2, "hang": 1}
     assert suspects.settled_counts(counts, together) == settled
-    alone = ({"explanation": "suspect", "pooled": {}}, together | {"pooled": None}, None)
+    alone = (
+        stored_jobs.together("suspect"),
+        stored_jobs.together("unexplained", pooled=None),
+        None,
+    )
     assert all(suspects.settled_counts(counts, status) == counts for status in alone)

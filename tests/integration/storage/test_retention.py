@@ -6,6 +6,14 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from gonogo_service.results.rollups import rebuild, rollups
+from gonogo_service.results.rows import (
+    ArchivedTallyRow,
+    DayRollupRow,
+    JobTallyRow,
+    RolledRow,
+    SeedResultRow,
+)
 from sqlalchemy import Engine, delete, func, select, text
 
 import audit_log
@@ -24,14 +32,6 @@ from gonogo_service.kit.database.ids import new_id
 from gonogo_service.operate import retention, tiers
 from gonogo_service.operate.retention import Policy, Tier
 from gonogo_service.results import job_seeds
-from gonogo_service.results.rollups import rebuild, rollups
-from gonogo_service.results.rows import (
-    ArchivedTallyRow,
-    DayRollupRow,
-    JobTallyRow,
-    RolledRow,
-    SeedResultRow,
-)
 from gonogo_service.results.batch import Batch
 from gonogo_service.tests import rejudgements
 

@@ -17,7 +17,7 @@ from gonogo.spec.stages import table
 from gonogo_service.flags import evidence
 from gonogo_service.jobs import artifacts
 from gonogo_service.jobs import store as jobs
-from gonogo_service.jobs.job import NewJob
+from gonogo_service.jobs.new_job import NewJob
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.ids import new_id
 from gonogo_service.results import stages

@@ -10,7 +10,7 @@ import pytest
 
 from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.jobs import seed_grid
-from gonogo_service.jobs.job import Job, SuspectSeeds
+from gonogo_service.jobs.model import JobRow, SuspectSeeds
 from gonogo_service.kit.database.states import JobKind, JobState
 from gonogo_service.results.seed_grids import LETTERS, NONE_YET
 from gonogo_service.results.seed_order import SeedOrder
@@ -18,9 +18,11 @@ from gonogo_service.results.seed_order import SeedOrder
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def job(seeds: Any, *, repeats: int = 1, state: JobState = JobState.running, **changes: Any) -> Job:
+def job(
+    seeds: Any, *, repeats: int = 1, state: JobState = JobState.running, **changes: Any
+) -> JobRow:
     """Return a job as stored; only the fields that the grid reads matter."""
-    values: dict[str, Any] = dict.fromkeys(Job.__dataclass_fields__)
+    values: dict[str, Any] = dict.fromkeys(JobRow.__dataclass_fields__)
     values |= {
         "kind": JobKind.seeds,
         "state": state,
@@ -28,7 +30,7 @@ def job(seeds: Any, *, repeats: int = 1, state: JobState = JobState.running, **c
         "repeats": repeats,
         "created_at": NOW,
     }
-    return Job(**{**values, **changes})
+    return JobRow(**{**values, **changes})
 
 
 def suspects_adding(*seeds: int) -> SuspectSeeds:

@@ -307,9 +307,7 @@ def test_the_image_copies_only_what_is_let_through() -> None:
     assert folders | others == let_through
 
 
-@pytest.mark.parametrize(
-    "path", sorted(ROOT.glob("locks/*.txt")), ids=lambda path: path.name
-)
+@pytest.mark.parametrize("path", sorted(ROOT.glob("locks/*.txt")), ids=lambda path: path.name)
 def test_locks_have_hashes_and_no_address(path: Path) -> None:
     text = path.read_text()
     assert "://" not in text

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gonogo_service.results.rollups import counting
+from gonogo_service.results.rollups.figures import figure, mean
+from gonogo_service.results.rollups.tallies import Tally, value_of
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gonogo.flakiness.rates import rate
 from gonogo_service.kit.database.records import from_object
-from gonogo_service.results.rollups import counting
-from gonogo_service.results.rollups.figures import figure, mean
-from gonogo_service.results.rollups.tallies import Tally, value_of
 from gonogo_service.results.batch import Batch
 from rolled_up import Rollup
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Annotated, Any
 
 from gonogo_service.jobs import artifacts as stored
 from gonogo_service.jobs.api.jobs import require_job
 from gonogo_service.jobs.artifact_contents import Content
-from gonogo_service.jobs.artifacts import Artifact, ArtifactHead
-from gonogo_service.jobs.job import removed_words
 from gonogo_service.kit.answers import Filter, make_router, require
 from gonogo_service.kit.database.paging import Page
 from gonogo_service.kit.database.records import Documented, from_object
@@ -20,7 +19,21 @@ router = make_router("jobs")
 
 
 @dataclass(frozen=True)
-class ArtifactOut(Artifact):
+class ArtifactHead:
+    """An artifact without its content."""
+
+    id: str
+    kind: str
+    seed: int
+    repeat: int
+    output: str
+    size: int
+    """Bytes of its content as JSON"""
+    created_at: datetime
+
+
+@dataclass(frozen=True)
+class ArtifactOut(ArtifactHead):
     """An artifact; its kind decides which content it has, and an unknown kind has any object."""
 
     content: Annotated[dict[str, Any], Documented(Content | dict[str, Any])]
@@ -32,13 +45,14 @@ def artifacts(context: Ctx, _who: Reader, job_id: str, kind: Filter = None) -> P
     with context.reading() as session:
         job = require_job(session, job_id)
         if job.artifacts_removed_at is not None:
-            raise Problem(410, f"Job {job.id}: {removed_words(job)[0]}", slug="removed")
-        return Page(tuple(stored.list_(session, job_id, kind=kind)), None)
+            raise Problem(410, f"Job {job.id}: {job.removed[0]}", slug="removed")
+        rows = stored.list_(session, job_id, kind=kind)
+    return Page(tuple(from_object(ArtifactHead, row) for row in rows), None)
 
 
 @router.get("/jobs/{job_id}/artifacts/{artifact_id}", summary="Show an artifact with its content")
 def artifact(context: Ctx, _who: Reader, job_id: str, artifact_id: str) -> ArtifactOut:
     """Show an artifact; its content is a JSON object whose structure depends on the kind."""
     with context.reading() as session:
-        stored_artifact = require(stored.get(session, job_id, artifact_id), "artifact", artifact_id)
-    return from_object(ArtifactOut, stored_artifact)
+        row = require(stored.get(session, job_id, artifact_id), "artifact", artifact_id)
+    return from_object(ArtifactOut, row)

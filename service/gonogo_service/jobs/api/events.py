@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import Depends, Header, Query
@@ -13,8 +12,6 @@ from starlette.exceptions import HTTPException
 
 from gonogo_service.jobs.api.jobs import require_job
 from gonogo_service.jobs.events import Event, Progress, SeedVerdict, StateChange
-from gonogo_service.jobs.job import SuspectSeeds
-from gonogo_service.jobs.sequential import SeedDecision
 from gonogo_service.kit.answers import make_router
 from gonogo_service.kit.database.encoding import encode
 from gonogo_service.kit.database.records import schema_of
@@ -26,15 +23,7 @@ RETRY_MS = 1000
 MAX_NUMBER = 2**31 - 1
 
 
-@dataclass(frozen=True)
-class StateData(StateChange):
-    """A job's state, and why it has it; fields that say nothing are left out."""
-
-    stop: SeedDecision | None = None
-    suspects: SuspectSeeds | None = None
-
-
-_EVENTS = {"text/event-stream": {"schema": schema_of(Progress | SeedVerdict | StateData)}}
+_EVENTS = {"text/event-stream": {"schema": schema_of(Progress | SeedVerdict | StateChange)}}
 """The data of an event, by its type."""
 
 

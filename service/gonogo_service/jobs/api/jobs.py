@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated, Literal
 
 from fastapi import Query, Request, Response
@@ -11,7 +10,7 @@ from sqlalchemy.orm import Session
 from gonogo.flakiness import sequential
 from gonogo.flakiness.policy import POLICY
 from gonogo.spec.verdicts import Verdict
-from gonogo_service.jobs import chunks, job_removal, queue_estimate, submission, targets
+from gonogo_service.jobs import chunks, job_removal, queue_estimate, queues, submission
 from gonogo_service.jobs import store as stored
 from gonogo_service.jobs.api.schemas import (
     Estimate,
@@ -20,11 +19,12 @@ from gonogo_service.jobs.api.schemas import (
     JobAccepted,
     JobOut,
     ListedJob,
+    answer_of,
     links,
 )
 from gonogo_service.jobs.bodies import JobIn
-from gonogo_service.jobs.job import Job
 from gonogo_service.jobs.job_removal import JobRemoved, NotRemovable
+from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit import audit
 from gonogo_service.kit.answers import (
     Cursor,
@@ -36,7 +36,6 @@ from gonogo_service.kit.answers import (
 )
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.paging import Page
-from gonogo_service.kit.database.records import from_object
 from gonogo_service.kit.database.states import JobKind, JobState
 from gonogo_service.kit.principals import Principal
 from gonogo_service.kit.problems import BadField, Problem
@@ -47,7 +46,7 @@ from gonogo_service.results import arithmetics, flips
 router = make_router("jobs")
 
 
-def require_job(session: Session, job_id: str) -> Job:
+def require_job(session: Session, job_id: str) -> JobRow:
     """Return the job. Raises Problem 404 when there is none."""
     return require(stored.get(session, job_id), "job", job_id)
 
@@ -64,12 +63,12 @@ def submit(
 ) -> Response:
     """Check the job and store it with its chunks; workers start on it at once."""
     bounds.demand_within(who, repository=None if body.commit is None else body.commit.repository)
-    checked = submission.check(body, context.settings)
+    submission.check(body, context.settings)  # before the transaction
 
     def make(session: Session) -> JobAccepted:
-        job = submission.submit(session, checked, context.settings, who.name)
+        job = submission.submit(session, body, context.settings, who.name)
         _audit_submission(session, who, job)
-        return _accepted(job, targets.why_it_waits(session, job.queue, context.settings))
+        return _accepted(job, submission.why_it_waits(session, job.queue, context.settings))
 
     return idempotency_keys.created(context, request, who, key, body, make)
 
@@ -80,9 +79,9 @@ def validate(context: Ctx, who: Submitter, body: JobIn) -> Estimate:
 
     Returns the cost and the expected wait.
     """
-    checked = submission.check(body, context.settings)
+    submission.check(body, context.settings)
     with context.reading() as session:
-        new = submission.resolve(session, checked, context.settings, who.name)
+        new = submission.resolve(session, body, context.settings, who.name)
         seed_s = chunks.estimate_seed_s(session, new.workload_key, new.executor, new.elements)
         queue = queue_estimate.read_work(
             session, new.queue, timeout_s=context.settings.heartbeat_timeout_s
@@ -136,7 +135,7 @@ def list_jobs(
     )
     with context.reading() as session:
         page = stored.list_(session, filters, limit=limit, cursor=cursor)
-    return extend_page(page, lambda job: from_object(ListedJob, job, links=links(job.id)))
+    return extend_page(page, lambda job: answer_of(ListedJob, job))
 
 
 @router.get("/jobs/{job_id}", summary="Show a job")
@@ -149,18 +148,14 @@ def look(context: Ctx, _who: Reader, job_id: str) -> JobOut:
     timeout_s = context.settings.heartbeat_timeout_s
     with context.reading() as session:
         job = require_job(session, job_id)
-        if queue_estimate.unserved(session, job, timeout_s=timeout_s, now=utcnow()):
-            job = replace(job, waiting_reason=queue_estimate.unserved_words(job.queue))
         compares = job.reference is not None and job.seeds_removed_at is None
-        pooled = flips.of_job(session, job_id) if compares else None
-        by_output = arithmetics.of_job(session, job_id)
-    return from_object(
-        JobOut,
-        job,
-        flips=None if pooled is None else list(pooled),
-        arithmetic=list(by_output) or None,
-        links=links(job_id),
-    )
+        return answer_of(
+            JobOut,
+            job,
+            waiting_reason=queues.waiting_reason(session, job, timeout_s=timeout_s, now=utcnow()),
+            flips=list(flips.of_job(session, job_id) or ()) if compares else None,
+            arithmetic=list(arithmetics.of_job(session, job_id)) or None,
+        )
 
 
 @router.post(
@@ -174,10 +169,9 @@ def cancel(context: Ctx, who: Submitter, job_id: str, response: Response) -> Job
     A finished job does not change.
     """
     with context.session() as session:
-        before = require_job(session, job_id)
-        job = stored.cancel(session, job_id)
-        assert job is not None
-        if job.state != before.state:
+        before = require_job(session, job_id).state
+        job = require(stored.cancel(session, job_id), "job", job_id)
+        if job.state is not before:
             audit.record(session, actor=who.actor, action="job.cancelled", subject=job_id)
     context.notifier.notify()
     accepted = _accepted(job)
@@ -206,7 +200,7 @@ def resubmit(
         )
         job = require(job, "job", job_id)
         _audit_submission(session, who, job, resubmit_of=job_id)
-        return _accepted(job, targets.why_it_waits(session, job.queue, context.settings))
+        return _accepted(job, submission.why_it_waits(session, job.queue, context.settings))
 
     return idempotency_keys.created(context, request, who, key, None, make)
 
@@ -240,7 +234,7 @@ def delete(context: Ctx, who: Admin, job_id: str) -> JobRemoved:
     return removed
 
 
-def _audit_submission(session: Session, who: Principal, job: Job, **detail: str) -> None:
+def _audit_submission(session: Session, who: Principal, job: JobRow, **detail: str) -> None:
     audit.record(
         session,
         actor=who.actor,
@@ -250,7 +244,7 @@ def _audit_submission(session: Session, who: Principal, job: Job, **detail: str)
     )
 
 
-def _accepted(job: Job, waiting_reason: str | None = None) -> JobAccepted:
+def _accepted(job: JobRow, waiting_reason: str | None = None) -> JobAccepted:
     return JobAccepted(job.id, job.state, job.chunks.total, links(job.id), waiting_reason)
 
 

@@ -15,7 +15,7 @@ from pydantic.alias_generators import to_camel
 
 from gonogo.settings.release import release
 from gonogo.spec.verdicts import Verdict
-from gonogo_service.jobs.job import Job
+from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.encoding import encode
 from gonogo_service.results.exports.parts import Export
 from gonogo_service.results.exports.test_case import Case, Status, cases
@@ -170,7 +170,7 @@ def _test(case: Case) -> dict[str, Any]:
     }
 
 
-def _environment(job: Job) -> dict[str, Any]:
+def _environment(job: JobRow) -> dict[str, Any]:
     """Return the environment of the first job; each test names its own build."""
     fields = {
         "buildName": job.build,

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from gonogo.spec.selections import sample
 from gonogo_service.jobs import selection_tests
 from gonogo_service.jobs import store as jobs
-from gonogo_service.jobs.job import Job
+from gonogo_service.jobs.model import JobRow
 from gonogo_service.results import seeds as results
 
 PAGE = 500
@@ -32,7 +32,7 @@ class Reads(Protocol):
 class Part:
     """One job and its rows, which can be read once."""
 
-    job: Job
+    job: JobRow
     name: str | None
     """The job's name in its run; None for a single job."""
     rows: Iterable[Row]
@@ -54,7 +54,7 @@ class Export:
         return f"gonogo {self.noun} {self.id}"
 
 
-def of_job(reads: Reads, job: Job, order: Order | None = None, *, size: int = PAGE) -> Export:
+def of_job(reads: Reads, job: JobRow, order: Order | None = None, *, size: int = PAGE) -> Export:
     """Export one job: by default ordered by seed once it is over, and by arrival before."""
     return Export("job", job.id, (_part(reads, job, None, order, size) for job in (job,)))
 
@@ -74,7 +74,7 @@ def _members(reads: Reads, members: Iterable[tuple[str, str]], size: int) -> Ite
             yield _part(reads, job, name, None, size)
 
 
-def _part(reads: Reads, job: Job, name: str | None, order: Order | None, size: int) -> Part:
+def _part(reads: Reads, job: JobRow, name: str | None, order: Order | None, size: int) -> Part:
     with reads.reading() as session:
         census = selection_tests.census(session, job)
     return Part(
@@ -85,7 +85,7 @@ def _part(reads: Reads, job: Job, name: str | None, order: Order | None, size: i
     )
 
 
-def _rows(reads: Reads, job: Job, order: Order, size: int) -> Iterator[Row]:
+def _rows(reads: Reads, job: JobRow, order: Order, size: int) -> Iterator[Row]:
     """Yield every result, with one transaction per page.
 
     So a slow reader holds neither a connection nor a snapshot of the database.
@@ -105,7 +105,7 @@ def _rows(reads: Reads, job: Job, order: Order, size: int) -> Iterator[Row]:
         cursor = page.next
 
 
-def public_row(job: Job, row: Row) -> Row:
+def public_row(job: JobRow, row: Row) -> Row:
     """Return a row as the API shows it: samples of a selection have an iteration, not a seed."""
     return {
         **sample(job.test, row["seed"]),

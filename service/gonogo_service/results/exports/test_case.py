@@ -253,6 +253,6 @@ def _check_command(part: Part, row: Row, outputs: Mapping[str, Any]) -> str:
         executor=job.target.executor,
         seed=number,
         output=worst.rpartition("/")[2],
-        reference=None if job.reference is None else job.reference.build,
+        reference=job.reference,
         repeats=row["repeat"] + 1,
     )
