@@ -16,7 +16,7 @@ from gonogo.spec.tolerances import for_output
 from gonogo_dashboards.kit import arithmetic_view, comparators_view, imported, words
 from gonogo_dashboards.kit.arithmetic_view import ArithmeticLine
 from gonogo_service.jobs.model import JobRow
-from gonogo_service.results import results
+from gonogo_service.results import seeds as results
 from gonogo_service.results.seed_order import SeedOrder
 
 _SHOWN = tuple(row for row in STATISTICS.values() if row.label)
