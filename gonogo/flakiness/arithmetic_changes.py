@@ -14,18 +14,12 @@ from dataclasses import dataclass, field
 MIN_ELEMENTS = 1000
 """The least elements of an output whose arithmetic counts: on fewer, several fit."""
 LAST_BUILDS = 5
-"""Earlier builds that say what to expect.
-
-One night with another arithmetic doesn't change what the next ones are compared with, and after
-three in a row the new one is expected.
-"""
-
+"""Earlier builds that say what to expect: one night with another arithmetic doesn't change it,
+after three in a row the new one is expected."""
 CHANCE = 0.01
-"""The chance of a change where seeds of both builds have both names.
-
-The first arithmetic that explains a seed names it. Running sums, for example, are close enough to
-blocked ones in some seeds.
-"""
+"""The chance of a change where seeds of both builds have both names: the first arithmetic that
+explains a seed names it, and running sums, for example, are close enough to blocked ones in some
+seeds."""
 
 Programs = Mapping[str, int]
 """Number of explained seeds by the name of the arithmetic that explains them."""
@@ -64,11 +58,8 @@ def pooled(build: str, jobs: Sequence[Mapping[str, Programs]]) -> BuildPrograms:
 class ArithmeticChange:
     """Another arithmetic of an output than on earlier builds.
 
-    Attributes:
-        output: the output's name.
-        before, after: the names of the two arithmetics.
-        seeds: the seeds of this build that `after` explains, of `of`.
-        builds: the earlier builds with `before`, newest first.
+    `after` explains `seeds` of `of` seeds of this build. `builds` are the earlier ones with
+    `before`, newest first.
     """
 
     output: str
@@ -81,11 +72,7 @@ class ArithmeticChange:
     @property
     def words(self) -> str:
         """The change in words, such as 'y: was "fused", is "stored-xhat"'."""
-        return f"{self.output}: {self._difference}"
-
-    @property
-    def _difference(self) -> str:
-        return f'was "{self.before}", is "{self.after}"'
+        return words([self])
 
 
 def changes(build: BuildPrograms, earlier: Sequence[BuildPrograms]) -> tuple[ArithmeticChange, ...]:
@@ -104,11 +91,10 @@ def changes(build: BuildPrograms, earlier: Sequence[BuildPrograms]) -> tuple[Ari
         after = build.prevailing(output)
         if before is None or after is None or before == after:
             continue
-        if _may_be_chance(build, voting, output, before, after):
-            continue
-        builds = tuple(other.build for other in voting if other.prevailing(output) == before)
-        seeds = build.explained(output, after)
-        changed.append(ArithmeticChange(output, before, after, seeds, build.seeds(output), builds))
+        if not _may_be_chance(build, voting, output, before, after):
+            builds = tuple(other.build for other in voting if other.prevailing(output) == before)
+            seeds, of = build.explained(output, after), build.seeds(output)
+            changed.append(ArithmeticChange(output, before, after, seeds, of, builds))
     return tuple(changed)
 
 
@@ -148,6 +134,6 @@ def chance(few: int, of_few: int, many: int, of_many: int) -> float:
 def words(changed: Sequence[ArithmeticChange]) -> str:
     """Return several changes as one phrase; outputs with equal changes stand together."""
     outputs: dict[str, list[str]] = {}
-    for change in changed:
-        outputs.setdefault(change._difference, []).append(change.output)
+    for one in changed:
+        outputs.setdefault(f'was "{one.before}", is "{one.after}"', []).append(one.output)
     return "; ".join(f"{', '.join(names)}: {phrase}" for phrase, names in outputs.items())

@@ -3,14 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
 
 from gonogo.flakiness.arithmetic_changes import BuildPrograms
 from gonogo.flakiness.masking import Record
 from gonogo.flakiness.rates import Rate, rate
-from gonogo.spec.described import Described
+from gonogo.spec.described import Described, Row
 from gonogo.spec.verdicts import Verdict
+
+Level = Literal["failure", "warning", "notice"]
+
+
+@dataclass(frozen=True)
+class _Row(Row):
+    """A class.
+
+    Attributes:
+        mark: the verdict whose shape and color it takes; known findings look as new ones do.
+        plural: what follows the label behind a number other than 1.
+        level: how loud its annotation on GitHub and GitLab is; None: it has none.
+        color: the label's on the terminal.
+        is_good: whether it is good news, or none.
+        waiver: whether a waiver covers it: by default, where it names the class, or never.
+    """
+
+    mark: Verdict = Verdict.not_judged
+    plural: str = ""
+    level: Level | None = None
+    color: str = ""
+    is_good: bool = False
+    waiver: Literal["default", "named", "never"] = "never"
 
 
 class Class(Described):
@@ -20,95 +43,132 @@ class Class(Described):
     first.
     """
 
-    new_failure = "new_failure", "Red on head, and not on base: this commit did it."
-    new_hollow_pass = (
+    mark: Verdict
+    plural: str
+    level: Level | None
+    color: str
+    is_good: bool
+    waiver: str
+
+    new_failure = _Row(
+        "new_failure",
+        "Red on head, and not on base: this commit did it.",
+        mark=Verdict.fail,
+        plural="s",
+        level="failure",
+        color="bold red",
+        waiver="default",
+    )
+    new_hollow_pass = _Row(
         "new_hollow_pass",
         "Green on head only because the tolerance is loose, and not so on base: rounding"
         " doesn't explain the error.",
+        mark=Verdict.pass_by_tolerance,
+        plural="es",
+        level="failure",
+        color="bold magenta",
+        waiver="default",
     )
-    unknown = "unknown", "Red or hollow on head, and base was not run: it may be new or old."
-    infrastructure = (
+    unknown = _Row(
+        "unknown",
+        "Red or hollow on head, and base was not run: it may be new or old.",
+        mark=Verdict.inconclusive,
+        level="warning",
+        color="yellow",
+        waiver="default",
+    )
+    infrastructure = _Row(
         "infrastructure",
         "A hang, a crash or an error: says nothing of the kernel's numbers.",
+        mark=Verdict.error,
+        level="warning",
+        color="red",
+        waiver="named",
     )
-    pending = "pending", "Not finished on head yet."
-    false_alarm = (
+    pending = _Row(
+        "pending", "Not finished on head yet.", mark=Verdict.inconclusive, level="warning"
+    )
+    false_alarm = _Row(
         "false_alarm",
         "Red on head, and right: the tolerance is tighter than the formats allow.",
+        mark=Verdict.fail_by_tolerance,
+        plural="s",
+        level="warning",
+        color="yellow",
+        waiver="default",
     )
-    broken_on_base = "broken_on_base", "The same failure is there on base."
-    known_flaky = (
+    broken_on_base = _Row(
+        "broken_on_base",
+        "The same failure is there on base.",
+        mark=Verdict.fail,
+        level="notice",
+        waiver="default",
+    )
+    known_flaky = _Row(
         "known_flaky",
         "Red on head, and an open flag says that it flickers, no worse than before.",
+        mark=Verdict.suspect,
+        level="notice",
+        waiver="default",
     )
-    known_hollow = (
+    known_hollow = _Row(
         "known_hollow",
         "Green and unexplained on head, as it was on base or as an open flag says.",
-        "Known hollow pass",
+        mark=Verdict.pass_by_tolerance,
+        label="Known hollow pass",
+        plural="es",
+        level="notice",
+        waiver="default",
     )
-    waived = (
+    waived = _Row(
         "waived",
         "Accepted for now: an acknowledged flag or a waiver, with an owner and a reason.",
+        mark=Verdict.not_judged,
     )
-    undecided = (
+    undecided = _Row(
         "undecided",
-        "Green on head, but nobody knows yet whether rounding explains the error: more seeds or"
-        " other inputs are needed.",
+        "Green on head, but nobody knows yet whether rounding explains the error: more"
+        " seeds or other inputs are needed.",
+        mark=Verdict.suspect,
+        waiver="named",
     )
-    not_run = "not_run", "It ran on base, and not on head."
-    fixed = "fixed", "Red on base, and green on head."
-    no_longer_hollow = (
+    not_run = _Row("not_run", "It ran on base, and not on head.", mark=Verdict.not_run)
+    fixed = _Row(
+        "fixed", "Red on base, and green on head.", mark=Verdict.pass_, color="green", is_good=True
+    )
+    no_longer_hollow = _Row(
         "no_longer_hollow",
         "Green and unexplained on base; rounding explains the error on head.",
-        "No longer a hollow pass",
+        mark=Verdict.pass_,
+        label="No longer a hollow pass",
+        color="green",
+        is_good=True,
     )
-    arithmetic_changed = (
+    arithmetic_changed = _Row(
         "arithmetic_changed",
         "Rounding explains the errors on head, but in another arithmetic than on base.",
-        "Arithmetic change",
+        mark=Verdict.not_judged,
+        label="Arithmetic change",
+        plural="s",
+        level="notice",
+        color="cyan",
+        is_good=True,
     )
-    passed = "passed", "Green on head, and nothing new to say."
+    passed = _Row(
+        "passed",
+        "Green on head, and nothing new to say.",
+        mark=Verdict.pass_,
+        color="green",
+        is_good=True,
+    )
 
     def counted(self, number: int) -> str:
         """Return the class with a number, such as `1 new hollow pass` or `2 new failures`."""
-        ending = _PLURALS.get(self, "") if number != 1 else ""
-        return f"{number:,} {self.label.lower()}{ending}"
-
-
-_PLURALS = {
-    Class.new_failure: "s",
-    Class.new_hollow_pass: "es",
-    Class.known_hollow: "es",
-    Class.false_alarm: "s",
-    Class.arithmetic_changed: "s",
-}
+        return f"{number:,} {self.label.lower()}{self.plural if number != 1 else ''}"
 
 
 LOST = (Verdict.error, Verdict.crash, Verdict.hang)
-_JUDGED = (
-    Verdict.fail,
-    Verdict.pass_by_tolerance,
-    Verdict.fail_by_tolerance,
-    Verdict.suspect,
-    Verdict.pass_,
-)
-
-FLICKERS = frozenset(
-    {"flaky", "nondeterministic", "device_dependent", "context_dependent", "latent_flake"}
-)
-"""Kinds of flags that mark red results that come and go."""
-HOLLOWS = frozenset({"passes_by_tolerance", "fix_masked"})
-TOO_TIGHT = frozenset({"tolerance_too_tight"})
-LOST_FLAGS = {Verdict.hang: frozenset({"hangs"}), Verdict.crash: frozenset({"crashes"})}
-"""The kinds of flags that mark runs without numbers, by their verdict."""
-ACCEPTED: Mapping[frozenset[str], str] = {
-    FLICKERS: "red results",
-    HOLLOWS: "hollow passes",
-    TOO_TIGHT: "false alarms",
-    LOST_FLAGS[Verdict.hang]: "hangs",
-    LOST_FLAGS[Verdict.crash]: "crashes",
-}
-"""The results that become `waived` while someone acknowledges a flag of these kinds."""
+NEW = (Class.new_failure, Class.new_hollow_pass)
 
 
 @dataclass(frozen=True)
@@ -166,12 +226,17 @@ class RunSummary(RunCounts):
     @property
     def judged(self) -> int:
         """The number of runs with a verdict on the kernel's numbers."""
-        return self.of(*_JUDGED)
+        return self.of(*(verdict for verdict in Verdict if verdict.judges_kernel))
 
     @property
     def answered(self) -> int:
         """The number of runs that are green or red."""
         return self.judged + self.of(Verdict.not_judged)
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether nothing ran, and nothing was asked to run."""
+        return not (self.counts or self.sick or self.waiting or self.ended_empty)
 
     def share(self, number: int) -> Rate:
         """Return `number` as a rate among the runs that are green or red."""
@@ -183,8 +248,8 @@ class RunSummary(RunCounts):
         counts = {
             verdict.value: self.counts[verdict] for verdict in Verdict if self.counts.get(verdict)
         }
-        names = RunCounts.__dataclass_fields__
-        return RunCounts(**{**{name: getattr(self, name) for name in names}, "counts": counts})
+        values = {one.name: getattr(self, one.name) for one in fields(RunCounts)}
+        return RunCounts(**{**values, "counts": counts})
 
 
 @dataclass(frozen=True)
@@ -209,6 +274,11 @@ class Classification:
 
     findings: tuple[Finding, ...]
 
+    @classmethod
+    def of(cls, findings: list[Finding]) -> Classification:
+        """Return the classification with these findings, put in order."""
+        return cls(tuple(sorted(findings, key=lambda one: (one.kind.rank, one.verdict.rank))))
+
     @property
     def kind(self) -> Class:
         """The class that lists sort and count by."""
@@ -223,3 +293,10 @@ class Classification:
     def verdict(self) -> Verdict:
         """The verdict of the first finding."""
         return self.findings[0].verdict
+
+
+def file_of(within: str) -> str | None:
+    """Return the file of a pytest test ("tests/test_x.py::test_y"); None for any other test."""
+    file, mark, _ = within.partition("::")
+    is_inside = not file.startswith("/") and ".." not in file.split("/")
+    return file if mark and file.endswith(".py") and is_inside else None

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from enum import StrEnum
 from typing import Any
 
 from gonogo.flakiness import arithmetic_changes
 from gonogo.flakiness.classes import (
-    FLICKERS,
-    HOLLOWS,
     LOST,
-    LOST_FLAGS,
-    TOO_TIGHT,
+    NEW,
     Class,
     Classification,
     Finding,
     OpenFlag,
     RunSummary,
 )
+from gonogo.flakiness.flag_kinds import Accepted, FlagKind
 from gonogo.flakiness.masking import BuildChange, Change, compare_builds
 from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.rates import fisher
@@ -26,6 +25,35 @@ from gonogo.spec.verdicts import Verdict
 
 UNSURE = (Verdict.suspect, Verdict.inconclusive, Verdict.skipped, Verdict.not_run)
 """Verdicts of runs that are neither green nor red, or not for certain; the first two are judged."""
+_LOST_FLAGS = {Verdict.hang: Accepted.hangs, Verdict.crash: Accepted.crashes}
+
+
+class Why(StrEnum):
+    """Why results have their class: the end of the finding's words.
+
+    `share` is base's of the same results, `errors` the comparison of the errors.
+    """
+
+    nothing = ""
+    acknowledged = "flag {flag}, acknowledged by {owner}{until}: {reason}"
+    flagged = "open flag {flag}"
+    few_seeds = "open flag {flag}: too few seeds to call it fixed"
+    silent = "{silence}"
+    no_arrays = "base has no arrays to judge"
+    lost_too = "on base, too: {before}"
+    on_base = "on base {share}"
+    compared = "on base {share}{errors}"
+    hidden = "on base the same error, hidden by the tolerance{errors}"
+    other_red = "red on base, too, with another error{worse}{errors}"
+    less_often = "red on base, too, but less often: {share}{worse}{errors}"
+    right = "base was red, too, and right: {alarms}{worse}{errors}"
+    none_red = "none of {answered} on base{worse}{errors}"
+    other_hollow = "with another error than on base{errors}"
+    masked = "red on base, and the same error stays: masked, not fixed{errors}"
+    was_red = "red on base{errors}"
+    none_hollow = "none of {judged} on base{errors}"
+    was_hollow = "green and unexplained on base {share}{errors}"
+    red_before = "red on base {share}{errors}"
 
 
 def classify(
@@ -33,67 +61,44 @@ def classify(
 ) -> Classification:
     """Return how a test changed from base to head, with the evidence.
 
-    Head's runs are split by their
-    results: lost (hang, crash, error), red, false alarm, green and hollow. Each part is decided
-    by itself, so a crashed seed hides no red one, and a known red hides no new hollow pass: waived
-    -> infrastructure -> broken on base -> known flaky (or known hollow) -> unknown -> new. If there
-    is no such part, the news is good: fixed, no longer hollow, passed. Raises ValueError if the
-    test ran on neither side.
+    Head's runs are split by their results: lost (hang, crash, error), red, false alarm, green and
+    hollow. Each part is decided by itself, so a crashed seed hides no red one, and a known red
+    hides no new hollow pass: waived -> infrastructure -> broken on base -> known flaky (or known
+    hollow) -> unknown -> new. If there is no such part, the news is good: fixed, no longer hollow,
+    passed. Raises ValueError if the test ran on neither side.
 
     flags: those that were opened before head ran, or that someone acknowledged.
     """
     if base is None and head is None:
         raise ValueError("a test needs results on base or head to have a class")
     before = base or RunSummary("")
-    if head is None or not (head.counts or head.sick or head.waiting or head.ended_empty):
+    if head is None or head.is_empty:
         words = f"{before.answered} runs on {before.build}, none on head"
-        return Classification(
-            (Finding(Class.not_run, Verdict.not_run, words, False, {"base": asdict(before.shown)}),)
-        )
+        evidence = {"base": asdict(before.shown)}
+        return Classification((Finding(Class.not_run, Verdict.not_run, words, False, evidence),))
     change = None
     if before.record and head.record:
         change = compare_builds(before.record, head.record)
     case = _Case(before, head, tuple(flags), change)
-    parts = [case.waiting(), *case.lost(), case.red(), case.false_alarm(), case.hollow()]
-    findings = [part for part in parts if part is not None] or [case.good()]
+    findings = [*case.lost(), *case.red(), *case.false_alarm(), *case.hollow()] or [case.good()]
     if (arithmetic := case.arithmetic()) is not None:
         nothing_new = findings[0].kind is Class.passed and not findings[0].evidence
         findings = [arithmetic] if nothing_new else [*findings, arithmetic]
-    return Classification(
-        tuple(sorted(findings, key=lambda finding: (finding.kind.rank, finding.verdict.rank)))
-    )
+    return Classification.of(findings)
 
 
 @dataclass(frozen=True)
 class _Part:
-    """Some results of head: their words and evidence, and the flag that may cover them."""
+    """Results of head that are decided together, and the flag that may cover them."""
 
     verdict: Verdict
     words: str
-    evidence: Mapping[str, Any] = field(default_factory=dict)
+    before: int = 0
+    """The same results on base"""
+    p: float | None = None
+    """Fisher's test, where head is worse"""
     flag: OpenFlag | None = None
-
-    def finding(self, kind: Class, why: str = "", *, new: bool = False) -> Finding:
-        """Return the finding of these results. why: the end of its words."""
-        words = f"{self.words}; {why}" if why else self.words
-        flagged = {} if self.flag is None else {"flag": asdict(self.flag)}
-        return Finding(kind, self.verdict, words, new, {**self.evidence, **flagged})
-
-    @property
-    def waived(self) -> Finding | None:
-        """The finding where someone acknowledged the flag."""
-        if self.flag is None or not self.flag.acknowledged:
-            return None
-        until = f" until {self.flag.expires}" if self.flag.expires else ""
-        owner, reason = self.flag.owner or "someone", self.flag.reason or "no reason given"
-        return self.finding(
-            Class.waived, f"flag {self.flag.kind}, acknowledged by {owner}{until}: {reason}"
-        )
-
-    @property
-    def flagged(self) -> str:
-        """The flag in words."""
-        return "" if self.flag is None else f"open flag {self.flag.kind}"
+    evidence: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -103,140 +108,97 @@ class _Case:
     flags: tuple[OpenFlag, ...]
     change: BuildChange | None
 
-    def waiting(self) -> Finding | None:
-        if not self.head.waiting:
-            return None
-        jobs = f"{self.head.waiting} job{'' if self.head.waiting == 1 else 's'}"
-        return Finding(Class.pending, Verdict.inconclusive, f"{jobs} of head not finished", False)
-
-    def lost(self) -> Iterable[Finding]:
-        """Yield a finding for each verdict of lost runs: hangs, crashes and errors.
-
-        Runs on sick devices and jobs that ended without a result are findings, too.
-        """
-        for verdict in LOST:
-            number, before = self.head.of(verdict), self.base.of(verdict)
-            if not number:
-                continue
-            words = f"{number} of {sum(self.head.counts.values())} runs: {verdict.value}"
-            flag = self._flag(LOST_FLAGS.get(verdict, frozenset()))
-            part = _Part(verdict, words, {"head": number, "base": before}, flag)
-            there = f"on base, too: {before}" if before else ""
-            new = not before and flag is None and bool(self.base.answered)
-            yield part.waived or part.finding(Class.infrastructure, there, new=new)
-        sick, empty = self.head.sick, self.head.ended_empty
-        if sick:
-            named = ", ".join(f"{number} on {device}" for device, number in sorted(sick.items()))
-            words = f"left out, because the device was sick: {named}"
-            yield _Part(Verdict.error, words, {"sick": dict(sick)}).finding(Class.infrastructure)
-        if empty and not self.head.answered and not self.head.waiting:
-            reasons = ", ".join(f"{number} {why}" for why, number in sorted(empty.items()))
-            part = _Part(
-                Verdict.error, f"ended without a result: {reasons}", {"ended_empty": dict(empty)}
-            )
-            yield part.finding(Class.infrastructure)
-
-    def red(self) -> Finding | None:
-        """Return the finding of red runs that are wrong or have no arrays."""
+    def lost(self) -> Iterator[Finding]:
+        """Yield a finding for each verdict of lost runs, for sick devices, and for no result."""
         base, head = self.base, self.head
-        if not head.red:
-            return None
-        verdict = Verdict.fail if head.of(Verdict.fail) else Verdict.not_judged
-        p = self._worse(base.red, head.red)
-        evidence, flag = self._evidence(base.red, head.red, p), self._flag(FLICKERS)
-        part = _Part(verdict, f"red {head.red} of {head.answered}", evidence, flag)
-        if part.waived:
-            return part.waived
+        if head.waiting:
+            words = f"{head.waiting} job{'' if head.waiting == 1 else 's'} of head not finished"
+            yield Finding(Class.pending, Verdict.inconclusive, words, False)
+        for verdict in filter(head.of, LOST):
+            number, before = head.of(verdict), base.of(verdict)
+            words = f"{number} of {sum(head.counts.values())} runs: {verdict.value}"
+            flag = self._flag(_LOST_FLAGS.get(verdict))
+            part = _Part(verdict, words, before, None, flag, {"head": number, "base": before})
+            is_new = not before and flag is None and bool(base.answered)
+            why = Why.lost_too if before else Why.nothing
+            yield self._finding(part, Class.infrastructure, why, new=is_new)
+        for name, counts, start, joint in (
+            ("sick", head.sick, "left out, because the device was sick", "on "),
+            ("ended_empty", head.ended_empty, "ended without a result", ""),
+        ):
+            if counts and (name == "sick" or not (head.answered or head.waiting)):
+                named = ", ".join(
+                    f"{number} {joint}{one}" for one, number in sorted(counts.items())
+                )
+                part = _Part(Verdict.error, f"{start}: {named}", evidence={name: dict(counts)})
+                yield self._finding(part, Class.infrastructure, Why.nothing)
+
+    def red(self) -> Iterator[Finding]:
+        """Yield the finding of red runs that are wrong or have no arrays."""
+        head = self.head
+        if head.red:
+            verdict = Verdict.fail if head.of(Verdict.fail) else Verdict.not_judged
+            words = f"red {head.red} of {head.answered}"
+            part = self._part(verdict, words, self.base.red, head.red, Accepted.red)
+            yield self._finding(part, *self._decide_red(part))
+
+    def _decide_red(self, part: _Part) -> tuple[Class, Why]:
         # A fault that base hides behind its tolerance is not new in this commit: stored numbers
         # beat red and green.
-        hollow = base.of(Verdict.pass_by_tolerance)
-        hidden = self._same() is True and bool(hollow)
-        wrong = base.red + hollow, head.red + head.of(Verdict.pass_by_tolerance)
-        if (base.red or hidden) and self._same() is not False and self._worse(*wrong) is None:
-            how = "on base the same error, hidden by the tolerance"
-            how = f"on base {self._on_base(base.red)}" if base.red else how
-            return part.finding(Class.broken_on_base, how + self._why())
-        if flag is not None and p is None:
-            return part.finding(Class.known_flaky, part.flagged)
+        base, same, hollow = self.base, self._same(), self.base.of(Verdict.pass_by_tolerance)
+        wrong = base.red + hollow, self.head.red + self.head.of(Verdict.pass_by_tolerance)
+        is_there = base.red or (same is True and hollow)
+        if is_there and same is not False and self._worse(*wrong) is None:
+            return Class.broken_on_base, Why.compared if base.red else Why.hidden
+        if part.flag is not None and part.p is None:
+            return Class.known_flaky, Why.flagged
         if not base.answered:
-            return part.finding(Class.unknown, self._silent())
-        right = base.of(Verdict.fail_by_tolerance)
-        if base.red and self._same() is False:
-            how = "red on base, too, with another error"
-        elif base.red:
-            how = f"red on base, too, but less often: {self._on_base(base.red)}"
-        elif right:
-            how = f"base was red, too, and right: {self._on_base(right)}"
-        else:
-            how = f"none of {base.answered} on base"
-        worse = f"; worse than {part.flagged} can account for" if flag is not None else ""
-        return part.finding(Class.new_failure, f"{how}{worse}{self._why()}", new=True)
+            return Class.unknown, Why.silent
+        if base.red:
+            return Class.new_failure, Why.other_red if same is False else Why.less_often
+        is_right = base.of(Verdict.fail_by_tolerance)
+        return Class.new_failure, Why.right if is_right else Why.none_red
 
-    def false_alarm(self) -> Finding | None:
-        """Return the finding of red runs that rounding explains.
+    def false_alarm(self) -> Iterator[Finding]:
+        """Yield the finding of red runs that rounding explains.
 
         The tolerance is to blame, even if another commit tightened it.
         """
         verdict = Verdict.fail_by_tolerance
-        number, before = self.head.of(verdict), self.base.of(verdict)
-        if not number:
-            return None
-        words = f"red though right {number} of {self.head.answered}"
-        evidence = self._evidence(before, number, self._worse(before, number))
-        part = _Part(verdict, words, evidence, self._flag(TOO_TIGHT))
-        answered = bool(self.base.answered)
-        there = f"on base {self._on_base(before)}" if answered else self._silent()
-        new = answered and not before
-        return part.waived or part.finding(Class.false_alarm, there, new=new)
+        if number := self.head.of(verdict):
+            before, answered = self.base.of(verdict), bool(self.base.answered)
+            words = f"red though right {number} of {self.head.answered}"
+            part = self._part(verdict, words, before, number, Accepted.false_alarms)
+            why = Why.on_base if answered else Why.silent
+            yield self._finding(part, Class.false_alarm, why, new=answered and not before)
 
-    def hollow(self) -> Finding | None:
-        """Return the finding of green runs that rounding doesn't explain."""
-        base, head, verdict = self.base, self.head, Verdict.pass_by_tolerance
-        number, before = head.of(verdict), base.of(verdict)
-        if not number:
-            return None
-        p = self._worse(before, number)
-        evidence, flag = self._evidence(before, number, p), self._flag(HOLLOWS)
-        words = f"green and unexplained {number} of {head.answered}"
-        part = _Part(verdict, words, evidence, flag)
-        if part.waived:
-            return part.waived
+    def hollow(self) -> Iterator[Finding]:
+        """Yield the finding of green runs that rounding doesn't explain."""
+        verdict = Verdict.pass_by_tolerance
+        if number := self.head.of(verdict):
+            words = f"green and unexplained {number} of {self.head.answered}"
+            part = self._part(verdict, words, self.base.of(verdict), number, Accepted.hollow)
+            yield self._finding(part, *self._decide_hollow(part, number))
+
+    def _decide_hollow(self, part: _Part, number: int) -> tuple[Class, Why]:
+        base, head, before, same = self.base, self.head, part.before, self._same()
         wrong = base.red + before, head.red + number
-        there = f"on base {self._on_base(before)}" if before else ""
-        if before and self._same() is not False and self._worse(*wrong) is None:
-            return part.finding(Class.known_hollow, there + self._why())
+        if before and same is not False and self._worse(*wrong) is None:
+            return Class.known_hollow, Why.compared
         # One rare hollow seed under an old flag is nothing new. But where every seed of base was
         # explained and none of head is, a flag that has not expired yet must not hide that the
         # fault came back.
-        back = base.judged and not base.red and not before and head.judged == head.red + number
-        if flag is not None and not before and not base.red and not back and p is None:
-            return part.finding(Class.known_hollow, part.flagged)
+        clean = not before and not base.red
+        is_back = clean and base.judged and head.judged == head.red + number
+        if part.flag is not None and clean and not is_back and part.p is None:
+            return Class.known_hollow, Why.flagged
         if not base.judged:
-            why = "base has no arrays to judge" if base.answered else self._silent()
-            return part.finding(Class.unknown, why)
+            return Class.unknown, Why.no_arrays if base.answered else Why.silent
         if before:
-            how = "with another error than on base" if self._same() is False else there
-        elif base.red:
-            masked = "red on base, and the same error stays: masked, not fixed"
-            how = masked if self._same() else "red on base"
-        else:
-            how = f"none of {base.judged} on base"
-        return part.finding(Class.new_hollow_pass, how + self._why(), new=True)
-
-    def arithmetic(self) -> Finding | None:
-        """Return the finding of outputs that are explained by another arithmetic than on base."""
-        if self.base.programs is None or self.head.programs is None:
-            return None
-        changed = arithmetic_changes.changes(self.head.programs, [self.base.programs])
-        if not changed:
-            return None
-        return Finding(
-            Class.arithmetic_changed,
-            Verdict.pass_,
-            arithmetic_changes.words(changed),
-            True,
-            {"arithmetic": [asdict(change) for change in changed]},
-        )
+            return Class.new_hollow_pass, Why.other_hollow if same is False else Why.compared
+        if base.red:
+            return Class.new_hollow_pass, Why.masked if same else Why.was_red
+        return Class.new_hollow_pass, Why.none_hollow
 
     def good(self) -> Finding:
         """Return the finding of runs that are neither lost, red nor hollow."""
@@ -250,38 +212,68 @@ class _Case:
         without = "" if verdict is Verdict.pass_ else ", without arrays to judge"
         words = f"green {head.answered} of {head.answered}{without}"
         red = base.red + base.of(Verdict.fail_by_tolerance)
-        hollow = base.of(Verdict.pass_by_tolerance)
-        if not red and not (hollow and head.judged):
+        hollow = base.of(Verdict.pass_by_tolerance) if head.judged else 0
+        if not (red or hollow):
             return Finding(Class.passed, verdict, words, False)
-        evidence = self._evidence(red or hollow, 0, None)
+        part = self._part(verdict, words, red or hollow, 0, Accepted.red if red else None)
         if not red:
-            there = f"green and unexplained on base {self._on_base(hollow)}"
-            part = _Part(verdict, words, evidence)
-            return part.finding(Class.no_longer_hollow, there + self._why())
-        flag = self._flag(FLICKERS)
-        p = fisher(0, head.answered, red, base.answered)
-        if flag is not None and p > POLICY.significance:
-            part = _Part(verdict, words, evidence, flag)
-            return part.finding(Class.passed, f"{part.flagged}: too few seeds to call it fixed")
-        there = f"red on base {self._on_base(red)}"
-        return _Part(verdict, words, evidence).finding(Class.fixed, there + self._why())
+            return self._worded(part, Class.no_longer_hollow, Why.was_hollow)
+        if part.flag and fisher(0, head.answered, red, base.answered) > POLICY.significance:
+            return self._worded(part, Class.passed, Why.few_seeds)
+        part = self._part(verdict, words, red, 0, None)
+        return self._worded(part, Class.fixed, Why.red_before)
 
-    def _on_base(self, number: int) -> str:
-        return self.base.share(number).words
+    def arithmetic(self) -> Finding | None:
+        """Return the finding of outputs that are explained by another arithmetic than on base."""
+        if self.base.programs is None or self.head.programs is None:
+            return None
+        changed = arithmetic_changes.changes(self.head.programs, [self.base.programs])
+        if not changed:
+            return None
+        words = arithmetic_changes.words(changed)
+        evidence = {"arithmetic": [asdict(change) for change in changed]}
+        return Finding(Class.arithmetic_changed, Verdict.pass_, words, True, evidence)
 
-    def _evidence(self, before: int, number: int, p: float | None) -> dict[str, Any]:
-        """Return both rates, p where head is worse, and the comparison of the errors."""
-        head = self.head.share(number)
-        there = self.base.share(before) if self.base.answered else None
+    def _part(
+        self, verdict: Verdict, words: str, before: int, number: int, accepted: Accepted | None
+    ) -> _Part:
+        """Return results with both rates, p where head is worse, and the errors' comparison."""
+        p = self._worse(before, number)
         evidence: dict[str, Any] = {
-            "head": asdict(head),
-            "base": None if there is None else asdict(there),
+            "head": asdict(self.head.share(number)),
+            "base": asdict(self.base.share(before)) if self.base.answered else None,
             "p": p,
             "policy": POLICY.version,
         }
         if self.change is not None:
             evidence["change"] = asdict(self.change)
-        return evidence
+        return _Part(verdict, words, before, p, self._flag(accepted), evidence)
+
+    def _finding(self, part: _Part, kind: Class, why: Why, *, new: bool = False) -> Finding:
+        """Return the finding of results; it is waived where someone acknowledged their flag."""
+        if part.flag is not None and part.flag.acknowledged:
+            return self._worded(part, Class.waived, Why.acknowledged)
+        return self._worded(part, kind, why, new=new or kind in NEW)
+
+    def _worded(self, part: _Part, kind: Class, why: Why, *, new: bool = False) -> Finding:
+        base, flag = self.base, part.flag or OpenFlag("", "", False)
+        end = why.format(
+            before=part.before,
+            share=base.share(part.before).words if base.answered else "",
+            alarms=base.share(base.of(Verdict.fail_by_tolerance)).words,
+            answered=base.answered,
+            judged=base.judged,
+            silence=self._silence(),
+            errors=self._errors(),
+            flag=flag.kind,
+            owner=flag.owner or "someone",
+            until=f" until {flag.expires}" if flag.expires else "",
+            reason=flag.reason or "no reason given",
+            worse=f"; worse than open flag {flag.kind} can account for" if part.flag else "",
+        )
+        words = f"{part.words}; {end}" if end else part.words
+        flagged = {} if part.flag is None else {"flag": asdict(part.flag)}
+        return Finding(kind, part.verdict, words, new, {**part.evidence, **flagged})
 
     def _worse(self, before: int, number: int) -> float | None:
         """Return Fisher's p if head has significantly more of it than base; else None."""
@@ -304,17 +296,13 @@ class _Case:
         is_unnamed = change.change is Change.wrong_otherwise and not change.differing
         return None if is_unnamed else False
 
-    def _silent(self) -> str:
+    def _silence(self) -> str:
         """Return why base has no result."""
         if self.base.waiting:
             return "base has not finished"
-        return (
-            "base gave no answer"
-            if self.base.counts or self.base.sick or self.base.ended_empty
-            else "base was not run"
-        )
+        return "base was not run" if self.base.is_empty else "base gave no answer"
 
-    def _why(self) -> str:
+    def _errors(self) -> str:
         """Return the result of comparing the errors, for the end of a sentence."""
         if self.change is None or self.change.change is Change.unknown:
             return ""
@@ -322,7 +310,7 @@ class _Case:
         sentence = self.change.change.sentence.removesuffix(".")
         return f" ({sentence[0].lower()}{sentence[1:]}{by})"
 
-    def _flag(self, kinds: frozenset[str]) -> OpenFlag | None:
-        """Return an open flag of these kinds; acknowledged flags come first."""
-        fit = [flag for flag in self.flags if flag.kind in kinds]
+    def _flag(self, accepted: Accepted | None) -> OpenFlag | None:
+        """Return an open flag that accepts such results; acknowledged flags come first."""
+        fit = [flag for flag in self.flags if accepted and FlagKind(flag.kind).accepts is accepted]
         return min(fit, key=lambda flag: not flag.acknowledged, default=None)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gonogo.flakiness.classes import LOST, Class, Classification, Finding
+from gonogo.flakiness.classes import LOST, NEW, Class, Classification, Finding
 from gonogo.spec.verdicts import Verdict
 
 
@@ -20,21 +21,15 @@ class FailOn(StrEnum):
     any = "any"
 
 
+_FAIL = frozenset({*LOST, Verdict.fail})
+_HOLLOW = _FAIL | {Verdict.pass_by_tolerance}
 _LEVELS: Mapping[FailOn, frozenset[Verdict]] = {
-    FailOn.fail: frozenset({*LOST, Verdict.fail}),
-    FailOn.hollow: frozenset({*LOST, Verdict.fail, Verdict.pass_by_tolerance}),
-    FailOn.suspect: frozenset(
-        {
-            *LOST,
-            Verdict.fail,
-            Verdict.pass_by_tolerance,
-            Verdict.fail_by_tolerance,
-            Verdict.suspect,
-            Verdict.inconclusive,
-        }
-    ),
+    FailOn.fail: _FAIL,
+    FailOn.hollow: _HOLLOW,
+    FailOn.suspect: _HOLLOW | {Verdict.fail_by_tolerance, Verdict.suspect, Verdict.inconclusive},
 }
-_GOOD = frozenset({Class.fixed, Class.no_longer_hollow, Class.arithmetic_changed, Class.passed})
+LABELS = {0: "Clear", 1: "Blocked", 3: "Undecided"}
+"""The label of each code."""
 
 
 @dataclass(frozen=True)
@@ -62,20 +57,18 @@ def gate(classifications: Iterable[Classification], fail_on: FailOn | str = Fail
     because zero tests run is never green.
     """
     level = FailOn(fail_on)
-    codes: dict[int, dict[str, int]] = {1: {}, 3: {}}
+    shared = list(classifications)  # tests of a selection share theirs
+    numbers = Counter(map(id, shared))
+    closing: Counter[tuple[int, Class]] = Counter()
     ran = False
-    groups: dict[int, list[Classification]] = {}  # tests of a selection share theirs
-    for classification in classifications:
-        groups.setdefault(id(classification), []).append(classification)
-    for group in groups.values():
-        findings = group[0].findings
-        ran = ran or any(finding.kind is not Class.not_run for finding in findings)
-        for code in (1, 3):
-            closing = {finding.kind for finding in findings if _closes(finding, level) == code}
-            for kind in closing:
-                codes[code][kind.value] = codes[code].get(kind.value, 0) + len(group)
-    code = next((code for code in (1, 3) if codes[code]), 0)
-    reasons = {kind.value: codes[code][kind.value] for kind in Class if kind in codes.get(code, ())}
+    for classification in {id(one): one for one in shared}.values():
+        ran = ran or any(finding.kind is not Class.not_run for finding in classification.findings)
+        for pair in {
+            (_closes(finding, level), finding.kind) for finding in classification.findings
+        }:
+            closing[pair] += numbers[id(classification)]
+    code = min((code for code, _ in closing if code), default=0)
+    reasons = {kind.value: closing[code, kind] for kind in Class if code and closing[code, kind]}
     if not code and not ran:
         code, reasons = 3, {Class.not_run.value: 0}
     words = ", ".join(Class(kind).counted(number) for kind, number in reasons.items())
@@ -83,19 +76,18 @@ def gate(classifications: Iterable[Classification], fail_on: FailOn | str = Fail
 
 
 def _closes(finding: Finding, level: FailOn) -> int:
-    if finding.kind is Class.waived:
+    kind, verdict = finding.kind, finding.verdict
+    if kind is Class.waived:
         return 0
-    if finding.kind is Class.pending:
+    if kind is Class.pending:
         return 3
+    if level is FailOn.any:
+        return 0 if kind.is_good and verdict is Verdict.pass_ else 1
     if level is FailOn.new:
-        if finding.kind in (Class.new_failure, Class.new_hollow_pass):
+        if kind in NEW:
             return 1
-        if finding.kind is Class.infrastructure and finding.verdict is not Verdict.error:
-            return 1 if finding.new else 0
-    elif level is FailOn.any:
-        return 0 if finding.kind in _GOOD and finding.verdict is Verdict.pass_ else 1
-    elif finding.verdict in _LEVELS[level] or (
-        finding.verdict is Verdict.not_judged and finding.kind not in _GOOD
-    ):
+        if kind is Class.infrastructure and verdict is not Verdict.error:
+            return int(finding.new)
+    elif verdict in _LEVELS[level] or (verdict is Verdict.not_judged and not kind.is_good):
         return 1
-    return 3 if finding.kind in (Class.unknown, Class.infrastructure) else 0
+    return 3 if kind in (Class.unknown, Class.infrastructure) else 0

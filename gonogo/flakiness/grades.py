@@ -61,36 +61,28 @@ def stability(failures: Rate, tail: Tail | None) -> tuple[Stability, str]:
     or are unknown.
 
     Marginal needs a prediction above the target, and above the smallest rate that so many seeds can
-    predict: 1/(10 x seeds) is no finding (20 seeds alone would make every test marginal at a target
-    of 1/1000), but then `robust` says what it could exclude.
+    predict: 1/(10 x seeds) is no finding, but then `robust` says what it could exclude.
     """
+    least = POLICY.least_seeds
     if not failures.known:
         return Stability.unknown, failures.words
     if 0 < failures.failures < failures.runs:
         return Stability.flaky, f"{failures.words} seeds failed"
     if failures.failures == failures.runs:
-        if failures.low is not None and failures.low > POLICY.broken_most:
+        if (failures.low or 0.0) > POLICY.broken_most:
             return Stability.broken, f"{failures.words} seeds failed"
         return Stability.unknown, f"all {failures.runs} seeds failed: too few to call it broken"
     if tail is not None and tail.repeated and tail.predicted is None and tail.seeds:
-        few = f"{min(failures.runs, tail.seeds)} of {POLICY.least_seeds}; {tail.words}"
+        few = f"{min(failures.runs, tail.seeds)} of {least}; {tail.words}"
         return Stability.unknown, f"not enough seeds: {few}"
-    if failures.runs < POLICY.least_seeds:
-        return Stability.unknown, f"not enough seeds: {failures.runs} of {POLICY.least_seeds}"
-    if (
-        tail is not None
-        and tail.predicted is not None
-        and not tail.at_most
-        and tail.predicted > POLICY.latent_target
-    ):
-        return (
-            Stability.marginal,
-            f"{tail.words}; the target is {1000 * POLICY.latent_target:g} per thousand",
-        )
-    return (
-        Stability.robust,
-        tail.words if tail is not None else f"{failures.words} seeds failed; no tail",
-    )
+    if failures.runs < least:
+        return Stability.unknown, f"not enough seeds: {failures.runs} of {least}"
+    if tail is None:
+        return Stability.robust, f"{failures.words} seeds failed; no tail"
+    if not tail.at_most and (tail.predicted or 0.0) > POLICY.latent_target:
+        target = f"the target is {1000 * POLICY.latent_target:g} per thousand"
+        return Stability.marginal, f"{tail.words}; {target}"
+    return Stability.robust, tail.words
 
 
 def sharpness(missed: Mapping[str, Rate]) -> tuple[Sharpness, str]:
@@ -102,25 +94,20 @@ def sharpness(missed: Mapping[str, Rate]) -> tuple[Sharpness, str]:
     if not known:
         return Sharpness.unmeasured, Sharpness.unmeasured.sentence
     passing = {name: passes for name, passes in known.items() if passes.failures}
-    if passing:
-        worst = sorted(
-            passing, key=lambda name: (-passing[name].failures / passing[name].runs, name)
+    if not passing:
+        runs = min(passes.runs for passes in known.values())
+        return (
+            Sharpness.sharp,
+            f"all {len(known)} mutants fail on every seed ({runs} or more of each)",
         )
-        named = ", ".join(f"{name} {passing[name].words}" for name in worst[:MAX_NAMED])
-        more = f" and {len(worst) - MAX_NAMED} more" if len(worst) > MAX_NAMED else ""
-        return (Sharpness.blunt, f"{len(passing)} of {len(known)} mutants pass: {named}{more}")
-    runs = min(passes.runs for passes in known.values())
-    return (
-        Sharpness.sharp,
-        f"all {len(known)} mutants fail on every seed ({runs} or more of each)",
-    )
+    worst = sorted(passing, key=lambda name: (-passing[name].failures / passing[name].runs, name))
+    named = ", ".join(f"{name} {passing[name].words}" for name in worst[:MAX_NAMED])
+    more = f" and {len(worst) - MAX_NAMED} more" if len(worst) > MAX_NAMED else ""
+    return Sharpness.blunt, f"{len(passing)} of {len(known)} mutants pass: {named}{more}"
 
 
 def hollow(counts: Sequence[Mapping[str, int]]) -> Rate:
-    """Return the rate of unexplained seeds among the green ones, from numbers by verdict.
-
-    Green are the passes, the suspects and the passes by tolerance; the last are unexplained.
-    """
+    """Return the rate of unexplained seeds among the green ones, from numbers by verdict."""
     green = (Verdict.pass_, Verdict.suspect, Verdict.pass_by_tolerance)
     total = {verdict: sum(one.get(verdict, 0) for one in counts) for verdict in green}
     return rate(total[Verdict.pass_by_tolerance], sum(total.values()))
@@ -139,18 +126,17 @@ def grade(
     """
     steady, why = stability(failures, tail)
     sharp, how = sharpness(missed or {})
-    empty = green is not None and green.failures > 0
     parts = [f"{steady.value}: {why}", f"{sharp.value}: {how}"]
-    if green is not None and empty:
+    if green is not None and green.failures:
         parts.append(f"hollow: {green.words} green seeds are unexplained")
     return Grade(
-        steady,
-        sharp,
-        empty,
-        steady is Stability.marginal,
-        failures,
-        tail,
-        dict(missed or {}),
-        "; ".join(parts),
-        POLICY.version,
+        stability=steady,
+        sharpness=sharp,
+        hollow=green is not None and green.failures > 0,
+        latent=steady is Stability.marginal,
+        failures=failures,
+        tail=tail,
+        missed=dict(missed or {}),
+        words="; ".join(parts),
+        policy=POLICY.version,
     )

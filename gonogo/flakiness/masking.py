@@ -40,11 +40,10 @@ class Change(Described):
 
 
 class Fault(NamedTuple):
-    """A fault that is named for an output of a seed."""
+    """A fault that is named for an output of a seed; its size is 1 where it has none."""
 
     id: str
     size: float
-    """Its fitted size; 1 for faults without one."""
     label: str = ""
 
 
@@ -61,6 +60,17 @@ class Seed(NamedTuple):
     faults: Mapping[str, Fault] = MappingProxyType({})
     places: Mapping[str, str] = MappingProxyType({})
 
+    @property
+    def red(self) -> bool | None:
+        """Whether its gate is red; None where it has none."""
+        return None if self.green is None else not self.green
+
+    @property
+    def wrong(self) -> bool | None:
+        """Whether it is unexplained; None for suspect, inconclusive and not judged."""
+        answers = {Explanation.unexplained: True, Explanation.explained: False}
+        return answers.get(self.explanation)
+
 
 @dataclass(frozen=True)
 class Record:
@@ -68,6 +78,16 @@ class Record:
 
     build: str
     seeds: Mapping[int, Seed]
+
+    @property
+    def wrong(self) -> list[Seed]:
+        """The seeds whose error is unexplained."""
+        return [seed for seed in self.seeds.values() if seed.wrong]
+
+    def share(self, question: Callable[[Seed], bool | None]) -> Rate:
+        """Return how many of the seeds that answer a question say yes."""
+        answers = [question(seed) for seed in self.seeds.values()]
+        return rate(answers.count(True), answers.count(True) + answers.count(False))
 
 
 @dataclass(frozen=True)
@@ -98,22 +118,22 @@ def compare_builds(before: Record, after: Record) -> BuildChange:
     with its size, else the places of the wrong values. Turned green: red seeds before, and none
     after.
     """
-    red = _share(before, _is_red), _share(after, _is_red)
-    unexplained = _share(before, _is_wrong), _share(after, _is_wrong)
+    sides = (before, after)
+    red = before.share(lambda seed: seed.red), after.share(lambda seed: seed.red)
+    unexplained = before.share(lambda seed: seed.wrong), after.share(lambda seed: seed.wrong)
     turned = red[0].failures > 0 and red[1].failures == 0 and red[1].known
-    wrong = unexplained[0].failures > 0, unexplained[1].failures > 0
+    wrong = [bool(share.failures) for share in unexplained]
     same: tuple[str, ...] = ()
     differing: tuple[str, ...] = ()
     by, equal = "explanations", 0
-    if not (unexplained[0].known and unexplained[1].known):
+    if not all(map(judged, sides)):
         change, by = Change.unknown, "nothing"
     elif equal := _equal_seeds(before, after):
         change, by = Change.unchanged, "digests"
     elif all(wrong):
         same, differing, by = _signature(before, after)
         change = Change.fix_masked if turned else Change.still_wrong
-        if differing or not same:
-            change = Change.wrong_otherwise
+        change = Change.wrong_otherwise if differing or not same else change
     elif any(wrong):
         change = Change.fixed if wrong[0] else Change.broken
     else:
@@ -150,40 +170,21 @@ def series(records: Sequence[Record]) -> tuple[BuildChange, ...]:
 
 
 def judged(record: Record) -> bool:
-    """Return whether any of its seeds is explained or unexplained.
-
-    Without such a seed a build is no baseline.
-    """
-    return any(_is_wrong(seed) is not None for seed in record.seeds.values())
+    """Return whether any of its seeds is explained or unexplained; else it is no baseline."""
+    return any(seed.wrong is not None for seed in record.seeds.values())
 
 
-def _is_red(seed: Seed) -> bool | None:
-    return None if seed.green is None else not seed.green
-
-
-def _is_wrong(seed: Seed) -> bool | None:
-    """Return whether it is unexplained; None for suspect, inconclusive and not judged."""
-    if seed.explanation is Explanation.unexplained:
-        return True
-    return False if seed.explanation is Explanation.explained else None
-
-
-def _share(record: Record, question: Callable[[Seed], bool | None]) -> Rate:
-    answers = [question(seed) for seed in record.seeds.values()]
-    return rate(answers.count(True), answers.count(True) + answers.count(False))
+def _common(before: Record, after: Record) -> list[tuple[Seed, Seed]]:
+    """Return the seeds that both builds ran."""
+    numbers = before.seeds.keys() & after.seeds.keys()
+    return [(before.seeds[number], after.seeds[number]) for number in numbers]
 
 
 def _equal_seeds(before: Record, after: Record) -> int:
     """Return the number of common seeds if all their outputs are equal bit for bit, else 0."""
-    equal = 0
-    for number in before.seeds.keys() & after.seeds.keys():
-        one, two = before.seeds[number].digests, after.seeds[number].digests
-        if not one or not two:
-            continue
-        if one != two:
-            return 0
-        equal += 1
-    return equal
+    pairs = [(one.digests, two.digests) for one, two in _common(before, after)]
+    pairs = [pair for pair in pairs if all(pair)]
+    return len(pairs) if all(one == two for one, two in pairs) else 0
 
 
 def _signature(before: Record, after: Record) -> tuple[tuple[str, ...], tuple[str, ...], str]:
@@ -195,27 +196,22 @@ def _signature(before: Record, after: Record) -> tuple[tuple[str, ...], tuple[st
     same: list[str] = []
     differing: list[str] = []
     bases = set()
-    for output in sorted({name for seed in _wrong(after) for name in (*seed.faults, *seed.places)}):
+    for output in sorted({name for seed in after.wrong for name in (*seed.faults, *seed.places)}):
         now, was = _typical_fault(after, output), _typical_fault(before, output)
-        if now is None and was is None:
+        if known := now or was:
+            bases.add("faults")
+            text = known.label or known.id
+            is_same = now is not None and was is not None and _same_fault(was, now)
+        else:
             bases.add("places")
             text, is_same = _usual_place(after, output), _same_places(before, after, output)
-        else:
-            bases.add("faults")
-            known = now or was
-            text = "" if known is None else known.label or known.id
-            is_same = now is not None and was is not None and _same_fault(was, now)
         (same if is_same else differing).append(f"{output}: {text}")
     return tuple(same), tuple(differing), min(bases, default="nothing")
 
 
-def _wrong(record: Record) -> list[Seed]:
-    return [seed for seed in record.seeds.values() if _is_wrong(seed)]
-
-
 def _typical_fault(record: Record, output: str) -> Fault | None:
     """Return the fault of most unexplained seeds that name one, with the median of its sizes."""
-    named = [seed.faults[output] for seed in _wrong(record) if output in seed.faults]
+    named = [seed.faults[output] for seed in record.wrong if output in seed.faults]
     if not named:
         return None
     (most, _), *_ = Counter(fault.id for fault in named).most_common(1)
@@ -232,26 +228,21 @@ def _same_fault(first: Fault, second: Fault) -> bool:
 def _same_places(before: Record, after: Record, output: str) -> bool:
     """Return whether an output's wrong values lie in the same places on most seeds of both builds.
 
-    Of builds without common seeds, the most frequent places are compared.
+    Of builds without common seeds, the most frequent places are compared. How many values are wrong
+    differs from seed to seed.
     """
     pairs = [
-        (before.seeds[number].places.get(output), after.seeds[number].places.get(output))
-        for number in before.seeds.keys() & after.seeds.keys()
+        (one.places.get(output), two.places.get(output)) for one, two in _common(before, after)
     ]
-    known = [pair for pair in pairs if all(pair)]
+    known = [(one, two) for one, two in pairs if one and two]
     known = known or [(_usual_place(before, output), _usual_place(after, output))]
-    alike = sum(_uncounted(first) == _uncounted(second) for first, second in known)
+    alike = sum(COUNTS.sub("some", one) == COUNTS.sub("some", two) for one, two in known)
     return 2 * alike > len(known)
-
-
-def _uncounted(places: str | None) -> str:
-    """Return where wrong values lie without how many they are, which differs from seed to seed."""
-    return COUNTS.sub("some", places or "")
 
 
 def _usual_place(record: Record, output: str) -> str:
     """Return where an output's wrong values lie on most seeds; "" if no seed says it."""
-    places = Counter(seed.places[output] for seed in _wrong(record) if output in seed.places)
+    places = Counter(seed.places[output] for seed in record.wrong if output in seed.places)
     return max(places, key=lambda place: (places[place], place), default="")
 
 
@@ -271,15 +262,11 @@ def _words(compared: BuildChange, equal: int) -> str:
                 " seeds"
             )
     else:
-        red = compared.red
-        parts.append(f"red {_count(red[0])}, then {_count(red[1])}")
-        parts.append(f"unexplained {_count(unexplained[0])}, then {_count(unexplained[1])}")
+        for name, shares_of in (("red", compared.red), ("unexplained", unexplained)):
+            counts = [f"{s.failures} of {s.runs}" if s.known else "not known" for s in shares_of]
+            parts.append(f"{name} {', then '.join(counts)}")
     if compared.same:
         parts.append(f"the same by {compared.by}: {', '.join(compared.same[:4])}")
     if compared.differing:
         parts.append(f"different: {', '.join(compared.differing[:4])}")
     return "; ".join(parts)
-
-
-def _count(share: Rate) -> str:
-    return f"{share.failures} of {share.runs}" if share.known else "not known"

@@ -33,6 +33,14 @@ class Stopping(Described):
     undecided = "undecided", "It stops at its largest number of seeds without a decision."
 
 
+_REASONS = {
+    Stopping.stable: "the failure rate is {stable:g} rather than {flaky:g}",
+    Stopping.flaky: "the failure rate is {flaky:g} rather than {stable:g}",
+    Stopping.wrong: "an error is unexplained, and one seed shows a wrong kernel",
+    Stopping.undecided: "all {most} seeds ran without a decision",
+}
+
+
 @dataclass(frozen=True)
 class Decision:
     """The state of a sequential job."""
@@ -68,17 +76,10 @@ def bounds() -> tuple[float, float]:
     return math.log(b / (1 - a)), math.log((1 - b) / a)
 
 
-def _reached() -> tuple[float, float]:
-    """Return the ratios from which on the bounds count as reached."""
-    low, high = bounds()
-    return low + TIE, high - TIE
-
-
 def steps() -> tuple[float, float]:
     """Return what one passed and one failed seed add to the log likelihood ratio."""
-    return math.log((1 - POLICY.flaky_rate) / (1 - POLICY.stable_rate)), math.log(
-        POLICY.flaky_rate / POLICY.stable_rate
-    )
+    stable, flaky = POLICY.stable_rate, POLICY.flaky_rate
+    return math.log((1 - flaky) / (1 - stable)), math.log(flaky / stable)
 
 
 def decide(
@@ -94,56 +95,50 @@ def decide(
 ) -> Decision:
     """Return whether to stop after `seeds` kernel outcomes, `failures` of them red.
 
-    The caller doesn't count infrastructure failures. The ratio depends on the counts only, so seeds
-    may arrive in any order and in batches: checking more rarely than after every seed keeps both
-    error rates.
+    The ratio depends on the counts only, so seeds may arrive in any order and in batches.
 
-    unexplained: seeds whose error rounding doesn't explain; one stops the job unless `to_the_end`
-    (4-flakiness). silent: further seeds that ran and say nothing about the kernel (infrastructure);
-    they use up `most`. ran: how many seeds actually ran, where some ran after the deciding one;
-    only the others are saved. mean_ms: the mean time of a seed. Raises ValueError for impossible
-    counts.
+    unexplained: seeds whose error rounding doesn't explain; one stops the job unless `to_the_end`.
+    silent: further seeds that ran and say nothing about the kernel (infrastructure); they use up
+    `most`. ran: how many seeds actually ran, where some ran after the deciding one; only the others
+    are saved. mean_ms: the mean time of a seed. Raises ValueError for impossible counts.
     """
     if not 0 <= failures <= seeds or most < 1 or unexplained < 0 or silent < 0:
         raise ValueError(f"impossible counts: {failures} failures of {seeds} seeds of {most}")
     passed, failed = steps()
     low, high = bounds()
-    stable, flaky = _reached()
     evidence = (seeds - failures) * passed + failures * failed
     if unexplained and not to_the_end:
         state = Stopping.wrong
-    elif evidence <= stable:
+    elif evidence <= low + TIE:
         state = Stopping.stable
-    elif evidence >= flaky:
+    elif evidence >= high - TIE:
         state = Stopping.flaky
     else:
         state = Stopping.undecided if seeds + silent >= most else Stopping.more
-    needed = 0
-    if state is Stopping.more:
-        needed = min(most - seeds - silent, math.ceil((stable - evidence) / passed))
-    left = max(0, most - max(seeds + silent, ran))
-    saved = None if mean_ms is None or state is Stopping.more else left * mean_ms
-    words = _words(state, seeds, most, failures, silent, saved)
-    return Decision(state, seeds, most, failures, evidence, (low, high), needed, saved, words)
-
-
-def _words(
-    state: Stopping, seeds: int, most: int, failures: int, silent: int, saved: float | None
-) -> str:
+    is_open = state is Stopping.more
+    needed = min(most - seeds - silent, math.ceil((low + TIE - evidence) / passed))
+    saved = max(0, most - max(seeds + silent, ran)) * (mean_ms or 0.0)
     apart = f" ({silent} more say nothing of the kernel)" if silent else ""
-    if state is Stopping.more:
-        return f"{failures} of {seeds} seeds failed{apart}: not decided yet"
-    stable, flaky = POLICY.stable_rate, POLICY.flaky_rate
-    reason = {
-        Stopping.stable: f"the failure rate is {stable:g} rather than {flaky:g}",
-        Stopping.flaky: f"the failure rate is {flaky:g} rather than {stable:g}",
-        Stopping.wrong: "an error is unexplained, and one seed shows a wrong kernel",
-        Stopping.undecided: f"all {most} seeds ran without a decision",
-    }[state]
-    savings = f"; {saved / 1000:.3g} s of device time saved" if saved else ""
-    return (
-        f"stopped after {seeds} of at most {most} seeds{apart}, {failures} failed:"
-        f" {reason}{savings}"
+    words = f"{failures} of {seeds} seeds failed{apart}: not decided yet"
+    if not is_open:
+        reason = _REASONS[state].format(
+            stable=POLICY.stable_rate, flaky=POLICY.flaky_rate, most=most
+        )
+        savings = f"; {saved / 1000:.3g} s of device time saved" if saved else ""
+        words = (
+            f"stopped after {seeds} of at most {most} seeds{apart}, {failures} failed:"
+            f" {reason}{savings}"
+        )
+    return Decision(
+        state=state,
+        seeds=seeds,
+        most=most,
+        failures=failures,
+        evidence=evidence,
+        bounds=(low, high),
+        needed=needed if is_open else 0,
+        saved_ms=None if mean_ms is None or is_open else saved,
+        words=words,
     )
 
 
@@ -180,11 +175,10 @@ class Progress:
         for outcome, unexplained in seeds:
             if decision.stopped:
                 break
-            judged = outcome in (Outcome.passed, Outcome.failed)
             now = replace(
                 now,
                 seen=now.seen + 1,
-                counted=now.counted + judged,
+                counted=now.counted + (outcome in (Outcome.passed, Outcome.failed)),
                 failures=now.failures + (outcome is Outcome.failed),
                 unexplained=now.unexplained + unexplained,
             )
@@ -231,7 +225,7 @@ def plan(true_rate: float, most: int = 5000) -> Plan:
     import numpy as np  # here, because the API imports this module without numpy
 
     passed, failed = steps()
-    stable, flaky_from = _reached()
+    low, high = bounds()
     alive = np.ones(1)
     mean = flaky = 0.0
     for seeds in range(1, most + 1):
@@ -241,8 +235,8 @@ def plan(true_rate: float, most: int = 5000) -> Plan:
         following[1:] += alive * true_rate
         count = np.arange(len(following))
         evidence = (seeds - count) * passed + count * failed
-        flaky += float(following[evidence >= flaky_from].sum())
-        following[(evidence >= flaky_from) | (evidence <= stable)] = 0.0
+        flaky += float(following[evidence >= high - TIE].sum())
+        following[(evidence >= high - TIE) | (evidence <= low + TIE)] = 0.0
         likely = np.flatnonzero(following > NEGLIGIBLE)
         if not len(likely):
             return Plan(true_rate, mean, flaky, 0.0)
@@ -251,8 +245,5 @@ def plan(true_rate: float, most: int = 5000) -> Plan:
 
 
 def more_for_suspects(suspects: int, rounds_done: int) -> int:
-    """Return how many seeds a job with suspect seeds gets in addition: 8, at most twice.
-
-    A suspect seed alone raises no flag (4-flakiness).
-    """
+    """Return how many seeds a job with suspect seeds gets in addition, at most twice."""
     return POLICY.suspect_seeds if suspects > 0 and rounds_done < POLICY.suspect_rounds else 0
