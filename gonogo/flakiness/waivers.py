@@ -5,24 +5,16 @@ A class becomes `waived`; a verdict never changes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from typing import Protocol
 
-from gonogo.ci.patterns import fits, fits_any
 from gonogo.flakiness.classes import Class, Classification, Finding
 
-RED_OR_HOLLOW = (
-    Class.new_failure,
-    Class.new_hollow_pass,
-    Class.unknown,
-    Class.false_alarm,
-    Class.broken_on_base,
-    Class.known_flaky,
-    Class.known_hollow,
-)
+RED_OR_HOLLOW = tuple(kind for kind in Class if kind.waiver == "default")
 """The classes that a waiver covers by default."""
-WAIVABLE = (*RED_OR_HOLLOW, Class.infrastructure, Class.undecided)
+WAIVABLE = (*RED_OR_HOLLOW, *(kind for kind in Class if kind.waiver == "named"))
 """The classes that a waiver may cover at all: not those of unfinished or missing runs, nor good
 news."""
 NEVER_WAIVED = ("sick", "ended_empty")
@@ -30,48 +22,28 @@ NEVER_WAIVED = ("sick", "ended_empty")
 zero tests run is never green."""
 
 
-@dataclass(frozen=True)
-class Waiver:
-    """A waiver: its tests, builds and classes, with its owner, reason and end.
+class Waiver(Protocol):
+    """A waiver, as a classification reads it."""
 
-    A test must match all of key, names and labels that are given.
-    """
+    @property
+    def id(self) -> str:
+        """Return its id."""
 
-    id: str
-    owner: str
-    reason: str
-    expires_at: datetime
-    """Time zone aware. From then on the waiver has no effect."""
-    test: str | None = None
-    """The key of a test."""
-    names: Sequence[str] = ()
-    """Patterns (gonogo.ci.patterns) for the names in a comparison."""
-    labels: Mapping[str, str] = field(default_factory=dict)
-    """Labels that one job of the test on head must have, all of them."""
-    builds: Sequence[str] = ()
-    """Patterns for head's build; empty: any build."""
-    classes: Sequence[Class] = RED_OR_HOLLOW
+    @property
+    def owner(self) -> str:
+        """Return who looks after it."""
 
-    def concerns(
-        self,
-        test: str,
-        names: Iterable[str],
-        labels: Iterable[Mapping[str, str]],
-        build: str | None = None,
-    ) -> bool:
-        """Return whether it covers a test with that key, name (one of several) and jobs' labels.
+    @property
+    def reason(self) -> str:
+        """Return why the findings are accepted."""
 
-        build: head's; None: any, where nothing is compared.
-        """
-        if self.test is not None and self.test != test:
-            return False
-        if self.names and not fits_any(self.names, names):
-            return False
-        if self.labels and not any(
-            self.labels.items() <= job_labels.items() for job_labels in labels
-        ):
-            return False
-        return build is None or not self.builds or fits(self.builds, build)
+    @property
+    def expires_at(self) -> datetime:
+        """Return its end. From then on it has no effect."""
+
+    @property
+    def classes(self) -> Collection[str]:
+        """Return the classes that it covers."""
 
 
 @dataclass(frozen=True)
@@ -93,11 +65,8 @@ def words(waiver: Waiver) -> str:
 def day(moment: datetime) -> str:
     """Return the day on which something ends, with the minute if that is not midnight UTC."""
     there = moment.astimezone(UTC)
-    return (
-        f"{there:%Y-%m-%d}"
-        if there.time().replace(second=0, microsecond=0) == there.min.time()
-        else f"{there:%Y-%m-%d %H:%M} UTC"
-    )
+    minute = f"{there:%H:%M}"
+    return f"{there:%Y-%m-%d}" if minute == "00:00" else f"{there:%Y-%m-%d} {minute} UTC"
 
 
 def waived(classification: Classification, waivers: Sequence[Waiver]) -> Classification:
@@ -111,9 +80,7 @@ def waived(classification: Classification, waivers: Sequence[Waiver]) -> Classif
     findings = [_covered(finding, lasting) for finding in classification.findings]
     if findings == list(classification.findings):
         return classification
-    return Classification(
-        tuple(sorted(findings, key=lambda finding: (finding.kind.rank, finding.verdict.rank)))
-    )
+    return Classification.of(findings)
 
 
 def waivable(classification: Classification) -> bool:
@@ -126,21 +93,19 @@ def _waivable(finding: Finding) -> bool:
 
 
 def _covered(finding: Finding, waivers: Iterable[Waiver]) -> Finding:
-    waiver = (
-        next((waiver for waiver in waivers if finding.kind in waiver.classes), None)
-        if _waivable(finding)
-        else None
-    )
+    covering = (one for one in waivers if _waivable(finding) and finding.kind in one.classes)
+    waiver = next(covering, None)
     if waiver is None:
         return finding
-    covering = WaiverOfTest(
-        waiver.id, waiver.owner, waiver.reason, waiver.expires_at, words(waiver)
-    )
-    evidence = {**finding.evidence, "waiver": asdict(covering), "otherwise": finding.kind.value}
+    shown = WaiverOfTest(waiver.id, waiver.owner, waiver.reason, waiver.expires_at, words(waiver))
     return replace(
         finding,
         kind=Class.waived,
-        words=f"{finding.words}; {covering.words}",
+        words=f"{finding.words}; {shown.words}",
         new=False,
-        evidence=evidence,
+        evidence={
+            **finding.evidence,
+            "waiver": asdict(shown),
+            "otherwise": finding.kind.value,
+        },
     )

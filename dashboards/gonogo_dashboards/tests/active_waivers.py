@@ -10,13 +10,14 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from gonogo import urls
+from gonogo.flakiness.classes import Class
 from gonogo.flakiness.waivers import RED_OR_HOLLOW, day
 from gonogo_dashboards.kit import words
 from gonogo_service.flags import store as flags
 from gonogo_service.flags.model import FlagRow
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.waivers import store as waivers
-from gonogo_service.waivers.store import StoredWaiver
+from gonogo_service.waivers.model import WaiverRow
 
 MAX_FLAGS = 200
 ADD = "gonogo waivers create --test {key} --days 14 --reason 'why'"
@@ -54,14 +55,14 @@ def add_command(key: str) -> str:
     return ADD.format(key=key)
 
 
-def about(waiver: StoredWaiver) -> str:
+def about(waiver: WaiverRow) -> str:
     """Return the names, labels and builds that a waiver covers, and classes if not the default."""
     labels = [f"{name}={value}" for name, value in waiver.labels.items()]
     parts = [f"tests {', '.join(waiver.names)}"] if waiver.names else []
     parts += [f"jobs with {', '.join(labels)}"] if labels else []
     parts += [f"builds {', '.join(waiver.builds)}"] if waiver.builds else []
     if waiver.classes != list(RED_OR_HOLLOW):
-        parts.append(", ".join(words.inline(kind.label) for kind in waiver.classes))
+        parts.append(", ".join(words.inline(Class(kind).label) for kind in waiver.classes))
     return "; ".join(parts)
 
 
@@ -79,7 +80,7 @@ def _of_flag(flag: FlagRow, now: datetime) -> WaiverLine:
     )
 
 
-def _line(waiver: StoredWaiver, now: datetime) -> WaiverLine:
+def _line(waiver: WaiverRow, now: datetime) -> WaiverLine:
     return WaiverLine(
         waiver.id,
         waiver.words,

@@ -18,17 +18,10 @@ from gonogo_service.flags import store as flags
 from gonogo_service.flags.model import FlagRow
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.kit.database.records import from_object
-from gonogo_service.kit.database.states import WaiverState
 from gonogo_service.tests import test_list
-from gonogo_service.waivers import store as waivers
-from gonogo_service.waivers.store import StoredWaiver
-
-STATES = {
-    WaiverState.active: ("In force", "It accepts findings until its end."),
-    WaiverState.expired: ("Expired", "Its end has come."),
-    WaiverState.ended: ("Ended", "Somebody ended it before its end."),
-}
-"""The label of each state, and its sentence."""
+from gonogo_service.waivers.api import RESOURCE
+from gonogo_service.waivers.model import WaiverRow
+from gonogo_service.waivers.noun import WaiverState
 
 
 @dataclass(frozen=True)
@@ -75,13 +68,13 @@ def listed(
     """Return a page of waivers, of one state if it is given. Raises BadCursor."""
     given = filters.get("state", "")
     state = WaiverState(given) if given in tuple(WaiverState) else None
-    page = waivers.list_(session, now=now, state=state, limit=limit, cursor=cursor)
+    page = RESOURCE.page(session, state=state, limit=limit, cursor=cursor)
     shown = cursor is None and state in (None, WaiverState.active)
     accepted = flags.acknowledged(session, now=now, limit=MAX_FLAGS) if shown else []
     keys = {waiver.test for waiver in page.items if waiver.test}
     specs = test_list.specs(session, keys | {flag.test_key for flag in accepted})
     chosen = "" if state is None else state.value
-    labels = {"": "All", **{known.value: label for known, (label, _) in STATES.items()}}
+    labels = {"": "All", **{known.value: known.label for known in WaiverState}}
     return WaiversView(
         tuple(_of_flag(flag, specs.get(flag.test_key), now) for flag in accepted),
         tuple(_line(waiver, specs.get(waiver.test or ""), now) for waiver in page.items),
@@ -122,17 +115,18 @@ def _test_words(test: Mapping[str, object] | None) -> str:
     return f"{test.get('kernel', KERNEL)} {shape_of(test)}, {tolerance_of(test)}"
 
 
-def _line(waiver: StoredWaiver, test: Mapping[str, object] | None, now: datetime) -> WaiverLine:
-    active = waiver.state is WaiverState.active
+def _line(waiver: WaiverRow, test: Mapping[str, object] | None, now: datetime) -> WaiverLine:
+    state = waiver.state_at(now)
+    active = state is WaiverState.active
     ends = words.until(waiver.expires_at, now) if active else words.since(waiver.expires_at, now)
     if waiver.ended_at is not None:
         ends = f"{words.since(waiver.ended_at, now)}, by {waiver.ended_by}"
     return from_object(
         WaiverLine,
         waiver,
-        state=waiver.state.value,
-        state_words=STATES[waiver.state][0],
-        sentence=STATES[waiver.state][1],
+        state=state.value,
+        state_words=state.label,
+        sentence=state.sentence,
         test_url=urls.history(waiver.test) if waiver.test else None,
         test_words=_test_words(test),
         flag_url=None,

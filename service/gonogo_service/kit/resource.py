@@ -59,7 +59,7 @@ _CONTEXT = Annotated[Any, Depends(_context)]
 _SCOPES = {
     scope: Annotated[Principal, Depends(caller(scope))] for scope in ("read", "submit", "admin")
 }
-_ENDS = ("archived_at", "revoked_at")
+_ENDS = ("archived_at", "revoked_at", "ended_at")
 """Times of what has ended, and is stored still."""
 MAX_NAMES = 2000
 """Things among which a misspelled name is looked for."""

@@ -6,94 +6,26 @@ Verdicts do not change.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from datetime import timedelta
+from typing import Any
 
-from fastapi import Request, Response
-from pydantic import Field
+from sqlalchemy import or_
 from sqlalchemy.orm import Session
 
 from gonogo import urls
-from gonogo.flakiness.classes import Class
-from gonogo.flakiness.waivers import RED_OR_HOLLOW, WAIVABLE, Waiver
+from gonogo.flakiness.waivers import WAIVABLE
 from gonogo.urls import API
-from gonogo_service.flags.api import MAX_OWNER, longest
-from gonogo_service.flags.store import MAX_REASON
-from gonogo_service.jobs.bodies import Labels
-from gonogo_service.kit.answers import (
-    Cursor,
-    Filter,
-    Limit,
-    extend_page,
-    make_router,
-    missing,
-)
+from gonogo_service.flags.store import check_end
+from gonogo_service.kit import rows
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.ids import new_id
 from gonogo_service.kit.database.paging import Page
-from gonogo_service.kit.database.records import from_object
-from gonogo_service.kit.database.states import WaiverState
 from gonogo_service.kit.problems import BadField
-from gonogo_service.kit.strict import Moment, Strict
-from gonogo_service.people import idempotency_keys
-from gonogo_service.people.context import Ctx, Reader, Submitter
-from gonogo_service.waivers import store as stored
-from gonogo_service.waivers.store import StoredWaiver
-
-router = make_router("waivers")
-MAX_PATTERNS = 20
-MAX_KEY = 100
-
-Owner = Annotated[str, Field(min_length=1, max_length=MAX_OWNER)]
-Reason = Annotated[str, Field(min_length=1, max_length=MAX_REASON)]
-Pattern = Annotated[str, Field(min_length=1, max_length=300, pattern=r"^!?[^!\r\n][^\r\n]*$")]
-Patterns = Annotated[list[Pattern], Field(max_length=MAX_PATTERNS)]
-Waived = Annotated[Class, Field(strict=False)]
-Classes = Annotated[list[Waived], Field(min_length=1, max_length=len(WAIVABLE))]
-DEFAULT = list(RED_OR_HOLLOW)
-
-
-class WaiverIn(Strict):
-    """A waiver of tests by key, name, or a label of their jobs; all given fields must match."""
-
-    # not gonogo.flakiness.waivers.Waiver: without an id, with an optional owner, with limits
-
-    test: Annotated[str, Field(min_length=1, max_length=MAX_KEY)] | None = Field(
-        None, description="A test's key"
-    )
-    names: Patterns = Field(
-        [],
-        description=(
-            "Patterns of names as in `/compare`: `*` does not match slashes, `**` does, "
-            "`!` excludes"
-        ),
-    )
-    labels: Labels = Field({}, description="A job of the test on head must have all of them")
-    builds: Patterns = Field([], description="Patterns of head's build; empty: any")
-    classes: Classes = Field(
-        DEFAULT, description="Some of " + ", ".join(kind.value for kind in WAIVABLE)
-    )
-    owner: Owner | None = Field(None, description="null: the caller")
-    reason: Reason
-    expires: Moment = Field(
-        description="RFC 3339 with a time zone; at most GONOGO_WAIVER_DAYS from now"
-    )
-
-
-class WaiverChange(Strict):
-    """The fields to change; omitted fields stay.
-
-    A waiver's tests can't change: create another waiver for other tests.
-    """
-
-    owner: Owner = Field("")
-    reason: Reason = Field("")
-    classes: Classes = Field(DEFAULT)
-    expires: Moment | None = Field(
-        None, description="The new end, which renews the waiver; the limit counts from now"
-    )
-    version: int | None = Field(
-        None, ge=1, description="Rejected with 409 if the waiver has a newer version"
-    )
+from gonogo_service.kit.resource import Act, Resource
+from gonogo_service.tests import test_specs
+from gonogo_service.waivers import store
+from gonogo_service.waivers.model import WaiverRow
+from gonogo_service.waivers.noun import WAIVERS, WaiverIn, WaiverState
 
 
 @dataclass(frozen=True)
@@ -104,153 +36,121 @@ class WaiverLinks:
     test: str | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class WaiverOut(StoredWaiver):
-    """A waiver with its current `state`."""
-
-    links: WaiverLinks
-
-
-@router.get("/waivers", summary="List waivers, newest first")
-def list_waivers(
-    context: Ctx,
-    _who: Reader,
-    test: Filter = None,
-    state: WaiverState | None = None,
-    owner: Filter = None,
-    limit: Limit = 50,
-    cursor: Cursor = None,
-) -> Page[WaiverOut]:
-    """List waivers, including ended ones; `test` selects waivers of it by key, name or label."""
-    with context.reading() as session:
-        page = stored.list_(
-            session, now=utcnow(), test=test, state=state, owner=owner, limit=limit, cursor=cursor
-        )
-    return extend_page(page, _with_links)
-
-
-@router.post(
-    "/waivers",
-    status_code=201,
-    responses={201: {"model": WaiverOut}},
-    response_class=Response,
-    summary="Create a waiver",
+WAIVER = rows.extended_answer(
+    WaiverRow,
+    "Waiver",
+    state=WaiverState,
+    words=(str, "Until when, by whom and why, in a phrase"),
+    links=WaiverLinks,
 )
-def add(
-    context: Ctx,
-    who: Submitter,
-    request: Request,
-    body: WaiverIn,
-    key: idempotency_keys.Key = None,
-) -> Response:
+
+
+def _shown(_session: Session, waiver: WaiverRow) -> dict[str, Any]:
+    page = None if waiver.test is None else urls.history(waiver.test)
+    links = WaiverLinks(f"{API}/waivers/{waiver.id}", page)
+    return rows.values(WAIVER, waiver, state=waiver.state_at(utcnow()), links=links)
+
+
+class _Waivers(Resource[WaiverRow]):
+    def page(
+        self,
+        session: Session,
+        *,
+        limit: int = 50,
+        cursor: str | None = None,
+        test: str | None = None,
+        **filters: Any,
+    ) -> Page[WaiverRow]:
+        """Return a page of waivers, including ended ones; `test`: by key, name or label."""
+        ids = [] if test is None else [one.id for one in store.matching(session, test)]
+        about = None if test is None else or_(WaiverRow.test == test, WaiverRow.id.in_(ids))
+        return super().page(session, limit=limit, cursor=cursor, test=about, **filters)
+
+
+RESOURCE = _Waivers(
+    WAIVERS,
+    WaiverRow,
+    answer=WAIVER,
+    show=_shown,
+    where={"test": lambda about: about, "state": lambda state: WaiverRow.is_at(state, utcnow())},
+)
+router = RESOURCE.router
+
+
+@RESOURCE.on_create
+def create(act: Act, body: WaiverIn) -> WaiverRow:
     """Create a waiver, which is in force until it expires or is ended.
 
     Findings of its `classes` are `waived` in comparisons and in answers to GitHub.
     """
-    _check(body)
-
-    def make(session: Session) -> WaiverOut:
-        new = Waiver(
-            new_id(),
-            body.owner or who.name,
-            body.reason.strip(),
-            body.expires,
-            body.test,
-            body.names,
-            body.labels,
-            body.builds,
-            _ordered(body.classes),
-        )
-        waiver = stored.create(
-            session, new, actor=who.actor, now=utcnow(), longest=longest(context)
-        )
-        return _with_links(waiver)
-
-    return idempotency_keys.created(
-        context, request, who, key, body, make, status=201, counted=False
-    )
-
-
-@router.get("/waivers/{waiver_id}", summary="Show a waiver")
-def look(context: Ctx, _who: Reader, waiver_id: str) -> WaiverOut:
-    """Show a waiver, also an ended one."""
-    with context.reading() as session:
-        return _require(stored.get(session, waiver_id, now=utcnow()), waiver_id)
-
-
-@router.patch("/waivers/{waiver_id}", summary="Renew or change a waiver")
-def change(context: Ctx, who: Submitter, waiver_id: str, body: WaiverChange) -> WaiverOut:
-    """Set any of owner, reason, classes and expires of a waiver in force.
-
-    `version` makes the change conditional.
-    """
-    given = body.model_fields_set - {"version"}
-    if not given:
-        raise BadField(
-            "body", {}, "nothing to change", limit="any of owner, reason, classes, expires"
-        )
-    if "expires" in given and body.expires is None:
-        raise BadField("expires", None, "is required: every waiver ends", limit="a time")
-    fields: dict[str, Any] = {name: getattr(body, name) for name in given}
-    if "reason" in fields:
-        fields["reason"] = _required_reason(body.reason)
-    if "classes" in fields:
-        fields["classes"] = _ordered(_checked(body.classes))
-    with context.session() as session:
-        changed = stored.change(
-            session,
-            waiver_id,
-            fields,
-            actor=who.actor,
-            now=utcnow(),
-            longest=longest(context),
-            version=body.version,
-        )
-    return _require(changed, waiver_id)
-
-
-@router.delete("/waivers/{waiver_id}", summary="End a waiver")
-def end(context: Ctx, who: Submitter, waiver_id: str) -> WaiverOut:
-    """End a waiver now. It stays visible; an ended waiver does not change."""
-    with context.session() as session:
-        ended = stored.end(session, waiver_id, actor=who.actor, now=utcnow())
-    return _require(ended, waiver_id)
-
-
-def _check(body: WaiverIn) -> None:
+    now = utcnow()
     if body.test is None and not body.names and not body.labels:
         raise BadField("test", None, "no test is selected", limit="any of test, names, labels")
     for field, patterns in (("names", body.names), ("builds", body.builds)):
         if patterns and all(pattern.startswith("!") for pattern in patterns):
             raise BadField(field, patterns, "only excludes", limit="a pattern without !")
-    _required_reason(body.reason)
-    _checked(body.classes)
+    checked = _checked(act, body.model_dump())
+    if body.test is not None and test_specs.get(act.session, body.test) is None:
+        reason, limit = "there is no test with this key", "a key of GET /api/v1/tests"
+        raise BadField("test", body.test, reason, limit=limit)
+    if store.active_count(act.session, now) >= store.MAX_ACTIVE:
+        limit = f"{store.MAX_ACTIVE}: end one first"
+        raise BadField("body", None, "too many active waivers", limit=limit)
+    waiver = WaiverRow(
+        id=new_id(),
+        test=body.test,
+        names=body.names,
+        labels=body.labels,
+        builds=body.builds,
+        version=1,
+        created_by=act.who.actor,
+        created_at=now,
+        updated_at=now,
+        **{**checked, "owner": body.owner or act.who.name},
+    )
+    act.session.add(waiver)
+    return waiver
 
 
-def _required_reason(reason: str) -> str:
-    if not reason.strip():
-        raise BadField("reason", reason, "is blank", limit="text")
-    return reason.strip()
+@RESOURCE.on_change
+def change(act: Act, waiver: WaiverRow, given: dict[str, Any]) -> dict[str, Any]:
+    """Set any of owner, reason, classes and expires of a waiver in force.
+
+    `version` makes the change conditional.
+    """
+    if (state := waiver.state_at(utcnow())) is not WaiverState.active:
+        reason = "the waiver is over: create a new one"
+        raise BadField("state", state.value, reason, limit=WaiverState.active.value)
+    if "expires" in given and given["expires"] is None:
+        raise BadField("expires", None, "is required: every waiver ends", limit="a time")
+    return _checked(act, given)
 
 
-def _checked(classes: list[Class]) -> list[Class]:
-    for number, kind in enumerate(classes):
+@RESOURCE.on_remove
+def end(act: Act, waiver: WaiverRow) -> dict[str, Any]:
+    """End a waiver now. It stays visible; an ended waiver does not change."""
+    now = utcnow()
+    if waiver.state_at(now) is WaiverState.active:
+        waiver.ended_at, waiver.updated_at, waiver.ended_by = now, now, act.who.actor
+        waiver.version += 1
+    return {"owner": waiver.owner, "reason": waiver.reason}
+
+
+def _checked(act: Act, given: dict[str, Any]) -> dict[str, Any]:
+    """Return the values of the fields that a waiver may change, each checked."""
+    values = {name: given[name] for name in ("owner", "reason", "classes") if name in given}
+    if "reason" in values:
+        if not values["reason"].strip():
+            raise BadField("reason", values["reason"], "is blank", limit="text")
+        values["reason"] = values["reason"].strip()
+    for number, kind in enumerate(values.get("classes", ())):
         if kind not in WAIVABLE:
             limit = "one of " + ", ".join(waivable.value for waivable in WAIVABLE)
             raise BadField(f"classes.{number}", kind.value, "can't be waived", limit=limit)
-    return classes
-
-
-def _ordered(classes: list[Class]) -> list[Class]:
-    return [kind for kind in WAIVABLE if kind in classes]
-
-
-def _require(waiver: StoredWaiver | None, waiver_id: str) -> WaiverOut:
-    if waiver is None:
-        raise missing("waiver", waiver_id)
-    return _with_links(waiver)
-
-
-def _with_links(waiver: StoredWaiver) -> WaiverOut:
-    page = None if waiver.test is None else urls.history(waiver.test)
-    return from_object(WaiverOut, waiver, links=WaiverLinks(f"{API}/waivers/{waiver.id}", page))
+    if "classes" in values:
+        values["classes"] = [kind.value for kind in WAIVABLE if kind in values["classes"]]
+    if "expires" in given:
+        longest = timedelta(days=act.context.settings.waiver_days)
+        check_end(given["expires"], utcnow(), longest)
+        values["expires_at"] = given["expires"]
+    return values

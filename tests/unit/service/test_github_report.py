@@ -11,7 +11,7 @@ import pytest
 
 from gonogo.flakiness.classes import Class, Classification, Finding, RunSummary
 from gonogo.flakiness.grades import Sharpness
-from gonogo.flakiness.waivers import Waiver, waived
+from gonogo.flakiness.waivers import RED_OR_HOLLOW, waived
 from gonogo.reports import markdown
 from gonogo.spec.verdicts import Verdict
 from gonogo_service.ci.commit_checks import CommitCheck
@@ -22,6 +22,7 @@ from gonogo_service.compare.comparing import Compared, Comparison
 from gonogo_service.compare.comparison_side import Place, Side, SideResults
 from gonogo_service.gauges.store import GaugeSummary
 from gonogo_service.kit.database.states import HookSource, JobState
+from gonogo_service.waivers.model import WaiverRow
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 SUBJECT = CommitCheck(
@@ -220,8 +221,10 @@ def test_nothing_is_longer_than_github_takes() -> None:
 
 def test_what_an_waiver_suppresses_is_green_and_says_until_when_whose_and_why() -> None:
     bad = a_test(Class.new_failure, Verdict.fail)
-    waiver = Waiver(
-        "o1", "kim", "the race of @everyone", datetime(2026, 12, 1, tzinfo=UTC), test="v1-x"
+    end = datetime(2026, 12, 1, tzinfo=UTC)
+    reason = "the race of @everyone"
+    waiver = WaiverRow(
+        id="o1", owner="kim", reason=reason, expires_at=end, test="v1-x", classes=RED_OR_HOLLOW
     )
     answer = report_of(bad._replace(classification=waived(bad.classification, [waiver])))
     assert (answer.state, answer.words, answer.worth, answer.annotations) == (

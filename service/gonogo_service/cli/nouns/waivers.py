@@ -8,145 +8,77 @@ from typing import Any
 import typer
 
 from gonogo.cli.kit import nouns, show
-from gonogo.cli.kit.cells import Item
 from gonogo.cli.kit.client import Client
-from gonogo.cli.kit.groups import group
-from gonogo.cli.kit.nouns import CURSOR, JSON, LIMIT, Noun
+from gonogo.cli.kit.nouns import CURSOR, JSON, LIMIT
 from gonogo.cli.kit.terminal import plain
 from gonogo.errors import FieldError
+from gonogo_service.waivers.noun import WAIVERS, about
 
+assert WAIVERS.create is not None
+assert WAIVERS.change is not None
+CREATE, CHANGE = WAIVERS.create, WAIVERS.change
 DAYS = 14.0
 """Long enough for a fix, short enough that someone looks again."""
-
-
-def about(waiver: Item) -> str:
-    """Return which tests a waiver covers, in a few words."""
-    labels = [f"{name}={value}" for name, value in waiver["labels"].items()]
-    parts = [
-        *filter(None, [waiver["test"]]),
-        *waiver["names"],
-        *labels,
-        *(f"on {build}" for build in waiver["builds"]),
-    ]
-    return ", ".join(parts)
-
-
-WAIVERS = Noun(
-    "waivers",
-    {
-        "id": "id",
-        "state": "state",
-        "tests": about,
-        "until": "expires_at",
-        "owner": "owner",
-        "reason": "reason",
-    },
-    "a waiver",
+_DAYS = typer.Option(None, min=0.01, max=3650, help="Until so many days from now.")
+_EXPIRES = typer.Option(
+    None, help="Instead of --days: a date or a time in UTC, 2026-12-31 or 2026-12-31T12:00."
 )
-REASON = "Say why the finding is accepted."
-OWNER = "Say who looks after it; default: the token's name."
-EXPIRES = "Instead of --days: a date or a time in UTC, 2026-12-31 or 2026-12-31T12:00."
-CLASS = typer.Option(
-    [], "--class", help="Class to waive; repeatable; default: all that are red or hollow."
-)
+_END = {"days": (float | None, _DAYS), "expires": (str | None, _EXPIRES)}
 
-app = group(
-    "Accept findings until a date, so that they block no commit. Verdicts stay as they are."
-)
+app = nouns.app_of(WAIVERS)
 
 
-@app.command()
-def create(
-    reason: str = typer.Option(..., "--reason", help=REASON),
-    test: str | None = typer.Option(None, "--test", help="Key of the test (v1-...)."),
-    name: list[str] = typer.Option(
-        [],
-        "--name",
-        help="Pattern of names as `gonogo compare` shows them; repeatable; ! excludes.",
-    ),
-    label: list[str] = typer.Option(
-        [], "--label", help="NAME=VALUE of the test's jobs; repeatable."
-    ),
-    build: list[str] = typer.Option(
-        [], "--build", help="Pattern of head's build; repeatable; default: any."
-    ),
-    kind: list[str] = CLASS,
-    owner: str | None = typer.Option(None, help=OWNER),
-    days: float = typer.Option(DAYS, min=0.01, max=3650, help="For how long."),
-    expires: str | None = typer.Option(None, help=EXPIRES),
+@app.command("list")
+def list_(
+    test: str | None = typer.Option(None, help=WAIVERS.filters["test"]),
+    state: str = typer.Option("active", help=f"{WAIVERS.filters['state']} any: all."),
+    owner: str | None = typer.Option(None, help=WAIVERS.filters["owner"]),
+    limit: int = LIMIT,
+    cursor: str | None = CURSOR,
     as_json: bool = JSON,
 ) -> None:
-    """Waive classes of some tests until a date.
+    """List the newest waivers that are in force."""
+    filters = {"test": test, "state": None if state == "any" else state, "owner": owner}
+    nouns.print_list(WAIVERS, limit=limit, cursor=cursor, as_json=as_json, **filters)
 
-    A test must match each of --test, --name and --label that is given.
-    """
-    body: dict[str, Any] = {
-        "test": test,
-        "names": name,
-        "labels": nouns.pairs(label, "--label"),
-        "builds": build,
-        "reason": reason,
-        "owner": owner,
-        "expires": _end(days, expires).isoformat(),
-        **({"classes": kind} if kind else {}),
-    }
+
+def create(as_json: bool, days: float | None, expires: Any, **options: Any) -> None:
+    """Waive classes of some tests."""
+    body = nouns.body_of(CREATE, options) | {"expires": _end(days or DAYS, expires)}
     with Client() as client:
-        waiver = client.call("POST", "/waivers", body=body)
+        waiver = client.call("POST", WAIVERS.address, body=body)
     if as_json:
         show.print_json(waiver)
     else:
         print(plain(f"{waiver['id']}  {about(waiver)}: {waiver['words']}"))
 
 
-@app.command("list")
-def list_(
-    test: str | None = typer.Option(None, "--test", help="List only waivers of this test's key."),
-    state: str = typer.Option("active", help="List only this state: active, expired, ended; any."),
-    owner: str | None = typer.Option(None, help="List only waivers of this owner."),
-    limit: int = LIMIT,
-    cursor: str | None = CURSOR,
-    as_json: bool = JSON,
-) -> None:
-    """List the newest waivers."""
-    filters = {"test": test, "state": None if state == "any" else state, "owner": owner}
-    nouns.print_list(WAIVERS, limit=limit, cursor=cursor, as_json=as_json, **filters)
-
-
-nouns.add_show(app, WAIVERS, "Show a waiver.")
-
-
-@app.command()
-def change(
-    waiver: str = typer.Argument(help="Its id."),
-    reason: str | None = typer.Option(None, help=REASON),
-    owner: str | None = typer.Option(None, help="Say who looks after it."),
-    kind: list[str] = CLASS,
-    days: float | None = typer.Option(
-        None, min=0.01, max=3650, help="Renew it: so many days from now."
-    ),
-    expires: str | None = typer.Option(None, help=EXPIRES),
-    as_json: bool = JSON,
-) -> None:
-    """Renew or change an active waiver. What you don't name stays."""
-    until = None if days is None and expires is None else _end(days or DAYS, expires).isoformat()
-    body = nouns.changed(
-        "gonogo waivers change", reason=reason, owner=owner, classes=kind, expires=until
-    )
+def change(identity: str, as_json: bool, days: float | None, expires: Any, **options: Any) -> None:
+    """Renew or change a waiver."""
+    body = nouns.body_of(CHANGE, options)
+    if days is not None or expires is not None:
+        body["expires"] = _end(days or DAYS, expires)
+    body = nouns.changed("gonogo waivers change", **body)
     with Client() as client:
-        record = client.call("PATCH", WAIVERS.of(waiver), body=body)
-        nouns.stored(WAIVERS, client, record, "changed", as_json=as_json)
+        record = client.call("PATCH", WAIVERS.of(identity), body=body)
+        nouns.stored(WAIVERS, client, record, CHANGE.done, as_json=as_json)
 
 
-nouns.add_remove(app, WAIVERS, "End a waiver now. It stays visible.", "ended")
+app.command("create", help=f"{CREATE.sentence} By default for {DAYS:g} days.")(
+    nouns.with_options(create, CREATE, _END)
+)
+_IDENTITY = {"identity": (str, typer.Argument(metavar="ID", help=WAIVERS.argument_help))}
+app.command("change", help=f"{CHANGE.sentence} What you don't name stays.")(
+    nouns.with_options(change, CHANGE, _IDENTITY | _END)
+)
 
 
-def _end(days: float, expires: str | None) -> datetime:
+def _end(days: float, expires: str | None) -> str:
     if expires is None:
-        return datetime.now(UTC) + timedelta(days=days)
+        return (datetime.now(UTC) + timedelta(days=days)).isoformat()
     try:
         end = datetime.fromisoformat(expires)
     except ValueError:
-        raise FieldError(
-            "expires", expires, "is no time", limit="such as 2026-12-31 or 2026-12-31T12:00"
-        ) from None
-    return end if end.tzinfo else end.replace(tzinfo=UTC)
+        limit = "such as 2026-12-31 or 2026-12-31T12:00"
+        raise FieldError("expires", expires, "is no time", limit=limit) from None
+    return (end if end.tzinfo else end.replace(tzinfo=UTC)).isoformat()

@@ -22,7 +22,6 @@ from gonogo_service.kit.answers import make_router
 from gonogo_service.kit.notifier import DispatchNotifier
 from gonogo_service.people.context import Admin, Context, Ctx, Submitter
 from gonogo_service.schedules import api as schedules
-from gonogo_service.waivers import api as waivers
 from gonogo_service.webhooks import api as webhooks
 
 router = make_router("rehearsals")
@@ -86,12 +85,6 @@ def bisection(
 def schedule(context: Ctx, who: Submitter, body: schedules.ScheduleIn) -> Checked:
     """Make all checks of `POST /schedules` without creating a schedule."""
     return rehearse(context, lambda dry: schedules.create(dry, who, body))
-
-
-@router.post("/waivers:validate", summary="Check a waiver")
-def waiver(context: Ctx, who: Submitter, request: Request, body: waivers.WaiverIn) -> Checked:
-    """Make all checks of `POST /waivers` without creating a waiver."""
-    return rehearse(context, lambda dry: waivers.add(dry, who, request, body, None))
 
 
 @router.post("/webhooks:validate", summary="Check a subscription")

@@ -152,14 +152,6 @@ class CanaryOutcome(StrEnum):
     failed = "failed"  # did not pass, or gave no result
 
 
-class WaiverState(StrEnum):
-    """The state of a waiver, computed from the clock at each read."""
-
-    active = "active"  # it applies
-    expired = "expired"  # its expiry date has passed
-    ended = "ended"  # a person ended it
-
-
 class WebhookState(StrEnum):
     """The state of a webhook subscription."""
 

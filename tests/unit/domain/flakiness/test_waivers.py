@@ -10,16 +10,18 @@ import pytest
 from gonogo.flakiness.classes import Class, OpenFlag, RunSummary
 from gonogo.flakiness.classification import classify
 from gonogo.flakiness.gating import FailOn, gate
-from gonogo.flakiness.waivers import RED_OR_HOLLOW, WAIVABLE, Waiver, day, waivable, waived
+from gonogo.flakiness.waivers import RED_OR_HOLLOW, WAIVABLE, day, waivable, waived
 from gonogo.spec.verdicts import Verdict
+from gonogo_service.waivers.model import WaiverRow
 
 END = datetime(2026, 12, 1, tzinfo=UTC)
 
 
-def waiver(**changes: Any) -> Waiver:
-    return Waiver(
+def waiver(**changes: Any) -> WaiverRow:
+    return WaiverRow(
         **{
             "id": "o1",
+            "classes": RED_OR_HOLLOW,
             "owner": "kim",
             "reason": "the race of ticket 12",
             "expires_at": END,
