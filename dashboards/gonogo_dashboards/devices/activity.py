@@ -8,12 +8,11 @@ from datetime import UTC, date, datetime, time, timedelta
 from itertools import pairwise
 
 from gonogo_dashboards.kit import words
-from gonogo_service.devices.periods import Hour
+from gonogo_service.devices.periods import METRICS, Hour
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.kit.database.states import CanaryOutcome
 
 HOUR_S = 3600.0
-METRICS = ("temperature_c", "clock_mhz", "power_w")
 CANARIES: dict[str, tuple[str, str]] = {
     CanaryOutcome.golden: ("same bits as on other devices", "pass"),
     CanaryOutcome.first: ("bits known from one device only", "inconclusive"),
@@ -86,28 +85,28 @@ def days(hours: Sequence[Hour], since: datetime, now: datetime, *, began: dateti
         of_day.setdefault(hour.start.date(), []).append(hour)
     whole = [first + timedelta(days=place) for place in range((today - first).days + 1)]
     work_days = tuple(_day(day, of_day.get(day, []), began, now) for day in whole)
-    canaries_by_outcome = {name: sum(day.canaries[name] for day in work_days) for name in CANARIES}
-    until = now.replace(minute=0, second=0, microsecond=0) + timedelta(
-        hours=1
-    )  # rounded to the hour, so that charts aren't redrawn every few seconds
+    outcomes = {name: sum(day.canaries[name] for day in work_days) for name in CANARIES}
+    # rounded to the hour, so that charts aren't redrawn every few seconds
+    until = now.replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
+    series = (_series(metric, hours) for metric in METRICS)
     return DeviceDays(
-        since=str(timestamp(since)),
-        until=str(timestamp(until)),
+        since=timestamp(since),
+        until=timestamp(until),
         days=work_days,
         work=_work(work_days),
-        canary_count=sum(canaries_by_outcome.values()),
-        canaries=_canaries(canaries_by_outcome),
-        series=tuple(series for metric in METRICS if (series := _series(metric, hours)).readings),
+        canary_count=sum(outcomes.values()),
+        canaries=_canaries(outcomes),
+        series=tuple(each for each in series if each.readings),
     )
 
 
 def _day(day: date, hours: Sequence[Hour], began: datetime, now: datetime) -> WorkDay:
     start = datetime.combine(day, time(), UTC)
-    there = (min(start + timedelta(days=1), now) - max(start, began)).total_seconds()
+    there_s = (min(start + timedelta(days=1), now) - max(start, began)).total_seconds()
     busy_s = sum(hour.busy_s for hour in hours)
     return WorkDay(
         day=day.isoformat(),
-        busy=min(1.0, busy_s / there) if there > 0 else None,
+        busy=min(1.0, busy_s / there_s) if there_s > 0 else None,
         busy_s=busy_s,
         seeds=sum(hour.seeds for hour in hours),
         attempts=sum(hour.attempts for hour in hours),
@@ -129,40 +128,24 @@ def _work(days: Sequence[WorkDay]) -> str:
     )
 
 
-def _canaries(canaries_by_outcome: Mapping[str, int]) -> str:
-    if not any(canaries_by_outcome.values()):
+def _canaries(outcomes: Mapping[str, int]) -> str:
+    total = sum(outcomes.values())
+    if not total:
         return "No canary ran in this time."
-    return (
-        f"{words.count(sum(canaries_by_outcome.values()), 'canary', 'canaries')}: "
-        + ", ".join(
-            f"{number:,} {CANARIES[name][0]}"
-            for name, number in canaries_by_outcome.items()
-            if number
-        )
-        + "."
-    )
+    parts = [f"{number:,} {CANARIES[name][0]}" for name, number in outcomes.items() if number]
+    return f"{words.count(total, 'canary', 'canaries')}: {', '.join(parts)}."
 
 
 def _series(metric: str, hours: Sequence[Hour]) -> Series:
     name, unit = words.quantity(metric)
-    measured = [(hour.start, *hour.telemetry[metric]) for hour in hours if metric in hour.telemetry]
-    readings = tuple(
-        Reading(str(timestamp(start)), low, mean, high) for start, low, mean, high in measured
-    )
-    text = ""
-    if readings:
-        low, high = (
-            min(reading.low for reading in readings),
-            max(reading.high for reading in readings),
-        )
-        lies = words.number(low) if low == high else f"{words.number(low)} to {words.number(high)}"
-        text = f"{lies} {unit} in {words.count(len(readings), 'hour')} with work"
-        gaps = [
-            (after[0] - before[0]).total_seconds() - HOUR_S for before, after in pairwise(measured)
-        ]
-        text += (
-            f"; the longest gap is {words.duration(gap)}."
-            if (gap := max(gaps, default=0.0)) > 0
-            else "."
-        )
+    measured = [hour for hour in hours if metric in hour.telemetry]
+    readings = tuple(Reading(timestamp(hour.start), *hour.telemetry[metric]) for hour in measured)
+    if not readings:
+        return Series(metric, name, unit, (), "")
+    low, high = min(each.low for each in readings), max(each.high for each in readings)
+    lies = words.number(low) if low == high else f"{words.number(low)} to {words.number(high)}"
+    text = f"{lies} {unit} in {words.count(len(readings), 'hour')} with work"
+    starts = pairwise(hour.start for hour in measured)
+    gap = max(((after - before).total_seconds() - HOUR_S for before, after in starts), default=0.0)
+    text += f"; the longest gap is {words.duration(gap)}." if gap > 0 else "."
     return Series(metric, name, unit, readings, text)

@@ -1,7 +1,4 @@
-"""Chart options of a device's page (dashboards/gonogo_dashboards/devices/activity.py).
-
-Pure, plain JSON, as in dashboards/gonogo_dashboards/charts/charts.py.
-"""
+"""Chart options of a device's page: plain JSON, as in gonogo_dashboards/charts/charts.py. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +15,6 @@ _GRID: Options = {"left": 48, "right": 14, "top": 26, "bottom": 28}
 _ROOM, _STEPS = 0.1, 3
 """The height of an axis whose readings are equal, as a part of their value; steps of an axis."""
 _DIGITS = 6
-_NAME: Options = {"color": "$soft", "align": "left", "padding": [0, 0, 0, -40]}
 
 
 def work(view: DeviceDays, events: Sequence[AxisEvent] = ()) -> Options:
@@ -32,45 +28,26 @@ def work(view: DeviceDays, events: Sequence[AxisEvent] = ()) -> Options:
         ]
         for day in view.days
     ]
-    return {
-        **_frame(view, "busy, % of the day", {"max": 100, "interval": 50}),
-        "series": [
-            {
-                "type": "bar",
-                "name": "busy",
-                "dimensions": ["day", "% of the day", "seeds", "attempts"],
-                "encode": {"x": 0, "y": 1},
-                "itemStyle": {"color": "$bar"},
-                "barCategoryGap": "20%",
-                "data": rows,
-            },
-            *marked(events, len(view.days)),
-        ],
-    }
+    bars = _bars("busy", ["day", "% of the day", "seeds", "attempts"], "$bar", rows)
+    axis = {"min": 0, "max": 100, "interval": 50}
+    return _by_day(view, "busy, % of the day", axis, [bars, *marked(events, len(view.days))])
 
 
 def canaries(view: DeviceDays, events: Sequence[AxisEvent] = ()) -> Options:
     """Return the options of stacked bars: the canaries of each day by outcome, good ones lowest."""
-    return {
-        **_frame(view, "canaries", {"minInterval": 1}),
-        "series": [
-            *marked(events, len(view.days)),
-            *(
-                {
-                    "type": "bar",
-                    "name": label,
-                    "stack": "canaries",
-                    "dimensions": ["day", "canaries"],
-                    "encode": {"x": 0, "y": 1},
-                    "itemStyle": {"color": f"${verdict}"},
-                    "barCategoryGap": "20%",
-                    "data": [[_short(day.day), day.canaries[name]] for day in view.days],
-                }
-                for name, (label, verdict) in CANARIES.items()
-                if any(day.canaries[name] for day in view.days)
-            ),
-        ],
-    }
+    bars = [
+        _bars(
+            label,
+            ["day", "canaries"],
+            f"${verdict}",
+            [[_short(day.day), day.canaries[name]] for day in view.days],
+            stack="canaries",
+        )
+        for name, (label, verdict) in CANARIES.items()
+        if any(day.canaries[name] for day in view.days)
+    ]
+    axis = {"min": 0, "minInterval": 1}
+    return _by_day(view, "canaries", axis, [*marked(events, len(view.days)), *bars])
 
 
 def telemetry(view: DeviceDays, series: Series, events: Sequence[AxisEvent] = ()) -> Options:
@@ -89,25 +66,12 @@ def telemetry(view: DeviceDays, series: Series, events: Sequence[AxisEvent] = ()
         line.append([start + half, mean, reading.start[5:16].replace("T", " "), low, high])
         if low < high:
             bands.append([start, start + 2 * half, low, high, 0.55])
+    first, last = _milliseconds(view.since), _milliseconds(view.until)
     return {
         "grid": _GRID,
         "tooltip": {"trigger": "item", "formatter": "row"},
-        "xAxis": {
-            **AXIS,
-            "type": "time",
-            "min": _milliseconds(view.since),
-            "max": _milliseconds(view.until),
-            "splitNumber": 4,
-        },
-        "yAxis": {
-            **AXIS,
-            "type": "value",
-            **_fitted(series),
-            "name": series.unit,
-            "nameTextStyle": _NAME,
-            "splitNumber": 3,
-            "splitLine": {"show": True, "lineStyle": {"color": "$line"}},
-        },
+        "xAxis": {**AXIS, "type": "time", "min": first, "max": last, "splitNumber": 4},
+        "yAxis": _y_axis(series.unit, _fitted(series)),
         "series": [
             {
                 "type": "custom",
@@ -132,7 +96,7 @@ def telemetry(view: DeviceDays, series: Series, events: Sequence[AxisEvent] = ()
                 "data": line,
                 "z": 2,
             },
-            *marked(events, _milliseconds(view.until) - _milliseconds(view.since)),
+            *marked(events, last - first),
         ],
     }
 
@@ -153,21 +117,38 @@ def _fitted(series: Series) -> Options:
     }
 
 
-def _frame(view: DeviceDays, name: str, axis: Options) -> Options:
+def _by_day(view: DeviceDays, name: str, axis: Options, series: Sequence[Any]) -> Options:
     return {
         "grid": _GRID,
         "tooltip": {"trigger": "item", "formatter": "row"},
         "xAxis": {**AXIS, "type": "category", "data": [_short(day.day) for day in view.days]},
-        "yAxis": {
-            **AXIS,
-            "type": "value",
-            "min": 0,
-            "name": name,
-            "nameTextStyle": _NAME,
-            "splitNumber": 3,
-            "splitLine": {"show": True, "lineStyle": {"color": "$line"}},
-            **axis,
-        },
+        "yAxis": _y_axis(name, axis),
+        "series": [*series],
+    }
+
+
+def _bars(name: str, dimensions: list[str], color: str, rows: Any, **more: Any) -> Options:
+    return {
+        "type": "bar",
+        "name": name,
+        **more,
+        "dimensions": dimensions,
+        "encode": {"x": 0, "y": 1},
+        "itemStyle": {"color": color},
+        "barCategoryGap": "20%",
+        "data": rows,
+    }
+
+
+def _y_axis(name: str, more: Options) -> Options:
+    return {
+        **AXIS,
+        "type": "value",
+        **more,
+        "name": name,
+        "nameTextStyle": {"color": "$soft", "align": "left", "padding": [0, 0, 0, -40]},
+        "splitNumber": 3,
+        "splitLine": {"show": True, "lineStyle": {"color": "$line"}},
     }
 
 

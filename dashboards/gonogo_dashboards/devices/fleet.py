@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from gonogo import urls
-from gonogo_dashboards.devices.device_page import DeviceLine
+from gonogo_dashboards.devices.lines import DeviceLine
 from gonogo_dashboards.kit import words
+from gonogo_service.devices.sick_devices import SICK
 from gonogo_service.kit.database.records import from_object
 from gonogo_service.kit.database.states import DeviceHealth, DeviceState
 
@@ -69,16 +71,15 @@ def fleet(
 
     `flagged` are their names and sentences.
     """
-    trouble = [
-        device_trouble for line in lines if (device_trouble := _trouble(line, now)) is not None
-    ]
-    trouble.sort(key=lambda device_trouble: WORST_FIRST.index(device_trouble.verdict))
+    found = [trouble for line in lines if (trouble := _trouble(line, now)) is not None]
     several = len({line.host for line in lines}) > 1
+    states = Counter(line.state for line in lines)
+    numbers = ", ".join(f"{states[state]} {state}" for state in LETTERS if states[state])
     return Fleet(
         tuple(_cell(line, several) for line in lines),
-        tuple(trouble),
+        tuple(sorted(found, key=lambda trouble: WORST_FIRST.index(trouble.verdict))),
         tuple(Trouble(host, urls.devices(), "suspect", sentence) for host, sentence in flagged),
-        _words(lines),
+        f"{words.count(len(lines), 'device')}: {numbers}" if lines else "No devices yet.",
         len(lines) <= ROOMY,
     )
 
@@ -86,12 +87,8 @@ def fleet(
 def _cell(line: DeviceLine, hosts: bool) -> Cell:
     job = line.job
     runs = f"{job.kernel} {job.shape} on {job.build}" if job is not None else ""
-    parts = [
-        f"{line.device}: {line.health}",
-        "drained" if line.drained else "",
-        line.state,
-        f"runs {runs}" if runs else "",
-    ]
+    parts = [f"{line.device}: {line.health}", "drained" if line.drained else "", line.state]
+    parts.append(f"runs {runs}" if runs else "")
     why = f" ({line.reason})" if line.reason and line.health != DeviceHealth.good else ""
     return from_object(
         Cell,
@@ -110,34 +107,18 @@ def _trouble(line: DeviceLine, now: datetime) -> Trouble | None:
 
     A device that a person took out of work is no trouble.
     """
-    if line.health == DeviceHealth.maintenance or line.drained:
+    is_offline = line.state == DeviceState.offline
+    is_gone = is_offline and now - datetime.fromisoformat(line.heard_at) > GONE
+    if line.health == DeviceHealth.maintenance or line.drained or is_gone:
         return None
-    silence = ""
-    if line.state == DeviceState.offline:
-        if now - datetime.fromisoformat(line.heard_at) > GONE:
-            return None
-        silence = f"offline, last heartbeat {line.heard_words}"
-    if line.health in (DeviceHealth.bad, DeviceHealth.suspect):
+    silence = f"offline, last heartbeat {line.heard_words}" if is_offline else ""
+    if line.health in SICK:
         sick = f"{line.health} {line.lasting}: {line.reason or 'no reason given'}"
-        verdict = words.HEALTH_VERDICTS[line.health]
-        return Trouble(line.device, line.url, verdict, f"{sick}; {silence}" if silence else sick)
-    if silence:
-        return Trouble(line.device, line.url, "error", silence)
-    if line.canary is not None and line.canary.differs:
-        return Trouble(
-            line.device, line.url, "suspect", f"its last canary's {line.canary.standing}"
-        )
-    return None
-
-
-def _words(lines: Sequence[DeviceLine]) -> str:
-    """Return a count: "3 devices: 1 busy, 1 idle, 1 offline"."""
-    if not lines:
-        return "No devices yet."
-    counts = {
-        state: sum(line.state == state for line in lines)
-        for state in (DeviceState.busy, DeviceState.idle, DeviceState.offline)
-    }
-    return f"{words.count(len(lines), 'device')}: " + ", ".join(
-        f"{number} {state.value}" for state, number in counts.items() if number
-    )
+        verdict, text = words.HEALTH_VERDICTS[line.health], f"{sick}; {silence}".removesuffix("; ")
+    elif silence:
+        verdict, text = "error", silence
+    elif line.canary is not None and line.canary.differs:
+        verdict, text = "suspect", f"its last canary's {line.canary.standing}"
+    else:
+        return None
+    return Trouble(line.device, line.url, verdict, text)

@@ -14,7 +14,7 @@ from gonogo_service.devices.history import Change
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.kit.database.states import DeviceHealth, DeviceState
 
-WIDTH, HEIGHT = 1000.0, 36.0
+WIDTH = 1000.0
 MIN_WIDTH = 2.5
 """The smallest width of a span."""
 OFFLINE = DeviceState.offline.value
@@ -28,7 +28,7 @@ BARS: dict[str, tuple[float, float]] = {
 }
 """Top and height by state, so that the states also differ in form; offline is hatched, too."""
 TICKS = 6
-DEFAULT_REASONS = {OFFLINE: "no heartbeat from its worker"}
+NO_HEARTBEAT = "no heartbeat from its worker"
 
 
 @dataclass(frozen=True)
@@ -87,37 +87,30 @@ class _State:
     """The state after the changes so far, with the reasons of its health and its absence."""
 
     health: str | None = None
-    health_why: tuple[str, str] = ("", "")
+    why: tuple[str, str] = ("", "")
     away: tuple[str, str] | None = None
     drained: bool = False
 
     @property
     def name(self) -> str | None:
-        return None if self.health is None else self.health if self.away is None else OFFLINE
+        return OFFLINE if self.health is not None and self.away is not None else self.health
 
     @property
     def words(self) -> str:
         """The state; while it was offline, with the health that it had."""
-        name = str(self.name)
-        bad = self.health not in (None, DeviceHealth.good.value)
-        health = f"in {self.health}" if self.health == DeviceHealth.maintenance else self.health
-        return f"{name} while {health}" if name == OFFLINE and bad else name
-
-    @property
-    def why(self) -> tuple[str, str]:
-        return self.health_why if self.away is None else self.away
+        if self.name != OFFLINE or self.health == DeviceHealth.good:
+            return str(self.name)
+        in_ = "in " if self.health == DeviceHealth.maintenance else ""
+        return f"{OFFLINE} while {in_}{self.health}"
 
     def after(self, change: Change) -> _State:
         why = (change.reason or "", change.actor)
         if change.what == "health":
-            return replace(self, health=change.after, health_why=why)
-        if change.what == "state":
-            return replace(
-                self,
-                away=why if change.after == DeviceState.offline else None,
-                health=self.health or DeviceHealth.good.value,
-            )
-        return replace(self, drained=change.after == "drained") if change.what == "drain" else self
+            return replace(self, health=change.after, why=why)
+        if change.what == "drain":
+            return replace(self, drained=change.after == "drained")
+        away = why if change.after == OFFLINE else None
+        return replace(self, away=away, health=self.health or DeviceHealth.good.value)
 
 
 def timeline(
@@ -134,13 +127,9 @@ def timeline(
     yet. Changes that alter nothing, such as a health that stays, split no span.
     """
     known = [*changes]
-    if (
-        silent_since is not None
-        and next((change.after for change in reversed(known) if change.what == "state"), None)
-        != DeviceState.offline
-    ):
-        reason = DEFAULT_REASONS[OFFLINE]
-        known.append(Change(silent_since, "state", OFFLINE, "background", reason))
+    last = next((change.after for change in reversed(known) if change.what == "state"), None)
+    if silent_since is not None and last != OFFLINE:
+        known.append(Change(silent_since, "state", OFFLINE, "background", NO_HEARTBEAT))
         known.sort(key=lambda change: change.at)  # a person's change may be younger
     stretches: list[tuple[_State, datetime, datetime]] = []
     shown = state = _State()  # at the beginning of the span, and now
@@ -148,29 +137,31 @@ def timeline(
     for change in known:
         state, at = state.after(change), min(max(change.at, since), now)
         if (state.name, state.drained) != (shown.name, shown.drained):
-            if shown.name is not None and at > began:
+            if at > began:
                 stretches.append((shown, began, at))
             shown, began = state, at
-    if shown.name is not None:
-        stretches.append((shown, began, now))
-    scale = WIDTH / max((now - since).total_seconds(), 1.0)
+    stretches.append((shown, began, now))
+    length_s = (now - since).total_seconds()
+    scale = WIDTH / max(length_s, 1.0)
     spans = tuple(
-        _span(*stretch, since=since, scale=scale, open=stretch[2] == now) for stretch in stretches
+        _span(state, start, end, is_open=end == now, scale=scale, since=since)
+        for state, start, end in stretches
+        if state.name is not None
     )
     step = (now - since) / (TICKS - 1)
     tick = "%d %b" if step >= timedelta(days=1) else "%d %b %H:%M"  # no day stands there twice
-    ticks = tuple(f"{since + place * step:{tick}}" for place in range(TICKS - 1))
+    is_shown = silent_since is not None and silent_since >= since
     return Timeline(
         spans,
-        str(timestamp(since)),
-        _words(spans, (now - since).total_seconds()),
-        (*ticks, "now"),
+        timestamp(since),
+        _words(spans, length_s),
+        (*(f"{since + place * step:{tick}}" for place in range(TICKS - 1)), "now"),
         whole,
         (since.timestamp() * 1000, now.timestamp() * 1000 + 1),
         "" if silent_since is None else _silence(silent_since, since, now),
-        None
-        if silent_since is None or silent_since < since
-        else round((silent_since - since).total_seconds() * scale, 1),
+        round((silent_since - since).total_seconds() * scale, 1)
+        if silent_since is not None and is_shown
+        else None,
     )
 
 
@@ -182,27 +173,29 @@ def _silence(heard_at: datetime, since: datetime, now: datetime) -> str:
 
 
 def _span(
-    state: _State, start: datetime, end: datetime, *, since: datetime, scale: float, open: bool
+    state: _State, start: datetime, end: datetime, *, is_open: bool, scale: float, since: datetime
 ) -> Span:
-    name = str(state.name)
-    seconds = (end - start).total_seconds()
+    name, seconds = str(state.name), (end - start).total_seconds()
     x = (start - since).total_seconds() * scale
     top, height = BARS.get(name, (0.0, 0.0))
-    reason, actor = state.why[0] or DEFAULT_REASONS.get(name, ""), state.why[1]
-    until = "now" if open else f"{end:%d %b %H:%M}"
-    text = f"{state.words}{', drained' if state.drained else ''} for {words.duration(seconds)}"
-    text += f", from {start:%d %b %H:%M} to {until} UTC"
+    reason, actor = state.why if state.away is None else state.away
+    reason = reason or (NO_HEARTBEAT if name == OFFLINE else "")
+    until = "now" if is_open else f"{end:%d %b %H:%M}"
+    text = (
+        f"{state.words}{', drained' if state.drained else ''} for {words.duration(seconds)},"
+        f" from {start:%d %b %H:%M} to {until} UTC"
+    )
     return Span(
         state=name,
         verdict="not_run" if name == OFFLINE else words.HEALTH_VERDICTS.get(name, "suspect"),
-        start=str(timestamp(start)),
-        end=str(timestamp(end)),
+        start=timestamp(start),
+        end=timestamp(end),
         seconds=seconds,
-        words=text + (f": {reason}" if reason else ""),
+        words=f"{text}: {reason}" if reason else text,
         reason=reason,
         actor=actor,
         drained=state.drained,
-        open=open,
+        open=is_open,
         x=round(min(x, WIDTH - MIN_WIDTH), 1),
         width=round(max(MIN_WIDTH, seconds * scale), 1),
         y=top,
@@ -214,17 +207,16 @@ def _words(spans: Sequence[Span], window_s: float) -> str:
     """Return the share of each state, and the longest time that the device was offline."""
     if not spans:
         return "Nothing is known about this time."
-    shares: dict[str, float] = {}
+    shares = dict.fromkeys(BARS, 0.0)
     for span in spans:
         shares[span.state] = shares.get(span.state, 0.0) + span.seconds
     known = sum(shares.values())
-    order = [*DeviceHealth, OFFLINE]
-    parts = [f"{state} {100 * shares[state] / known:.3g}%" for state in order if shares.get(state)]
+    parts = [f"{state} {100 * share / known:.3g}%" for state, share in shares.items() if share]
     period = words.duration(known if known < 0.98 * window_s else window_s)
     text = f"Of the last {period}: {', '.join(parts)}."
-    gaps = [span for span in spans if span.state == OFFLINE]
+    gaps = [span.seconds for span in spans if span.state == OFFLINE]
     if gaps:
-        longest = words.duration(max(span.seconds for span in gaps))
-        text += f" Offline {'once' if len(gaps) == 1 else f'{len(gaps):,} times'}, for {longest}"
-        text += "." if len(gaps) == 1 else " at most."
+        often = "once" if len(gaps) == 1 else f"{len(gaps):,} times"
+        most = "" if len(gaps) == 1 else " at most"
+        text += f" Offline {often}, for {words.duration(max(gaps))}{most}."
     return text

@@ -51,7 +51,7 @@ def invited(session: Session, now: datetime) -> tuple[InvitationLine, ...]:
             invitation.id,
             invitation.name,
             tuple(invitation.queues),
-            f"{_age(invitation.created_at, now)} by {invitation.created_by}",
+            f"{words.since(invitation.created_at, now)} by {invitation.created_by}",
             f"{invitation.expires_at:%Y-%m-%d %H:%M} UTC",
             urls.revoke_invitation(invitation.id),
         )
@@ -67,7 +67,7 @@ def lines(session: Session, now: datetime) -> tuple[HostLine, ...]:
 def flagged(session: Session, now: datetime) -> tuple[tuple[str, str], ...]:
     """Return the names of lately flagged hosts and why, the latest first."""
     return tuple(
-        (name, f"host flagged {_age(at, now)}: {reason}")
+        (name, f"host flagged {words.since(at, now)}: {reason}")
         for name, at, reason in stored.flagged(session, now - RECENT)
     )
 
@@ -91,16 +91,12 @@ def _line(host: Host, now: datetime) -> HostLine:
     return HostLine(
         name=host.name,
         verdict="suspect" if flagged is not None else "none" if revoked is not None else "pass",
-        key=f"enrolled {_age(host.enrolled_at, now)}"
+        key=f"enrolled {words.since(host.enrolled_at, now)}"
         if revoked is None
-        else f"revoked {_age(revoked, now)}",
+        else f"revoked {words.since(revoked, now)}",
         queues=tuple(host.queues),
-        heard="never" if host.heard_at is None else _age(host.heard_at, now),
+        heard=words.since(host.heard_at, now) or "never",
         clock=clock,
         refused=", ".join(f"{reason} {count}" for reason, count in host.refused.items()),
-        flagged="" if flagged is None else f"{_age(flagged, now)}: {host.flag_reason}",
+        flagged="" if flagged is None else f"{words.since(flagged, now)}: {host.flag_reason}",
     )
-
-
-def _age(moment: datetime, now: datetime) -> str:
-    return words.ago((now - moment).total_seconds())

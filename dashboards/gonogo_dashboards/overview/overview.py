@@ -14,7 +14,8 @@ from functools import partial
 from sqlalchemy.orm import Session
 
 from gonogo import urls
-from gonogo_dashboards.devices import device_page, fleet, hosts
+from gonogo_dashboards.devices import fleet, hosts
+from gonogo_dashboards.devices import lines as device_lines
 from gonogo_dashboards.devices.fleet import Fleet
 from gonogo_dashboards.flags import flag_page
 from gonogo_dashboards.flags.flag_page import FindingLine
@@ -241,7 +242,7 @@ def overview(
     )
     pulse = periods.pulse(session, now=now)
     strip = fleet.fleet(
-        device_page.lines(session, pulse, now, timeout_s), now, hosts.flagged(session, now)
+        device_lines.lines(session, pulse, now, timeout_s), now, hosts.flagged(session, now)
     )
     tests = standings.by_day(session, memory.tests, days=numbers.SHOWN, now=now)
     period = ranges.of(

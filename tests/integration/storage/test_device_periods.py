@@ -10,8 +10,8 @@ from sqlalchemy import Engine, func, select
 
 import device_month
 import stored_jobs
-from gonogo_dashboards.devices import device_page as views
-from gonogo_service.devices import device_history, periods
+from gonogo_dashboards.devices import device_page, lines
+from gonogo_service.devices import history, periods
 from gonogo_service.devices.model import DeviceHealthRow, DevicePeriodRow, DeviceRow
 from gonogo_service.jobs import attempts, chunks
 from gonogo_service.jobs import store as jobs
@@ -99,8 +99,8 @@ def test_a_week_of_a_device_on_its_page(migrated_sqlite_url: str) -> None:
     with session(engine) as current:
         device_month.month(current, NOW, days=6, working=lambda hour: hour % 2 == 0)
     with reading(engine) as current:
-        (line,) = views.devices(current, NOW, 30).items
-        view = views.device(current, line.id, NOW, 30)
+        (line,) = lines.devices(current, NOW, 30).items
+        view = device_page.device(current, line.id, NOW, 30)
     assert view is not None
     # the outage is noticed a minute after it began
     spans = [(span.state, round(span.seconds / 3600, 1)) for span in view.timeline.spans]
@@ -140,7 +140,7 @@ def test_the_jobs_of_a_device_are_those_that_it_ran_last(engine: Engine) -> None
             attempts.started(current, attempt, {"worker": "w", "device": "other"}, now=NOW)
             for attempt in sent[2:]
         }
-        recent_jobs = device_history.recent_jobs(current, DEVICE, limit=5)
+        recent_jobs = history.recent_jobs(current, DEVICE, limit=5)
     assert len(recent_jobs) == 2
     assert {recent_job.job.id for recent_job in recent_jobs} == {
         job.id for job in ran
@@ -167,7 +167,7 @@ def test_changes_of_one_instant_keep_their_order(migrated_sqlite_url: str) -> No
                 DeviceHealthRow(id=new_id(), device_id=device, at=NOW, what="health", **about)
             )
             current.flush()
-        changes, whole = device_history.changes(current, device, since=NOW - timedelta(days=1))
+        changes, whole = history.changes(current, device, since=NOW - timedelta(days=1))
     assert whole
     assert [change.after for change in changes if change.at == NOW] == ["suspect", "bad", "good"]
     engine.dispose()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gonogo_dashboards.devices import activity, charts, fleet, health_timeline, hosts
-from gonogo_dashboards.devices.device_page import DeviceLine
+from gonogo_dashboards.devices.lines import DeviceLine
 from gonogo_dashboards.overview import days as day_bars
 from gonogo_service.devices.history import Change
 from gonogo_service.devices.periods import Hour, Load
