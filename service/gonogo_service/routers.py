@@ -22,7 +22,7 @@ from gonogo_service.results import api as results
 from gonogo_service.schedules import api as schedules
 from gonogo_service.suites import api as suites
 from gonogo_service.suites import runs_api as runs
-from gonogo_service.tests.api import attribution, changes, rejudgements, tests, workloads
+from gonogo_service.tests.api import rejudgements, tests
 from gonogo_service.waivers import api as waivers
 from gonogo_service.webhooks import api as webhooks
 
@@ -32,10 +32,7 @@ def routers() -> list[APIRouter]:
     jobs_and_results = (jobs, imports, results, artifacts, events, diagnosis)
     tests_and_suites = (
         tests,
-        attribution,
-        changes,
         compare,
-        workloads,
         gauges,
         bisections,
         flags,

@@ -13,7 +13,7 @@ from gonogo_dashboards.kit.tolerance_advice import FORM_COMPARATORS
 from gonogo_service.jobs import store as jobs
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.encoding import encode
-from gonogo_service.tests import test_specs, variant_status
+from gonogo_service.tests import assessments, test_specs
 from gonogo_service.tests.variants import jobs_of
 
 
@@ -49,7 +49,7 @@ def of_test(session: Session, key: str) -> dict[str, str] | None:
         return None
     last = [
         job
-        for variant in variant_status.variants(session, key)[:1]
+        for variant in assessments.variants(session, key)[:1]
         for job in jobs_of(session, variant, limit=1)
     ]
     place = {

@@ -12,7 +12,7 @@ from gonogo.spec.tolerances import Tolerance, for_output
 from gonogo_dashboards.kit import commands, words
 from gonogo_service.results import worst as worst_seeds
 from gonogo_service.results.seeds import StoredSeed
-from gonogo_service.tests.points import OF_COMPARATORS
+from gonogo_service.tests.trends import OF_COMPARATORS
 
 READ = frozenset({"nonfinite", "tolerance_ratio", *OF_COMPARATORS.values()})
 """The statistics that `decided` reads."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
+from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -20,16 +21,12 @@ from gonogo_dashboards.kit.list_rows import Count, counts, details_of, shape_of,
 from gonogo_service.builds import entry_names
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.kit.database.paging import Page
-from gonogo_service.tests import annotations as axis_changes
-from gonogo_service.tests import matrices as reads
-from gonogo_service.tests import test_list
-from gonogo_service.tests.matrices import GRADES, BuildRecord, CellPlace, RowRecord
+from gonogo_service.tests import annotations, matrices, test_list
+from gonogo_service.tests.matrices import GRADES, BuildRecord, CellPlace, Place
 from gonogo_service.tests.test_list import TestHead
 
-FILTERS = (
-    *("branch", "arch", "board", "kernel"),
-    *("verdict", "label", "suite", "grade", "until"),
-)
+FILTERS = ("branch", "arch", "board", "kernel", "verdict", "label", "suite", "grade", "until")
+_OF_ROWS = ("kernel", "verdict", "label", "suite", "grade")
 BUILDS, MAX_BUILDS = 20, 60
 """Default and maximum number of columns."""
 
@@ -141,21 +138,16 @@ class MatrixView:
     @property
     def changed(self) -> Mapping[int, str]:
         """Return the words of the changes by column."""
-        by_column: dict[int, str] = {}
+        by_column: dict[int, list[str]] = {}
         for event in self.events:
-            place = round(event.place)
-            known = by_column.get(place)
-            by_column[place] = event.words if known is None else f"{known}; {event.words}"
-        return by_column
+            by_column.setdefault(round(event.place), []).append(event.words)
+        return {column: "; ".join(texts) for column, texts in by_column.items()}
 
     @property
     def mixed(self) -> bool:
         """Return whether some cell is hollow and also has a worse verdict."""
-        return any(
-            cell is not None and cell.hollow and cell.verdict != HOLLOW
-            for row in self.rows
-            for cell in row.cells
-        )
+        cells = (cell for row in self.rows for cell in row.cells if cell)
+        return any(cell.hollow and cell.verdict != HOLLOW for cell in cells)
 
 
 @dataclass(frozen=True)
@@ -173,19 +165,15 @@ class Glance:
 
 def glance(session: Session, tests: int, columns: int) -> Glance:
     """Return a compact matrix: the `tests` that need attention most by the last builds."""
-    known = reads.builds(session)
+    known = matrices.builds(session)
     if not known:
         return Glance(None, (), (), "", urls.MATRIX, "")
     branch = _branch(known)
     shown = [build for build in reversed(known) if build.branch == branch][:columns]
-    names = [build.name for build in shown]
-    worst = test_list.worst(session, branch, tests)
-    keys = [test.key for test in worst]
-    by_place = reads.cells(session, keys, names, branch=branch) if keys else {}
-    rows = _rows_of(worst, names, branch, by_place, entry_names.latest(session, set(keys)))
-    heads = tuple(
-        _head(build, [row.cells[place] for row in rows], None) for place, build in enumerate(shown)
-    )
+    place = Place([build.name for build in shown], branch)
+    rows = _rows(session, test_list.worst(session, branch, tests), place)
+    heads = _heads(shown, rows, [None] * columns)
+    names = place.builds
     changed = urls.compare(names[1], names[0]) if len(names) > 1 else ""
     address = urls.matrix({"branch": branch})
     return Glance(branch, heads, rows, _summary(heads, rows, branch), address, changed)
@@ -205,60 +193,55 @@ def read(
     """
     given = {name: value for name in FILTERS if (value := query.get(name, "").strip())}
     address = {**given, "builds": str(columns) if columns != BUILDS else ""}
-    known = reads.builds(session)
+    known = matrices.builds(session)
     branches = tuple(dict.fromkeys(build.branch for build in known))
     branch = given.get("branch") or (_branch(known) if known else None)
     ordered = [build for build in reversed(known) if build.branch == branch]
-    first = next(
-        (place for place, build in enumerate(ordered) if build.name == given.get("until")), 0
-    )
-    shown, older = ordered[first : first + columns], ordered[first + columns :]
-    names = [build.name for build in shown]
-    page = _rows(session, names, branch, given, limit, cursor)
-    where = {name: given.get(name) for name in ("arch", "board")}
-    counts_by_place = (
-        reads.cells(session, [test.key for test in page.items], names, branch=branch or "", **where)
-        if page.items
-        else {}
-    )
-    entries = entry_names.latest(session, {test.key for test in page.items})
-    matrix_rows = _rows_of(page.items, names, branch or "", counts_by_place, entries)
-    before = [*(build.name for build in ordered[first + 1 : first + columns + 1]), None]
-    heads = tuple(
-        _head(build, [row.cells[place] for row in matrix_rows], before[place])
-        for place, build in enumerate(shown)
-    )
+    names = [build.name for build in ordered]
+    first = names.index(given["until"]) if given.get("until") in names else 0
+    last = first + columns
+    place = Place(names[first:last], branch or "", given.get("arch"), given.get("board"))
+    only = {name: given.get(name) for name in _OF_ROWS}
+    page: Page[TestHead] = Page((), None)
+    if (
+        place.builds
+        and only["verdict"] in (None, *WORST_FIRST)
+        and only["grade"] in (None, *GRADES)
+    ):
+        page = matrices.rows(session, place, **only, limit=limit, cursor=cursor or None)
+    rows = _rows(session, page.items, place)
+    heads = _heads(ordered[first:last], rows, [*names[first + 1 : last + 1], None])
+    suites, suite = matrices.suites(session), given.get("suite")
+    older = names[last:]
     return MatrixView(
         branch=branch,
         branches=branches if branch in branches or branch is None else (*branches, branch),
         grades=GRADES,
-        suites=_with(given.get("suite"), reads.suites(session)),
+        suites=tuple(suites if suite is None or suite in suites else [*suites, suite]),
         builds=heads,
-        rows=matrix_rows,
+        rows=rows,
         columns=columns,
         filters=given,
-        summary=_summary(heads, matrix_rows, branch),
+        summary=_summary(heads, rows, branch),
         older=len(older),
-        older_url=urls.matrix({**address, "until": older[0].name}) if older else None,
+        older_url=urls.matrix({**address, "until": older[0]}) if older else None,
         newest_url=urls.matrix({**address, "until": None}) if first else None,
         next=page.next,
         next_url=urls.matrix(address, cursor=page.next) if page.next else None,
         json_url=urls.matrix(address, cursor=cursor, as_json=True),
         at=timestamp(now),
-        events=_events(session, names, {row.test for row in matrix_rows}),
+        events=_events(session, place.builds, rows),
     )
 
 
 def _events(
-    session: Session, names: Sequence[str], test_keys: Collection[str]
+    session: Session, names: Sequence[str], rows: Sequence[MatrixRow]
 ) -> tuple[AxisEvent, ...]:
-    """Return the changes between these builds for these tests, the newest first."""
+    """Return the changes between these builds for the tests of these rows, the newest first."""
     in_order = names[::-1]
-    changes = axis_changes.of_tests(session, in_order, test_keys)
-    return tuple(
-        replace(event, place=len(names) - 1 - event.place)
-        for event in axis_events.of_builds(changes, in_order)
-    )[::-1]
+    changes = annotations.of_builds(session, in_order, {row.test for row in rows})
+    events = reversed(axis_events.of_builds(changes, in_order))
+    return tuple(replace(event, place=len(names) - 1 - event.place) for event in events)
 
 
 def _branch(known: Sequence[BuildRecord]) -> str:
@@ -266,136 +249,82 @@ def _branch(known: Sequence[BuildRecord]) -> str:
     return max(known, key=lambda build: (build.branch != EMULATOR, build.newest_job)).branch
 
 
-def _rows(
-    session: Session,
-    names: Sequence[str],
-    branch: str | None,
-    given: Mapping[str, str],
-    limit: int,
-    cursor: str | None,
-) -> Page[RowRecord]:
-    verdict = given.get("verdict")
-    known = (verdict is None or verdict in words.ordered(WORST_FIRST)) and given.get(
-        "grade", GRADES[0]
-    ) in GRADES
-    if branch is None or not names or not known:
-        return Page((), None)
-    only = {
-        name: given.get(name)
-        for name in ("arch", "board", "kernel", "verdict", "label", "suite", "grade")
-    }
-    return reads.rows(session, names, branch=branch, **only, limit=limit, cursor=cursor or None)
-
-
-def _rows_of(
-    tests: Sequence[RowRecord | TestHead],
-    names: Sequence[str],
-    branch: str,
-    counts_by_place: Mapping[CellPlace, Mapping[str, int]],
-    entries: Mapping[str, str],
-) -> tuple[MatrixRow, ...]:
+def _rows(session: Session, tests: Sequence[TestHead], place: Place) -> tuple[MatrixRow, ...]:
     """Return a row for each test and each kind of board that it ran on."""
+    keys = [test.key for test in tests]
+    by_cell = matrices.cells(session, keys, place) if keys else {}
+    entries = entry_names.latest(session, set(keys))
     kinds: dict[str, set[tuple[str, str]]] = {}
-    for place in counts_by_place:
-        kinds.setdefault(place.test_key, set()).add((place.arch, place.board))
-    ends = [
-        urls.further("build", name) for name in names
-    ]  # of a thousand addresses only this part differs within a row
-    places = [
-        (test, arch, board) for test in tests for arch, board in sorted(kinds.get(test.key, ()))
+    for cell in by_cell:
+        kinds.setdefault(cell.test_key, set()).add((cell.arch, cell.board))
+    ran = [(test, *kind) for test in tests for kind in sorted(kinds.get(test.key, ()))]
+    listed = [
+        Listed(test.canonical, entries.get(test.key), place={"arch": arch, "board": board})
+        for test, arch, board in ran
     ]
-    names_shown = iter(
-        labels(
-            [
-                Listed(test.canonical, entries.get(test.key), place={"arch": arch, "board": board})
-                for test, arch, board in places
-            ]
-        )
-    )
+    # of a thousand addresses only this part differs within a row
+    ends = [(name, urls.further("build", name)) for name in place.builds]
     rows = []
-    for test in tests:
-        details = details_of(test.canonical, entries.get(test.key))
-        about = test.kernel, shape_of(test.canonical), tolerance_of(test.canonical), details
-        for arch, board in sorted(kinds.get(test.key, ())):
-            url = urls.history(test.key, {"branch": branch, "arch": arch, "board": board})
-            stored_counts = (
-                counts_by_place.get(CellPlace(test.key, arch, board, name)) for name in names
-            )
-            cells = tuple(
-                _cell(cell_counts, name, url + end) if cell_counts else None
-                for cell_counts, name, end in zip(stored_counts, names, ends, strict=True)
-            )
-            rows.append(MatrixRow(test.key, url, next(names_shown), *about, arch, board, cells))
+    for (test, arch, board), label in zip(ran, labels(listed), strict=True):
+        key, form = test.key, test.canonical
+        url = urls.history(key, {"branch": place.branch, "arch": arch, "board": board})
+        about = shape_of(form), tolerance_of(form), details_of(form, entries.get(key))
+        cells = tuple(
+            _cell(found, name, url + end)
+            if (found := by_cell.get(CellPlace(key, arch, board, name)))
+            else None
+            for name, end in ends
+        )
+        rows.append(MatrixRow(key, url, label, test.kernel, *about, arch, board, cells))
     return tuple(rows)
 
 
-def _cell(seeds_by_verdict: Mapping[str, int], build: str, url: str) -> MatrixCell:
-    verdict, hollow, lost, seeds, verdict_counts, label, counts_words = _read(
-        tuple(seeds_by_verdict.items())
-    )
-    return MatrixCell(
-        verdict,
-        hollow,
-        lost,
-        seeds,
-        verdict_counts,
-        f"{label} on {build}: {counts_words}",
-        counts_words,
-        url,
-    )
+def _cell(seeds: Mapping[str, int], build: str, url: str) -> MatrixCell:
+    label, (*facts, text) = _facts(tuple(seeds.items()))
+    return MatrixCell(*facts, f"{label} on {build}: {text}", text, url)
 
 
 @lru_cache(maxsize=4096)
-def _read(
-    items: tuple[tuple[str, int], ...],
-) -> tuple[str, bool, int, int, tuple[Count, ...], str, str]:
-    """Return the parts of a cell from its seeds by verdict; most cells of a matrix are alike."""
-    by_verdict = dict(items)
-    verdict, seeds = verdict_of(by_verdict), sum(by_verdict.values())
-    verdict_counts = counts(by_verdict, max(1, seeds))
-    counts_words = ", ".join(f"{count.count:,} {count.label}" for count in verdict_counts)
-    lost = sum(by_verdict.get(verdict_lost, 0) for verdict_lost in LOST)
-    return (
+def _facts(items: tuple[tuple[str, int], ...]) -> tuple[str, tuple[Any, ...]]:
+    """Return a cell's label and other facts from its seeds by verdict; most cells are alike."""
+    seeds = dict(items)
+    verdict, total = verdict_of(seeds), sum(seeds.values())
+    shown = counts(seeds, max(1, total))
+    text = ", ".join(f"{count.count:,} {count.label}" for count in shown)
+    lost = sum(seeds.get(one, 0) for one in LOST)
+    return words.mark(verdict).label, (
         verdict,
-        bool(by_verdict.get(HOLLOW)),
+        bool(seeds.get(HOLLOW)),
         lost,
-        seeds,
-        verdict_counts,
-        words.mark(verdict).label,
-        counts_words,
+        total,
+        shown,
+        text,
     )
 
 
-def _with(requested: str | None, known: Sequence[str]) -> tuple[str, ...]:
-    return tuple(known) if requested is None or requested in known else (*known, requested)
-
-
-def _head(
-    build: BuildRecord, cells: Sequence[MatrixCell | None], before: str | None
-) -> MatrixBuild:
-    hollow = sum(cell is not None and cell.hollow for cell in cells)
-    red = sum(cell is not None and cell.verdict in RED for cell in cells)
-    compared = None if before is None else urls.compare(before, build.name)
-    return MatrixBuild(
-        build.name, urls.jobs({"build": build.name}), build.sequence, hollow, red, compared
-    )
+def _heads(
+    builds: Sequence[BuildRecord], rows: Sequence[MatrixRow], before: Sequence[str | None]
+) -> tuple[MatrixBuild, ...]:
+    """Return the columns; before: the build that each is compared with."""
+    heads = []
+    for place, build in enumerate(builds):
+        cells = [cell for row in rows if (cell := row.cells[place])]
+        hollow, red = sum(one.hollow for one in cells), sum(one.verdict in RED for one in cells)
+        base, url = before[place], urls.jobs({"build": build.name})
+        compared = None if base is None else urls.compare(base, build.name)
+        heads.append(MatrixBuild(build.name, url, build.sequence, hollow, red, compared))
+    return tuple(heads)
 
 
 def _summary(builds: Sequence[MatrixBuild], rows: Sequence[MatrixRow], branch: str | None) -> str:
     """Return the matrix in words: the results of the newest build that ran."""
     if not rows:
         return ""
-    text = (
-        f"{words.count(len(rows), 'test')} on {words.count(len(builds), 'build')}"
-        f" of {words.brief(branch or '')}."
-    )
-    place = next(
-        (place for place in range(len(builds)) if any(row.cells[place] for row in rows)), None
-    )
-    if place is None:
-        return text
-    newest, ran = builds[place], sum(row.cells[place] is not None for row in rows)
-    findings = words.count(newest.hollow, "hollow pass", "hollow passes")
-    findings += f" and {newest.red:,} red"
-    name, tests = words.brief(newest.name), words.count(ran, "test")
-    return f"{text} On {name}, the newest that ran: {findings} of {tests}."
+    tests, columns = words.count(len(rows), "test"), words.count(len(builds), "build")
+    text = f"{tests} on {columns} of {words.brief(branch or '')}."
+    for place, newest in enumerate(builds):
+        if ran := sum(row.cells[place] is not None for row in rows):
+            hollow = words.count(newest.hollow, "hollow pass", "hollow passes")
+            text += f" On {words.brief(newest.name)}, the newest that ran: {hollow} and"
+            return f"{text} {newest.red:,} red of {words.count(ran, 'test')}."
+    return text

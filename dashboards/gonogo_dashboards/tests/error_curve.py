@@ -25,8 +25,7 @@ from gonogo_dashboards.kit.axis_events import AxisEvent
 from gonogo_dashboards.kit.list_rows import Count, counts
 from gonogo_service.kit.database.records import from_object
 from gonogo_service.tests.build_series import MAX_BUILDS
-from gonogo_service.tests.points import METRICS, OF_COMPARATORS
-from gonogo_service.tests.trends import Trend, TrendPoint
+from gonogo_service.tests.trends import METRICS, OF_COMPARATORS, Trend, TrendPoint
 
 _FLOOR = 1e-300
 _LABELS = {"rel_frobenius": "relative Frobenius error", "ulp_max": "largest distance, ulp"}

@@ -18,7 +18,7 @@ from gonogo_dashboards.kit.list_rows import details_of, shape_of, tolerance_of
 from gonogo_service.builds import entry_names
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.kit.database.states import JobState
-from gonogo_service.tests import recent_builds, standings, strip_annotations, test_counts, test_list
+from gonogo_service.tests import annotations, recent_builds, standings, test_list
 from gonogo_service.tests.annotations import Annotation
 from gonogo_service.tests.recent_builds import BuildResult, FailureRate
 from gonogo_service.tests.standings import FLAKY, HOLLOW, RED
@@ -204,8 +204,8 @@ def listed(
     strips = {
         key: build_cells.places(results[variant]) for key, variant in variants.items() if variant
     }
-    changes = strip_annotations.read(session, strips)
-    counts = test_counts.read(session, chosen)
+    changes = annotations.of_tests(session, strips)
+    counts = test_list.counts(session, chosen)
     chips = tuple(
         Chip(
             value,
@@ -296,7 +296,7 @@ def _attention(
     if grade is None:
         return False, 0, variant.branch != EMULATOR
     chosen = standing in (grade.stability, grade.sharpness) or (standing == HOLLOW and grade.hollow)
-    return chosen, test_list.rank(grade), variant.branch != EMULATOR
+    return chosen, grade.rank, variant.branch != EMULATOR
 
 
 def _shown(

@@ -63,11 +63,10 @@ from gonogo_service.kit.database.records import from_object
 from gonogo_service.results import arithmetics
 from gonogo_service.results import worst as worst_seeds
 from gonogo_service.tests import annotations as axis_changes
-from gonogo_service.tests import test_specs, trends, variant_status
+from gonogo_service.tests import assessments, test_specs, trends
 from gonogo_service.tests.annotations import AxisPlace
-from gonogo_service.tests.points import METRICS
-from gonogo_service.tests.trends import Trend
-from gonogo_service.tests.variant_status import BuildHistory
+from gonogo_service.tests.assessments import BuildHistory
+from gonogo_service.tests.trends import METRICS, Trend
 from gonogo_service.tests.variants import JobFacts, Variant, jobs_of, newest_builds
 
 CHOICES = ("branch", "arch", "board", "build", "output", "metric", "over", ranges.PARAMETER)
@@ -236,7 +235,7 @@ def one(session: Session, key: str, query: Mapping[str, str], now: datetime) -> 
     if test is None:
         return None
     chosen = {name: value for name in CHOICES if (value := query.get(name, ""))}
-    variants = variant_status.variants(session, key)
+    variants = assessments.variants(session, key)
     variant = next(
         (stored for stored in variants if _named(stored).items() >= _of_variant(chosen).items()),
         variants[0] if variants else None,
@@ -320,7 +319,7 @@ def _judged(
         lambda value: urls.history(variant.test_key, {**requested, ranges.PARAMETER: value}),
     )
     charted = [job for job in jobs if period.since is None or job.created_at >= period.since]
-    status = variant_status.read(session, variant, build=requested.get("build"), jobs=jobs)
+    status = assessments.status(session, variant, build=requested.get("build"), jobs=jobs)
     metric = requested.get("metric", "")
     if metric not in METRICS:
         metric = _deciding(_declared(canonical, requested.get("output", "")))
@@ -415,7 +414,7 @@ def _judged(
                 build.build == status.build,
                 now,
             )
-            for build in variant_status.builds(charted, MAX_BUILDS)
+            for build in assessments.builds(charted, MAX_BUILDS)
         ),
         "more_builds": max(0, len({(job.sequence, job.build) for job in charted}) - MAX_BUILDS),
         "cause": words.CAUSES[cause.cause],

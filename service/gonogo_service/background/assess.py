@@ -24,8 +24,7 @@ from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.outbox import outbox
 from gonogo_service.tests import assessing, assessments, trends
 from gonogo_service.tests.assessing import Assessment, Missed
-from gonogo_service.tests.assessment_requests import ASSESS
-from gonogo_service.tests.points import PointsReader
+from gonogo_service.tests.assessments import ASSESS
 
 SUSPICIONS_S = 60.0
 """Maximum age of the cached suspicions: computing them reads a whole day's outcomes."""
@@ -85,19 +84,13 @@ class Assessor:
         return self.context.session(write)
 
     def _conclude(self, session: Session, job_id: str) -> Conclusion | None:
-        reader = PointsReader(session)
-        assessment = assessing.assess(
-            session,
-            job_id,
-            missed=self.missed,
-            suspicions=self._suspects(session),
-            reader=reader,
-        )
+        suspicions = self._suspects(session)
+        assessment = assessing.assess(session, job_id, missed=self.missed, suspicions=suspicions)
         if assessment is None:
             return None
         raised = findings.findings(session, assessment)
         quiet = expiry.to_resolve(session, assessment, {flag.kind for flag in raised})
-        current = trends.trends_to_store(reader, assessment.variant)
+        current = trends.to_store(session, assessment.variant)
         return replace(assessment, trends=current), raised, quiet
 
 

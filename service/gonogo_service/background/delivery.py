@@ -16,7 +16,7 @@ from gonogo_service.background.dispatcher import TOPICS as DISPATCHED
 from gonogo_service.kit.background_context import BackgroundContext
 from gonogo_service.kit.outbox import outbox
 from gonogo_service.kit.outbox.outbox import OutboxMessage
-from gonogo_service.tests.assessment_requests import ASSESS
+from gonogo_service.tests.assessments import ASSESS
 
 Handler = Callable[[Session, Mapping[str, Any]], None]
 

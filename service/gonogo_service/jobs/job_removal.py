@@ -20,8 +20,8 @@ from gonogo_service.operate.retention import ids_in
 from gonogo_service.results import sums
 from gonogo_service.suites import runs
 from gonogo_service.suites.model import RunJobRow, RunRow
-from gonogo_service.tests.assessment_requests import request_assessment
-from gonogo_service.tests.model import AssessmentRow, TrendRow
+from gonogo_service.tests.assessments import request_assessment
+from gonogo_service.tests.model import AssessmentRow
 from gonogo_service.tests.variants import Variant, graded_job
 
 
@@ -146,12 +146,4 @@ def _reassess(session: Session, variant: Variant, job_id: str, *, now: datetime)
     if graded_job(session, variant) is not None:
         request_assessment(session, variant, f"deleted:{job_id}", now=now)
         return
-    for table in (AssessmentRow, TrendRow):
-        session.execute(
-            delete(table).where(
-                table.test_key == variant.test_key,
-                table.branch == variant.branch,
-                table.arch == variant.arch,
-                table.board == variant.board,
-            )
-        )
+    session.execute(delete(AssessmentRow).where(*variant.at(AssessmentRow)))

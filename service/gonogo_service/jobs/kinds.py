@@ -30,7 +30,7 @@ from gonogo_service.kit.database.states import JobKind, JobState
 from gonogo_service.kit.outbox import outbox
 from gonogo_service.results import store as results
 from gonogo_service.results.batch import Batch
-from gonogo_service.tests.assessment_requests import ASSESS, request_assessment
+from gonogo_service.tests.assessments import ASSESS, request_assessment
 from gonogo_service.tests.variants import variants_of
 
 

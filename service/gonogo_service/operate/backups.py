@@ -21,7 +21,7 @@ from gonogo_service.kit.database.engine import BUSY_TIMEOUT_S, is_postgres, sess
 from gonogo_service.kit.database.states import DeliveryState
 from gonogo_service.kit.outbox.model import LeaseRow, OutboxRow
 from gonogo_service.operate import schema
-from gonogo_service.tests.assessment_requests import ASSESS
+from gonogo_service.tests.assessments import ASSESS
 from gonogo_service.webhooks.model import DeliveryRow
 
 _OWN_WORK: Final = ("job.created", "attempt.cancel", ASSESS)

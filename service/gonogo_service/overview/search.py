@@ -6,10 +6,9 @@ All reads are bounded.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -21,7 +20,6 @@ from gonogo_service.gauges.model import GaugeRow
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.suites.model import RunJobRow, RunRow
 from gonogo_service.tests import matrices, test_list
-from gonogo_service.tests.matrices import BuildRecord
 from gonogo_service.tests.test_list import TestFilter, TestHead
 
 MAX_BUILDS = 1000
@@ -39,8 +37,7 @@ _IDS: dict[str, Any] = {
 }
 
 
-@dataclass(frozen=True)
-class BuildHit:
+class BuildHit(NamedTuple):
     """A build whose name or commit has the text."""
 
     name: str
@@ -48,8 +45,7 @@ class BuildHit:
     commit: str | None
 
 
-@dataclass(frozen=True)
-class JobHit:
+class JobHit(NamedTuple):
     """A job whose commit begins with the text."""
 
     id: str
@@ -57,8 +53,7 @@ class JobHit:
     sha: str
 
 
-@dataclass(frozen=True)
-class EntryHit:
+class EntryHit(NamedTuple):
     """A test that a suite's run calls by a name with the text."""
 
     name: str
@@ -70,81 +65,74 @@ class EntryHit:
 class Hits:
     """The results by kind; each kind is limited."""
 
-    tests: tuple[TestHead, ...]
-    entries: tuple[EntryHit, ...]
+    tests: tuple[TestHead, ...] = ()
+    entries: tuple[EntryHit, ...] = ()
     """Tests by the names of suites."""
-    jobs: tuple[JobHit, ...]
+    jobs: tuple[JobHit, ...] = ()
     """Jobs by their commits."""
-    builds: tuple[BuildHit, ...]
-    suites: tuple[str, ...]
-    ids: tuple[tuple[str, str], ...]
+    builds: tuple[BuildHit, ...] = ()
+    suites: tuple[str, ...] = ()
+    ids: tuple[tuple[str, str], ...] = ()
     """(kind, id): "job", "run", "flag", "gauge" or "bisection"."""
 
 
 def find(session: Session, text: str, *, limit: int) -> Hits:
     """Return what has the text; nothing for an empty one."""
-    query_text = text.strip().lower()
-    if not query_text:
-        return Hits((), (), (), (), (), ())
+    text = text.strip().lower()
+    if not text:
+        return Hits()
     return Hits(
-        tuple(test_list.heads(session, TestFilter(search=query_text), limit)),
-        tuple(_entries(session, query_text, limit)),
-        tuple(_by_commit(session, query_text, limit)),
-        tuple(_builds(session, query_text, limit)),
-        tuple(name for name in matrices.suites(session) if query_text in name.lower())[:limit],
-        tuple(_by_id(session, query_text, limit)),
+        test_list.heads(session, TestFilter(search=text), limit),
+        tuple(_entries(session, text)[:limit]),
+        tuple(_by_commit(session, text, limit)),
+        tuple(_builds(session, text)[:limit]),
+        tuple(name for name in matrices.suites(session) if text in name.lower())[:limit],
+        tuple(_by_id(session, text, limit)[:limit]),
     )
 
 
-def _entries(session: Session, text: str, limit: int) -> Sequence[EntryHit]:
+def _entries(session: Session, text: str) -> list[EntryHit]:
     """Return the tests of the newest runs by the names that their suites give them."""
     query = (
-        select(RunJobRow.name, RunRow.name.label("suite"), JobRow.test_key)
+        select(RunJobRow.name, RunRow.name, JobRow.test_key)
         .join(RunRow, RunRow.id == RunJobRow.run_id)
         .join(JobRow, JobRow.id == RunJobRow.job_id)
         .order_by(RunJobRow.run_id.desc(), RunJobRow.number)
         .limit(MAX_JOBS)
     )
-    hits = dict.fromkeys(
-        EntryHit(*row) for row in session.execute(query) if text in row.name.lower()
-    )
-    return list(hits)[:limit]
+    hits = (EntryHit(*row) for row in session.execute(query))
+    return list(dict.fromkeys(hit for hit in hits if text in hit.name.lower()))
 
 
-def _by_commit(session: Session, text: str, limit: int) -> Sequence[JobHit]:
+def _by_commit(session: Session, text: str, limit: int) -> list[JobHit]:
     """Return the newest jobs whose commit begins with the text."""
     if not re.fullmatch(f"[0-9a-f]{{{MIN_ID_DIGITS},{_SHA_DIGITS}}}", text):
         return []
-    query = (
-        select(JobRow.id, JobRow.build, JobRow.commit["sha"].as_string())
-        .order_by(JobRow.id.desc())
-        .limit(MAX_JOBS)
-    )
-    hits = (
-        JobHit(job, build, sha)
-        for job, build, sha in session.execute(query)
-        if sha and sha.lower().startswith(text)
-    )
-    return list(islice(hits, limit))
+    sha = JobRow.commit["sha"].as_string()
+    query = select(JobRow.id, JobRow.build, sha).order_by(JobRow.id.desc()).limit(MAX_JOBS)
+    hits = (JobHit(*row) for row in session.execute(query) if row[2])
+    return list(islice((hit for hit in hits if hit.sha.lower().startswith(text)), limit))
 
 
-def _builds(session: Session, text: str, limit: int) -> Sequence[BuildHit]:
-    ran: list[BuildRecord] = sorted(
-        matrices.builds(session), key=lambda build: build.newest_job, reverse=True
-    )
-    registered = select(BuildRow.name, BuildRow.branch, BuildRow.commit)
-    rows = session.execute(registered.order_by(BuildRow.created_at.desc()).limit(MAX_BUILDS)).all()
-    commits = {row.name: row.commit for row in rows}
-    known = [BuildHit(build.name, build.branch, commits.get(build.name)) for build in ran]
-    known += [BuildHit(*row) for row in rows if row.name not in {build.name for build in ran}]
+def _builds(session: Session, text: str) -> list[BuildHit]:
+    ran = sorted(matrices.builds(session), key=lambda build: build.newest_job, reverse=True)
+    query = select(BuildRow.name, BuildRow.branch, BuildRow.commit)
+    rows = session.execute(query.order_by(BuildRow.created_at.desc()).limit(MAX_BUILDS))
+    registered = {row.name: BuildHit(*row) for row in rows}
+    known: dict[str, BuildHit] = {}  # those that ran come first
+    for build in ran:
+        commit = registered[build.name].commit if build.name in registered else None
+        known[build.name] = BuildHit(build.name, build.branch, commit)
     return [
         build
-        for build in known
+        for build in (
+            known | {name: hit for name, hit in registered.items() if name not in known}
+        ).values()
         if text in build.name.lower() or (build.commit or "").lower().startswith(text)
-    ][:limit]
+    ]
 
 
-def _by_id(session: Session, text: str, limit: int) -> Sequence[tuple[str, str]]:
+def _by_id(session: Session, text: str, limit: int) -> list[tuple[str, str]]:
     """Return the things whose id begins with the text, by a range of each table's key."""
     digits = text.replace("-", "")
     if not re.fullmatch(f"[0-9a-f]{{{MIN_ID_DIGITS},{_ID_DIGITS}}}", digits):
@@ -154,7 +142,7 @@ def _by_id(session: Session, text: str, limit: int) -> Sequence[tuple[str, str]]
     for kind, table in _IDS.items():
         query = select(table.id).where(table.id.between(low, high)).order_by(table.id).limit(limit)
         hits += [(kind, identity) for identity in session.scalars(query)]
-    return hits[:limit]
+    return hits
 
 
 def _id(digits: str) -> str:

@@ -1,13 +1,10 @@
-"""A variant from build to build: the input of masking.
-
-Bounded, indexed reads.
-"""
+"""A variant from build to build: the input of masking. Bounded, indexed reads."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from sqlalchemy.orm import Session
 
@@ -23,6 +20,7 @@ MAX_BUILDS = 64
 SEEDS_PER_BUILD = 64
 """Seeds of a build that are compared with another's, and the maximum for a point."""
 K = TypeVar("K")
+Over = Literal["builds", "days"]
 _READ = ("digest", "fault", "faults", "places")
 
 
@@ -50,35 +48,38 @@ def records_of(
     seeds: int = SEEDS_PER_BUILD,
 ) -> dict[K, tuple[Record, ...]]:
     """Return the `records` of several tests, read together. No job may be in two groups."""
-    chosen = {key: _newest(judged_alike(jobs), most, seeds) for key, jobs in groups.items()}
+    chosen: dict[K, list[tuple[str, list[tuple[JobFacts, int]]]]] = {}
+    for key, jobs in groups.items():
+        builds = by_place(judged_alike(jobs), "builds")
+        newest = sorted(builds)[-most:]
+        chosen[key] = [(place[1], shares(builds[place], seeds)) for place in newest]
     read = [pair for builds in chosen.values() for _, pairs in builds for pair in pairs]
-    seeds_by_job = _seeds(session, {job.id: number for job, number in read})
-    records_by_group: dict[K, tuple[Record, ...]] = {}
-    for key, builds in chosen.items():
-        group_records = []
-        for name, pairs in builds:
-            merged: dict[int, Seed] = {}
-            # reversed: for a seed that ran in several jobs, the newest result counts
-            for job, _ in reversed(pairs):
-                merged |= seeds_by_job.get(job.id, {})
-            group_records.append(Record(name, merged))
-        records_by_group[key] = tuple(group_records)
-    return records_by_group
+    by_job = _seeds(session, {job.id: number for job, number in read})
+
+    def record(build: str, pairs: Sequence[tuple[JobFacts, int]]) -> Record:
+        merged: dict[int, Seed] = {}
+        # reversed: for a seed that ran in several jobs, the newest result counts
+        for job, _ in reversed(pairs):
+            merged |= by_job.get(job.id, {})
+        return Record(build, merged)
+
+    return {
+        key: tuple(record(build, pairs) for build, pairs in builds)
+        for key, builds in chosen.items()
+    }
 
 
-def _newest(
-    jobs: Iterable[JobFacts], most: int, seeds: int
-) -> list[tuple[str, list[tuple[JobFacts, int]]]]:
-    """Return the newest builds in order, with their jobs and each job's (seed, repeat) to read."""
+def by_place(jobs: Iterable[JobFacts], over: Over) -> dict[tuple[float, str], list[JobFacts]]:
+    """Return the jobs by their build or day; a place sorts in the order of the axis."""
     groups: dict[tuple[float, str], list[JobFacts]] = {}
     for job in jobs:
-        groups.setdefault(place(job, "build"), []).append(job)
-    return [(place[1], shares(groups[place], seeds)) for place in sorted(groups)[-most:]]
+        groups.setdefault(place_of(job, over), []).append(job)
+    return groups
 
 
-def place(job: JobFacts, by: str) -> tuple[float, str]:
-    """Return the place of a job's build, or of its day, and its name."""
-    if by == "build":
+def place_of(job: JobFacts, over: str) -> tuple[float, str]:
+    """Return the place of a job's build, or of its day (UTC), and its name."""
+    if over == "builds":
         return float(job.sequence), job.build
     day = (job.finished_at or job.created_at).date()
     return float(day.toordinal()), day.isoformat()
@@ -86,22 +87,13 @@ def place(job: JobFacts, by: str) -> tuple[float, str]:
 
 def shares(jobs: Sequence[JobFacts], seeds: int) -> list[tuple[JobFacts, int]]:
     """Divide `seeds` (seed, repeat) among the jobs, the newest job first."""
-    shares = []
-    seeds_left = seeds
+    shared = []
     for job in jobs:
-        if seeds_left <= 0:
+        if seeds <= 0:
             break
-        shares.append((job, min(seeds_left, job.done)))
-        seeds_left -= job.done
-    return shares
-
-
-def by_number(seeds_per_job: Mapping[str, int]) -> dict[int, list[str]]:
-    """Return the jobs by the number of seeds to read of each."""
-    groups: dict[int, list[str]] = {}
-    for job_id, number in seeds_per_job.items():
-        groups.setdefault(number, []).append(job_id)
-    return groups
+        shared.append((job, min(seeds, job.done)))
+        seeds -= job.done
+    return shared
 
 
 def _seeds(session: Session, seeds_per_job: Mapping[str, int]) -> dict[str, dict[int, Seed]]:
@@ -109,21 +101,24 @@ def _seeds(session: Session, seeds_per_job: Mapping[str, int]) -> dict[str, dict
 
     A comparison reads thousands, so as little as possible is read of each.
     """
-    seeds_by_job: dict[str, dict[int, Seed]] = {}
+    jobs_by_number: dict[int, list[str]] = {}
+    for job_id, number in seeds_per_job.items():
+        jobs_by_number.setdefault(number, []).append(job_id)
+    seeds: dict[str, dict[int, Seed]] = {}
     table = ResultRow
-    for number, ids in by_number(seeds_per_job).items():
+    # masking looks at the faults of unexplained seeds only
+    unexplained = table.seed_explanation == Explanation.unexplained.value
+    for number, ids in jobs_by_number.items():
         first = among(session, table.job_id, ids), table.arrival <= number, table.repeat == 0
-        # masking looks at the faults of unexplained seeds only
-        unexplained = table.seed_explanation == Explanation.unexplained.value
         for seed in stored.read(session, *first, statistics=_READ, notes_of=unexplained):
-            green, explanation = _judgment(seed.verdict, seed.explanation)
             outputs = seed.outputs.items()
-            digests = {name: row["digest"] for name, row in outputs if row["digest"] is not None}
-            faults = {name: fault for name, row in outputs if (fault := _fault(row)) is not None}
-            places = {name: row["places"] for name, row in outputs if row.get("places")}
-            of_job = seeds_by_job.setdefault(seed.job, {})
-            of_job[seed.seed] = Seed(green, explanation, digests, faults, places)
-    return seeds_by_job
+            seeds.setdefault(seed.job, {})[seed.seed] = Seed(
+                *_judgment(seed.verdict, seed.explanation),
+                {name: row["digest"] for name, row in outputs if row["digest"] is not None},
+                {name: fault for name, row in outputs if (fault := _fault(row)) is not None},
+                {name: row["places"] for name, row in outputs if row.get("places")},
+            )
+    return seeds
 
 
 def _fault(output: Mapping[str, Any]) -> Fault | None:

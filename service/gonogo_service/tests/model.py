@@ -1,4 +1,4 @@
-"""Tests: their specifications, assessments, trends and rejudgements."""
+"""Tests: their specifications, assessments and rejudgements."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from gonogo_service.kit.database.columns import IdType
 class TestSpecRow(Base):
     """A submitted test: its canonical JSON under its key."""
 
+    __test__ = False  # pytest: not a test case
     __tablename__ = "test_specs"
     key: Mapped[str] = mapped_column(primary_key=True)
     workload_key: Mapped[str] = mapped_column(index=True)
@@ -26,7 +27,7 @@ class TestSpecRow(Base):
 class AssessmentRow(Base):
     """The conclusions about a variant: its grade, the cause of its flakiness, what changed.
 
-    `content` holds the complete assessment.
+    `content` holds the grade, the attribution and the trends.
     """
 
     __tablename__ = "assessments"
@@ -34,47 +35,20 @@ class AssessmentRow(Base):
     branch: Mapped[str] = mapped_column(primary_key=True)
     arch: Mapped[str] = mapped_column(primary_key=True)
     board: Mapped[str] = mapped_column(primary_key=True)
-    workload_key: Mapped[str]
-    kernel: Mapped[str]
     build: Mapped[str]  # newest assessed build of the branch; the columns below describe it
     build_sequence: Mapped[int] = mapped_column(BigInteger)
     job_id: Mapped[str] = mapped_column(IdType)  # the last assessed job
     stability: Mapped[str]
     sharpness: Mapped[str]
     hollow: Mapped[bool]
-    cause: Mapped[str]
     change: Mapped[str | None]  # from the previous build; null: there is none
     failures: Mapped[int]
     runs: Mapped[int]
-    predicted: Mapped[float | None]  # failures per seed
-    seeds: Mapped[int]  # number of seeds read
     content: Mapped[dict[str, Any]]
     policy: Mapped[str]
     version: Mapped[int]
     assessed_at: Mapped[datetime]
-    __table_args__ = (
-        Index("ix_assessments_stability", "stability", "test_key"),
-        Index("ix_assessments_workload", "workload_key"),
-    )
-
-
-class TrendRow(Base):
-    """A variant's trend over builds or days, as its pages show it.
-
-    `stamp` identifies the jobs that it was computed from.
-    """
-
-    __tablename__ = "trends"
-    test_key: Mapped[str] = mapped_column(ForeignKey("test_specs.key"), primary_key=True)
-    branch: Mapped[str] = mapped_column(primary_key=True)
-    arch: Mapped[str] = mapped_column(primary_key=True)
-    board: Mapped[str] = mapped_column(primary_key=True)
-    over: Mapped[str] = mapped_column(primary_key=True)  # "builds", "days"
-    form: Mapped[str]  # of the content, and the policy that it was computed by
-    stamp: Mapped[str]
-    content: Mapped[dict[str, Any]]  # of the default metric, without `steps`
-    steps: Mapped[list[Any]]  # between builds; they depend on no metric
-    made_at: Mapped[datetime]
+    __table_args__ = (Index("ix_assessments_stability", "stability", "test_key"),)
 
 
 class RejudgementRow(Base):

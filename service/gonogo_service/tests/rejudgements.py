@@ -22,7 +22,7 @@ from gonogo.spec.verdicts import Verdict, worst
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.ids import is_id, new_id
 from gonogo_service.kit.database.paging import Page, newest_first
-from gonogo_service.kit.database.records import Documented, from_object
+from gonogo_service.kit.database.records import Documented, from_json
 from gonogo_service.kit.database.states import JobKind, JobState
 from gonogo_service.results import seeds as results
 from gonogo_service.tests import test_specs
@@ -114,48 +114,31 @@ def report(
 
     proposed: the same test, with another tolerance or with its own.
     """
-    wheres: list[ColumnElement[bool]] = [
-        JobRow.test_key == declared.key,
-        JobRow.kind == JobKind.seeds,
-        JobRow.state.in_(ENDED),
-        JobRow.done > 0,
-    ]
-    if build is not None:
-        wheres.append(JobRow.build == build)
     table = JobRow
+    wheres: list[ColumnElement[bool]] = [
+        table.test_key == declared.key,
+        table.kind == JobKind.seeds,
+        table.state.in_(ENDED),
+        table.done > 0,
+    ]
+    wheres += [] if build is None else [table.build == build]
     removed = select(func.count(), func.max(table.seeds_removed_at)).where(
         *wheres, table.seeds_removed_at.is_not(None)
     )
     jobs_removed, removed_at = session.execute(removed).one()
-    wheres.append(table.seeds_removed_at.is_(None))
-    query = select(
-        table.id, table.build, table.branch, table.build_sequence, table.verdict, table.done
-    ).where(*wheres)
+    columns = table.id, table.build, table.branch, table.build_sequence, table.verdict, table.done
+    query = select(*columns).where(*wheres, table.seeds_removed_at.is_(None))
+    rows = session.execute(query.order_by(table.id.desc())).all()
     jobs: list[RejudgedJob] = []
-    places: dict[str, tuple[str, int]] = {}
+    builds: dict[str, tuple[str, int]] = {}
     reasons: Counter[str] = Counter()
     seeds = 0
-    for row in session.execute(query.order_by(table.id.desc())):
+    for row in rows:
         if jobs and seeds + row.done > MAX_SEEDS:
             break
-        rejudged, verdict = _job(session, row.id, declared, proposed, reasons)
-        seeds += rejudged.seeds
-        before = None if row.verdict is None else Verdict(row.verdict)
-        jobs.append(
-            from_object(
-                RejudgedJob,
-                rejudged,
-                job=row.id,
-                build=row.build,
-                old_verdict=before,
-                new_verdict=verdict,
-            )
-        )
-        places.setdefault(row.build, (row.branch, row.build_sequence))
-    builds = [
-        _build(name, *place, [job for job in jobs if job.build == name])
-        for name, place in places.items()
-    ]
+        jobs.append(_job(session, row, declared, proposed, reasons))
+        seeds += jobs[-1].seeds
+        builds.setdefault(row.build, (row.branch, row.build_sequence))
     if jobs_removed and not jobs:
         raise FieldError(
             "test" if build is None else "build",
@@ -164,21 +147,22 @@ def report(
             f"the last ones on {removed_at:%Y-%m-%d}, as the server's retention says",
             limit="a test and a build with results per seed; run it again",
         )
-    job_total = session.scalar(select(func.count()).select_from(table).where(*wheres)) or 0
+    old, new = (spec.canonical().get("tolerance", {}) for spec in (declared, proposed))
     return Rejudgement(
         test_key=declared.key,
         new_test_key=proposed.key,
-        tolerance=Tolerances(
-            declared.canonical().get("tolerance", {}), proposed.canonical().get("tolerance", {})
-        ),
+        tolerance=Tolerances(old, new),
         build=build,
-        builds=sorted(builds, key=lambda entry: (entry.branch, entry.sequence, entry.build)),
+        builds=[
+            _build(name, *place, [job for job in jobs if job.build == name])
+            for name, place in sorted(builds.items(), key=lambda item: (*item[1], item[0]))
+        ],
         jobs=jobs,
         seeds=seeds,
         changed=sum(job.changed for job in jobs),
         undecided=sum(job.undecided for job in jobs),
         reasons=dict(reasons),
-        jobs_left_out=job_total - len(jobs),
+        jobs_left_out=len(rows) - len(jobs),
         jobs_removed=jobs_removed,
     )
 
@@ -198,27 +182,32 @@ def _build(name: str, branch: str, sequence: int, jobs: Sequence[RejudgedJob]) -
 
 
 def _job(
-    session: Session,
-    job_id: str,
-    declared: TestSpec,
-    proposed: TestSpec,
-    reasons: Counter[str],
-) -> tuple[Rejudged, Verdict | None]:
-    """Judge the seeds of a job again; return them with the job's new verdict."""
+    session: Session, row: Any, declared: TestSpec, proposed: TestSpec, reasons: Counter[str]
+) -> RejudgedJob:
+    """Judge the seeds of a job again; count in `reasons` why some are undecided."""
     old: Counter[str] = Counter()
     new: Counter[str] = Counter()
     changed = undecided = 0
-    for row in results.stream(session, job_id):
-        old[row["verdict"]] += 1
-        rejudged = rejudge(row, proposed, declared)
+    for seed in results.stream(session, row.id):
+        old[seed["verdict"]] += 1
+        rejudged = rejudge(seed, proposed, declared)
         if rejudged.verdict is None:
             undecided += 1
             reasons[str(rejudged.reason)] += 1
-            continue
-        new[rejudged.verdict.value] += 1
-        changed += rejudged.verdict.value != row["verdict"]
-    verdict = None if undecided or not new else worst(new)
-    return Rejudged(old.total(), changed, undecided, _ordered(old), _ordered(new)), verdict
+        else:
+            new[rejudged.verdict.value] += 1
+            changed += rejudged.verdict.value != seed["verdict"]
+    return RejudgedJob(
+        seeds=old.total(),
+        changed=changed,
+        undecided=undecided,
+        old=_ordered(old),
+        new=_ordered(new),
+        job=row.id,
+        build=row.build,
+        old_verdict=None if row.verdict is None else Verdict(row.verdict),
+        new_verdict=None if undecided or not new else worst(new),
+    )
 
 
 def _ordered(counts: Mapping[str, int]) -> dict[str, int]:
@@ -235,14 +224,8 @@ def add(
     now: datetime,
 ) -> Rejudgement:
     """Store a report, and the test with the new tolerance, so that jobs and pages can name it."""
-    test_specs.add(
-        session,
-        proposed.key,
-        proposed.workload_key,
-        proposed.kernel,
-        proposed.canonical(),
-        now=now,
-    )
+    workload, canonical = proposed.workload_key, proposed.canonical()
+    test_specs.add(session, proposed.key, workload, proposed.kernel, canonical, now=now)
     row = RejudgementRow(
         id=new_id(),
         test_key=report.test_key,
@@ -281,20 +264,4 @@ def list_(
 
 
 def _with_report(row: RejudgementRow) -> Rejudgement:
-    stored = {**row.report, **{name: getattr(row, name) for name in _OF_ROW}}
-    return Rejudgement(
-        **{
-            **stored,
-            "tolerance": Tolerances(**stored["tolerance"]),
-            "builds": [RejudgedBuild(**build) for build in stored["builds"]],
-            "jobs": [_rejudged_job(job) for job in stored["jobs"]],
-        }
-    )
-
-
-def _rejudged_job(stored: Mapping[str, Any]) -> RejudgedJob:
-    verdicts = {
-        name: None if stored[name] is None else Verdict(stored[name])
-        for name in ("old_verdict", "new_verdict")
-    }
-    return RejudgedJob(**{**stored, **verdicts})
+    return from_json(Rejudgement, row.report | {name: getattr(row, name) for name in _OF_ROW})

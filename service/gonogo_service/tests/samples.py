@@ -6,11 +6,11 @@ counts what was left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy import ColumnElement, and_, or_
+from sqlalchemy import and_, or_
 from sqlalchemy.orm import Session
 
 from gonogo.flakiness.rates import Outcome, Rate, outcome_of, rate
@@ -84,15 +84,10 @@ def read(
 ) -> History:
     """Read the newest `seeds` (seed, repeat) of the newest `jobs` finished jobs of a variant.
 
-    build: of this build only; None: of the whole branch.
-
-    Newest means by job, then by arrival; jobs with `reference` are left out. It takes three
-    statements by index, however long the history is.
+    build: of this build only; None: of the whole branch. Newest means by job, then by arrival.
     """
-    jobs_found = jobs_of(session, variant, build=build, limit=jobs + 1)
-    return of_jobs(
-        session, variant, jobs_found[:jobs], seeds=seeds, more_jobs=len(jobs_found) > jobs
-    )
+    found = jobs_of(session, variant, build=build, limit=jobs + 1)
+    return of_jobs(session, variant, found[:jobs], seeds=seeds, more_jobs=len(found) > jobs)
 
 
 def of_jobs(
@@ -104,23 +99,48 @@ def of_jobs(
     more_jobs: bool = False,
 ) -> History:
     """Read the newest seeds of jobs that the caller has chosen, newest first."""
+    table, left = ResultRow, seeds
     jobs_read: dict[str, JobFacts] = {}
-    whole_jobs: list[str] = []
-    partial_job: tuple[str, int] | None = None
-    seeds_left = seeds
+    whole: list[str] = []
+    parts: list[Any] = []
     for job in chosen:
-        if seeds_left <= 0:
+        if left <= 0:
             break
         jobs_read[job.id] = job
-        if job.done <= seeds_left:
-            whole_jobs.append(job.id)
+        if job.done <= left:
+            whole.append(job.id)
         else:
-            partial_job = job.id, job.done - seeds_left
-        seeds_left -= job.done
-    runs = tuple(_runs(session, jobs_read, whole_jobs, partial_job))
+            parts = [and_(table.job_id == job.id, table.arrival > job.done - left)]
+        left -= job.done
+    runs: tuple[Run, ...] = ()
+    if jobs_read:
+        chosen_rows = or_(table.job_id.in_(whole), *parts)
+        kinds_of = table.tolerance_ratio.is_(None)
+        rows = stored.read(session, chosen_rows, statistics=_READ, notes_of=kinds_of)
+        runs = tuple(_run(jobs_read[row.job], row) for row in rows)
     total = sum(job.done for job in chosen)
     extent = ReadExtent.of(len(jobs_read), len(runs), total, more_jobs=more_jobs)
     return History(variant, tuple(chosen), runs, extent)
+
+
+def _run(job: JobFacts, row: stored.StoredSeed) -> Run:
+    outputs = row.outputs
+    ratios = [value_of(output, "tolerance_ratio") for output in outputs.values()]
+    known = [abs(ratio) for ratio in ratios if ratio is not None]
+    outcomes = {output.get("outcome") for output in outputs.values()}
+    return Run(
+        job,
+        row.seed,
+        row.repeat,
+        row.verdict,
+        row.explanation,
+        row.device,
+        row.host_run,
+        row.position,
+        {name: output["digest"] for name, output in outputs.items() if output["digest"]},
+        None if any(ratio != ratio for ratio in known) else max(known, default=None),
+        False if outcomes.intersection(_RED) else True if _GREEN in outcomes else None,
+    )
 
 
 def samples(history: History) -> list[Sample]:
@@ -159,11 +179,8 @@ def distinct(runs: Iterable[Run]) -> list[Run]:
     seeds look like one of hundreds. Runs without a digest, iterations, and the runs of a build that
     is known to be nondeterministic all stay.
     """
-    all_runs = list(runs)
-    return [
-        all_runs[place]
-        for place in distinct_places(of_runs(all_runs), [run.ratio for run in all_runs])
-    ]
+    every = list(runs)
+    return [every[place] for place in distinct_places(of_runs(every), [run.ratio for run in every])]
 
 
 def tail_of(runs: Iterable[Run]) -> Tail:
@@ -201,50 +218,8 @@ def failures_of(jobs: Iterable[JobFacts]) -> Rate:
     return rate(failed, failed + sum(counts[Outcome.passed] for counts in outcomes))
 
 
-def _runs(
-    session: Session,
-    jobs: Mapping[str, JobFacts],
-    whole_jobs: Sequence[str],
-    partial_job: tuple[str, int] | None,
-) -> Iterator[Run]:
-    table = ResultRow
-    parts: list[ColumnElement[bool]] = []
-    if whole_jobs:
-        parts.append(table.job_id.in_(whole_jobs))
-    if partial_job is not None:
-        parts.append(and_(table.job_id == partial_job[0], table.arrival > partial_job[1]))
-    if not parts:
-        return
-    without_number = table.tolerance_ratio.is_(None)
-    for seed in stored.read(session, or_(*parts), statistics=_READ, notes_of=without_number):
-        outputs = seed.outputs
-        yield Run(
-            job=jobs[seed.job],
-            seed=seed.seed,
-            repeat=seed.repeat,
-            verdict=seed.verdict,
-            explanation=seed.explanation,
-            device=seed.device,
-            host_run=seed.host_run,
-            position=seed.position,
-            digests={
-                name: output["digest"]
-                for name, output in outputs.items()
-                if output["digest"] is not None
-            },
-            ratio=_largest(outputs.values()),
-            green=_green(outputs.values()),
-        )
-
-
-def _largest(outputs: Iterable[Mapping[str, Any]]) -> float | None:
-    ratios = [value_of(output, "tolerance_ratio") for output in outputs]
-    known = [abs(ratio) for ratio in ratios if ratio is not None]
-    return None if any(ratio != ratio for ratio in known) else max(known, default=None)
-
-
-def _green(outputs: Iterable[Mapping[str, Any]]) -> bool | None:
-    outcomes = {output.get("outcome") for output in outputs} - {None}
-    if not outcomes:
-        return None
-    return False if outcomes.intersection(_RED) else True if _GREEN in outcomes else None
+def failures_of_runs(runs: Iterable[Run]) -> Rate:
+    """Return the failure rate of some runs."""
+    outcomes = [outcome_of(run.verdict, run.green) for run in runs]
+    failed = outcomes.count(Outcome.failed)
+    return rate(failed, failed + outcomes.count(Outcome.passed))

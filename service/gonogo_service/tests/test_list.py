@@ -1,16 +1,13 @@
-"""The list of submitted tests with their variants, grades and last results; it can be searched.
-
-This module only reads.
-"""
+"""The list of submitted tests with their variants, grades and last results; it can be searched."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import (
     ColumnElement,
@@ -28,8 +25,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import Session, aliased
 
 from gonogo.flakiness.grades import Sharpness, Stability
-from gonogo_service.flags.model import FlagRow
-from gonogo_service.flags.triage import STATES
+from gonogo_service.flags.model import STATES, FlagRow
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.ids import floor
 from gonogo_service.kit.database.paging import BadCursor, Page
@@ -52,10 +48,11 @@ STANDINGS = (
 """Filters by the state of tests: one of standings.KINDS, a grade of their newest assessment, or
 FLAGGED: there is an open flag.
 """
-ATTENTION, NEWEST = "attention", "newest"
-SORTS = (ATTENTION, NEWEST)
+SORTS = ATTENTION, NEWEST = "attention", "newest"
 """The orders of the list: hollow, broken, flaky and marginal tests first; by first submission."""
-_WORST_FIRST = (Stability.broken, Stability.flaky, Stability.marginal)
+_RANKS = {Stability.marginal: 1, Stability.flaky: 2, Stability.broken: 3}
+"""How much a grade needs attention; HOLLOW_RANK is above them."""
+HOLLOW_RANK = 4
 MAX_TERMS = 8
 """The number of words of a search that are used."""
 
@@ -78,8 +75,7 @@ class TestFilter:
     standings: Standings = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class TestHead:
+class TestHead(NamedTuple):
     """A test without its results."""
 
     __test__ = False  # pytest: not a test case
@@ -89,14 +85,18 @@ class TestHead:
     canonical: Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class GradeRecord:
+class GradeRecord(NamedTuple):
     """The grade of a variant's newest assessed build."""
 
     stability: str
     sharpness: str
     hollow: bool
     build: str
+
+    @property
+    def rank(self) -> int:
+        """Return how much it needs attention, as `attention` ranks it in SQL."""
+        return HOLLOW_RANK if self.hollow else _RANKS.get(Stability(self.stability), 0)
 
 
 @dataclass(frozen=True)
@@ -134,44 +134,54 @@ def list_(
     cursor: str | None = None,
 ) -> Page[TestRecord]:
     """Return tests in one of the SORTS; the cursor is a key. Raises BadCursor."""
-    table, order = TestSpecRow, _ORDERS[sort]
-    query = select(table).order_by(*(column.desc() for column in order)).limit(limit + 1)
-    query = query.where(*matching(filters or TestFilter()))
+    newest = TestSpecRow.created_at, TestSpecRow.key
+    order = newest if sort == NEWEST else (attention(), *newest)
+    page = ordered(session, order, matching(filters or TestFilter()), limit, cursor)
+    keys = [test.key for test in page.items]
+    flags = select(FlagRow.test_key, func.count()).group_by(FlagRow.test_key)
+    unresolved = FlagRow.test_key.in_(keys), FlagRow.state.in_(STATES["unresolved"])
+    flagged = dict(session.execute(flags.where(*unresolved)).all())
+    graded, last, ran = (
+        _grades(session, keys),
+        _last_jobs(session, keys),
+        variants_of_all(session, keys),
+    )
+
+    def record(test: TestHead) -> TestRecord:
+        variants = ran.get(test.key, ())
+        grades = {variant: graded[variant] for variant in variants if variant in graded}
+        job = last.get(test.key, (None,) * 5)
+        return TestRecord(*test, variants, grades, flagged.get(test.key, 0), *job)
+
+    return Page(tuple(map(record, page.items)), page.next)
+
+
+def ordered(
+    session: Session,
+    order: tuple[Any, ...],
+    conditions: Collection[ColumnElement[bool]],
+    limit: int,
+    cursor: str | None,
+) -> Page[TestHead]:
+    """Return a page of the tests that meet the conditions; the cursor is a key. Raises BadCursor.
+
+    order: columns, the largest first; the key is the last one.
+    """
+    table = TestSpecRow
+    query = select(table.key, table.kernel, table.canonical).where(*conditions)
     if cursor is not None:
         after = session.execute(select(*order).where(table.key == cursor)).one_or_none()
         if after is None:
             raise BadCursor(cursor)
         query = query.where(tuple_(*order) < tuple_(*after))
-    rows = list(session.scalars(query))
-    keys = [row.key for row in rows]
-    flagged, graded = _open_flags(session, keys), _grades(session, keys)
-    last = _last_jobs(session, keys)
-    ran = variants_of_all(session, keys)
-    records = []
-    for row in rows:
-        variants = ran.get(row.key, ())
-        grades = {variant: graded[variant] for variant in variants if variant in graded}
-        job = last.get(row.key, (None,) * 5)
-        records.append(
-            TestRecord(
-                row.key,
-                row.kernel,
-                row.canonical,
-                variants,
-                grades,
-                flagged.get(row.key, 0),
-                *job,
-            )
-        )
-    return Page.cut(records, limit, lambda item: item.key)
+    query = query.order_by(*(column.desc() for column in order)).limit(limit + 1)
+    return Page.cut([TestHead(*row) for row in session.execute(query)], limit, lambda one: one.key)
 
 
-def heads(session: Session, filters: TestFilter, limit: int) -> list[TestHead]:
+def heads(session: Session, filters: TestFilter, limit: int) -> tuple[TestHead, ...]:
     """Return the newest tests that match, without their results."""
-    table = TestSpecRow
-    query = select(table.key, table.kernel, table.canonical).where(*matching(filters))
-    rows = session.execute(query.order_by(table.created_at.desc(), table.key.desc()).limit(limit))
-    return [TestHead(*row) for row in rows]
+    newest = TestSpecRow.created_at, TestSpecRow.key
+    return ordered(session, newest, matching(filters), limit, None).items
 
 
 def worst(session: Session, branch: str, limit: int) -> list[TestHead]:
@@ -182,20 +192,25 @@ def worst(session: Session, branch: str, limit: int) -> list[TestHead]:
 
 @cache  # building the statement takes longer than running it
 def _worst() -> Select[Any]:
-    table, graded = TestSpecRow, AssessmentRow
-    branch = bindparam("branch", type_=Text)
+    table, branch = TestSpecRow, bindparam("branch", type_=Text)
     ran = select(JobRow.id).where(JobRow.test_key == table.key, JobRow.branch == branch).exists()
-    order = attention(graded.branch == branch), table.created_at, table.key
+    order = attention(AssessmentRow.branch == branch), table.created_at, table.key
     query = select(table.key, table.kernel, table.canonical).where(ran)
-    return query.order_by(*(column.desc() for column in order)).limit(
-        bindparam("limit", type_=Integer)
-    )
+    worst_first = query.order_by(*(column.desc() for column in order))
+    return worst_first.limit(bindparam("limit", type_=Integer))
 
 
-def count(session: Session, filters: TestFilter) -> int:
-    """Return the number of tests that match."""
-    query = select(func.count()).select_from(TestSpecRow).where(*matching(filters))
-    return session.scalar(query) or 0
+def counts(session: Session, filters: TestFilter) -> dict[str, int]:
+    """Return the number of tests that each of STANDINGS would leave of a filtered list."""
+    return {
+        standing: session.scalar(
+            select(func.count())
+            .select_from(TestSpecRow)
+            .where(*matching(replace(filters, standing=standing)))
+        )
+        or 0
+        for standing in STANDINGS
+    }
 
 
 def matching(filters: TestFilter) -> list[ColumnElement[bool]]:
@@ -206,18 +221,12 @@ def matching(filters: TestFilter) -> list[ColumnElement[bool]]:
     for term in (filters.search or "").lower().split()[:MAX_TERMS]:
         # a shape is written 3x273 or 3×273, and stored as [3,273]
         text = re.sub(r"(?<=\d)[x×](?=\d)", ",", term).replace("=", '":')
-        conditions.append(
-            or_(
-                table.key.startswith(term, autoescape=True),
-                func.lower(cast(table.canonical, Text)).contains(text, autoescape=True),
-            )
-        )
+        canonical = func.lower(cast(table.canonical, Text))
+        of_key = table.key.startswith(term, autoescape=True)
+        conditions.append(or_(of_key, canonical.contains(text, autoescape=True)))
     if filters.standing == FLAGGED:
-        conditions.append(
-            select(FlagRow.id)
-            .where(FlagRow.test_key == table.key, FlagRow.state.in_(STATES["open"]))
-            .exists()
-        )
+        of_test = FlagRow.test_key == table.key, FlagRow.state.in_(STATES["open"])
+        conditions.append(select(FlagRow.id).where(*of_test).exists())
     elif filters.standing in KINDS:
         # one that ran in these days fits whatever else was submitted since
         keys = standings.of_kind(filters.standings, filters.standing)
@@ -227,20 +236,9 @@ def matching(filters: TestFilter) -> list[ColumnElement[bool]]:
         has = or_(graded.stability == filters.standing, graded.sharpness == filters.standing)
         conditions.append(select(graded.build).where(graded.test_key == table.key, has).exists())
     if filters.since is not None:
-        conditions.append(
-            select(JobRow.id)
-            .where(JobRow.test_key == table.key, JobRow.id >= floor(filters.since))
-            .exists()
-        )
+        lately = JobRow.test_key == table.key, JobRow.id >= floor(filters.since)
+        conditions.append(select(JobRow.id).where(*lately).exists())
     return conditions
-
-
-def rank(grade: GradeRecord) -> int:
-    """Return how much a grade needs attention, as `attention` ranks it in SQL."""
-    worst = [*reversed(_WORST_FIRST)]
-    if grade.hollow:
-        return len(worst) + 1
-    return worst.index(Stability(grade.stability)) + 1 if grade.stability in worst else 0
 
 
 def attention(*of: ColumnElement[bool]) -> Any:
@@ -249,42 +247,18 @@ def attention(*of: ColumnElement[bool]) -> Any:
     of: conditions on the assessments that count.
     """
     table = AssessmentRow
-    worst = [
-        (table.stability == grade, len(_WORST_FIRST) - place)
-        for place, grade in enumerate(_WORST_FIRST)
-    ]
-    rank = case((table.hollow, len(_WORST_FIRST) + 1), *worst, else_=0)
-    newest = select(func.max(rank)).where(table.test_key == TestSpecRow.key, *of)
-    return func.coalesce(newest.correlate(TestSpecRow).scalar_subquery(), 0)
-
-
-_ORDERS: Mapping[str, Sequence[Any]] = {
-    ATTENTION: (attention(), TestSpecRow.created_at, TestSpecRow.key),
-    NEWEST: (TestSpecRow.created_at, TestSpecRow.key),
-}
-
-
-def _open_flags(session: Session, keys: Collection[str]) -> dict[str, int]:
-    query = select(FlagRow.test_key, func.count()).where(
-        FlagRow.test_key.in_(keys), FlagRow.state.in_(STATES["unresolved"])
-    )
-    return dict(session.execute(query.group_by(FlagRow.test_key)).all())
+    ranks = ((table.stability == grade, rank) for grade, rank in _RANKS.items())
+    newest = select(func.max(case((table.hollow, HOLLOW_RANK), *ranks, else_=0)))
+    of_test = newest.where(table.test_key == TestSpecRow.key, *of).correlate(TestSpecRow)
+    return func.coalesce(of_test.scalar_subquery(), 0)
 
 
 def _grades(session: Session, keys: Collection[str]) -> dict[Variant, GradeRecord]:
     table = AssessmentRow
-    columns = (
-        table.test_key,
-        table.branch,
-        table.arch,
-        table.board,
-        table.stability,
-        table.sharpness,
-        table.hollow,
-        table.build,
-    )
-    query = select(*columns).where(table.test_key.in_(keys))
-    return {Variant(*row[:4]): GradeRecord(*row[4:]) for row in session.execute(query)}
+    variant = table.test_key, table.branch, table.arch, table.board
+    columns = [getattr(table, name) for name in GradeRecord._fields]
+    rows = session.execute(select(*variant, *columns).where(table.test_key.in_(keys)))
+    return {Variant(*row[:4]): GradeRecord(*row[4:]) for row in rows}
 
 
 def _last_jobs(session: Session, keys: Collection[str]) -> dict[str, tuple[Any, ...]]:
@@ -294,18 +268,11 @@ def _last_jobs(session: Session, keys: Collection[str]) -> dict[str, tuple[Any, 
 
 
 @cache
-def _last_jobs_query() -> Select[str, str, str, str, str | None, datetime]:
+def _last_jobs_query() -> Select[Any]:
     table, newest = JobRow, aliased(JobRow)
-    last = (
-        select(newest.id)
-        .where(newest.test_key == TestSpecRow.key, newest.kind.in_(LISTED_KINDS))
-        .order_by(newest.id.desc())
-        .limit(1)
-        .correlate(TestSpecRow)
-        .scalar_subquery()
-    )
-    query = select(
-        table.test_key, table.id, table.build, table.state, table.verdict, table.created_at
-    )
-    query = query.select_from(TestSpecRow).join(table, table.id == last)
+    of_test = newest.test_key == TestSpecRow.key, newest.kind.in_(LISTED_KINDS)
+    last = select(newest.id).where(*of_test).order_by(newest.id.desc()).limit(1)
+    columns = table.id, table.build, table.state, table.verdict, table.created_at
+    query = select(table.test_key, *columns).select_from(TestSpecRow)
+    query = query.join(table, table.id == last.correlate(TestSpecRow).scalar_subquery())
     return query.where(TestSpecRow.key.in_(bindparam("test_keys", expanding=True)))

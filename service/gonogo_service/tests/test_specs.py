@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import Text, cast, func, select
@@ -72,28 +72,8 @@ class PastJob:
     """For each output its METRICS over the job's seeds"""
 
 
-class NewTest(Protocol):
-    """A request that brings its test along."""
-
-    @property
-    def test_key(self) -> str:
-        """Return the key of the test."""
-
-    @property
-    def workload_key(self) -> str:
-        """Return the key of the test without its tolerance."""
-
-    @property
-    def kernel(self) -> str:
-        """Return the name of its kernel."""
-
-    @property
-    def canonical(self) -> Mapping[str, Any]:
-        """Return it in its canonical form."""
-
-
-def ensure(session: Session, new: NewTest, *, now: datetime) -> None:
-    """Store the test of a request unless it exists."""
+def ensure(session: Session, new: Any, *, now: datetime) -> None:
+    """Store the test of a request (test_key, workload_key, kernel, canonical) unless it exists."""
     add(session, new.test_key, new.workload_key, new.kernel, new.canonical, now=now)
 
 

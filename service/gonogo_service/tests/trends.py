@@ -1,55 +1,61 @@
 """A test from build to build, or from day to day.
 
 A trend has points, the change points of its numbers and its failure rate, and what the builds
-changed. The background stores the trend of each variant when one of its jobs is over. A stored
-trend has a stamp of the jobs that it was made from. `read` returns it while the stamp matches the
-present jobs; otherwise it computes the trend by the same function.
+changed. The assessment of a variant keeps the trends of the default metric, with a stamp of the
+jobs that they were made from. `read` returns them while the stamp matches the present jobs;
+otherwise it computes the trend by the same function.
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, astuple, dataclass, field, replace
-from datetime import datetime
-from typing import Any, Literal
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple
 
-from sqlalchemy import Select, func, select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from gonogo.flakiness.history import Change, Changes
 from gonogo.flakiness.masking import BuildChange, Record, compare_builds, series
 from gonogo.flakiness.policy import POLICY
-from gonogo.flakiness.rates import Rate, rate
+from gonogo.flakiness.rates import Rate
 from gonogo_service.jobs.model import JobRow
-from gonogo_service.kit.database import dialect
-from gonogo_service.kit.database.each import Given, of_each
-from gonogo_service.kit.database.encoding import encode
-from gonogo_service.kit.database.records import from_json, from_object
-from gonogo_service.kit.database.states import JobState
+from gonogo_service.kit.database.each import among
+from gonogo_service.kit.database.records import from_json
+from gonogo_service.results.model import WHOLE, ResultRow
 from gonogo_service.tests import build_series, test_specs
-from gonogo_service.tests.model import TrendRow
-from gonogo_service.tests.points import MAX_JOBS, METRICS, Point, PointsReader
-from gonogo_service.tests.variants import COLUMNS, COUNTED, NAMES, JobFacts, Variant, jobs_of
+from gonogo_service.tests.build_series import MAX_BUILDS, SEEDS_PER_BUILD, Over, by_place, shares
+from gonogo_service.tests.model import AssessmentRow
+from gonogo_service.tests.samples import failures_of
+from gonogo_service.tests.variants import (
+    ENDED,
+    PLACE,
+    JobFacts,
+    Variant,
+    jobs_of,
+    judged_alike,
+    probes,
+)
 
-DEFAULT_METRIC = METRICS[0]
+MAX_JOBS = 1000
+"""Newest jobs of a variant whose numbers make the points."""
+OF_COMPARATORS = {"pcc": "pcc_deficit", "frobenius": "rel_frobenius", "ulp": "ulp_max"}
+"""The statistic that each comparator besides allclose reads."""
 OF_TOLERANCE = "tolerance_ratio"
 """The one statistic that depends on the tolerance.
 
 Its history is the test's; that of the others is the workload's.
 """
+METRICS = ("rms", "rounding_ratio", OF_TOLERANCE, "max_abs", *OF_COMPARATORS.values())
+DEFAULT_METRIC = METRICS[0]
 MAX_TESTS = 8
 """Maximum number of a workload's tests whose numbers make one history.
 
 A tolerance is advised a few times in a test's life.
 """
-FORM = f"3/{POLICY.version}"
-"""The format of a stored trend and the policy's version.
-
-With another one, all trends are computed again (assessments.catch_up).
-"""
-Over = Literal["builds", "days"]
 OVERS: tuple[Over, ...] = ("builds", "days")
 
 
@@ -108,123 +114,80 @@ class Trend:
     """Each build compared with the nearest earlier judged one; empty over days"""
 
 
-@dataclass(frozen=True)
-class StoredTrend:
-    """A trend of the default metric as it is stored."""
+class _Number(NamedTuple):
+    """The metric of an output of a seed; None where it holds NaN or Inf."""
 
-    variant: Variant
-    over: Over
-    stamp: str
-    trend: Trend
+    seed: int | None
+    digest: str | None
+    value: float | None
+
+
+Numbers = dict[tuple[str, int], dict[str, list[_Number]]]
+"""(Job, number of seeds read) -> output -> the numbers in order of arrival."""
 
 
 def read(
     session: Session, variant: Variant, *, over: Over = "builds", metric: str = DEFAULT_METRIC
 ) -> Trend:
-    """Return the trend of a variant.
+    """Return the trend of a variant: the stored one where nothing has run since, else computed.
 
-    It is the stored one where nothing has run since, else computed. Raises ValueError for a metric
-    that isn't in METRICS.
+    `metric` is one of METRICS.
     """
-    table, default_metric = TrendRow, metric == DEFAULT_METRIC
     siblings = _siblings(session, variant)
-    query = select(table.steps, *((table.content,) if default_metric else ())).where(
-        table.test_key == variant.test_key,
-        table.branch == variant.branch,
-        table.arch == variant.arch,
-        table.board == variant.board,
-        table.over == over,
-        table.form == FORM,
-        table.stamp == _stamp(session, (variant, *siblings)),
-    )
-    stored = session.execute(query).one_or_none()
-    if stored is None:
-        return _computed(PointsReader(session, metric), variant, siblings, over)
-    if default_metric:
-        return from_json(Trend, {**stored.content, "steps": stored.steps})
-    reader = PointsReader(session, metric)
-    computed = _computed(reader, variant, siblings, over, with_steps=False)
-    return replace(computed, steps=[from_json(BuildChange, step) for step in stored.steps])
+    stored = _stored(session, variant, siblings, over)
+    if stored is not None and metric == DEFAULT_METRIC:
+        return stored
+    steps = None if stored is None else stored.steps
+    return _computed(session, variant, siblings, over, metric, {}, steps)
 
 
-def trends_to_store(reader: PointsReader, variant: Variant) -> tuple[StoredTrend, ...]:
-    """Return the trends to store now that a job of this variant is over.
-
-    They are its own, and those of its workload's other tests, whose past it is. The reader reads
-    DEFAULT_METRIC.
-    """
-    session = reader.session
-    trends = []
-    for member in (variant, *_siblings(session, variant)):
-        if member == variant or jobs_of(session, member, limit=1):
-            others = _siblings(session, member)
-            stamp = _stamp(session, (member, *others))
-            for over in OVERS:
-                trend = _computed(reader, member, others, over)
-                trends.append(StoredTrend(member, over, stamp, trend))
-    return tuple(trends)
+def to_store(session: Session, variant: Variant) -> dict[str, Any]:
+    """Return a variant's trends with the stamp of their jobs, as its assessment keeps them."""
+    siblings, numbers = _siblings(session, variant), Numbers()
+    stamp = _stamp(session, variant, siblings)
+    return {"stamp": stamp} | {
+        over: asdict(_computed(session, variant, siblings, over, DEFAULT_METRIC, numbers))
+        for over in OVERS
+    }
 
 
-def store(session: Session, trends: Iterable[StoredTrend], *, now: datetime) -> None:
-    """Store trends.
-
-    Where an older one overwrites a newer one, its stamp doesn't match, and `read` computes.
-    """
-    rows = [
-        {
-            **asdict(stored.variant),
-            "over": stored.over,
-            "form": FORM,
-            "stamp": stored.stamp,
-            "content": {name: value for name, value in trend.items() if name != "steps"},
-            "steps": trend["steps"],
-            "made_at": now,
-        }
-        for stored in trends
-        for trend in (asdict(stored.trend),)
-    ]
-    dialect.upsert(session, TrendRow, rows)
+def _stored(
+    session: Session, variant: Variant, siblings: Sequence[Variant], over: Over
+) -> Trend | None:
+    query = select(AssessmentRow.content["trends"]).where(*variant.at(AssessmentRow))
+    stored = session.scalar(query) or {}
+    with suppress(ValueError, KeyError):  # another version stored it
+        if stored and stored["stamp"] == _stamp(session, variant, siblings):
+            return from_json(Trend, stored[over])
+    return None
 
 
-def _stamp(session: Session, family: Iterable[Variant]) -> str:
-    """Return a digest that changes when one of the variants' jobs ends, or changes after that.
+def _stamp(session: Session, variant: Variant, siblings: Sequence[Variant]) -> str:
+    """Return what changes when one of the variants' jobs ends, or changes after that."""
+    table, keys = JobRow, [variant.test_key, *(other.test_key for other in siblings)]
+    times = func.min(table.created_at), func.max(table.created_at), func.max(table.finished_at)
+    place = (getattr(table, name) == getattr(variant, name) for name in PLACE)
+    query = select(func.count(), func.sum(table.done), func.sum(table.version), *times)
+    facts = session.execute(query.where(table.test_key.in_(keys), *place, ENDED)).one()
+    return " ".join(map(str, (POLICY.version, *facts)))
 
-    It covers the number, sums and times of the jobs that a trend reads.
-    """
-    members = sorted(family)
-    rows = of_each(session, _summary, COLUMNS, [astuple(member) for member in members])
-    summaries = [[str(value) for value in values] for _, *values in rows]
-    return hashlib.sha256(encode(sorted(summaries)).encode()).hexdigest()[:32]
 
-
-def _summary(given: Given) -> Select[*tuple[Any, ...]]:
-    """Return the query of a variant's part of a stamp."""
-    table = JobRow
-    jobs = select(table.done, table.version, table.created_at, table.finished_at).where(
-        *(getattr(table, name) == given(name) for name in NAMES),
-        COUNTED,
-        table.state.in_((JobState.finished, JobState.cancelled)),
-        table.done > 0,
-    )
-    newest = jobs.order_by(table.id.desc()).limit(MAX_JOBS).subquery().c
-    times = (
-        func.min(newest.created_at).label("first"),
-        func.max(newest.created_at).label("last"),
-        func.max(newest.finished_at).label("finished"),
-    )
-    number, done = func.count().label("number"), func.sum(newest.done).label("done")
-    return select(number, done, func.sum(newest.version).label("version"), *times)
+def _siblings(session: Session, variant: Variant) -> list[Variant]:
+    """Return the same variant of the workload's other tests, which differ in tolerance only."""
+    keys = test_specs.siblings(session, variant.test_key)[-MAX_TESTS:]
+    return [Variant(key, **variant.place) for key in keys]
 
 
 def _computed(
-    reader: PointsReader,
+    session: Session,
     variant: Variant,
     siblings: Sequence[Variant],
     over: Over,
-    *,
-    with_steps: bool = True,
+    metric: str,
+    known: Numbers,
+    steps: list[BuildChange] | None = None,
 ) -> Trend:
-    """Compute a trend from the stored seeds.
+    """Compute a trend from the stored seeds; `known` are numbers that were read before.
 
     Rates are the test's. Numbers are its workload's on the same branch and board, so that a test
     that takes another tolerance keeps its past. The exception is tolerance_ratio.
@@ -232,76 +195,115 @@ def _computed(
     # it loads numpy, which the API starts without
     from gonogo.flakiness.changes import number_changes, rate_changes
 
-    by: Literal["build", "day"] = "build" if over == "builds" else "day"
-    shared = () if reader.metric == OF_TOLERANCE else siblings
-    points = reader.points(variant, by=by, siblings=shared)
+    groups: dict[tuple[float, str], list[JobFacts]] = {}
+    for member in (variant, *(() if metric == OF_TOLERANCE else siblings)):
+        jobs = judged_alike(jobs_of(session, member, limit=MAX_JOBS))
+        # a bisection runs old builds again
+        left_out = probes(session, jobs) if over == "days" else set()
+        of_member = by_place((job for job in jobs if job.id not in left_out), over)
+        for place in sorted(of_member)[-MAX_BUILDS:]:
+            groups.setdefault(place, []).extend(of_member[place])
+    read_of = {place: shares(jobs, SEEDS_PER_BUILD) for place, jobs in groups.items()}
+    pairs = [(job.id, number) for read in read_of.values() for job, number in read]
+    _read_numbers(session, [pair for pair in pairs if pair not in known], metric, known)
+    points, values = [], []
+    for place in sorted(groups):
+        numbers = _merged(read_of[place], known)
+        points.append(_point(place[1], variant, groups[place], numbers))
+        values.append({output: _once(of_output) for output, of_output in numbers.items()})
     names = [point.name for point in points]
     outputs = sorted({output for point in points for output in point.numbers})
-    numbers = {
-        output: _changes(number_changes([point.numbers.get(output) for point in points]), names)
-        for output in outputs
-    }
-    rates = _changes(rate_changes([(point.failures, point.runs) for point in points]), names)
-    steps = (
-        series(build_series.records(reader.session, jobs_of(reader.session, variant)))
-        if over == "builds" and with_steps
-        else ()
-    )
+    rates = rate_changes([(point.failures.failures, point.failures.runs) for point in points])
+    if steps is None:
+        jobs = jobs_of(session, variant) if over == "builds" else ()
+        steps = list(series(build_series.records(session, jobs)))
     return Trend(
-        over, reader.metric, [_point(point) for point in points], numbers, rates, list(steps)
+        over,
+        metric,
+        points,
+        {
+            output: _named_changes(number_changes([of.get(output) or None for of in values]), names)
+            for output in outputs
+        },
+        _named_changes(rates, names),
+        steps,
     )
 
 
-def compare(session: Session, variant: Variant, base: str | None, head: str | None) -> BuildChange:
-    """Compare the kernel of two builds of a variant: masked, fixed, unchanged, ... with evidence.
+def _read_numbers(
+    session: Session, pairs: Iterable[tuple[str, int]], metric: str, numbers: Numbers
+) -> None:
+    """Read the metric of the first seeds of each job, one statement for each number of seeds."""
+    table = ResultRow
+    jobs_by_number: dict[int, list[str]] = {}
+    for job, number in pairs:
+        numbers[job, number] = {}
+        jobs_by_number.setdefault(number, []).append(job)
+    columns = table.job_id, table.output, table.seed, table.digest, getattr(table, metric)
+    for number, ids in jobs_by_number.items():
+        first = among(session, table.job_id, ids), table.arrival <= number, table.output != WHOLE
+        query = select(*columns, table.nonfinite).where(*first)
+        for job, output, seed, digest, value, odd in session.execute(
+            query.order_by(table.job_id, table.arrival)
+        ):
+            if odd or value is not None:
+                # the statistics of an output with NaN or Inf describe its finite elements only
+                entry = _Number(seed, digest, None if odd else value)
+                numbers[job, number].setdefault(output, []).append(entry)
 
-    Defaults: head is the newest build, base the nearest one before it. A build that never ran has
-    no seeds, which the result says.
+
+def _merged(read: Iterable[tuple[JobFacts, int]], known: Numbers) -> dict[str, list[_Number]]:
+    """Return the numbers of some jobs by output; nobody controls the seed of an iteration."""
+    merged: dict[str, list[_Number]] = {}
+    for job, number in read:
+        for output, of_job in known[job.id, number].items():
+            merged.setdefault(output, []).extend(
+                [one._replace(seed=None) for one in of_job] if job.selection else of_job
+            )
+    return merged
+
+
+def _once(numbers: Sequence[_Number]) -> list[float]:
+    """Return the values; those of a seed that gave the same bits each time count once.
+
+    Run again every night, they are no new samples.
     """
-    jobs = jobs_of(session, variant)
-    build_names = _in_order(jobs)
-    if head is None:
-        head = next((name for name in reversed(build_names) if name != base), "")
-    if base is None:
-        before = build_names[: build_names.index(head)] if head in build_names else build_names
-        base = before[-1] if before else ""
-    records = {
-        record.build: record
-        for record in build_series.records(
-            session, [job for job in jobs if job.build in (base, head)]
-        )
-    }
-    return compare_builds(records.get(base, Record(base, {})), records.get(head, Record(head, {})))
+    bits: dict[int | None, set[str | None]] = {None: {None}}
+    for number in numbers:
+        bits.setdefault(number.seed, set()).add(number.digest)
+    seen: set[int | None] = set()
+    values = []
+    for number in numbers:
+        if number.value is not None and number.seed not in seen:
+            values.append(number.value)
+            if len(bits[number.seed]) == 1 and None not in bits[number.seed]:
+                seen.add(number.seed)
+    return values
 
 
-def _in_order(jobs: Sequence[JobFacts]) -> list[str]:
-    return list(
-        dict.fromkeys(job.build for job in sorted(jobs, key=lambda job: (job.sequence, job.build)))
-    )
-
-
-def _siblings(session: Session, variant: Variant) -> list[Variant]:
-    """Return the same variant of the workload's other tests, which differ in tolerance only."""
-    keys = test_specs.siblings(session, variant.test_key)[-MAX_TESTS:]
-    return [Variant(key, variant.branch, variant.arch, variant.board) for key in keys]
-
-
-def _point(point: Point) -> TrendPoint:
-    numbers = {
+def _point(
+    name: str, variant: Variant, jobs: Sequence[JobFacts], numbers: Mapping[str, list[_Number]]
+) -> TrendPoint:
+    """Return the point of these jobs; those of other variants give it numbers only."""
+    judged = [job for job in jobs if job.variant == variant]
+    counts: Counter[str] = Counter()
+    for job in judged:
+        counts.update(job.counts)
+    spreads = {
         output: Spread(len(values), min(values), sum(values) / len(values), max(values))
-        for output, values in point.numbers.items()
-        if values
+        for output, of_output in sorted(numbers.items())
+        if (values := _once(of_output))
     }
-    failures = rate(point.failures, point.runs)
-    counts, nonfinite = dict(point.counts), dict(point.nonfinite)
-    return TrendPoint(point.name, failures, len(point.jobs), numbers, counts, nonfinite)
+    odd = {output: sum(one.value is None for one in numbers[output]) for output in sorted(numbers)}
+    nonfinite = {output: number for output, number in odd.items() if number}
+    return TrendPoint(name, failures_of(judged), len(jobs), spreads, dict(counts), nonfinite)
 
 
-def _changes(changes: Changes, names: Sequence[str]) -> TrendChanges:
+def _named_changes(changes: Changes, names: Sequence[str]) -> TrendChanges:
     """Return the changes with builds' or days' names in place of points, in words too."""
     named = [_named(change, names) for change in changes.changes]
     words = "; ".join(change.words for change in named) or changes.words
-    return from_object(TrendChanges, changes, changes=named, words=words)
+    return TrendChanges(**{**vars(changes), "changes": named, "words": words})
 
 
 def _named(change: Change, names: Sequence[str]) -> TrendChange:
@@ -314,4 +316,23 @@ def _named(change: Change, names: Sequence[str]) -> TrendChange:
         words = words.replace(f"({between}, ", "(").replace(f" ({between})", "")
     words = words.replace(between, f"between {low} and {high}")
     odds = change.odds if change.odds is not None and math.isfinite(change.odds) else None
-    return from_object(TrendChange, change, at=place, between=(low, high), odds=odds, words=words)
+    facts = {**vars(change), "odds": odds, "words": words}
+    return TrendChange(**facts, at=place, between=(low, high))
+
+
+def compare(session: Session, variant: Variant, base: str | None, head: str | None) -> BuildChange:
+    """Compare the kernel of two builds of a variant: masked, fixed, unchanged, ... with evidence.
+
+    Defaults: head is the newest build, base the nearest one before it. A build that never ran has
+    no seeds, which the result says.
+    """
+    jobs = jobs_of(session, variant)
+    builds = [build for _, build in sorted({(job.sequence, job.build) for job in jobs})]
+    if head is None:
+        head = next((name for name in reversed(builds) if name != base), "")
+    if base is None:
+        before = builds[: builds.index(head)] if head in builds else builds
+        base = before[-1] if before else ""
+    records = build_series.records(session, [job for job in jobs if job.build in (base, head)])
+    by_build = {record.build: record for record in records}
+    return compare_builds(*(by_build.get(name, Record(name, {})) for name in (base, head)))

@@ -25,11 +25,10 @@ from gonogo_service.kit.database import engine as engines
 from gonogo_service.kit.database import ids
 from gonogo_service.kit.outbox import outbox
 from gonogo_service.kit.outbox.model import OutboxRow
-from gonogo_service.results.rows import SeedResultRow
+from gonogo_service.results.model import ResultRow
 from gonogo_service.tests import assessing, assessments, samples, trends
-from gonogo_service.tests.assessment_requests import ASSESS, request_assessment
-from gonogo_service.tests.assessments import StoredAssessment
-from gonogo_service.tests.points import PointsReader
+from gonogo_service.tests.assessments import ASSESS, request_assessment
+from gonogo_service.tests.model import AssessmentRow
 from stored_histories import World, row, spec_of, variant, world
 
 
@@ -42,7 +41,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         yield sqlite_world
 
 
-def stored(here: World, test: dict[str, Any] = stored_jobs.NIGHTLY) -> StoredAssessment:
+def stored(here: World, test: dict[str, Any] = stored_jobs.NIGHTLY) -> AssessmentRow:
     with engines.reading(here.engine) as session:
         assessment = assessments.get(session, variant(test))
     assert assessment is not None
@@ -63,7 +62,7 @@ def test_each_closed_job_is_assessed_once_whoever_dies_or_runs_beside(
         with (
             monkeypatch.context() as patch
         ):  # killed in the middle of the write: nothing of it stays
-            patch.setattr(trends, "store", _die)
+            patch.setattr(flags, "upsert", _die)
             with pytest.raises(KeyboardInterrupt):
                 here.assessor.run_once()
         with engines.reading(here.engine) as session:
@@ -86,7 +85,7 @@ def test_each_closed_job_is_assessed_once_whoever_dies_or_runs_beside(
         assert here.flags()["flaky"].jobs == 1
         stored_assessment = stored(here)
         assert (
-            stored_assessment.job,
+            stored_assessment.job_id,
             stored_assessment.stability,
             stored_assessment.sharpness,
             stored_assessment.hollow,
@@ -158,9 +157,8 @@ def test_the_row_tells_of_the_newest_build_and_a_sick_device_raises_no_flag(shar
     shared.job([row(seed, within=False) for seed in range(4)], test=test, sequence=3, build="old")
     assessment = stored(shared, test)
     assert (assessment.build, assessment.stability) == ("new", "robust")
-    assert [
-        (build["build"], build["failures"], build["runs"]) for build in assessment.content["builds"]
-    ][1] == ("old", 4, 4)
+    points = {point["name"]: point for point in assessment.content["trends"]["builds"]["points"]}
+    assert (points["old"]["failures"]["failures"], points["old"]["failures"]["runs"]) == (4, 4)
     assert shared.flags(test)["tolerance_too_tight"].build == "old"
 
 
@@ -247,9 +245,9 @@ def test_a_point_of_a_series_has_each_seed_once_where_it_repeats_its_bits(shared
             assess=False,
         )
     with engines.reading(shared.engine) as session:
-        steady, other = PointsReader(session).points(variant(test))
-    assert (len(steady.numbers["dx"]), steady.runs) == (4, 8)
-    assert len(other.numbers["dx"]) == 8
+        steady, other = trends.read(session, variant(test), metric="tolerance_ratio").points
+    assert (steady.numbers["dx"].seeds, steady.failures.runs) == (4, 8)
+    assert other.numbers["dx"].seeds == 8
 
 
 def test_sharpness_comes_from_the_gauge(shared: World) -> None:
@@ -279,7 +277,7 @@ def test_sharpness_comes_from_the_gauge(shared: World) -> None:
 
 
 def test_changes_over_builds_are_found_and_named(shared: World) -> None:
-    test = spec_of(0.36)
+    test = {**spec_of(0.36), "shape": [1, 1, 32, 352]}
     for number in range(8):
         wrong = number >= 4
         shared.job(
@@ -288,14 +286,14 @@ def test_changes_over_builds_are_found_and_named(shared: World) -> None:
             sequence=number,
             build=f"n{number}",
         )
-    content = stored(shared, test).content
-    (change,) = content["changes"]["build"]["numbers"]["dx"]["changes"]
-    assert (change["from"], change["name"]) == ("n3", "n4")
-    assert content["changes"]["build"]["numbers"]["dgamma"]["changes"] == []
-    assert (
-        content["changes"]["build"]["rates"]["changes"] == []
-    )  # green all the time: verdicts alone saw nothing
-    assert content["changes"]["day"]["points"] == [datetime.now(UTC).date().isoformat()]
+    kept = stored(shared, test).content["trends"]
+    (change,) = kept["builds"]["numbers"]["dx"]["changes"]
+    assert change["at"] == "n4"
+    assert kept["builds"]["numbers"]["dgamma"]["changes"] == []
+    # green all the time: verdicts alone saw nothing
+    assert kept["builds"]["rates"]["changes"] == []
+    today = datetime.now(UTC).date().isoformat()
+    assert [point["name"] for point in kept["days"]["points"]] == [today]
 
 
 def iteration(number: int, outcome: str) -> dict[str, Any]:
@@ -340,7 +338,7 @@ def test_jobs_of_a_version_that_assessed_nothing_are_assessed_once(database_url:
             session.execute(delete(OutboxRow))
         upgraded = Assessor(here.core)
         assert upgraded.run_once() == 1
-        assert (stored(here).job, stored(here).runs) == (newer.id, 8)
+        assert (stored(here).job_id, stored(here).runs) == (newer.id, 8)
         assert older.id != newer.id
         assert Assessor(here.core).run_once() == 0
 
@@ -417,9 +415,9 @@ def test_of_a_million_seeds_a_bounded_number_is_read_and_the_counters_tell_the_r
         session.execute(
             update(JobRow).where(JobRow.id == job.id).values(done=1_000_000, counts=counts)
         )
-        shifted = SeedResultRow.arrival + 999_970
+        shifted = ResultRow.arrival + 999_970
         session.execute(
-            update(SeedResultRow).where(SeedResultRow.job_id == job.id).values(arrival=shifted)
+            update(ResultRow).where(ResultRow.job_id == job.id).values(arrival=shifted)
         )
     with engines.reading(shared.engine) as session:
         history = samples.read(session, variant(test), seeds=20)

@@ -22,7 +22,7 @@ from gonogo_service.jobs import store as jobs
 from gonogo_service.kit.database.engine import reading, session
 from gonogo_service.kit.outbox import leases
 from gonogo_service.tests import assessments
-from gonogo_service.tests.assessments import StoredAssessment
+from gonogo_service.tests.model import AssessmentRow
 from gonogo_service.tests.variants import variants_of
 from gonogo_workers import queue
 from job_flow import QUEUE, SimulatedWorker, enroll, row
@@ -114,7 +114,7 @@ def test_a_job_runs_from_the_doorbell_to_its_verdict(
         assert (job.verdict, job.counts, job.chunks.open) == ("pass", {"pass": 4}, 0)
         eventually(lambda: assessments_of(engine, job.test_key))
     (assessed,) = assessments_of(engine, job.test_key)
-    assert (assessed.job, assessed.stability, assessed.failures, assessed.runs) == (
+    assert (assessed.job_id, assessed.stability, assessed.failures, assessed.runs) == (
         job_id,
         "unknown",
         0,
@@ -123,7 +123,7 @@ def test_a_job_runs_from_the_doorbell_to_its_verdict(
     assert "not enough seeds: 4 of 20" in assessed.content["grade"]["words"]
 
 
-def assessments_of(engine: Engine, test_key: str) -> list[StoredAssessment]:
+def assessments_of(engine: Engine, test_key: str) -> list[AssessmentRow]:
     """Return the stored assessments of a test's variants."""
     with reading(engine) as current:
         stored = [assessments.get(current, variant) for variant in variants_of(current, test_key)]

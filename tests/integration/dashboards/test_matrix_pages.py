@@ -30,7 +30,7 @@ from gonogo_service.kit.database import ids
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.ids import new_id
 from gonogo_service.kit.database.paging import BadCursor
-from gonogo_service.results import strips as strip_reads
+from gonogo_service.results import worst
 from gonogo_service.suites.model import RunJobRow, RunRow
 from gonogo_service.tests import assessing, assessments
 from gonogo_service.tests import matrices as matrix_reads
@@ -188,7 +188,7 @@ def test_the_strip_has_every_seed_with_the_lines_that_its_statistics_tell(engine
         list(gauge_results.played(session, {"double-subtract": gauge_results.PASSES}))
     with engines.reading(engine) as session:
         view = test_page.one(session, key, {}, utcnow())
-        stored = strip_reads.marks(
+        stored = worst.marks(
             session,
             jobs_of(session, Variant(key, "main", "wormhole", "n150")),
             "dx",

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from gonogo_service.kit.database import engine as engines
-from gonogo_service.tests import build_series
-from gonogo_service.tests.points import PointsReader
+from gonogo_service.tests import build_series, trends
 from gonogo_service.tests.variants import jobs_of
 from stored_histories import row, variant, world
 from stored_jobs import NIGHTLY
@@ -23,6 +22,6 @@ def test_builds_are_compared_with_those_that_the_same_judge_judged(tmp_path: Pat
             jobs = jobs_of(session, variant(NIGHTLY))
             assert [job.judge for job in jobs] == list(reversed(judges))
             records = build_series.records(session, jobs)
-            points = PointsReader(session).points(variant(NIGHTLY))
+            points = trends.read(session, variant(NIGHTLY)).points
     assert [record.build for record in records] == ["n1", "n3", "n4"]
     assert [point.name for point in points] == ["n1", "n3", "n4"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -15,11 +14,8 @@ from gonogo.flakiness.masking import Fault
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database import engine as engines
 from gonogo_service.kit.database.encoding import decode, encode
-from gonogo_service.results import seeds as seed_rows
-from gonogo_service.tests import assessments, build_series, trends
-from gonogo_service.tests.model import TrendRow
-from gonogo_service.tests.points import PointsReader
-from gonogo_service.tests.trends import Over
+from gonogo_service.tests import build_series, trends
+from gonogo_service.tests.build_series import Over
 from gonogo_service.tests.variants import jobs_of
 from stored_histories import World, row, spec_of, variant, world
 from stored_jobs import PLACES
@@ -62,8 +58,7 @@ def stored(here: World, test: dict[str, Any], **chosen: Any) -> dict[str, Any] |
         raise LookupError
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(PointsReader, "points", refuse)
-        patch.setattr(build_series, "records", refuse)
+        patch.setattr(trends, "_computed", refuse)
         try:
             return trends_of(here, test, **chosen)
         except LookupError:
@@ -71,12 +66,9 @@ def stored(here: World, test: dict[str, Any], **chosen: Any) -> dict[str, Any] |
 
 
 def computed(here: World, test: dict[str, Any], over: Over) -> dict[str, Any]:
-    with engines.session(here.engine) as session:
-        session.execute(update(TrendRow).values(stamp=TrendRow.stamp + "-"))
-        session.flush()
-        recomputed: dict[str, Any] = decode(encode(trends.read(session, variant(test), over=over)))
-        session.rollback()
-    return recomputed
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trends, "_stored", lambda *_arguments: None)
+        return trends_of(here, test, over=over)
 
 
 def test_what_is_stored_is_what_would_be_computed_and_is_left_when_a_job_has_come_since(
@@ -138,20 +130,17 @@ def _both(api: Api, key: str) -> tuple[dict[str, Any], dict[str, Any]]:
     return api.get(f"/tests/{key}/changes"), api.client.get(f"/tests/{key}.json").json()
 
 
-def test_a_job_of_another_tolerance_renews_the_past_that_it_shares(here: World) -> None:
+def test_a_job_of_another_tolerance_joins_the_past_that_it_shares(here: World) -> None:
     shape = {"shape": [1, 1, 32, 96]}
     tight, loose = {**spec_of(0.2), **shape}, {**spec_of(0.3), **shape}
     night(here, 1, tight)
     alone = stored(here, tight)
-    night(here, 2, loose, assess=False)
-    assert stored(here, tight) is None
-    assert stored(here, loose) is None
-    here.assess()
-    both = stored(here, tight)
+    night(here, 2, loose)
+    assert stored(here, tight) is None  # the page computes it, until a job of the test is over
+    assert stored(here, loose) is not None
+    both = trends_of(here, tight)
     assert alone is not None
-    assert both is not None
     assert [len(trend["points"]) for trend in (alone, both)] == [1, 2]
-    assert both == computed(here, tight, "builds")
     assert [point["failures"]["runs"] for point in both["points"]] == [
         8,
         0,
@@ -171,45 +160,6 @@ def test_seeds_that_give_the_same_bits_at_two_tolerances_are_in_the_shared_past_
     assert (
         trends_of(here, tight, metric="tolerance_ratio")["points"][0]["numbers"]["dx"]["seeds"] == 8
     )
-
-
-def test_an_assessment_reads_the_numbers_of_a_workloads_tests_once(
-    here: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shape = {"shape": [1, 1, 32, 224]}
-    tests = [{**spec_of(tolerance), **shape} for tolerance in (0.2, 0.3, 0.4)]
-    here.assess()  # what earlier tests have left
-    for number, test in enumerate(tests):
-        night(here, number, test, assess=False)
-    read = []
-    read_of_a_kind = seed_rows.read
-
-    def recorded(*arguments: Any) -> Any:
-        for seed in read_of_a_kind(*arguments):
-            read.append((arguments[2:], seed.job, seed.seed))
-            yield seed
-
-    monkeypatch.setattr(seed_rows, "read", recorded)
-    here.assess()
-    numbers = [seed for seed in read if seed[0][0] == trends.DEFAULT_METRIC]
-    assert len(numbers) == 3 * (3 * 8)  # three jobs are over, and each has the past of all
-    assert stored(here, tests[0]) == computed(here, tests[0], "builds")
-
-
-def test_trends_of_another_form_are_made_anew(here: World) -> None:
-    test = spec_of(0.51)
-    night(here, 1, test)
-    here.assess()
-    key = variant(test).test_key
-    with engines.session(here.engine) as session:
-        assert assessments.catch_up(session, now=datetime.now(UTC)) == 0
-        session.execute(update(TrendRow).where(TrendRow.test_key == key).values(form="0/0"))
-    assert stored(here, test) is None
-    for expected in (1, 0):  # asked for once
-        with engines.session(here.engine) as session:
-            assert assessments.catch_up(session, now=datetime.now(UTC)) == expected
-    here.assess()
-    assert stored(here, test) is not None
 
 
 @pytest.mark.parametrize("named", [True, False])
