@@ -45,10 +45,9 @@ def advice(windows: Sequence[WindowSummary], mutant_rows: Sequence[Row]) -> Advi
             for comparator in tolerances
             if comparator.name not in names
         }
-        best = min(
-            rests, key=lambda name: (len(_parts(rests[name])), len(rests[name])), default=None
-        )
-        if best is None or len(_parts(rests[best])) == len(_parts(left)):
+        sizes = {comparator: (_parts(rest), len(rest)) for comparator, rest in rests.items()}
+        best = min(sizes, key=lambda comparator: sizes[comparator], default=None)
+        if best is None or sizes[best][0] == _parts(left):
             break  # nothing rejects another part on every seed
         chosen[best] = tolerances[best]
         left = rests[best]
@@ -92,25 +91,20 @@ def _words(tolerance: Tolerances, parts: Sequence[str], missed: Mapping[str, int
     if not parts:
         return "No mutant can show with these inputs: they measure no tolerance."
     if not tolerance:
-        return (
-            "No tolerance can be advised: no comparator bounds a right kernel's error on these"
-            " inputs."
-        )
-    written = spelled(tolerance)
+        bounds = "no comparator bounds a right kernel's error on these inputs"
+        return f"No tolerance can be advised: {bounds}."
+    written, count = spelled(tolerance), len(parts)
     if not missed:
-        return (
-            f"Take {written}: every right kernel passes, all {len(parts)} mutants that can show"
-            " fail."
-        )
+        return f"Take {written}: every right kernel passes, all {count} mutants that can show fail."
     return (
         "No tolerance works with these inputs. The sharpest that every right kernel passes,"
-        f" {written}, rejects {len(parts) - len(missed)} of {len(parts)} mutants on every seed; it"
+        f" {written}, rejects {count - len(missed)} of {count} mutants on every seed; it"
         f" misses {', '.join(missed)}."
     )
 
 
-def _parts(rows: Sequence[Row]) -> set[str]:
-    return {row["part"] for row in rows}
+def _parts(rows: Sequence[Row]) -> int:
+    return len({row["part"] for row in rows})
 
 
 def _passing(chosen: Mapping[Comparator, Tolerances], rows: Sequence[Row]) -> list[Row]:

@@ -16,6 +16,12 @@ STORED_RTOLS = (0.0, 1e-5, 1e-3, 1e-2, 1.6e-2, 1e-1)
 compares them: this module loads no NumPy)."""
 
 Name = Literal["allclose", "pcc", "frobenius", "ulp"]
+_STATISTIC: Mapping[Name, str] = {
+    "allclose": "needed_atol",
+    "pcc": "pcc_deficit",
+    "frobenius": "rel_frobenius",
+    "ulp": "ulp_max",
+}
 
 
 @dataclass(frozen=True)
@@ -40,18 +46,10 @@ class Comparator:
         """
         if numbers.get("nonfinite"):
             return math.inf
-        value: object
+        value = numbers.get(_STATISTIC[self.name])
         if self.name == "allclose":
-            needed = numbers.get("needed_atol")
-            value = (
-                next((a for r, a in needed.items() if float(r) == self.rtol), None)
-                if isinstance(needed, Mapping)
-                else None
-            )
-        else:
-            value = numbers.get(
-                {"pcc": "pcc_deficit", "frobenius": "rel_frobenius", "ulp": "ulp_max"}[self.name]
-            )
+            needed = value if isinstance(value, Mapping) else {}
+            value = next((atol for rtol, atol in needed.items() if float(rtol) == self.rtol), None)
         if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
             return math.inf
         return max(float(value), 0.0)
@@ -105,28 +103,21 @@ def beyond(tolerance: Mapping[str, float], numbers: Mapping[str, Any]) -> float 
     STORED_RTOLS. Infinite where a metric is undefined or missing, or where only 0 is allowed; None
     for a tolerance without comparators.
     """
+
+    def times(comparator: Comparator, limit: float) -> float:
+        deviation = comparator.deviation(numbers)
+        if deviation <= 0:
+            return 0.0
+        return deviation / limit if limit > 0 else math.inf
+
     ratios = []
     if "atol" in tolerance or "rtol" in tolerance:
-        ratios.append(
-            _times(
-                Comparator("allclose", tolerance.get("rtol", 0.0)).deviation(numbers),
-                tolerance.get("atol", 0.0),
-            )
-        )
+        close = Comparator("allclose", tolerance.get("rtol", 0.0))
+        ratios.append(times(close, tolerance.get("atol", 0.0)))
     if "pcc" in tolerance:
-        ratios.append(
-            math.sqrt(_times(Comparator("pcc").deviation(numbers), 1.0 - tolerance["pcc"]))
-        )
-    linear: tuple[Name, ...] = ("frobenius", "ulp")
-    ratios += [
-        _times(Comparator(name).deviation(numbers), tolerance[name])
-        for name in linear
-        if name in tolerance
-    ]
+        ratios.append(math.sqrt(times(Comparator("pcc"), 1.0 - tolerance["pcc"])))
+    if "frobenius" in tolerance:
+        ratios.append(times(Comparator("frobenius"), tolerance["frobenius"]))
+    if "ulp" in tolerance:
+        ratios.append(times(Comparator("ulp"), tolerance["ulp"]))
     return max(ratios, default=None)
-
-
-def _times(deviation: float, limit: float) -> float:
-    if deviation <= 0:
-        return 0.0
-    return deviation / limit if limit > 0 else math.inf

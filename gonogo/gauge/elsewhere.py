@@ -33,31 +33,25 @@ def candidates(test: TestSpec) -> list[OtherInputs]:
     that tile, and twice as much with the first tile's values as padding.
     """
     offset = {"regime": "offset", "offset": 1.0, "std": 1.0}
-    middle = -(-test.features // 32) // 2
-
-    def hot(tile: int) -> dict[str, Any]:
-        return {"regime": "hot_tile", "tile": tile, "value": 64}
-
+    first = {"regime": "hot_tile", "tile": 0, "value": 64}
+    middle = first | {"tile": -(-test.features // 32) // 2}
+    small = {"regime": "normal", "mean": 0, "std": 1e-3}
+    x = test.drawn_names[0]
+    gamma: dict[str, Any] = {}
+    table: tuple[tuple[str, str, dict[str, Any]], ...] = (
+        (f"offset {x}", f"{x} has a mean: a wrong sum moves every element.", {x: offset}),
+        (f"hot tile of {x}", "The sums of a row come from the middle tile alone.", {x: middle}),
+        (f"small {x}", "Squares near epsilon: a wrong epsilon scales the outputs.", {x: small}),
+    )
     if test.kernel == "layernorm_bw":
-        gamma = {"regime": "uniform", "low": 0.5, "high": 1.5}
-        tables = [
+        gamma = {"gamma": {"regime": "uniform", "low": 0.5, "high": 1.5}}
+        table = (
             ("offset dy", "dy has a mean: s1 becomes as large as dx.", {"dy": offset}),
             ("offset x and dy", "x and dy have a mean.", {"x": offset, "dy": offset}),
-            ("hot first tile of dy", "s1 comes from the first tile alone.", {"dy": hot(0)}),
-            ("hot middle tile of dy", "s1 comes from the middle tile alone.", {"dy": hot(middle)}),
-        ]
-        others = [OtherInputs(a, b, {**inputs, "gamma": gamma}) for a, b, inputs in tables]
-    else:
-        x = test.drawn_names[0]
-        mean = f"{x} has a mean: a wrong sum moves every element."
-        tile = "The sums of a row come from the middle tile alone."
-        squares = "Squares near epsilon: a wrong epsilon scales the outputs."
-        small = {"regime": "normal", "mean": 0, "std": 1e-3}
-        others = [
-            OtherInputs(f"offset {x}", mean, {x: offset}),
-            OtherInputs(f"hot tile of {x}", tile, {x: hot(middle)}),
-            OtherInputs(f"small {x}", squares, {x: small}),
-        ]
+            ("hot first tile of dy", "s1 comes from the first tile alone.", {"dy": first}),
+            ("hot middle tile of dy", "s1 comes from the middle tile alone.", {"dy": middle}),
+        )
+    others = [OtherInputs(name, sentence, inputs | gamma) for name, sentence, inputs in table]
     return [other for other in others if test.replace(inputs=other.inputs).inputs != test.inputs]
 
 

@@ -24,31 +24,22 @@ def gauge_line(
     gates: Sequence[str] = (),
 ) -> str:
     """Return `gonogo gauge ...` for a test in canonical form: the same parts and seeds."""
-    words = [
-        "gonogo",
-        "gauge",
-        "--kernel",
-        canonical["kernel"],
-        "--shape",
-        ",".join(str(n) for n in canonical["shape"]),
-    ]
+    shape = ",".join(map(str, canonical["shape"]))
+    words = ["gonogo", "gauge", "--kernel", canonical["kernel"], "--shape", shape]
     if builds or wrong_builds:
         words += ["--executor", executor]
     for flag, names in (("--build", builds), ("--wrong-build", wrong_builds), ("--gate", gates)):
-        for name in names:
-            words += [flag, name]
+        words += [word for name in names for word in (flag, name)]
     words += ["--seeds", str(count)]
     if start:
         words += ["--seed-start", str(start)]
     if "epsilon" in canonical:
         words += ["--epsilon", repr(canonical["epsilon"])]
     tolerance: Mapping[str, Any] = canonical.get("tolerance") or {}
-    if all(isinstance(value, int | float) for value in tolerance.values()):
-        for name, value in tolerance.items():
-            words += [f"--{name}", repr(value)]
-    else:
-        words += ["--tolerance", json.dumps(tolerance, separators=(",", ":"))]
-    for name in ("inputs", "numerics"):
+    is_plain = all(isinstance(value, int | float) for value in tolerance.values())
+    if is_plain:
+        words += [word for name, value in tolerance.items() for word in (f"--{name}", repr(value))]
+    for name in (*(() if is_plain else ("tolerance",)), "inputs", "numerics"):
         if canonical.get(name):
             words += [f"--{name}", json.dumps(canonical[name], separators=(",", ":"))]
     return shlex.join(words)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -54,29 +54,19 @@ def report(test: TestSpec, rows: Sequence[Row], gates: Sequence[str] = ()) -> Me
     rtols = {tolerance.rtol for tolerance in declared.values() if tolerance.rtol is not None}
     windows = [window(comparator, right_rows, able, outputs) for comparator in comparators(rtols)]
     advised = advice(windows, able)
-    alarms = _rates(right_rows, [not _passes(declared, row) for row in right_rows])
-    misses = _rates(able, [_passes(declared, row) for row in able])
-    seen = _rates(
-        mutant_rows, [row["explanation"] == Explanation.unexplained for row in mutant_rows]
-    )
+    alarms = _rates(right_rows, lambda row: not _passes(declared, row))
+    misses = _rates(able, lambda row: _passes(declared, row))
+    seen = _rates(mutant_rows, lambda row: row["explanation"] == Explanation.unexplained)
     missed = _sum(misses.values())
-    predicted = _predicted(right_rows, declared)
     with_outputs = {id(row) for row in useful}
-    broken = Counter(row["part"] for row in rows if id(row) not in with_outputs)
-    parts = {
-        name: MutantMisses(
-            **vars(misses.get(name, MeasuredRate.counted(0, 0))),
-            cannot_show=seen[name].of - (misses[name].of if name in misses else 0),
-            unexplained=seen[name],
-        )
-        for name in seen
-    }
-    found_gates = {
-        gate.name: answer
-        for gate in judging(test, gates)
-        if (answer := _gate(gate, test, right_rows, able)) is not None
-    }
+    parts = {}
+    for name, rate in seen.items():
+        known = misses.get(name, MeasuredRate.counted(0, 0))
+        hidden = rate.of - known.of
+        parts[name] = MutantMisses(**vars(known), cannot_show=hidden, unexplained=rate)
     sharpness = Sharpness.blunt if missed.count else Sharpness.sharp
+    predicted = _predicted(right_rows, declared)
+    judged = {gate.name: _gate(gate, test, right_rows, able) for gate in judging(test, gates)}
     measured = MeasuredTest(
         test=test.canonical(),
         key=test.key,
@@ -85,14 +75,14 @@ def report(test: TestSpec, rows: Sequence[Row], gates: Sequence[str] = ()) -> Me
         sharpness=sharpness if missed.of else Sharpness.unmeasured,
         false_alarms=FalseAlarms(**vars(_sum(alarms.values())), predicted=predicted, parts=alarms),
         misses=Misses(**vars(missed), parts=parts),
-        broken=dict(broken),
+        broken=dict(Counter(row["part"] for row in rows if id(row) not in with_outputs)),
         arithmetic={
             part: list(of_results(row for row in useful if row["part"] == part))
             for part in dict.fromkeys(row["part"] for row in useful)
         },
         windows=windows,
         advice=advised,
-        gates=found_gates,
+        gates={name: gate for name, gate in judged.items() if gate is not None},
         words="",
     )
     return replace(measured, words=" ".join([*findings(measured), advised.words]))
@@ -103,15 +93,11 @@ def findings(measured: MeasuredTest) -> list[str]:
     alarms, misses = measured.false_alarms, measured.misses
     sentences = []
     if alarms.of:
-        predicted = ""
-        if alarms.predicted is not None:
-            rare = 0 < alarms.predicted < RAREST
-            share = (
-                "below 1e-6" if rare else f"{alarms.predicted:.2g}" if alarms.predicted else "none"
-            )
-            predicted = f" (predicted: {share} of the seeds)"
         counts = f"{alarms.count} of {alarms.of} runs of right kernels"
-        sentences.append(f"False alarms: {counts}{predicted}.")
+        share = "none" if not alarms.predicted else f"{alarms.predicted:.2g}"
+        share = "below 1e-6" if 0 < (alarms.predicted or 0) < RAREST else share
+        known = "" if alarms.predicted is None else f" (predicted: {share} of the seeds)"
+        sentences.append(f"False alarms: {counts}{known}.")
     if misses.of:
         blind = f"; {', '.join(measured.blind)} on every seed" if measured.blind else ""
         sentences.append(f"Missed: {misses.count} of {misses.of} runs of mutants{blind}.")
@@ -133,20 +119,17 @@ def with_numbers(rows: Sequence[Row]) -> list[Row]:
     ]
 
 
-def _rates(rows: Sequence[Row], counts: Sequence[bool]) -> dict[str, MeasuredRate]:
+def _rates(rows: Sequence[Row], counts: Callable[[Row], bool]) -> dict[str, MeasuredRate]:
     """Return how many of each part's rows count."""
-    total, count = Counter[str](), Counter[str]()
-    for row, counted in zip(rows, counts, strict=True):
-        total[row["part"]] += 1
-        count[row["part"]] += counted
-    return {part: MeasuredRate.counted(count[part], total[part]) for part in total}
+    answers: dict[str, list[bool]] = {}
+    for row in rows:
+        answers.setdefault(row["part"], []).append(counts(row))
+    return {part: MeasuredRate.counted(sum(all_), len(all_)) for part, all_ in answers.items()}
 
 
 def _sum(rates: Iterable[MeasuredRate]) -> MeasuredRate:
-    all_rates = list(rates)
-    return MeasuredRate.counted(
-        sum(rate.count for rate in all_rates), sum(rate.of for rate in all_rates)
-    )
+    known = list(rates)
+    return MeasuredRate.counted(sum(rate.count for rate in known), sum(rate.of for rate in known))
 
 
 def _passes(declared: Mapping[str, Tolerance], row: Row) -> bool:
@@ -182,11 +165,8 @@ def gate_passes(gate: Gate, row: Row) -> bool | None:
     """
     outputs = row["outputs"]
     if gate.tolerance:
-        declared = {
-            name: tolerance
-            for name in outputs
-            if (tolerance := gate.tolerance_for(name)) is not None
-        }
+        tolerances = {name: gate.tolerance_for(name) for name in outputs}
+        declared = {name: tolerance for name, tolerance in tolerances.items() if tolerance}
         return _passes(declared, row) if declared else None
     ratios = [
         numbers["gates"][gate.name]
@@ -203,13 +183,11 @@ def _gate(
 ) -> GateSummary | None:
     """Return what a gate says of the runs; None where it judges no right kernel's."""
     right = [passes for row in right_rows if (passes := gate_passes(gate, row)) is not None]
+    answers = [(row["part"], gate_passes(gate, row)) for row in able]
+    missed = {part for part, passes in answers if passes}
+    parts = dict.fromkeys(part for part, passes in answers if passes is not None)
     if not right:
         return None
-    mutants = [
-        (row["part"], passes) for row in able if (passes := gate_passes(gate, row)) is not None
-    ]
-    missed = {part for part, passes in mutants if passes}
-    parts = dict.fromkeys(part for part, _ in mutants)
     return GateSummary(
         false_alarms=MeasuredRate.counted(right.count(False), len(right)),
         rejected=[part for part in parts if part not in missed],

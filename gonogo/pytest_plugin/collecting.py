@@ -30,6 +30,8 @@ class Collector:
     `to`: the server or the SQLite file that gets the run at its end; None: none. Until then it is
     spooled in the folder `root`. `requested`: whether the user named the server or file. Otherwise
     nothing is written before a test has compared something. `strict`: whether hollow passes fail.
+    `header` makes the first line of format "gonogo" without `started_at`, once there is something
+    to record.
     """
 
     def __init__(
@@ -41,24 +43,18 @@ class Collector:
         requested: bool,
         strict: bool = False,
     ) -> None:
-        """Start a run.
-
-        header: makes the first line of format "gonogo" without `started_at`; called when there is
-        something to record.
-        """
         self._header_of, self.root, self.to, self.requested = header, root, to, requested
         self.strict = strict
-        self.hollow: list[Record] = []
-        """The tests that --gonogo-strict turns red."""
+        self.hollow: list[Record] = []  # the tests that --gonogo-strict turns red
         self.started_at = _now()
         self.run = new_id()
         self.records: list[Record] = []
+        # as all seeds of each test settle them, once all tests have run
         self.settled: list[Record] = []
-        """The records as all seeds of each test settle them, once all tests have run."""
+        # the green tests that are hollow by all their seeds together, or suspect with each
         self.together: list[Record] = []
-        """The green tests that are hollow by all their seeds together, or suspect with each."""
+        # sentences that say where the numbers are, and what went wrong
         self.ended: list[str] = []
-        """Sentences that say where the numbers are, and what went wrong."""
         self._open: dict[str, _Test] = {}
         self._repeats: Counter[tuple[str, int | None]] = Counter()
         self._spool: Spool | None = None
@@ -91,22 +87,18 @@ class Collector:
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Record a file that can't be imported as an error, and one that skips itself as a skip."""
         if report.failed or report.skipped:
-            message = (
-                report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longreprtext
-            )
+            why = report.longrepr
+            message = str(why[2] if isinstance(why, tuple) else report.longreprtext)[-2000:]
             outcome = "error" if report.failed else "skipped"
-            self._add(
-                Record(report.nodeid or "(collection)", outcome, message=str(message)[-2000:])
-            )
+            self._add(Record(report.nodeid or "(collection)", outcome, message=message))
 
     def pytest_report_teststatus(
         self, report: pytest.CollectReport | pytest.TestReport
     ) -> tuple[str, str, Any] | None:
         """Return a status for hollow passes, so that they don't count as passed."""
         green = report.when == "call" and report.passed and not hasattr(report, "wasxfail")
-        if not green or not any(
-            comparison.hollow for comparison in gathered(report).get("comparisons", ())
-        ):
+        comparisons = gathered(report).get("comparisons", ()) if green else ()
+        if not any(comparison.hollow for comparison in comparisons):
             return None
         return "hollow", "H", ("HOLLOW PASS", {"yellow": True})
 
@@ -127,10 +119,7 @@ class Collector:
         if os.getpid() != self._pid:  # a child that a test forked, and that didn't exit
             return
         for test in self._open.values():
-            test.outcome.outcome, test.outcome.message = (
-                "error",
-                "the run ended in the middle of this test",
-            )
+            test.outcome.end("error", "the run ended in the middle of this test")
             self._done(test)
         self._open.clear()
         if self.to is not None and self.requested:
@@ -138,9 +127,7 @@ class Collector:
 
     def pytest_unconfigure(self) -> None:
         """Close the spool of a session that broke off, and keep its file."""
-        if self._spool is not None:
-            self._spool.close(keep=True)
-            self._spool = None
+        self._close(keep=True)
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Write the hollow passes by test, and where the numbers are."""
@@ -172,8 +159,7 @@ class Collector:
         try:
             if self._spool is None:
                 self._spool = Spool(self.root, self.run, self.to, self.header)
-                # the records from before the first comparison
-                for record in self.records:
+                for record in self.records:  # from before the first comparison
                     self._spool.write_record(None, record, done=True)
             do(self._spool)
         except OSError as problem:
@@ -181,6 +167,11 @@ class Collector:
             self.ended.append(
                 f"the run can't be stored in {self.root} until it is delivered: {problem}"
             )
+
+    def _close(self, *, keep: bool) -> None:
+        if self._spool is not None:
+            self._spool.close(keep=keep)
+            self._spool = None
 
     def _deliver(self, to: str, status: int) -> None:
         """Deliver this run, then earlier ones for the same destination.
@@ -197,15 +188,9 @@ class Collector:
             except Undelivered as problem:
                 worked = False
                 self._undelivered(problem)
-        if self._spool is not None:
-            self._spool.close(keep=not worked)
-            self._spool = None
-        if worked:
-            results = catch_up(self.root, only=to, but=self.run)
-            self.ended += [
-                f"{'delivered, too' if done else 'not delivered'}: {words}"
-                for done, words in results
-            ]
+        self._close(keep=not worked)
+        for done, words in catch_up(self.root, only=to, but=self.run) if worked else ():
+            self.ended.append(f"{'delivered, too' if done else 'not delivered'}: {words}")
 
     def _undelivered(self, problem: Undelivered) -> None:
         self.ended.append(f"not delivered: {problem}")
@@ -214,10 +199,8 @@ class Collector:
         if problem.refused:
             self.ended.append(f"numbers: {self._spool.refused().name}")
         else:
-            self.ended.append(
-                f"numbers: {self._spool.path.name}; the next run delivers them,"
-                " or `python -m gonogo.pytest_plugin`"
-            )
+            later = "the next run delivers them, or `python -m gonogo.pytest_plugin`"
+            self.ended.append(f"numbers: {self._spool.path.name}; {later}")
 
 
 def _now() -> str:
@@ -234,8 +217,7 @@ class _Test:
         self.comparisons: list[Any] = []
         self.place: tuple[str | None, int | None] = (None, None)
         self.worker: str | None = None
-        self.hollow = False
-        """Whether --gonogo-strict turns its green call red."""
+        self.hollow = False  # whether --gonogo-strict turns its green call red
 
     def add(self, report: pytest.TestReport) -> bool:
         """Fold a phase in; return whether it had a seed or a comparison.
@@ -254,7 +236,7 @@ class _Test:
             report = copy.copy(report)
             report.outcome, report.longrepr = "passed", None
         if report.when not in ("setup", "call", "teardown"):
-            self.outcome.outcome, self.outcome.message = "crash", report.longreprtext
+            self.outcome.end("crash", report.longreprtext)
         else:
             self.outcome.add(report)
         return has_content
@@ -264,11 +246,7 @@ class _Test:
         file, line = self.place
         return Record(
             **self.identity,
-            outcome=self.outcome.outcome,
-            duration_ms=self.outcome.duration_ms,
-            message=self.outcome.message,
-            failures=list(self.outcome.failures.values()),
-            measurements=self.outcome.measurements,
+            **self.outcome.to_json(),
             file=file,
             line=line,
             worker=self.worker,

@@ -63,12 +63,9 @@ class Gatherer:
         setattr(report, HOLLOW, True)
         if self.strict:
             report.outcome = "failed"
-            report.longrepr = "\n".join(
-                [
-                    "hollow pass (--gonogo-strict): green, and wrong",
-                    *(comparison.words for comparison in hollow),
-                ]
-            )
+            words = (comparison.words for comparison in hollow)
+            title = "hollow pass (--gonogo-strict): green, and wrong"
+            report.longrepr = "\n".join([title, *words])
 
     def pytest_unconfigure(self) -> None:
         """Stop listening: pytest may run again in this process."""
@@ -79,9 +76,8 @@ def seed_of(item: pytest.Item) -> int | None:
     """Return the seed of the test's data, if the test uses `gonogo_seed`."""
     callspec = getattr(item, "callspec", None)
     seed = None if callspec is None else callspec.params.get(SEED_FIXTURE)
-    return (
-        seed if isinstance(seed, int) and not isinstance(seed, bool) and 0 <= seed < 2**53 else None
-    )
+    is_seed = isinstance(seed, int) and not isinstance(seed, bool) and 0 <= seed < 2**53
+    return seed if is_seed else None
 
 
 def plain_name(item: pytest.Item, seed: int | None) -> str:
@@ -101,11 +97,7 @@ def id_of(seed: int) -> str:
 def gathered(report: object) -> dict[str, Any]:
     """Return the content that the gatherer attached to a report; {} if there is none."""
     text = getattr(report, ATTRIBUTE, None)
-    return (
-        {}
-        if text is None
-        else {
-            **(content := json.loads(text)),
-            "comparisons": [Comparison(**values) for values in content["comparisons"]],
-        }
-    )
+    content: dict[str, Any] = {} if text is None else json.loads(text)
+    if content:
+        content["comparisons"] = [Comparison(**values) for values in content["comparisons"]]
+    return content

@@ -48,21 +48,16 @@ class Chooser:
         self, config: pytest.Config, items: list[pytest.Item]
     ) -> None:
         """Deselect all other tests."""
-        chosen = [
-            item
-            for item in items
-            if any(self._holds(node_id, item.nodeid) for node_id in self.node_ids)
-        ]
-        if len(chosen) < len(items):
-            selected = set(chosen)
-            config.hook.pytest_deselected(items=[item for item in items if item not in selected])
+        ids = set(self.node_ids)
+        below = tuple(f"{node_id}{mark}" for node_id in ids for mark in ("::", "[", "/"))
+        chosen: list[pytest.Item] = []
+        others: list[pytest.Item] = []
+        for item in items:
+            is_chosen = item.nodeid in ids or item.nodeid.startswith(below)
+            (chosen if is_chosen else others).append(item)
+        if others:
+            config.hook.pytest_deselected(items=others)
             items[:] = chosen
-
-    @staticmethod
-    def _holds(node_id: str, item_id: str) -> bool:
-        return item_id == node_id or item_id.startswith(
-            (f"{node_id}::", f"{node_id}[", f"{node_id}/")
-        )
 
 
 def _below(place: str, folder: str) -> bool:
@@ -88,16 +83,11 @@ class Recorder:
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Write a line for a file that can't be imported, or that skips itself as a whole."""
         if report.failed:
-            self.write(
-                "uncollected",
-                test=report.nodeid,
-                outcome="error",
-                message=str(report.longreprtext)[-MAX_MESSAGE:],
-            )
+            message = str(report.longreprtext)[-MAX_MESSAGE:]
+            self.write("uncollected", test=report.nodeid, outcome="error", message=message)
         elif report.skipped:
-            self.write(
-                "uncollected", test=report.nodeid, outcome="skipped", message=_reason(report)
-            )
+            message = _reason(report)
+            self.write("uncollected", test=report.nodeid, outcome="skipped", message=message)
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Write the tests in the order in which they will run."""
@@ -158,16 +148,10 @@ class Measurer:
     def _add(self, comparison: recorded.Comparison) -> None:
         if self._properties is not None and comparison.spec is None:
             for output, statistics in comparison.outputs.items():
-                label = (
-                    comparison.name or output
-                    if len(comparison.outputs) == 1
-                    else f"{comparison.name or ''}{output}"
-                )
-                self._properties += [
-                    (f"{label}.{name}", statistics[name])
-                    for name in self.NUMBERS
-                    if statistics.get(name) is not None
-                ]
+                name = comparison.name or ""
+                label = (name or output) if len(comparison.outputs) == 1 else f"{name}{output}"
+                known = [number for number in self.NUMBERS if statistics.get(number) is not None]
+                self._properties += [(f"{label}.{number}", statistics[number]) for number in known]
 
     def pytest_unconfigure(self) -> None:
         """Stop listening."""
@@ -199,33 +183,27 @@ class Outcome:
         if report.failed or again:
             self._failed(report, "failed" if report.when == "call" else "error", again)
         elif report.skipped and not part_of_a_test and self.outcome == "passed":
-            expected = getattr(report, "wasxfail", None)
-            self.outcome = "skipped"
-            self.message = (
-                _reason(report) if expected is None else f"failed as expected (xfail): {expected}"
-            )
+            is_expected = hasattr(report, "wasxfail")
+            xfail = f"failed as expected (xfail): {report.wasxfail}" if is_expected else ""
+            self.end("skipped", xfail or _reason(report))
         elif report.when == "call" and hasattr(report, "wasxfail") and not report.skipped:
             self.message = f"passed unexpectedly (xpass): {report.wasxfail}"
         for name, value in report.user_properties:
-            number = _number(value)
-            if number is not None:
+            if (number := _number(value)) is not None:
                 self.measurements[str(name)] = number
 
     def _failed(self, report: pytest.TestReport, outcome: str, again: bool) -> None:
         expression, message = _failure(report)
-        entry = self.failures.setdefault(
-            expression, {"expression": expression, "count": 0, "message": message}
-        )
-        entry["count"] += 1
+        entry = {"expression": expression, "count": 0, "message": message}
+        self.failures.setdefault(expression, entry)["count"] += 1
         if self.outcome not in ("failed", "error"):
-            prefix = (
-                "failed, then run again: "
-                if again
-                else ""
-                if report.when == "call"
-                else f"in {report.when}: "
-            )
-            self.outcome, self.message = outcome, (prefix + message)[:MAX_MESSAGE]
+            prefix = "" if report.when == "call" else f"in {report.when}: "
+            prefix = "failed, then run again: " if again else prefix
+            self.end(outcome, (prefix + message)[:MAX_MESSAGE])
+
+    def end(self, outcome: str, message: str) -> None:
+        """Set the outcome and its message."""
+        self.outcome, self.message = outcome, message
 
     def to_json(self) -> dict[str, Any]:
         """Return the part of a `done` line with the outcome: the failures are a list there.
@@ -252,21 +230,17 @@ def _failure(report: pytest.TestReport) -> tuple[str, str]:
         return text.partition("\n")[0][:MAX_EXPRESSION], text[:MAX_MESSAGE]
     traceback = getattr(report.longrepr, "reprtraceback", None)
     entries = getattr(traceback, "reprentries", None) or [None]
-    source = [
-        line[1:].strip() for line in getattr(entries[-1], "lines", ()) if line.startswith(">")
-    ]
-    first = source[-1] if source else str(crash.message).partition("\n")[0]
-    return first[
-        :MAX_EXPRESSION
-    ], f"{crash.message}\n{str(crash.path).removeprefix(HERE)}:{crash.lineno}"[:MAX_MESSAGE]
+    lines = [line for line in getattr(entries[-1], "lines", ()) if line.startswith(">")]
+    first = lines[-1][1:].strip() if lines else str(crash.message).partition("\n")[0]
+    message = f"{crash.message}\n{str(crash.path).removeprefix(HERE)}:{crash.lineno}"
+    return first[:MAX_EXPRESSION], message[:MAX_MESSAGE]
 
 
 def _reason(report: pytest.CollectReport | pytest.TestReport) -> str:
     """Return why something was skipped."""
     where = report.longrepr
-    return str(where[2] if isinstance(where, tuple) else where).removeprefix("Skipped: ")[
-        :MAX_MESSAGE
-    ]
+    why = str(where[2] if isinstance(where, tuple) else where)
+    return why.removeprefix("Skipped: ")[:MAX_MESSAGE]
 
 
 def _number(value: object) -> float | None:

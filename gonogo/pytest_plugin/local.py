@@ -77,43 +77,34 @@ class LocalFile:
 
     def add(self, run: Run) -> None:
         """Store the run in one transaction; a run that is there already stays as it is."""
+        header, insert = run.header, self._connection.execute
         with self._writing():
-            header = run.header
-            new = self._connection.execute(
-                """INSERT OR IGNORE INTO runs
-                (id, started_at, finished_at, exit_status, suite, build, header)
-                VALUES (?, ?, ?, ?, ?, ?, ?)""",
-                (
-                    run.id,
-                    header["started_at"],
-                    run.finished_at,
-                    run.exit_status,
-                    header["suite"],
-                    header.get("build"),
-                    json.dumps(header),
-                ),
+            values = (
+                run.id,
+                header["started_at"],
+                run.finished_at,
+                run.exit_status,
+                header["suite"],
+                header.get("build"),
+                json.dumps(header),
             )
-            if new.rowcount == 0:
+            if insert(f"INSERT OR IGNORE INTO runs VALUES ({_marks(7)})", values).rowcount == 0:
                 return
             for number, record in enumerate(run.records):
-                self._connection.execute(
-                    "INSERT INTO tests VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    (
-                        run.id,
-                        number,
-                        record.name,
-                        record.seed,
-                        record.repeat,
-                        record.outcome,
-                        record.duration_ms,
-                        record.message,
-                        encoded(record.to_json()).decode(),
-                    ),
+                test = (
+                    run.id,
+                    number,
+                    record.name,
+                    record.seed,
+                    record.repeat,
+                    record.outcome,
+                    record.duration_ms,
+                    record.message,
+                    encoded(record.to_json()).decode(),
                 )
-                self._connection.executemany(
-                    "INSERT INTO outputs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    _rows(run.id, number, record),
-                )
+                insert(f"INSERT INTO tests VALUES ({_marks(9)})", test)
+                outputs = _rows(run.id, number, record)
+                self._connection.executemany(f"INSERT INTO outputs VALUES ({_marks(15)})", outputs)
 
     def __enter__(self) -> LocalFile:
         return self
@@ -122,14 +113,14 @@ class LocalFile:
         self._connection.close()
 
 
+def _marks(count: int) -> str:
+    return ", ".join("?" * count)
+
+
 def _rows(run: str, number: int, record: Record) -> Iterator[tuple[Any, ...]]:
     for place, comparison in enumerate(record.comparisons):
-        spec = None if comparison.spec is None else json.dumps(comparison.spec)
-        gate = json.dumps(
-            comparison.tolerance
-            if comparison.spec is None
-            else comparison.spec.get("tolerance", {})
-        )
+        spec = comparison.spec
+        gate = comparison.tolerance if spec is None else spec.get("tolerance", {})
         for output, statistics in comparison.outputs.items():
             yield (
                 run,
@@ -140,8 +131,8 @@ def _rows(run: str, number: int, record: Record) -> Iterator[tuple[Any, ...]]:
                 comparison.verdict,
                 comparison.explanation,
                 int(comparison.within),
-                gate,
-                spec,
+                json.dumps(gate),
+                None if spec is None else json.dumps(spec),
                 *(statistics.get(name) for name in COLUMNS),
                 json.dumps(statistics),
             )

@@ -173,28 +173,19 @@ def _report(config: pytest.Config) -> None:
             f"--gonogo: {where!r} would be a file; a server's address begins with http:// or "
             f"https://, such as http://{where}"
         )
-    if (
-        where
-        and where != OFF
-        and (why := delivery.why_no_file(config.invocation_params.dir, where))
-    ):
+    folder = config.invocation_params.dir
+    if where and where != OFF and (why := delivery.why_no_file(folder, where)):
         raise pytest.UsageError(f"--gonogo: {why}; it takes a server or a SQLite file")
-    if where is not None and delivery.is_server(where):
-        to: str | None = where
-    else:
-        to = (
-            None
-            if where == OFF
-            else str(
-                config.invocation_params.dir / where if where else config.rootpath / LOCAL_FILE
-            )
-        )
-    requested = where not in (None, OFF)
+    to: str | None = str(folder / where if where else config.rootpath / LOCAL_FILE)
+    if where == OFF:
+        to = None
+    elif where is not None and delivery.is_server(where):
+        to = where
     collector = collecting.Collector(
         lambda: surroundings.header(config.rootpath, suite, build, labels),
         root=config.rootpath,
         to=to,
-        requested=requested,
+        requested=where not in (None, OFF),
         strict=config.getoption("--gonogo-strict"),
     )
     config.pluginmanager.register(collector, "gonogo-collector")
@@ -207,9 +198,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """
     if "gonogo_seed" not in metafunc.fixturenames or dumps.under_worker():
         return
-    if any(
-        "gonogo_seed" in _argnames(mark) for mark in metafunc.definition.iter_markers("parametrize")
-    ):
+    marks = metafunc.definition.iter_markers("parametrize")
+    if any("gonogo_seed" in _argnames(mark) for mark in marks):
         return
     marker = metafunc.definition.get_closest_marker(SEEDS_MARK)
     if marker is not None:
@@ -237,14 +227,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     tests.
     """
     seed = config.getoption("--gonogo-shuffle")
+
+    def key(name: str) -> bytes:
+        return hashlib.sha256(f"{seed}:{name}".encode("utf-8", "surrogatepass")).digest()
+
     if seed is not None:
-        items.sort(
-            key=lambda item: (_key(seed, item.nodeid.partition("::")[0]), _key(seed, item.nodeid))
-        )
-
-
-def _key(seed: int, name: str) -> bytes:
-    return hashlib.sha256(f"{seed}:{name}".encode("utf-8", "surrogatepass")).digest()
+        items.sort(key=lambda item: (key(item.nodeid.partition("::")[0]), key(item.nodeid)))
 
 
 class Gonogo:

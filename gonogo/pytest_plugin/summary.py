@@ -14,13 +14,12 @@ MAX_SHOWN = 20
 LOOSE = 8.0
 """A limit in half ulps: a right kernel's last rounding needs one, and what it stores a few; more is
 worth a line."""
-
 MAX_NAMED = 5
 """Tests that one line names."""
 
-Group = tuple[str, str | None]
-"""(test, name of the comparison)"""
 Pair = tuple[Record, Comparison]
+Groups = Mapping[tuple[str, str | None], Sequence[Pair]]
+"""(test, name of the comparison) -> its records and comparisons, one for each seed."""
 
 
 def write(terminal: Any, records: Sequence[Record], ended: Iterable[str]) -> None:
@@ -29,38 +28,34 @@ def write(terminal: Any, records: Sequence[Record], ended: Iterable[str]) -> Non
     lines = list(ended)
     if not pairs and not lines:
         return
-    hollow = _groups((record, comparison) for record, comparison in pairs if comparison.hollow)
+    hollow = _groups(pair for pair in pairs if pair[1].hollow)
     weak = _weak_groups(pair for pair in pairs if pair[1].weakness)
+    suspect = _groups(pair for pair in pairs if pair[1].explanation == SUSPECT)
+    alarms = _groups(pair for pair in pairs if pair[1].verdict == FALSE_ALARM)
+    problems = _groups(pair for pair in pairs if pair[1].problem)
+    not_judged = [pair for pair in pairs if pair[1].verdict == "not_judged" and not pair[1].problem]
     count = len(hollow) + len(weak)
     terminal.write_sep("=", f"gonogo: {count} hollow" if count else "gonogo", yellow=bool(count))
-    _titled(terminal, "HOLLOW PASS", hollow, ("rounding_ratio",), yellow=True)
-    _titled(terminal, "HOLLOW GATE", weak, ("tolerance_ratio",), yellow=True)
-    _titled(
-        terminal,
-        "SUSPECT",
-        _groups(pair for pair in pairs if pair[1].explanation == SUSPECT),
-        ("rounding_ratio",),
-        yellow=True,
-    )
-    _titled(
-        terminal,
-        "FALSE ALARM",
-        _groups(pair for pair in pairs if pair[1].verdict == FALSE_ALARM),
-        ("tolerance_ratio",),
-        cyan=True,
-    )
-    _problems(terminal, _groups(pair for pair in pairs if pair[1].problem))
-    _not_judged(
-        terminal,
-        [pair for pair in pairs if pair[1].verdict == "not_judged" and not pair[1].problem],
-    )
+    for title, groups, statistic, color in (
+        ("HOLLOW PASS", hollow, "rounding_ratio", "yellow"),
+        ("HOLLOW GATE", weak, "tolerance_ratio", "yellow"),
+        ("SUSPECT", suspect, "rounding_ratio", "yellow"),
+        ("FALSE ALARM", alarms, "tolerance_ratio", "cyan"),
+        ("NOT JUDGED", problems, "", "red"),
+    ):
+        _titled(terminal, title, groups, statistic, color)
+    loose = [line for _, _, line in sorted(_loose(_groups(not_judged)))]
+    for line in loose[:MAX_SHOWN]:
+        terminal.write_line(line)
+    if len(loose) > MAX_SHOWN:
+        terminal.write_line(f"... and {len(loose) - MAX_SHOWN} more not judged")
     if pairs:
         # Imported here: it takes pydantic along, and most runs of pytest compare nothing
         from gonogo.spec.verdicts import Verdict
 
         counts = Counter(comparison.verdict for _, comparison in pairs)
         verdicts = ", ".join(
-            f"{count} {Verdict(verdict).label.lower()}" for verdict, count in sorted(counts.items())
+            f"{number} {Verdict(name).label.lower()}" for name, number in sorted(counts.items())
         )
         tests = len({record.name for record, _ in pairs})
         terminal.write_line(
@@ -71,20 +66,20 @@ def write(terminal: Any, records: Sequence[Record], ended: Iterable[str]) -> Non
         terminal.write_line(line)
 
 
-def _groups(pairs: Iterable[Pair]) -> dict[Group, list[Pair]]:
+def _groups(pairs: Iterable[Pair]) -> dict[tuple[str, str | None], list[Pair]]:
     """Return the records and comparisons by test and name, so that seeds stand together."""
-    groups: dict[Group, list[Pair]] = {}
+    groups: dict[tuple[str, str | None], list[Pair]] = {}
     for record, comparison in pairs:
         groups.setdefault((record.name, comparison.name), []).append((record, comparison))
     return groups
 
 
-def _weak_groups(pairs: Iterable[Pair]) -> dict[Group, list[Pair]]:
+def _weak_groups(pairs: Iterable[Pair]) -> Groups:
     """Return captured comparisons that say nothing, the worst reason first.
 
     The parameters of a test stand together.
     """
-    groups: dict[Group, list[Pair]] = {}
+    groups: dict[tuple[str, str | None], list[Pair]] = {}
     for record, comparison in pairs:
         group = record.name.partition("[")[0], comparison.name
         groups.setdefault(group, []).append((record, comparison))
@@ -93,57 +88,41 @@ def _weak_groups(pairs: Iterable[Pair]) -> dict[Group, list[Pair]]:
     # Imported here: it takes NumPy along, and most runs capture nothing
     from gonogo.capture.weaknesses import WORST_FIRST
 
-    def place(item: tuple[Group, list[Pair]]) -> int:
-        return min(WORST_FIRST.index(comparison.weakness) for _, comparison in item[1])
+    worst = {
+        group: min(WORST_FIRST.index(comparison.weakness) for _, comparison in members)
+        for group, members in groups.items()
+    }
+    return {group: groups[group] for group in sorted(groups, key=lambda group: worst[group])}
 
-    return dict(sorted(groups.items(), key=place))
 
-
-def _titled(
-    terminal: Any,
-    title: str,
-    groups: Mapping[Group, Sequence[Pair]],
-    statistics: Sequence[str],
-    **color: bool,
-) -> None:
+def _titled(terminal: Any, title: str, groups: Groups, statistic: str, color: str) -> None:
     """Write a line for each test, with its seeds, and below it the words of the worst.
 
-    statistics: what a seed is the worst by, the first of them first.
+    statistic: what a seed is the worst by; "": the tests can't be judged, and have a reason each.
     """
     for shown, (group, pairs) in enumerate(groups.items()):
         if shown == MAX_SHOWN:
             terminal.write_line(f"... and {len(groups) - shown} more {title}")
             return
-        record, comparison = max(pairs, key=lambda pair: _size(pair[1], statistics))
+        terminal.write(title, **{color: True})
+        if not statistic:
+            reason = " ".join(pairs[0][1].problem.split())
+            terminal.write_line(f" {_place(group, pairs)}: {reason}")
+            continue
+        record, comparison = max(pairs, key=lambda pair: _size(pair[1], statistic))
         worst = f", worst: seed {record.seed}" if len(pairs) > 1 and record.seed is not None else ""
-        terminal.write(title, **color)
         terminal.write_line(f" {_place(group, pairs)}{worst}")
         for line in comparison.words.splitlines():
             terminal.write_line(f"  {line}")
 
 
-def _size(comparison: Comparison, statistics: Sequence[str]) -> tuple[float, ...]:
-    """Return the largest value of each statistic over the outputs; NaN and Inf are the largest."""
-
-    def largest(name: str) -> float:
-        values = [
-            math.inf if numbers.get("nonfinite") else numbers.get(name)
-            for numbers in comparison.outputs.values()
-        ]
-        return max((value for value in values if value is not None), default=-math.inf)
-
-    return tuple(map(largest, statistics))
-
-
-def _problems(terminal: Any, groups: Mapping[Group, Sequence[Pair]]) -> None:
-    """Write one line for each test with comparisons that can't be judged; it stays as it was."""
-    for shown, (group, pairs) in enumerate(groups.items()):
-        if shown == MAX_SHOWN:
-            terminal.write_line(f"... and {len(groups) - shown} more NOT JUDGED")
-            return
-        reason = " ".join(pairs[0][1].problem.split())
-        terminal.write("NOT JUDGED", red=True)
-        terminal.write_line(f" {_place(group, pairs)}: {reason}")
+def _size(comparison: Comparison, statistic: str) -> float:
+    """Return the largest value of a statistic over the outputs; NaN and Inf are the largest."""
+    values = [
+        math.inf if numbers.get("nonfinite") else numbers.get(statistic)
+        for numbers in comparison.outputs.values()
+    ]
+    return max((value for value in values if value is not None), default=-math.inf)
 
 
 def strict_lines(
@@ -154,97 +133,58 @@ def strict_lines(
     hollow: the tests that it turns red. together: those that passed and whose seeds, together,
     fail the run. tests: the number of all that ran.
     """
-    if is_strict:
-        return _strict_line("fails the run for", together, tests)
-    return _strict_line("would fail", [*hollow, *together], tests)
-
-
-def _strict_line(what: str, hollow: Sequence[Record], tests: int) -> list[str]:
-    groups = _groups((record, Comparison()) for record in hollow)
+    what = "fails the run for" if is_strict else "would fail"
+    records = together if is_strict else [*hollow, *together]
+    if not records:
+        return []
+    groups = _groups((record, Comparison()) for record in records)
     places = [_place(group, pairs) for group, pairs in groups.items()]
     more = f" and {len(places) - MAX_NAMED} more" if len(places) > MAX_NAMED else ""
-    return (
-        [
-            f"--gonogo-strict {what} {len(hollow)} of {tests} tests: "
-            f"{', '.join(places[:MAX_NAMED])}{more}"
-        ]
-        if hollow
-        else []
-    )
+    named = ", ".join(places[:MAX_NAMED])
+    return [f"--gonogo-strict {what} {len(records)} of {tests} tests: {named}{more}"]
 
 
-def _not_judged(terminal: Any, pairs: Sequence[tuple[Record, Comparison]]) -> None:
-    """Write how loose the tolerances are, as multiples of the output format's own rounding.
+def _loose(groups: Groups) -> Iterable[tuple[bool, float, str]]:
+    """Yield how loose the tolerances are, as multiples of the output format's own rounding.
 
-    Only tolerances of many times, or less than once, the rounding are written.
+    Only tolerances of many times, or less than once, the rounding are of interest. Each has its
+    sort key before its line: tight ones come first, then the loosest.
     """
-    lines = []
-    for key, group in _groups(pairs).items():
+    for key, group in groups.items():
         for output in group[0][1].outputs:
-            statistics = [
-                comparison.outputs[output]
-                for _, comparison in group
-                if output in comparison.outputs
-            ]
-            times = [
-                numbers["tolerance_roundings"]
-                for numbers in statistics
-                if numbers.get("tolerance_roundings") is not None
-            ]
-            least = [
-                numbers["tolerance_roundings_least"]
-                for numbers in statistics
-                if numbers.get("tolerance_roundings_least") is not None
-            ]
+            entries = [pair[1].outputs[output] for pair in group if output in pair[1].outputs]
+
+            def known(name: str, entries: Sequence[Mapping[str, Any]] = entries) -> list[float]:
+                return [entry[name] for entry in entries if entry.get(name) is not None]
+
+            times, least = known("tolerance_roundings"), known("tolerance_roundings_least")
+            used = known("tolerance_ratio")
             tight = bool(least) and min(least) < 1
             if not times or not (tight or min(times) > LOOSE):
                 continue
+            low, high = factor(min(times)), factor(max(times))
+            span = low if low == high else f"{low} to {high}"
+            words = f"{span} times {entries[0]['format']}'s own rounding"
+            if used and max(used) <= 1:
+                words += f", of which {max(used):.2g} was used"
+            elif used:
+                words += f", and the error {factor(max(used))} times the tolerance"
+            if tight:
+                words += f"; at some values only {min(least):.2g} times: a right kernel can fail"
             where = _place(key, group) + (f" {output}" if output != "actual" else "")
-            words = f"{_span(times)} times {statistics[0]['format']}'s own rounding"
-            used = [
-                numbers["tolerance_ratio"]
-                for numbers in statistics
-                if numbers.get("tolerance_ratio") is not None
-            ]
-            if used:
-                most = max(used)
-                words += (
-                    f", of which {most:.2g} was used"
-                    if most <= 1
-                    else f", and the error {factor(most)} times the tolerance"
-                )
-            words += (
-                f"; at some values only {min(least):.2g} times: a right kernel can fail"
-                if tight
-                else ""
-            )
-            lines.append((not tight, -max(times), f"Not judged: {where}: the tolerance is {words}"))
-    for _, _, line in sorted(lines)[:MAX_SHOWN]:
-        terminal.write_line(line)
-    if len(lines) > MAX_SHOWN:
-        terminal.write_line(f"... and {len(lines) - MAX_SHOWN} more not judged")
+            line = f"Not judged: {where}: the tolerance is {words}"
+            yield not tight, -max(times), line
 
 
-def _place(group: Group, pairs: Sequence[Pair]) -> str:
+def _place(group: tuple[str, str | None], pairs: Sequence[Pair]) -> str:
     """Return the test with its seeds, and the name of the comparison."""
     test, name = group
-    return f"{test}{_seeds(pairs)}" + (f" ({name})" if name else "")
-
-
-def _seeds(pairs: Sequence[Pair]) -> str:
     seeds = sorted({record.seed for record, _ in pairs if record.seed is not None})
-    if not seeds:
-        return ""
+    words = ""
     if len(seeds) == 1:
-        return f" seed {seeds[0]}"
-    whole = seeds == list(range(seeds[0], seeds[-1] + 1))
-    return (
-        f" seeds {seeds[0]}-{seeds[-1]}"
-        if whole
-        else f" seeds {', '.join(map(str, seeds[:8]))}{', ...' * (len(seeds) > 8)}"
-    )
-
-
-def _span(values: Sequence[float]) -> str:
-    low, high = factor(min(values)), factor(max(values))
-    return low if low == high else f"{low} to {high}"
+        words = f" seed {seeds[0]}"
+    elif seeds and seeds == list(range(seeds[0], seeds[-1] + 1)):
+        words = f" seeds {seeds[0]}-{seeds[-1]}"
+    elif seeds:
+        words = f" seeds {', '.join(map(str, seeds[:8]))}{', ...' * (len(seeds) > 8)}"
+    return f"{test}{words}" + (f" ({name})" if name else "")
