@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from gonogo import fields
@@ -24,13 +23,13 @@ _MAX_TAGS = 20
 
 def parse(data: bytes) -> TestReport:
     """Return the report in a file. Raises FieldError."""
-    results = fields.mapping(
-        fields.mapping(documents.load(data), "report").get("results"), "results"
-    )
+    report = fields.mapping(documents.load(data), "report")
+    results = fields.mapping(report.get("results"), "results")
     tests = documents.listed(results.get("tests"), "results.tests", MAX_CASES, " of tests")
-    tool, place = results.get("tool"), results.get("environment")
-    tool = tool if isinstance(tool, dict) else {}
-    place = place if isinstance(place, dict) else {}
+    tool, place = (
+        found if isinstance(found := results.get(name), dict) else {}
+        for name in ("tool", "environment")
+    )
     name, version = documents.text(tool.get("name"), 200), documents.text(tool.get("version"), 100)
     sha = documents.text(place.get("commit"), 64)
     repository = documents.text(place.get("repositoryName"), 200)
@@ -52,21 +51,15 @@ def _case(data: object, path: str) -> Case:
     if outcome is Outcome.passed and given.get("flaky") is True:
         outcome, message = Outcome.failed, clean(junit.PASSED_ON_RETRY + message, MAX_MESSAGE_CHARS)
     elif status == "other":
-        message = (
-            message
-            or f"status other: {documents.text(given.get('rawStatus'), 200) or 'unspecified'}"
-        )
+        raw = documents.text(given.get("rawStatus"), 200) or "unspecified"
+        message = message or f"status other: {raw}"
     failed = outcome in (Outcome.failed, Outcome.error) and (message or trace)
     duration = given.get("duration")
-    known = (
-        isinstance(duration, int | float)
-        and not isinstance(duration, bool)
-        and 0 <= duration < math.inf
-    )
+    known = isinstance(duration, int | float) and not isinstance(duration, bool)
     return Case(
         name=junit.full_name(_group(given.get("suite")), name),
         outcome=outcome,
-        duration_ms=float(duration) if known and duration is not None and duration < 1e12 else None,
+        duration_ms=float(duration) if known and 0 <= duration < 1e12 else None,
         message=message,
         failures=(junit.failure("\n".join(filter(None, (message, trace)))),) if failed else (),
         more=_more(given),
@@ -88,12 +81,10 @@ def _more(given: Any) -> dict[str, Any]:
     more: dict[str, Any] = {}
     if place := documents.text(given.get("filePath"), _MAX_TEXT):
         more["file"] = place
-    if isinstance(given.get("line"), int) and 0 <= given["line"] < 2**31:
-        more["line"] = given["line"]
-    if isinstance(given.get("retries"), int) and 0 < given["retries"] < 2**31:
-        more["retries"] = given["retries"]
-    if tags := [
-        clean(tag, 100) for tag in (given.get("tags") or ())[:_MAX_TAGS] if isinstance(tag, str)
-    ]:
+    for name, least in (("line", 0), ("retries", 1)):
+        if isinstance(given.get(name), int) and least <= given[name] < 2**31:
+            more[name] = given[name]
+    given_tags = (given.get("tags") or ())[:_MAX_TAGS]
+    if tags := [clean(tag, 100) for tag in given_tags if isinstance(tag, str)]:
         more["tags"] = tags
     return more

@@ -16,6 +16,8 @@ from gonogo.reports.texts import MAX_NAME_CHARS
 from gonogo.spec import statistics
 from gonogo.spec.verdicts import Explanation, Verdict
 
+Fits = Callable[[object], bool]
+
 
 class SenselessResult(ValueError):
     """A result with values that no worker sends."""
@@ -32,13 +34,10 @@ MAX_DEPTH = 6
 MAX_COUNT = 2**53
 MAX_INTEGER = 2**63 - 1
 """Tests may record any, such as a hash; the JSON encoder takes no larger one."""
-_VERDICTS = frozenset(verdict.value for verdict in Verdict)
-_EXPLANATIONS = frozenset((None, *(explanation.value for explanation in Explanation)))
-_OUTCOMES = frozenset(outcome.value for outcome in Outcome)
 _HEADS: Mapping[str, Collection[Any]] = {
-    "verdict": _VERDICTS,
-    "explanation": _EXPLANATIONS,
-    "outcome": _OUTCOMES,
+    "verdict": frozenset(verdict.value for verdict in Verdict),
+    "explanation": frozenset((None, *(explanation.value for explanation in Explanation))),
+    "outcome": frozenset(outcome.value for outcome in Outcome),
 }
 
 
@@ -65,22 +64,20 @@ def is_plain(value: object, depth: int = 0) -> bool:
     """Return whether a value is plain JSON of bounded size."""
     if value is None or isinstance(value, bool) or is_number(value) or is_text(value):
         return True
-    if depth >= MAX_DEPTH or not isinstance(value, list | tuple | Mapping):
+    if depth >= MAX_DEPTH:
         return False
-    if len(value) > MAX_ITEMS:
-        return False
-    if isinstance(value, Mapping):
-        return all(is_text(name, MAX_NAME) for name in value) and all(
-            is_plain(item, depth + 1) for item in value.values()
-        )
-    return all(is_plain(item, depth + 1) for item in value)
+
+    def below(item: object) -> bool:
+        return is_plain(item, depth + 1)
+
+    return _is_list(value, below) or _is_object(value, below)
 
 
-def _is_list(value: object, fits: Callable[[object], bool]) -> bool:
+def _is_list(value: object, fits: Fits) -> bool:
     return isinstance(value, list | tuple) and len(value) <= MAX_ITEMS and all(map(fits, value))
 
 
-def _is_object(value: object, fits: Callable[[object], bool]) -> bool:
+def _is_object(value: object, fits: Fits) -> bool:
     return (
         isinstance(value, Mapping)
         and len(value) <= MAX_ITEMS
@@ -89,20 +86,36 @@ def _is_object(value: object, fits: Callable[[object], bool]) -> bool:
     )
 
 
-_KINDS: Mapping[Any, Callable[[object], bool]] = {
+def _is_bool(value: object) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_name(value: object) -> bool:
+    return is_text(value, MAX_NAME)
+
+
+def _or_null(fits: Fits) -> Fits:
+    return lambda value: value is None or fits(value)
+
+
+def _objects(fits: Fits) -> Fits:
+    return lambda value: _is_object(value, fits)
+
+
+def _one_of(name: str) -> Fits:
+    return lambda value: isinstance(value, str | None) and value in _HEADS[name]
+
+
+_KINDS: Mapping[Any, Fits] = {
     float: is_number,
     int: is_count,
-    bool: lambda value: isinstance(value, bool),
+    bool: _is_bool,
     str: is_text,
     list[str]: lambda value: _is_list(value, is_text),
     list[int]: lambda value: _is_list(value, is_count),
-    dict[str, float | None]: lambda value: _is_object(
-        value, lambda item: item is None or is_number(item)
-    ),
-    dict[str, int | str]: lambda value: _is_object(
-        value, lambda item: is_text(item, 40) or is_count(item)
-    ),
-    dict[str, str]: lambda value: _is_object(value, lambda item: is_text(item, 40)),
+    dict[str, float | None]: _objects(_or_null(is_number)),
+    dict[str, int | str]: _objects(lambda item: is_text(item, 40) or is_count(item)),
+    dict[str, str]: _objects(lambda item: is_text(item, 40)),
 }
 """How values are checked that seeds have by the thousand; those of other kinds, by their type."""
 
@@ -123,9 +136,9 @@ def distinct(values: Sequence[Any]) -> Iterable[Any]:
     return dict(zip(map(id, values), values, strict=True)).values()
 
 
-def _fitting(name: str) -> Callable[[object], bool]:
+def _fitting(name: str) -> Fits:
     if name in _HEADS:
-        return lambda value: _is_one_of(value, _HEADS[name])
+        return _one_of(name)
     row = statistics.STATISTICS.get(name)
     if row is None:
         return is_plain
@@ -141,15 +154,62 @@ def check_floats(output: str, fields: Iterable[tuple[str, str | None]]) -> None:
             raise SenselessResult(f"{output[:40]!r}: {name[:40]!r} is a float")
 
 
+def _are_statistics(value: object) -> bool:
+    """Return whether a value has statistics of an output; those of a gauge's edges."""
+    if not isinstance(value, Mapping) or not _is_object(value, is_plain):
+        return False
+    return all(item is None or _fitting(name)(item) for name, item in value.items())
+
+
+def _is_failure(value: object) -> bool:
+    if not isinstance(value, Mapping) or not _is_object(value, is_plain):
+        return False
+    return all(
+        value.get(field) is None or fits(value[field])
+        for field, fits in (
+            ("expression", is_text),
+            ("message", is_text),
+            ("file", is_text),
+            ("count", is_count),
+            ("line", lambda line: is_count(line) or is_text(line)),
+        )
+    )
+
+
+_ROW: Mapping[str, Fits] = {
+    "seed": is_count,
+    "repeat": is_count,
+    "verdict": _one_of("verdict"),
+    "explanation": _one_of("explanation"),
+    "device": _or_null(_is_name),
+    "host_run": _or_null(_is_name),
+    "arithmetic": _or_null(is_text),
+    "judge": _or_null(_is_name),
+    # of a gauge's run
+    "able": _or_null(_is_bool),
+    "sentence": _or_null(is_text),
+    "edges": _or_null(_objects(_are_statistics)),
+    # its NUL and lone surrogates are replaced where it is stored
+    "message": _or_null(lambda value: isinstance(value, str) and len(value) <= MAX_TEXT),
+}
+_REPORT: Mapping[str, Fits] = {
+    "message": is_text,
+    "stage": _is_name,
+    "duration_ms": is_number,
+    "failures": lambda value: _is_list(value, _is_failure),
+    "measurements": _objects(_or_null(is_number)),
+}
+
+
 def check_test(name: str, test: Mapping[str, Any]) -> None:
     """Raise SenselessResult for the report of an existing test in a form that no executor sends."""
-    if not is_text(name, MAX_TEXT) or not _is_object(test, is_plain):
+    if not is_text(name) or not _is_object(test, is_plain):
         raise SenselessResult(f"the report of {name[:40]!r}")
     for field, fits in _REPORT.items():
         value = test.get(field)
         if value is not None and not fits(value):
             raise SenselessResult(f"{name[:40]!r}: {field} is {str(value)[:40]!r}")
-    if test.get("outcome") not in _OUTCOMES or test.get("verdict") not in _VERDICTS:
+    if not all(_one_of(field)(test.get(field)) for field in ("outcome", "verdict")):
         raise SenselessResult(f"{name[:40]!r}: outcome {str(test.get('outcome'))[:40]!r}")
 
 
@@ -161,71 +221,8 @@ def check_rows(rows: Sequence[Mapping[str, Any]]) -> None:
                 raise SenselessResult(f"{field} is {str(value)[:40]!r}")
 
 
-def _is_one_of(value: object, names: Collection[Any]) -> bool:
-    return isinstance(value, str | None) and value in names
-
-
-def _or_null(fits: Callable[[object], bool]) -> Callable[[object], bool]:
-    return lambda value: value is None or fits(value)
-
-
-def _is_name(value: object) -> bool:
-    return is_text(value, MAX_NAME)
-
-
-def _are_statistics(value: object) -> bool:
-    """Return whether a value has statistics of an output; those of a gauge's edges."""
-    if not _is_object(value, is_plain):
-        return False
-    assert isinstance(value, Mapping)
-    try:
-        for name, item in value.items():
-            check_values("edges", name, [item])
-    except SenselessResult:
-        return False
-    return True
-
-
-def _is_failure(value: object) -> bool:
-    if not _is_object(value, is_plain):
-        return False
-    assert isinstance(value, Mapping)
-    texts = (value.get(field) for field in ("expression", "message", "file"))
-    count, line = value.get("count"), value.get("line")
-    return (
-        all(text is None or is_text(text) for text in texts)
-        and (count is None or is_count(count))
-        and (line is None or is_count(line) or is_text(line))
-    )
-
-
-_ROW: Mapping[str, Callable[[object], bool]] = {
-    "seed": is_count,
-    "repeat": is_count,
-    "verdict": lambda value: _is_one_of(value, _VERDICTS),
-    "explanation": lambda value: _is_one_of(value, _EXPLANATIONS),
-    "device": _or_null(_is_name),
-    "host_run": _or_null(_is_name),
-    "arithmetic": _or_null(is_text),
-    "judge": _or_null(_is_name),
-    # of a gauge's run
-    "able": _or_null(lambda value: isinstance(value, bool)),
-    "sentence": _or_null(is_text),
-    "edges": _or_null(lambda value: _is_object(value, _are_statistics)),
-    # its NUL and lone surrogates are replaced where it is stored
-    "message": _or_null(lambda value: isinstance(value, str) and len(value) <= MAX_TEXT),
-}
-_REPORT: Mapping[str, Callable[[object], bool]] = {
-    "message": is_text,
-    "stage": _is_name,
-    "duration_ms": is_number,
-    "failures": lambda value: _is_list(value, _is_failure),
-    "measurements": lambda value: _is_object(value, lambda item: item is None or is_number(item)),
-}
-
-
 def check_names(names: Iterable[object]) -> None:
     """Raise SenselessResult for names of outputs or statistics that are no text."""
     for name in names:
-        if not is_text(name, MAX_TEXT):
+        if not is_text(name):
             raise SenselessResult(f"the name {str(name)[:40]!r}")

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -20,18 +19,8 @@ from gonogo.reports.texts import MAX_MESSAGE_CHARS, clean
 
 _KNOWN_KEYS = frozenset(
     {
-        "name",
-        "classname",
-        "file",
-        "line",
-        "status",
-        "result",
-        "time",
-        "timestamp",
-        "value_param",
-        "type_param",
-        "failures",
-        "skipped",
+        *("name", "classname", "file", "line", "status", "result", "time", "timestamp"),
+        *("value_param", "type_param", "failures", "skipped"),
     }
 )
 """Keys that googletest writes; the test recorded all others (RecordProperty)."""
@@ -49,79 +38,50 @@ def parse_xml(data: bytes) -> TestReport:
 def parse_json(data: bytes) -> TestReport:
     """Return the report in JSON. Raises FieldError."""
     document = fields.mapping(documents.load(data), "report")
-    if not isinstance(document.get("testsuites"), list):
-        raise FieldError(
-            "testsuites",
-            document.get("testsuites"),
-            "must be a list of suites",
-            limit="a report of --gtest_output=json",
-        )
+    suites = document.get("testsuites")
+    if not isinstance(suites, list):
+        limit = "a report of --gtest_output=json"
+        raise FieldError("testsuites", suites, "must be a list of suites", limit=limit)
     cases: list[Case] = []
-    for number, suite in enumerate(document["testsuites"]):
+    for number, suite in enumerate(suites):
         path = f"testsuites.{number}"
         tests = fields.mapping(suite, path).get("testsuite", [])
         tests = documents.listed(tests, f"{path}.testsuite", MAX_CASES, " of tests")
         count = len(cases) + len(tests)
         fields.check_count(count, MAX_CASES, f"{path}.testsuite", "too many tests", "in a file")
-        cases += [
-            _case(test, str(suite.get("name", "")), f"{path}.testsuite.{n}")
-            for n, test in enumerate(tests)
-        ]
-    started = document.get("timestamp")
-    return _with_places(
-        TestReport(
-            tuple(cases),
-            documents.text(document.get("name"), 200),
-            started_at=documents.text(started, 64),
-        )
+        name = str(suite.get("name", ""))
+        cases += [_case(test, name, f"{path}.testsuite.{n}") for n, test in enumerate(tests)]
+    name, started = (
+        documents.text(document.get(key), most) for key, most in (("name", 200), ("timestamp", 64))
     )
+    return _with_places(TestReport(tuple(cases), name, started_at=started))
 
 
 def _case(data: object, suite: str, path: str) -> Case:
     given = fields.mapping(data, path)
     name = documents.name(given.get("name"), f"{path}.name")
-    failures = [
-        documents.text(item.get("failure"), MAX_MESSAGE_CHARS) or ""
-        for item in documents.objects(given.get("failures"))
-    ]
-    skipped = [
-        documents.text(item.get("message"), MAX_MESSAGE_CHARS) or ""
-        for item in documents.objects(given.get("skipped"))
-    ]
-    ran = (
-        str(given.get("status", "RUN")).upper() == "RUN"
-        and str(given.get("result", "COMPLETED")).upper() == "COMPLETED"
+    failures, skipped = (
+        [
+            documents.text(item.get(key), MAX_MESSAGE_CHARS) or ""
+            for item in documents.objects(given.get(name))
+        ]
+        for name, key in (("failures", "failure"), ("skipped", "message"))
     )
-    time = str(given.get("time", "")).removesuffix("s")
+    ran = str(given.get("status", "RUN")).upper() == "RUN"
+    ran = ran and str(given.get("result", "COMPLETED")).upper() == "COMPLETED"
+    outcome = Outcome.passed if ran and not skipped else Outcome.skipped
+    more = {key: documents.text(given[key], 500) for key in junit.PLACES if given.get(key)}
+    line = given.get("line")
+    place = {"line": line} if isinstance(line, int) and 0 <= line < 2**31 else {}
     others = {key: value for key, value in given.items() if key not in _KNOWN_KEYS}
-    numbers = {
-        clean(key, 100): number
-        for key, value in others.items()
-        if (number := _number(value)) is not None
-    }
-    more = {
-        key: documents.text(given[key], 500)
-        for key in ("file", "value_param", "type_param")
-        if given.get(key)
-    }
-    seconds = _number(time)
     return Case(
         name=junit.full_name(str(given.get("classname") or suite), name),
-        outcome=Outcome.failed
-        if failures
-        else Outcome.passed
-        if ran and not skipped
-        else Outcome.skipped,
-        duration_ms=None if seconds is None or seconds < 0 else round(1000 * seconds, 4),
+        outcome=Outcome.failed if failures else outcome,
+        duration_ms=junit.milliseconds(str(given.get("time", "")).removesuffix("s")),
         message=(failures or skipped or [""])[0],
         failures=tuple(junit.failure(text) for text in failures[:MAX_FAILURES]),
-        measurements=numbers,
-        more=more
-        | (
-            {"line": given["line"]}
-            if isinstance(given.get("line"), int) and 0 <= given["line"] < 2**31
-            else {}
-        ),
+        measurements=junit.numbers_of(others),
+        more=more | place,
     )
 
 
@@ -146,29 +106,11 @@ def _placed(failure: Mapping[str, Any]) -> Mapping[str, Any]:
     place = _PLACE.match(first.strip())
     if place is None:
         return failure
-    lines = [
-        line.strip() for line in rest.splitlines() if line.strip() and line.strip() != "Failure"
-    ]
-    words = (lines or [first])[0].removeprefix("Value of: ").removeprefix(
-        "Failure"
-    ).strip() or first
+    lines = [line.strip() for line in rest.splitlines() if line.strip() not in ("", "Failure")]
+    words = (lines or [first])[0].removeprefix("Value of: ").removeprefix("Failure").strip()
     return {
         **failure,
-        "expression": clean(words, 500),
+        "expression": clean(words or first, 500),
         "file": place["file"],
         "line": int(place["line"]),
     }
-
-
-def _number(value: object) -> float | None:
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, str | int | float)
-        or len(str(value)[:65]) > 64
-    ):
-        return None
-    try:
-        number = float(value)
-    except (ValueError, OverflowError):
-        return None
-    return number if math.isfinite(number) else None

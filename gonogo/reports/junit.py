@@ -20,6 +20,7 @@ from gonogo.reports.cases import MAX_CASES, MAX_FAILURES, MAX_MEASUREMENTS, Case
 from gonogo.reports.outcomes import Outcome
 from gonogo.reports.texts import MAX_MESSAGE_CHARS, clean
 
+PLACES = ("file", "value_param", "type_param")
 ROOTS = ("testsuites", "testsuite")
 PASSED_ON_RETRY = "failed, then passed when it was run again: "
 _RED = {"failure": Outcome.failed, "error": Outcome.error}
@@ -69,9 +70,7 @@ class Reader:
             self._started = self._started or attributes.get("timestamp")
         elif name == "testcase" and self._case is None:
             check_count(len(self._cases) + 1, MAX_CASES, "testcase", "too many tests", "in a file")
-            suites = [
-                attributes.get("name", "") for kind, attributes in self._path if kind == "testsuite"
-            ]
+            suites = [given.get("name", "") for kind, given in self._path if kind == "testsuite"]
             self._case = _Open(attributes, suites[-1] if suites else "")
             if any(attributes.get(key, "").lower() in _NOT_RUN for key in ("status", "result")):
                 self._case.outcome = Outcome.skipped
@@ -85,30 +84,20 @@ class Reader:
         if name == "testcase":
             self._cases.append(self._closed(self._case))
             self._case = None
-        elif (
-            name == "property"
-            and "name" in attributes
-            and len(self._case.properties) < MAX_MEASUREMENTS
-        ):
-            self._case.properties[clean(attributes["name"], 100)] = attributes.get(
-                "value", text.strip()
-            )
+        elif name == "property" and "name" in attributes:
+            if len(self._case.properties) < MAX_MEASUREMENTS:
+                key = clean(attributes["name"], 100)
+                self._case.properties[key] = attributes.get("value", text.strip())
         else:
             self._add_result(self._case, name, attributes, text)
 
     def report(self) -> TestReport:
         """Return the report of everything read so far."""
-        names = [name for name in self._names[:2] if name]
-        suite = (
-            names[0]
-            if self._names and (self._names[0] or len(self._names) == 2) and names
-            else None
-        )
-        return TestReport(
-            tuple(self._cases),
-            suite=None if suite is None else clean(suite, 200),
-            started_at=self._started,
-        )
+        # of several suites without a common name, none names the report
+        named = self._names[:1] if len(self._names) != 2 else self._names
+        suite = next(filter(None, named), None)
+        suite = None if suite is None else clean(suite, 200)
+        return TestReport(tuple(self._cases), suite=suite, started_at=self._started)
 
     def _add_result(self, case: _Open, name: str, attributes: Mapping[str, str], text: str) -> None:
         message = attributes.get("message", "")
@@ -133,38 +122,26 @@ class Reader:
 
     def _closed(self, case: _Open) -> Case:
         given = case.attributes
-        numbers = {
-            name: number
-            for name, value in case.properties.items()
-            if (number := _number(value)) is not None
-        }
+        numbers = numbers_of(case.properties)
         if self._known is not None:
-            others = [(name, value) for name, value in given.items() if name not in self._known]
-            numbers |= {
-                clean(name, 100): number
-                for name, value in others
-                if (number := _number(value)) is not None
-            }
+            others = {name: value for name, value in given.items() if name not in self._known}
+            numbers |= numbers_of(others)
         more: dict[str, Any] = {
-            key: clean(given[key], _MAX_TEXT)
-            for key in ("file", "value_param", "type_param")
-            if given.get(key)
+            key: clean(given[key], _MAX_TEXT) for key in PLACES if given.get(key)
         }
         if (line := given.get("line", "")).isascii() and line.isdigit() and len(line) < 10:
             more["line"] = int(line)
-        texts = {
-            name: clean(value, _MAX_TEXT)
-            for name, value in case.properties.items()
-            if name not in numbers
-        }
+        texts = [(name, text) for name, text in case.properties.items() if name not in numbers]
+        if texts:
+            more["properties"] = {name: clean(text, _MAX_TEXT) for name, text in texts}
         return Case(
             name=full_name(given.get("classname") or case.suite, given.get("name", "")),
             outcome=case.outcome,
-            duration_ms=_milliseconds(given.get("time")),
+            duration_ms=milliseconds((given.get("time") or "").replace(",", "")),
             message=case.message,
             failures=tuple(case.failures),
             measurements=numbers,
-            more=more | ({"properties": texts} if texts else {}),
+            more=more,
         )
 
 
@@ -180,13 +157,9 @@ def parse(data: bytes) -> TestReport:
 
 def full_name(group: str, name: str) -> str:
     """Return `group.name`, or one of them if the other is missing or contained in it."""
-    return (
-        name
-        if not group or name == group or name.startswith(f"{group}.")
-        else f"{group}.{name}"
-        if name
-        else group
-    )
+    if not group or name == group or name.startswith(f"{group}."):
+        return name
+    return f"{group}.{name}" if name else group
 
 
 def failure(text: str) -> dict[str, Any]:
@@ -198,17 +171,24 @@ def failure(text: str) -> dict[str, Any]:
     }
 
 
-def _milliseconds(text: str | None) -> float | None:
-    """Return the seconds in a text, such as Surefire's "1,234.5", as ms; None for other texts."""
-    seconds = _number((text or "").replace(",", ""))
-    return None if seconds is None or seconds < 0 or seconds > 1e9 else round(1000 * seconds, 4)
+def milliseconds(text: str) -> float | None:
+    """Return the seconds in a text as ms; None for other texts."""
+    seconds = number(text)
+    return None if seconds is None or not 0 <= seconds <= 1e9 else round(1000 * seconds, 4)
 
 
-def _number(text: str) -> float | None:
-    if len(text) > 64:
+def numbers_of(values: Mapping[str, object]) -> dict[str, float]:
+    """Return the values that are finite numbers, or texts of them, by their cleaned names."""
+    known = {clean(name, 100): number(value) for name, value in values.items()}
+    return {name: value for name, value in known.items() if value is not None}
+
+
+def number(value: object) -> float | None:
+    """Return a finite number, or the one that a short text writes; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
     try:
-        value = float(text)
-    except ValueError:
+        found = float(value) if len(str(value)[:65]) <= 64 else math.nan
+    except (ValueError, OverflowError):
         return None
-    return value if math.isfinite(value) else None
+    return found if math.isfinite(found) else None
